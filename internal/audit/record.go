@@ -1,0 +1,86 @@
+// Package audit keeps the record of who did what. Each server process writes an append-only,
+// hash-chained log on disk; a record is durable before the caller sees the result of the action. A
+// shipper copies the records to a Redis stream, which is what List reads.
+package audit
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// The actions that are recorded.
+const (
+	ActionExec          = "exec"
+	ActionCode          = "execute_code"
+	ActionSkillRun      = "skill_run"
+	ActionToolCall      = "tool_call"
+	ActionFileWrite     = "file_write"
+	ActionFileEdit      = "file_edit"
+	ActionFileDelete    = "file_delete"
+	ActionFileMove      = "file_move"
+	ActionFileMkdir     = "file_mkdir"
+	ActionSandboxCreate = "sandbox_create"
+	ActionSandboxRemove = "sandbox_remove"
+	ActionThreadDelete  = "thread_delete"
+	ActionKeyCreate     = "key_create"
+	ActionKeyRevoke     = "key_revoke"
+	ActionAuthRefused   = "auth_refused"
+	ActionMCPConfig     = "mcp_config"
+	ActionSignal        = "exec_signal"
+)
+
+// The phases of a record. What can fail midway has an attempt and then exactly one result, whose
+// Parent is the attempt; the rest is recorded once, as a result.
+const (
+	PhaseAttempt = "attempt"
+	PhaseResult  = "result"
+)
+
+// Record is one line of the audit log. The caller of Append leaves ID, Time, Writer, Seq, Prev and
+// Hash empty.
+type Record struct {
+	ID       string          `json:"id"` // UUIDv7
+	Time     time.Time       `json:"time"`
+	Writer   string          `json:"writer"` // the server process
+	Seq      uint64          `json:"seq"`    // within the writer, 1, 2, 3 …
+	Tenant   string          `json:"tenant"`
+	User     string          `json:"user"`
+	Thread   string          `json:"thread,omitempty"`
+	Sandbox  string          `json:"sandbox,omitempty"`
+	Exec     string          `json:"exec,omitempty"`
+	Parent   string          `json:"parent,omitempty"` // ID of another record: attempt of a result; exec of a tool call
+	Phase    string          `json:"phase"`
+	Action   string          `json:"action"`
+	Subject  string          `json:"subject,omitempty"`   // command, path, tool …, cut to 1 KiB
+	ArgsHash string          `json:"args_hash,omitempty"` // sha256 hex of the arguments as they were
+	Args     json.RawMessage `json:"args,omitempty"`      // redacted, at most 4 KiB
+	Outcome  string          `json:"outcome,omitempty"`   // of a result: "ok", "error", "denied", "timeout", or an exec's status
+	Detail   string          `json:"detail,omitempty"`
+	Millis   int64           `json:"ms"`
+	BytesIn  int64           `json:"bytes_in"`
+	BytesOut int64           `json:"bytes_out"`
+	OutHash  string          `json:"out_hash,omitempty"` // sha256 hex of the result
+
+	KeyID     string `json:"key_id,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	Source    string `json:"source,omitempty"`
+	UserAgent string `json:"user_agent,omitempty"`
+
+	Prev string `json:"prev"` // Hash of the record before, of this writer
+	Hash string `json:"hash"`
+}
+
+// Filter selects records of one tenant. Empty fields select all.
+type Filter struct {
+	Tenant  string
+	User    string
+	Thread  string
+	Exec    string
+	Action  string
+	Tool    string // subject of a tool_call
+	Outcome string
+	Since   time.Time
+	Until   time.Time
+	Cursor  string
+	Limit   int // 1 to 1000; 0 = 100
+}

@@ -1,0 +1,70 @@
+// Package driver is the contract of what starts sandboxes. Each implementation lies in a folder of
+// its own (oci, docker, memory) and passes the suite in drivertest.
+//
+// A driver only starts, ends and lists containers. What runs inside goes through skerry-sandboxd,
+// which dials the server's socket in the folder mounted at sandbox.RunDir; the driver takes no part
+// in that, and so no exec costs a call of a container engine.
+//
+// Lifecycle of a sandbox: Create makes and starts it; it is Running until its PID 1 ends, by Remove
+// or by itself; then it is Lost until Remove takes away what is left. A driver keeps no state in the
+// memory of the server that it could not find again: after kill -9 of the server, List names every
+// sandbox that is still there, with its labels.
+package driver
+
+import (
+	"context"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Capabilities is what a driver can do on this host. What a driver lacks is refused when a sandbox
+// is created; nothing else asks for a driver's name.
+type Capabilities struct {
+	Name     string   // for people and records only
+	Runtimes []string // "runc", "runsc": those that were probed and hold every promise
+	// RuntimeProblems says for each other known runtime why it cannot be used.
+	RuntimeProblems map[string]string
+	Network         string // "none" (own network namespace with loopback only), "policy", or "shared" (memory driver)
+	Isolated        bool   // false for the memory driver: nothing of design §4 holds
+	HostRootfs      bool   // Spec.Image may be ""
+	// OOMEndsSandbox lists the runtimes under which an exec out of memory ends the whole sandbox.
+	OOMEndsSandbox []string
+}
+
+// Event says that a sandbox changed.
+type Event struct {
+	ID    sandbox.ID
+	State sandbox.State // Running or Lost
+	OOM   bool
+}
+
+// Driver starts and ends sandboxes. All methods may be called concurrently, also for one ID, and
+// return when ctx ends. Errors carry a sandbox.Kind; their Detail is fit for callers, the engine's
+// own words are only in the wrapped cause.
+type Driver interface {
+	// Capabilities probes the host once and remembers the answer.
+	Capabilities(ctx context.Context) (Capabilities, error)
+	// Create makes and starts a sandbox. When one with this ID runs already it returns that one.
+	// When it fails nothing is left over. NotSupported: the runtime or image cannot be used here;
+	// NotFound: there is no such image; Invalid: the Spec breaks a rule (uid 0, a zero limit).
+	Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error)
+	// Remove kills the sandbox and takes away all that is left of it (not the mounts' sources).
+	// Removing one that is not there is no error.
+	Remove(ctx context.Context, id sandbox.ID) error
+	// Inspect tells the present state. NotFound when there is no such sandbox.
+	Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error)
+	// List names the sandboxes with these labels, in any state, also those of a former server.
+	List(ctx context.Context, labels map[string]string) ([]sandbox.Instance, error)
+	// Watch reports every sandbox that ends, within a second, until ctx ends; then the channel is
+	// closed. It may report one end twice, and reports those of sandboxes made by others too. What
+	// ended before Watch was called is found with List.
+	Watch(ctx context.Context) (<-chan Event, error)
+	// Close releases what the driver holds. Sandboxes go on running.
+	Close() error
+}
+
+// Pauser is a driver that can freeze a sandbox. Both methods are idempotent.
+type Pauser interface {
+	Pause(ctx context.Context, id sandbox.ID) error
+	Resume(ctx context.Context, id sandbox.ID) error
+}

@@ -1,0 +1,103 @@
+package httpserver
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/vpath"
+)
+
+// The use cases that the server translates HTTP to. internal/orchestrator has most of them; cmd
+// wires them together.
+
+type threads interface {
+	// Acquire gives the thread's sandbox, starting it when there is none. State is Starting when
+	// AcquireOptions.Wait passed first.
+	Acquire(ctx context.Context, c sandbox.Caller, thread string, o sandbox.AcquireOptions) (sandbox.Info, error)
+	Thread(ctx context.Context, c sandbox.Caller, thread string) (sandbox.ThreadView, error)
+	Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (items []sandbox.ThreadView, next string, err error)
+	// ReleaseSandbox ends the sandbox and keeps the workspace.
+	ReleaseSandbox(ctx context.Context, c sandbox.Caller, thread string) error
+	DeleteThread(ctx context.Context, c sandbox.Caller, thread string) error
+	Pause(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
+	Resume(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
+	Hibernate(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
+	Templates() []sandbox.Template
+}
+
+type execs interface {
+	// RunCommand, RunCode and RunScript start an exec and return its id at once. An exec goes on
+	// when its caller goes away; it ends by itself or at its deadline.
+	RunCommand(ctx context.Context, c sandbox.Caller, thread string, cmd sandbox.Command) (execID string, err error)
+	RunCode(ctx context.Context, c sandbox.Caller, thread string, code sandbox.Code) (execID string, err error)
+	RunScript(ctx context.Context, c sandbox.Caller, thread string, s sandbox.Script) (execID string, err error)
+	// Wait returns the result when the exec has ended, or ctx's error.
+	Wait(ctx context.Context, c sandbox.Caller, thread, execID string) (sandbox.Result, error)
+	// Exec returns the result as it is now.
+	Exec(ctx context.Context, c sandbox.Caller, thread, execID string) (sandbox.Result, error)
+	Execs(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ExecInfo, error)
+	// Events calls emit for every event after number `after`, as they come, up to and with the exit.
+	Events(ctx context.Context, c sandbox.Caller, thread, execID string, after uint64, emit func(sandbox.Event) error) error
+	SendStdin(ctx context.Context, c sandbox.Caller, thread, execID string, data []byte, closeIt bool) error
+	// Signal takes a name such as "TERM".
+	Signal(ctx context.Context, c sandbox.Caller, thread, execID, signal string) error
+	Kill(ctx context.Context, c sandbox.Caller, thread, execID string) error
+}
+
+type files interface {
+	// ReadFiles gives read a view of the thread's files. It starts no sandbox.
+	ReadFiles(ctx context.Context, c sandbox.Caller, thread string, read func(*vpath.FS) error) error
+	// ChangeFiles does the same for a change, which is recorded: action is one of audit.ActionFile…,
+	// path its subject. change returns the bytes that it wrote.
+	ChangeFiles(ctx context.Context, c sandbox.Caller, thread, action, path string, change func(*vpath.FS) (int64, error)) error
+}
+
+type tools interface {
+	ToolServers(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ToolServer, error)
+	SearchTools(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
+	CallTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error)
+	Prompt(ctx context.Context, c sandbox.Caller, thread string) (Prompt, error)
+}
+
+// mcpServers is the administration of MCP servers (mcphub). Config is one value of mcpServers in
+// extensions_config.json, its secrets as "***".
+type mcpServers interface {
+	ServerConfigs(ctx context.Context) (map[string]json.RawMessage, error)
+	PutServer(ctx context.Context, name string, config json.RawMessage) error
+	DeleteServer(ctx context.Context, name string) error
+	ReconnectServer(ctx context.Context, name string) error
+	ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error)
+}
+
+type auditLog interface {
+	List(ctx context.Context, f audit.Filter) (items []audit.Record, next string, err error)
+}
+
+type keys interface {
+	// Authenticate checks a bearer key. onBehalfOf is the On-Behalf-Of header, or "".
+	Authenticate(ctx context.Context, secret, onBehalfOf string) (sandbox.Caller, error)
+	CreateKey(ctx context.Context, c sandbox.Caller, k auth.Key) (made auth.Key, secret string, err error)
+	ListKeys(ctx context.Context, c sandbox.Caller) ([]auth.Key, error)
+	RevokeKey(ctx context.Context, c sandbox.Caller, id string) error
+}
+
+// idempotency remembers the answers to requests with an Idempotency-Key for 24 hours.
+type idempotency interface {
+	// Begin claims key for a request whose method, path and body have the hash fingerprint. first:
+	// go on and call Finish. Else answer is what the first request was answered with; Conflict when
+	// that one is still running, Invalid when it had another fingerprint.
+	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string) (first bool, answer []byte, err error)
+	// Finish stores the answer; a nil answer gives the key free again.
+	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error
+}
+
+// Prompt is the answer of GET /api/threads/{t}/prompt.
+type Prompt struct {
+	Text     string            `json:"text"`
+	Sections map[string]string `json:"sections"` // "skills", "commands", "code_execution"
+	Mode     string            `json:"mode"`     // "direct" or "code"
+	Tools    []json.RawMessage `json:"tools"`    // definitions that the agent should register: {name, description, input_schema}
+}

@@ -1,0 +1,88 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind is the stable code of an error, as the API publishes it. A Kind is itself an error, so that
+// errors.Is(err, sandbox.NotFound) works on any error made by Errorf.
+type Kind string
+
+// The kinds of error, each with the status that internal/httpserver gives it.
+const (
+	NotFound         Kind = "not_found"         // no such thing, or it is somebody else's
+	Invalid          Kind = "invalid"           // the request cannot be right, whatever the state
+	Conflict         Kind = "conflict"          // right in another state
+	Forbidden        Kind = "forbidden"         // the caller may not
+	Unauthorized     Kind = "unauthorized"      // no credential, or a bad one
+	QuotaExceeded    Kind = "quota_exceeded"    // a limit of the thread, user or tenant
+	CapacityExceeded Kind = "capacity_exceeded" // a limit of this server
+	NotSupported     Kind = "not_supported"     // this driver, template or version cannot
+	SandboxLost      Kind = "sandbox_lost"      // the sandbox died under the call
+	ToolFailed       Kind = "tool_failed"       // the tool or its MCP server answered with an error
+	Timeout          Kind = "timeout"           // a deadline passed
+	Unavailable      Kind = "unavailable"       // a part that is needed does not answer now
+	Internal         Kind = "internal"          // our fault; the detail stays in the log
+)
+
+func (k Kind) Error() string { return string(k) }
+
+// Field names one wrong field of a request, as a JSON path without a leading dot ("limits.pids").
+type Field struct {
+	Name   string
+	Detail string
+}
+
+// Error is an error with a Kind. Detail is written for the caller: it never holds a host path, a
+// message of a driver, or a secret. Err is for the log and is never shown.
+type Error struct {
+	Kind   Kind
+	Detail string
+	Fields []Field
+	Err    error
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Detail + ": " + e.Err.Error()
+	}
+	return e.Detail
+}
+
+// Unwrap gives the hidden cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is the Kind of e.
+func (e *Error) Is(target error) bool {
+	k, ok := target.(Kind)
+	return ok && k == e.Kind
+}
+
+// Errorf makes an error of a kind. The text is shown to the caller. With %w the wrapped error is
+// part of that text, so wrap only errors that were written for callers; for others use Wrap.
+func Errorf(k Kind, format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: k, Detail: err.Error(), Err: nil}
+}
+
+// Wrap makes an error of a kind whose text is shown to the caller and whose cause is not.
+func Wrap(k Kind, cause error, format string, args ...any) error {
+	return &Error{Kind: k, Detail: fmt.Sprintf(format, args...), Err: cause}
+}
+
+// KindOf gives the kind of err: Internal for an error without one, "" for nil.
+func KindOf(err error) Kind {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	var k Kind
+	if errors.As(err, &k) {
+		return k
+	}
+	return Internal
+}

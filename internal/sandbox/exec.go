@@ -1,0 +1,132 @@
+package sandbox
+
+import "time"
+
+// Status says how an exec ended, or that it has not.
+type Status string
+
+// An exec has exactly one terminal status; StatusRunning is the only other one.
+const (
+	StatusRunning Status = "running"
+	StatusExited  Status = "exited"
+	StatusTimeout Status = "timeout"
+	StatusOOM     Status = "oom"
+	StatusKilled  Status = "killed"
+	StatusLost    Status = "lost"
+)
+
+// Limits of a request to run something.
+const (
+	DefaultExecTimeout = 60 * time.Second
+	MaxExecTimeout     = time.Hour
+	DefaultCodeTimeout = 30 * time.Second
+	MaxCodeTimeout     = 120 * time.Second
+	DefaultOutputBytes = 1 << 20
+	MaxOutputBytes     = 16 << 20
+	MaxStdinBytes      = 8 << 20
+	MaxCodeBytes       = 4 << 20
+)
+
+// Command is a request to run a command. Exactly one of Shell and Argv is set.
+type Command struct {
+	Shell          string
+	Argv           []string
+	Cwd            string // virtual path; "" = WorkspaceDir
+	Env            map[string]string
+	Stdin          string
+	KeepStdin      bool // leave stdin open for SendStdin
+	Timeout        time.Duration
+	Background     bool
+	MaxOutputBytes int64 // each of stdout and stderr
+	ReportFiles    bool
+}
+
+// Code is a request to run a program text.
+type Code struct {
+	Language       string // "typescript", "javascript", "python", "bash"
+	Text           string
+	Timeout        time.Duration
+	MaxOutputChars int
+}
+
+// Script is a request to run a script of a skill.
+type Script struct {
+	Skill   string
+	Path    string // relative to the skill's folder
+	Args    []string
+	Stdin   string
+	Env     map[string]string
+	Timeout time.Duration
+}
+
+// Usage is what an exec used.
+type Usage struct {
+	CPUMillis   int64 `json:"cpu_ms"`
+	MaxRSSBytes int64 `json:"max_rss_bytes"`
+}
+
+// FileChange is a file under UserDataDir that an exec made, changed or deleted.
+type FileChange struct {
+	Path   string `json:"path"`
+	Bytes  int64  `json:"bytes"`
+	MIME   string `json:"mime,omitempty"`
+	SHA256 string `json:"sha256,omitempty"` // "" above 10 MB and for a deleted file
+	Change string `json:"change"`           // "created", "modified" or "deleted"
+}
+
+// ToolCall is one tool call that an exec made, as the bridge counted it.
+type ToolCall struct {
+	Tool   string `json:"tool"`
+	Status string `json:"status"` // "ok", "error", "denied" or "timeout"
+	Millis int64  `json:"ms"`
+	Error  string `json:"error,omitempty"`
+}
+
+// Result is an exec as the API shows it, running or ended. ToolsCalled is nil for a plain exec.
+type Result struct {
+	ExecID         string       `json:"exec_id"`
+	Status         Status       `json:"status"`
+	ExitCode       *int         `json:"exit_code"` // nil unless Status is exited
+	Stdout         string       `json:"stdout"`
+	Stderr         string       `json:"stderr"`
+	Encoding       string       `json:"encoding,omitempty"` // "base64" when either stream is not UTF-8 (then both are)
+	Truncated      bool         `json:"truncated"`
+	StdoutPath     *string      `json:"stdout_path"`
+	StderrPath     *string      `json:"stderr_path"`
+	DurationMillis int64        `json:"duration_ms"`
+	Usage          Usage        `json:"usage"`
+	ToolsCalled    []ToolCall   `json:"tools_called,omitempty"`
+	Files          []FileChange `json:"files"`
+	FilesTruncated bool         `json:"files_truncated,omitempty"`
+}
+
+// EventType is the kind of an event of an exec.
+type EventType string
+
+// The events of an exec, in the order: started, any number of outputs, exit.
+const (
+	EventStarted EventType = "started"
+	EventStdout  EventType = "stdout"
+	EventStderr  EventType = "stderr"
+	EventExit    EventType = "exit"
+)
+
+// Event is one numbered event of an exec. N begins at 1 and has no gaps.
+type Event struct {
+	N      uint64
+	Type   EventType
+	Time   time.Time
+	Data   []byte  // of EventStdout and EventStderr
+	Result *Result // of EventExit
+}
+
+// ExecInfo is one line of the list of execs of a thread.
+type ExecInfo struct {
+	ExecID     string    `json:"exec_id"`
+	Action     string    `json:"action"` // "exec", "execute_code" or "skill_run"
+	Subject    string    `json:"subject"`
+	Status     Status    `json:"status"`
+	ExitCode   *int      `json:"exit_code"`
+	Background bool      `json:"background"`
+	StartedAt  time.Time `json:"started_at"`
+}

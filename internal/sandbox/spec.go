@@ -1,0 +1,123 @@
+package sandbox
+
+import "time"
+
+// ID names one sandbox (container): "skerry-" and 16 hex digits. It is never used again.
+type ID string
+
+// State of a sandbox, as the API shows it.
+type State string
+
+// The states of a sandbox.
+const (
+	Starting State = "starting"
+	Running  State = "running"
+	Paused   State = "paused"
+	Stopping State = "stopping"
+	Lost     State = "lost"
+)
+
+// Paths inside every sandbox.
+const (
+	UserDataDir  = "/mnt/user-data"
+	WorkspaceDir = "/mnt/user-data/workspace"
+	UploadsDir   = "/mnt/user-data/uploads"
+	OutputsDir   = "/mnt/user-data/outputs"
+	SkillsDir    = "/mnt/skills"
+	PluginsDir   = "/mnt/plugins"
+	CodeAPIDir   = "/mnt/code-api"
+	HomeDir      = "/home/agent"
+	RunDir       = "/run/skerry"
+	// DaemonPath is where skerry-sandboxd is mounted; ControlSocket and BridgeSocket are the two
+	// sockets of the server in RunDir.
+	DaemonPath    = "/opt/skerry/skerry-sandboxd"
+	ControlSocket = RunDir + "/control.sock"
+	BridgeSocket  = RunDir + "/bridge.sock"
+	BridgePort    = 9876
+)
+
+// Limits bound one sandbox. Zero is refused: there is no unlimited sandbox.
+type Limits struct {
+	MemoryBytes int64 `json:"memory_bytes"` // with swap off
+	CPUMillis   int64 `json:"cpu_millis"`   // 1000 = one core
+	PIDs        int64 `json:"pids"`
+	OpenFiles   int64 `json:"open_files"` // a process
+	FileBytes   int64 `json:"file_bytes"` // largest single file (RLIMIT_FSIZE)
+	TmpBytes    int64 `json:"tmp_bytes"`  // /tmp, a tmpfs; /home/agent has the same again
+	DiskBytes   int64 `json:"disk_bytes"` // workspace, uploads and outputs together
+}
+
+// Mount is one bind mount. Source is a host path.
+type Mount struct {
+	Source   string
+	Target   string
+	ReadOnly bool
+}
+
+// Spec is all that a driver needs to start a sandbox. The driver adds the hardening of design §4 by
+// itself; nothing in a Spec can loosen it.
+type Spec struct {
+	ID      ID
+	Image   string // reference of the docker image, or folder of the unpacked one for oci; "" = the host's own /usr (oci only)
+	Runtime string // "runc" or "runsc"
+	UID     int    // also the gid; never 0
+	// Daemon is the host path of the static skerry-sandboxd, mounted at DaemonPath and run as PID 1
+	// with Args.
+	Daemon   string
+	Args     []string
+	Hostname string
+	Mounts   []Mount // in order: a later one may lie inside an earlier one
+	Limits   Limits
+	Labels   map[string]string // kept by the driver, given back by Inspect and List
+}
+
+// Instance is a sandbox as its driver sees it.
+type Instance struct {
+	ID        ID
+	State     State // Starting, Running, Paused or Lost (ended and not yet removed)
+	Runtime   string
+	Labels    map[string]string
+	CreatedAt time.Time
+	OOMKilled bool // meaningful when State is Lost
+	ExitCode  int  // meaningful when State is Lost
+}
+
+// Labels that the orchestrator puts on every sandbox.
+const (
+	LabelInstall  = "io.skerry.install" // id of the data folder: a server touches only its own
+	LabelTenant   = "io.skerry.tenant"
+	LabelUser     = "io.skerry.user"
+	LabelThread   = "io.skerry.thread"
+	LabelTemplate = "io.skerry.template"
+)
+
+// Template is a kind of sandbox that a caller may ask for by name.
+type Template struct {
+	Name        string   `json:"name" yaml:"name"`
+	Description string   `json:"description" yaml:"description"`
+	Image       string   `json:"-" yaml:"image"`
+	Runtime     string   `json:"runtime" yaml:"runtime"`
+	Languages   []string `json:"languages" yaml:"languages"`
+	Limits      Limits   `json:"limits" yaml:"-"`
+	IdleSeconds int      `json:"idle_timeout_s" yaml:"idle_timeout_s"`
+}
+
+// Info is a sandbox as the API shows it.
+type Info struct {
+	ID                 ID        `json:"id"`
+	State              State     `json:"state"`
+	Template           string    `json:"template"`
+	Driver             string    `json:"driver"`
+	Runtime            string    `json:"runtime"`
+	Warm               bool      `json:"warm"`
+	CreatedAt          time.Time `json:"created_at"`
+	IdleTimeoutSeconds int       `json:"idle_timeout_s"`
+	Timings            Timings   `json:"timings_ms"`
+}
+
+// Timings say how long a sandbox took to start, in milliseconds a phase.
+type Timings struct {
+	Queue  float64 `json:"queue"`
+	Create float64 `json:"create"`
+	Ready  float64 `json:"ready"`
+}

@@ -1,0 +1,50 @@
+package sandbox
+
+import (
+	"regexp"
+	"time"
+)
+
+// Owner is who a thread belongs to. It comes from the credential, never from a request body.
+type Owner struct {
+	Tenant string `json:"tenant"`
+	User   string `json:"user"`
+}
+
+// Thread names one agent conversation. The name counts within its owner: two users may both have a
+// thread "main". Thread is comparable and serves as a map key.
+type Thread struct {
+	Owner
+	ID string `json:"thread_id"`
+}
+
+func (t Thread) String() string { return t.Tenant + "/" + t.User + "/" + t.ID }
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// CheckThreadID reports why id cannot name a thread, as an Invalid error.
+func CheckThreadID(id string) error {
+	if !namePattern.MatchString(id) {
+		return Errorf(Invalid, "thread id %.140q: use 1 to 128 of the characters A-Z a-z 0-9 _ -", id)
+	}
+	return nil
+}
+
+var ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}$`)
+
+// CheckOwnerName reports why name cannot name a tenant or a user (what says which), as an Invalid
+// error. Names are part of host paths and of Redis keys, hence the short list of characters.
+func CheckOwnerName(what, name string) error {
+	if !ownerPattern.MatchString(name) {
+		return Errorf(Invalid, "%s %.140q: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ -, beginning with a letter or digit", what, name)
+	}
+	return nil
+}
+
+// ThreadInfo is what is remembered of a thread.
+type ThreadInfo struct {
+	Thread
+	Labels       map[string]string `json:"labels"`
+	CreatedAt    time.Time         `json:"created_at"`
+	LastActiveAt time.Time         `json:"last_active_at"`
+}

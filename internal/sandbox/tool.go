@@ -1,0 +1,74 @@
+package sandbox
+
+import "encoding/json"
+
+// ToolServer is one MCP server as a thread sees it.
+type ToolServer struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Transport   string `json:"transport"` // "stdio" or "http"
+	ToolCount   int    `json:"tool_count"`
+	State       string `json:"state"` // "idle" (not yet connected), "ready", "failed"
+	Error       string `json:"error,omitempty"`
+}
+
+// Tool is one tool of one MCP server. The pair (Server, Name) identifies it; Printed
+// ("{server}__{tool}") is only how it is written.
+type Tool struct {
+	Server      string
+	Name        string
+	Printed     string
+	Description string
+	Input       json.RawMessage // JSON Schema
+	Output      json.RawMessage // JSON Schema, or nil
+	WrapperPath string          // virtual path of the TypeScript wrapper
+}
+
+// ToolRef names a tool: Server and Name, or Printed alone.
+type ToolRef struct {
+	Server  string
+	Name    string
+	Printed string
+}
+
+// ToolSet is all that a thread may use. Hash is the same for the same tools.
+type ToolSet struct {
+	Hash  string
+	Tools []Tool // sorted by server, then name
+}
+
+// ToolQuery asks for tools. Detail is "name", "desc" or "full".
+type ToolQuery struct {
+	Query  string
+	Server string
+	Detail string
+}
+
+// ToolFound is one answer to a ToolQuery; empty fields were not asked for.
+type ToolFound struct {
+	Name        string          `json:"name"`
+	ShortName   string          `json:"short_name"`
+	Server      string          `json:"server"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters,omitempty"`
+	Output      json.RawMessage `json:"output,omitempty"`
+	WrapperPath string          `json:"wrapper_path,omitempty"`
+}
+
+// ToolSearch is the answer to a ToolQuery: at most 15 tools, best first.
+type ToolSearch struct {
+	Query        string      `json:"query"`
+	ServerFilter string      `json:"server_filter"`
+	MatchCount   int         `json:"match_count"`
+	Showing      int         `json:"showing"`
+	Tools        []ToolFound `json:"tools"`
+}
+
+// ToolResult is the answer of a tool: structuredContent when there is one, else the text parsed as
+// JSON when it parses, else the text as a JSON string.
+type ToolResult struct {
+	Result  json.RawMessage `json:"result"`
+	IsError bool            `json:"is_error"`
+	Millis  int64           `json:"ms"`
+	CallID  string          `json:"call_id"`
+}
