@@ -1,0 +1,218 @@
+// Package config is the configuration of `skerry serve`: one struct, read once from one YAML file
+// and the environment, and checked as a whole, so that every problem is named at once.
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Config is all that can be set. Each field is a key of the YAML file and, with SKERRY_ before its
+// name in capitals, an environment variable, which wins. Lists are comma-separated there.
+type Config struct {
+	// Listen is the address of the API. One that is not loopback needs a key (see Auth).
+	Listen string `yaml:"listen"`
+	// Data is the folder of everything that is kept.
+	Data string `yaml:"data"`
+	// Driver starts the sandboxes: auto, docker or oci.
+	Driver string `yaml:"driver"`
+	// Redis is redis://…; empty means state in this process, with a journal under Data.
+	Redis string `yaml:"redis"`
+	// Auth is "keys" (every call needs a key), "none" (loopback only), or "auto": keys as soon as one
+	// key exists, which a listener that is not loopback cannot do without.
+	Auth string `yaml:"auth"`
+	// AllowedHosts are Host names besides loopback ones and Listen's.
+	AllowedHosts []string `yaml:"allowed_hosts"`
+	// AllowedOrigins are Origins of pages that may call the API.
+	AllowedOrigins []string `yaml:"allowed_origins"`
+	// Templates is a folder of sandbox templates; empty means the built-in ones.
+	Templates string `yaml:"templates"`
+	// DefaultTemplate is what a thread gets that asks for none.
+	DefaultTemplate string `yaml:"default_template"`
+	// Images is where the oci driver finds unpacked images: <images>/<name>/rootfs.
+	Images string `yaml:"images"`
+	// Skills is the folder that holds public/.
+	Skills string `yaml:"skills"`
+	// Extensions is extensions_config.json (mcpServers); empty means <data>/extensions_config.json.
+	Extensions string `yaml:"extensions"`
+	// Sandboxd is the static skerry-sandboxd; empty means beside this program.
+	Sandboxd string `yaml:"sandboxd"`
+	// MaxSandboxes bounds how many sandboxes run at once on this server.
+	MaxSandboxes int `yaml:"max_sandboxes"`
+	// StartTimeout bounds the start of one sandbox.
+	StartTimeout time.Duration `yaml:"start_timeout"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `yaml:"log_level"`
+}
+
+// Default is the configuration when nothing is configured.
+func Default() Config {
+	return Config{
+		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
+		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
+		MaxSandboxes: 200, StartTimeout: 60 * time.Second, LogLevel: "info",
+	}
+}
+
+const maxFileBytes = 1 << 20
+
+// Load reads file ("" = none) and the environment over the defaults. It does not check the values:
+// flags may still change them.
+func Load(file string, lookup func(string) (string, bool)) (Config, error) {
+	c := Default()
+	if file != "" {
+		if err := c.readFile(file); err != nil {
+			return c, err
+		}
+	}
+	return c, c.readEnv(lookup)
+}
+
+func (c *Config) readFile(file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	if len(raw) > maxFileBytes {
+		return fmt.Errorf("configuration %s: larger than %d bytes", file, maxFileBytes)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(raw))
+	dec.KnownFields(true)
+	if err := dec.Decode(c); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("configuration %s: %w", file, err)
+	}
+	return nil
+}
+
+// readEnv sets each field from its variable. All bad values are reported together.
+func (c *Config) readEnv(lookup func(string) (string, bool)) error {
+	var errs []error
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		name := EnvName(v.Type().Field(i).Tag.Get("yaml"))
+		text, ok := lookup(name)
+		if !ok {
+			continue
+		}
+		if err := set(v.Field(i), text); err != nil {
+			errs = append(errs, fmt.Errorf("%s=%q: %w", name, text, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// EnvName is the environment variable of a key of the file.
+func EnvName(key string) string { return "SKERRY_" + strings.ToUpper(key) }
+
+func set(f reflect.Value, text string) error {
+	switch f.Interface().(type) {
+	case string:
+		f.SetString(text)
+	case []string:
+		var list []string
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				list = append(list, part)
+			}
+		}
+		f.Set(reflect.ValueOf(list))
+	case int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return errors.New("want a whole number")
+		}
+		f.SetInt(int64(n))
+	case time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return errors.New(`want a duration such as "30s"`)
+		}
+		f.SetInt(int64(d))
+	default:
+		return fmt.Errorf("no rule for a %s", f.Type())
+	}
+	return nil
+}
+
+// Check reports every value that cannot be right, and makes the paths absolute.
+func (c *Config) Check() error {
+	var errs []error
+	bad := func(key, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		bad("listen", "%q is not host:port", c.Listen)
+	}
+	oneOf := func(key, v string, allowed ...string) {
+		for _, a := range allowed {
+			if v == a {
+				return
+			}
+		}
+		sort.Strings(allowed)
+		bad(key, "%q is not one of %s", v, strings.Join(allowed, ", "))
+	}
+	oneOf("driver", c.Driver, "auto", "docker", "oci")
+	oneOf("auth", c.Auth, "auto", "keys", "none")
+	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")
+	if c.Auth == "none" && !c.Loopback() {
+		bad("auth", "none is for a loopback listener only, and %s is not one", c.Listen)
+	}
+	if c.MaxSandboxes < 1 {
+		bad("max_sandboxes", "%d is less than 1", c.MaxSandboxes)
+	}
+	if c.StartTimeout < time.Second {
+		bad("start_timeout", "%s is less than 1s", c.StartTimeout)
+	}
+	if c.Data == "" {
+		bad("data", "is empty")
+	}
+	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
+		bad("redis", "must begin with redis:// or rediss://")
+	}
+	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.Extensions, &c.Sandboxd} {
+		if *p == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		*p = abs
+	}
+	if c.Extensions == "" {
+		c.Extensions = filepath.Join(c.Data, "extensions_config.json")
+	}
+	return errors.Join(errs...)
+}
+
+// Loopback reports whether only this machine can reach the listener.
+func (c *Config) Loopback() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
