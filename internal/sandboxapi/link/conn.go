@@ -1,0 +1,96 @@
+package link
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+const (
+	maxHeaderBytes = 32 << 10
+	maxFrameBytes  = 128 << 10
+	// A stream that nobody reads holds at most streamWindow bytes of the server's memory, a
+	// connection at most connWindow: the sandbox decides how much it sends.
+	streamWindow = 256 << 10
+	connWindow   = 64 << 20
+	// A peer that is gone or stopped without closing is noticed after pingAfter + pingWait.
+	pingAfter = 500 * time.Millisecond
+	pingWait  = 1500 * time.Millisecond
+)
+
+// Conn is one authenticated connection to a sandbox. It is a connect.HTTPClient: the scheme and host
+// of a request's URL do not matter. Its methods may be called concurrently.
+type Conn struct {
+	cc      *http2.ClientConn
+	watched *watchedConn
+	version string
+}
+
+// newConn begins HTTP/2 on a connection whose handshake is done.
+func newConn(raw net.Conn, version string) (*Conn, error) {
+	t1 := &http.Transport{
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{
+			MaxReadFrameSize:              maxFrameBytes,
+			MaxReceiveBufferPerConnection: connWindow,
+			MaxReceiveBufferPerStream:     streamWindow,
+			SendPingTimeout:               pingAfter,
+			PingTimeout:                   pingWait,
+			WriteByteTimeout:              pingAfter + pingWait,
+		},
+	}
+	t2, err := http2.ConfigureTransports(t1)
+	if err != nil {
+		return nil, err
+	}
+	t2.AllowHTTP = true
+	w := &watchedConn{Conn: raw, done: make(chan struct{})}
+	cc, err := t2.NewClientConn(w)
+	if err != nil {
+		_ = w.Close()
+		return nil, fmt.Errorf("link: HTTP/2: %w", err)
+	}
+	return &Conn{cc: cc, watched: w, version: version}, nil
+}
+
+// Do sends a request. When it fails because the connection is lost, Done is closed.
+func (c *Conn) Do(req *http.Request) (*http.Response, error) { return c.cc.RoundTrip(req) }
+
+// Done is closed when the connection is lost or closed.
+func (c *Conn) Done() <-chan struct{} { return c.watched.done }
+
+// Version is what sandboxd calls its version: at most 128 bytes, and its own word only.
+func (c *Conn) Version() string { return c.version }
+
+// Close closes the connection; calls that run on it fail. Closing twice does nothing.
+func (c *Conn) Close() {
+	_ = c.watched.Close()
+	_ = c.cc.Close()
+}
+
+// watchedConn tells when the connection is over: closed by us, or by a failed read, which the HTTP/2
+// read loop always has one of under way.
+type watchedConn struct {
+	net.Conn
+	once sync.Once
+	done chan struct{}
+}
+
+func (w *watchedConn) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if err != nil {
+		w.once.Do(func() { close(w.done) })
+	}
+	return n, err
+}
+
+func (w *watchedConn) Close() error {
+	err := w.Conn.Close()
+	w.once.Do(func() { close(w.done) })
+	return err
+}

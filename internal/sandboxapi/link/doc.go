@@ -1,0 +1,17 @@
+// Package link is the one connection between the server and a sandbox.
+//
+// sandboxd dials the server's unix socket (so that nothing inside the sandbox listens for it, and no
+// neighbour of sandboxd can pose as it), both do the handshake, and then the roles turn round:
+// sandboxd serves HTTP/2 on the dialled connection and the server is the client.
+//
+// The handshake is one line of JSON each way:
+//
+//	sandboxd: {"protocol":1,"version":"v0.1.0","secret":""}
+//	server:   {"ok":true,"secret":"<64 hex digits>"}   or   {"ok":false,"error":"…"}
+//
+// The first connection of a fresh sandbox comes before any code ran in it. It has no secret and is
+// given one, once: that it was handed out is on disk before the answer is sent. Every later
+// connection must present it. The secret lives in the memory of sandboxd, which is non-dumpable; so
+// code in the sandbox, which can reach the socket because it shares the uid, can neither take over
+// the connection nor displace it.
+package link
