@@ -6,6 +6,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
@@ -59,7 +60,7 @@ type tools interface {
 	ToolServers(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ToolServer, error)
 	SearchTools(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
 	CallTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error)
-	Prompt(ctx context.Context, c sandbox.Caller, thread string) (Prompt, error)
+	Prompt(ctx context.Context, c sandbox.Caller, thread string) (prompt.Prompt, error)
 }
 
 // mcpServers is the administration of MCP servers (mcphub). Config is one value of mcpServers in
@@ -92,12 +93,4 @@ type idempotency interface {
 	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string) (first bool, answer []byte, err error)
 	// Finish stores the answer; a nil answer gives the key free again.
 	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error
-}
-
-// Prompt is the answer of GET /api/threads/{t}/prompt.
-type Prompt struct {
-	Text     string            `json:"text"`
-	Sections map[string]string `json:"sections"` // "skills", "commands", "code_execution"
-	Mode     string            `json:"mode"`     // "direct" or "code"
-	Tools    []json.RawMessage `json:"tools"`    // definitions that the agent should register: {name, description, input_schema}
 }
