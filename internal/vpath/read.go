@@ -135,11 +135,11 @@ func (l *lines) take(part []byte, mark int) (full bool) {
 		return true
 	}
 	l.content = append(l.content, part[:room]...)
-	for len(l.content) > 0 && !utf8.RuneStart(l.content[len(l.content)-1]) {
+	for range utf8.UTFMax - 1 { // a character that is not whole
+		if r, size := utf8.DecodeLastRune(l.content); r != utf8.RuneError || size != 1 {
+			break
+		}
 		l.content = l.content[:len(l.content)-1]
-	}
-	if n := len(l.content); n > 0 && l.content[n-1] >= utf8.RuneSelf {
-		l.content = l.content[:n-1] // first byte of a character that is not whole
 	}
 	l.cut, l.taken = true, 1
 	return true
