@@ -370,6 +370,36 @@ func TestInnerMounts(t *testing.T) {
 		t.Errorf("Read = %+v, %v", text, err)
 	}
 	wantKind(t, errOf(f.Read("/mnt/plugins/c/plugin.json", 0, 0)), sandbox.NotFound)
+	wantKind(t, errOf(New(Options{Mounts: []Mount{{Virtual: "/mnt/skills", Host: a, Writable: true}}})), sandbox.Invalid)
 	wantKind(t, errOf(New(Options{Mounts: []Mount{{Virtual: "/etc", Host: a}}})), sandbox.Forbidden)
 	wantKind(t, errOf(New(Options{Mounts: []Mount{{Virtual: "/mnt/skills", Host: "rel"}}})), sandbox.Invalid)
+}
+
+// TestReadOnlyView reads a thread without the right to change it.
+func TestReadOnlyView(t *testing.T) {
+	w, host := thread(t)
+	write(t, w, ws+"/a", "12345")
+	f, err := New(Options{Mounts: []Mount{{Virtual: sandbox.UserDataDir, Host: host}, {Virtual: sandbox.PluginsDir}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // test
+	ctx := context.Background()
+	if u, err := f.Usage(ctx); err != nil || u.Bytes != 5 || u.Files != 1 {
+		t.Errorf("Usage = %+v, %v", u, err)
+	}
+	if text, err := f.Read(ws+"/a", 0, 0); err != nil || text.Content != "12345" {
+		t.Errorf("Read = %+v, %v", text, err)
+	}
+	wantKind(t, errOf(f.Write(ctx, ws+"/a", strings.NewReader("x"), false)), sandbox.Forbidden)
+	wantKind(t, errOf(f.Write(ctx, ws+"/n/b", strings.NewReader("x"), false)), sandbox.Forbidden)
+	wantKind(t, f.Remove(ctx, ws+"/a", false), sandbox.Forbidden)
+	if l, err := f.List(ctx, sandbox.PluginsDir, 1, 0); err != nil || len(l.Items) != 0 {
+		t.Errorf("List = %+v, %v", l, err)
+	}
+	for name, want := range map[string]bool{ws + "/x": true, ws: true, ws + "2": false, ws + "/../x": false, "/etc": false, "": false} {
+		if Within(name, ws) != want {
+			t.Errorf("Within(%q) = %v", name, !want)
+		}
+	}
 }

@@ -96,7 +96,7 @@ func (f *FS) foundEntry(e *found) Entry {
 
 var errQuota = sandbox.Errorf(sandbox.QuotaExceeded, "the thread's files would exceed its disk quota")
 
-// Usage sums up the writable mounts: bytes on disk (a file with holes counts what it holds, one
+// Usage sums up workspace, uploads and outputs: bytes on disk (a file with holes counts what it holds, one
 // with many hard links counts once) and the number of files and links. What lies more than 128
 // folders deep, or after the first 500,000 entries of a mount, is not seen. Timeout after WalkBudget.
 func (f *FS) Usage(ctx context.Context) (sandbox.DiskUsage, error) {
@@ -105,7 +105,7 @@ func (f *FS) Usage(ctx context.Context) (sandbox.DiskUsage, error) {
 	var u sandbox.DiskUsage
 	linked := map[uint64]bool{}
 	for _, m := range f.mounts {
-		if !m.writable {
+		if !m.data {
 			continue
 		}
 		root, err := m.open()

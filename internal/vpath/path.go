@@ -76,6 +76,13 @@ func inRoots(clean string) bool {
 	return false
 }
 
+// Within reports whether name is a path that Clean takes and that is dir or lies in it. It says
+// nothing of symbolic links on the way.
+func Within(name, dir string) bool {
+	clean, err := Clean(name)
+	return err == nil && below(clean, dir)
+}
+
 // below reports whether name is dir or lies in it. Both are clean and absolute.
 func below(name, dir string) bool {
 	return strings.HasPrefix(name, dir) && (len(name) == len(dir) || name[len(dir)] == '/')

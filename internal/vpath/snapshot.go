@@ -36,7 +36,7 @@ type stamp struct {
 	inode              uint64
 }
 
-// Snapshot looks at all regular files in the writable mounts, but for the server's own.
+// Snapshot looks at all regular files in workspace, uploads and outputs, but for the server's own.
 func (f *FS) Snapshot(ctx context.Context) (Snapshot, error) {
 	s := Snapshot{files: map[string]stamp{}}
 	ok, err := f.stamps(ctx, func(e *found, at stamp) error {
@@ -53,7 +53,7 @@ func (f *FS) stamps(ctx context.Context, each func(*found, stamp) error) (ok boo
 	defer cancel()
 	left := MaxEntries
 	for _, m := range f.mounts {
-		if !m.writable {
+		if !m.data {
 			continue
 		}
 		root, err := m.open()

@@ -15,10 +15,10 @@ import (
 
 // Mount shows the host folder Host at the virtual path Virtual, which is one of /mnt/user-data,
 // /mnt/skills, /mnt/plugins and /mnt/code-api, or lies in one. A later mount may lie inside an
-// earlier one. A host folder that does not exist is an empty folder.
+// earlier one. A host folder that does not exist, or is "", is an empty folder.
 //
-// Writable at /mnt/user-data means its workspace, uploads and outputs, each of which is a folder of
-// Host: the top itself never changes.
+// Only /mnt/user-data can be Writable. That means its workspace, uploads and outputs, each of which
+// is a folder of Host: the top itself never changes.
 type Mount struct {
 	Virtual  string
 	Host     string
@@ -31,7 +31,8 @@ type Options struct {
 	// UID owns (as user and as group) what is made in writable mounts. 0 or less: no change of
 	// owner, for a server that does not run as root.
 	UID int
-	// DiskBytes is the most that all writable mounts together may hold after a write. 0: no limit.
+	// DiskBytes is the most that workspace, uploads and outputs together may hold after a write. 0: no
+	// limit.
 	DiskBytes int64
 }
 
@@ -49,6 +50,7 @@ type mount struct {
 	virtual  string
 	host     string
 	writable bool
+	data     bool   // one of fixedDirs: Usage and Snapshot are about these
 	parent   *mount // for a folder inside another mount's host folder: opened relative to it
 	name     string // in parent
 
@@ -69,22 +71,35 @@ func New(o Options) (*FS, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !filepath.IsAbs(m.Host) {
-			return nil, sandbox.Errorf(sandbox.Invalid, "mount %s: the host folder is not absolute", clean)
-		}
-		top := &mount{virtual: clean, host: filepath.Clean(m.Host), writable: m.Writable}
-		f.mounts[clean] = top
-		if clean == sandbox.UserDataDir && m.Writable {
-			top.writable = false
-			for _, name := range fixedDirs {
-				v := path.Join(clean, name)
-				f.mounts[v] = &mount{virtual: v, host: filepath.Join(top.host, name), writable: true, parent: top, name: name}
-			}
+		if err := f.mount(clean, m); err != nil {
+			return nil, err
 		}
 	}
 	f.linkInner()
 	f.mask = newMasker(f.mounts)
 	return f, nil
+}
+
+func (f *FS) mount(clean string, m Mount) error {
+	if m.Host != "" && !filepath.IsAbs(m.Host) {
+		return sandbox.Errorf(sandbox.Invalid, "mount %s: the host folder is not absolute", clean)
+	}
+	if m.Writable && clean != sandbox.UserDataDir {
+		return sandbox.Errorf(sandbox.Invalid, "mount %s: only %s can be writable", clean, sandbox.UserDataDir)
+	}
+	top := &mount{virtual: clean}
+	if m.Host != "" {
+		top.host = filepath.Clean(m.Host)
+	}
+	f.mounts[clean] = top
+	if clean != sandbox.UserDataDir || m.Host == "" {
+		return nil
+	}
+	for _, name := range fixedDirs {
+		v := path.Join(clean, name)
+		f.mounts[v] = &mount{virtual: v, host: filepath.Join(top.host, name), writable: m.Writable, data: true, parent: top, name: name}
+	}
+	return nil
 }
 
 // linkInner notes for every folder that exists only because a mount or root lies in it, and for
@@ -128,6 +143,9 @@ func (f *FS) Close() error {
 // open gives the mount's folder, or nil when the host has none.
 func (m *mount) open() (*os.Root, error) {
 	m.once.Do(func() {
+		if m.host == "" {
+			return
+		}
 		if m.parent == nil {
 			m.root, m.err = os.OpenRoot(m.host)
 		} else if up, err := m.parent.open(); err != nil || up == nil {
@@ -165,7 +183,7 @@ type masker struct{ from, to []string }
 func newMasker(mounts map[string]*mount) *masker {
 	all := make([]*mount, 0, len(mounts))
 	for _, m := range mounts {
-		if m.host != "/" {
+		if m.host != "/" && m.host != "" {
 			all = append(all, m)
 		}
 	}
