@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// maxRecord bounds one durable record. What a record holds is bounded where it comes in; this is
+// the wall behind.
+const maxRecord = 256 << 10
+
+// place is where a durable record lies: a field of a hash. With an index, the field is also a member
+// of that sorted set, so that the fields can be paged by name.
+type place struct{ key, field, index string }
+
+var saveScript = redis.NewScript(`
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+if KEYS[2] then redis.call('ZADD', KEYS[2], 0, ARGV[1]) end
+return 1`)
+
+var removeScript = redis.NewScript(`
+if KEYS[2] then redis.call('ZREM', KEYS[2], ARGV[1]) end
+return redis.call('HDEL', KEYS[1], ARGV[1])`)
+
+func (p place) keys() []string {
+	if p.index == "" {
+		return []string{p.key}
+	}
+	return []string{p.key, p.index}
+}
+
+// save writes a durable record, JSON of v. In embedded mode it is on disk when save returns.
+func (s *Store) save(ctx context.Context, p place, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
+	}
+	if len(text) > maxRecord {
+		return sandbox.Errorf(sandbox.Invalid, "the record is larger than %d KiB", maxRecord>>10)
+	}
+	return s.change(ctx, func(ctx context.Context) (entry, error) {
+		err := saveScript.Run(ctx, s.rdb, p.keys(), p.field, text).Err()
+		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
+	})
+}
+
+// remove takes a durable record away. One that is not there is no error.
+func (s *Store) remove(ctx context.Context, p place) error {
+	return s.change(ctx, func(ctx context.Context) (entry, error) {
+		err := removeScript.Run(ctx, s.rdb, p.keys(), p.field).Err()
+		return entry{Key: p.key, Field: p.field, Index: p.index}, failure(err)
+	})
+}
+
+// change applies a durable change and journals it, in the same order for all.
+func (s *Store) change(ctx context.Context, apply func(context.Context) (entry, error)) error {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	if s.journal == nil {
+		_, err := apply(ctx)
+		return err
+	}
+	return s.journal.change(ctx, apply)
+}
+
+var nextUIDScript = redis.NewScript(`
+local n = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') + 1
+if n < tonumber(ARGV[2]) then n = tonumber(ARGV[2]) end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', n))
+return n`)
+
+// NextUID gives a host uid that was never given before and is at least min. Uids only grow; one
+// that is not used after all is not given again.
+func (s *Store) NextUID(ctx context.Context, min int) (int, error) {
+	var uid int
+	err := s.change(ctx, func(ctx context.Context) (entry, error) {
+		var err error
+		uid, err = nextUIDScript.Run(ctx, s.rdb, []string{uidKey}, uidField, min).Int()
+		if err != nil {
+			return entry{}, failure(err)
+		}
+		text, err := json.Marshal(uid)
+		return entry{Key: uidKey, Field: uidField, Value: text}, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return uid, nil
+}

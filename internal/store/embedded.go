@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+)
+
+// tick is how often the clock of the embedded state moves: the granularity of its TTLs. (ClockTTL
+// would walk over all keys at every command instead.)
+const tick = 250 * time.Millisecond
+
+// embedded is miniredis in this process. It listens nowhere: each connection is a socket pair, so
+// that no other process of the host can reach the state.
+type embedded struct {
+	mini *miniredis.Miniredis
+	stop chan struct{}
+	wg   sync.WaitGroup
+
+	mu  sync.Mutex
+	srv *server.Server // nil when closed
+}
+
+func startEmbedded() (*embedded, error) {
+	e := &embedded{mini: miniredis.NewMiniRedis(), stop: make(chan struct{})}
+	// A first connection starts the server; the others are socket pairs.
+	first, err := e.mini.Dial()
+	if err != nil {
+		return nil, err
+	}
+	if err := first.Close(); err != nil {
+		return nil, err
+	}
+	e.srv = e.mini.Server()
+	e.wg.Go(e.clock)
+	return e, nil
+}
+
+// clock moves the time on: miniredis expires nothing by itself.
+func (e *embedded) clock() {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-t.C:
+			now := time.Now()
+			e.mini.FastForward(now.Sub(last))
+			last = now
+		}
+	}
+}
+
+func (e *embedded) close() {
+	close(e.stop)
+	e.wg.Wait()
+	e.mu.Lock()
+	e.srv = nil
+	e.mu.Unlock()
+	e.mini.Close()
+}
+
+func (e *embedded) client() *redis.Client {
+	o := &redis.Options{
+		Addr:   "embedded",
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return e.dial() },
+		// The name of the client library is of no interest here, and miniredis does not take it.
+		DisableIdentity: true,
+	}
+	tuneClient(o)
+	return redis.NewClient(o)
+}
+
+// dial makes a connection with buffers in the kernel. (A net.Pipe has none: there a pipeline larger
+// than the reader's buffer would wait for itself.)
+func (e *embedded) dial() (net.Conn, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("socketpair: %w", err)
+	}
+	var ends [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "embedded-redis")
+		c, e := net.FileConn(f) // a duplicate
+		_ = f.Close()
+		if ends[i] = c; e != nil {
+			err = e
+		}
+	}
+	if err == nil {
+		err = e.serve(ends[1])
+	}
+	if err != nil {
+		for _, c := range ends {
+			if c != nil {
+				_ = c.Close()
+			}
+		}
+		return nil, err
+	}
+	return ends[0], nil
+}
+
+func (e *embedded) serve(c net.Conn) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.srv == nil {
+		return redis.ErrClosed
+	}
+	e.srv.ServeConn(c)
+	return nil
+}
+
+// load puts a record of the journal in place.
+func (e *embedded) load(en entry) {
+	e.mini.HSet(en.Key, en.Field, string(en.Value))
+	if en.Index != "" {
+		_, _ = e.mini.ZAdd(en.Index, 0, en.Field) // fails only on a key of another type
+	}
+}

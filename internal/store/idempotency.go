@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	// answerTTL is how long an answer is remembered (api.md).
+	answerTTL = 24 * time.Hour
+	// claimTTL frees a key whose request never finished, because its server died. It is longer than
+	// the longest request.
+	claimTTL = sandbox.MaxExecTimeout + 10*time.Minute
+	// MaxAnswer is the largest answer that is kept. Of a larger one only the fact is: a retry then
+	// gets a Conflict that says so, and runs nothing.
+	MaxAnswer = 1 << 20
+	// MaxIdempotencyKey bounds the key that a client sends, in bytes.
+	MaxIdempotencyKey = 255
+)
+
+// beginScript knows its own claim again: the client may send it twice when a connection dies.
+var beginScript = redis.NewScript(`
+local was = redis.call('HMGET', KEYS[1], 'claim', 'fp', 'state', 'answer')
+if not was[1] then
+  redis.call('HSET', KEYS[1], 'claim', ARGV[1], 'fp', ARGV[2], 'state', 'running')
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+  return {'first', ''}
+end
+if was[2] ~= ARGV[2] then return {'other', ''} end
+if was[3] == 'running' and was[1] == ARGV[1] then return {'first', ''} end
+return {was[3], was[4] or ''}`)
+
+var finishScript = redis.NewScript(`
+if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if ARGV[1] == 'free' then return redis.call('DEL', KEYS[1]) end
+redis.call('HSET', KEYS[1], 'state', ARGV[1], 'answer', ARGV[2])
+return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
+
+// Begin claims key for a request whose method, path and body have the hash fingerprint. first: go on
+// and call Finish. Else answer is what the first request was answered with; Conflict when that one is
+// still running or its answer was larger than MaxAnswer, Invalid when it had another fingerprint. A
+// claim that is never finished frees itself after 70 minutes.
+func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string) (first bool, answer []byte, err error) {
+	at, err := idempotencyPlace(o, key)
+	if err != nil {
+		return false, nil, err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	got, err := beginScript.Run(ctx, s.rdb, []string{at}, rand.Text(), fingerprint, claimTTL.Milliseconds()).StringSlice()
+	if err != nil {
+		return false, nil, failure(err)
+	}
+	if len(got) != 2 {
+		return false, nil, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+	}
+	switch got[0] {
+	case "first":
+		return true, nil, nil
+	case "done":
+		return false, []byte(got[1]), nil
+	case "large":
+		return false, nil, sandbox.Errorf(sandbox.Conflict,
+			"the request with this Idempotency-Key was done before; its answer was too large to be kept")
+	case "other":
+		return false, nil, sandbox.Errorf(sandbox.Invalid, "this Idempotency-Key was used for another request")
+	}
+	return false, nil, sandbox.Errorf(sandbox.Conflict, "the request with this Idempotency-Key is still running")
+}
+
+// Finish stores the answer for 24 hours; a nil answer gives the key free again. After the claim ran
+// out it does nothing.
+func (s *Store) Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error {
+	at, err := idempotencyPlace(o, key)
+	if err != nil {
+		return err
+	}
+	state := "done"
+	switch {
+	case answer == nil:
+		state = "free"
+	case len(answer) > MaxAnswer:
+		state, answer = "large", nil
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return failure(finishScript.Run(ctx, s.rdb, []string{at}, state, answer, answerTTL.Milliseconds()).Err())
+}
+
+func idempotencyPlace(o sandbox.Owner, key string) (string, error) {
+	if err := checkOwner(o); err != nil {
+		return "", err
+	}
+	if key == "" || len(key) > MaxIdempotencyKey {
+		return "", sandbox.Errorf(sandbox.Invalid, "Idempotency-Key: use 1 to %d bytes", MaxIdempotencyKey)
+	}
+	sum := sha256.Sum256([]byte(key))
+	return idempotencyKey(o, hex.EncodeToString(sum[:])), nil
+}

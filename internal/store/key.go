@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// KeyRecord is a bearer key without its secret.
+type KeyRecord struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Tenant    string     `json:"tenant"`
+	User      string     `json:"user"`
+	Admin     bool       `json:"admin"`
+	ActFor    bool       `json:"act_for"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"` // the caller looks at it: an expired key is still found
+	Hash      string     `json:"hash"`                 // sha256 hex of the secret
+}
+
+func hashPlace(hash string) place { return place{key: keyHashesKey, field: hash} }
+
+func tenantKeyPlace(tenant, id string) place {
+	return place{key: tenantKeysKey(tenant), field: id}
+}
+
+// PutKey writes a key. It is durable. The two places of a key lie in different slots of a cluster,
+// so they are written one after the other: a crash in between leaves a key that is listed, does not
+// work, and can be deleted.
+func (s *Store) PutKey(ctx context.Context, k KeyRecord) error {
+	if err := checkOwner(sandbox.Owner{Tenant: k.Tenant, User: k.User}); err != nil {
+		return err
+	}
+	if k.ID == "" || k.Hash == "" {
+		return sandbox.Errorf(sandbox.Internal, "a key needs an id and a hash")
+	}
+	if err := s.save(ctx, tenantKeyPlace(k.Tenant, k.ID), k); err != nil {
+		return err
+	}
+	return s.save(ctx, hashPlace(k.Hash), k)
+}
+
+// KeyByHash gives the key whose secret has this hash, or NotFound.
+func (s *Store) KeyByHash(ctx context.Context, hash string) (KeyRecord, error) {
+	return s.key(ctx, hashPlace(hash))
+}
+
+// Keys lists a tenant's keys, sorted by time of creation, then id.
+func (s *Store) Keys(ctx context.Context, tenant string) ([]KeyRecord, error) {
+	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
+		return nil, err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	texts, err := s.rdb.HVals(ctx, tenantKeysKey(tenant)).Result()
+	if err != nil {
+		return nil, failure(err)
+	}
+	keys := make([]KeyRecord, len(texts))
+	for i, text := range texts {
+		if err := json.Unmarshal([]byte(text), &keys[i]); err != nil {
+			return nil, sandbox.Wrap(sandbox.Internal, err, "the key's record cannot be read")
+		}
+	}
+	slices.SortFunc(keys, func(a, b KeyRecord) int {
+		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return keys, nil
+}
+
+// DeleteKey takes a key away; NotFound when the tenant has none with this id. It is durable. What
+// makes the key work goes first: after an error in between it can be deleted again.
+func (s *Store) DeleteKey(ctx context.Context, tenant, id string) error {
+	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
+		return err
+	}
+	k, err := s.key(ctx, tenantKeyPlace(tenant, id))
+	if err != nil {
+		return err
+	}
+	if err := s.remove(ctx, hashPlace(k.Hash)); err != nil {
+		return err
+	}
+	return s.remove(ctx, tenantKeyPlace(tenant, id))
+}
+
+// HasKeys reports whether any tenant has a key.
+func (s *Store) HasKeys(ctx context.Context) (bool, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	n, err := s.rdb.HLen(ctx, keyHashesKey).Result()
+	return n > 0, failure(err)
+}
+
+func (s *Store) key(ctx context.Context, p place) (KeyRecord, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	text, err := s.rdb.HGet(ctx, p.key, p.field).Bytes()
+	if isNil(err) {
+		return KeyRecord{}, sandbox.Errorf(sandbox.NotFound, "there is no such key")
+	}
+	if err != nil {
+		return KeyRecord{}, failure(err)
+	}
+	var k KeyRecord
+	if err := json.Unmarshal(text, &k); err != nil {
+		return KeyRecord{}, sandbox.Wrap(sandbox.Internal, err, "the key's record cannot be read")
+	}
+	return k, nil
+}

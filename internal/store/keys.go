@@ -1,0 +1,71 @@
+package store
+
+import "github.com/skerry-sandbox/skerry/internal/sandbox"
+
+// Every Redis key of Skerry, in one place. The braces are a hash tag: keys with the same text in
+// braces lie in one slot of a Redis cluster, so that one script may touch them together. A tenant's
+// keys share the tag {tenant}; what belongs to no tenant has a tag with a colon, which no tenant's
+// name can have. Names hold no colon (sandbox.CheckOwnerName), so the parts of a key are unambiguous.
+//
+// "Durable" keys are journalled in embedded mode and survive a restart. In a Redis of its own they
+// live as long as that Redis keeps its data (appendonly yes is advised). All times are UTC.
+//
+//	key                                      type    TTL      holds; rebuilt from
+//	skerry:{T}:threads:U                     hash    -        durable. thread id -> JSON of sandbox.ThreadInfo; the workspace folders (labels are lost)
+//	skerry:{T}:threads:U:index               zset    -        durable. thread ids, score 0, for paging by name; with the hash above
+//	skerry:{T}:touched:U                     hash    -        thread id -> last activity, Unix ms; the LastActiveAt of the thread's record
+//	skerry:{T}:sandbox:U:THREAD              hash    -        id, record (JSON of SandboxRecord); the labels of the driver
+//	skerry:{T}:lease:U:THREAD                hash    lease    owner, token, state (own, deleting); taken again by whoever runs the sandbox
+//	skerry:{T}:fence                         string  -        last fencing token; the clock (tokens are at least its microseconds)
+//	skerry:{T}:keys                          hash    -        durable. key id -> JSON of KeyRecord; nothing: keys must be made anew
+//	skerry:{:keys}                           hash    -        durable. sha256 of a secret -> JSON of KeyRecord; skerry:{T}:keys
+//	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
+//	skerry:{T}:idem:U:SHA256                 hash    70 min,  claim, fp (fingerprint), state (running, done, large), answer; nothing:
+//	                                                 24 h     a retry after its loss runs the request again
+//	skerry:{T}:audit                         stream  MAXLEN   field r = one audit record (JSON as on disk); the audit log on disk
+//	skerry:{T}:audit:cursor                  hash    -        id = last id of the stream, WRITER = last Seq of that writer in the stream; with the stream
+//	skerry:{:audit:WRITER}                   string  -        Seq up to which all records of the writer are shipped; zero: the cursors above skip what is there
+//
+// The audit records that name no tenant (a refused credential) have T = ":none".
+
+func threadsKey(o sandbox.Owner) string { return "skerry:{" + o.Tenant + "}:threads:" + o.User }
+
+func threadIndexKey(o sandbox.Owner) string { return threadsKey(o) + ":index" }
+
+func touchedKey(o sandbox.Owner) string { return "skerry:{" + o.Tenant + "}:touched:" + o.User }
+
+func sandboxKey(t sandbox.Thread) string {
+	return "skerry:{" + t.Tenant + "}:sandbox:" + t.User + ":" + t.ID
+}
+
+func leaseKey(t sandbox.Thread) string {
+	return "skerry:{" + t.Tenant + "}:lease:" + t.User + ":" + t.ID
+}
+
+func fenceKey(tenant string) string { return "skerry:{" + tenant + "}:fence" }
+
+func tenantKeysKey(tenant string) string { return "skerry:{" + tenant + "}:keys" }
+
+const (
+	keyHashesKey = "skerry:{:keys}"
+	uidKey       = "skerry:{:uid}"
+	uidField     = "last"
+)
+
+func idempotencyKey(o sandbox.Owner, hash string) string {
+	return "skerry:{" + o.Tenant + "}:idem:" + o.User + ":" + hash
+}
+
+// AuditStreamKey is the stream of a tenant's audit records. "" stands for records without a tenant.
+func AuditStreamKey(tenant string) string {
+	if tenant == "" {
+		tenant = ":none"
+	}
+	return "skerry:{" + tenant + "}:audit"
+}
+
+// AuditCursorKey lies in the slot of AuditStreamKey and says what the stream has.
+func AuditCursorKey(tenant string) string { return AuditStreamKey(tenant) + ":cursor" }
+
+// AuditWriterKey says how far a writer's records are shipped, over all tenants.
+func AuditWriterKey(writer string) string { return "skerry:{:audit:" + writer + "}" }

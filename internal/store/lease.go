@@ -1,0 +1,132 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Lease says which replica may create or remove the sandbox of a thread.
+type Lease struct {
+	// Token is the fencing token: larger than that of every lease of the tenant before it, also
+	// after Redis lost its data, as long as its clock was not set back.
+	Token int64
+	Owner string // the replica
+	// Deleting: the owner is removing the sandbox or the thread. From AcquireLease without an error:
+	// the caller itself had begun to, before this call.
+	Deleting bool
+}
+
+// The scripts answer {verdict, owner, token, state}. A token travels as text: Lua's numbers are
+// exact up to 2^53 only, which microseconds since 1970 stay below until the year 2255.
+var acquireScript = redis.NewScript(`
+local owner = redis.call('HGET', KEYS[1], 'owner')
+local state = redis.call('HGET', KEYS[1], 'state') or 'own'
+if owner and owner ~= ARGV[1] then
+  return {'taken', owner, redis.call('HGET', KEYS[1], 'token'), state}
+end
+local now = redis.call('TIME')
+local token = tonumber(redis.call('GET', KEYS[2]) or '0') + 1
+local floor = tonumber(now[1]) * 1000000 + tonumber(now[2])
+if token < floor then token = floor end
+token = string.format('%.0f', token)
+redis.call('SET', KEYS[2], token)
+redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'token', token, 'state', 'own')
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return {'ok', ARGV[1], token, state}`)
+
+// keepScript lengthens a lease that the caller has. ARGV[3] is the new state, or "" for the old one.
+var keepScript = redis.NewScript(`
+local owner = redis.call('HGET', KEYS[1], 'owner')
+if not owner then return {'gone', '', '0', ''} end
+local token = redis.call('HGET', KEYS[1], 'token')
+local state = redis.call('HGET', KEYS[1], 'state')
+if owner ~= ARGV[1] then return {'taken', owner, token, state} end
+if ARGV[3] ~= '' then
+  state = ARGV[3]
+  redis.call('HSET', KEYS[1], 'state', state)
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return {'ok', owner, token, state}`)
+
+var releaseScript = redis.NewScript(`
+if redis.call('HGET', KEYS[1], 'owner') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0`)
+
+// AcquireLease takes the thread for a replica, for ttl. The replica that has it already gets it
+// again, with a new token and in the state own. When another has it: Conflict, with that lease.
+func (s *Store) AcquireLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) (Lease, error) {
+	if err := checkLease(t, replica, ttl); err != nil {
+		return Lease{}, err
+	}
+	return s.lease(ctx, acquireScript, []string{leaseKey(t), fenceKey(t.Tenant)}, t, replica, ttl.Milliseconds())
+}
+
+// RenewLease keeps the thread for another ttl. NotFound: the lease ran out and nobody has taken it
+// (AcquireLease takes it again). Conflict: another replica has it.
+func (s *Store) RenewLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) error {
+	if err := checkLease(t, replica, ttl); err != nil {
+		return err
+	}
+	_, err := s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "")
+	return err
+}
+
+// MarkDeleting says that the owner removes the thread's sandbox or the thread, and keeps the lease
+// for ttl. Errors as of RenewLease.
+func (s *Store) MarkDeleting(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) (Lease, error) {
+	if err := checkLease(t, replica, ttl); err != nil {
+		return Lease{}, err
+	}
+	return s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "deleting")
+}
+
+// ReleaseLease gives the thread free. It is no error when the replica does not have it (any more).
+func (s *Store) ReleaseLease(ctx context.Context, t sandbox.Thread, replica string) error {
+	if err := checkThread(t); err != nil {
+		return err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return failure(releaseScript.Run(ctx, s.rdb, []string{leaseKey(t)}, replica).Err())
+}
+
+func (s *Store) lease(ctx context.Context, script *redis.Script, keys []string, t sandbox.Thread, args ...any) (Lease, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	answer, err := script.Run(ctx, s.rdb, keys, args...).StringSlice()
+	if err != nil {
+		return Lease{}, failure(err)
+	}
+	if len(answer) != 4 {
+		return Lease{}, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+	}
+	token, err := strconv.ParseInt(answer[2], 10, 64)
+	if err != nil {
+		return Lease{}, sandbox.Wrap(sandbox.Internal, err, "the lease cannot be read")
+	}
+	l := Lease{Owner: answer[1], Token: token, Deleting: answer[3] == "deleting"}
+	switch {
+	case answer[0] == "gone":
+		return Lease{}, sandbox.Errorf(sandbox.NotFound, "the lease of thread %q ran out", t.ID)
+	case answer[0] == "taken" && l.Deleting:
+		return l, sandbox.Errorf(sandbox.Conflict, "thread %q is being removed by another server", t.ID)
+	case answer[0] == "taken":
+		return l, sandbox.Errorf(sandbox.Conflict, "thread %q is run by another server", t.ID)
+	}
+	return l, nil
+}
+
+func checkLease(t sandbox.Thread, replica string, ttl time.Duration) error {
+	if err := checkThread(t); err != nil {
+		return err
+	}
+	if replica == "" || len(replica) > 256 || ttl < time.Millisecond {
+		return sandbox.Errorf(sandbox.Internal, "a lease needs a replica and a time")
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+// Package redistest starts a real redis-server for a test: on loopback, on a free port, in a folder
+// of its own.
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Server is a redis-server that ends with its test.
+type Server struct {
+	tb   testing.TB
+	dir  string
+	port int
+	cmd  *exec.Cmd
+}
+
+// Start starts a redis-server that writes every change to disk before it answers, so that Kill and
+// Restart lose nothing. Without redis-server on PATH the test is skipped, in CI it fails.
+func Start(tb testing.TB) *Server {
+	tb.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		if os.Getenv("CI") != "" {
+			tb.Fatal("redis-server is not on PATH; CI needs it")
+		}
+		tb.Skip("redis-server is not on PATH")
+	}
+	s := &Server{tb: tb, dir: tb.TempDir()}
+	tb.Cleanup(s.Kill)
+	// The port is free when it is chosen; another process may take it before redis-server does.
+	for range 5 {
+		s.port = freePort(tb)
+		if err := s.start(); err == nil {
+			return s
+		}
+	}
+	tb.Fatal("redis-server did not start on any of five free ports")
+	return nil
+}
+
+// URL is the address of the server, as store.Options takes it.
+func (s *Server) URL() string { return "redis://" + s.addr() + "/0" }
+
+// Client makes a client that is closed with the test.
+func (s *Server) Client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: s.addr()})
+	s.tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Kill ends the server at once, as a crash would.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// Restart starts the server again on the same port, with the data that it had.
+func (s *Server) Restart() {
+	s.tb.Helper()
+	s.Kill()
+	if err := s.start(); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// Wipe removes the data of a killed server.
+func (s *Server) Wipe() {
+	s.tb.Helper()
+	if s.cmd != nil {
+		s.tb.Fatal("redistest: Wipe needs a killed server")
+	}
+	if err := os.RemoveAll(filepath.Join(s.dir, "appendonlydir")); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+func (s *Server) start() error {
+	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no", "--loglevel", "warning")
+	// A test binary that panics runs no cleanup; the server must end all the same.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("redis-server: %w", err)
+	}
+	s.cmd = cmd
+	c := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1})
+	defer c.Close()
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		// Another process on the port would answer too: ask for the folder.
+		if got, err := c.ConfigGet(context.Background(), "dir").Result(); err == nil {
+			if got["dir"] == s.dir {
+				return nil
+			}
+			break
+		}
+	}
+	s.Kill()
+	return fmt.Errorf("redis-server does not answer on port %d", s.port)
+}
+
+func freePort(tb testing.TB) int {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// SandboxRecord is the live sandbox of a thread, for the replicas that did not start it.
+type SandboxRecord struct {
+	ID      sandbox.ID   `json:"id"`
+	Info    sandbox.Info `json:"info"`
+	Replica string       `json:"replica"` // who runs it
+}
+
+// PutSandbox says which sandbox a thread has, in place of the one before.
+func (s *Store) PutSandbox(ctx context.Context, t sandbox.Thread, r SandboxRecord) error {
+	if err := checkThread(t); err != nil {
+		return err
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return failure(s.rdb.HSet(ctx, sandboxKey(t), "id", string(r.ID), "record", text).Err())
+}
+
+// Sandbox gives the thread's sandbox, or NotFound.
+func (s *Store) Sandbox(ctx context.Context, t sandbox.Thread) (SandboxRecord, error) {
+	if err := checkThread(t); err != nil {
+		return SandboxRecord{}, err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	text, err := s.rdb.HGet(ctx, sandboxKey(t), "record").Bytes()
+	if isNil(err) {
+		return SandboxRecord{}, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox", t.ID)
+	}
+	if err != nil {
+		return SandboxRecord{}, failure(err)
+	}
+	var r SandboxRecord
+	if err := json.Unmarshal(text, &r); err != nil {
+		return SandboxRecord{}, sandbox.Wrap(sandbox.Internal, err, "the sandbox's record cannot be read")
+	}
+	return r, nil
+}
+
+var deleteSandboxScript = redis.NewScript(`
+if redis.call('HGET', KEYS[1], 'id') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0`)
+
+// DeleteSandbox forgets the thread's sandbox if it is still the one with this id: one that another
+// replica put there since stays. It is no error when there is nothing to forget.
+func (s *Store) DeleteSandbox(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
+	if err := checkThread(t); err != nil {
+		return err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return failure(deleteSandboxScript.Run(ctx, s.rdb, []string{sandboxKey(t)}, string(id)).Err())
+}

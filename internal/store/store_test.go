@@ -1,0 +1,443 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store/redistest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	ann  = sandbox.Owner{Tenant: "acme", User: "ann@example.org"}
+	bob  = sandbox.Owner{Tenant: "acme", User: "bob"}
+	t0   = time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
+	main = sandbox.Thread{Owner: ann, ID: "main"}
+)
+
+func open(t *testing.T, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestStore runs one suite on the embedded state, with and without a journal, and on a real Redis.
+func TestStore(t *testing.T) {
+	suite := map[string]func(*testing.T, *Store){
+		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
+		"Sandbox": testSandbox, "Lease": testLease, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
+		"LargePipeline": testLargePipeline,
+	}
+	kinds := map[string]func(*testing.T) Options{
+		"embedded": func(*testing.T) Options { return Options{} },
+		"journal":  func(t *testing.T) Options { return Options{Journal: filepath.Join(t.TempDir(), "state.jsonl")} },
+		"redis":    func(t *testing.T) Options { return Options{URL: redistest.Start(t).URL()} },
+	}
+	for kind, options := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			for name, test := range suite {
+				t.Run(name, func(t *testing.T) {
+					s := open(t, options(t))
+					if err := s.Ping(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if s.Embedded() != (kind != "redis") {
+						t.Errorf("Embedded() = %v", s.Embedded())
+					}
+					test(t, s)
+				})
+			}
+		})
+	}
+}
+
+func wantKind(t *testing.T, err error, k sandbox.Kind) {
+	t.Helper()
+	if sandbox.KindOf(err) != k {
+		t.Errorf("error %v of kind %q, want %q", err, sandbox.KindOf(err), k)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testThreads(t *testing.T, s *Store) {
+	ctx := t.Context()
+	_, err := s.Thread(ctx, main)
+	wantKind(t, err, sandbox.NotFound)
+	info := sandbox.ThreadInfo{Thread: main, Labels: map[string]string{"k": "v <&>"}, CreatedAt: t0, LastActiveAt: t0}
+	must(t, s.PutThread(ctx, info))
+	got, err := s.Thread(ctx, main)
+	must(t, err)
+	if fmt.Sprint(got) != fmt.Sprint(info) {
+		t.Errorf("got %v, want %v", got, info)
+	}
+	// The same name of another user is another thread.
+	_, err = s.Thread(ctx, sandbox.Thread{Owner: bob, ID: "main"})
+	wantKind(t, err, sandbox.NotFound)
+	must(t, s.DeleteThread(ctx, main))
+	must(t, s.DeleteThread(ctx, main))
+	_, err = s.Thread(ctx, main)
+	wantKind(t, err, sandbox.NotFound)
+	items, next, err := s.Threads(ctx, ann, nil, 0, "")
+	must(t, err)
+	if len(items) != 0 || items == nil || next != "" {
+		t.Errorf("Threads of nobody: %v, %q", items, next)
+	}
+}
+
+func testThreadPages(t *testing.T, s *Store) {
+	ctx := t.Context()
+	var want []string
+	for i := range 25 {
+		th := sandbox.Thread{Owner: ann, ID: fmt.Sprintf("t-%d", i)}
+		want = append(want, th.ID)
+		must(t, s.PutThread(ctx, sandbox.ThreadInfo{Thread: th, Labels: map[string]string{"odd": fmt.Sprint(i % 2)}, CreatedAt: t0}))
+	}
+	must(t, s.PutThread(ctx, sandbox.ThreadInfo{Thread: sandbox.Thread{Owner: bob, ID: "his"}}))
+	slices.Sort(want)
+	for _, limit := range []int{1, 4, 5, 25, 100} {
+		var got []string
+		for cursor := ""; ; {
+			items, next, err := s.Threads(ctx, ann, nil, limit, cursor)
+			must(t, err)
+			if len(items) == 0 {
+				t.Fatalf("limit %d: an empty page after %q", limit, cursor)
+			}
+			for _, it := range items {
+				got = append(got, it.ID)
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d: got %v", limit, got)
+		}
+	}
+	items, next, err := s.Threads(ctx, ann, map[string]string{"odd": "1"}, 0, "")
+	must(t, err)
+	if len(items) != 12 || next != "" {
+		t.Errorf("%d threads with the label, next %q; want 12", len(items), next)
+	}
+	if items, _, _ := s.Threads(ctx, ann, map[string]string{"odd": ""}, 0, ""); len(items) != 0 {
+		t.Errorf("an empty label value matched %v", items)
+	}
+	_, _, err = s.Threads(ctx, ann, nil, MaxThreads+1, "")
+	wantKind(t, err, sandbox.Invalid)
+	_, _, err = s.Threads(ctx, ann, nil, 1, "no/cursor")
+	wantKind(t, err, sandbox.Invalid)
+}
+
+func testTouch(t *testing.T, s *Store) {
+	ctx := t.Context()
+	must(t, s.TouchThread(ctx, main, t0))
+	must(t, s.PutThread(ctx, sandbox.ThreadInfo{Thread: main, CreatedAt: t0, LastActiveAt: t0}))
+	later := t0.Add(time.Minute)
+	must(t, s.TouchThread(ctx, main, later))
+	got, err := s.Thread(ctx, main)
+	must(t, err)
+	if !got.LastActiveAt.Equal(later) {
+		t.Errorf("last active %v, want %v", got.LastActiveAt, later)
+	}
+	items, _, err := s.Threads(ctx, ann, nil, 0, "")
+	must(t, err)
+	if !items[0].LastActiveAt.Equal(later) {
+		t.Errorf("listed as last active %v, want %v", items[0].LastActiveAt, later)
+	}
+	must(t, s.TouchThread(ctx, main, t0.Add(-time.Hour)))
+	if got, _ = s.Thread(ctx, main); !got.LastActiveAt.Equal(t0) {
+		t.Errorf("last active %v: the record's own time is later than the touch", got.LastActiveAt)
+	}
+}
+
+func testUID(t *testing.T, s *Store) {
+	const n = 40
+	var mu sync.Mutex
+	seen := map[int]bool{}
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			uid, err := s.NextUID(t.Context(), 1_000_000)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || seen[uid] || uid < 1_000_000 || uid >= 1_000_000+n {
+				t.Errorf("uid %d (given before: %v), %v", uid, seen[uid], err)
+			}
+			seen[uid] = true
+		})
+	}
+	wg.Wait()
+	for _, c := range []struct{ min, want int }{{5_000_000, 5_000_000}, {5, 5_000_001}} {
+		if uid, err := s.NextUID(t.Context(), c.min); err != nil || uid != c.want {
+			t.Errorf("NextUID(%d) = %d, %v; want %d", c.min, uid, err, c.want)
+		}
+	}
+}
+
+func testSandbox(t *testing.T, s *Store) {
+	ctx := t.Context()
+	_, err := s.Sandbox(ctx, main)
+	wantKind(t, err, sandbox.NotFound)
+	rec := SandboxRecord{ID: "skerry-1", Info: sandbox.Info{ID: "skerry-1", State: sandbox.Running, CreatedAt: t0}, Replica: "r1"}
+	must(t, s.PutSandbox(ctx, main, rec))
+	if got, err := s.Sandbox(ctx, main); err != nil || got != rec {
+		t.Errorf("got %v, %v", got, err)
+	}
+	must(t, s.DeleteSandbox(ctx, main, "skerry-0"))
+	if _, err := s.Sandbox(ctx, main); err != nil {
+		t.Errorf("deleting another id took it: %v", err)
+	}
+	must(t, s.DeleteSandbox(ctx, main, "skerry-1"))
+	must(t, s.DeleteSandbox(ctx, main, "skerry-1"))
+	_, err = s.Sandbox(ctx, main)
+	wantKind(t, err, sandbox.NotFound)
+}
+
+func testLease(t *testing.T, s *Store) {
+	ctx := t.Context()
+	l1, err := s.AcquireLease(ctx, main, "r1", time.Minute)
+	must(t, err)
+	if l1.Owner != "r1" || l1.Deleting || l1.Token <= 0 {
+		t.Errorf("lease %+v", l1)
+	}
+	held, err := s.AcquireLease(ctx, main, "r2", time.Minute)
+	wantKind(t, err, sandbox.Conflict)
+	if held != l1 || !strings.Contains(err.Error(), "another server") {
+		t.Errorf("the conflict gives %+v, %v", held, err)
+	}
+	wantKind(t, s.RenewLease(ctx, main, "r2", time.Minute), sandbox.Conflict)
+	_, err = s.MarkDeleting(ctx, main, "r2", time.Minute)
+	wantKind(t, err, sandbox.Conflict)
+	must(t, s.ReleaseLease(ctx, main, "r2"))
+	must(t, s.RenewLease(ctx, main, "r1", time.Minute))
+
+	d, err := s.MarkDeleting(ctx, main, "r1", time.Minute)
+	must(t, err)
+	if !d.Deleting || d.Token != l1.Token {
+		t.Errorf("marked: %+v", d)
+	}
+	held, err = s.AcquireLease(ctx, main, "r2", time.Minute)
+	wantKind(t, err, sandbox.Conflict)
+	if !held.Deleting || !strings.Contains(err.Error(), "removed") {
+		t.Errorf("the conflict gives %+v, %v", held, err)
+	}
+	again, err := s.AcquireLease(ctx, main, "r1", time.Minute)
+	must(t, err)
+	if !again.Deleting || again.Token <= l1.Token {
+		t.Errorf("taken again: %+v after %+v", again, l1)
+	}
+	if again, err = s.AcquireLease(ctx, main, "r1", time.Minute); err != nil || again.Deleting {
+		t.Errorf("taken a third time: %+v, %v", again, err)
+	}
+	must(t, s.ReleaseLease(ctx, main, "r1"))
+	must(t, s.ReleaseLease(ctx, main, "r1"))
+	l2, err := s.AcquireLease(ctx, main, "r2", time.Minute)
+	must(t, err)
+	if l2.Token <= again.Token {
+		t.Errorf("token %d after %d", l2.Token, again.Token)
+	}
+}
+
+func testLeaseRace(t *testing.T, s *Store) {
+	var mu sync.Mutex
+	winners := 0
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			_, err := s.AcquireLease(t.Context(), main, fmt.Sprintf("r%d", i), time.Minute)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				winners++
+			} else if !errors.Is(err, sandbox.Conflict) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if winners != 1 {
+		t.Errorf("%d replicas have the lease", winners)
+	}
+}
+
+func testLeaseExpires(t *testing.T, s *Store) {
+	ctx := t.Context()
+	_, err := s.AcquireLease(ctx, main, "r1", 600*time.Millisecond)
+	must(t, err)
+	time.Sleep(200 * time.Millisecond)
+	must(t, s.RenewLease(ctx, main, "r1", 600*time.Millisecond))
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		if _, err = s.AcquireLease(ctx, main, "r2", 300*time.Millisecond); err == nil {
+			break
+		}
+		wantKind(t, err, sandbox.Conflict)
+		if time.Now().After(deadline) {
+			t.Fatal("the lease does not expire")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	wantKind(t, s.RenewLease(ctx, main, "r1", time.Second), sandbox.Conflict)
+	for {
+		err = s.RenewLease(ctx, main, "r3", time.Second)
+		if errors.Is(err, sandbox.NotFound) {
+			break
+		}
+		wantKind(t, err, sandbox.Conflict)
+		if time.Now().After(deadline) {
+			t.Fatal("the second lease does not expire")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func testKeys(t *testing.T, s *Store) {
+	ctx := t.Context()
+	if has, err := s.HasKeys(ctx); err != nil || has {
+		t.Errorf("HasKeys of nothing: %v, %v", has, err)
+	}
+	until := t0.Add(time.Hour)
+	k1 := KeyRecord{ID: "key_1", Name: "ci", Tenant: "acme", User: "ann", Admin: true, ActFor: true, CreatedAt: t0, ExpiresAt: &until, Hash: "aa"}
+	k2 := KeyRecord{ID: "key_0", Tenant: "acme", User: "bob", CreatedAt: t0.Add(time.Second), Hash: "bb"}
+	k3 := KeyRecord{ID: "key_9", Tenant: "other", User: "eve", CreatedAt: t0, Hash: "cc"}
+	for _, k := range []KeyRecord{k2, k1, k3} {
+		must(t, s.PutKey(ctx, k))
+	}
+	got, err := s.KeyByHash(ctx, "aa")
+	must(t, err)
+	if got.ExpiresAt == nil || !got.ExpiresAt.Equal(until) {
+		t.Errorf("expires %v", got.ExpiresAt)
+	}
+	if got.ExpiresAt = k1.ExpiresAt; got != k1 {
+		t.Errorf("got %+v, want %+v", got, k1)
+	}
+	list, err := s.Keys(ctx, "acme")
+	must(t, err)
+	if len(list) != 2 || list[0].ID != "key_1" || list[1].ID != "key_0" {
+		t.Errorf("listed %+v", list)
+	}
+	wantKind(t, s.DeleteKey(ctx, "acme", "key_9"), sandbox.NotFound)
+	must(t, s.DeleteKey(ctx, "acme", "key_1"))
+	wantKind(t, s.DeleteKey(ctx, "acme", "key_1"), sandbox.NotFound)
+	_, err = s.KeyByHash(ctx, "aa")
+	wantKind(t, err, sandbox.NotFound)
+	if has, err := s.HasKeys(ctx); err != nil || !has {
+		t.Errorf("HasKeys: %v, %v", has, err)
+	}
+}
+
+func testIdempotency(t *testing.T, s *Store) {
+	ctx := t.Context()
+	begin := func(o sandbox.Owner, key, fp string) (bool, string, error) {
+		first, answer, err := s.Begin(ctx, o, key, fp)
+		return first, string(answer), err
+	}
+	if first, _, err := begin(ann, "k", "f1"); err != nil || !first {
+		t.Fatalf("first %v, %v", first, err)
+	}
+	_, _, err := begin(ann, "k", "f1")
+	wantKind(t, err, sandbox.Conflict)
+	_, _, err = begin(ann, "k", "f2")
+	wantKind(t, err, sandbox.Invalid)
+	if first, _, err := begin(bob, "k", "f2"); err != nil || !first {
+		t.Errorf("another user's key: first %v, %v", first, err)
+	}
+	must(t, s.Finish(ctx, ann, "k", []byte("answer\x00\xff")))
+	if first, answer, err := begin(ann, "k", "f1"); err != nil || first || answer != "answer\x00\xff" {
+		t.Errorf("again: %v %q %v", first, answer, err)
+	}
+	must(t, s.Finish(ctx, ann, "k", nil))
+	if first, _, err := begin(ann, "k", "f3"); err != nil || !first {
+		t.Errorf("freed: first %v, %v", first, err)
+	}
+	must(t, s.Finish(ctx, ann, "k", make([]byte, MaxAnswer+1)))
+	_, _, err = begin(ann, "k", "f3")
+	wantKind(t, err, sandbox.Conflict)
+	if !strings.Contains(err.Error(), "too large") {
+		t.Error(err)
+	}
+	if first, _, err := begin(ann, "empty", "f"); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	must(t, s.Finish(ctx, ann, "empty", []byte{}))
+	if first, answer, err := begin(ann, "empty", "f"); err != nil || first || answer != "" {
+		t.Errorf("an empty answer: %v %q %v", first, answer, err)
+	}
+	must(t, s.Finish(ctx, ann, "never begun", []byte("x")))
+	if first, _, err := begin(ann, "never begun", "f"); err != nil || !first {
+		t.Errorf("Finish without Begin left something: %v, %v", first, err)
+	}
+	_, _, err = begin(ann, strings.Repeat("x", MaxIdempotencyKey+1), "f")
+	wantKind(t, err, sandbox.Invalid)
+	for key, want := range map[string]time.Duration{"k": answerTTL, "never begun": claimTTL} {
+		at, err := idempotencyPlace(ann, key)
+		must(t, err)
+		if ttl := s.rdb.PTTL(ctx, at).Val(); ttl > want || ttl < want-time.Minute {
+			t.Errorf("key %q lives for %v, want %v", key, ttl, want)
+		}
+	}
+}
+
+func testBadNames(t *testing.T, s *Store) {
+	ctx := t.Context()
+	for _, bad := range []sandbox.Thread{
+		{Owner: sandbox.Owner{Tenant: "a}", User: "u"}, ID: "x"}, {Owner: sandbox.Owner{Tenant: "a", User: ""}, ID: "x"},
+		{Owner: ann, ID: "a:b"}, {Owner: ann, ID: "../x"},
+	} {
+		_, err := s.Thread(ctx, bad)
+		wantKind(t, err, sandbox.Invalid)
+		wantKind(t, s.PutThread(ctx, sandbox.ThreadInfo{Thread: bad}), sandbox.Invalid)
+		_, err = s.AcquireLease(ctx, bad, "r", time.Second)
+		wantKind(t, err, sandbox.Invalid)
+	}
+	labels := map[string]string{"k": strings.Repeat("x", maxRecord)}
+	wantKind(t, s.PutThread(ctx, sandbox.ThreadInfo{Thread: main, Labels: labels}), sandbox.Invalid)
+}
+
+func testContext(t *testing.T, s *Store) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.Thread(ctx, main)
+	wantKind(t, err, sandbox.Unavailable)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the cause is lost: %v", err)
+	}
+}
+
+// testLargePipeline: a connection of the embedded state must take more than it has read.
+func testLargePipeline(t *testing.T, s *Store) {
+	ctx := t.Context()
+	p := s.Redis().Pipeline()
+	for i := range 200 {
+		p.Set(ctx, fmt.Sprint("x", i), strings.Repeat("x", 500), 0)
+		p.Get(ctx, fmt.Sprint("x", i))
+	}
+	if _, err := p.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
