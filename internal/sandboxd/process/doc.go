@@ -1,0 +1,16 @@
+// Package process runs execs inside a sandbox and keeps what they print.
+//
+// Every exec has a supervisor of its own while it runs: this binary, started again as
+// "skerry-sandboxd supervise" (see Supervise), which is the sub-reaper of the exec's process tree.
+// So a daemon that forked twice or made a session of its own is still found, and ended, with its
+// exec. A supervisor whose tree is gone serves the next exec; one or two always wait, so that an exec
+// pays for no process start but its own.
+//
+// The parts: Manager holds the execs and the supervisors; Exec is one exec with its numbered events;
+// capture bounds one output stream (head kept as events, tail in a ring, the whole in a spill file);
+// supervise.go and tree.go run in the supervisor; filter.go is the seccomp filter that every command
+// lives under, which keeps it from reaching PID 1 and its supervisor.
+//
+// Commands share the uid of sandboxd. One can kill the supervisor of another exec: that exec ends as
+// killed, its orphans fall to PID 1, and PID 1 kills them.
+package process

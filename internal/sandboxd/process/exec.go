@@ -1,0 +1,445 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of a request.
+const (
+	maxOutput     = 16 << 20
+	defaultOutput = 1 << 20
+	maxEnviron    = 1 << 20
+	maxArgs       = 2 << 20
+	maxStdin      = 8 << 20
+	maxTimeout    = 2 * time.Hour
+)
+
+const (
+	// answerTime bounds what a supervisor does at once: take a message, start a command.
+	answerTime = 5 * time.Second
+	// treeTime is how long a supervisor may take to end its tree before it is ended itself.
+	treeTime = time.Second
+	// orphanTime is how long PID 1 then tries to end what fell to it.
+	orphanTime = 2 * time.Second
+)
+
+// Request is a command to run.
+type Request struct {
+	Argv []string
+	Env  []string // "NAME=value", all of it
+	Cwd  string   // absolute
+	// Stdin is given to the command; then its stdin is closed, unless KeepStdin.
+	Stdin     []byte
+	KeepStdin bool
+	Timeout   time.Duration
+	MaxOutput int64 // bytes of each stream; 0 = 1 MiB
+	SpillDir  string
+	MaxSpill  int64 // bytes of each stream; 0 = no spill file
+	// Cleanup runs once the command's tree is gone, or when it could not be started.
+	Cleanup func()
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (r *Request) check() error {
+	if len(r.Argv) == 0 {
+		return errors.New("no command")
+	}
+	if !filepath.IsAbs(r.Cwd) || strings.ContainsRune(r.Cwd, 0) {
+		return fmt.Errorf("working folder %.200q is not an absolute path", r.Cwd)
+	}
+	size := 0
+	for _, a := range r.Argv {
+		if strings.ContainsRune(a, 0) {
+			return errors.New("an argument holds a zero byte")
+		}
+		size += len(a)
+	}
+	if size > maxArgs {
+		return fmt.Errorf("arguments of %d bytes, the limit is %d", size, maxArgs)
+	}
+	size = 0
+	for _, kv := range r.Env {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || !envName.MatchString(name) || strings.ContainsRune(kv, 0) {
+			return fmt.Errorf("environment variable %.60q: the name must match %s", name, envName)
+		}
+		size += len(kv)
+	}
+	switch {
+	case size > maxEnviron:
+		return fmt.Errorf("environment of %d bytes, the limit is %d", size, maxEnviron)
+	case len(r.Stdin) > maxStdin:
+		return fmt.Errorf("stdin of %d bytes, the limit is %d", len(r.Stdin), maxStdin)
+	case r.Timeout <= 0 || r.Timeout > maxTimeout:
+		return fmt.Errorf("timeout %v is not between 0 and %v", r.Timeout, maxTimeout)
+	case r.MaxOutput < 0 || r.MaxOutput > maxOutput:
+		return fmt.Errorf("max_output_bytes %d is above %d", r.MaxOutput, maxOutput)
+	case r.MaxSpill < 0:
+		return fmt.Errorf("max_spill_bytes %d", r.MaxSpill)
+	}
+	if r.MaxOutput == 0 {
+		r.MaxOutput = defaultOutput
+	}
+	return nil
+}
+
+type cause int
+
+const (
+	causeNone cause = iota
+	causeTimeout
+	causeKill
+)
+
+// Exec is one run of a command. Its methods may be called concurrently.
+type Exec struct {
+	id        string
+	m         *Manager
+	req       Request
+	began     time.Time
+	log       eventLog
+	endedAt   time.Time // set before the exec is noted as ended; read under Manager.mu
+	keptBytes int
+
+	mu     sync.Mutex
+	sup    *warden // while the command runs
+	serial uint64
+	cause  cause
+	over   bool        // the tree is gone: too late for a cause
+	stuck  *time.Timer // ends a supervisor that does not end its tree
+
+	stdin *stdin
+}
+
+var serials struct {
+	mu sync.Mutex
+	n  uint64
+}
+
+func newExec(m *Manager, id string, req Request) *Exec {
+	serials.mu.Lock()
+	serials.n++
+	n := serials.n
+	serials.mu.Unlock()
+	return &Exec{id: id, m: m, req: req, began: time.Now(), serial: n, log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
+}
+
+// ID is the name that the exec was started under.
+func (e *Exec) ID() string { return e.id }
+
+// Began is when the exec was asked for.
+func (e *Exec) Began() time.Time { return e.began }
+
+// Ended tells whether the exit event is there.
+func (e *Exec) Ended() bool {
+	select {
+	case <-e.log.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// LastEvent is the number of the newest event; 0 when there is none.
+func (e *Exec) LastEvent() uint64 { return e.log.last() }
+
+// Next gives events after number after, at most limit, and waits while there is none. io.EOF: the
+// exit event is number after. ErrOutOfRange: there is no event after.
+func (e *Exec) Next(ctx context.Context, after uint64, limit int) ([]Event, error) {
+	return e.log.next(ctx, after, limit)
+}
+
+// Wait waits for the exit event.
+func (e *Exec) Wait(ctx context.Context) error {
+	select {
+	case <-e.log.exited:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Kill ends the whole tree and waits until it is gone. Killing an ended exec is no error.
+func (e *Exec) Kill(ctx context.Context) error {
+	e.end(causeKill)
+	return e.Wait(ctx)
+}
+
+// Signal sends a signal to every process of the exec. Error: ErrEnded.
+func (e *Exec) Signal(sig int) error {
+	if sig < 1 || sig > 64 {
+		return fmt.Errorf("signal %d is not between 1 and 64", sig)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sup == nil || e.Ended() {
+		return ErrEnded
+	}
+	return e.sup.send(message{Kind: msgSignal, Serial: e.serial, Signal: sig})
+}
+
+// end asks for the end of the tree, for the first cause that there is. When the supervisor does not
+// manage it in time, it is ended with the tree.
+func (e *Exec) end(c cause) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cause != causeNone || e.over {
+		return
+	}
+	e.cause = c
+	if e.sup != nil {
+		e.askEnd()
+	}
+}
+
+// askEnd is called with mu held, and a supervisor.
+func (e *Exec) askEnd() {
+	sup := e.sup
+	_ = unix.Kill(sup.pid, unix.SIGCONT)
+	_ = sup.send(message{Kind: msgKill, Serial: e.serial}) // when that fails, the timer does it
+	e.stuck = time.AfterFunc(treeTime, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.sup == sup { // else it serves another exec by now
+			_ = sup.conn.SetReadDeadline(time.Unix(1, 0))
+		}
+	})
+}
+
+// run does everything from the first to the last event.
+func (e *Exec) run() {
+	deadline := time.AfterFunc(e.req.Timeout, func() { e.end(causeTimeout) })
+	defer deadline.Stop()
+	oomBefore := oomKills(e.m.opts.OOMCounters)
+	x := e.supervised()
+	if e.req.Cleanup != nil {
+		e.req.Cleanup()
+	}
+	x.Duration = time.Since(e.began)
+	e.mu.Lock()
+	e.sup, e.over = nil, true
+	if e.stuck != nil {
+		e.stuck.Stop()
+	}
+	switch died := x.Status == Exited && x.Code == 128+int(unix.SIGKILL); {
+	case e.cause == causeTimeout && x.Status != FailedToStart:
+		x.Status, x.Code = TimedOut, 0
+	case e.cause == causeKill && x.Status != FailedToStart:
+		x.Status, x.Code = Killed, 0
+	case died && oomKills(e.m.opts.OOMCounters) > oomBefore:
+		x.Status, x.Code, x.Reason = OOM, 0, "out of memory"
+	}
+	e.keptBytes = e.log.bytes + len(x.Stdout.Tail) + len(x.Stderr.Tail)
+	e.endedAt = time.Now()
+	e.req = Request{} // its stdin may be large
+	e.log.end(x)
+	e.mu.Unlock()
+}
+
+// supervised hands the command to a supervisor and stays until its tree is gone and its output read.
+func (e *Exec) supervised() *Exit {
+	pipes, err := openPipes(e.req)
+	if err != nil {
+		return &Exit{Status: FailedToStart, Reason: "sandboxd has no descriptors left"}
+	}
+	sup, err := e.handOver(pipes)
+	pipes.closeTheirs()
+	if err != nil {
+		pipes.closeOurs()
+		e.m.log.Error("no supervisor", "error", err)
+		return &Exit{Status: FailedToStart, Reason: startReason(err)}
+	}
+	x := &Exit{}
+	first, err := sup.receive(answerTime)
+	started := err == nil && first.Kind == msgStarted
+	switch {
+	case started:
+		e.log.started(first.PID)
+	case err == nil && first.Kind == msgFailed:
+		x.Status, x.Reason = FailedToStart, first.Reason
+		pipes.closeOurs()
+		e.m.wardens.put(sup)
+		return x
+	default:
+		e.giveUp(sup, x)
+	}
+	gone := make(chan struct{})
+	collect := e.collect(pipes, gone)
+	e.stdin.start(pipes.stdin, e.req)
+	if started {
+		e.adopt(sup)
+		e.await(sup, x)
+	}
+	e.stdin.close()
+	close(gone)
+	collect(x)
+	return x
+}
+
+func startReason(err error) string {
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return "the limit of processes is reached"
+	case errors.Is(err, unix.ENOMEM):
+		return "out of memory"
+	case errors.Is(err, ErrClosed):
+		return ErrClosed.Error()
+	}
+	return "sandboxd could not start a supervisor"
+}
+
+// handOver sends the command to a supervisor. An idle one may have been killed unseen: then nothing
+// was started, and the next one is tried.
+func (e *Exec) handOver(p *pipes) (*warden, error) {
+	var last error
+	for range idleSupervisors + 1 {
+		sup, err := e.m.wardens.get()
+		if err != nil {
+			return nil, err
+		}
+		m := message{Kind: msgRun, Serial: e.serial, Argv: e.req.Argv, Env: e.req.Env, Cwd: e.req.Cwd}
+		if last = sup.send(m, p.theirs[0], p.theirs[1], p.theirs[2]); last == nil {
+			return sup, nil
+		}
+		e.m.wardens.kill(sup, orphanTime)
+	}
+	return nil, last
+}
+
+// adopt makes the supervisor reachable for Kill and Signal, and passes on a Kill that came before.
+func (e *Exec) adopt(sup *warden) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sup = sup
+	_ = sup.conn.SetReadDeadline(time.Time{}) // from here on only askEnd sets one
+	if e.cause != causeNone {
+		e.askEnd()
+	}
+}
+
+// await waits for the report of the supervisor: the tree is gone then.
+func (e *Exec) await(sup *warden, x *Exit) {
+	m, err := readMessage(sup.conn, maxReport)
+	if err != nil || m.Kind != msgExit {
+		e.giveUp(sup, x)
+		return
+	}
+	x.CPU, x.MaxRSS = time.Duration(m.CPU)*time.Microsecond, m.MaxRSS
+	x.Status, x.Code = Exited, m.Code
+	if m.Signal != 0 {
+		x.Code, x.Reason = 128+m.Signal, signalReason(m.Signal)
+	}
+	e.mu.Lock()
+	e.sup, e.over = nil, true
+	if e.stuck != nil {
+		e.stuck.Stop()
+	}
+	e.mu.Unlock()
+	e.m.wardens.put(sup)
+}
+
+// giveUp ends a supervisor that died or does not answer, with all that it had started.
+func (e *Exec) giveUp(sup *warden, x *Exit) {
+	e.m.log.Warn("supervisor lost", "exec", e.id, "pid", sup.pid)
+	x.Status, x.Reason = Killed, "its supervisor was killed or stopped"
+	if !e.m.wardens.kill(sup, orphanTime) {
+		e.m.log.Error("processes are left over", "exec", e.id)
+	}
+}
+
+// collect starts to read the output. The function that it returns waits for the end of it, which
+// comes soon after gone is closed, and notes the sums.
+func (e *Exec) collect(p *pipes, gone <-chan struct{}) func(*Exit) {
+	var streams [2]Stream
+	var wg sync.WaitGroup
+	for i, name := range []string{"stdout", "stderr"} {
+		var s *spill
+		if e.req.MaxSpill > 0 && e.req.SpillDir != "" {
+			s = &spill{rootDir: e.m.opts.SpillRoot, dir: filepath.Clean(e.req.SpillDir), name: name, limit: uint64(e.req.MaxSpill)}
+		}
+		c := newCapture(&e.log, i == 1, e.req.MaxOutput, s)
+		wg.Go(func() {
+			c.read(p.out[i], gone)
+			streams[i] = c.finish()
+		})
+	}
+	return func(x *Exit) {
+		for _, f := range p.out {
+			_ = f.SetReadDeadline(time.Now().Add(drainTime))
+		}
+		wg.Wait()
+		x.Stdout, x.Stderr = streams[0], streams[1]
+	}
+}
+
+// pipes are the standard streams of an exec. Our ends do not block, theirs do.
+type pipes struct {
+	theirs [3]int
+	stdin  *os.File // nil: stdin is /dev/null
+	out    [2]*os.File
+}
+
+func openPipes(req Request) (*pipes, error) {
+	p := &pipes{theirs: [3]int{-1, -1, -1}}
+	var err error
+	if len(req.Stdin) > 0 || req.KeepStdin {
+		p.theirs[0], p.stdin, err = openPipe(false)
+	} else {
+		p.theirs[0], err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	}
+	for i := range p.out {
+		if err == nil {
+			p.theirs[i+1], p.out[i], err = openPipe(true)
+		}
+	}
+	if err != nil {
+		p.closeTheirs()
+		p.closeOurs()
+		return nil, err
+	}
+	return p, nil
+}
+
+// openPipe makes a pipe of which we read or write one end.
+func openPipe(weRead bool) (theirs int, ours *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return -1, nil, err
+	}
+	our, their := fds[0], fds[1]
+	if !weRead {
+		our, their = their, our
+	}
+	if err := unix.SetNonblock(our, true); err != nil {
+		return -1, nil, errors.Join(err, unix.Close(our), unix.Close(their))
+	}
+	return their, os.NewFile(uintptr(our), "pipe"), nil
+}
+
+func (p *pipes) closeTheirs() {
+	for i, fd := range p.theirs {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+			p.theirs[i] = -1
+		}
+	}
+}
+
+func (p *pipes) closeOurs() {
+	for _, f := range append(p.out[:], p.stdin) {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}

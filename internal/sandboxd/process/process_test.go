@@ -1,0 +1,635 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	SuperviseIfAsked()
+	goleak.VerifyTestMain(m)
+}
+
+// bed is a Manager with the test binary as supervisor and this process in the place of PID 1.
+type bed struct {
+	*testing.T
+	m     *Manager
+	spill string
+	count int
+}
+
+func newBed(t *testing.T, change ...func(*Options)) *bed {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{T: t, spill: t.TempDir()}
+	o := Options{
+		Supervisor: []string{exe, SuperviseCommand}, Orphans: true, SpillRoot: b.spill,
+		OOMCounters: OOMCounters, Log: slog.New(slog.DiscardHandler),
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	if b.m, err = New(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		b.m.Close(context.Background())
+		b.noChildren()
+	})
+	return b
+}
+
+// noChildren fails when a process that this one started, or a zombie of one, is left.
+func (b *bed) noChildren() {
+	procs, err := scanProc()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, p := range procs {
+		if p.parent == os.Getpid() {
+			b.Errorf("process %d is left (zombie: %v)", p.pid, p.zombie)
+		}
+	}
+}
+
+func request(argv ...string) Request {
+	return Request{Argv: argv, Cwd: "/tmp", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, Timeout: 30 * time.Second, MaxOutput: 1 << 20}
+}
+
+func shell(script string) Request { return request("bash", "-c", script) }
+
+func (b *bed) start(r Request) *Exec {
+	b.Helper()
+	b.count++
+	e, started, err := b.m.Start(fmt.Sprintf("%s-%d", b.Name(), b.count), r)
+	if err != nil || !started {
+		b.Fatalf("start: %v, %v", started, err)
+	}
+	return e
+}
+
+// result of an exec, read from its events.
+type result struct {
+	*Exit
+	stdout, stderr string
+	pid            int
+}
+
+func (b *bed) wait(e *Exec) result {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 40*time.Second)
+	defer cancel()
+	r, err := follow(ctx, e, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return r
+}
+
+func follow(ctx context.Context, e *Exec, after uint64) (r result, err error) {
+	for {
+		events, err := e.Next(ctx, after, 100)
+		if errors.Is(err, io.EOF) {
+			return r, nil
+		}
+		if err != nil {
+			return r, err
+		}
+		for _, ev := range events {
+			if after++; ev.N != after || len(ev.Data) > MaxChunk {
+				return r, fmt.Errorf("event %d with %d bytes, want number %d", ev.N, len(ev.Data), after)
+			}
+			switch {
+			case r.Exit != nil:
+				return r, fmt.Errorf("event %d after the exit", ev.N)
+			case ev.Started != nil:
+				r.pid = ev.Started.PID
+			case ev.Exit != nil:
+				r.Exit = ev.Exit
+			case ev.Stderr:
+				r.stderr += string(ev.Data)
+			default:
+				r.stdout += string(ev.Data)
+			}
+		}
+	}
+}
+
+func (b *bed) run(r Request) result {
+	b.Helper()
+	return b.wait(b.start(r))
+}
+
+func (b *bed) wantExit(r result, code int) {
+	b.Helper()
+	if r.Status != Exited || r.Code != code {
+		b.Fatalf("ended as %d with code %d (%s), want code %d; stderr %.300q", r.Status, r.Code, r.Reason, code, r.stderr)
+	}
+}
+
+func TestRun(t *testing.T) {
+	b := newBed(t)
+	r := b.run(request("echo", "hello", "world"))
+	b.wantExit(r, 0)
+	if r.stdout != "hello world\n" || r.stderr != "" || r.pid <= 1 || r.Duration <= 0 || r.MaxRSS <= 0 {
+		t.Errorf("%+v %+v", r, r.Exit)
+	}
+	r = b.run(shell("pwd; echo $HOME-$X; echo err >&2; exit 7"))
+	b.wantExit(r, 7)
+	if r.stdout != "/tmp\n-\n" || r.stderr != "err\n" {
+		t.Errorf("%q %q", r.stdout, r.stderr)
+	}
+	q := shell("echo $X; cd ..")
+	q.Env = append(q.Env, "X=a b=c")
+	b.wantExit(b.run(q), 0)
+	b.wantExit(b.run(shell("kill -TERM $$")), 128+int(unix.SIGTERM))
+	b.wantExit(b.run(shell("kill -KILL $$")), 128+int(unix.SIGKILL))
+	r = b.run(shell("for i in $(seq 20000); do :; done"))
+	if r.CPU <= 0 {
+		t.Error("no CPU time was counted")
+	}
+}
+
+func TestDescriptorsOfCommand(t *testing.T) {
+	b := newBed(t)
+	r := b.run(shell("ls /proc/$$/fd; cat /proc/$$/oom_score_adj; ps -o ni= $$"))
+	b.wantExit(r, 0)
+	if got := strings.Fields(r.stdout); strings.Join(got, " ") != "0 1 2 1000 5" && strings.Join(got, " ") != "0 1 2 255 1000 5" {
+		t.Errorf("descriptors, oom_score_adj, nice: %q", got)
+	}
+	// Blocking pipes: a program does not expect EAGAIN on its stdout.
+	r = b.run(request("grep", "flags", "/proc/self/fdinfo/1", "/proc/self/fdinfo/2"))
+	for _, line := range strings.Split(strings.TrimSpace(r.stdout), "\n") {
+		flags, err := strconv.ParseInt(line[strings.LastIndexByte(line, '\t')+1:], 8, 64)
+		if err != nil || flags&unix.O_NONBLOCK != 0 {
+			t.Errorf("%s", line)
+		}
+	}
+}
+
+func TestFailedToStart(t *testing.T) {
+	b := newBed(t)
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(script, []byte("#!/no/such/interpreter -x\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(plain, []byte("nothing to run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	noCwd := request("true")
+	noCwd.Cwd = "/no/such/folder"
+	fileCwd := request("/bin/true")
+	fileCwd.Cwd = script
+	for name, c := range map[string]struct {
+		r    Request
+		want string
+	}{
+		"no program":        {request("no-such-program"), `no such program: "no-such-program" is not in PATH`},
+		"no path":           {request("/no/such/program"), `no such program: "/no/such/program"`},
+		"relative":          {request("./absent"), `no such program: "/tmp/absent"`},
+		"no interpreter":    {request(script), `/script" does not exist ("#!/no/such/interpreter -x")`},
+		"no format":         {request(plain), "neither a program for this machine"},
+		"not executable":    {request("/etc/passwd"), `"/etc/passwd" is not executable`},
+		"no folder":         {noCwd, `no such folder: "/no/such/folder"`},
+		"folder is a file":  {fileCwd, "not a folder"},
+		"argument too long": {request("echo", strings.Repeat("x", 200<<10)), "too long for the kernel"},
+	} {
+		r := b.run(c.r)
+		if r.Status != FailedToStart || !strings.Contains(r.Reason, c.want) || r.pid != 0 {
+			t.Errorf("%s: status %d, reason %q, want %q", name, r.Status, r.Reason, c.want)
+		}
+	}
+	b.wantExit(b.run(request("true")), 0) // the supervisor is of use still
+}
+
+func TestInvalidRequests(t *testing.T) {
+	b := newBed(t)
+	change := func(f func(*Request)) Request { r := request("true"); f(&r); return r }
+	for name, r := range map[string]Request{
+		"no argv":     change(func(r *Request) { r.Argv = nil }),
+		"NUL":         change(func(r *Request) { r.Argv = []string{"a\x00"} }),
+		"long argv":   change(func(r *Request) { r.Argv = []string{strings.Repeat("x", maxArgs+1)} }),
+		"cwd":         change(func(r *Request) { r.Cwd = "relative" }),
+		"env name":    change(func(r *Request) { r.Env = []string{"1X=y"} }),
+		"env":         change(func(r *Request) { r.Env = []string{"X"} }),
+		"env NUL":     change(func(r *Request) { r.Env = []string{"X=\x00"} }),
+		"long env":    change(func(r *Request) { r.Env = []string{"X=" + strings.Repeat("x", maxEnviron)} }),
+		"stdin":       change(func(r *Request) { r.Stdin = make([]byte, maxStdin+1) }),
+		"no timeout":  change(func(r *Request) { r.Timeout = 0 }),
+		"max output":  change(func(r *Request) { r.MaxOutput = maxOutput + 1 }),
+		"minus spill": change(func(r *Request) { r.MaxSpill = -1 }),
+	} {
+		if _, _, err := b.m.Start(name, r); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestStdin(t *testing.T) {
+	b := newBed(t)
+	r := request("wc", "-c")
+	r.Stdin = bytes.Repeat([]byte("x"), 1<<20)
+	if got := b.run(r); strings.TrimSpace(got.stdout) != "1048576" {
+		t.Errorf("wc: %q", got.stdout)
+	}
+	if got := b.run(request("wc", "-c")); strings.TrimSpace(got.stdout) != "0" {
+		t.Errorf("no stdin: %q", got.stdout)
+	}
+	r = request("true") // reads nothing
+	r.Stdin = make([]byte, 1<<20)
+	b.wantExit(b.run(r), 0)
+
+	r = request("cat")
+	r.Stdin, r.KeepStdin = []byte("a"), true
+	e := b.start(r)
+	for _, s := range []string{"b", "c"} {
+		if err := e.WriteStdin(t.Context(), []byte(s), s == "c"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.wait(e); got.stdout != "abc" {
+		t.Errorf("cat: %q", got.stdout)
+	}
+	if err := e.WriteStdin(t.Context(), []byte("d"), false); !errors.Is(err, ErrNoStdin) {
+		t.Errorf("write after the end: %v", err)
+	}
+
+	r = request("sleep", "30")
+	r.KeepStdin = true
+	e = b.start(r)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := e.WriteStdin(ctx, make([]byte, 1<<20), false); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("write to one that does not read: %v", err)
+	}
+	if err := e.WriteStdin(t.Context(), nil, true); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if err := e.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.start(request("sleep", "0.1")).WriteStdin(t.Context(), nil, false); !errors.Is(err, ErrNoStdin) {
+		t.Errorf("write without KeepStdin: %v", err)
+	}
+}
+
+// tree starts a setsid child, a daemon that forked twice, and a child of the shell itself; all print
+// their pid to a file.
+func tree(file string) string {
+	return fmt.Sprintf(`
+setsid sleep 321 & echo $! >> %[1]s
+( ( trap '' TERM HUP INT; echo $BASHPID >> %[1]s; exec sleep 322 ) & ) 
+perl -e 'use POSIX; if (!fork) { setsid; if (!fork) { open F, ">>", "%[1]s"; print F "$$\n"; close F; sleep 323 } exit } wait'
+sleep 324 & echo $! >> %[1]s
+`, file)
+}
+
+func (b *bed) wantGone(file string, want int) {
+	b.Helper()
+	data, err := os.ReadFile(file)
+	pids := strings.Fields(string(data))
+	if err != nil || len(pids) != want {
+		b.Fatalf("pids %q, %v; want %d", pids, err, want)
+	}
+	for _, p := range pids {
+		pid, _ := strconv.Atoi(p)
+		if syscall.Kill(pid, 0) == nil {
+			b.Errorf("process %d lives on", pid)
+		}
+	}
+}
+
+func TestTreeEndsWithExec(t *testing.T) {
+	b := newBed(t)
+	for name, end := range map[string]struct {
+		script string
+		want   Status
+	}{
+		"exit":    {"sleep 0.2; exit 3", Exited},
+		"timeout": {"sleep 60", TimedOut},
+		"kill":    {"sleep 60", Killed},
+	} {
+		file := filepath.Join(t.TempDir(), "pids")
+		r := shell(tree(file) + end.script)
+		if name == "timeout" {
+			r.Timeout = 700 * time.Millisecond
+		}
+		e := b.start(r)
+		if name == "kill" {
+			for i := 0; i < 100; i++ {
+				if data, _ := os.ReadFile(file); bytes.Count(data, []byte("\n")) == 4 {
+					break
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			if err := e.Kill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Kill(t.Context()); err != nil { // again: no error
+				t.Fatal(err)
+			}
+		}
+		got := b.wait(e)
+		if got.Status != end.want || name == "exit" && got.Code != 3 {
+			t.Errorf("%s: status %d, code %d", name, got.Status, got.Code)
+		}
+		if name == "timeout" && (got.Duration < 700*time.Millisecond || got.Duration > 2*time.Second) {
+			t.Errorf("timeout of 0.7 s after %v", got.Duration)
+		}
+		b.wantGone(file, 4)
+	}
+}
+
+func TestForkBomb(t *testing.T) {
+	b := newBed(t)
+	// Each process forks until there are 150, and again when one is gone.
+	r := request("python3", "-c", `
+import os, time
+n = 0
+while True:
+    if len([p for p in os.listdir('/proc') if p.isdigit()]) < 300:
+        try:
+            if os.fork() == 0: os.setsid()
+        except OSError: pass
+    else: time.sleep(0.001)
+`)
+	r.Timeout = time.Second
+	start := time.Now()
+	got := b.run(r)
+	if got.Status != TimedOut || time.Since(start) > 5*time.Second {
+		t.Errorf("status %d after %v", got.Status, time.Since(start))
+	}
+	procs, err := scanProc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.m.wardens.mu.Lock()
+	defer b.m.wardens.mu.Unlock()
+	for _, pid := range descendants(procs, os.Getpid()) {
+		if b.m.wardens.live[pid] == nil {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+}
+
+func TestSupervisorKilled(t *testing.T) {
+	b := newBed(t)
+	for _, sig := range []string{"KILL", "TERM", "STOP"} {
+		file := filepath.Join(t.TempDir(), "pids")
+		// The filter keeps a command from its own supervisor, so a sibling does it.
+		r := shell(tree(file) + "sleep 60")
+		r.Timeout = 3 * time.Second
+		victim := b.start(r)
+		for range 200 {
+			if data, _ := os.ReadFile(file); bytes.Count(data, []byte("\n")) == 4 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		victim.mu.Lock()
+		pid := victim.sup.pid
+		victim.mu.Unlock()
+		b.wantExit(b.run(shell(fmt.Sprintf("kill -%s %d", sig, pid))), 0)
+		got := b.wait(victim)
+		want := Killed
+		if sig == "STOP" {
+			want = TimedOut // it is woken at the deadline
+		}
+		if got.Status != want {
+			t.Errorf("%s: status %d (%s)", sig, got.Status, got.Reason)
+		}
+		b.wantGone(file, 4)
+	}
+	b.wantExit(b.run(request("true")), 0)
+}
+
+func TestIdleSupervisorsKilled(t *testing.T) {
+	b := newBed(t)
+	b.wantExit(b.run(request("true")), 0)
+	for range 3 {
+		b.m.wardens.mu.Lock()
+		live := maps.Clone(b.m.wardens.live)
+		b.m.wardens.mu.Unlock()
+		for pid, sup := range live {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			<-sup.dead
+		}
+		b.wantExit(b.run(request("true")), 0)
+	}
+}
+
+func TestSignal(t *testing.T) {
+	b := newBed(t)
+	e := b.start(shell("trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.05; done"))
+	for e.LastEvent() < 2 { // "ready"
+		time.Sleep(time.Millisecond)
+	}
+	if err := e.Signal(int(unix.SIGUSR1)); err != nil {
+		t.Fatal(err)
+	}
+	r := b.wait(e)
+	b.wantExit(r, 5)
+	if r.stdout != "ready\ngot\n" {
+		t.Errorf("%q", r.stdout)
+	}
+	if err := e.Signal(int(unix.SIGUSR1)); !errors.Is(err, ErrEnded) {
+		t.Errorf("signal after the end: %v", err)
+	}
+	if err := e.Signal(0); err == nil {
+		t.Error("signal 0 was accepted")
+	}
+}
+
+func TestAttach(t *testing.T) {
+	b := newBed(t)
+	e := b.start(shell("for i in 1 2 3; do echo $i; sleep 0.05; done"))
+	same, started, err := b.m.Start(e.ID(), request("other"))
+	if err != nil || started || same != e {
+		t.Fatalf("starting a known id: %v, %v", started, err)
+	}
+	var wg sync.WaitGroup
+	for after := range uint64(4) {
+		wg.Go(func() {
+			for e.LastEvent() < after {
+				time.Sleep(time.Millisecond)
+			}
+			r, err := follow(t.Context(), e, after)
+			if err != nil || r.Exit == nil || r.stdout != "1\n2\n3\n"[2*max(int(after)-1, 0):] {
+				t.Errorf("after %d: %q, %v", after, r.stdout, err)
+			}
+		})
+	}
+	wg.Wait()
+	if _, err := e.Next(t.Context(), 100, 1); !errors.Is(err, ErrOutOfRange) {
+		t.Errorf("after=100: %v", err)
+	}
+	if got, err := b.m.Get(e.ID()); err != nil || got != e {
+		t.Errorf("Get: %v", err)
+	}
+	if err := b.m.Forget(e.ID()); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.m.Get(e.ID()); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Get after Forget: %v", err)
+	}
+	running := b.start(request("sleep", "60"))
+	if err := b.m.Forget(running.ID()); !errors.Is(err, ErrRunning) {
+		t.Errorf("Forget of one that runs: %v", err)
+	}
+	if n := len(b.m.List()); n != 1 {
+		t.Errorf("%d execs are listed", n)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	b := newBed(t)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		e := b.start(shell(fmt.Sprintf("sleep 0.3; echo %d", i)))
+		wg.Go(func() {
+			r, err := follow(t.Context(), e, 0)
+			if err != nil || r.Status != Exited || r.stdout != fmt.Sprintln(i) {
+				t.Errorf("%d: %+v %q %v", i, r.Exit, r.stdout, err)
+			}
+		})
+	}
+	wg.Wait()
+	b.m.wardens.mu.Lock()
+	defer b.m.wardens.mu.Unlock()
+	if n := len(b.m.wardens.idle); n > idleSupervisors {
+		t.Errorf("%d idle supervisors", n)
+	}
+}
+
+func TestTooMany(t *testing.T) {
+	b := newBed(t)
+	b.m.mu.Lock()
+	b.m.running += maxRunning
+	b.m.mu.Unlock()
+	if _, _, err := b.m.Start("x", request("true")); !errors.Is(err, ErrBusy) {
+		t.Errorf("%v", err)
+	}
+	b.m.mu.Lock()
+	b.m.running -= maxRunning
+	b.m.mu.Unlock()
+}
+
+// A pipe that something outside the tree holds open does not delay the end for long.
+func TestPipeHeldOpen(t *testing.T) {
+	b := newBed(t)
+	e := b.start(shell("echo $$; sleep 0.3"))
+	for e.LastEvent() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	events, err := e.Next(t.Context(), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := os.OpenFile(fmt.Sprintf("/proc/%s/fd/1", bytes.TrimSpace(events[0].Data)), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	r := b.wait(e)
+	b.wantExit(r, 0)
+	if r.Duration > 2*time.Second {
+		t.Errorf("ended after %v", r.Duration)
+	}
+}
+
+func TestCleanupRunsOnce(t *testing.T) {
+	b := newBed(t)
+	for _, argv := range []string{"true", "no-such-program"} {
+		n := 0
+		r := request(argv)
+		r.Cleanup = func() { n++ }
+		if b.run(r); n != 1 {
+			t.Errorf("%s: cleaned up %d times", argv, n)
+		}
+	}
+}
+
+func TestCloseEndsAll(t *testing.T) {
+	b := newBed(t)
+	file := filepath.Join(t.TempDir(), "pids")
+	e := b.start(shell(tree(file) + "sleep 60"))
+	for range 200 {
+		if data, _ := os.ReadFile(file); bytes.Count(data, []byte("\n")) == 4 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.m.Close(t.Context())
+	if r := b.wait(e); r.Status != Killed {
+		t.Errorf("status %d", r.Status)
+	}
+	b.wantGone(file, 4)
+	if _, _, err := b.m.Start("late", request("true")); !errors.Is(err, ErrClosed) {
+		t.Errorf("start after Close: %v", err)
+	}
+}
+
+func TestExpire(t *testing.T) {
+	b := newBed(t)
+	e := b.start(request("echo"))
+	b.wait(e)
+	for range 100 { // it is noted as ended just after its last event
+		b.m.mu.Lock()
+		n := len(b.m.ended)
+		b.m.mu.Unlock()
+		if n == 1 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	b.m.expire(time.Now().Add(keptFor - time.Second))
+	if _, err := b.m.Get(e.ID()); err != nil {
+		t.Error("forgotten too early")
+	}
+	b.m.expire(time.Now().Add(keptFor + time.Second))
+	if _, err := b.m.Get(e.ID()); !errors.Is(err, ErrNotFound) {
+		t.Error("kept for too long")
+	}
+}
+
+func BenchmarkExecTrue(b *testing.B) {
+	exe, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := New(Options{Supervisor: []string{exe, SuperviseCommand}, SpillRoot: b.TempDir(), OOMCounters: OOMCounters, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer m.Close(context.Background())
+	for i := 0; b.Loop(); i++ {
+		e, _, err := m.Start(strconv.Itoa(i), request("/bin/true"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		if r, err := follow(b.Context(), e, 0); err != nil || r.Status != Exited {
+			b.Fatal(r, err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// findProgram resolves argv[0] as a shell would: by PATH of the command's own environment when it
+// has no slash, else relative to the command's folder.
+func findProgram(m message) (path, reason string) {
+	if len(m.Argv) == 0 || m.Argv[0] == "" {
+		return "", "no program is named"
+	}
+	name := m.Argv[0]
+	if strings.Contains(name, "/") {
+		return name, ""
+	}
+	for _, kv := range m.Env {
+		list, ok := strings.CutPrefix(kv, "PATH=")
+		if !ok {
+			continue
+		}
+		if p := lookPath(name, list); p != "" {
+			return p, ""
+		}
+	}
+	if why := checkFolder(m.Cwd); why != "" {
+		return "", why
+	}
+	return "", fmt.Sprintf("no such program: %.200q is not in PATH", name)
+}
+
+// lookPath gives the absolute path of a program, or "".
+func lookPath(name, list string) string {
+	for _, dir := range filepath.SplitList(list) {
+		if !filepath.IsAbs(dir) {
+			continue // neither "" nor "." is the folder that a caller would expect
+		}
+		p := filepath.Join(dir, name)
+		var st unix.Stat_t
+		if unix.Stat(p, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Access(p, unix.X_OK) == nil {
+			return p
+		}
+	}
+	return ""
+}
+
+func checkFolder(dir string) (reason string) {
+	var st unix.Stat_t
+	switch err := unix.Stat(dir, &st); {
+	case err != nil:
+		return fmt.Sprintf("no such folder: %.200q (%v)", dir, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fmt.Sprintf("not a folder: %.200q", dir)
+	case unix.Access(dir, unix.X_OK) != nil:
+		return fmt.Sprintf("folder %.200q: permission denied", dir)
+	}
+	return ""
+}
+
+// startFailure says in words why fork or exec failed.
+func startFailure(m message, path string, err error) string {
+	if why := checkFolder(m.Cwd); why != "" {
+		return why
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(m.Cwd, path)
+	}
+	switch {
+	case errors.Is(err, syscall.E2BIG):
+		return "the arguments and environment are too long for the kernel (128 KiB each, about 2 MiB together): pass data by stdin or a file"
+	case errors.Is(err, syscall.EAGAIN):
+		return "the limit of processes is reached"
+	case errors.Is(err, syscall.ENOMEM):
+		return "out of memory"
+	case errors.Is(err, syscall.ENOEXEC):
+		return fmt.Sprintf("%.200q is neither a program for this machine nor a script with a #! line", path)
+	case errors.Is(err, syscall.ENOENT):
+		var st unix.Stat_t
+		if unix.Stat(path, &st) == nil {
+			return fmt.Sprintf("the interpreter of %.200q does not exist%s", path, shebang(path))
+		}
+		return fmt.Sprintf("no such program: %.200q", path)
+	case errors.Is(err, syscall.EACCES):
+		return fmt.Sprintf("%.200q is not executable", path)
+	}
+	return fmt.Sprintf("cannot start %.200q: %v", path, err)
+}
+
+// shebang gives the interpreter that a script names, as " (#!…)", or "".
+func shebang(path string) string {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	var b [128]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil || !bytes.HasPrefix(b[:n], []byte("#!")) {
+		return ""
+	}
+	line, _, _ := bytes.Cut(b[:n], []byte("\n"))
+	return fmt.Sprintf(" (%q)", line)
+}

@@ -1,0 +1,317 @@
+package process
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A supervisor is one goroutine on one thread that only ever blocks in poll. With the runtime's
+// monitor that makes two threads for each running exec, which count against the sandbox's limit of
+// pids; hence no channels, no os.File and no signal.Notify in this file.
+
+const (
+	// commandNice keeps sandboxd ahead of what it supervises within the sandbox's share of the CPU.
+	commandNice = 5
+	// idlePoll bounds how long an orphan of a running exec stays a zombie when its SIGCHLD did not
+	// interrupt poll.
+	idlePoll = 500 * time.Millisecond
+)
+
+// SuperviseCommand is the argument that makes a binary a supervisor.
+const SuperviseCommand = "supervise"
+
+// SuperviseIfAsked turns this process into a supervisor, and never returns, when it was started as
+// one: with SuperviseCommand as its only argument. Call it before anything else: in main, and in
+// TestMain of a package whose tests run a Manager with the test binary as supervisor.
+func SuperviseIfAsked() {
+	if len(os.Args) == 2 && os.Args[1] == SuperviseCommand {
+		syscall.Exit(Supervise()) // nothing is left to flush, and the race detector's exit takes a second
+	}
+}
+
+// Supervise is the main function of a supervisor: descriptor 3 is its control socket. It serves one
+// run after the other until the socket closes, and returns the exit code of the process.
+func Supervise() int {
+	runtime.LockOSThread() // the filter and the nice value are the thread's
+	s := &supervisor{self: os.Getpid(), oom: -1}
+	if err := s.harden(); err != nil {
+		fmt.Fprintln(os.Stderr, "skerry-sandboxd supervise:", err)
+		s.send(message{Kind: msgFailed, Reason: "sandboxd cannot confine commands here: " + err.Error()})
+		return 1
+	}
+	for {
+		m, files, err := s.receive()
+		if err != nil {
+			return 0 // sandboxd closed the socket
+		}
+		if m.Kind != msgRun || len(files) != 3 {
+			closeAll(files) // a kill that came after its run had ended
+			continue
+		}
+		if !s.run(m, files) {
+			return 0
+		}
+	}
+}
+
+type supervisor struct {
+	self int
+	oom  int // descriptor of /proc/self/oom_score_adj, or -1
+	base string
+
+	serial uint64
+	main   int
+	status syscall.WaitStatus
+	ended  bool // main is reaped
+	none   bool // no child is left
+	cpu    time.Duration
+	rss    int64
+}
+
+func (s *supervisor) harden() error {
+	// Whatever PID 1 was started with stays with it.
+	if err := unix.CloseRange(controlFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		unix.CloseOnExec(controlFD) // a kernel before 5.11
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("sub-reaper: %w", err)
+	}
+	// Opened first: a non-dumpable process may not open it.
+	if fd, err := unix.Open("/proc/self/oom_score_adj", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		var b [16]byte
+		if n, err := unix.Read(fd, b[:]); err == nil && n > 0 {
+			s.oom, s.base = fd, string(b[:n])
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("non-dumpable: %w", err)
+	}
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, commandNice) // fails only where it is higher already
+	return installFilter(s.self)
+}
+
+// run serves one run message. It returns false when sandboxd is gone.
+func (s *supervisor) run(m message, files []int) bool {
+	s.serial, s.main, s.status, s.ended, s.none, s.cpu, s.rss = m.Serial, 0, 0, false, false, 0, 0
+	pidfd := -1
+	reason := s.start(m, files, &pidfd)
+	closeAll(files)
+	if reason != "" {
+		return s.send(message{Kind: msgFailed, Serial: s.serial, Reason: reason})
+	}
+	alive := s.send(message{Kind: msgStarted, Serial: s.serial, PID: s.main})
+	alive = s.wait(pidfd) && alive
+	if pidfd >= 0 {
+		_ = unix.Close(pidfd)
+	}
+	s.endTree()
+	m = message{Kind: msgExit, Serial: s.serial, CPU: s.cpu.Microseconds(), MaxRSS: s.rss}
+	if s.status.Signaled() {
+		m.Signal = int(s.status.Signal())
+	} else {
+		m.Code = s.status.ExitStatus()
+	}
+	return s.send(m) && alive
+}
+
+func (s *supervisor) start(m message, files []int, pidfd *int) (reason string) {
+	path, reason := findProgram(m)
+	if reason != "" {
+		return reason
+	}
+	s.setOOM("1000") // inherited: the kernel picks a command before it picks sandboxd
+	pid, err := syscall.ForkExec(path, m.Argv, &syscall.ProcAttr{
+		Dir:   m.Cwd,
+		Env:   m.Env,
+		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
+		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: pidfd},
+	})
+	s.setOOM(s.base)
+	if err != nil {
+		return startFailure(m, path, err)
+	}
+	s.main = pid
+	return ""
+}
+
+func (s *supervisor) setOOM(value string) {
+	if s.oom >= 0 {
+		_, _ = unix.Pwrite(s.oom, []byte(value), 0)
+	}
+}
+
+// wait returns when the command has ended or is to be ended; false when sandboxd is gone.
+func (s *supervisor) wait(pidfd int) bool {
+	timeout := idlePoll
+	if pidfd < 0 { // a kernel without them: SIGCHLD interrupts poll, unless it comes just before
+		timeout = 2 * time.Millisecond
+	}
+	fds := []unix.PollFd{{Fd: controlFD, Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}}
+	for {
+		s.reap()
+		if s.ended {
+			return true
+		}
+		fds[0].Revents, fds[1].Revents = 0, 0
+		_, err := unix.Poll(fds, int(timeout.Milliseconds()))
+		if err != nil || fds[0].Revents == 0 {
+			continue
+		}
+		m, files, err := s.receive()
+		closeAll(files)
+		switch {
+		case err != nil:
+			return false
+		case m.Serial != s.serial: // meant for a run that has ended
+		case m.Kind == msgKill:
+			return true
+		case m.Kind == msgSignal:
+			for _, pid := range s.tree() {
+				_ = unix.Kill(pid, unix.Signal(m.Signal))
+			}
+		}
+	}
+}
+
+// reap takes every child that has ended, and adds up what they used.
+func (s *supervisor) reap() {
+	for {
+		var ws syscall.WaitStatus
+		var ru syscall.Rusage
+		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, &ru)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || pid == 0 {
+			s.none = err != nil
+			return
+		}
+		s.cpu += time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+		s.rss = max(s.rss, ru.Maxrss<<10)
+		if pid == s.main {
+			s.status, s.ended = ws, true
+		}
+	}
+}
+
+func (s *supervisor) tree() []int {
+	procs, err := scanProc()
+	if err != nil {
+		return nil
+	}
+	return descendants(procs, s.self)
+}
+
+// endTree kills every descendant and waits until none is left. It has no deadline: sandboxd has one,
+// and kills a supervisor that passes it.
+func (s *supervisor) endTree() {
+	pause := 100 * time.Microsecond
+	for {
+		s.reap()
+		if s.none {
+			return
+		}
+		killAll(s.tree)
+		for range 8 {
+			if s.reap(); s.none {
+				return
+			}
+			ts := unix.NsecToTimespec(int64(pause))
+			_ = unix.Nanosleep(&ts, nil) // a SIGCHLD ends it early
+			pause = min(2*pause, 5*time.Millisecond)
+		}
+	}
+}
+
+func (s *supervisor) send(m message) bool {
+	frame, err := encodeMessage(m, maxReport)
+	for err == nil && len(frame) > 0 {
+		var n int
+		n, err = unix.SendmsgN(controlFD, frame, nil, nil, unix.MSG_NOSIGNAL)
+		if errors.Is(err, unix.EINTR) {
+			err = nil
+		} else {
+			frame = frame[max(n, 0):]
+		}
+	}
+	return err == nil
+}
+
+func (s *supervisor) receive() (message, []int, error) {
+	var length [4]byte
+	oob := make([]byte, unix.CmsgSpace(3*4))
+	n, oobn, err := recvmsg(length[:], oob)
+	if err != nil {
+		return message{}, nil, err
+	}
+	files := parseRights(oob[:oobn])
+	if _, err := io.ReadFull(controlReader{}, length[n:]); err != nil {
+		return message{}, files, err
+	}
+	if binary.LittleEndian.Uint32(length[:]) > maxRequest {
+		return message{}, files, errors.New("message too long")
+	}
+	m, err := readBody(controlReader{}, length[:], maxRequest)
+	return m, files, err
+}
+
+func recvmsg(p, oob []byte) (n, oobn int, err error) {
+	for {
+		n, oobn, _, _, err := unix.Recvmsg(controlFD, p, oob, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.EOF
+		}
+		return n, oobn, err
+	}
+}
+
+func parseRights(oob []byte) []int {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	var files []int
+	for i := range msgs {
+		if fds, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			files = append(files, fds...)
+		}
+	}
+	return files
+}
+
+// controlReader reads the control socket, blocking.
+type controlReader struct{}
+
+func (controlReader) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(controlFD, p)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = io.EOF
+		}
+		return max(n, 0), err
+	}
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+func signalReason(n int) string { return "killed by signal " + strconv.Itoa(n) }

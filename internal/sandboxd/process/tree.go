@@ -1,0 +1,127 @@
+package process
+
+import (
+	"bytes"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// procStat is what a scan of /proc keeps of a process.
+type procStat struct {
+	pid, parent int
+	zombie      bool
+}
+
+// scanProc reads every process of this pid namespace. Processes that end meanwhile are left out.
+func scanProc() ([]procStat, error) {
+	dir, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	var found []procStat
+	var names []string
+	buf := make([]byte, 32<<10)
+	stat := make([]byte, 512)
+	for {
+		n, err := unix.Getdents(dir, buf)
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return found, nil
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, name := range names {
+			pid, err := strconv.Atoi(name)
+			if err != nil {
+				continue
+			}
+			if p, ok := readStat(pid, stat); ok {
+				found = append(found, p)
+			}
+		}
+	}
+}
+
+func readStat(pid int, buf []byte) (procStat, bool) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return procStat{}, false
+	}
+	n, err := unix.Read(fd, buf)
+	_ = unix.Close(fd)
+	if err != nil {
+		return procStat{}, false
+	}
+	return parseStat(pid, buf[:n])
+}
+
+// parseStat reads "pid (comm) state ppid …"; comm may hold anything, so the last ')' counts.
+func parseStat(pid int, line []byte) (procStat, bool) {
+	i := bytes.LastIndexByte(line, ')')
+	if i < 0 || len(line) < i+4 {
+		return procStat{}, false
+	}
+	state := line[i+2]
+	ppid, _, _ := bytes.Cut(line[i+4:], []byte{' '})
+	parent, err := strconv.Atoi(string(ppid))
+	if err != nil {
+		return procStat{}, false
+	}
+	return procStat{pid: pid, parent: parent, zombie: state == 'Z' || state == 'X'}, true
+}
+
+// descendants of the processes in roots, which are not in the answer themselves.
+func descendants(procs []procStat, roots ...int) []int {
+	children := make(map[int][]int, len(procs))
+	for _, p := range procs {
+		children[p.parent] = append(children[p.parent], p.pid)
+	}
+	var found []int
+	seen := make(map[int]bool, len(roots))
+	next := append([]int(nil), roots...)
+	for _, r := range roots {
+		seen[r] = true
+	}
+	for len(next) > 0 {
+		pid := next[len(next)-1]
+		next = next[:len(next)-1]
+		for _, c := range children[pid] {
+			if !seen[c] {
+				seen[c] = true
+				found = append(found, c)
+				next = append(next, c)
+			}
+		}
+	}
+	return found
+}
+
+// freezeRounds bounds how often killAll looks for processes that were forked while it froze the
+// others. What still slips through is caught by the caller, who calls again until none is left.
+const freezeRounds = 16
+
+// killAll ends the processes that list names: all are stopped first, so that none forks while the
+// others are killed. It does not wait for them. It returns how many there were.
+func killAll(list func() []int) int {
+	frozen := map[int]bool{}
+	for range freezeRounds {
+		fresh := 0
+		for _, pid := range list() {
+			if !frozen[pid] {
+				frozen[pid] = true
+				fresh++
+				_ = unix.Kill(pid, unix.SIGSTOP)
+			}
+		}
+		if fresh == 0 {
+			break
+		}
+	}
+	for pid := range frozen {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	return len(frozen)
+}
