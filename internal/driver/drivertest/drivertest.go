@@ -1,0 +1,158 @@
+// Package drivertest is the one suite that every driver passes on every runtime that it declares. It
+// asserts the contract of package driver from outside, and the limits and the hardening of design §4
+// from inside, with a program of its own as PID 1 (folder probe).
+//
+// A driver's test calls Main from TestMain and Run with a Harness for each runtime:
+//
+//	func TestMain(m *testing.M) { drivertest.Main(m) }
+//
+//	func TestConformance(t *testing.T) {
+//		drivertest.Run(t, drivertest.Harness{New: …, Runtime: "runc"})
+//	}
+//
+// What a driver cannot do it says in its Capabilities; only that makes a test skip, and the skip names
+// the capability.
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// callTimeout bounds every call of a driver: far beyond what one takes on a busy machine.
+const callTimeout = 60 * time.Second
+
+// Harness is how the suite gets at one driver and one of its runtimes.
+type Harness struct {
+	// New makes a driver. Each call is a server that has just been started: all drivers see the same
+	// sandboxes. The suite closes them.
+	New func(t testing.TB) driver.Driver
+	// Runtime to test; the driver must declare it usable.
+	Runtime string
+	// Image for the sandboxes.
+	Image string
+	// UnknownImage is one that is not there.
+	UnknownImage string
+	// Kill ends a sandbox from outside, as a crash would, without the driver.
+	Kill func(t testing.TB, id sandbox.ID)
+	// PID gives the host's number of a process of the sandbox. Needed when the driver is Isolated.
+	PID func(t testing.TB, id sandbox.ID) int
+}
+
+// Run runs the suite.
+func Run(t *testing.T, h Harness) {
+	s := newSuite(t, h)
+	t.Run("Lifecycle", s.lifecycle)
+	t.Run("Idempotence", s.idempotence)
+	t.Run("Concurrency", s.concurrency)
+	t.Run("Restart", s.restart)
+	t.Run("List", s.list)
+	t.Run("Watch", s.watch)
+	t.Run("FailedCreate", s.failedCreate)
+	t.Run("Refused", s.refused)
+	t.Run("Pause", s.pause)
+	t.Run("Limits", s.limits)
+	t.Run("Hardening", s.hardening)
+	t.Run("NothingLeft", s.nothingLeft)
+}
+
+// Main runs the tests of a package, removes what the suite built, and fails on goroutines that a
+// driver left behind.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := removeProgram(); err != nil {
+		fmt.Fprintln(os.Stderr, "drivertest:", err)
+		code = 1
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "drivertest:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// Missing ends a test whose engine or runtime is not on this machine: a skip on a developer's, a
+// failure in CI, where everything must be there.
+func Missing(t testing.TB, what string, reason any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is missing: %v", what, reason)
+	}
+	t.Skipf("%s is missing: %v", what, reason)
+}
+
+// suite is one run.
+type suite struct {
+	h       Harness
+	d       driver.Driver
+	caps    driver.Capabilities
+	program string
+	run     string // value of runLabel on all sandboxes of this run
+}
+
+// runLabel tells the sandboxes of one run from all others.
+const runLabel = "io.skerry.drivertest"
+
+func newSuite(t *testing.T, h Harness) *suite {
+	t.Helper()
+	s := &suite{h: h, d: h.New(t), run: newID().hex(), program: Program(t)}
+	t.Cleanup(func() { _ = s.d.Close() })
+	caps, err := s.d.Capabilities(callCtx(t))
+	if err != nil {
+		t.Fatalf("Capabilities: %v", err)
+	}
+	s.caps = caps
+	for _, name := range caps.Runtimes {
+		if name == h.Runtime {
+			return s
+		}
+	}
+	t.Fatalf("runtime %q is not usable: %s", h.Runtime, caps.RuntimeProblems[h.Runtime])
+	return nil
+}
+
+// need skips a test that asks for what the driver declares it lacks.
+func need(t *testing.T, have bool, capability string) {
+	t.Helper()
+	if !have {
+		t.Skipf("capability %s: the driver declares that it lacks it", capability)
+	}
+}
+
+// oomEndsSandbox reports whether the runtime declares that running out of memory ends everything.
+func (s *suite) oomEndsSandbox() bool {
+	for _, name := range s.caps.OOMEndsSandbox {
+		if name == s.h.Runtime {
+			return true
+		}
+	}
+	return false
+}
+
+// callCtx gives the context of one call.
+func callCtx(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// nothingLeft asserts that the suite's own clean-up worked.
+func (s *suite) nothingLeft(t *testing.T) {
+	left, err := s.d.List(callCtx(t), map[string]string{runLabel: s.run})
+	if err != nil {
+		t.Fatalf("List: %v", err)
+	}
+	if len(left) != 0 {
+		t.Errorf("sandboxes left over: %+v", left)
+	}
+}

@@ -1,0 +1,361 @@
+package drivertest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// hardening asserts the list of design §4 from inside.
+func (s *suite) hardening(t *testing.T) {
+	need(t, s.caps.Isolated, "Isolated")
+	r := s.start(t)
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, *rig)
+	}{
+		{"Identity", s.identity},
+		{"Namespaces", s.namespaces},
+		{"Network", s.network},
+		{"FileSystems", s.fileSystems},
+		{"ProcAndSys", s.procAndSys},
+		{"Devices", s.devices},
+		{"Processes", s.processes},
+		{"Sockets", s.sockets},
+		{"Syscalls", s.syscalls},
+		{"SetuidAndNodes", s.setuidAndNodes},
+		{"Environment", s.environment},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, r) })
+	}
+}
+
+// identity: nobody's uid, in no group, with no capability, for good, and under a filter.
+func (s *suite) identity(t *testing.T, r *rig) {
+	uid := fmt.Sprint(r.spec.UID)
+	for _, child := range []bool{false, true} {
+		got := r.ask(t, probewire.Request{Op: probewire.OpIdentity, Child: child}).Lines
+		groups := got[min(4, len(got)):]
+		if len(got) < 4 || !slices.Equal(got[:4], []string{uid, uid, uid, uid}) {
+			t.Errorf("uid, euid, gid, egid are %v, want %s", got, uid)
+		}
+		if len(groups) > 0 && !slices.Equal(groups, []string{uid}) {
+			t.Errorf("supplementary groups %v, want none", groups)
+		}
+		status := statusOf(r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/self/status", Child: child}).Text)
+		for name, want := range map[string]string{
+			"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000",
+			"CapBnd": "0000000000000000", "NoNewPrivs": "1", "Seccomp": "2",
+		} {
+			if status[name] != want {
+				t.Errorf("%s is %q, want %s", name, status[name], want)
+			}
+		}
+		if amb, ok := status["CapAmb"]; ok && amb != "0000000000000000" {
+			t.Errorf("CapAmb is %q, want 0", amb)
+		}
+	}
+}
+
+func statusOf(text string) map[string]string {
+	out := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			out[name] = strings.TrimSpace(value)
+		}
+	}
+	return out
+}
+
+// namespaces: each is another than the host's. A kernel of gVisor's own has fewer kinds, and none of
+// the host's.
+func (s *suite) namespaces(t *testing.T, r *rig) {
+	entries := r.ask(t, probewire.Request{Op: probewire.OpList, Path: "/proc/self/ns"}).Lines
+	if len(entries) == 0 {
+		t.Error("no namespaces are listed")
+	}
+	host := s.h.PID(t, r.spec.ID)
+	for _, kind := range []string{"pid", "ipc", "uts", "net", "mnt", "cgroup"} {
+		ours, err := os.Readlink("/proc/self/ns/" + kind)
+		must(t, err)
+		if slices.Contains(entries, kind) {
+			if inside := r.ask(t, probewire.Request{Op: probewire.OpReadlink, Path: "/proc/self/ns/" + kind}).Text; inside == ours {
+				t.Errorf("the %s namespace is the host's: %s", kind, inside)
+			}
+		}
+		if s.oomEndsSandbox() && kind == "cgroup" {
+			continue // the runtime's own kernel hides the host's cgroups; its process needs no namespace
+		}
+		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", host, kind))
+		must(t, err)
+		if theirs == ours {
+			t.Errorf("seen from the host, the %s namespace is the host's: %s", kind, theirs)
+		}
+	}
+	if name := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/sys/kernel/hostname"}).Text; strings.TrimSpace(name) != r.spec.Hostname {
+		t.Errorf("the hostname is %q, want %q", name, r.spec.Hostname)
+	}
+}
+
+// network: loopback, which works, and nothing else.
+func (s *suite) network(t *testing.T, r *rig) {
+	if s.caps.Network != "none" {
+		t.Skipf("capability Network: the driver declares %q", s.caps.Network)
+	}
+	interfaces := r.ask(t, probewire.Request{Op: probewire.OpInterfaces}).Lines
+	if len(interfaces) != 1 || !strings.HasPrefix(interfaces[0], "lo ") || !strings.Contains(interfaces[0], "up") {
+		t.Errorf("interfaces are %q, want lo, up, alone", interfaces)
+	}
+	if routes := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/net/route"}); strings.Count(strings.TrimSpace(routes.Text), "\n") > 0 {
+		t.Errorf("there are routes: %q", routes.Text)
+	}
+	if got := r.ask(t, probewire.Request{Op: probewire.OpListen, Path: "tcp", Data: fmt.Sprintf("127.0.0.1:%d", sandbox.BridgePort)}); got.Err != "" {
+		t.Errorf("loopback does not work: %s", got.Err)
+	}
+	hostTCP, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer hostTCP.Close() //nolint:errcheck // a listener of the test
+	echo(hostTCP)
+	hostAbstract, err := net.Listen("unix", "@drivertest-"+s.run)
+	must(t, err)
+	defer hostAbstract.Close() //nolint:errcheck // a listener of the test
+	echo(hostAbstract)
+	for _, to := range [][2]string{
+		{"tcp", hostTCP.Addr().String()},
+		{"unix", "@drivertest-" + s.run},
+		{"tcp", "192.0.2.1:80"},
+		{"udp", "192.0.2.1:53"},
+		{"tcp", "169.254.169.254:80"},
+		{"tcp", "[2001:db8::1]:80"},
+	} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpDial, Path: to[0], Data: to[1]}); got.Err == "" {
+			t.Errorf("%s %s answers: %q", to[0], to[1], got.Text)
+		}
+	}
+}
+
+// fileSystems: only tmpfs and the workspace can be written; what is read-only is so all the way down.
+func (s *suite) fileSystems(t *testing.T, r *rig) {
+	for _, path := range []string{"/x", "/etc/x", "/usr/x", "/opt/x", "/opt/skerry/x", "/var/x", "/root/x", "/mnt/x", "/run/x", "/home/x", "/sys/x", "/dev/x", "/proc/x",
+		sandbox.UserDataDir + "/x", sandbox.SkillsDir + "/x", sandbox.SkillsDir + "/public/x", sandbox.RunDir + "/x"} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: path, Data: "x"}); got.Err == "" {
+			t.Errorf("%s could be written", path)
+		}
+	}
+	// Also where the modes alone would allow it.
+	must(t, os.Chown(r.skills, r.spec.UID, r.spec.UID))
+	must(t, os.Chown(r.skills+"/SKILL.md", r.spec.UID, r.spec.UID))
+	must(t, os.Chown(filepath.Join(filepath.Dir(r.skills), "public"), r.spec.UID, r.spec.UID))
+	must(t, os.Chown(r.run, r.spec.UID, r.spec.UID))
+	for _, path := range []string{sandbox.SkillsDir + "/x", sandbox.SkillsDir + "/SKILL.md", sandbox.SkillsDir + "/public/x", sandbox.RunDir + "/x", sandbox.DaemonPath} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: path, Data: "x"}); got.Err == "" {
+			t.Errorf("%s could be written by its owner", path)
+		}
+	}
+	if got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: sandbox.SkillsDir + "/SKILL.md"}); got.Text != "a skill\n" {
+		t.Errorf("a mounted file reads %+v", got)
+	}
+	if got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: sandbox.SkillsDir + "/public/NESTED.md"}); got.Text != "nested\n" {
+		t.Errorf("a file of a mount in a mount reads %+v", got)
+	}
+	for _, path := range []string{"/tmp/x", sandbox.HomeDir + "/x", sandbox.WorkspaceDir + "/x", sandbox.UploadsDir + "/x", sandbox.OutputsDir + "/x", "/dev/shm/x"} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: path, Data: "x"}); got.Err != "" {
+			t.Errorf("%s cannot be written: %s", path, got.Err)
+		}
+	}
+	info, err := os.Stat(filepath.Join(r.thread, "outputs", "x"))
+	must(t, err)
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != r.spec.UID {
+		t.Errorf("a file made inside belongs to %d on the host, want %d", owner, r.spec.UID)
+	}
+	s.tmpfsFlags(t, r)
+}
+
+// tmpfsFlags: what code can fill carries neither set-uid programs nor devices, but runs programs.
+func (s *suite) tmpfsFlags(t *testing.T, r *rig) {
+	mounts := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/self/mounts"}).Text
+	seen := 0
+	for line := range strings.Lines(mounts) {
+		f := strings.Fields(line)
+		if len(f) < 4 || (f[1] != "/tmp" && f[1] != sandbox.HomeDir) {
+			continue
+		}
+		seen++
+		options := strings.Split(f[3], ",")
+		if s.oomEndsSandbox() {
+			continue // gVisor's own kernel keeps the flags but does not show them; setuidAndNodes sees the effect
+		}
+		if !slices.Contains(options, "nosuid") || !slices.Contains(options, "nodev") || slices.Contains(options, "noexec") {
+			t.Errorf("%s is mounted with %s, want nosuid, nodev and exec", f[1], f[3])
+		}
+	}
+	if seen != 2 {
+		t.Errorf("%d of 2 tmpfs found in %q", seen, mounts)
+	}
+}
+
+// procAndSys: what tells of the host is masked, and what steers the kernel cannot be written.
+func (s *suite) procAndSys(t *testing.T, r *rig) {
+	for _, path := range hardening.MaskedPaths() {
+		got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: path})
+		listed := r.ask(t, probewire.Request{Op: probewire.OpList, Path: path})
+		if got.Text != "" || len(listed.Lines) != 0 {
+			t.Errorf("%s shows %.100q %v", path, got.Text, listed.Lines)
+		}
+	}
+	for _, path := range []string{
+		"/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc/sys/kernel/hostname", "/proc/sysrq-trigger",
+		"/proc/irq/default_smp_affinity", "/sys/kernel/mm/ksm/run", "/sys/power/state", "/sys/fs/cgroup/cgroup.procs",
+		"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/pids/pids.max", "/sys/fs/cgroup/pids.max",
+	} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: path, Data: "1"}); got.Err == "" {
+			t.Errorf("%s could be written", path)
+		}
+	}
+	for _, path := range []string{"/sys/fs/cgroup/made", "/sys/fs/cgroup/memory/made", "/sys/fs/cgroup/pids/made"} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpMkdir, Path: path}); got.Err == "" {
+			t.Errorf("%s could be made", path)
+		}
+	}
+	if got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/self/cgroup"}); strings.Contains(got.Text, string(r.spec.ID)) {
+		t.Errorf("the host's cgroup path shows: %q", got.Text)
+	}
+}
+
+// devices: the usual few.
+func (s *suite) devices(t *testing.T, r *rig) {
+	allowed := hardening.Devices()
+	for _, line := range r.ask(t, probewire.Request{Op: probewire.OpDevices}).Lines {
+		kind, path, _ := strings.Cut(line, " ")
+		switch {
+		case kind == "c" && (slices.Contains(allowed, path) || path == "/dev/ptmx" || path == "/dev/console" || strings.HasPrefix(path, "/dev/pts/")):
+		case s.oomEndsSandbox() && kind == "c" && (path == "/dev/fuse" || path == "/dev/net/tun"):
+			// Made by gVisor's own kernel, of which they are part: nothing of the host is behind them.
+		default:
+			t.Errorf("there is a device %s", line)
+		}
+	}
+	for _, path := range allowed[:len(allowed)-1] { // a terminal can be opened by who has one
+		if got := r.ask(t, probewire.Request{Op: probewire.OpOpenDevice, Path: path}); got.Err != "" {
+			t.Errorf("%s cannot be opened: %s", path, got.Err)
+		}
+	}
+}
+
+// processes: PID 1 and what it started.
+func (s *suite) processes(t *testing.T, r *rig) {
+	pids := 0
+	for _, name := range r.ask(t, probewire.Request{Op: probewire.OpList, Path: "/proc"}).Lines {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		pids++
+		comm := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/" + name + "/comm"}).Text
+		// The kernel cuts names at 15 bytes.
+		if !strings.HasPrefix(filepath.Base(sandbox.DaemonPath), strings.TrimSpace(comm)) && strings.TrimSpace(comm) != "exe" {
+			t.Errorf("process %s is %q", name, comm)
+		}
+	}
+	if pids == 0 || pids > 3 {
+		t.Errorf("%d processes are visible, want PID 1 alone", pids)
+	}
+	if got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/1/comm"}).Text; !strings.HasPrefix(got, "skerry-sandboxd") {
+		t.Errorf("PID 1 is %q", got)
+	}
+}
+
+// sockets: those of the server are reached, and those made inside work.
+func (s *suite) sockets(t *testing.T, r *rig) {
+	if got := r.ask(t, probewire.Request{Op: probewire.OpDial, Path: "unix", Data: sandbox.ControlSocket}); got.Text != "ping\n" {
+		t.Errorf("the server's socket: %+v", got)
+	}
+	for _, path := range []string{"/tmp/a.sock", sandbox.HomeDir + "/a.sock", "@inside"} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpListen, Path: "unix", Data: path}); got.Err != "" {
+			t.Errorf("a socket at %s: %s", path, got.Err)
+		}
+	}
+	for _, path := range []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd/containerd.sock"} {
+		if got := r.ask(t, probewire.Request{Op: probewire.OpDial, Path: "unix", Data: path}); got.Err == "" {
+			t.Errorf("the host's socket %s can be reached", path)
+		}
+	}
+}
+
+// syscalls: each attempt is refused before the kernel looks at its arguments.
+func (s *suite) syscalls(t *testing.T, r *rig) {
+	names := r.ask(t, probewire.Request{Op: probewire.OpSyscalls}).Lines
+	if len(names) < 30 {
+		t.Fatalf("only %d attempts", len(names))
+	}
+	refusals := []int{int(unix.EPERM), int(unix.EACCES), int(unix.ENOSYS), int(unix.EROFS), int(unix.EAFNOSUPPORT)}
+	for _, name := range names {
+		got := r.ask(t, probewire.Request{Op: probewire.OpSyscall, Path: name, Child: true})
+		absent := strings.HasPrefix(name, "write-") && got.Errno == int(unix.ENOENT) // gVisor has no such file
+		if !slices.Contains(refusals, got.Errno) && !absent {
+			t.Errorf("%s: %q (errno %d), want it refused", name, got.Err, got.Errno)
+		}
+	}
+	// The flags of clone3 lie in memory, where no filter sees them: the C library must be sent to clone.
+	got := r.ask(t, probewire.Request{Op: probewire.OpSyscall, Path: "clone3", Child: true})
+	if want := int(unix.ENOSYS); got.Errno != want && !s.oomEndsSandbox() {
+		t.Errorf("clone3: %q, want it unknown", got.Err)
+	}
+}
+
+// setuidAndNodes: a set-uid program and a device node that got into the workspace, as by a careless
+// restore, give nothing.
+func (s *suite) setuidAndNodes(t *testing.T, r *rig) {
+	program, err := os.ReadFile(s.program)
+	must(t, err)
+	path := filepath.Join(r.thread, "workspace", "rootly")
+	must(t, os.WriteFile(path, program, 0o755))
+	must(t, os.Chmod(path, 0o755|os.ModeSetuid|os.ModeSetgid))
+	got := r.ask(t, probewire.Request{Op: probewire.OpExec, Path: sandbox.WorkspaceDir + "/rootly", Data: `child {"op":"identity"}`})
+	if uid := fmt.Sprint(r.spec.UID); !strings.Contains(got.Text, uid) || strings.Contains(got.Text, `"0"`) {
+		t.Errorf("a set-uid program of root ran as %+v, want %s", got, uid)
+	}
+	disk := filepath.Join(r.thread, "workspace", "disk")
+	must(t, unix.Mknod(disk, unix.S_IFBLK|0o666, int(rootDevice(t))))
+	must(t, os.Chmod(disk, 0o666))
+	if got := r.ask(t, probewire.Request{Op: probewire.OpOpenDevice, Path: sandbox.WorkspaceDir + "/disk"}); got.Err == "" {
+		t.Error("the host's disk can be opened through a device node in the workspace")
+	}
+}
+
+// rootDevice gives the number of the device under the host's root, or that of a common disk.
+func rootDevice(t testing.TB) uint64 {
+	info, err := os.Stat("/")
+	must(t, err)
+	if dev := info.Sys().(*syscall.Stat_t).Dev; unix.Major(dev) != 0 {
+		return dev
+	}
+	return unix.Mkdev(8, 0)
+}
+
+// environment: nothing of the server's.
+func (s *suite) environment(t *testing.T, r *rig) {
+	text := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/1/environ"}).Text
+	allowed := []string{"PATH", "HOME", "LANG", "HOSTNAME"}
+	for entry := range strings.SplitSeq(strings.Trim(text, "\x00"), "\x00") {
+		if name, _, _ := strings.Cut(entry, "="); !slices.Contains(allowed, name) {
+			t.Errorf("PID 1 has %q in its environment", entry)
+		}
+	}
+	if args := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/1/cmdline"}).Text; args != sandbox.DaemonPath+"\x00serve\x00" {
+		t.Errorf("PID 1 was run as %q", args)
+	}
+	if dir := r.ask(t, probewire.Request{Op: probewire.OpReadlink, Path: "/proc/1/cwd"}).Text; dir != "/" {
+		t.Errorf("PID 1 works in %q", dir)
+	}
+}

@@ -1,0 +1,108 @@
+package hardening
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// neverNeeded are the system calls that Docker's default lets through and no agent needs: each is a
+// piece of kernel that hostile code cannot then attack. Those that Docker's default gives only with a
+// capability (mount, unshare, setns, bpf, perf_event_open …) are listed too, so that they stay
+// out whatever a later default says.
+var neverNeeded = []string{
+	"add_key", "keyctl", "request_key",
+	"bpf", "perf_event_open", "userfaultfd", "fanotify_init", "fanotify_mark", "lookup_dcookie",
+	"io_uring_setup", "io_uring_enter", "io_uring_register",
+	"unshare", "setns",
+	"mount", "umount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "mount_setattr",
+	"fsopen", "fsconfig", "fsmount", "fspick", "listmount", "statmount", "quotactl", "quotactl_fd",
+	"name_to_handle_at", "open_by_handle_at",
+	"kcmp", "pidfd_getfd", "process_madvise", "process_mrelease",
+	"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "acct",
+	"swapon", "swapoff", "settimeofday", "stime", "clock_settime", "clock_settime64", "adjtimex", "clock_adjtime", "clock_adjtime64",
+	"sethostname", "setdomainname", "syslog", "vhangup", "iopl", "ioperm", "modify_ldt", "memfd_secret",
+	"lsm_get_self_attr", "lsm_list_modules", "lsm_set_self_attr", "uretprobe",
+	// Only reachable by 32-bit programs, which the profile refuses altogether.
+	"socketcall", "ipc", "vm86", "vm86old",
+}
+
+// families are the kinds of socket that a sandbox may make. Packet, vsock, alg, bluetooth and the
+// like are kernel surface without use here; netlink is how programs list network interfaces.
+var families = []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+
+// Filter is how the profile depends on the runtime.
+type Filter struct {
+	// AllowClone3 is for runtimes that answer a refused call with EPERM only (runsc). A filter cannot
+	// see the flags of clone3, so the profile refuses it with ENOSYS and the C library falls back to
+	// clone; after EPERM it does not, and no program could start a thread. Under runsc the namespaces
+	// that clone3 can then make are those of gVisor's own kernel, never the host's.
+	AllowClone3 bool
+}
+
+// profile is Docker's default for a container without capabilities, less neverNeeded, with sockets
+// of the listed families only, and for programs of the machine's own word size only.
+func profile(f Filter) *seccomp.Seccomp {
+	p := seccomp.DefaultProfile()
+	kept := p.Syscalls[:0]
+	for _, rule := range p.Syscalls {
+		if rule.Action == specs.ActAllow {
+			if rule.Includes != nil && len(rule.Includes.Caps) > 0 {
+				continue // no sandbox has a capability
+			}
+			rule.Names = slices.DeleteFunc(rule.Names, func(name string) bool {
+				return name == "socket" || slices.Contains(neverNeeded, name)
+			})
+			if len(rule.Names) == 0 {
+				continue
+			}
+		}
+		kept = append(kept, rule)
+	}
+	for _, family := range families {
+		kept = append(kept, &seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{
+			Names:  []string{"socket"},
+			Action: specs.ActAllow,
+			Args:   []specs.LinuxSeccompArg{{Index: 0, Value: family, Op: specs.OpEqualTo}},
+		}})
+	}
+	p.Syscalls = kept
+	if f.AllowClone3 {
+		kept = slices.DeleteFunc(kept, func(rule *seccomp.Syscall) bool { return slices.Contains(rule.Names, "clone3") })
+		kept = append(kept, &seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{
+			Names:  []string{"clone3"},
+			Action: specs.ActAllow,
+		}})
+	}
+	for i := range p.ArchMap {
+		p.ArchMap[i].SubArches = nil
+	}
+	return p
+}
+
+// SeccompJSON gives the profile as Docker's engine reads it in a security option.
+func SeccompJSON(f Filter) (string, error) {
+	data, err := json.Marshal(profile(f))
+	if err != nil {
+		return "", fmt.Errorf("encode the seccomp profile: %w", err)
+	}
+	return string(data), nil
+}
+
+// SeccompOCI gives the profile as an OCI runtime reads it, for this machine and kernel.
+func SeccompOCI(f Filter) (*specs.LinuxSeccomp, error) {
+	data, err := SeccompJSON(f)
+	if err != nil {
+		return nil, err
+	}
+	none := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
+	out, err := seccomp.LoadProfile(data, none)
+	if err != nil {
+		return nil, fmt.Errorf("resolve the seccomp profile: %w", err)
+	}
+	return out, nil
+}

@@ -1,0 +1,205 @@
+package oci
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Names in a bundle.
+const (
+	configFile = "config.json"
+	recordFile = "record.json"
+	pidFile    = "pid"
+	logFile    = "runtime.log"
+)
+
+// unfinishedPrefix marks a bundle that is being written or taken away.
+const unfinishedPrefix = "."
+
+// maxRecordBytes bounds a record: labels, and little else.
+const maxRecordBytes = 1 << 20
+
+// record is what this driver remembers of a sandbox.
+type record struct {
+	ID      sandbox.ID        `json:"id"`
+	Runtime string            `json:"runtime"`
+	Labels  map[string]string `json:"labels"`
+	Created time.Time         `json:"created"`
+	// Maker is the server that made the bundle. While it lives, a bundle without a container is one
+	// that is starting; after its death it is a left-over.
+	Maker process `json:"maker"`
+}
+
+// process names a process for good: a pid alone is used again.
+type process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot
+}
+
+func thisProcess() process {
+	pid := os.Getpid()
+	return process{PID: pid, Start: startTicks(pid)}
+}
+
+func (p process) alive() bool {
+	start := startTicks(p.PID)
+	return start != 0 && start == p.Start
+}
+
+// startTicks gives the start time of a process in clock ticks since boot, or 0 when there is none.
+func startTicks(pid int) uint64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The second field is the program's name in brackets and may hold anything; the 22nd is ours.
+	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+	if len(fields) < 20 {
+		return 0
+	}
+	ticks, err := strconv.ParseUint(fields[19], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return ticks
+}
+
+// writeBundle puts a whole bundle in place at once. An error that is os.ErrExist means that there is
+// one already.
+func writeBundle(bundles string, rec record, etc etcFiles, build func(bundle string) (*specs.Spec, error)) error {
+	dir, err := os.MkdirTemp(bundles, unfinishedPrefix+string(rec.ID)+"-")
+	if err != nil {
+		return err
+	}
+	final := filepath.Join(bundles, string(rec.ID))
+	if err := fillBundle(dir, final, rec, etc, build); err != nil {
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := os.Rename(dir, final); err != nil {
+		if errors.Is(err, os.ErrExist) || isNotEmpty(err) {
+			err = os.ErrExist
+		}
+		return errors.Join(err, os.RemoveAll(dir))
+	}
+	return nil
+}
+
+func fillBundle(dir, final string, rec record, etc etcFiles, build func(string) (*specs.Spec, error)) error {
+	config, err := build(final)
+	if err != nil {
+		return err
+	}
+	if err := etc.write(filepath.Join(dir, etcDir)); err != nil {
+		return err
+	}
+	for name, value := range map[string]any{configFile: config, recordFile: rec} {
+		data, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRecord reads the record of one bundle. os.ErrNotExist: there is no such sandbox.
+func readRecord(bundle string) (record, error) {
+	var rec record
+	info, err := os.Stat(filepath.Join(bundle, recordFile))
+	if err != nil {
+		return rec, err
+	}
+	if info.Size() > maxRecordBytes {
+		return rec, fmt.Errorf("record of %d bytes is not ours", info.Size())
+	}
+	data, err := os.ReadFile(filepath.Join(bundle, recordFile))
+	if err != nil {
+		return rec, err
+	}
+	return rec, json.Unmarshal(data, &rec)
+}
+
+// readRecords reads the records of all bundles. Those that vanish meanwhile are left out.
+func readRecords(bundles string) ([]record, error) {
+	ids, err := bundleIDs(bundles)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]record, 0, len(ids))
+	for _, id := range ids {
+		rec, err := readRecord(filepath.Join(bundles, string(id)))
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return nil, fmt.Errorf("record of %s: %w", id, err)
+		default:
+			out = append(out, rec)
+		}
+	}
+	return out, nil
+}
+
+func bundleIDs(bundles string) ([]sandbox.ID, error) {
+	entries, err := os.ReadDir(bundles)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]sandbox.ID, 0, len(entries))
+	for _, e := range entries {
+		if id := sandbox.ID(e.Name()); hardening.CheckID(id) == nil {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// removeBundle takes a bundle away: it vanishes under its name at once.
+func removeBundle(bundles string, id sandbox.ID) error {
+	trash, err := os.MkdirTemp(bundles, unfinishedPrefix+"gone-")
+	if err != nil {
+		return err
+	}
+	err = os.Rename(filepath.Join(bundles, string(id)), filepath.Join(trash, string(id)))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(trash))
+}
+
+// unfinishedAge is how old an unfinished bundle must be to be a left-over: writing one takes
+// milliseconds, so a minute is far beyond any that is still being written.
+const unfinishedAge = time.Minute
+
+func sweepBundles(bundles string) error {
+	entries, err := os.ReadDir(bundles)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), unfinishedPrefix) {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < unfinishedAge {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(bundles, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,202 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containerd/go-runc"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	// startTimeout bounds one start. runc needs 35 ms and runsc half a second; a host under heavy load
+	// can take ten times that, and beyond this nobody waits any more.
+	startTimeout = 30 * time.Second
+	// cleanupTimeout bounds clearing away after a failure. It runs on after the request has ended.
+	cleanupTimeout = 20 * time.Second
+)
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	if err := hardening.CheckSpec(spec); err != nil {
+		return sandbox.Instance{}, err
+	}
+	rt, err := d.runtime(spec.Runtime)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	problem, err := d.probed(ctx, spec.Runtime)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if problem != "" {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
+	}
+	return d.create(ctx, rt, spec)
+}
+
+// create starts a sandbox on a runtime, probed or not.
+func (d *Driver) create(ctx context.Context, rt *ociRuntime, spec sandbox.Spec) (sandbox.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	unlock, err := d.locks.Lock(ctx, spec.ID)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	defer unlock()
+
+	if there, err := d.Inspect(ctx, spec.ID); err == nil {
+		return existing(there)
+	} else if !errors.Is(err, sandbox.NotFound) {
+		return sandbox.Instance{}, err
+	}
+	if err := checkSources(spec); err != nil {
+		return sandbox.Instance{}, err
+	}
+	rec := record{
+		ID:      spec.ID,
+		Runtime: spec.Runtime,
+		Labels:  maps.Clone(spec.Labels),
+		Created: time.Now().UTC().Truncate(time.Millisecond),
+		Maker:   thisProcess(),
+	}
+	if err := d.writeBundle(ctx, rt, spec, rec); err != nil {
+		if errors.Is(err, os.ErrExist) { // another server was faster
+			return d.existingNow(ctx, spec.ID)
+		}
+		return sandbox.Instance{}, err
+	}
+	if err := d.start(ctx, rt, spec.ID); err != nil {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		if left := d.remove(cleanup, spec.ID); left != nil {
+			d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", spec.ID, "error", left)
+		}
+		return sandbox.Instance{}, err
+	}
+	return rec.instance(sandbox.Running), nil
+}
+
+func existing(there sandbox.Instance) (sandbox.Instance, error) {
+	if there.State == sandbox.Lost {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", there.ID)
+	}
+	return there, nil
+}
+
+func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+	there, err := d.Inspect(ctx, id)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	return existing(there)
+}
+
+// checkSources looks at the host paths of a Spec, so that a missing one is named by its target and
+// not by the runtime's message.
+func checkSources(spec sandbox.Spec) error {
+	info, err := os.Stat(spec.Daemon)
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return sandbox.Wrap(sandbox.Invalid, err, "the daemon of the sandbox is not a program on this host")
+	}
+	for _, m := range spec.Mounts {
+		if _, err := os.Stat(m.Source); err != nil {
+			return sandbox.Wrap(sandbox.Invalid, err, "what is to be mounted at %s is not on this host", m.Target)
+		}
+	}
+	return nil
+}
+
+func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, rec record) error {
+	in := configInput{spec: spec, traits: rt.runtimeTraits, cgroup: d.cgroupPath(spec.ID), recursive: rt.recursiveMounts(ctx)}
+	var img image
+	var err error
+	if spec.Image == "" {
+		img, in.rootMounts, err = d.hostRootfs(in.recursive)
+	} else {
+		img, err = d.image.prepare(spec.Image)
+	}
+	if err != nil {
+		return err
+	}
+	in.rootfs = img.rootfs
+	in.seccomp, err = hardening.SeccompOCI(hardening.Filter{AllowClone3: rt.allowClone3})
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
+	}
+	etc := newEtcFiles(spec.UID, hostname(spec), img.passwd, img.group)
+	err = writeBundle(d.bundles(), rec, etc, func(bundle string) (*specs.Spec, error) {
+		in.etcMounts = etc.mounts(bundle)
+		return config(in), nil
+	})
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be prepared")
+	}
+	return err
+}
+
+// start runs the container of a bundle, detached.
+func (d *Driver) start(ctx context.Context, rt *ociRuntime, id sandbox.ID) error {
+	null, err := openDevNull()
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be started")
+	}
+	defer null.Close() //nolint:errcheck // /dev/null
+	bundle := d.bundle(id)
+	log := filepath.Join(bundle, logFile)
+	_, err = rt.withLog(log).Run(ctx, string(id), bundle, &runc.CreateOpts{
+		IO:      null,
+		PidFile: filepath.Join(bundle, pidFile),
+		Detach:  true,
+	})
+	if ctx.Err() != nil {
+		return sandbox.Wrap(sandbox.Timeout, errors.Join(context.Cause(ctx), err), "the sandbox did not start in time")
+	}
+	if err != nil {
+		cause := fmt.Errorf("%w: %s", err, lastError(log))
+		return sandbox.Wrap(sandbox.Internal, cause, "the sandbox could not be started")
+	}
+	return d.awaitExec(ctx, id)
+}
+
+// runcInit begins the name of runc's own process in the container, until it has become PID 1's
+// program. runc does not tell when that fails: it has let go of the container by then.
+const runcInit = "runc:["
+
+// awaitExec waits, some hundred microseconds as a rule, until PID 1 runs its program.
+func (d *Driver) awaitExec(ctx context.Context, id sandbox.ID) error {
+	fd, pid, err := d.openInit(id)
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the daemon of the sandbox cannot be run")
+	}
+	defer unix.Close(fd) //nolint:errcheck // a process handle
+	for {
+		if hasEnded(fd, 0) {
+			return sandbox.Errorf(sandbox.Internal, "the daemon of the sandbox cannot be run")
+		}
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err == nil && !strings.HasPrefix(string(comm), runcInit) && !hasEnded(fd, 0) {
+			return nil
+		}
+		if hasEnded(fd, time.Millisecond) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox did not start in time")
+		}
+	}
+}
+
+func isNotEmpty(err error) bool {
+	return errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST)
+}

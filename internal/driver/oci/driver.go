@@ -1,0 +1,176 @@
+// Package oci starts sandboxes with an OCI runtime directly, without a container engine: runc, or
+// runsc (gVisor). The root file system is an unpacked image, read-only and shared by all its
+// sandboxes, or the host's own /usr.
+//
+// On disk, under Options.Root:
+//
+//	bundles/<id>/   config.json for the runtime, record.json for us, pid, small files of /etc
+//	runc/ runsc/    the runtimes' own state (--root)
+//	host/           skeleton of the root file system made of the host's /usr
+//	probe/          scratch folder of the runtime probe
+//
+// A bundle is there exactly as long as its sandbox: it is renamed into place whole before the
+// runtime starts, and it is the last thing that Remove takes away. So whoever finds the folder, also a
+// server that was started after a crash, finds every sandbox and every half-made one. Containers are
+// detached and have no parent of ours: they outlive the server, and their exit code is not known.
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Name is the driver's name in records.
+const Name = "oci"
+
+// UnknownExitCode stands in Instance.ExitCode: nobody waits for a detached container.
+const UnknownExitCode = -1
+
+// Options of New.
+type Options struct {
+	// Root is the folder for state and bundles; made with mode 0700 when missing. Required, absolute.
+	Root string
+	// Runtimes maps "runc" and "runsc" to their programs. Nil: those found on PATH.
+	Runtimes map[string]string
+	// CgroupParent is the cgroup under which each sandbox gets its own. "" = "skerry".
+	CgroupParent string
+	// Probe is a static program that runs runtimeprobe.Main when its first argument is
+	// runtimeprobe.Arg. "" = this program itself.
+	Probe string
+	// Log is told of what does not reach a caller. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Driver implements driver.Driver and driver.Pauser.
+type Driver struct {
+	root         string
+	cgroupParent string
+	probe        string
+	log          *slog.Logger
+	runtimes     map[string]*ociRuntime // by name, only those with a program
+	locks        idlock.Locks
+	image        imagePreparer
+	hostRoot     sync.Mutex // held while the host skeleton is brought up to date
+
+	probing  turn              // one probe at a time; guards problems
+	problems map[string]string // by runtime, of those that were probed
+
+	closing context.Context
+	close   context.CancelFunc
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Pauser = (*Driver)(nil)
+)
+
+var cgroupPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`)
+
+// New makes a driver on the state in opts.Root, and clears away what a server left that died while
+// it prepared a bundle. It starts nothing. Any number of drivers may share a Root, one at a time.
+func New(opts Options) (*Driver, error) {
+	if !filepath.IsAbs(opts.Root) {
+		return nil, errors.New("oci driver: Root must be an absolute path")
+	}
+	if opts.CgroupParent == "" {
+		opts.CgroupParent = "skerry"
+	}
+	if !cgroupPattern.MatchString(opts.CgroupParent) {
+		return nil, fmt.Errorf("oci driver: cgroup parent %q: use letters, digits, _ - and / between them", opts.CgroupParent)
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Driver{
+		root:         filepath.Clean(opts.Root),
+		cgroupParent: opts.CgroupParent,
+		probe:        opts.Probe,
+		log:          opts.Log,
+		probing:      make(turn, 1),
+		problems:     make(map[string]string),
+	}
+	for _, dir := range []string{d.root, d.bundles(), d.root + "/probe"} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("oci driver: make the state folder: %w", err)
+		}
+	}
+	if err := sweepBundles(d.bundles()); err != nil {
+		return nil, fmt.Errorf("oci driver: clear unfinished bundles: %w", err)
+	}
+	d.runtimes = findRuntimes(d.root, opts.Runtimes)
+	d.closing, d.close = context.WithCancel(context.Background())
+	return d, nil
+}
+
+// Close ends the driver's watches. Sandboxes go on running.
+func (d *Driver) Close() error {
+	d.close()
+	return nil
+}
+
+// Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
+// or two with runsc.
+func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
+	c := driver.Capabilities{
+		Name:            Name,
+		RuntimeProblems: make(map[string]string),
+		Network:         "none",
+		Isolated:        true,
+		HostRootfs:      true,
+	}
+	for _, known := range knownRuntimes {
+		problem, err := d.probed(ctx, known.name)
+		if err != nil {
+			return driver.Capabilities{}, err
+		}
+		if problem != "" {
+			c.RuntimeProblems[known.name] = problem
+			continue
+		}
+		c.Runtimes = append(c.Runtimes, known.name)
+		if known.oomEndsSandbox {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.name)
+		}
+	}
+	return c, nil
+}
+
+func (d *Driver) bundles() string { return d.root + "/bundles" }
+
+func (d *Driver) bundle(id sandbox.ID) string { return d.bundles() + "/" + string(id) }
+
+// runtime gives the named runtime if it is known and has a program, whether or not it was probed.
+func (d *Driver) runtime(name string) (*ociRuntime, error) {
+	if rt := d.runtimes[name]; rt != nil {
+		return rt, nil
+	}
+	if slices.ContainsFunc(knownRuntimes, func(k runtimeTraits) bool { return k.name == name }) {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %q is not installed on this host", name)
+	}
+	return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", name)
+}
+
+// turn is a lock whose wait ends with a context.
+type turn chan struct{}
+
+func (t turn) lock(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "another call probes the runtimes")
+	}
+}
+
+func (t turn) unlock() { <-t }

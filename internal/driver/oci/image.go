@@ -1,0 +1,155 @@
+package oci
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// image is a root file system that is ready to be mounted.
+type image struct {
+	rootfs        string
+	passwd, group []byte // its own, nil when it has none
+}
+
+// maxEtcBytes bounds the passwd and group of an image, which are copied for each sandbox.
+const maxEtcBytes = 1 << 20
+
+// imageKey names a folder for good: one that was replaced under its name is prepared anew.
+type imageKey struct {
+	path     string
+	dev, ino uint64
+}
+
+// imagePreparer makes the mount points in unpacked images, once each.
+type imagePreparer struct {
+	mu    sync.Mutex
+	ready map[imageKey]image
+}
+
+// prepare gives the image in dir with every mount point in place. NotFound: dir is no folder.
+// NotSupported: the image leaves no room for a mount point.
+func (p *imagePreparer) prepare(dir string) (image, error) {
+	if !path.IsAbs(dir) || path.Clean(dir) == "/" {
+		return image{}, sandbox.Errorf(sandbox.NotFound, "the template's image is not an unpacked image on this host")
+	}
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
+		return image{}, sandbox.Wrap(sandbox.NotFound, err, "the template's image is not on this host")
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return image{}, sandbox.Errorf(sandbox.Internal, "the template's image cannot be identified")
+	}
+	key := imageKey{path: path.Clean(dir), dev: uint64(stat.Dev), ino: stat.Ino}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if img, ok := p.ready[key]; ok {
+		return img, nil
+	}
+	img, err := prepareImage(key.path)
+	if err != nil {
+		return image{}, err
+	}
+	if p.ready == nil {
+		p.ready = make(map[imageKey]image)
+	}
+	p.ready[key] = img
+	return img, nil
+}
+
+func prepareImage(dir string) (image, error) {
+	// os.Root: a link in the image that leads out of it must not make files on the host.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return image{}, sandbox.Wrap(sandbox.NotFound, err, "the template's image cannot be opened")
+	}
+	defer root.Close() //nolint:errcheck // nothing was written through this handle itself
+	for _, target := range hardening.MountPoints() {
+		if err := makeFolder(root, target); err != nil {
+			return image{}, sandbox.Wrap(sandbox.NotSupported, err, "the template's image has no room for %s", target)
+		}
+	}
+	files := []string{sandbox.DaemonPath}
+	for _, name := range newEtcFiles(1, "", nil, nil).names() {
+		files = append(files, "/etc/"+name)
+	}
+	for _, target := range files {
+		if err := makeFile(root, target); err != nil {
+			return image{}, sandbox.Wrap(sandbox.NotSupported, err, "the template's image has no room for %s", target)
+		}
+	}
+	img := image{rootfs: dir}
+	if img.passwd, err = readSmall(root, "etc/passwd"); err == nil {
+		img.group, err = readSmall(root, "etc/group")
+	}
+	if err != nil {
+		return image{}, sandbox.Wrap(sandbox.NotSupported, err, "the template's image has an unreadable passwd or group")
+	}
+	return img, nil
+}
+
+func makeFolder(root *os.Root, target string) error {
+	name := strings.TrimPrefix(target, "/")
+	if err := root.MkdirAll(name, 0o755); err != nil {
+		return err
+	}
+	info, err := root.Stat(name)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a folder", name)
+	}
+	return err
+}
+
+func makeFile(root *os.Root, target string) error {
+	name := strings.TrimPrefix(target, "/")
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case info.Mode().IsRegular():
+		return nil
+	case info.Mode()&fs.ModeSymlink != 0:
+		// As resolv.conf often is: a link to a file of a running host. Nothing could be mounted there.
+		if err := root.Remove(name); err != nil {
+			return err
+		}
+	default:
+		return fmt.Errorf("%s is not a file", name)
+	}
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func readSmall(root *os.Root, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(f, maxEtcBytes+1))
+	if err == nil && len(data) > maxEtcBytes {
+		err = fmt.Errorf("%s is larger than %d bytes", name, maxEtcBytes)
+	}
+	if len(data) == 0 {
+		data = nil
+	}
+	return data, err
+}

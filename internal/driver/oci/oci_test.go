@@ -1,0 +1,95 @@
+package oci_test
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/drivertest"
+	"github.com/skerry-sandbox/skerry/internal/driver/oci"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { drivertest.Main(m) }
+
+// cgroupParent keeps the tests apart from a server on the same machine.
+const cgroupParent = "skerry-drivertest"
+
+// harness is the suite's hold on one runtime, with the host's /usr or the unpacked image as root.
+func harness(t *testing.T, runtime, image string) drivertest.Harness {
+	t.Helper()
+	program, err := exec.LookPath(runtime)
+	if err != nil {
+		drivertest.Missing(t, runtime, err)
+	}
+	if os.Geteuid() != 0 {
+		drivertest.Missing(t, "root", "an OCI runtime needs it")
+	}
+	root := tempRoot(t)
+	pid := func(t testing.TB, id sandbox.ID) int {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(root, "bundles", string(id), "pid"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return drivertest.Harness{
+		New: func(t testing.TB) driver.Driver {
+			d, err := oci.New(oci.Options{
+				Root:         root,
+				Runtimes:     map[string]string{runtime: program},
+				CgroupParent: cgroupParent,
+				Probe:        drivertest.Program(t),
+				Log:          slog.New(slog.NewTextHandler(t.Output(), nil)),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		},
+		Runtime:      runtime,
+		Image:        image,
+		UnknownImage: "/no/such/image",
+		PID:          pid,
+		Kill: func(t testing.TB, id sandbox.ID) {
+			t.Helper()
+			if err := unix.Kill(pid(t, id), unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+}
+
+func tempRoot(t *testing.T) string {
+	t.Helper()
+	root, err := os.MkdirTemp("", "oci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(root); err != nil {
+			t.Error(err)
+		}
+	})
+	return root
+}
+
+func TestConformance(t *testing.T) {
+	for _, runtime := range []string{"runc", "runsc"} {
+		t.Run(runtime, func(t *testing.T) {
+			drivertest.Run(t, harness(t, runtime, ""))
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package oci
+
+import (
+	"context"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// pauseTimeout bounds freezing a sandbox: the kernel waits for each of its threads to stop.
+const pauseTimeout = 10 * time.Second
+
+// Pause implements driver.Pauser.
+func (d *Driver) Pause(ctx context.Context, id sandbox.ID) error {
+	return d.freeze(ctx, id, sandbox.Paused)
+}
+
+// Resume implements driver.Pauser.
+func (d *Driver) Resume(ctx context.Context, id sandbox.ID) error {
+	return d.freeze(ctx, id, sandbox.Running)
+}
+
+func (d *Driver) freeze(ctx context.Context, id sandbox.ID, want sandbox.State) error {
+	if err := hardening.CheckID(id); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
+	defer cancel()
+	unlock, err := d.locks.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	there, err := d.Inspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	if there.State == want {
+		return nil
+	}
+	if there.State != sandbox.Running && there.State != sandbox.Paused {
+		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is %s", id, there.State)
+	}
+	rt, err := d.runtime(there.Runtime)
+	if err != nil {
+		return err
+	}
+	if want == sandbox.Paused {
+		err = rt.cli.Pause(ctx, string(id))
+	} else {
+		err = rt.cli.Resume(ctx, string(id))
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "sandbox %s cannot become %s", id, want)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package oci
+
+import (
+	"context"
+	"os"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// probed tells why a runtime cannot be used here, or "". The first call for a runtime starts a
+// sandbox on it; the answer is kept for the life of the driver. An error says that the probe could
+// not be made, and the next call tries again.
+func (d *Driver) probed(ctx context.Context, name string) (string, error) {
+	rt := d.runtimes[name]
+	if rt == nil {
+		return "not installed on this host", nil
+	}
+	if err := d.probing.lock(ctx); err != nil {
+		return "", err
+	}
+	defer d.probing.unlock()
+	if problem, done := d.problems[name]; done {
+		return problem, nil
+	}
+	program := d.probe
+	if program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
+		}
+		program = self
+	}
+	d.sweepProbes(ctx)
+	problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+		Runtime: name,
+		Program: program,
+		Dir:     d.root + "/probe",
+	})
+	if err != nil {
+		return "", err
+	}
+	if problem != "" {
+		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
+	}
+	d.problems[name] = problem
+	return problem, nil
+}
+
+// sweepProbes removes the sandboxes of probes that a crash of the server interrupted.
+func (d *Driver) sweepProbes(ctx context.Context) {
+	records, err := readRecords(d.bundles())
+	if err != nil {
+		d.log.Warn("looking for old runtime probes failed", "error", err)
+		return
+	}
+	for _, rec := range records {
+		if _, isProbe := rec.Labels[runtimeprobe.LabelProbe]; isProbe && !rec.Maker.alive() {
+			if err := d.Remove(ctx, rec.ID); err != nil {
+				d.log.Warn("removing an old runtime probe failed", "sandbox", rec.ID, "error", err)
+			}
+		}
+	}
+}
+
+// unprobed starts sandboxes on a runtime whose probe is under way.
+type unprobed struct {
+	*Driver
+	rt *ociRuntime
+}
+
+// Create implements runtimeprobe.Starter.
+func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	return u.create(ctx, u.rt, spec)
+}

@@ -1,0 +1,176 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/containerd/go-runc"
+)
+
+// runtimeTraits is what is known of a runtime before it is run.
+type runtimeTraits struct {
+	name string
+	// flags go before every command.
+	flags []string
+	// oomEndsSandbox: the memory limit kills the runtime's own kernel, and so everything in it.
+	oomEndsSandbox bool
+	// allowClone3: see hardening.Filter.
+	allowClone3 bool
+	// ownKernel: mount flags are kept by a kernel in user space, which knows no recursive ones and
+	// treats a bind mount as a whole anyway.
+	ownKernel bool
+	// extraPIDs are host threads of the runtime itself, which count against the pids limit.
+	extraPIDs int64
+}
+
+// runsc must not get --ignore-cgroups: it would remove every limit. --host-uds=all lets the sandbox
+// reach the server's sockets, --oci-seccomp makes runsc apply the profile, and --overlay2=none
+// keeps it from writing overlay files into the shared root file system.
+var knownRuntimes = []runtimeTraits{
+	{name: "runc"},
+	{
+		name:           "runsc",
+		flags:          []string{"--platform=systrap", "--host-uds=all", "--network=none", "--oci-seccomp", "--overlay2=none"},
+		oomEndsSandbox: true,
+		allowClone3:    true,
+		ownKernel:      true,
+		extraPIDs:      128,
+	},
+}
+
+// ociRuntime is a runtime with its program.
+type ociRuntime struct {
+	runtimeTraits
+	cli runc.Runc
+
+	featuresOnce sync.Once
+	recursive    bool // mount options rro, rnosuid, rnodev work
+}
+
+func findRuntimes(root string, programs map[string]string) map[string]*ociRuntime {
+	found := make(map[string]*ociRuntime)
+	for _, known := range knownRuntimes {
+		program := programs[known.name]
+		if programs == nil {
+			program, _ = exec.LookPath(known.name) //nolint:errcheck // not found is ""
+		}
+		if program == "" {
+			continue
+		}
+		found[known.name] = &ociRuntime{
+			runtimeTraits: known,
+			cli: runc.Runc{
+				Command:   program,
+				Root:      root + "/" + known.name,
+				Log:       os.DevNull,
+				LogFormat: runc.JSON,
+				// A runtime command must not outlive the server: one that finished its work after the
+				// next server had cleaned up would leave a sandbox that nobody knows.
+				PdeathSignal: syscall.SIGKILL,
+				Setpgid:      true, // an interrupt from the server's terminal is not for it
+				ExtraArgs:    known.flags,
+			},
+		}
+	}
+	return found
+}
+
+// withLog gives the command line with its log in a file.
+func (r *ociRuntime) withLog(path string) *runc.Runc {
+	cli := r.cli
+	cli.Log = path
+	return &cli
+}
+
+// list gives the containers that the runtime knows, by id. A runtime that was never used knows none.
+func (r *ociRuntime) list(ctx context.Context) (map[string]*runc.Container, error) {
+	if _, err := os.Stat(r.cli.Root); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	containers, err := r.cli.List(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
+	}
+	byID := make(map[string]*runc.Container, len(containers))
+	for _, c := range containers {
+		byID[c.ID] = c
+	}
+	return byID, nil
+}
+
+// recursiveMounts reports whether mount flags can be set on a bind mount with all that is mounted
+// below its source. Where they cannot, only the source's own file system is bound.
+func (r *ociRuntime) recursiveMounts(ctx context.Context) bool {
+	r.featuresOnce.Do(func() {
+		if r.ownKernel || !kernelHasMountSetattr() {
+			return
+		}
+		features, err := r.cli.Features(ctx)
+		r.recursive = err == nil && slices.Contains(features.MountOptions, "rro") && slices.Contains(features.MountOptions, "rnosuid")
+	})
+	return r.recursive
+}
+
+// devNull gives PID 1 of a sandbox /dev/null for its output: a pipe would end it with the server, and
+// a file would be a place to fill the host's disk.
+type devNull struct {
+	runc.IO
+	file *os.File
+}
+
+func openDevNull() (*devNull, error) {
+	base, err := runc.NewNullIO()
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, errors.Join(err, base.Close())
+	}
+	return &devNull{IO: base, file: file}, nil
+}
+
+// Set implements runc.IO.
+func (n *devNull) Set(cmd *exec.Cmd) {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = n.file, n.file, n.file
+}
+
+// Close implements runc.IO.
+func (n *devNull) Close() error {
+	return errors.Join(n.file.Close(), n.IO.Close())
+}
+
+// maxLogBytes bounds what is read of a runtime's log: the last lines say what went wrong.
+const maxLogBytes = 64 << 10
+
+// lastError gives the last error that a runtime wrote to its log, or "".
+func lastError(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	if len(data) > maxLogBytes {
+		data = data[len(data)-maxLogBytes:]
+	}
+	found := ""
+	for line := range strings.Lines(string(data)) {
+		var entry struct {
+			Level string `json:"level"`
+			Msg   string `json:"msg"`
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil && (entry.Level == "error" || entry.Level == "fatal") {
+			found = entry.Msg
+		}
+	}
+	return found
+}

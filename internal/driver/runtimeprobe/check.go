@@ -1,0 +1,183 @@
+package runtimeprobe
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	// checkTimeout bounds a whole probe. One takes 0.2 s on runc and 1 to 2 s on runsc; a host under
+	// load takes longer, and a runtime that cannot do it in this time is of no use for sandboxes.
+	checkTimeout = 20 * time.Second
+	// removeTimeout bounds clearing away, also when the caller has gone.
+	removeTimeout = 20 * time.Second
+	// lookEvery is how often the host looks for what the guest wrote.
+	lookEvery = 5 * time.Millisecond
+	// uid of the probe: nobody's, so that it owns nothing on the host.
+	uid = 65534
+)
+
+// Starter is the part of a driver that a probe uses, without the check that called it.
+type Starter interface {
+	Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error)
+	Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error)
+	Remove(ctx context.Context, id sandbox.ID) error
+}
+
+// Config of Check.
+type Config struct {
+	Runtime string
+	Image   string // as in sandbox.Spec
+	Program string // host path of a static program that runs Main
+	Dir     string // a folder of the host for scratch files; the engine must see it under this path
+}
+
+// Check starts one sandbox and looks whether the runtime keeps its promises. problem says in one
+// sentence, fit for people, why it cannot be used; "" when it can. err says that nothing was found
+// out (ctx ended, no scratch folder), so that asking again makes sense. detail is for the log.
+func Check(ctx context.Context, starter Starter, cfg Config) (problem string, detail, err error) {
+	dir, err := os.MkdirTemp(cfg.Dir, "p") // short: a socket's path has 108 bytes
+	if err != nil {
+		return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no scratch folder")
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // scratch
+	if err := os.Chown(dir, uid, uid); err != nil {
+		return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe cannot hand over its scratch folder")
+	}
+	outer := ctx
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	p := &probe{starter: starter, dir: dir, spec: probeSpec(cfg, dir)}
+	problem, detail = p.run(ctx)
+	cleanup, cancelCleanup := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancelCleanup()
+	if left := starter.Remove(cleanup, p.spec.ID); left != nil && problem == "" {
+		problem, detail = "its sandbox cannot be removed", left
+	}
+	if outer.Err() != nil {
+		return "", nil, sandbox.Wrap(sandbox.Timeout, context.Cause(outer), "the runtime probe was interrupted")
+	}
+	return problem, detail, nil
+}
+
+func probeSpec(cfg Config, dir string) sandbox.Spec {
+	random := make([]byte, 8)
+	_, _ = rand.Read(random) // never fails
+	return sandbox.Spec{
+		ID:      sandbox.ID("skerry-" + hex.EncodeToString(random)),
+		Image:   cfg.Image,
+		Runtime: cfg.Runtime,
+		UID:     uid,
+		Daemon:  cfg.Program,
+		Args:    []string{Arg},
+		Mounts:  []sandbox.Mount{{Source: dir, Target: sandbox.UserDataDir}},
+		Limits: sandbox.Limits{
+			MemoryBytes: memoryLimit, CPUMillis: 2000, PIDs: 64, OpenFiles: 256,
+			FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20,
+		},
+		Labels: map[string]string{LabelProbe: cfg.Runtime},
+	}
+}
+
+// probe is one run of Check.
+type probe struct {
+	starter Starter
+	dir     string
+	spec    sandbox.Spec
+}
+
+func (p *probe) run(ctx context.Context) (problem string, detail error) {
+	listener, err := net.Listen("unix", filepath.Join(p.dir, hostSocket))
+	if err != nil {
+		return "the probe cannot make a socket", err
+	}
+	heard := make(chan error, 1)
+	go func() { // ends with the listener
+		conn, err := listener.Accept()
+		if err == nil {
+			err = answer(conn)
+		}
+		heard <- err
+	}()
+	defer func() {
+		_ = listener.Close()
+		<-heard
+	}()
+	if err := os.Chown(filepath.Join(p.dir, hostSocket), uid, uid); err != nil {
+		return "the probe cannot hand over its socket", err
+	}
+	if _, err := p.starter.Create(ctx, p.spec); err != nil {
+		return "a sandbox does not start on it", err
+	}
+	found, err := p.awaitReport(ctx)
+	if err != nil {
+		return "a sandbox on it does not answer", err
+	}
+	switch {
+	case found.HostSocket != "":
+		return "code in the sandbox does not reach a socket of the host (runsc needs --host-uds=all)", errors.New(found.HostSocket)
+	case found.NoNewPrivs != "1":
+		return "no_new_privs is not in force", nil
+	case found.Seccomp != "2":
+		return "the system call filter is not in force (runsc needs --oci-seccomp)", nil
+	}
+	if err := greet(filepath.Join(p.dir, guestSocket)); err != nil {
+		return "the host does not reach a socket made in the sandbox (runsc needs --host-uds=all)", err
+	}
+	return p.awaitOOM(ctx)
+}
+
+func (p *probe) awaitReport(ctx context.Context) (report, error) {
+	var found report
+	for {
+		data, err := os.ReadFile(filepath.Join(p.dir, reportFile))
+		if err == nil {
+			return found, json.Unmarshal(data, &found)
+		}
+		if err := p.look(ctx); err != nil {
+			return found, err
+		}
+	}
+}
+
+// look waits a little, and fails when the sandbox has ended or nobody waits any more.
+func (p *probe) look(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(lookEvery):
+		return nil
+	}
+}
+
+// awaitOOM waits until the guest, which takes more memory than it may have, is ended.
+func (p *probe) awaitOOM(ctx context.Context) (problem string, detail error) {
+	for {
+		there, err := p.starter.Inspect(ctx, p.spec.ID)
+		if err != nil {
+			return "the state of its sandbox cannot be read", err
+		}
+		if _, err := os.Stat(filepath.Join(p.dir, survivedFile)); err == nil {
+			return "the memory limit is not in force (runsc must not run with --ignore-cgroups)", nil
+		}
+		if there.State == sandbox.Lost {
+			if !there.OOMKilled {
+				return "a sandbox out of memory ended, but not by its memory limit", fmt.Errorf("exit code %d", there.ExitCode)
+			}
+			return "", nil
+		}
+		if err := p.look(ctx); err != nil {
+			return "a sandbox that takes more memory than its limit does not end", err
+		}
+	}
+}
