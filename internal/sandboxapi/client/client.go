@@ -1,0 +1,236 @@
+// Package client is the server's side of the contract with sandboxd: typed calls over a
+// link.Listener, with every answer checked, because it comes from hostile ground.
+//
+// Errors carry a sandbox.Kind. SandboxLost means that the sandbox cannot be reached, or that it broke
+// the contract (then errors.Is(err, ErrContract)): in both cases its owner should end it. A
+// connection that breaks and comes back within Grace is not noticed by callers: streams of events go
+// on where they stopped.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"connectrpc.com/connect"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
+)
+
+const (
+	// Grace is how long calls wait for a lost connection to come back before the sandbox counts as
+	// lost. sandboxd dials again at least once a second.
+	Grace = 3 * time.Second
+	// callTime bounds every call that does not stream: the longest is Kill, which gives a tree about
+	// three seconds to end.
+	callTime = 15 * time.Second
+	// maxMessage holds an exit event with both tails.
+	maxMessage = sandbox.MaxOutputBytes + 1<<20
+	// fileChunk is what one message of a file transfer holds.
+	fileChunk = 256 << 10
+	maxDetail = 300
+)
+
+// ErrContract is wrapped by errors about answers that sandboxd must not give.
+var ErrContract = errors.New("sandboxd broke the contract")
+
+// Client calls the sandboxd of one sandbox. Its methods may be called concurrently.
+type Client struct {
+	link *link.Listener
+
+	mu   sync.Mutex
+	conn *link.Conn
+	api  sandboxv1connect.SandboxServiceClient
+}
+
+// New makes a client. The caller keeps the listener, and closes it.
+func New(l *link.Listener) *Client { return &Client{link: l} }
+
+// reach gives the calls of the live connection, waiting up to Grace for one.
+func (c *Client) reach(ctx context.Context) (sandboxv1connect.SandboxServiceClient, *link.Conn, error) {
+	wait, cancel := context.WithTimeout(ctx, Grace)
+	defer cancel()
+	conn, err := c.link.Conn(wait)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, contextError(ctx)
+		}
+		return nil, nil, sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox does not answer")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != conn {
+		c.conn = conn
+		c.api = sandboxv1connect.NewSandboxServiceClient(conn, "http://sandbox",
+			connect.WithReadMaxBytes(maxMessage),
+			connect.WithAcceptCompression("gzip", nil, nil)) // a unix socket is faster than gzip
+	}
+	return c.api, conn, nil
+}
+
+// call makes one short call. It is tried again on a new connection when the first one broke, so f
+// must be idempotent.
+func call[Req, Res any](ctx context.Context, c *Client, req *Req,
+	f func(sandboxv1connect.SandboxServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+) (*Res, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	for {
+		api, conn, err := c.reach(ctx)
+		if err != nil {
+			return nil, err
+		}
+		res, err := f(api, ctx, connect.NewRequest(req))
+		if err == nil {
+			return res.Msg, nil
+		}
+		if !broken(ctx, conn, err) {
+			return nil, mapError(ctx, err)
+		}
+	}
+}
+
+// broken tells whether a call failed because its connection is lost, rather than by an answer.
+func broken(ctx context.Context, conn *link.Conn, err error) bool {
+	if ctx.Err() != nil || connect.IsWireError(err) {
+		return false
+	}
+	// A write can fail a moment before the read loop notices the end.
+	select {
+	case <-conn.Done():
+		return true
+	case <-time.After(50 * time.Millisecond):
+		return false
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func contextError(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox did not answer in time")
+	}
+	return ctx.Err()
+}
+
+var kinds = map[connect.Code]sandbox.Kind{
+	connect.CodeNotFound:           sandbox.NotFound,
+	connect.CodeInvalidArgument:    sandbox.Invalid,
+	connect.CodeOutOfRange:         sandbox.Invalid,
+	connect.CodeFailedPrecondition: sandbox.Conflict,
+	connect.CodeAlreadyExists:      sandbox.Conflict,
+	connect.CodeAborted:            sandbox.Conflict,
+	connect.CodePermissionDenied:   sandbox.Forbidden,
+	connect.CodeResourceExhausted:  sandbox.CapacityExceeded,
+	connect.CodeUnimplemented:      sandbox.NotSupported,
+	connect.CodeDeadlineExceeded:   sandbox.Timeout,
+	connect.CodeUnavailable:        sandbox.SandboxLost,
+}
+
+// mapError gives an error its kind. The text of sandboxd is shown, for it speaks of the sandbox's
+// own files and processes, but shortened and without control characters.
+func mapError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	var ce *connect.Error
+	if !errors.As(err, &ce) {
+		return sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox does not answer")
+	}
+	if !connect.IsWireError(err) {
+		if ce.Code() == connect.CodeResourceExhausted { // beyond maxMessage
+			return contractError("%w", err)
+		}
+		return sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox does not answer")
+	}
+	kind, ok := kinds[ce.Code()]
+	if !ok {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox failed to do this")
+	}
+	return sandbox.Wrap(kind, err, "%s", clean(ce.Message()))
+}
+
+func contractError(format string, args ...any) error {
+	cause := errors.Join(ErrContract, fmt.Errorf(format, args...))
+	return sandbox.Wrap(sandbox.SandboxLost, cause, "the sandbox gave an answer that it may not give")
+}
+
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, s)
+	if len(s) > maxDetail {
+		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
+	}
+	return s
+}
+
+// Status asks what runs. It also tells whether sandboxd is alive.
+func (c *Client) Status(ctx context.Context) (*sandboxv1.StatusResponse, error) {
+	res, err := call(ctx, c, &sandboxv1.StatusRequest{},
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
+			return api.Status(ctx, r)
+		})
+	if err != nil {
+		return nil, err
+	}
+	return res, checkStatus(res)
+}
+
+// WriteStdin writes to an exec that was started with KeepStdin, waiting until the command took it;
+// with closeIt stdin is closed after. It is not tried again: the data might arrive twice.
+func (c *Client) WriteStdin(ctx context.Context, execID string, data []byte, closeIt bool) error {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	api, _, err := c.reach(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = api.WriteStdin(ctx, connect.NewRequest(&sandboxv1.WriteStdinRequest{ExecId: execID, Data: data, Close: closeIt}))
+	if err != nil {
+		return mapError(ctx, err)
+	}
+	return nil
+}
+
+// Signal sends a signal to every process of an exec. Conflict: it has ended.
+func (c *Client) Signal(ctx context.Context, execID string, signal int32) error {
+	_, err := call(ctx, c, &sandboxv1.SignalRequest{ExecId: execID, Signal: signal},
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.SignalRequest]) (*connect.Response[sandboxv1.SignalResponse], error) {
+			return api.Signal(ctx, r)
+		})
+	return err
+}
+
+// Kill ends the process tree of an exec and returns once it is gone. Killing an ended one is no
+// error.
+func (c *Client) Kill(ctx context.Context, execID string) error {
+	_, err := call(ctx, c, &sandboxv1.KillRequest{ExecId: execID},
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.KillRequest]) (*connect.Response[sandboxv1.KillResponse], error) {
+			return api.Kill(ctx, r)
+		})
+	return err
+}
+
+// Forget drops an ended exec from sandboxd's memory. NotFound when it is not there.
+func (c *Client) Forget(ctx context.Context, execID string) error {
+	_, err := call(ctx, c, &sandboxv1.ForgetRequest{ExecId: execID},
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.ForgetRequest]) (*connect.Response[sandboxv1.ForgetResponse], error) {
+			return api.Forget(ctx, r)
+		})
+	return err
+}
+
+// eof reports whether a stream ended well.
+func eof(err error) bool { return err == nil || errors.Is(err, io.EOF) }
