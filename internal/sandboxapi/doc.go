@@ -2,4 +2,4 @@
 // messages and the Connect service, link the connection that they travel on.
 package sandboxapi
 
-//go:generate protoc -I ../.. --go_out=../.. --go_opt=module=github.com/skerry-sandbox/skerry --connect-go_out=../.. --connect-go_opt=module=github.com/skerry-sandbox/skerry internal/sandboxapi/v1/sandbox.proto
+//go:generate ../../scripts/generate.sh

@@ -1,0 +1,45 @@
+# `make help` lists what there is.
+SHELL := /bin/bash
+export SKERRY_CACHE ?= /var/cache/skerry
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$(VERSION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check bench images run generate fuzz
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/skerry and bin/skerry-sandboxd
+	@echo "  building"
+	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+
+images: ## build the image of the template "base" (mmdebstrap and npm; no registry needed)
+	@scripts/install.sh run
+	@images/base/build.sh
+
+demo: build ## the whole of it on this machine: a skill, code that calls tools, the audit trail
+	@scripts/install.sh run mcp
+	@images/base/build.sh
+	@bin/skerry demo
+
+run: build ## start a server on 127.0.0.1:8080 with its data in ./skerry-data
+	@bin/skerry serve --data skerry-data
+
+test: ## every test, with real Docker, runc, gVisor, Redis and MCP servers
+	@scripts/test.sh
+
+check: ## what needs no container: format, vet, lint, generated code, shell, skills
+	@scripts/check.sh
+
+bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client, in one run
+	@scripts/install.sh run test mcp
+	@scripts/dockerd.sh
+	@images/base/build.sh
+	@go run ./bench -cache $(SKERRY_CACHE)
+
+generate: ## make the generated code again
+	@scripts/generate.sh
+
+fuzz: ## each fuzz test for 10 seconds
+	@scripts/fuzz.sh
