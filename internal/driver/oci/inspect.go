@@ -78,14 +78,17 @@ func (d *Driver) instance(rec record, c *runc.Container) sandbox.Instance {
 	if c != nil {
 		status = c.Status
 	}
-	switch status {
-	case "running":
+	// A runtime notices the end of PID 1 a moment after the kernel.
+	ended := d.hasEnded(rec.ID)
+	switch {
+	case ended:
+	case status == "running":
 		return rec.instance(sandbox.Running)
-	case "paused":
+	case status == "paused":
 		return rec.instance(sandbox.Paused)
-	case "created", "creating":
+	case status == "created", status == "creating":
 		return rec.instance(sandbox.Starting)
-	case "":
+	case status == "":
 		if rec.Maker.alive() && time.Since(rec.Created) < startTimeout {
 			return rec.instance(sandbox.Starting)
 		}

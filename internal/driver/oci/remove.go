@@ -96,6 +96,16 @@ func hasEnded(pidfd int, limit time.Duration) bool {
 	return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
 }
 
+// hasEnded reports whether the sandbox was started and its PID 1 is no more.
+func (d *Driver) hasEnded(id sandbox.ID) bool {
+	fd, _, err := d.openInit(id)
+	if err != nil {
+		return errors.Is(err, unix.ESRCH)
+	}
+	defer unix.Close(fd) //nolint:errcheck // a process handle
+	return hasEnded(fd, 0)
+}
+
 // errNoPID says that the runtime has not written the pid of a sandbox (yet).
 var errNoPID = errors.New("no pid")
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -150,27 +150,28 @@ func (n *devNull) Close() error {
 	return errors.Join(n.file.Close(), n.IO.Close())
 }
 
-// maxLogBytes bounds what is read of a runtime's log: the last lines say what went wrong.
+// maxLogBytes bounds what is read of a runtime's log: commands log little at this level.
 const maxLogBytes = 64 << 10
 
 // lastError gives the last error that a runtime wrote to its log, or "".
 func lastError(path string) string {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return ""
 	}
-	if len(data) > maxLogBytes {
-		data = data[len(data)-maxLogBytes:]
-	}
+	defer f.Close() //nolint:errcheck // only read
 	found := ""
-	for line := range strings.Lines(string(data)) {
+	// Objects one after another: runc puts line breaks between them, runsc does not.
+	for decoder := json.NewDecoder(io.LimitReader(f, maxLogBytes)); ; {
 		var entry struct {
 			Level string `json:"level"`
 			Msg   string `json:"msg"`
 		}
-		if json.Unmarshal([]byte(line), &entry) == nil && (entry.Level == "error" || entry.Level == "fatal") {
+		if decoder.Decode(&entry) != nil {
+			return found
+		}
+		if entry.Level == "error" || entry.Level == "fatal" {
 			found = entry.Msg
 		}
 	}
-	return found
 }

@@ -126,9 +126,9 @@ func (p *probe) run(ctx context.Context) (problem string, detail error) {
 	switch {
 	case found.HostSocket != "":
 		return "code in the sandbox does not reach a socket of the host (runsc needs --host-uds=all)", errors.New(found.HostSocket)
-	case found.NoNewPrivs != "1":
+	case found.NoNewPrivs != 1:
 		return "no_new_privs is not in force", nil
-	case found.Seccomp != "2":
+	case found.Seccomp != 2:
 		return "the system call filter is not in force (runsc needs --oci-seccomp)", nil
 	}
 	if err := greet(filepath.Join(p.dir, guestSocket)); err != nil {

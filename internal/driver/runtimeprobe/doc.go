@@ -34,8 +34,8 @@ const word = "skerry\n"
 // report is what Main found.
 type report struct {
 	HostSocket string `json:"host_socket"` // why it cannot be reached, "" when it can
-	Seccomp    string `json:"seccomp"`     // as in /proc/self/status
-	NoNewPrivs string `json:"no_new_privs"`
+	Seccomp    int    `json:"seccomp"`     // mode, 2 = a filter
+	NoNewPrivs int    `json:"no_new_privs"`
 }
 
 // LabelProbe marks the sandboxes of probes, so that one left by a crash is known for what it is.

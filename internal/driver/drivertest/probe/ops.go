@@ -44,6 +44,7 @@ var ops = map[probewire.Op]func(probewire.Request) (probewire.Response, error){
 	probewire.OpDevices:    devices,
 	probewire.OpOpenDevice: openDevice,
 	probewire.OpIdentity:   identity,
+	probewire.OpControls:   controls,
 	probewire.OpInterfaces: interfaces,
 	probewire.OpDial:       dial,
 	probewire.OpListen:     listen,
@@ -126,6 +127,18 @@ func identity(probewire.Request) (probewire.Response, error) {
 		resp.Lines = append(resp.Lines, fmt.Sprint(id))
 	}
 	return resp, err
+}
+
+func controls(probewire.Request) (probewire.Response, error) {
+	var resp probewire.Response
+	for _, option := range []int{unix.PR_GET_NO_NEW_PRIVS, unix.PR_GET_SECCOMP} {
+		value, err := unix.PrctlRetInt(option, 0, 0, 0, 0)
+		if err != nil {
+			return resp, err
+		}
+		resp.Lines = append(resp.Lines, fmt.Sprint(value))
+	}
+	return resp, nil
 }
 
 func interfaces(probewire.Request) (probewire.Response, error) {

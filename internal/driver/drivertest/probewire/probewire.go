@@ -29,6 +29,7 @@ const (
 	OpDevices    Op = "devices"    // -> Lines: "<type> <path>" of each device node under /dev
 	OpOpenDevice Op = "opendevice" // Path: opens for reading
 	OpIdentity   Op = "identity"   // -> Lines: uid, euid, gid, egid, then supplementary groups
+	OpControls   Op = "controls"   // -> Lines: no_new_privs and the seccomp mode, as prctl tells
 	OpInterfaces Op = "interfaces" // -> Lines
 	OpDial       Op = "dial"       // Path = network, Data = address; sends "ping\n" and reads a line -> Text
 	OpListen     Op = "listen"     // Path = network, Data = address: listens, and dials itself
