@@ -1,0 +1,134 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+)
+
+// shipment is a line on its way to Redis, with what is needed of it.
+type shipment struct {
+	Seq    uint64 `json:"seq"`
+	Tenant string `json:"tenant"`
+	Millis int64  `json:"-"` // time of the record, Unix ms
+	Line   []byte `json:"-"` // without the newline
+}
+
+// follower reads a writer's segments in order while they grow.
+type follower struct {
+	dir string
+	log *slog.Logger
+
+	next  uint64 // Seq of the record that read gives next
+	f     *os.File
+	in    *lines
+	first uint64 // of the open segment
+}
+
+// seek makes the record with Seq next the one that is read next.
+func (w *follower) seek(next uint64) error {
+	w.close()
+	w.next = next
+	segs, err := segments(w.dir)
+	if err != nil {
+		return err
+	}
+	for i := len(segs) - 1; i >= 0; i-- {
+		if segs[i].first <= next || i == 0 {
+			return w.open(segs[i])
+		}
+	}
+	return errors.New("the audit log has no segment")
+}
+
+func (w *follower) open(s segment) error {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return err
+	}
+	w.close()
+	w.f, w.in, w.first = f, newLines(f), s.first
+	return nil
+}
+
+func (w *follower) close() {
+	if w.f != nil {
+		_ = w.f.Close()
+		w.f, w.in = nil, nil
+	}
+}
+
+// read gives up to max records with next ≤ Seq ≤ limit, of about maxBytes together, and moves next
+// behind them. Every record up to limit must be in the files. Lines that are no record are passed
+// over (Verify names them): a damaged log must not keep what follows from being seen.
+func (w *follower) read(limit uint64, max, maxBytes int) ([]shipment, error) {
+	var out []shipment
+	for bytes := 0; w.next <= limit && len(out) < max && bytes < maxBytes; {
+		line, _, whole, err := w.in.next()
+		if errors.Is(err, io.EOF) || err == nil && !whole {
+			more, err := w.nextSegment()
+			if err != nil {
+				return nil, err
+			}
+			if !more {
+				return out, w.skip(limit + 1)
+			}
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s, ok := parseShipment(line)
+		switch {
+		case !ok || s.Seq < w.next:
+			continue
+		case s.Seq > limit:
+			return out, w.skip(limit + 1)
+		case s.Seq > w.next:
+			w.hole(s.Seq)
+		}
+		w.next = s.Seq + 1
+		bytes += len(s.Line)
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// skip goes on at a record when those before it are missing.
+func (w *follower) skip(to uint64) error {
+	w.hole(to)
+	return w.seek(to)
+}
+
+func (w *follower) hole(to uint64) {
+	w.log.Error("the audit log has a hole; run skerry audit verify", "from", w.next, "to", to-1)
+}
+
+// nextSegment opens the segment behind the open one, when there is one.
+func (w *follower) nextSegment() (bool, error) {
+	segs, err := segments(w.dir)
+	if err != nil {
+		return false, err
+	}
+	for _, s := range segs {
+		if s.first > w.first {
+			return true, w.open(s)
+		}
+	}
+	return false, nil
+}
+
+func parseShipment(line []byte) (shipment, bool) {
+	var r struct {
+		shipment
+		Time timeMillis `json:"time"`
+	}
+	if err := json.Unmarshal(line, &r); err != nil || r.Seq == 0 {
+		return shipment{}, false
+	}
+	r.Millis, r.Line = int64(r.Time), bytes.Clone(line)
+	return r.shipment, true
+}

@@ -1,0 +1,88 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"regexp"
+)
+
+// hidden stands for a value that the log does not keep.
+const hidden = "***"
+
+var secretName = regexp.MustCompile(`(?i)pass|secret|token|key|authorization|cookie|credential`)
+
+// Args gives what a Record keeps of a call's arguments: their JSON with the values of telling names
+// ("password", "api_key", "Authorization" …) as "***", at most 4 KiB; and the sha256 hex of their
+// JSON as it was. A json.RawMessage is hashed byte by byte as it came.
+func Args(v any) (args json.RawMessage, hash string) {
+	text, ok := v.(json.RawMessage)
+	if !ok {
+		var err error
+		if text, err = json.Marshal(v); err != nil {
+			return json.RawMessage(`{"unreadable":true}`), ""
+		}
+	}
+	sum := sha256.Sum256(text)
+	return redact(text), hex.EncodeToString(sum[:])
+}
+
+// needsRedaction is a cheap look at arguments that are most likely redacted already.
+func needsRedaction(text json.RawMessage) bool {
+	return len(text) > maxArgs || secretName.Match(text) || bytes.Contains(text, []byte(`\u`)) || !json.Valid(text)
+}
+
+// redact gives valid JSON of at most maxArgs bytes. Arguments that are longer become
+// {"bytes": …, "begin": …, "truncated": true}, where begin is a part of the redacted text.
+func redact(text json.RawMessage) json.RawMessage {
+	if len(text) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return summary(len(text), "")
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return summary(len(text), "")
+	}
+	out, err := json.Marshal(hide(v))
+	if err != nil {
+		return summary(len(text), "")
+	}
+	if len(out) <= maxArgs {
+		return out
+	}
+	return summary(len(text), string(out))
+}
+
+// summary stands for arguments that are too long or no JSON.
+func summary(size int, text string) json.RawMessage {
+	for keep := maxArgs - 128; ; keep /= 2 { // escaping may make the text longer
+		out, err := json.Marshal(map[string]any{"truncated": true, "bytes": size, "begin": cut(text, keep)})
+		if err == nil && len(out) <= maxArgs {
+			return out
+		}
+	}
+}
+
+func hide(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if secretName.MatchString(name) && value != nil {
+				v[name] = hidden
+			} else {
+				v[name] = hide(value)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = hide(v[i])
+		}
+	}
+	return v
+}

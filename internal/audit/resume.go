@@ -1,0 +1,158 @@
+package audit
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	lockFile   = "lock"
+	writerFile = "writer"
+)
+
+var writerPattern = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+
+// lockDir makes the folder and takes it for this process.
+func lockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the folder of the audit log cannot be made")
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be opened")
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, sandbox.Wrap(sandbox.Conflict, err, "another server writes this audit log")
+	}
+	return f, nil
+}
+
+// resume finds the end of the log and opens it for appending.
+func (l *Log) resume() error {
+	var err error
+	if l.writer, err = writerID(filepath.Join(l.o.Dir, writerFile)); err != nil {
+		return err
+	}
+	l.dir = filepath.Join(l.o.Dir, l.writer)
+	if err := os.MkdirAll(l.dir, 0o700); err != nil {
+		return err
+	}
+	segs, err := segments(l.dir)
+	if err != nil {
+		return err
+	}
+	for ; len(segs) > 0; segs = segs[:len(segs)-1] {
+		last := segs[len(segs)-1]
+		found, err := l.resumeIn(segs, last)
+		if err != nil || found {
+			return err
+		}
+		// It has no record at all: a crash came right after it was begun.
+		if err := errors.Join(os.Remove(last.path), ignoreMissing(os.Remove(attemptsPath(last.path)))); err != nil {
+			return err
+		}
+	}
+	l.open = attempts{}
+	l.f, err = os.OpenFile(filepath.Join(l.dir, segmentName(1)), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syncDir(l.dir), syncDir(l.o.Dir))
+}
+
+// resumeIn goes on in a segment, unless it holds no record.
+func (l *Log) resumeIn(segs []segment, seg segment) (found bool, err error) {
+	if l.open, err = openBefore(segs, l.log); err != nil {
+		return false, err
+	}
+	var tail Record
+	end, err := scan(seg.path, func(r Record) {
+		tail = r
+		l.open.add(r)
+	})
+	if err != nil {
+		return false, err
+	}
+	if err := l.cutTail(seg.path, end); err != nil || end == 0 {
+		return false, err
+	}
+	if l.f, err = os.OpenFile(seg.path, os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return false, err
+	}
+	// What the last process wrote without a commit may still be on its way to the disk.
+	if err := l.f.Sync(); err != nil {
+		_ = l.f.Close()
+		return false, err
+	}
+	l.size, l.head = end, tail.Hash
+	l.appended.Store(tail.Seq)
+	l.synced.Store(tail.Seq)
+	return true, nil
+}
+
+// cutTail moves what lies behind end to a file beside.
+func (l *Log) cutTail(path string, end int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == end {
+		return err
+	}
+	torn := fmt.Sprintf("%s.torn-%d", strings.TrimSuffix(path, segmentSuffix), time.Now().UnixNano())
+	aside, err := os.OpenFile(torn, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(aside, io.NewSectionReader(f, end, info.Size()-end))
+	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Truncate(end), f.Sync(), syncDir(filepath.Dir(path))); err != nil {
+		return err
+	}
+	l.log.Warn("the audit log ended in a torn record, which was moved aside",
+		"segment", filepath.Base(path), "moved_to", filepath.Base(torn), "bytes", info.Size()-end)
+	return nil
+}
+
+// writerID reads the writer's name, or makes one.
+func writerID(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		id := strings.TrimSpace(string(text))
+		if !writerPattern.MatchString(id) {
+			return "", fmt.Errorf("the file %q does not hold the name of a writer", writerFile)
+		}
+		return id, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	id := "w" + hex.EncodeToString(b[:])
+	return id, writeFile(path, []byte(id+"\n"))
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,357 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+const (
+	// A batch goes to Redis in one script per tenant, which keeps Redis busy for a few milliseconds.
+	batchRecords = 256
+	batchBytes   = 1 << 20
+	// linger is how long the shipper waits for somebody else's commit before it makes its own.
+	linger = 20 * time.Millisecond
+	// The pause after a failure doubles from minPause to maxPause.
+	minPause = 100 * time.Millisecond
+	maxPause = 30 * time.Second
+	// redisTimeout bounds one command.
+	redisTimeout = 5 * time.Second
+)
+
+// shipper copies durable records to the tenants' streams, in order and each once. Redis holds how far
+// it came, written together with the records, so that neither a crash here nor one there makes a
+// second copy. Only durable records are copied: the Seq of one that a power cut took is given again.
+type shipper struct {
+	log   *Log
+	rdb   redis.UniversalClient
+	work  chan struct{} // a token: records were written or made durable
+	hurry chan struct{} // a token: somebody waits in Flush
+	stop  context.CancelFunc
+	done  chan struct{}
+
+	// Of the goroutine alone:
+	from    follower
+	cursors map[string]uint64 // tenant -> Seq that Redis said it has
+	atOpen  uint64            // Seq of the last record when the log was opened
+	highest uint64            // no Seq above can have been copied
+	failing bool
+
+	mu      sync.Mutex
+	shipped uint64        // all records up to this Seq are copied
+	moved   chan struct{} // closed and replaced when shipped grows
+}
+
+func startShipper(l *Log) *shipper {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &shipper{
+		log: l, rdb: l.o.Redis, stop: stop, done: make(chan struct{}),
+		work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), moved: make(chan struct{}),
+		from:    follower{dir: l.dir, log: l.log},
+		cursors: map[string]uint64{}, atOpen: l.appended.Load(), highest: l.appended.Load(),
+	}
+	go s.run(ctx)
+	return s
+}
+
+func (s *shipper) wake() { token(s.work) }
+
+func token(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// close copies what is left for at most d, then ends the goroutine.
+func (s *shipper) close(d time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	if err := s.flush(ctx); err != nil {
+		s.log.log.Info("audit records wait on disk for the next start to copy them to Redis", "error", err)
+	}
+	s.stop()
+	<-s.done
+}
+
+// flush waits until all that is appended now is copied.
+func (s *shipper) flush(ctx context.Context) error {
+	target := s.log.appended.Load()
+	if err := s.log.durable(ctx, target); err != nil {
+		return err
+	}
+	token(s.hurry)
+	for {
+		s.mu.Lock()
+		at, moved := s.shipped, s.moved
+		s.mu.Unlock()
+		if at >= target {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-s.done:
+			return sandbox.Errorf(sandbox.Unavailable, "the audit log is closed")
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "audit records wait to be copied to Redis")
+		}
+	}
+}
+
+func (s *shipper) advance(to uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if to > s.shipped {
+		s.shipped = to
+		close(s.moved)
+		s.moved = make(chan struct{})
+	}
+}
+
+func (s *shipper) run(ctx context.Context) {
+	defer close(s.done)
+	defer s.from.close()
+	positioned, pause := false, minPause
+	for ctx.Err() == nil {
+		err := error(nil)
+		if !positioned {
+			err = s.position(ctx)
+		}
+		if err == nil {
+			positioned = true
+			err = s.batch(ctx)
+		}
+		switch {
+		case err == nil:
+			pause = minPause
+			s.recovered()
+		case ctx.Err() == nil:
+			positioned = false
+			s.failed(err)
+			s.rest(ctx, pause)
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+func (s *shipper) failed(err error) {
+	if !s.failing {
+		s.failing = true
+		s.log.log.Warn("audit records cannot be copied to Redis; they wait on disk", "error", err)
+	}
+}
+
+func (s *shipper) recovered() {
+	if s.failing {
+		s.failing = false
+		s.log.log.Info("audit records are copied to Redis again")
+	}
+}
+
+// rest waits out a pause, or minPause when somebody waits in flush.
+func (s *shipper) rest(ctx context.Context, pause time.Duration) {
+	if !wait(ctx, minPause, nil) {
+		return
+	}
+	pause -= minPause
+	wait(ctx, pause+rand.N(pause/4+1), s.hurry)
+}
+
+// wait sleeps for d, or until there is a token. It reports whether ctx goes on.
+func wait(ctx context.Context, d time.Duration, tokens <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-tokens:
+	case <-t.C:
+	}
+	return true
+}
+
+// position asks Redis how far this writer came, and goes there. It is done again after a failure:
+// Redis may have come back with less than it had.
+func (s *shipper) position(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	at, err := s.rdb.Get(ctx, store.AuditWriterKey(s.log.writer)).Uint64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	at = s.truthful(at)
+	if last := s.log.appended.Load(); at == 0 && s.log.o.Backlog > 0 && last > s.log.o.Backlog {
+		at = last - s.log.o.Backlog
+	}
+	if err := s.from.seek(at + 1); err != nil {
+		return err
+	}
+	s.advance(at)
+	return nil
+}
+
+// truthful is a cursor that Redis holds, unless it lies behind the end of the log. Then the log lost
+// its end (it was cut, or an old copy was restored), and the numbers of the lost records are given
+// again: the new ones must not be taken for those.
+func (s *shipper) truthful(cursor uint64) uint64 {
+	if cursor <= s.highest {
+		return cursor
+	}
+	s.log.log.Error("the audit log on disk ends before what was copied to Redis: its end was cut or an old copy restored",
+		"on_disk", s.highest, "in_redis", cursor)
+	return s.highest
+}
+
+// batch waits for durable records and copies some.
+func (s *shipper) batch(ctx context.Context) error {
+	limit, err := s.limit(ctx)
+	if err != nil {
+		return err
+	}
+	items, err := s.from.read(limit, batchRecords, batchBytes)
+	if err != nil {
+		return err
+	}
+	done := s.from.next - 1 // what follows may rewind
+	byTenant := map[string][]shipment{}
+	for _, it := range items {
+		byTenant[it.Tenant] = append(byTenant[it.Tenant], it)
+	}
+	for tenant, list := range byTenant {
+		again, err := s.send(ctx, tenant, list)
+		if err != nil {
+			return err
+		}
+		if again > 0 {
+			return s.from.seek(again)
+		}
+	}
+	s.highest = max(s.highest, done) // also when the answer of the next line is lost
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	if err := s.rdb.Set(ctx, store.AuditWriterKey(s.log.writer), done, 0).Err(); err != nil {
+		return err
+	}
+	s.advance(done)
+	return nil
+}
+
+// limit waits until there are durable records to copy, and gives the Seq of the last one.
+func (s *shipper) limit(ctx context.Context) (uint64, error) {
+	for {
+		if synced := s.log.synced.Load(); synced >= s.from.next {
+			return synced, nil
+		}
+		if s.log.appended.Load() < s.from.next {
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-s.work:
+			case <-s.hurry:
+			}
+			continue
+		}
+		if !wait(ctx, linger, s.hurry) {
+			return 0, ctx.Err()
+		}
+		if err := s.log.durable(ctx, s.from.next); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// beginScript gives a writer's cursor, set back to ARGV[2] when it is larger.
+var beginScript = redis.NewScript(`
+local at = redis.call('HGET', KEYS[1], ARGV[1]) or '0'
+if tonumber(at) > tonumber(ARGV[2]) then
+  at = ARGV[2]
+  redis.call('HSET', KEYS[1], ARGV[1], at)
+end
+return at`)
+
+// sendScript appends the records that the stream does not have, and moves the cursor with them. An id
+// is the record's time, or the id before plus one when the stream is past that time already: so an
+// id is never earlier than its record. ARGV: writer, the cursor that the shipper knows of, MAXLEN,
+// then Seq, ms and line of each record. It answers the cursor; one below ARGV[2]: records were lost.
+var sendScript = redis.NewScript(`
+local at = redis.call('HGET', KEYS[2], ARGV[1]) or '0'
+if tonumber(at) < tonumber(ARGV[2]) then return at end
+local last = redis.call('HGET', KEYS[2], 'id')
+if not last then
+  local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
+  last = newest[1] and newest[1][1] or '0-0'
+end
+local ms, n = string.match(last, '^(%d+)%-(%d+)$')
+ms, n = tonumber(ms), tonumber(n)
+local failed
+for i = 4, #ARGV, 3 do
+  if tonumber(ARGV[i]) > tonumber(at) then
+    local time = tonumber(ARGV[i + 1])
+    if time > ms then ms, n = time, 0 else n = n + 1 end
+    local id = string.format('%.0f-%.0f', ms, n)
+    local r = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], id, 'r', ARGV[i + 2])
+    if type(r) == 'table' and r.err then failed = r break end
+    at, last = ARGV[i], id
+  end
+end
+redis.call('HSET', KEYS[2], ARGV[1], at, 'id', last)
+if failed then return redis.error_reply(failed.err) end
+return at`)
+
+// send copies one tenant's records. again > 0: Redis lost records that it had, and copying must go
+// on from there.
+func (s *shipper) send(ctx context.Context, tenant string, list []shipment) (again uint64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
+	defer cancel()
+	stream, cursor := store.AuditStreamKey(tenant), store.AuditCursorKey(tenant)
+	at, known := s.cursors[tenant]
+	if !known {
+		// Once in the life of this log and before anything of it is copied: from then on a cursor
+		// may rightly be larger.
+		at, err = cursorOf(beginScript.Run(ctx, s.rdb, []string{cursor}, s.log.writer, s.atOpen))
+		if err != nil {
+			return 0, err
+		}
+		s.cursors[tenant] = at
+	}
+	args := []any{s.log.writer, at, s.log.o.MaxLen}
+	for _, it := range list {
+		if it.Seq > at {
+			args = append(args, it.Seq, it.Millis, it.Line)
+		}
+	}
+	if len(args) == 3 {
+		return 0, nil
+	}
+	got, err := cursorOf(sendScript.Run(ctx, s.rdb, []string{stream, cursor}, args...))
+	if err != nil {
+		return 0, err
+	}
+	s.cursors[tenant] = got
+	if got < at {
+		s.log.log.Warn("Redis lost audit records; they are copied again", "tenant", tenant, "from", got+1, "to", at)
+		return got + 1, nil
+	}
+	return 0, nil
+}
+
+func cursorOf(c *redis.Cmd) (uint64, error) {
+	text, err := c.Text()
+	if err != nil {
+		return 0, err
+	}
+	at, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("audit cursor: %w", err)
+	}
+	return at, nil
+}
