@@ -45,14 +45,17 @@ type Request struct {
 	MaxOutput int64 // bytes of each stream; 0 = 1 MiB
 	SpillDir  string
 	MaxSpill  int64 // bytes of each stream; 0 = no spill file
-	// Cleanup runs once the command's tree is gone, or when it could not be started.
+	// Refuse makes the exec end as FailedToStart at once, with this reason.
+	Refuse string
+	// Cleanup runs after the exit event. It is not called when Start returned an error, or an exec
+	// that was known.
 	Cleanup func()
 }
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (r *Request) check() error {
-	if len(r.Argv) == 0 {
+	if len(r.Argv) == 0 && r.Refuse == "" {
 		return errors.New("no command")
 	}
 	if !filepath.IsAbs(r.Cwd) || strings.ContainsRune(r.Cwd, 0) {
@@ -222,10 +225,11 @@ func (e *Exec) run() {
 	deadline := time.AfterFunc(e.req.Timeout, func() { e.end(causeTimeout) })
 	defer deadline.Stop()
 	oomBefore := oomKills(e.m.opts.OOMCounters)
-	x := e.supervised()
-	if e.req.Cleanup != nil {
-		e.req.Cleanup()
+	x := &Exit{Status: FailedToStart, Reason: e.req.Refuse}
+	if e.req.Refuse == "" {
+		x = e.supervised()
 	}
+	cleanup := e.req.Cleanup
 	x.Duration = time.Since(e.began)
 	e.mu.Lock()
 	e.sup, e.over = nil, true
@@ -245,6 +249,9 @@ func (e *Exec) run() {
 	e.req = Request{} // its stdin may be large
 	e.log.end(x)
 	e.mu.Unlock()
+	if cleanup != nil {
+		cleanup()
+	}
 }
 
 // supervised hands the command to a supervisor and stays until its tree is gone and its output read.

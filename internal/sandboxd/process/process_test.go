@@ -561,12 +561,15 @@ func TestPipeHeldOpen(t *testing.T) {
 func TestCleanupRunsOnce(t *testing.T) {
 	b := newBed(t)
 	for _, argv := range []string{"true", "no-such-program"} {
-		n := 0
+		done := make(chan struct{})
 		r := request(argv)
-		r.Cleanup = func() { n++ }
-		if b.run(r); n != 1 {
-			t.Errorf("%s: cleaned up %d times", argv, n)
-		}
+		r.Cleanup = func() { close(done) } // a second call panics
+		b.run(r)
+		<-done
+	}
+	r := Request{Refuse: "there is no such interpreter", Cwd: "/", Timeout: time.Second}
+	if got := b.run(r); got.Status != FailedToStart || got.Reason != r.Refuse {
+		t.Errorf("refused: %+v", got.Exit)
 	}
 }
 

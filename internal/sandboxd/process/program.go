@@ -26,7 +26,7 @@ func findProgram(m message) (path, reason string) {
 		if !ok {
 			continue
 		}
-		if p := lookPath(name, list); p != "" {
+		if p := LookPath(name, list); p != "" {
 			return p, ""
 		}
 	}
@@ -36,8 +36,8 @@ func findProgram(m message) (path, reason string) {
 	return "", fmt.Sprintf("no such program: %.200q is not in PATH", name)
 }
 
-// lookPath gives the absolute path of a program, or "".
-func lookPath(name, list string) string {
+// LookPath gives the absolute path of a program in a list such as PATH, or "".
+func LookPath(name, list string) string {
 	for _, dir := range filepath.SplitList(list) {
 		if !filepath.IsAbs(dir) {
 			continue // neither "" nor "." is the folder that a caller would expect

@@ -1,0 +1,386 @@
+// Package files reads and changes files inside a sandbox for callers whose host cannot see them.
+// Paths are absolute. They must lie in one of the roots that the FS was made with; os.Root keeps
+// links from leading out of it. Only regular files are read and written, and nothing blocks on a
+// FIFO.
+package files
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Errors besides those of package fs. Every error of an FS wraps one of these, or an error of the
+// operating system.
+var (
+	ErrOutside    = errors.New("the path lies outside of the folders that may be used")
+	ErrReadOnly   = errors.New("the folder is read-only")
+	ErrNotRegular = errors.New("not a regular file")
+	ErrNotDir     = errors.New("not a folder")
+)
+
+const (
+	maxPath  = 4096
+	maxDepth = 64
+	maxNames = 100_000 // of one folder
+	tempName = ".skerry-new-"
+)
+
+// Root is a folder that may be used.
+type Root struct {
+	Path     string // absolute and clean
+	Writable bool
+}
+
+// FS is the view of the files. Its methods may be called concurrently.
+type FS struct{ roots []Root }
+
+// New makes an FS. Roots that do not exist (yet) are as good as others.
+func New(roots []Root) *FS {
+	sorted := slices.Clone(roots)
+	sort.Slice(sorted, func(i, j int) bool { return len(sorted[i].Path) > len(sorted[j].Path) })
+	return &FS{roots: sorted}
+}
+
+// Roots lists the folders that may be used.
+func (f *FS) Roots() []string {
+	list := make([]string, len(f.roots))
+	for i, r := range f.roots {
+		list[i] = r.Path
+	}
+	sort.Strings(list)
+	return list
+}
+
+// Info describes a file or folder.
+type Info struct {
+	Path     string
+	IsDir    bool
+	Bytes    int64
+	Mode     fs.FileMode
+	Modified time.Time
+	Symlink  string // where a link points to, as it is written in it
+}
+
+// place is a path in an open root.
+type place struct {
+	root *os.Root
+	rel  string
+	path string
+}
+
+func (p *place) close() { _ = p.root.Close() }
+
+func (f *FS) open(name string, write bool) (*place, error) {
+	if len(name) > maxPath || !path.IsAbs(name) || strings.ContainsRune(name, 0) {
+		return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
+	}
+	name = path.Clean(name)
+	for _, r := range f.roots {
+		rel, err := filepath.Rel(r.Path, name)
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		if write && !r.Writable {
+			return nil, fmt.Errorf("%.200q: %w", name, ErrReadOnly)
+		}
+		root, err := os.OpenRoot(r.Path)
+		if err != nil {
+			return nil, fmt.Errorf("%.200q: %w", name, cause(err))
+		}
+		return &place{root: root, rel: rel, path: name}, nil
+	}
+	return nil, fmt.Errorf("%.200q: %w", name, ErrOutside)
+}
+
+// cause strips the path that package os puts in front: it is relative to a root, and ours is not.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		return le.Err
+	}
+	return err
+}
+
+func (p *place) fail(err error) error { return fmt.Errorf("%.200q: %w", p.path, cause(err)) }
+
+func (p *place) info(fi fs.FileInfo) Info {
+	i := Info{Path: p.path, IsDir: fi.IsDir(), Bytes: fi.Size(), Mode: fi.Mode(), Modified: fi.ModTime()}
+	if fi.Mode()&fs.ModeSymlink != 0 {
+		i.Symlink, _ = p.root.Readlink(p.rel)
+	}
+	return i
+}
+
+// Stat describes what is at a path. A link is not followed.
+func (f *FS) Stat(name string) (Info, error) {
+	p, err := f.open(name, false)
+	if err != nil {
+		return Info{}, err
+	}
+	defer p.close()
+	fi, err := p.root.Lstat(p.rel)
+	if err != nil {
+		return Info{}, p.fail(err)
+	}
+	return p.info(fi), nil
+}
+
+// List gives the entries of a folder, sorted by path, depth levels deep (at least one). Links are
+// not followed. truncated: there are more than limit.
+func (f *FS) List(name string, depth, limit int) (items []Info, truncated bool, err error) {
+	p, err := f.open(name, false)
+	if err != nil {
+		return nil, false, err
+	}
+	defer p.close()
+	l := lister{limit: limit, depth: min(max(depth, 1), maxDepth)}
+	if err := l.walk(p, 1); err != nil {
+		return nil, false, p.fail(err)
+	}
+	return l.items, l.truncated, nil
+}
+
+type lister struct {
+	limit, depth int
+	items        []Info
+	truncated    bool
+}
+
+func (l *lister) walk(p *place, level int) error {
+	dir, err := p.root.OpenFile(p.rel, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	// A folder of millions is not read to its end, and then its first entries are any.
+	names, err := dir.Readdirnames(maxNames)
+	_ = dir.Close()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		if len(l.items) >= l.limit {
+			l.truncated = true
+			return nil
+		}
+		c := &place{root: p.root, rel: filepath.Join(p.rel, name), path: path.Join(p.path, name)}
+		fi, err := c.root.Lstat(c.rel)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		l.items = append(l.items, c.info(fi))
+		if fi.IsDir() && level < l.depth {
+			_ = l.walk(c, level+1) // one that cannot be read is listed as empty
+		}
+	}
+	return nil
+}
+
+// Open opens a regular file for reading. The caller closes it.
+func (f *FS) Open(name string) (*os.File, error) {
+	p, err := f.open(name, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	return p.regular(os.O_RDONLY, 0)
+}
+
+func (p *place) regular(flags int, mode fs.FileMode) (*os.File, error) {
+	file, err := p.root.OpenFile(p.rel, flags|syscall.O_NONBLOCK, mode)
+	if err != nil {
+		return nil, p.fail(err)
+	}
+	fi, err := file.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = ErrNotRegular
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, p.fail(err)
+	}
+	return file, nil
+}
+
+// MakeDir makes a folder and its parents. It is no error when it is there.
+func (f *FS) MakeDir(name string) (Info, error) {
+	p, err := f.open(name, true)
+	if err != nil {
+		return Info{}, err
+	}
+	defer p.close()
+	if err := p.root.MkdirAll(p.rel, 0o755); err != nil {
+		return Info{}, p.fail(err)
+	}
+	fi, err := p.root.Stat(p.rel)
+	if err != nil {
+		return Info{}, p.fail(err)
+	}
+	if !fi.IsDir() {
+		return Info{}, p.fail(ErrNotDir)
+	}
+	return p.info(fi), nil
+}
+
+// Move renames a file or folder within one root, making the parents of the target. It is fs.ErrExist
+// when there is something at the target.
+func (f *FS) Move(from, to string) (Info, error) {
+	p, err := f.open(from, true)
+	if err != nil {
+		return Info{}, err
+	}
+	defer p.close()
+	q, err := f.open(to, true)
+	if err != nil {
+		return Info{}, err
+	}
+	defer q.close()
+	if p.root.Name() != q.root.Name() {
+		return Info{}, q.fail(syscall.EXDEV)
+	}
+	if _, err := q.root.Lstat(q.rel); err == nil {
+		return Info{}, q.fail(fs.ErrExist)
+	}
+	if err := q.root.MkdirAll(filepath.Dir(q.rel), 0o755); err != nil {
+		return Info{}, q.fail(err)
+	}
+	if err := q.root.Rename(p.rel, q.rel); err != nil {
+		return Info{}, p.fail(err)
+	}
+	fi, err := q.root.Lstat(q.rel)
+	if err != nil {
+		return Info{}, q.fail(err)
+	}
+	return q.info(fi), nil
+}
+
+// Remove removes a file, a link or an empty folder; with recursive a folder with all in it. A root
+// itself cannot be removed.
+func (f *FS) Remove(name string, recursive bool) error {
+	p, err := f.open(name, true)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if p.rel == "." {
+		return p.fail(ErrReadOnly)
+	}
+	if _, err := p.root.Lstat(p.rel); err != nil {
+		return p.fail(err)
+	}
+	if recursive {
+		err = p.root.RemoveAll(p.rel)
+	} else {
+		err = p.root.Remove(p.rel)
+	}
+	if err != nil {
+		return p.fail(err)
+	}
+	return nil
+}
+
+// Writer writes a file: see FS.Create.
+type Writer struct {
+	place *place
+	file  *os.File
+	temp  string // "" when it appends
+}
+
+// Create begins to write a file, making its parents. Without appendTo the file keeps what it has
+// until Commit puts the new content in its place, in one step. One of Commit and Abort must be
+// called.
+func (f *FS) Create(name string, appendTo bool) (*Writer, error) {
+	p, err := f.open(name, true)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{place: p}
+	if err := w.open(appendTo); err != nil {
+		p.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *Writer) open(appendTo bool) error {
+	p := w.place
+	if p.rel == "." {
+		return p.fail(ErrNotRegular)
+	}
+	if err := p.root.MkdirAll(filepath.Dir(p.rel), 0o755); err != nil {
+		return p.fail(err)
+	}
+	var err error
+	if appendTo {
+		w.file, err = p.regular(os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+		return err
+	}
+	mode := fs.FileMode(0o644)
+	if fi, err := p.root.Lstat(p.rel); err == nil {
+		if !fi.Mode().IsRegular() {
+			return p.fail(ErrNotRegular)
+		}
+		mode = fi.Mode().Perm()
+	}
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	w.temp = filepath.Join(filepath.Dir(p.rel), tempName+hex.EncodeToString(random[:]))
+	w.file, err = p.root.OpenFile(w.temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return p.fail(err)
+	}
+	return nil
+}
+
+// Write adds to the file.
+func (w *Writer) Write(b []byte) (int, error) {
+	n, err := w.file.Write(b)
+	if err != nil {
+		return n, w.place.fail(err)
+	}
+	return n, nil
+}
+
+// Commit makes the content that of the file.
+func (w *Writer) Commit() (Info, error) {
+	defer w.place.close()
+	p := w.place
+	fi, err := w.file.Stat()
+	if err = errors.Join(err, w.file.Close()); err == nil && w.temp != "" {
+		err = p.root.Rename(w.temp, p.rel)
+	}
+	if err != nil {
+		w.drop()
+		return Info{}, p.fail(err)
+	}
+	return p.info(fi), nil
+}
+
+// Abort gives up. What was appended stays.
+func (w *Writer) Abort() {
+	defer w.place.close()
+	_ = w.file.Close()
+	w.drop()
+}
+
+func (w *Writer) drop() {
+	if w.temp != "" {
+		_ = w.place.root.Remove(w.temp)
+	}
+}

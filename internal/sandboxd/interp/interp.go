@@ -1,0 +1,135 @@
+// Package interp turns a program text into a command.
+//
+// Each run has a private folder (mode 0700) with the text as main.<ending>, a start-up file of ours,
+// and links to the code API, so that './servers/<server>' and './helpers/callMCPTool' can be imported
+// whatever the working folder is. The text itself is not touched: line numbers in stack traces are
+// the agent's own. callMCPTool and call_mcp_tool are there without an import; the start-up file
+// defines them and loads the code API only at the first call, so that a program without tools pays
+// nothing for it, and runs where there is no code API.
+package interp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+)
+
+// Languages are all that a template may offer.
+var Languages = []string{"typescript", "javascript", "python", "bash"}
+
+// maxText bounds a program text.
+const maxText = 4 << 20
+
+// ErrLanguage is the error of Prepare for a language that is not one of Languages.
+var ErrLanguage = errors.New("unknown language")
+
+// UnavailableError says that this sandbox cannot run a language, and why.
+type UnavailableError struct{ Reason string }
+
+func (e *UnavailableError) Error() string { return e.Reason }
+
+// Options configure a Runner.
+type Options struct {
+	TempDir    string // where private folders are made
+	CodeAPIDir string // holds servers and helpers
+	Path       string // where interpreters are looked for, as PATH
+	// NodeVersion runs "<node> --version" and gives what it prints. It is asked once for each
+	// version of the program, and only where there is neither bun nor deno.
+	NodeVersion func(node string) (string, error)
+}
+
+// Runner prepares runs. Its methods may be called concurrently.
+type Runner struct {
+	opts Options
+	node nodeVersions
+}
+
+// New makes a Runner.
+func New(opts Options) *Runner { return &Runner{opts: opts} }
+
+// Program is a command that runs a text.
+type Program struct {
+	Argv []string
+	Env  []string // "NAME=value"; what the caller gives goes before it, but for PathEnv
+	// PathEnv names a variable that is a list of folders: its value in Env goes in front of the
+	// caller's, joined by a colon. "" when there is none.
+	PathEnv string
+	Cleanup func()
+}
+
+// Available lists the languages that can run now.
+func (r *Runner) Available() []string {
+	var list []string
+	for _, l := range Languages {
+		if _, err := r.find(l); err == nil {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// Prepare makes the private folder and the command. cwd is the working folder of the command.
+// Errors: ErrLanguage, *UnavailableError, or an error of the file system.
+func (r *Runner) Prepare(language, text, cwd string) (*Program, error) {
+	if len(text) > maxText {
+		return nil, fmt.Errorf("the code has %d bytes, the limit is %d", len(text), maxText)
+	}
+	in, err := r.find(language)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(r.opts.TempDir, "code-")
+	if err != nil {
+		return nil, fmt.Errorf("private folder: %w", err)
+	}
+	p := &Program{Cleanup: func() { _ = os.RemoveAll(dir) }}
+	if err := r.fill(dir, in, text, cwd); err != nil {
+		p.Cleanup()
+		return nil, fmt.Errorf("private folder: %w", err)
+	}
+	main := filepath.Join(dir, in.main)
+	p.Argv = in.argv(dir, main)
+	for _, kv := range in.env {
+		p.Env = append(p.Env, kv)
+	}
+	if in.pathEnv != "" {
+		p.PathEnv = in.pathEnv
+		p.Env = append(p.Env, in.pathEnv+"="+dir+":"+r.opts.CodeAPIDir)
+	}
+	return p, nil
+}
+
+func (r *Runner) fill(dir string, in *interpreter, text, cwd string) error {
+	if err := os.WriteFile(filepath.Join(dir, in.main), []byte(text), 0o600); err != nil {
+		return err
+	}
+	if in.startFile != "" {
+		start := strings.ReplaceAll(in.start, codeAPIMark, r.opts.CodeAPIDir)
+		if err := os.WriteFile(filepath.Join(dir, in.startFile), []byte(start), 0o600); err != nil {
+			return err
+		}
+	}
+	links := map[string]string{}
+	for _, name := range []string{"servers", "helpers"} {
+		links[name] = filepath.Join(r.opts.CodeAPIDir, name)
+	}
+	if in.modules {
+		// Packages that the agent installed in its folder are found from the private one.
+		modules := filepath.Join(cwd, "node_modules")
+		if _, err := os.Stat(modules); err == nil {
+			links["node_modules"] = modules
+		}
+	}
+	for name, target := range links {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runner) look(name string) string { return process.LookPath(name, r.opts.Path) }

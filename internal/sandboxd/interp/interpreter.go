@@ -1,0 +1,123 @@
+package interp
+
+import (
+	_ "embed"
+	"fmt"
+	"path/filepath"
+)
+
+// The start-up files. codeAPIMark stands for the folder of the code API in them.
+var (
+	//go:embed start.mjs
+	startJS string
+	//go:embed start_node.mjs
+	startNode string
+	//go:embed sitecustomize.py
+	startPython string
+)
+
+const codeAPIMark = "@CODE_API@"
+
+// interpreter is how one program runs one language.
+type interpreter struct {
+	main      string // name of the text's file
+	startFile string // "" = none
+	start     string
+	argv      func(dir, main string) []string
+	env       []string
+	pathEnv   string
+	modules   bool
+}
+
+func (r *Runner) find(language string) (*interpreter, error) {
+	switch language {
+	case "typescript", "javascript":
+		return r.findJS(language == "typescript")
+	case "python":
+		return r.findPython()
+	case "bash":
+		return r.findBash()
+	}
+	return nil, fmt.Errorf("%w: %.40q", ErrLanguage, language)
+}
+
+func (r *Runner) findBash() (*interpreter, error) {
+	program := r.look("bash")
+	if program == "" {
+		return nil, &UnavailableError{"there is no bash in this sandbox"}
+	}
+	return &interpreter{main: "main.sh", argv: func(_, main string) []string { return []string{program, main} }}, nil
+}
+
+// findPython: sitecustomize.py is found in the private folder, the first of PYTHONPATH, and Python
+// imports it before the text. So the text is the main program, as if there were nothing of ours.
+func (r *Runner) findPython() (*interpreter, error) {
+	program := r.look("python3")
+	if program == "" {
+		return nil, &UnavailableError{"there is no python3 in this sandbox"}
+	}
+	return &interpreter{
+		main: "main.py", startFile: "sitecustomize.py", start: startPython, pathEnv: "PYTHONPATH",
+		argv: func(_, main string) []string { return []string{program, main} },
+		// Unbuffered, so that what was printed before a timeout is not lost.
+		env: []string{"PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1"},
+	}, nil
+}
+
+func (r *Runner) findJS(typed bool) (*interpreter, error) {
+	main := "main.mjs"
+	if typed {
+		main = "main.ts"
+	}
+	if bun := r.look("bun"); bun != "" {
+		return &interpreter{
+			main: main, startFile: "start.mjs", start: startJS, modules: true,
+			argv: func(dir, main string) []string {
+				return []string{bun, "run", "--no-install", "--preload", filepath.Join(dir, "start.mjs"), main}
+			},
+			env: []string{"DO_NOT_TRACK=1", "NO_COLOR=1"},
+		}, nil
+	}
+	if deno := r.look("deno"); deno != "" {
+		return &interpreter{
+			main: main, startFile: "start.mjs", start: startJS, modules: true,
+			argv: func(dir, main string) []string {
+				// The sandbox is the wall; Deno's own would only differ from that of the others.
+				return []string{deno, "run", "--quiet", "--allow-all", "--no-prompt", "--no-remote", "--no-lock", "--no-config", "--node-modules-dir=manual",
+					"--unstable-sloppy-imports", "--preload", filepath.Join(dir, "start.mjs"), main}
+			},
+			env: []string{"DENO_NO_UPDATE_CHECK=1", "DENO_NO_PROMPT=1", "NO_COLOR=1"},
+		}, nil
+	}
+	if node := r.look("node"); node != "" {
+		return r.nodeInterpreter(node, typed)
+	}
+	return nil, &UnavailableError{"there is none of bun, deno and node in this sandbox"}
+}
+
+func (r *Runner) nodeInterpreter(node string, typed bool) (*interpreter, error) {
+	version, err := r.node.version(node, r.opts.NodeVersion)
+	if err != nil {
+		return nil, &UnavailableError{"node in this sandbox does not tell its version"}
+	}
+	flags := []string{node}
+	in := &interpreter{main: "main.mjs", startFile: "start.mjs", start: startJS, modules: true, env: []string{"NO_COLOR=1"}}
+	switch {
+	case version.stripsTypes():
+		// Node resolves imports by the letter; the start-up file teaches it './servers/x'.
+		in.start = startNode
+		flags = append(flags, "--disable-warning=ExperimentalWarning", "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON")
+		if version.needsFlag() {
+			flags = append(flags, "--experimental-strip-types")
+		}
+		if typed {
+			in.main = "main.mts"
+		}
+	case typed:
+		return nil, &UnavailableError{"TypeScript needs bun, deno or node 22.6 in the sandbox; it has node " + version.String()}
+	}
+	in.argv = func(dir, main string) []string {
+		return append(flags[:len(flags):len(flags)], "--import", "file://"+filepath.Join(dir, "start.mjs"), main)
+	}
+	return in, nil
+}

@@ -1,0 +1,19 @@
+# Runs before the agent's code. The code API is loaded at the first call.
+import builtins
+import os
+import sys
+
+
+def call_mcp_tool(*args, **kwargs):
+    from helpers.call_mcp_tool import call_mcp_tool as call
+
+    builtins.call_mcp_tool = call
+    return call(*args, **kwargs)
+
+
+builtins.call_mcp_tool = call_mcp_tool
+try:
+    # Modules beside the agent's files, as when it runs python there itself.
+    sys.path.insert(0, os.getcwd())
+except OSError:
+    pass  # the folder is gone
