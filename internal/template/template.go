@@ -1,100 +1,66 @@
 // Package template reads sandbox-templates/*.yaml: what kinds of sandbox there are, each with its
-// image, limits and languages. Every problem of every file is named at once, with its line.
+// image, limits and languages. Every problem of every file is named at once, with its line and field.
 package template
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
 // Template is one file. Sizes are text in it ("512MiB"), and numbers here.
 type Template struct {
-	Name        string   `yaml:"name"`
-	Description string   `yaml:"description"`
-	Image       Image    `yaml:"image"`
-	Runtime     string   `yaml:"runtime"`
-	Languages   []string `yaml:"languages"`
-	IdleSeconds int      `yaml:"idle_timeout_s"`
-	Limits      Limits   `yaml:"limits"`
+	Name        string
+	Description string
+	Image       Image
+	Runtime     string // "runc" or "runsc"
+	Languages   []string
+	IdleSeconds int // idle_timeout_s; 0 = never reaped for idleness
+	Limits      Limits
 }
 
 // Image names the root file system, once for each kind of driver.
 type Image struct {
-	Docker string `yaml:"docker"` // a reference
-	OCI    string `yaml:"oci"`    // a folder below the images folder; "host" is the host's own /usr
+	Docker string // a reference
+	OCI    string // a folder below the images folder; HostImage is the host's own /usr
 }
 
-// Limits are the limits of a template.
+// HostImage in Image.OCI stands for the host's own /usr, read-only, in place of an image.
+const HostImage = "host"
+
+// Limits are the limits of a template. None may be left out.
 type Limits struct {
-	Memory    Size  `yaml:"memory"`
-	CPU       Cores `yaml:"cpu"`
-	PIDs      int64 `yaml:"pids"`
-	OpenFiles int64 `yaml:"open_files"`
-	FileSize  Size  `yaml:"file_size"`
-	Tmp       Size  `yaml:"tmp"`
-	Disk      Size  `yaml:"disk"`
+	Memory    Size
+	CPU       Cores
+	PIDs      int64
+	OpenFiles int64
+	FileSize  Size
+	Tmp       Size
+	Disk      Size
 }
 
-// Size is a number of bytes, written as 4096, 64KiB, 512MiB or 2GiB.
+// Size is a number of bytes, written as 4096, 64KiB, 512MiB, 2GiB or 1TiB.
 type Size int64
-
-var units = []struct {
-	suffix string
-	bytes  int64
-}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
-
-// UnmarshalYAML reads a size.
-func (s *Size) UnmarshalYAML(n *yaml.Node) error {
-	for _, u := range units {
-		digits, ok := strings.CutSuffix(n.Value, u.suffix)
-		if !ok {
-			continue
-		}
-		v, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
-		if err != nil || v < 0 || v > 1<<50/u.bytes {
-			break
-		}
-		*s = Size(v * u.bytes)
-		return nil
-	}
-	return fmt.Errorf("line %d: %.40q is not a size such as 512MiB", n.Line, n.Value)
-}
 
 // Cores is CPU time in thousandths of a core, written as 500m, 2000m or 2.
 type Cores int64
 
-// UnmarshalYAML reads a number of cores.
-func (c *Cores) UnmarshalYAML(n *yaml.Node) error {
-	digits, milli := strings.CutSuffix(n.Value, "m")
-	v, err := strconv.ParseInt(digits, 10, 32)
-	if err != nil || v < 0 {
-		return fmt.Errorf("line %d: %.40q is not an amount of CPU such as 2000m", n.Line, n.Value)
-	}
-	if !milli {
-		v *= 1000
-	}
-	*c = Cores(v)
-	return nil
-}
+// Builtin gives the templates that are in the program, "base" among them.
+func Builtin() ([]Template, error) { return Load(sandboxtemplates.FS) }
 
-const maxFile = 64 << 10
-
-// Load reads every *.yaml of a folder.
+// Load reads every *.yaml of a folder, sorted by file name. The error names every problem of every
+// file ("template base.yaml: line 8: limits.memory: …").
 func Load(dir fs.FS) ([]Template, error) {
 	names, err := fs.Glob(dir, "*.yaml")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("templates: %w", err)
 	}
 	if len(names) == 0 {
 		return nil, errors.New("templates: there is no *.yaml in the folder")
@@ -103,66 +69,70 @@ func Load(dir fs.FS) ([]Template, error) {
 	var errs []error
 	byName := map[string]string{}
 	for _, name := range names {
-		text, err := fs.ReadFile(dir, name)
+		t, err := loadFile(dir, name)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("template: %w", err))
-			continue
-		}
-		t, err := Parse(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("template %s: %w", name, err))
+			errs = append(errs, inFile(name, err)...)
 			continue
 		}
 		if other, taken := byName[t.Name]; taken {
 			errs = append(errs, fmt.Errorf("template %s: the name %q is that of %s", name, t.Name, other))
+			continue
 		}
 		byName[t.Name] = name
 		all = append(all, t)
 	}
-	return all, errors.Join(errs...)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return all, nil
 }
 
-// Parse reads one file.
-func Parse(text []byte) (Template, error) {
-	var t Template
-	if len(text) > maxFile {
-		return t, fmt.Errorf("larger than %d bytes", maxFile)
+func loadFile(dir fs.FS, name string) (Template, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return Template{}, err
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(text))
-	dec.KnownFields(true)
-	if err := dec.Decode(&t); err != nil {
-		return t, err
+	defer f.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return Template{}, err
 	}
-	return t, t.check()
+	return Parse(text)
+}
+
+// inFile puts the file's name before each of the problems in err.
+func inFile(name string, err error) []error {
+	problems := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		problems = joined.Unwrap()
+	}
+	named := make([]error, len(problems))
+	for i, problem := range problems {
+		named[i] = fmt.Errorf("template %s: %w", name, problem)
+	}
+	return named
 }
 
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
-func (t *Template) check() error {
-	var errs []error
-	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
-	}
-	if !namePattern.MatchString(t.Name) {
-		bad("name", "%.80q: use a-z, 0-9 and -", t.Name)
-	}
-	if t.Image.Docker == "" && t.Image.OCI == "" {
-		bad("image", "name one for docker, for oci, or both")
-	}
-	if t.Image.OCI != "" && !namePattern.MatchString(t.Image.OCI) {
-		bad("image.oci", "%.80q: use a-z, 0-9 and -", t.Image.OCI)
-	}
-	if t.Runtime != "runc" && t.Runtime != "runsc" {
-		bad("runtime", "%.40q: want runc or runsc", t.Runtime)
-	}
-	for _, l := range t.Languages {
-		if !slices.Contains([]string{"typescript", "javascript", "python", "bash"}, l) {
-			bad("languages", "%.40q: want typescript, javascript, python or bash", l)
+// check reports what was read well and still cannot be right.
+func (p *parser) check(t *Template) {
+	bad := func(wrong bool, field, format string, args ...any) {
+		if wrong && !p.broken[field] {
+			p.bad(field, format, args...)
 		}
 	}
-	if t.IdleSeconds < 0 {
-		bad("idle_timeout_s", "is negative")
+	bad(!namePattern.MatchString(t.Name), "name", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Name)
+	bad(t.Image.Docker == "" && t.Image.OCI == "", "image", "name one for docker, for oci, or both")
+	bad(t.Image.OCI != "" && !namePattern.MatchString(t.Image.OCI), "image.oci", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Image.OCI)
+	bad(t.Runtime != "runc" && t.Runtime != "runsc", "runtime", "%.40q: want runc or runsc", t.Runtime)
+	bad(len(t.Languages) == 0, "languages", "name at least one")
+	for i, l := range t.Languages {
+		known := slices.Contains([]string{"typescript", "javascript", "python", "bash"}, l)
+		bad(!known, "languages", "%.40q: want typescript, javascript, python or bash", l)
+		bad(slices.Contains(t.Languages[:i], l), "languages", "%.40q is there twice", l)
 	}
+	bad(t.IdleSeconds < 0, "idle_timeout_s", "is negative")
 	for _, l := range []struct {
 		field    string
 		v, least int64
@@ -171,14 +141,14 @@ func (t *Template) check() error {
 		{"open_files", t.Limits.OpenFiles, 32}, {"file_size", int64(t.Limits.FileSize), 1 << 20},
 		{"tmp", int64(t.Limits.Tmp), 1 << 20}, {"disk", int64(t.Limits.Disk), 1 << 20},
 	} {
-		if l.v < l.least {
-			bad("limits."+l.field, "%d is less than %d; every limit must be set", l.v, l.least)
-		}
+		field := "limits." + l.field
+		_, there := p.seen[field]
+		bad(!there && !p.broken["limits"], field, "is missing: there is no unlimited sandbox")
+		bad(there && l.v < l.least, field, "%d is less than %d", l.v, l.least)
 	}
-	return errors.Join(errs...)
 }
 
-// Vocabulary is the template as the rest of Skerry knows it.
+// Vocabulary is the template as the rest of Skerry knows it. Image stays empty: see ImageFor.
 func (t *Template) Vocabulary() sandbox.Template {
 	return sandbox.Template{
 		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds,
@@ -195,7 +165,7 @@ func (t *Template) ImageFor(hostRootfs bool, imagesDir string) (image string, ok
 	switch {
 	case !hostRootfs:
 		return t.Image.Docker, t.Image.Docker != ""
-	case t.Image.OCI == "host":
+	case t.Image.OCI == HostImage:
 		return "", true
 	default:
 		return filepath.Join(imagesDir, t.Image.OCI, "rootfs"), t.Image.OCI != ""

@@ -9,7 +9,7 @@ import (
 )
 
 func TestBuiltInTemplates(t *testing.T) {
-	all, err := Load(sandboxtemplates.FS)
+	all, err := Builtin()
 	if err != nil || len(all) == 0 {
 		t.Fatalf("%v, %v", all, err)
 	}
@@ -17,56 +17,123 @@ func TestBuiltInTemplates(t *testing.T) {
 	if v.Name != "base" || v.Limits.MemoryBytes != 1<<30 || v.Limits.CPUMillis != 2000 || v.Limits.DiskBytes != 2<<30 {
 		t.Errorf("%+v", v)
 	}
-	if image, ok := all[0].ImageFor(true, "/images"); !ok || image != "/images/base/rootfs" {
-		t.Errorf("oci image %q %t", image, ok)
+	if v.IdleSeconds != 900 || len(v.Languages) != 4 || v.Runtime != "runc" || v.Limits.PIDs != 256 || v.Limits.OpenFiles != 4096 {
+		t.Errorf("%+v", v)
 	}
-	if image, ok := all[0].ImageFor(false, "/images"); !ok || image != "skerry/base:latest" {
-		t.Errorf("docker image %q %t", image, ok)
+	if v.Limits.FileBytes != 1<<30 || v.Limits.TmpBytes != 256<<20 {
+		t.Errorf("%+v", v.Limits)
+	}
+}
+
+func TestImageFor(t *testing.T) {
+	both := Template{Image: Image{Docker: "skerry/base:latest", OCI: "base"}}
+	host := Template{Image: Image{OCI: HostImage}}
+	for _, c := range []struct {
+		t          *Template
+		hostRootfs bool
+		image      string
+		ok         bool
+	}{
+		{&both, true, "/images/base/rootfs", true}, {&both, false, "skerry/base:latest", true},
+		{&host, true, "", true}, {&host, false, "", false}, {&Template{Image: Image{Docker: "a"}}, true, "/images/rootfs", false},
+	} {
+		image, ok := c.t.ImageFor(c.hostRootfs, "/images")
+		if ok != c.ok || ok && image != c.image {
+			t.Errorf("%+v, hostRootfs %t: %q %t, want %q %t", c.t.Image, c.hostRootfs, image, ok, c.image, c.ok)
+		}
 	}
 }
 
 const good = `name: x
 image: {docker: a, oci: host}
+languages: [bash]
 runtime: runc
 limits: {memory: 64MiB, cpu: "1", pids: 10, open_files: 100, file_size: 1MiB, tmp: 1MiB, disk: 1048576}
 `
 
+func TestGood(t *testing.T) {
+	got, err := Parse([]byte(good))
+	if err != nil || got.Limits.Memory != 64<<20 || got.Limits.CPU != 1000 || got.Limits.Disk != 1<<20 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestProblemsAreNamed(t *testing.T) {
-	for text, want := range map[string][]string{
-		strings.Replace(good, "64MiB", "64MB", 1):                            {"line 4", "64MB"},
-		strings.Replace(good, "runc", "crun", 1):                             {"runtime", "crun"},
-		strings.Replace(good, "pids: 10, ", "", 1):                           {"limits.pids"},
-		strings.Replace(good, "name: x", "name: X Y\nlanguages: [cobol]", 1): {"name:", "languages:", "cobol"},
-		strings.Replace(good, "name: x", "nmae: x", 1):                       {"nmae"},
-		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1):   {"image.oci"},
-		strings.Replace(good, `cpu: "1"`, "cpu: fast", 1):                    {"fast"},
-		strings.Replace(good, "64MiB", "99999999999TiB", 1):                  {"99999999999TiB"},
+	for text, want := range map[string]string{
+		strings.Replace(good, "64MiB", "64MB", 1):                          `line 5: limits.memory: "64MB" is not a size such as 512MiB`,
+		strings.Replace(good, "64MiB", "1MiB", 1):                          "line 5: limits.memory: 1048576 is less than 16777216",
+		strings.Replace(good, "64MiB", "-64MiB", 1):                        `line 5: limits.memory: "-64MiB" is not a size such as 512MiB`,
+		strings.Replace(good, "64MiB", "99999999999TiB", 1):                `line 5: limits.memory: "99999999999TiB" is not a size such as 512MiB`,
+		strings.Replace(good, "64MiB", "[1]", 1):                           "line 5: limits.memory: want one value",
+		strings.Replace(good, "64MiB", "", 1):                              "line 5: limits.memory: want one value",
+		strings.Replace(good, `cpu: "1"`, "cpu: fast", 1):                  `line 5: limits.cpu: "fast" is not an amount of CPU such as 2000m`,
+		strings.Replace(good, "pids: 10, ", "", 1):                         "line 5: limits.pids: is missing: there is no unlimited sandbox",
+		strings.Replace(good, "pids: 10", "pids: ten", 1):                  `line 5: limits.pids: "ten" is not a whole number`,
+		strings.Replace(good, "pids: 10", "pids: 10, pids: 11", 1):         "line 5: limits.pids: is there twice",
+		strings.Replace(good, "runc", "crun", 1):                           `line 4: runtime: "crun": want runc or runsc`,
+		strings.Replace(good, "runtime: runc\n", "", 1):                    `line 1: runtime: "": want runc or runsc`,
+		strings.Replace(good, "name: x", "name: X Y", 1):                   `line 1: name: "X Y": use 1 to 63 of a-z, 0-9 and -`,
+		strings.Replace(good, "[bash]", "[cobol]", 1):                      `line 3: languages: "cobol": want typescript, javascript, python or bash`,
+		strings.Replace(good, "[bash]", "[bash, bash]", 1):                 `line 3: languages: "bash" is there twice`,
+		strings.Replace(good, "[bash]", "bash", 1):                         "line 3: languages: want a list",
+		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1): `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
+		strings.Replace(good, "{docker: a, oci: host}", "a", 1):            "line 2: image: want a mapping",
+		strings.Replace(good, "name: x", "name: x\nnmae: y", 1):            "line 2: nmae: there is no such field",
+		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):       "line 5: description: aliases are not supported",
+		good + "idle_timeout_s: -1\n":                                      "line 6: idle_timeout_s: is negative",
+		good + "---\nname: y\n":                                            "line 6: a second document; one file holds one template",
+		"":                                                                 "is empty",
+		"- a\n":                                                            "line 1: want a mapping with name, image, runtime and limits",
+		strings.Repeat("#", maxFile+1):                                     "larger than 65536 bytes",
 	} {
 		_, err := Parse([]byte(text))
-		if err == nil {
-			t.Errorf("no error for:\n%s", text)
-			continue
-		}
-		for _, w := range want {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%q is not named in %q", w, err)
-			}
+		if err == nil || err.Error() != want {
+			t.Errorf("%.300s\n got: %v\nwant: %s", text, err, want)
 		}
 	}
-	if _, err := Parse([]byte(good)); err != nil {
-		t.Errorf("a good one: %v", err)
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	broken := "name: X\nruntime: crun\nlimits:\n  memory: much\n  pids: 1\n  swap: 1GiB\n"
+	_, err := Load(fstest.MapFS{"a.yaml": {Data: []byte(broken)}, "b.yaml": {Data: []byte("name: [\n")}, "c.yaml": {Data: []byte(good)}, "d.yaml": {Data: []byte(good)}})
+	if err == nil {
+		t.Fatal("no error")
 	}
-	if _, err := Load(fstest.MapFS{"a.yaml": {Data: []byte(good)}, "b.yaml": {Data: []byte(good)}}); err == nil || !strings.Contains(err.Error(), "a.yaml") {
-		t.Errorf("two of one name: %v", err)
+	for _, want := range []string{
+		"template a.yaml: line 1: name:", "template a.yaml: line 1: image:", "template a.yaml: line 2: runtime:", "template a.yaml: line 1: languages:",
+		"template a.yaml: line 4: limits.memory:", "template a.yaml: line 5: limits.pids:", "template a.yaml: line 6: limits.swap:",
+		"template a.yaml: line 3: limits.cpu: is missing", "template b.yaml: ", `template d.yaml: the name "x" is that of c.yaml`,
+	} {
+		if strings.Count(err.Error(), want) != 1 {
+			t.Errorf("not there exactly once: %q in\n%v", want, err)
+		}
+	}
+	if _, err := Load(fstest.MapFS{}); err == nil {
+		t.Error("an empty folder was taken")
 	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add(good)
+	for _, name := range []string{"base.yaml"} {
+		text, err := sandboxtemplates.FS.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("limits: &a {memory: *a}\n---\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		tmpl, err := Parse([]byte(text))
-		if err == nil && (tmpl.Limits.Memory < 16<<20 || tmpl.Limits.PIDs < 8) {
-			t.Errorf("a template without limits was taken: %+v", tmpl)
+		got, err := Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		l := got.Limits
+		if l.Memory < 16<<20 || l.CPU < 10 || l.PIDs < 8 || l.OpenFiles < 32 || l.FileSize < 1 || l.Tmp < 1 || l.Disk < 1 {
+			t.Errorf("a template without limits was taken: %+v", got)
+		}
+		if image, ok := got.ImageFor(true, "/images"); ok && strings.Contains(image, "..") {
+			t.Errorf("image %q leaves the folder", image)
 		}
 	})
 }

@@ -1,0 +1,218 @@
+package template
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxFile bounds one file, in bytes: it is written by hand, and never this long.
+const maxFile = 64 << 10
+
+// Parse reads one file. The error names every problem, each with its line and field
+// ("line 8: limits.memory: …"); a field that is missing has the line of what should hold it.
+func Parse(text []byte) (Template, error) {
+	if len(text) > maxFile {
+		return Template{}, fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	root, err := document(text)
+	if err != nil {
+		return Template{}, err
+	}
+	p := &parser{seen: map[string]int{"": root.Line}}
+	t := p.template(root)
+	p.check(&t)
+	return t, errors.Join(p.errs...)
+}
+
+// document gives the one mapping that the text holds.
+func document(text []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	if err := dec.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("is empty")
+		}
+		return nil, err
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		if err != nil {
+			return nil, err
+		}
+		return nil, fmt.Errorf("line %d: a second document; one file holds one template", more.Line)
+	}
+	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 || doc.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: want a mapping with name, image, runtime and limits", doc.Line)
+	}
+	return doc.Content[0], nil
+}
+
+// parser collects what is wrong. seen has the line of each field that was there, by its path
+// ("limits.pids"), also when its value was wrong: such a field is reported once, not again by check.
+type parser struct {
+	errs   []error
+	seen   map[string]int
+	broken map[string]bool
+}
+
+// bad reports a problem of a field at the field's line, or at that of what should hold it.
+func (p *parser) bad(field, format string, args ...any) {
+	line, ok := p.seen[field]
+	for parent := field; !ok; line, ok = p.seen[parent] {
+		dot := strings.LastIndexByte(parent, '.')
+		if dot < 0 {
+			line = p.seen[""]
+			break
+		}
+		parent = parent[:dot]
+	}
+	p.errs = append(p.errs, fmt.Errorf("line %d: %s: %s", line, field, fmt.Sprintf(format, args...)))
+	if p.broken == nil {
+		p.broken = map[string]bool{}
+	}
+	p.broken[field] = true
+}
+
+// fields reads a mapping: each known key by its reader, each other key is a problem. Aliases are
+// refused: a file this small needs none, and they could nest without end.
+func (p *parser) fields(n *yaml.Node, prefix string, known map[string]func(field string, n *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		p.bad(strings.TrimSuffix(prefix, "."), "want a mapping")
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		field := prefix + key.Value
+		_, twice := p.seen[field]
+		p.seen[field] = key.Line
+		read, ok := known[key.Value]
+		switch {
+		case !ok:
+			p.bad(fmt.Sprintf("%.80s", field), "there is no such field")
+		case twice:
+			p.bad(field, "is there twice")
+		case value.Kind == yaml.AliasNode:
+			p.bad(field, "aliases are not supported")
+		default:
+			read(field, value)
+		}
+	}
+}
+
+func (p *parser) template(root *yaml.Node) Template {
+	var t Template
+	p.fields(root, "", map[string]func(string, *yaml.Node){
+		"name":           p.text(&t.Name),
+		"description":    p.text(&t.Description),
+		"runtime":        p.text(&t.Runtime),
+		"idle_timeout_s": number(p, &t.IdleSeconds),
+		"languages":      p.list(&t.Languages),
+		"image": func(field string, n *yaml.Node) {
+			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "oci": p.text(&t.Image.OCI)})
+		},
+		"limits": func(field string, n *yaml.Node) {
+			p.fields(n, field+".", map[string]func(string, *yaml.Node){
+				"memory": p.size(&t.Limits.Memory), "file_size": p.size(&t.Limits.FileSize), "tmp": p.size(&t.Limits.Tmp), "disk": p.size(&t.Limits.Disk),
+				"cpu": p.cores(&t.Limits.CPU), "pids": number(p, &t.Limits.PIDs), "open_files": number(p, &t.Limits.OpenFiles),
+			})
+		},
+	})
+	return t
+}
+
+// scalar reads one plain value.
+func (p *parser) scalar(read func(field, value string)) func(string, *yaml.Node) {
+	return func(field string, n *yaml.Node) {
+		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
+			p.bad(field, "want one value")
+			return
+		}
+		read(field, n.Value)
+	}
+}
+
+func (p *parser) text(to *string) func(string, *yaml.Node) {
+	return p.scalar(func(_, value string) { *to = value })
+}
+
+func number[T int | int64](p *parser, to *T) func(string, *yaml.Node) {
+	return p.scalar(func(field, value string) {
+		v, err := strconv.ParseInt(value, 10, 32)
+		if err != nil {
+			p.bad(field, "%.40q is not a whole number", value)
+		}
+		*to = T(v)
+	})
+}
+
+func (p *parser) size(to *Size) func(string, *yaml.Node) {
+	return p.scalar(func(field, value string) {
+		v, ok := parseSize(value)
+		if !ok {
+			p.bad(field, "%.40q is not a size such as 512MiB", value)
+		}
+		*to = v
+	})
+}
+
+func (p *parser) cores(to *Cores) func(string, *yaml.Node) {
+	return p.scalar(func(field, value string) {
+		v, ok := parseCores(value)
+		if !ok {
+			p.bad(field, "%.40q is not an amount of CPU such as 2000m", value)
+		}
+		*to = v
+	})
+}
+
+func (p *parser) list(to *[]string) func(string, *yaml.Node) {
+	return func(field string, n *yaml.Node) {
+		if n.Kind != yaml.SequenceNode {
+			p.bad(field, "want a list")
+			return
+		}
+		for _, item := range n.Content {
+			p.scalar(func(_, value string) { *to = append(*to, value) })(field, item)
+		}
+	}
+}
+
+var units = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
+
+// maxSize is a pebibyte: no limit is larger, and sums of limits stay far from an overflow.
+const maxSize = 1 << 50
+
+func parseSize(text string) (Size, bool) {
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil || v < 0 || v > maxSize/u.bytes {
+			return 0, false
+		}
+		return Size(v * u.bytes), true
+	}
+	return 0, false
+}
+
+func parseCores(text string) (Cores, bool) {
+	digits, milli := strings.CutSuffix(text, "m")
+	v, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || v < 0 {
+		return 0, false
+	}
+	if !milli {
+		v *= 1000
+	}
+	return Cores(v), true
+}
