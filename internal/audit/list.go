@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// DefaultListed and MaxListed bound a page of List.
+	// DefaultListed is the length of a page of List when none is asked for.
 	DefaultListed = 100
-	MaxListed     = 1000
+	// MaxListed is the longest page of List.
+	MaxListed = 1000
 	// maxScanned bounds how many records one call of List looks at.
 	maxScanned = 50_000
 	// listChunk and maxChunk bound one answer of Redis. Chunks grow while nothing is found.

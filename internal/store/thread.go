@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// DefaultThreads and MaxThreads bound a page of Threads.
+	// DefaultThreads is the length of a page of Threads when none is asked for.
 	DefaultThreads = 100
-	MaxThreads     = 1000
+	// MaxThreads is the longest page of Threads.
+	MaxThreads = 1000
 	// threadsAtOnce is how many records one round trip brings, threadsScanned how many one call of
 	// Threads looks at.
 	threadsAtOnce  = 500
