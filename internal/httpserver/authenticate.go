@@ -1,0 +1,126 @@
+package httpserver
+
+import (
+	"mime"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// maxSecretBytes bounds a credential before anything looks at it.
+const maxSecretBytes = 512
+
+// authenticate turns the credential into the caller of the exchange.
+func (s *server) authenticate(c *gin.Context) {
+	x := exchangeOf(c.Request.Context())
+	caller, err := s.identify(c.Request)
+	if err != nil {
+		p := s.problem(c.Request.Context(), err)
+		if s.o.AuthRefused != nil && (p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden)) {
+			refused := sandbox.Caller{RequestID: x.id, Source: source(c.Request), UserAgent: userAgent(c.Request)}
+			s.o.AuthRefused(c.Request.Context(), refused, p.Detail)
+		}
+		writeProblem(c.Writer, p)
+		c.Abort()
+		return
+	}
+	caller.RequestID, caller.Source, caller.UserAgent = x.id, source(c.Request), userAgent(c.Request)
+	x.caller, x.known = caller, true
+}
+
+func (s *server) identify(r *http.Request) (sandbox.Caller, error) {
+	secret, err := credential(r.Header)
+	if err != nil {
+		return sandbox.Caller{}, err
+	}
+	onBehalfOf := r.Header.Get("On-Behalf-Of")
+	if secret != "" && s.o.Keys != nil {
+		return s.o.Keys.Authenticate(r.Context(), secret, onBehalfOf)
+	}
+	switch {
+	case s.o.Anonymous == nil:
+		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "send a key: Authorization: Bearer <key>, or X-API-Key")
+	case onBehalfOf != "":
+		return sandbox.Caller{}, sandbox.Errorf(sandbox.Forbidden, "On-Behalf-Of needs a key with that right")
+	}
+	return sandbox.Caller{Owner: *s.o.Anonymous, Admin: true}, nil
+}
+
+// credential finds the key in a request's headers; "" when there is none.
+func credential(h http.Header) (string, error) {
+	secret := h.Get("X-API-Key")
+	if auth := h.Get("Authorization"); auth != "" {
+		scheme, rest, _ := strings.Cut(auth, " ")
+		if !strings.EqualFold(scheme, "Bearer") || rest == "" {
+			return "", sandbox.Errorf(sandbox.Unauthorized, "the Authorization header has to be: Bearer <key>")
+		}
+		if secret != "" && secret != rest {
+			return "", sandbox.Errorf(sandbox.Unauthorized, "two different keys were sent")
+		}
+		secret = strings.TrimSpace(rest)
+	}
+	if len(secret) > maxSecretBytes {
+		return "", sandbox.Errorf(sandbox.Unauthorized, "the key is not valid")
+	}
+	return secret, nil
+}
+
+// source is the address of the peer. Forwarding headers are not believed.
+func source(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+func userAgent(r *http.Request) string {
+	ua := r.UserAgent()
+	if len(ua) > 200 {
+		ua = strings.ToValidUTF8(ua[:200], "")
+	}
+	return ua
+}
+
+// rawBodies are the routes that take a body that is not JSON, each with its media type.
+var rawBodies = map[string]string{
+	"PUT /api/threads/:thread/files/content": "", // any
+	"POST /api/threads/:thread/files/upload": "multipart/form-data",
+}
+
+// contentType refuses a body of another type than the route takes. A browser sends the types of
+// forms to other sites without asking first; JSON it does not.
+func contentType(c *gin.Context) {
+	r := c.Request
+	if r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return
+	}
+	want, raw := rawBodies[r.Method+" "+c.FullPath()]
+	if !raw {
+		want = "application/json"
+	}
+	given := r.Header.Get("Content-Type")
+	if want == "" || given == want {
+		return
+	}
+	got, params, err := mime.ParseMediaType(given)
+	charset := strings.ToLower(params["charset"])
+	if err == nil && got == want && (charset == "" || charset == "utf-8") {
+		return
+	}
+	detail := "the body has to be " + want
+	writeProblem(c.Writer, newProblem(sandbox.Invalid, detail, FieldError{Field: "Content-Type", Detail: detail}).withStatus(http.StatusUnsupportedMediaType))
+	c.Abort()
+}
+
+// admin refuses callers without administration rights.
+func admin(c sandbox.Caller) error {
+	if !c.Admin {
+		return sandbox.Errorf(sandbox.Forbidden, "this needs a key with administration rights")
+	}
+	return nil
+}

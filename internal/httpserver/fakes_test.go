@@ -1,0 +1,358 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/vpath"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is all use cases of a server, as fakes: err, when set, is what each of them answers.
+type world struct {
+	mu      sync.Mutex
+	err     error
+	callers []sandbox.Caller
+	cmd     sandbox.Command
+	code    sandbox.Code
+	script  sandbox.Script
+	acquire sandbox.AcquireOptions
+	filter  sandbox.ThreadFilter
+	audited audit.Filter
+	input   json.RawMessage
+	ref     sandbox.ToolRef
+	runs    int
+	state   sandbox.State
+	result  sandbox.Result
+	events  []sandbox.Event
+	follow  func(ctx context.Context, after uint64, emit func(sandbox.Event) error) error
+	wait    func(ctx context.Context) error
+	stdin   []byte
+	closed  bool
+	signal  string
+	dir     string // the thread's folder
+	quota   int64
+	changes []string
+	answers map[string]stored
+	configs map[string]json.RawMessage
+}
+
+type stored struct {
+	fingerprint string
+	answer      []byte
+}
+
+func newWorld(t testing.TB) *world {
+	code := 0
+	w := &world{
+		state: sandbox.Running, dir: t.TempDir(), answers: map[string]stored{}, configs: map[string]json.RawMessage{"fs": json.RawMessage(`{"command":"x","env":{"K":"***"}}`)},
+		result: sandbox.Result{ExecID: "e1", Status: sandbox.StatusExited, ExitCode: &code, Stdout: "hi\n"},
+	}
+	w.events = []sandbox.Event{
+		{N: 1, Type: sandbox.EventStarted, Time: time.Unix(1, 0)},
+		{N: 2, Type: sandbox.EventStdout, Data: []byte("hi\n")},
+		{N: 3, Type: sandbox.EventExit, Result: &w.result},
+	}
+	return w
+}
+
+// see notes the caller of a use case and gives its error.
+func (w *world) see(c sandbox.Caller) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.callers = append(w.callers, c)
+	return w.err
+}
+
+func (w *world) last() sandbox.Caller {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.callers[len(w.callers)-1]
+}
+
+func (w *world) info() sandbox.Info { return sandbox.Info{ID: "skerry-1", State: w.state} }
+
+func (w *world) Acquire(_ context.Context, c sandbox.Caller, _ string, o sandbox.AcquireOptions) (sandbox.Info, error) {
+	w.acquire = o
+	return w.info(), w.see(c)
+}
+
+// Thread knows only the threads of one user.
+func (w *world) Thread(_ context.Context, c sandbox.Caller, thread string) (sandbox.ThreadView, error) {
+	if c.User != "ann" {
+		return sandbox.ThreadView{}, sandbox.Errorf(sandbox.NotFound, "no such thread")
+	}
+	return sandbox.ThreadView{ThreadInfo: sandbox.ThreadInfo{Thread: sandbox.Thread{Owner: c.Owner, ID: thread}}}, w.see(c)
+}
+
+func (w *world) Threads(_ context.Context, c sandbox.Caller, f sandbox.ThreadFilter) ([]sandbox.ThreadView, string, error) {
+	w.filter = f
+	return []sandbox.ThreadView{{}}, "next", w.see(c)
+}
+func (w *world) ReleaseSandbox(_ context.Context, c sandbox.Caller, _ string) error { return w.see(c) }
+func (w *world) DeleteThread(_ context.Context, c sandbox.Caller, _ string) error   { return w.see(c) }
+func (w *world) Pause(_ context.Context, c sandbox.Caller, _ string) (sandbox.Info, error) {
+	return w.info(), w.see(c)
+}
+func (w *world) Resume(_ context.Context, c sandbox.Caller, _ string) (sandbox.Info, error) {
+	return w.info(), w.see(c)
+}
+func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string) (sandbox.Info, error) {
+	return w.info(), w.see(c)
+}
+func (w *world) Templates() []sandbox.Template { return []sandbox.Template{{Name: "base"}} }
+
+func (w *world) RunCommand(_ context.Context, c sandbox.Caller, _ string, cmd sandbox.Command) (string, error) {
+	w.cmd = cmd
+	w.runs++
+	return "e1", w.see(c)
+}
+func (w *world) RunCode(_ context.Context, c sandbox.Caller, _ string, code sandbox.Code) (string, error) {
+	w.code = code
+	return "e1", w.see(c)
+}
+func (w *world) RunScript(_ context.Context, c sandbox.Caller, _ string, s sandbox.Script) (string, error) {
+	w.script = s
+	return "e1", w.see(c)
+}
+func (w *world) Wait(ctx context.Context, _ sandbox.Caller, _, _ string) (sandbox.Result, error) {
+	if w.wait != nil {
+		return w.result, w.wait(ctx)
+	}
+	return w.result, nil
+}
+func (w *world) Exec(_ context.Context, c sandbox.Caller, _, _ string) (sandbox.Result, error) {
+	return w.result, w.see(c)
+}
+func (w *world) Execs(_ context.Context, c sandbox.Caller, _ string) ([]sandbox.ExecInfo, error) {
+	return nil, w.see(c)
+}
+func (w *world) Events(ctx context.Context, _ sandbox.Caller, _, _ string, after uint64, emit func(sandbox.Event) error) error {
+	if w.err != nil {
+		return w.err
+	}
+	if w.follow != nil {
+		return w.follow(ctx, after, emit)
+	}
+	for _, ev := range w.events {
+		if ev.N > after {
+			if err := emit(ev); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+func (w *world) SendStdin(_ context.Context, c sandbox.Caller, _, _ string, data []byte, closeIt bool) error {
+	w.stdin, w.closed = data, closeIt
+	return w.see(c)
+}
+func (w *world) Signal(_ context.Context, c sandbox.Caller, _, _, signal string) error {
+	w.signal = signal
+	return w.see(c)
+}
+func (w *world) Kill(_ context.Context, c sandbox.Caller, _, _ string) error { return w.see(c) }
+
+func (w *world) fs(uid int) (*vpath.FS, error) {
+	return vpath.New(vpath.Options{Mounts: []vpath.Mount{{Virtual: sandbox.UserDataDir, Host: w.dir, Writable: true}}, DiskBytes: w.quota})
+}
+func (w *world) ReadFiles(_ context.Context, c sandbox.Caller, _ string, read func(*vpath.FS) error) error {
+	if err := w.see(c); err != nil {
+		return err
+	}
+	f, err := w.fs(0)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // test
+	return read(f)
+}
+func (w *world) ChangeFiles(ctx context.Context, c sandbox.Caller, _, action, path string, change func(*vpath.FS) (int64, error)) error {
+	if err := w.see(c); err != nil {
+		return err
+	}
+	f, err := w.fs(0)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // test
+	n, err := change(f)
+	w.changes = append(w.changes, action+" "+path+" "+strconv.FormatInt(n, 10))
+	return err
+}
+
+func (w *world) ToolServers(_ context.Context, c sandbox.Caller, _ string) ([]sandbox.ToolServer, error) {
+	return []sandbox.ToolServer{{Name: "fs", ToolCount: 3}, {Name: "mem", ToolCount: 4}}, w.see(c)
+}
+func (w *world) SearchTools(_ context.Context, c sandbox.Caller, _ string, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
+	return sandbox.ToolSearch{Query: q.Query, ServerFilter: q.Server, MatchCount: 1, Showing: 1, Tools: []sandbox.ToolFound{{Name: "fs__read:" + q.Detail}}}, w.see(c)
+}
+func (w *world) CallTool(_ context.Context, c sandbox.Caller, _ string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
+	w.ref, w.input = ref, input
+	return sandbox.ToolResult{Result: json.RawMessage(`{"a":1}`), CallID: "c1"}, w.see(c)
+}
+func (w *world) Prompt(_ context.Context, c sandbox.Caller, _ string) (prompt.Prompt, error) {
+	return prompt.Prompt{Text: "t", Mode: "code"}, w.see(c)
+}
+func (w *world) ServerConfigs(context.Context) (map[string]json.RawMessage, error) {
+	return w.configs, w.err
+}
+func (w *world) PutServer(_ context.Context, name string, config json.RawMessage) error {
+	w.configs[name] = config
+	return w.err
+}
+func (w *world) DeleteServer(_ context.Context, name string) error {
+	delete(w.configs, name)
+	return w.err
+}
+func (w *world) ReconnectServer(context.Context, string) error { return w.err }
+func (w *world) ServerTools(_ context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
+	return []sandbox.Tool{{Server: name, Name: "read", Printed: name + "__read", Input: json.RawMessage(`{"type":"object"}`)}}, w.see(c)
+}
+func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string, error) {
+	w.audited = f
+	return []audit.Record{{ID: "r1"}}, "", w.err
+}
+
+// Authenticate knows the keys ann, bob (no administration), root (may act for others).
+func (w *world) Authenticate(_ context.Context, secret, onBehalfOf string) (sandbox.Caller, error) {
+	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: secret}, KeyID: "k-" + secret}
+	switch secret {
+	case "ann", "bob":
+		if onBehalfOf != "" {
+			return c, sandbox.Errorf(sandbox.Forbidden, "this key may not act for others")
+		}
+	case "root":
+		c.Admin = true
+		if onBehalfOf != "" {
+			c.User = onBehalfOf
+		}
+	default:
+		return c, sandbox.Errorf(sandbox.Unauthorized, "no such key")
+	}
+	return c, nil
+}
+func (w *world) CreateKey(_ context.Context, c sandbox.Caller, k auth.Key) (auth.Key, string, error) {
+	k.ID = "k9"
+	return k, "secret", w.see(c)
+}
+func (w *world) ListKeys(_ context.Context, c sandbox.Caller) ([]auth.Key, error) {
+	return []auth.Key{{ID: "k1", Hash: "deadbeef"}}, w.see(c)
+}
+func (w *world) RevokeKey(_ context.Context, c sandbox.Caller, _ string) error { return w.see(c) }
+
+func (w *world) Begin(_ context.Context, o sandbox.Owner, key, fingerprint string) (bool, []byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := o.User + "/" + key
+	s, ok := w.answers[k]
+	switch {
+	case !ok:
+		w.answers[k] = stored{fingerprint: fingerprint}
+		return true, nil, nil
+	case s.fingerprint != fingerprint:
+		return false, nil, sandbox.Errorf(sandbox.Invalid, "that Idempotency-Key was used for another request")
+	case s.answer == nil:
+		return false, nil, sandbox.Errorf(sandbox.Conflict, "the first request with that Idempotency-Key is still running")
+	}
+	return false, s.answer, nil
+}
+func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	k := o.User + "/" + key
+	if answer == nil {
+		delete(w.answers, k)
+		return nil
+	}
+	w.answers[k] = stored{fingerprint: w.answers[k].fingerprint, answer: answer}
+	return nil
+}
+
+// options wires a world to a server without authentication.
+func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
+	var log bytes.Buffer
+	return Options{
+		Threads: w, Execs: w, Files: w, Tools: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
+		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}, &log
+}
+
+func handler(t testing.TB, w *world, change ...func(*Options)) http.Handler {
+	t.Helper()
+	o, _ := w.options(t)
+	for _, c := range change {
+		c(&o)
+	}
+	h, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// send makes a request with a JSON body ("" = none); headers are "Name: value".
+func send(h http.Handler, method, url, body string, headers ...string) *httptest.ResponseRecorder {
+	var r io.Reader
+	if body != "" {
+		r = strings.NewReader(body)
+	}
+	req := httptest.NewRequest(method, url, r)
+	req.Host = "localhost:8080"
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			req.Host = value
+		} else if value == "" {
+			req.Header.Del(name)
+		} else {
+			req.Header.Set(name, value)
+		}
+	}
+	rec := httptest.NewRecorder()
+	h.ServeHTTP(rec, req)
+	return rec
+}
+
+func decodeBody(t testing.TB, rec *httptest.ResponseRecorder) map[string]any {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal(rec.Body.Bytes(), &m); err != nil {
+		t.Fatalf("%d %s: %v", rec.Code, rec.Body, err)
+	}
+	return m
+}
+
+// wantProblem checks an error's whole form.
+func wantProblem(t testing.TB, rec *httptest.ResponseRecorder, status int, code string) map[string]any {
+	t.Helper()
+	if rec.Code != status || rec.Header().Get("Content-Type") != "application/problem+json" || rec.Header().Get("X-Request-Id") == "" {
+		t.Errorf("%d %s %s, want %d %s", rec.Code, rec.Header().Get("Content-Type"), rec.Body, status, code)
+		return map[string]any{}
+	}
+	m := decodeBody(t, rec)
+	if m["code"] != code || m["status"] != float64(status) || m["type"] != "urn:skerry:error:"+code || m["title"] == "" || m["detail"] == "" {
+		t.Errorf("problem %v, want %d %s", m, status, code)
+	}
+	return m
+}

@@ -1,0 +1,191 @@
+package httpserver
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Bounds of remembered requests.
+const (
+	maxIdempotencyKey  = 255
+	maxRememberedBytes = 4 << 20 // of an answer; a larger one is not remembered
+	rememberTimeout    = 5 * time.Second
+	// An idempotent request goes on when its client goes away, so that the retry finds its answer.
+	idempotentTimeout = sandbox.MaxExecTimeout + 5*time.Minute
+)
+
+// remembered is an answer as it is stored.
+type remembered struct {
+	Status int         `json:"status"`
+	Header http.Header `json:"header"`
+	Body   []byte      `json:"body"`
+}
+
+// idempotent answers a POST whose Idempotency-Key was seen before with the first answer. Streams
+// are not remembered.
+func (s *server) idempotent(c *gin.Context) {
+	r := c.Request
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" || r.Method != http.MethodPost || s.o.Idempotency == nil || wantsStream(r) {
+		return
+	}
+	if p := s.onlyOnce(c, key); p != nil {
+		writeProblem(c.Writer, p)
+		c.Abort()
+	}
+}
+
+func (s *server) onlyOnce(c *gin.Context, key string) *Problem {
+	r, ctx := c.Request, c.Request.Context()
+	if !plainKey(key) {
+		return newProblem(sandbox.Invalid, "Idempotency-Key: use 1 to 255 printable ASCII characters", FieldError{Field: "Idempotency-Key", Detail: "1 to 255 printable ASCII characters"})
+	}
+	body, p := readAll(r)
+	if p != nil {
+		return p
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	owner := callerOf(ctx).Owner
+	first, answer, err := s.o.Idempotency.Begin(ctx, owner, key, fingerprint(r, body))
+	if err != nil {
+		return s.problem(ctx, err)
+	}
+	if !first {
+		c.Abort()
+		return replay(c.Writer, answer)
+	}
+	var keep []byte
+	defer func() {
+		// Also when the handler panics: the key would else stay taken for a day.
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberTimeout)
+		defer cancel()
+		if err := s.o.Idempotency.Finish(end, owner, key, keep); err != nil {
+			s.o.Log.Warn("an answer could not be remembered", "request_id", exchangeOf(ctx).id, "error", err)
+		}
+	}()
+	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), idempotentTimeout)
+	defer cancel()
+	c.Request = r.WithContext(run)
+	exchangeOf(ctx).req = c.Request
+	rec := &recorder{ResponseWriter: c.Writer}
+	c.Writer = rec
+	c.Next()
+	keep = rec.answer()
+	return nil
+}
+
+func replay(w http.ResponseWriter, answer []byte) *Problem {
+	var r remembered
+	if err := json.Unmarshal(answer, &r); err != nil || r.Status == 0 {
+		return newProblem(sandbox.Unavailable, "the first answer cannot be read back; use another Idempotency-Key")
+	}
+	for k, v := range r.Header {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Idempotent-Replayed", "true")
+	w.WriteHeader(r.Status)
+	_, _ = w.Write(r.Body) // the client is gone when this fails
+	return nil
+}
+
+func plainKey(key string) bool {
+	if len(key) > maxIdempotencyKey {
+		return false
+	}
+	for i := range len(key) {
+		if key[i] < 0x21 || key[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// readAll reads a body of at most maxJSONBytes.
+func readAll(r *http.Request) ([]byte, *Problem) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxJSONBytes+1))
+	switch {
+	case slow(err):
+		return nil, newProblem(sandbox.Timeout, "the body came too slowly").withStatus(http.StatusRequestTimeout)
+	case err != nil:
+		return nil, newProblem(sandbox.Invalid, "the body ended too early")
+	case len(body) > maxJSONBytes:
+		return nil, newProblem(sandbox.Invalid, "the body is larger than 32 MiB").withStatus(http.StatusRequestEntityTooLarge)
+	}
+	return body, nil
+}
+
+// fingerprint is the same for the same request.
+func fingerprint(r *http.Request, body []byte) string {
+	h := sha256.New()
+	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type")} {
+		_, _ = io.WriteString(h, part+"\n") // a hash never fails
+	}
+	_, _ = h.Write(body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// recorder keeps a copy of what a handler answers.
+type recorder struct {
+	gin.ResponseWriter
+	body bytes.Buffer
+	over bool
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.copy(p)
+	return r.ResponseWriter.Write(p)
+}
+
+func (r *recorder) WriteString(text string) (int, error) {
+	r.copy([]byte(text))
+	return r.ResponseWriter.WriteString(text)
+}
+
+func (r *recorder) copy(p []byte) {
+	if r.over = r.over || r.body.Len()+len(p) > maxRememberedBytes; !r.over {
+		r.body.Write(p)
+	}
+}
+
+// answer is what to remember, or nil: an answer that says "try again" is not the result.
+func (r *recorder) answer() []byte {
+	status := r.Status()
+	if r.over || status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499 {
+		return nil
+	}
+	h := http.Header{}
+	for k, v := range r.Header() {
+		if k == "Content-Type" || k == "Location" || k == "Etag" {
+			h[k] = v
+		}
+	}
+	out, err := json.Marshal(remembered{Status: status, Header: h, Body: r.body.Bytes()})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// wantsStream reports whether the client asks for server-sent events.
+func wantsStream(r *http.Request) bool {
+	for _, accept := range r.Header["Accept"] {
+		if strings.Contains(accept, "text/event-stream") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,172 @@
+package httpserver
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// sandboxBody is the body of PUT /api/threads/{t}/sandbox.
+type sandboxBody struct {
+	Template     string            `json:"template,omitempty" maxLength:"128" doc:"Name of a template; the default one when absent"`
+	Labels       map[string]string `json:"labels,omitempty" doc:"Replace the thread's labels"`
+	Env          map[string]string `json:"env,omitempty" doc:"For every exec of this sandbox"`
+	Skills       []string          `json:"skills,omitempty" maxItems:"1000" doc:"Only these skills; all that are enabled when absent"`
+	Capabilities []string          `json:"capabilities,omitempty" doc:"Not supported yet"`
+	Mode         string            `json:"mode,omitempty" enum:"direct,code,auto" doc:"How tools are offered to the agent"`
+	WaitSeconds  *float64          `json:"wait_s,omitempty" minimum:"0" maximum:"300" default:"30" doc:"How long to wait for a starting sandbox"`
+}
+
+func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
+	o := sandbox.AcquireOptions{Wait: seconds(30)}
+	if b == nil {
+		return o, nil
+	}
+	if len(b.Capabilities) > 0 {
+		return o, sandbox.Errorf(sandbox.NotSupported, "capabilities: this server does not have them yet")
+	}
+	if err := checkEnv(b.Env); err != nil {
+		return o, err
+	}
+	if err := checkLabels(b.Labels); err != nil {
+		return o, err
+	}
+	if b.WaitSeconds != nil {
+		o.Wait = seconds(*b.WaitSeconds)
+	}
+	o.Template, o.Labels, o.Env, o.Skills, o.Mode = b.Template, b.Labels, b.Env, b.Skills, b.Mode
+	return o, nil
+}
+
+// checkLabels bounds what is remembered of a thread.
+func checkLabels(labels map[string]string) error {
+	if len(labels) > 64 {
+		return sandbox.Errorf(sandbox.Invalid, "labels: at most 64")
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > 128 || len(v) > 1024 || strings.ContainsAny(k, "=\x00") {
+			return sandbox.Errorf(sandbox.Invalid, "labels: %.140q: a name has 1 to 128 bytes without \"=\", a value at most 1024", k)
+		}
+	}
+	return nil
+}
+
+// sandboxAnswer is a thread with its sandbox.
+type sandboxAnswer struct {
+	ThreadID string       `json:"thread_id"`
+	Sandbox  sandbox.Info `json:"sandbox"`
+}
+
+// sandboxOnly is the answer of pause, resume and hibernate.
+type sandboxOnly struct {
+	Sandbox sandbox.Info `json:"sandbox"`
+}
+
+type listThreadsIn struct {
+	Label  []string `query:"label,explode" maxItems:"16" doc:"key=value; all have to fit"`
+	State  string   `query:"state" enum:"starting,running,paused,stopping,lost" doc:"State of the sandbox"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor string   `query:"cursor" maxLength:"512"`
+}
+
+func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
+	f := sandbox.ThreadFilter{State: sandbox.State(in.State), Limit: in.Limit, Cursor: in.Cursor}
+	for _, l := range in.Label {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" {
+			return f, sandbox.Errorf(sandbox.Invalid, "label: write key=value")
+		}
+		if f.Labels == nil {
+			f.Labels = map[string]string{}
+		}
+		f.Labels[k] = v
+	}
+	return f, nil
+}
+
+func (s *server) threadRoutes() {
+	op := on(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", tagThreads, "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
+	op.Errors = []int{400, 401, 403, 404, 501, 503}
+	register(s, s.api, op, s.acquire)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, "One thread"), s.thread)
+	register(s, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, "The caller's threads"), s.listThreads)
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, "End the sandbox; the workspace stays"),
+		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
+			return nil, s.o.Threads.ReleaseSandbox(ctx, callerOf(ctx), in.Thread)
+		})
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, "End the sandbox and delete the workspace"),
+		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
+			return nil, s.o.Threads.DeleteThread(ctx, callerOf(ctx), in.Thread)
+		})
+	s.stateRoute("pause", "Stop the sandbox's processes; they keep their memory", s.o.Threads.Pause)
+	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Threads.Resume)
+	s.stateRoute("hibernate", "Put the sandbox to disk, to be resumed later", s.o.Threads.Hibernate)
+	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, "Kinds of sandbox that can be asked for"),
+		func(context.Context, *struct{}) (*body[page[sandbox.Template]], error) {
+			return pageOf(s.o.Threads.Templates(), ""), nil
+		})
+}
+
+func (s *server) stateRoute(verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", tagThreads, summary),
+		func(ctx context.Context, in *ThreadIn) (*body[sandboxOnly], error) {
+			info, err := change(ctx, callerOf(ctx), in.Thread)
+			if err != nil {
+				return nil, err
+			}
+			return bodyOf(sandboxOnly{Sandbox: info}), nil
+		})
+}
+
+func (s *server) acquire(ctx context.Context, in *struct {
+	ThreadIn
+	Body *sandboxBody
+},
+) (*statusBody[sandboxAnswer], error) {
+	o, err := in.Body.options()
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.o.Threads.Acquire(ctx, callerOf(ctx), in.Thread, o)
+	if err != nil {
+		return nil, err
+	}
+	status := http.StatusOK
+	if info.State == sandbox.Starting {
+		status = http.StatusAccepted
+	}
+	return &statusBody[sandboxAnswer]{Status: status, Body: sandboxAnswer{ThreadID: in.Thread, Sandbox: info}}, nil
+}
+
+func (s *server) thread(ctx context.Context, in *ThreadIn) (*body[sandbox.ThreadView], error) {
+	v, err := s.o.Threads.Thread(ctx, callerOf(ctx), in.Thread)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(labelled(v)), nil
+}
+
+func (s *server) listThreads(ctx context.Context, in *listThreadsIn) (*body[page[sandbox.ThreadView]], error) {
+	f, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := s.o.Threads.Threads(ctx, callerOf(ctx), f)
+	if err != nil {
+		return nil, err
+	}
+	for i := range items {
+		items[i] = labelled(items[i])
+	}
+	return pageOf(items, next), nil
+}
+
+// labelled shows a thread without labels as having none, not null.
+func labelled(v sandbox.ThreadView) sandbox.ThreadView {
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
+	}
+	return v
+}
