@@ -44,7 +44,7 @@ func Dial(ctx context.Context, socketPath, secret string) (conn net.Conn, newSec
 }
 
 func greet(conn net.Conn, r *bufio.Reader, secret string) (answer, error) {
-	if err := writeLine(conn, hello{Protocol: Protocol, Version: version(), Secret: secret}); err != nil {
+	if err := writeLine(conn, hello{Protocol: Protocol, Version: Version(), Secret: secret}); err != nil {
 		return answer{}, fmt.Errorf("link: handshake: %w", err)
 	}
 	line, err := readLine(r)

@@ -125,8 +125,8 @@ func (c *bufferedConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// version of this binary, for the logs of the other side.
-var version = sync.OnceValue(func() string {
+// Version is that of this binary, for the logs of the other side.
+var Version = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(devel)"

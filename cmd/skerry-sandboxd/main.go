@@ -1,0 +1,98 @@
+// Skerry-sandboxd is PID 1 of every sandbox: it runs what the server asks for and nothing else. It
+// takes no flags and no configuration; all it needs is at the fixed paths of package sandbox.
+//
+// "skerry-sandboxd supervise" is what it starts for each exec, and of no use to people.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+)
+
+const (
+	// maxProcs bounds the threads that sandboxd keeps: they count against the sandbox's pids.
+	maxProcs = 4
+	// threads are started ahead. When a fork bomb has used up the pids, the Go runtime must not need
+	// another one: it would end the process, and with PID 1 the sandbox.
+	threads = 12
+)
+
+func main() {
+	process.SuperviseIfAsked()
+	if len(os.Args) > 1 {
+		fmt.Printf("skerry-sandboxd %s, protocol %d\n", link.Version(), link.Protocol)
+		return
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	if err := run(log); err != nil {
+		log.Error("sandboxd cannot start", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(log *slog.Logger) error {
+	// First of all, before any code of the sandbox could be there: the memory of this process holds
+	// the secret of the link.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("non-dumpable: %w", err)
+	}
+	runtime.GOMAXPROCS(min(runtime.NumCPU(), maxProcs))
+	startThreads(threads)
+	ctx, stop := takeSignals()
+	defer stop()
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return sandboxd.Run(ctx, sandboxd.Default(exe, log))
+}
+
+// takeSignals gives every signal a handler, so that none from a neighbour of the same uid ends or
+// stops this process. PID 1 is ended by SIGKILL from outside only; any other process, as in tests,
+// ends on SIGTERM and SIGINT.
+func takeSignals() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	all := make(chan os.Signal, 64)
+	for n := syscall.Signal(1); n <= 64; n++ {
+		// The runtime uses SIGURG for itself, and package process takes SIGCHLD; neither does harm.
+		if n != syscall.SIGURG && n != syscall.SIGCHLD {
+			signal.Notify(all, n)
+		}
+	}
+	go func() {
+		for s := range all {
+			if os.Getpid() != 1 && (s == syscall.SIGTERM || s == syscall.SIGINT) {
+				cancel()
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// startThreads makes the runtime start n threads, which it then keeps.
+func startThreads(n int) {
+	started, release := make(chan struct{}), make(chan struct{})
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			started <- struct{}{}
+			<-release
+			runtime.UnlockOSThread()
+		}()
+	}
+	for range n {
+		<-started
+	}
+	close(release)
+}

@@ -1,0 +1,124 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/files"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/interp"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+)
+
+const (
+	dialFirst = 20 * time.Millisecond // pause after the first failed dial; it doubles
+	dialMost  = time.Second
+	closeTime = 5 * time.Second
+	// maxRequest holds a run request with the largest stdin and the largest code.
+	maxRequest = sandbox.MaxStdinBytes + sandbox.MaxCodeBytes + 4<<20
+)
+
+// Options configure a daemon. Default gives those of a real sandbox; tests change the paths.
+type Options struct {
+	ControlSocket string
+	BridgeSocket  string
+	BridgeAddr    string // TCP address that code finds the bridge at; "" = none
+	// Supervisor is the command line that runs process.Supervise.
+	Supervisor []string
+	// Orphans: see process.Options. Right for PID 1.
+	Orphans      bool
+	Roots        []files.Root
+	UserDataDir  string // spill files are made in it
+	WorkspaceDir string // working folder of an exec that names none
+	CodeAPIDir   string
+	TempDir      string
+	BaseEnv      []string // of every exec; what the request gives replaces it
+	Log          *slog.Logger
+}
+
+// Default gives the options of a real sandbox. exe is the path of this binary.
+func Default(exe string, log *slog.Logger) Options {
+	return Options{
+		ControlSocket: sandbox.ControlSocket,
+		BridgeSocket:  sandbox.BridgeSocket,
+		BridgeAddr:    fmt.Sprintf("127.0.0.1:%d", sandbox.BridgePort),
+		Supervisor:    []string{exe, process.SuperviseCommand},
+		Orphans:       true,
+		Roots: []files.Root{
+			{Path: sandbox.UserDataDir, Writable: true}, {Path: sandbox.HomeDir, Writable: true}, {Path: "/tmp", Writable: true},
+			{Path: sandbox.SkillsDir}, {Path: sandbox.PluginsDir}, {Path: sandbox.CodeAPIDir},
+		},
+		UserDataDir:  sandbox.UserDataDir,
+		WorkspaceDir: sandbox.WorkspaceDir,
+		CodeAPIDir:   sandbox.CodeAPIDir,
+		TempDir:      "/tmp",
+		BaseEnv: []string{
+			"HOME=" + sandbox.HomeDir, "LANG=C.UTF-8",
+			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		},
+		Log: log,
+	}
+}
+
+// Run does the daemon's work until ctx ends; then it ends all execs. It returns an error only when
+// it cannot begin.
+func Run(ctx context.Context, o Options) error {
+	execs, err := process.New(process.Options{
+		Supervisor: o.Supervisor, Orphans: o.Orphans, SpillRoot: o.UserDataDir, OOMCounters: process.OOMCounters, Log: o.Log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		execs.Close(bounded)
+	}()
+	s := &service{o: o, execs: execs, files: files.New(o.Roots)}
+	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion})
+	mux := http.NewServeMux()
+	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))
+
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if o.BridgeAddr != "" {
+		b := &bridge{addr: o.BridgeAddr, socket: o.BridgeSocket, log: o.Log}
+		wg.Go(func() { b.run(ctx) })
+	}
+	serveLink(ctx, o, mux)
+	return nil
+}
+
+// serveLink keeps the connection to the server until ctx ends.
+func serveLink(ctx context.Context, o Options, handler http.Handler) {
+	secret, pause, said := "", dialFirst, ""
+	for ctx.Err() == nil {
+		conn, fresh, err := link.Dial(ctx, o.ControlSocket, secret)
+		if err == nil {
+			secret, pause, said = fresh, dialFirst, ""
+			o.Log.Info("connected to the server")
+			err = link.Serve(ctx, conn, handler)
+			if err == nil {
+				err = errors.New("connection lost")
+			}
+		}
+		if text := err.Error(); text != said && ctx.Err() == nil {
+			o.Log.Warn("no connection to the server", "error", err) // once, not with each try
+			said = text
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+		pause = min(2*pause, dialMost)
+	}
+}

@@ -1,0 +1,287 @@
+package sandboxd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/files"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/interp"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+)
+
+// service is SandboxService. Its methods come from the server, which is trusted, but bounds are
+// checked all the same.
+type service struct {
+	o      Options
+	execs  *process.Manager
+	files  *files.FS
+	interp *interp.Runner
+}
+
+var execID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// eventBatch is how many events are taken from an exec at once.
+const eventBatch = 64
+
+func (s *service) Status(context.Context, *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
+	res := &sandboxv1.StatusResponse{
+		Protocol: link.Protocol, Version: link.Version(),
+		Languages: s.interp.Available(), Roots: s.files.Roots(), RssBytes: residentBytes(),
+	}
+	for _, e := range s.execs.List() {
+		res.Execs = append(res.Execs, &sandboxv1.ExecStatus{
+			ExecId: e.ID(), Running: !e.Ended(), LastEvent: e.LastEvent(), StartedUnixMs: e.Began().UnixMilli(),
+		})
+	}
+	return connect.NewResponse(res), nil
+}
+
+// residentBytes reads the memory that this process holds; 0 when it cannot be told.
+func residentBytes() int64 {
+	data, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+func (s *service) Run(ctx context.Context, req *connect.Request[sandboxv1.RunRequest], stream *connect.ServerStream[sandboxv1.Event]) error {
+	m := req.Msg
+	if !execID.MatchString(m.GetExecId()) {
+		return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("exec id %.140q", m.GetExecId()))
+	}
+	e, err := s.execs.Get(m.GetExecId())
+	if err != nil {
+		if e, err = s.start(m); err != nil {
+			return execError(err)
+		}
+	}
+	return follow(ctx, e, 0, stream)
+}
+
+// start prepares and starts an exec that is not known yet.
+func (s *service) start(m *sandboxv1.RunRequest) (*process.Exec, error) {
+	r, err := s.request(m)
+	if err != nil {
+		return nil, err
+	}
+	e, started, err := s.execs.Start(m.GetExecId(), r)
+	if !started && r.Cleanup != nil {
+		r.Cleanup()
+	}
+	return e, err
+}
+
+func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
+	r := process.Request{
+		Cwd: m.GetCwd(), Stdin: m.GetStdin(), KeepStdin: m.GetKeepStdin(),
+		Timeout:   time.Duration(m.GetTimeoutMs()) * time.Millisecond,
+		MaxOutput: int64(min(m.GetMaxOutputBytes(), 1<<62)), MaxSpill: int64(min(m.GetMaxSpillBytes(), 1<<62)), SpillDir: m.GetSpillDir(),
+	}
+	if r.Cwd == "" {
+		r.Cwd = s.o.WorkspaceDir
+	}
+	if r.Timeout == 0 {
+		r.Timeout = sandbox.DefaultExecTimeout
+	}
+	ways := 0
+	var program *interp.Program
+	if len(m.GetArgv()) > 0 {
+		ways++
+		r.Argv = m.GetArgv()
+	}
+	if m.GetShell() != "" {
+		ways++
+		r.Argv = []string{s.shell(), "-c", m.GetShell()}
+	}
+	if m.GetCode() != nil {
+		ways++
+	}
+	if ways != 1 {
+		return r, errors.New("exactly one of argv, shell and code is needed")
+	}
+	if c := m.GetCode(); c != nil {
+		p, err := s.interp.Prepare(c.GetLanguage(), c.GetText(), r.Cwd)
+		var unavailable *interp.UnavailableError
+		switch {
+		case errors.As(err, &unavailable):
+			r.Refuse = unavailable.Reason
+		case err != nil:
+			return r, err
+		default:
+			program, r.Argv, r.Cleanup = p, p.Argv, p.Cleanup
+		}
+	}
+	r.Env = mergeEnv(s.o.BaseEnv, m.GetEnv(), path.Clean(r.Cwd), program)
+	return r, nil
+}
+
+// shell is bash where there is one.
+func (s *service) shell() string {
+	if p := process.LookPath("bash", envValue(s.o.BaseEnv, "PATH")); p != "" {
+		return p
+	}
+	return "/bin/sh"
+}
+
+// follow sends the events after number after, the exit included.
+func follow(ctx context.Context, e *process.Exec, after uint64, stream *connect.ServerStream[sandboxv1.Event]) error {
+	for {
+		events, err := e.Next(ctx, after, eventBatch)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return execError(err)
+		}
+		for _, ev := range events {
+			if err := stream.Send(toProto(ev)); err != nil {
+				return err
+			}
+			after = ev.N
+		}
+	}
+}
+
+func toProto(ev process.Event) *sandboxv1.Event {
+	p := &sandboxv1.Event{N: ev.N, UnixMs: ev.Time.UnixMilli()}
+	switch {
+	case ev.Started != nil:
+		p.Kind = &sandboxv1.Event_Started{Started: &sandboxv1.Started{Pid: int32(ev.Started.PID)}}
+	case ev.Exit != nil:
+		x := ev.Exit
+		p.Kind = &sandboxv1.Event_Exit{Exit: &sandboxv1.Exit{
+			Status: statuses[x.Status], Code: int32(x.Code), DurationUs: x.Duration.Microseconds(), CpuUs: x.CPU.Microseconds(),
+			MaxRssBytes: x.MaxRSS, Stdout: streamToProto(x.Stdout), Stderr: streamToProto(x.Stderr), Reason: x.Reason,
+		}}
+	default:
+		p.Kind = &sandboxv1.Event_Output{Output: &sandboxv1.Output{Stderr: ev.Stderr, Data: ev.Data}}
+	}
+	return p
+}
+
+var statuses = map[process.Status]sandboxv1.Exit_Status{
+	process.Exited: sandboxv1.Exit_STATUS_EXITED, process.TimedOut: sandboxv1.Exit_STATUS_TIMEOUT, process.OOM: sandboxv1.Exit_STATUS_OOM,
+	process.Killed: sandboxv1.Exit_STATUS_KILLED, process.FailedToStart: sandboxv1.Exit_STATUS_FAILED_TO_START,
+}
+
+func streamToProto(s process.Stream) *sandboxv1.Stream {
+	return &sandboxv1.Stream{Total: s.Total, Tail: s.Tail, SpillPath: s.SpillPath, SpillCut: s.SpillCut}
+}
+
+func (s *service) Attach(ctx context.Context, req *connect.Request[sandboxv1.AttachRequest], stream *connect.ServerStream[sandboxv1.Event]) error {
+	e, err := s.execs.Get(req.Msg.GetExecId())
+	if err != nil {
+		return execError(err)
+	}
+	return follow(ctx, e, req.Msg.GetAfter(), stream)
+}
+
+func (s *service) WriteStdin(ctx context.Context, req *connect.Request[sandboxv1.WriteStdinRequest]) (*connect.Response[sandboxv1.WriteStdinResponse], error) {
+	e, err := s.execs.Get(req.Msg.GetExecId())
+	if err == nil {
+		err = e.WriteStdin(ctx, req.Msg.GetData(), req.Msg.GetClose())
+	}
+	return answer(&sandboxv1.WriteStdinResponse{}, err)
+}
+
+func (s *service) Signal(_ context.Context, req *connect.Request[sandboxv1.SignalRequest]) (*connect.Response[sandboxv1.SignalResponse], error) {
+	e, err := s.execs.Get(req.Msg.GetExecId())
+	if err == nil {
+		err = e.Signal(int(req.Msg.GetSignal()))
+	}
+	return answer(&sandboxv1.SignalResponse{}, err)
+}
+
+func (s *service) Kill(ctx context.Context, req *connect.Request[sandboxv1.KillRequest]) (*connect.Response[sandboxv1.KillResponse], error) {
+	e, err := s.execs.Get(req.Msg.GetExecId())
+	if err == nil {
+		err = e.Kill(ctx)
+	}
+	return answer(&sandboxv1.KillResponse{}, err)
+}
+
+func (s *service) Forget(_ context.Context, req *connect.Request[sandboxv1.ForgetRequest]) (*connect.Response[sandboxv1.ForgetResponse], error) {
+	return answer(&sandboxv1.ForgetResponse{}, s.execs.Forget(req.Msg.GetExecId()))
+}
+
+func answer[T any](res *T, err error) (*connect.Response[T], error) {
+	if err != nil {
+		return nil, execError(err)
+	}
+	return connect.NewResponse(res), nil
+}
+
+func execError(err error) error {
+	code := connect.CodeInvalidArgument
+	var errno unix.Errno
+	switch {
+	case errors.Is(err, process.ErrNotFound):
+		code = connect.CodeNotFound
+	case errors.Is(err, process.ErrBusy):
+		code = connect.CodeResourceExhausted
+	case errors.Is(err, process.ErrClosed):
+		code = connect.CodeUnavailable
+	case errors.Is(err, process.ErrEnded), errors.Is(err, process.ErrRunning), errors.Is(err, process.ErrNoStdin):
+		code = connect.CodeFailedPrecondition
+	case errors.Is(err, process.ErrOutOfRange):
+		code = connect.CodeOutOfRange
+	case errors.Is(err, context.Canceled):
+		code = connect.CodeCanceled
+	case errors.Is(err, context.DeadlineExceeded):
+		code = connect.CodeDeadlineExceeded
+	case errors.As(err, &errno): // the private folder of a run: /tmp is full, say
+		code = connect.CodeResourceExhausted
+	}
+	return connect.NewError(code, err)
+}
+
+// nodeVersion runs node as an exec of our own, under the filter as all else.
+func (s *service) nodeVersion(node string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	id := "skerry.node-version" // no id of the server has a dot
+	e, _, err := s.execs.Start(id, process.Request{Argv: []string{node, "--version"}, Cwd: "/", Timeout: 9 * time.Second, MaxOutput: 256})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = s.execs.Forget(id) }()
+	var out strings.Builder
+	for after := uint64(0); ; {
+		events, err := e.Next(ctx, after, eventBatch)
+		if errors.Is(err, io.EOF) {
+			return out.String(), nil
+		}
+		if err != nil {
+			return "", err
+		}
+		for _, ev := range events {
+			after = ev.N
+			if !ev.Stderr {
+				out.Write(ev.Data)
+			}
+		}
+	}
+}
