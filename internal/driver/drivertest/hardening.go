@@ -272,6 +272,10 @@ func (s *suite) devices(t *testing.T, r *rig) {
 			t.Errorf("%s cannot be opened: %s", path, got.Err)
 		}
 	}
+	// As a shell's "> /dev/null" does, with O_CREAT and O_TRUNC.
+	if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: "/dev/null", Data: "x"}); got.Err != "" {
+		t.Errorf("/dev/null cannot be written: %s", got.Err)
+	}
 }
 
 // processes: PID 1 and what it started.

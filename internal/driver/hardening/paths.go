@@ -22,9 +22,10 @@ func MaskedPaths() []string {
 	}
 }
 
-// ReadonlyPaths can be read but not written, as in Docker's default.
+// ReadonlyPaths can be read but not written: Docker's default, and /dev itself, which a runtime gives
+// the mode that the folder has in the image. Devices in it can be written as ever.
 func ReadonlyPaths() []string {
-	return []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
+	return []string{"/dev", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 }
 
 // Devices are the only device nodes of a sandbox, besides pseudo terminals.

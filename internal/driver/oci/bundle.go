@@ -78,7 +78,7 @@ func startTicks(pid int) uint64 {
 
 // writeBundle puts a whole bundle in place at once. An error that is os.ErrExist means that there is
 // one already.
-func writeBundle(bundles string, rec record, etc etcFiles, build func(bundle string) (*specs.Spec, error)) error {
+func writeBundle(bundles string, rec record, etc hardening.EtcFiles, build func(bundle string) (*specs.Spec, error)) error {
 	dir, err := os.MkdirTemp(bundles, unfinishedPrefix+string(rec.ID)+"-")
 	if err != nil {
 		return err
@@ -96,12 +96,12 @@ func writeBundle(bundles string, rec record, etc etcFiles, build func(bundle str
 	return nil
 }
 
-func fillBundle(dir, final string, rec record, etc etcFiles, build func(string) (*specs.Spec, error)) error {
+func fillBundle(dir, final string, rec record, etc hardening.EtcFiles, build func(string) (*specs.Spec, error)) error {
 	config, err := build(final)
 	if err != nil {
 		return err
 	}
-	if err := etc.write(filepath.Join(dir, etcDir)); err != nil {
+	if err := etc.Write(filepath.Join(dir, etcDir)); err != nil {
 		return err
 	}
 	for name, value := range map[string]any{configFile: config, recordFile: rec} {

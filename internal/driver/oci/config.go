@@ -28,7 +28,7 @@ func config(in configInput) *specs.Spec {
 	spec := in.spec
 	return &specs.Spec{
 		Version:  "1.0.2", // the newest that runc 1.1 and runsc both take
-		Hostname: hostname(spec),
+		Hostname: hardening.Hostname(spec),
 		Root:     &specs.Root{Path: in.rootfs, Readonly: true},
 		Process:  process1(spec),
 		Mounts:   mounts(in),
@@ -42,13 +42,6 @@ func config(in configInput) *specs.Spec {
 			RootfsPropagation: "rprivate",
 		},
 	}
-}
-
-func hostname(spec sandbox.Spec) string {
-	if spec.Hostname == "" {
-		return hardening.DefaultHostname
-	}
-	return spec.Hostname
 }
 
 func process1(spec sandbox.Spec) *specs.Process {

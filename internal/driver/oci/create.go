@@ -60,7 +60,7 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, spec sandbox.Spec) 
 	} else if !errors.Is(err, sandbox.NotFound) {
 		return sandbox.Instance{}, err
 	}
-	if err := checkSources(spec); err != nil {
+	if err := hardening.CheckSources(spec); err != nil {
 		return sandbox.Instance{}, err
 	}
 	rec := record{
@@ -102,21 +102,6 @@ func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instan
 	return existing(there)
 }
 
-// checkSources looks at the host paths of a Spec, so that a missing one is named by its target and
-// not by the runtime's message.
-func checkSources(spec sandbox.Spec) error {
-	info, err := os.Stat(spec.Daemon)
-	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return sandbox.Wrap(sandbox.Invalid, err, "the daemon of the sandbox is not a program on this host")
-	}
-	for _, m := range spec.Mounts {
-		if _, err := os.Stat(m.Source); err != nil {
-			return sandbox.Wrap(sandbox.Invalid, err, "what is to be mounted at %s is not on this host", m.Target)
-		}
-	}
-	return nil
-}
-
 func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, rec record) error {
 	in := configInput{spec: spec, traits: rt.runtimeTraits, cgroup: d.cgroupPath(spec.ID), recursive: rt.recursiveMounts(ctx)}
 	var img image
@@ -134,9 +119,9 @@ func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.S
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
 	}
-	etc := newEtcFiles(spec.UID, hostname(spec), img.passwd, img.group)
+	etc := hardening.NewEtcFiles(spec, img.passwd, img.group)
 	err = writeBundle(d.bundles(), rec, etc, func(bundle string) (*specs.Spec, error) {
-		in.etcMounts = etc.mounts(bundle)
+		in.etcMounts = etcMounts(etc, bundle)
 		return config(in), nil
 	})
 	if err != nil && !errors.Is(err, os.ErrExist) {

@@ -81,7 +81,7 @@ func prepareImage(dir string) (image, error) {
 		}
 	}
 	files := []string{sandbox.DaemonPath}
-	for _, name := range newEtcFiles(1, "", nil, nil).names() {
+	for _, name := range hardening.NewEtcFiles(sandbox.Spec{}, nil, nil).Names() {
 		files = append(files, "/etc/"+name)
 	}
 	for _, target := range files {

@@ -86,6 +86,30 @@ func tempRoot(t *testing.T) string {
 	return root
 }
 
+// unpackedImage makes an image as careless as one can be: everybody may write everywhere, a link
+// stands where a file is mounted, and most mount points are missing.
+func unpackedImage(t *testing.T) string {
+	t.Helper()
+	dir := tempRoot(t)
+	for _, name := range []string{"", "dev", "etc", "usr", "opt", "var", "root", "tmp", "sys"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/run/systemd/resolve/stub-resolv.conf", dir+"/etc/resolv.conf"); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestConformanceOnImage(t *testing.T) {
+	drivertest.Run(t, harness(t, "runc", unpackedImage(t)))
+}
+
 func TestConformance(t *testing.T) {
 	for _, runtime := range []string{"runc", "runsc"} {
 		t.Run(runtime, func(t *testing.T) {

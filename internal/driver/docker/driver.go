@@ -1,0 +1,211 @@
+// Package docker starts sandboxes through a Docker engine, API 1.41 or newer.
+//
+// The container's name is the sandbox's id, and all that is remembered of a sandbox is in the
+// container's labels: the engine is the only state. Runtime names in a Spec ("runc", "runsc") are
+// matched with those that the engine has registered, by name or by the name of their program. runsc
+// must be registered with "--platform=systrap", "--host-uds=all" and "--oci-seccomp".
+//
+// The engine has no way to set nosuid and nodev on a bind mount. What they would stop is stopped
+// by no_new_privs and by the device cgroup, and drivertest looks at that outcome.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/moby/moby/client"
+	"github.com/moby/moby/client/pkg/versions"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Name is the driver's name in records.
+const Name = "docker"
+
+// minAPIVersion is the oldest engine that has all the settings used here (Docker 20.10).
+const minAPIVersion = "1.41"
+
+// Options of New.
+type Options struct {
+	// Host is the engine's address, as "unix:///var/run/docker.sock". "" = that one.
+	Host string
+	// Root is a folder for small files that are mounted into sandboxes. The engine must see it under
+	// the same path. Made with mode 0711 when missing. Required, absolute.
+	Root string
+	// Probe is a static program that runs runtimeprobe.Main when its first argument is
+	// runtimeprobe.Arg. "" = this program itself, which then must be static.
+	Probe string
+	// Log is told of what does not reach a caller. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Driver implements driver.Driver and driver.Pauser.
+type Driver struct {
+	engine *client.Client
+	root   string
+	probe  string
+	log    *slog.Logger
+	locks  idlock.Locks
+
+	probing  turn               // one probe at a time; guards the two below
+	problems map[string]string  // by runtime, of those that were probed
+	names    map[string]string  // the engine's names of runtimes, by ours; nil before the first question
+	closing  context.Context    // ends with Close
+	close    context.CancelFunc // ends closing
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Pauser = (*Driver)(nil)
+)
+
+// New makes a driver. It does not talk to the engine yet: one that is away now may come.
+func New(opts Options) (*Driver, error) {
+	if !filepath.IsAbs(opts.Root) {
+		return nil, errors.New("docker driver: Root must be an absolute path")
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	var options []client.Opt
+	if opts.Host != "" {
+		options = append(options, client.WithHost(opts.Host))
+	}
+	engine, err := client.New(options...)
+	if err != nil {
+		return nil, fmt.Errorf("docker driver: %w", err)
+	}
+	d := &Driver{
+		engine:   engine,
+		root:     filepath.Clean(opts.Root),
+		probe:    opts.Probe,
+		log:      opts.Log,
+		probing:  make(turn, 1),
+		problems: make(map[string]string),
+	}
+	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return nil, errors.Join(fmt.Errorf("docker driver: make the folder for mounted files: %w", err), engine.Close())
+		}
+	}
+	d.closing, d.close = context.WithCancel(context.Background())
+	return d, nil
+}
+
+// Close ends the driver's watches and connections. Sandboxes go on running.
+func (d *Driver) Close() error {
+	d.close()
+	return d.engine.Close()
+}
+
+// Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
+// or two with runsc.
+func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
+	c := driver.Capabilities{
+		Name:            Name,
+		RuntimeProblems: make(map[string]string),
+		Network:         "none",
+		Isolated:        true,
+	}
+	for _, known := range knownRuntimes {
+		_, problem, err := d.probed(ctx, known.name)
+		if err != nil {
+			return driver.Capabilities{}, err
+		}
+		if problem != "" {
+			c.RuntimeProblems[known.name] = problem
+			continue
+		}
+		c.Runtimes = append(c.Runtimes, known.name)
+		if known.oomEndsSandbox {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.name)
+		}
+	}
+	return c, nil
+}
+
+// runtimeTraits is what is known of a runtime before it is run.
+type runtimeTraits struct {
+	name           string
+	oomEndsSandbox bool
+	allowClone3    bool  // see hardening.Filter
+	extraPIDs      int64 // host threads of the runtime itself, which count against the pids limit
+}
+
+var knownRuntimes = []runtimeTraits{
+	{name: "runc"},
+	{name: "runsc", oomEndsSandbox: true, allowClone3: true, extraPIDs: 128},
+}
+
+// engineRuntime is a runtime as this driver and the engine know it.
+type engineRuntime struct {
+	runtimeTraits
+	engineName string
+}
+
+func traitsOf(name string) (runtimeTraits, error) {
+	i := slices.IndexFunc(knownRuntimes, func(k runtimeTraits) bool { return k.name == name })
+	if i < 0 {
+		return runtimeTraits{}, sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", name)
+	}
+	return knownRuntimes[i], nil
+}
+
+// runtimeNames asks the engine for its runtimes and gives its names for ours.
+func (d *Driver) runtimeNames(ctx context.Context) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	ping, err := d.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
+	if err != nil {
+		return nil, engineError(err, "the container engine does not answer")
+	}
+	if ping.APIVersion == "" || versions.LessThan(ping.APIVersion, minAPIVersion) {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "the container engine speaks API %.20q, at least %s is needed", ping.APIVersion, minAPIVersion)
+	}
+	info, err := d.engine.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return nil, engineError(err, "the container engine does not tell its runtimes")
+	}
+	names := make(map[string]string)
+	for name, rt := range info.Info.Runtimes {
+		for _, known := range knownRuntimes {
+			// A runtime of exactly our name wins over one whose program has it.
+			if name == known.name || (names[known.name] == "" && filepath.Base(rt.Path) == known.name) {
+				names[known.name] = name
+			}
+		}
+	}
+	return names, nil
+}
+
+// turn is a lock whose wait ends with a context.
+type turn chan struct{}
+
+func (t turn) lock(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "another call probes the runtimes")
+	}
+}
+
+func (t turn) unlock() { <-t }
+
+// Bounds of calls of the engine.
+const (
+	// askTimeout bounds a question: a few milliseconds as a rule, seconds when the engine is busy with
+	// many containers.
+	askTimeout = 10 * time.Second
+	// changeTimeout bounds making, starting, pausing or removing one container: 0.1 to 0.5 s as a rule.
+	// Slow disks and a loaded engine take tens of seconds; beyond this the engine is broken.
+	changeTimeout = 60 * time.Second
+)

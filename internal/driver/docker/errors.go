@@ -1,0 +1,30 @@
+package docker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// engineError gives an engine's error a kind. text is for callers; the engine's own words, which hold
+// host paths, are only in the cause.
+func engineError(err error, text string) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return sandbox.Wrap(sandbox.Timeout, err, "%s in time", text)
+	case client.IsErrConnectionFailed(err), errdefs.IsUnavailable(err):
+		return sandbox.Wrap(sandbox.Unavailable, err, "the container engine cannot be reached")
+	case errdefs.IsConflict(err):
+		return sandbox.Wrap(sandbox.Conflict, err, "%s", text)
+	default:
+		return sandbox.Wrap(sandbox.Internal, err, "%s", text)
+	}
+}
+
+func isNotFound(err error) bool { return errdefs.IsNotFound(err) }
+
+func isConflict(err error) bool { return errdefs.IsConflict(err) }

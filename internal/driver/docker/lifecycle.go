@@ -1,0 +1,263 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Create implements driver.Driver.
+func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	if err := hardening.CheckSpec(spec); err != nil {
+		return sandbox.Instance{}, err
+	}
+	rt, problem, err := d.probed(ctx, spec.Runtime)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if problem != "" {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
+	}
+	return d.create(ctx, rt, spec)
+}
+
+// create starts a sandbox on a runtime, probed or not.
+func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec) (sandbox.Instance, error) {
+	unlock, err := d.locks.Lock(ctx, spec.ID)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	defer unlock()
+
+	there, err := d.Inspect(ctx, spec.ID)
+	if err == nil {
+		return d.existing(ctx, there)
+	}
+	if !errors.Is(err, sandbox.NotFound) {
+		return sandbox.Instance{}, err
+	}
+	if err := d.checkImage(ctx, spec.Image); err != nil {
+		return sandbox.Instance{}, err
+	}
+	if err := hardening.CheckSources(spec); err != nil {
+		return sandbox.Instance{}, err
+	}
+	made, err := d.make(ctx, rt, spec)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if !made { // another server was faster
+		if there, err = d.Inspect(ctx, spec.ID); err != nil {
+			return sandbox.Instance{}, err
+		}
+		return d.existing(ctx, there)
+	}
+	there, err = d.start(ctx, spec.ID)
+	if err != nil {
+		d.discard(ctx, spec.ID)
+	}
+	return there, err
+}
+
+// existing answers a Create whose container is there. One that is made but not started is a server's
+// that is about to start it, or died before: starting it twice does no harm.
+func (d *Driver) existing(ctx context.Context, there sandbox.Instance) (sandbox.Instance, error) {
+	switch there.State {
+	case sandbox.Lost:
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", there.ID)
+	case sandbox.Starting:
+		return d.start(ctx, there.ID)
+	default:
+		return there, nil
+	}
+}
+
+// checkImage reports an image that is not there, and one that would bring a writable folder of its
+// own, without any bound.
+func (d *Driver) checkImage(ctx context.Context, image string) error {
+	if image == "" {
+		return sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	got, err := d.engine.ImageInspect(ctx, image)
+	if isNotFound(err) {
+		return sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", image)
+	}
+	if err != nil {
+		return engineError(err, "the container engine does not tell whether the image is there")
+	}
+	if got.Config != nil && len(got.Config.Volumes) > 0 {
+		return sandbox.Errorf(sandbox.NotSupported, "image %.200q declares volumes, which no limit would bound", image)
+	}
+	return nil
+}
+
+// make makes the container without starting it. made is false when there is one already.
+//
+// The engine finishes a request whether or not anybody waits for the answer. So a request that makes
+// something is not cut off with ctx: nothing would tell when it is time to take away what it made.
+func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec) (made bool, err error) {
+	options, err := d.options(rt, spec)
+	if err != nil {
+		return false, err
+	}
+	if ctx.Err() != nil {
+		d.removeEtc(spec.ID)
+		return false, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+	defer cancel()
+	_, err = d.engine.ContainerCreate(own, options)
+	if isConflict(err) {
+		return false, nil
+	}
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		d.discard(ctx, spec.ID)
+		return false, engineError(err, "the sandbox was not made")
+	}
+	return true, nil
+}
+
+// options writes the sandbox's files of /etc and gives the engine's options.
+func (d *Driver) options(rt engineRuntime, spec sandbox.Spec) (client.ContainerCreateOptions, error) {
+	seccomp, err := hardening.SeccompJSON(hardening.Filter{AllowClone3: rt.allowClone3})
+	if err != nil {
+		return client.ContainerCreateOptions{}, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
+	}
+	etc := d.etc(spec.ID)
+	options, err := containerOptions(spec, rt, seccomp, etc)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	// Another server of this host may have made the folder just now, with the same files.
+	if err := hardening.NewEtcFiles(spec, nil, nil).Write(etc); err != nil && !errors.Is(err, fs.ErrExist) {
+		return client.ContainerCreateOptions{}, sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be prepared")
+	}
+	return options, nil
+}
+
+// start starts a container that was made and tells what came of it.
+func (d *Driver) start(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+	defer cancel()
+	if _, err := d.engine.ContainerStart(own, string(id), client.ContainerStartOptions{}); err != nil {
+		return sandbox.Instance{}, engineError(err, "the sandbox did not start")
+	}
+	there, err := d.Inspect(own, id)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if there.State == sandbox.Lost {
+		return sandbox.Instance{}, sandbox.Wrap(sandbox.Internal, fmt.Errorf("exit code %d", there.ExitCode), "the daemon of the sandbox ended at once")
+	}
+	if ctx.Err() != nil {
+		return sandbox.Instance{}, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox did not start in time")
+	}
+	return there, nil
+}
+
+// discard takes away a sandbox that failed to start, also when its caller has gone.
+func (d *Driver) discard(ctx context.Context, id sandbox.ID) {
+	if err := d.remove(context.WithoutCancel(ctx), id); err != nil {
+		d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", id, "error", err)
+	}
+}
+
+// Remove implements driver.Driver.
+func (d *Driver) Remove(ctx context.Context, id sandbox.ID) error {
+	if err := hardening.CheckID(id); err != nil {
+		return err
+	}
+	unlock, err := d.locks.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return d.remove(ctx, id)
+}
+
+// removalPoll is how often an end of a removal that another request began is looked for.
+const removalPoll = 20 * time.Millisecond
+
+func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	for {
+		_, err := d.engine.ContainerRemove(ctx, string(id), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil, isNotFound(err):
+			return d.removeEtc(id)
+		case !isConflict(err):
+			return engineError(err, "the sandbox was not removed")
+		}
+		select { // a removal is under way
+		case <-ctx.Done():
+			return engineError(errors.Join(context.Cause(ctx), err), "the sandbox was not removed")
+		case <-time.After(removalPoll):
+		}
+	}
+}
+
+func (d *Driver) etcRoot() string { return d.root + "/etc" }
+
+// etc is the folder of a sandbox's files of /etc.
+func (d *Driver) etc(id sandbox.ID) string { return filepath.Join(d.etcRoot(), string(id)) }
+
+func (d *Driver) removeEtc(id sandbox.ID) error {
+	if err := os.RemoveAll(d.etc(id)); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left files")
+	}
+	return nil
+}
+
+// Pause implements driver.Pauser.
+func (d *Driver) Pause(ctx context.Context, id sandbox.ID) error {
+	return d.freeze(ctx, id, sandbox.Paused)
+}
+
+// Resume implements driver.Pauser.
+func (d *Driver) Resume(ctx context.Context, id sandbox.ID) error {
+	return d.freeze(ctx, id, sandbox.Running)
+}
+
+func (d *Driver) freeze(ctx context.Context, id sandbox.ID, want sandbox.State) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	unlock, err := d.locks.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	there, err := d.Inspect(ctx, id)
+	if err != nil {
+		return err
+	}
+	if there.State == want {
+		return nil
+	}
+	if there.State != sandbox.Running && there.State != sandbox.Paused {
+		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is %s", id, there.State)
+	}
+	if want == sandbox.Paused {
+		_, err = d.engine.ContainerPause(ctx, string(id), client.ContainerPauseOptions{})
+	} else {
+		_, err = d.engine.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
+	}
+	if err != nil {
+		return engineError(err, fmt.Sprintf("sandbox %s did not become %s", id, want))
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// ProbeImage is the image of runtime probes: a few empty folders. The driver makes it when it is not
+// there, and leaves it.
+const ProbeImage = "skerry/runtime-probe:1"
+
+// probeAge is how old a probe's sandbox must be to be a left-over: a probe takes seconds.
+const probeAge = 5 * time.Minute
+
+// probed gives a runtime and tells why it cannot be used here, or "". The first call for a runtime
+// starts a sandbox on it; the answer is kept for the life of the driver. An error says that the
+// runtime is unknown or that the probe could not be made; in the latter case the next call tries again.
+func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string, error) {
+	traits, err := traitsOf(name)
+	if err != nil {
+		return engineRuntime{}, "", err
+	}
+	if err := d.probing.lock(ctx); err != nil {
+		return engineRuntime{}, "", err
+	}
+	defer d.probing.unlock()
+	if d.names == nil {
+		names, err := d.runtimeNames(ctx)
+		if err != nil {
+			return engineRuntime{}, "", err
+		}
+		d.names = names
+		d.sweepProbes(ctx)
+	}
+	rt := engineRuntime{traits, d.names[name]}
+	if problem, done := d.problems[name]; done {
+		return rt, problem, nil
+	}
+	problem := "the container engine has not registered it"
+	if rt.engineName != "" {
+		if problem, err = d.probeRuntime(ctx, rt); err != nil {
+			return engineRuntime{}, "", err
+		}
+	}
+	d.problems[name] = problem
+	return rt, problem, nil
+}
+
+func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (string, error) {
+	if err := d.ensureProbeImage(ctx); err != nil {
+		return "", err
+	}
+	program := d.probe
+	if program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
+		}
+		program = self
+	}
+	problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+		Runtime: rt.name,
+		Image:   ProbeImage,
+		Program: program,
+		Dir:     d.root + "/probe",
+	})
+	if err == nil && problem != "" {
+		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", rt.name, "problem", problem, "error", detail)
+	}
+	return problem, err
+}
+
+// ensureProbeImage makes the image of probes when it is not there.
+func (d *Driver) ensureProbeImage(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	if _, err := d.engine.ImageInspect(ctx, ProbeImage); err == nil {
+		return nil
+	} else if !isNotFound(err) {
+		return engineError(err, "the container engine does not tell its images")
+	}
+	archive, err := emptyRootfs()
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the image of the runtime probe could not be made")
+	}
+	answer, err := d.engine.ImageImport(ctx, client.ImageImportSource{Source: archive, SourceName: "-"}, ProbeImage, client.ImageImportOptions{})
+	if err != nil {
+		return engineError(err, "the image of the runtime probe was not made")
+	}
+	defer answer.Close() //nolint:errcheck // read to its end below
+	// The import is done when the answer ends.
+	if _, err := io.Copy(io.Discard, io.LimitReader(answer, 1<<20)); err != nil {
+		return engineError(err, "the image of the runtime probe was not made")
+	}
+	return nil
+}
+
+// emptyRootfs gives a root file system that holds nothing but mount points.
+func emptyRootfs() (io.Reader, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, dir := range hardening.MountPoints() {
+		header := &tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: 0o755}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+	}
+	return &buf, w.Close()
+}
+
+// sweepProbes removes the sandboxes of probes that a crash of a server interrupted.
+func (d *Driver) sweepProbes(ctx context.Context) {
+	old, err := d.List(ctx, nil)
+	if err != nil {
+		d.log.Warn("looking for old runtime probes failed", "error", err)
+		return
+	}
+	for _, i := range old {
+		if _, isProbe := i.Labels[runtimeprobe.LabelProbe]; isProbe && time.Since(i.CreatedAt) > probeAge {
+			if err := d.Remove(ctx, i.ID); err != nil {
+				d.log.Warn("removing an old runtime probe failed", "sandbox", i.ID, "error", err)
+			}
+		}
+	}
+}
+
+// unprobed starts sandboxes on a runtime whose probe is under way.
+type unprobed struct {
+	*Driver
+	rt engineRuntime
+}
+
+// Create implements runtimeprobe.Starter.
+func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	return u.create(ctx, u.rt, spec)
+}

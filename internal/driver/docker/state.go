@@ -1,0 +1,143 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func encodeNames(labels map[string]string) (string, error) {
+	data, err := json.Marshal(slices.Sorted(maps.Keys(labels)))
+	return string(data), err
+}
+
+// specLabels gives the labels of the Spec back from those of the container.
+func specLabels(all map[string]string) map[string]string {
+	var names []string
+	// A container of ours has the list; whatever else it has then is not from a Spec.
+	if json.Unmarshal([]byte(all[labelNames]), &names) != nil {
+		return nil
+	}
+	out := make(map[string]string, len(names))
+	for _, name := range names {
+		if value, ok := all[name]; ok {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+	if err := hardening.CheckID(id); err != nil {
+		return sandbox.Instance{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	got, err := d.engine.ContainerInspect(ctx, string(id), client.ContainerInspectOptions{})
+	if isNotFound(err) {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
+	}
+	if err != nil {
+		return sandbox.Instance{}, engineError(err, "the container engine does not tell the sandbox's state")
+	}
+	c := got.Container
+	if c.Config == nil || c.State == nil || c.Config.Labels[labelMine] == "" {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
+	}
+	created, err := time.Parse(time.RFC3339Nano, c.Created)
+	if err != nil {
+		return sandbox.Instance{}, sandbox.Wrap(sandbox.Internal, err, "the container engine does not tell the sandbox's age")
+	}
+	out := instance(id, c.State.Status, created, c.Config.Labels)
+	if out.State == sandbox.Lost {
+		out.OOMKilled, out.ExitCode = c.State.OOMKilled, c.State.ExitCode
+	}
+	return out, nil
+}
+
+// instance joins what inspecting and listing both tell. Times are cut to the seconds that listing has.
+func instance(id sandbox.ID, state container.ContainerState, created time.Time, labels map[string]string) sandbox.Instance {
+	out := sandbox.Instance{
+		ID:        id,
+		State:     sandbox.Lost,
+		Runtime:   labels[labelRuntime],
+		Labels:    specLabels(labels),
+		CreatedAt: created.UTC().Truncate(time.Second),
+	}
+	switch state {
+	case container.StateRunning:
+		out.State = sandbox.Running
+	case container.StatePaused:
+		out.State = sandbox.Paused
+	case container.StateCreated:
+		// One that was not started in this time never will be: its server died in between.
+		if time.Since(created) < 2*changeTimeout {
+			out.State = sandbox.Starting
+		}
+	}
+	return out
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context, labels map[string]string) ([]sandbox.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	filters := make(client.Filters).Add("label", labelMine+"=1")
+	for k, v := range labels {
+		filters.Add("label", k+"="+v)
+	}
+	got, err := d.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
+	if err != nil {
+		return nil, engineError(err, "the container engine does not tell what runs")
+	}
+	out := make([]sandbox.Instance, 0, len(got.Items))
+	for _, c := range got.Items {
+		id, ok := idOf(c.Names)
+		if !ok {
+			continue
+		}
+		i := instance(id, c.State, time.Unix(c.Created, 0), c.Labels)
+		// The filter of the engine also finds labels that come from the image.
+		if !hasLabels(i.Labels, labels) {
+			continue
+		}
+		if i.State == sandbox.Lost { // how it ended is only told one by one; few are in that state
+			if i, err = d.Inspect(ctx, id); sandbox.KindOf(err) == sandbox.NotFound {
+				continue // removed since
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+func idOf(names []string) (sandbox.ID, bool) {
+	for _, name := range names {
+		if id := sandbox.ID(strings.TrimPrefix(name, "/")); hardening.CheckID(id) == nil {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,191 @@
+package docker
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/moby/moby/api/types/events"
+	"github.com/moby/moby/client"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	// eventBuffer lets a watch go on while its reader is busy with a burst.
+	eventBuffer = 64
+	// The waits between attempts to reach an engine that is away, doubling.
+	reconnectFirst = 100 * time.Millisecond
+	reconnectMost  = 2 * time.Second
+)
+
+// Watch implements driver.Driver. It follows the engine's events. When the connection is lost it
+// connects again and compares what runs with what ran before, so that no end is missed.
+func (d *Driver) Watch(ctx context.Context) (<-chan driver.Event, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stopWithDriver := context.AfterFunc(d.closing, cancel)
+	w := &watch{d: d, events: make(chan driver.Event, eventBuffer), oom: make(map[sandbox.ID]bool)}
+	stream, err := w.connect(ctx)
+	if err != nil {
+		cancel()
+		stopWithDriver()
+		return nil, err
+	}
+	go func() {
+		defer close(w.events)
+		defer cancel()
+		defer stopWithDriver()
+		w.run(ctx, stream)
+	}()
+	return w.events, nil
+}
+
+// watch is one call of Watch. Only its goroutine touches it.
+type watch struct {
+	d      *Driver
+	events chan driver.Event
+	alive  map[sandbox.ID]bool // nil before the first connection
+	oom    map[sandbox.ID]bool // of which the engine said so before their end
+}
+
+// stream is one connection. cancel ends it.
+type stream struct {
+	client.EventsResult
+	cancel context.CancelFunc
+}
+
+// connect subscribes first and looks at what runs then, so that nothing falls in between.
+func (w *watch) connect(ctx context.Context) (stream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	filters := make(client.Filters).Add("type", string(events.ContainerEventType)).Add("label", labelMine+"=1").
+		Add("event", string(events.ActionStart), string(events.ActionOOM), string(events.ActionDie))
+	// The answer's head has no deadline of its own in the client.
+	watchdog := time.AfterFunc(askTimeout, cancel)
+	s := stream{EventsResult: w.d.engine.Events(ctx, client.EventsListOptions{Filters: filters}), cancel: cancel}
+	if !watchdog.Stop() {
+		s.end()
+		return stream{}, sandbox.Errorf(sandbox.Unavailable, "the container engine does not tell its events")
+	}
+	select {
+	case err := <-s.Err:
+		s.end()
+		return stream{}, engineError(err, "the container engine does not tell its events")
+	default:
+	}
+	now, err := w.d.List(ctx, nil)
+	if err != nil {
+		s.end()
+		return stream{}, err
+	}
+	w.compare(ctx, now)
+	return s, nil
+}
+
+// end ends a connection and waits until the client's goroutine has ended.
+func (s stream) end() {
+	s.cancel()
+	for {
+		select {
+		case <-s.Messages:
+		case _, open := <-s.Err:
+			if !open {
+				return
+			}
+		}
+	}
+}
+
+// compare reports what ran when the last connection was lost, and does not now.
+func (w *watch) compare(ctx context.Context, now []sandbox.Instance) {
+	alive := make(map[sandbox.ID]bool)
+	ended := make(map[sandbox.ID]sandbox.Instance)
+	for _, i := range now {
+		if i.State == sandbox.Lost {
+			ended[i.ID] = i
+		} else {
+			alive[i.ID] = true
+		}
+	}
+	before := w.alive
+	w.alive = alive
+	for id := range before {
+		if !alive[id] {
+			w.report(ctx, id, ended[id].OOMKilled)
+		}
+	}
+}
+
+func (w *watch) run(ctx context.Context, s stream) {
+	for {
+		w.follow(ctx, s)
+		s.end()
+		for wait := reconnectFirst; ; wait = min(2*wait, reconnectMost) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+			var err error
+			if s, err = w.connect(ctx); err == nil {
+				break
+			}
+			w.d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
+		}
+	}
+}
+
+// follow reports until the connection is lost or ctx ends.
+func (w *watch) follow(ctx context.Context, s stream) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case err := <-s.Err:
+			if ctx.Err() == nil {
+				w.d.log.Warn("the container engine's events ended", "driver", Name, "error", err)
+			}
+			return
+		case m := <-s.Messages:
+			w.handle(ctx, m)
+		}
+	}
+}
+
+func (w *watch) handle(ctx context.Context, m events.Message) {
+	id := sandbox.ID(m.Actor.Attributes["name"])
+	if hardening.CheckID(id) != nil {
+		return
+	}
+	switch m.Action {
+	case events.ActionStart:
+		w.alive[id] = true
+	case events.ActionOOM:
+		w.oom[id] = true
+	case events.ActionDie:
+		w.report(ctx, id, w.oom[id] || w.endedByOOM(ctx, id, m))
+	}
+}
+
+// killedBySIGKILL is the exit code of a process that the kernel ended.
+const killedBySIGKILL = 137
+
+// endedByOOM asks for what the engine's two events leave open: the one that tells of a lack of memory
+// may come after the one that tells of the end.
+func (w *watch) endedByOOM(ctx context.Context, id sandbox.ID, m events.Message) bool {
+	if code, err := strconv.Atoi(m.Actor.Attributes["exitCode"]); err != nil || code < 128 || code > killedBySIGKILL {
+		return false
+	}
+	there, err := w.d.Inspect(ctx, id)
+	return err == nil && there.OOMKilled
+}
+
+func (w *watch) report(ctx context.Context, id sandbox.ID, oom bool) {
+	delete(w.alive, id)
+	delete(w.oom, id)
+	select {
+	case w.events <- driver.Event{ID: id, State: sandbox.Lost, OOM: oom}:
+	case <-ctx.Done():
+	}
+}
