@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+func newExec(api *apiClient) *cobra.Command {
+	var timeout int
+	cmd := &cobra.Command{
+		Use: "exec THREAD -- COMMAND…", Short: "Run a command in a thread's sandbox; ends with its exit code",
+		Example: "  skerry exec demo -- ls -la\n  skerry exec demo -- sh -c 'echo $HOME | wc -c'",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			body := map[string]any{"argv": args[1:], "timeout_s": timeout}
+			res, err := api.stream(cmd.Context(), threadPath(args[0], "exec"), body, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return ending(res)
+		},
+	}
+	cmd.Flags().IntVar(&timeout, "timeout", 60, "seconds, at most 3600")
+	return cmd
+}
+
+func threadPath(thread string, parts ...string) string {
+	return "/api/threads/" + url.PathEscape(thread) + "/" + strings.Join(parts, "/")
+}
+
+var languages = map[string]string{"ts": "typescript", "js": "javascript", "py": "python", "sh": "bash"}
+
+func newCode(api *apiClient) *cobra.Command {
+	var lang string
+	var timeout int
+	cmd := &cobra.Command{
+		Use: "code THREAD FILE|-", Short: "Run a program text in a thread's sandbox; ends with its exit code",
+		Example: "  skerry code demo --lang py hello.py\n  echo 'console.log(6*7)' | skerry code demo -",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := readText(cmd.InOrStdin(), args[1])
+			if err != nil {
+				return err
+			}
+			if full, ok := languages[lang]; ok {
+				lang = full
+			}
+			body := map[string]any{"code": text, "language": lang, "timeout": timeout}
+			var res execResult
+			if err := api.call(cmd.Context(), http.MethodPost, threadPath(args[0], "execute_code"), body, &res); err != nil {
+				return err
+			}
+			if api.json {
+				return printJSON(cmd.OutOrStdout(), res)
+			}
+			fmt.Fprint(cmd.OutOrStdout(), res.Stdout)
+			fmt.Fprint(cmd.ErrOrStderr(), res.Stderr)
+			return ending(res)
+		},
+	}
+	cmd.Flags().StringVar(&lang, "lang", "typescript", "ts, js, py or sh")
+	cmd.Flags().IntVar(&timeout, "timeout", 30, "seconds, at most 120")
+	return cmd
+}
+
+func readText(stdin io.Reader, name string) (string, error) {
+	if name != "-" {
+		raw, err := os.ReadFile(name)
+		return string(raw), err
+	}
+	raw, err := io.ReadAll(stdin)
+	return string(raw), err
+}
+
+func newThread(api *apiClient) *cobra.Command {
+	cmd := &cobra.Command{Use: "thread", Short: "List, show and delete threads"}
+	cmd.AddCommand(
+		&cobra.Command{Use: "ls", Short: "List your threads", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return api.table(cmd, "/api/threads", []string{"thread_id", "sandbox.state", "sandbox.template", "last_active_at"})
+		}},
+		&cobra.Command{Use: "show THREAD", Short: "Show a thread as JSON", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			var v map[string]any
+			if err := api.call(cmd.Context(), http.MethodGet, "/api/threads/"+url.PathEscape(args[0]), nil, &v); err != nil {
+				return err
+			}
+			return printJSON(cmd.OutOrStdout(), v)
+		}},
+		&cobra.Command{Use: "rm THREAD", Short: "Delete a thread with its sandbox and files", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			return api.call(cmd.Context(), http.MethodDelete, "/api/threads/"+url.PathEscape(args[0]), nil, nil)
+		}},
+	)
+	return cmd
+}
+
+// auditColumns are the fields of a record that its table shows.
+var auditColumns = []string{"time", "phase", "action", "subject", "outcome", "ms", "user", "thread", "exec", "id", "parent"}
+
+func newAudit(api *apiClient) *cobra.Command {
+	cmd := &cobra.Command{Use: "audit", Short: "Read the audit log"}
+	query := url.Values{}
+	list := &cobra.Command{
+		Use: "query", Short: "List records, newest first", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cmd.Flags().Visit(func(f *pflag.Flag) {
+				if f.Name != "server" && f.Name != "api-key" && f.Name != "json" {
+					query.Set(f.Name, f.Value.String())
+				}
+			})
+			return api.table(cmd, "/api/audit?"+query.Encode(), auditColumns)
+		},
+	}
+	for _, name := range []string{"thread", "user", "exec", "action", "tool", "outcome", "since", "until"} {
+		list.Flags().String(name, "", "only records with this "+name)
+	}
+	list.Flags().Int("limit", 100, "how many, at most 1000")
+	cmd.AddCommand(list)
+	return cmd
+}
+
+// table prints a list of the API with the named fields as columns.
+func (c *apiClient) table(cmd *cobra.Command, path string, columns []string) error {
+	var list struct {
+		Items []map[string]any `json:"items"`
+	}
+	if err := c.call(cmd.Context(), http.MethodGet, path, nil, &list); err != nil {
+		return err
+	}
+	if c.json {
+		return printJSON(cmd.OutOrStdout(), list.Items)
+	}
+	return writeTable(cmd.OutOrStdout(), list.Items, columns)
+}
+
+func writeTable(w io.Writer, items []map[string]any, columns []string) error {
+	tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(tw, strings.ToUpper(strings.Join(columns, "\t")))
+	for _, item := range items {
+		cells := make([]string, len(columns))
+		for i, col := range columns {
+			cells[i] = cell(item, col)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
+	}
+	return tw.Flush()
+}
+
+const maxCell = 44
+
+// cell is a field of item as one short line. Control characters in it come from hostile text and
+// are shown escaped, never sent to the terminal.
+func cell(item map[string]any, path string) string {
+	var v any = item
+	for part := range strings.SplitSeq(path, ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return ""
+		}
+		v = m[part]
+	}
+	text := ""
+	switch x := v.(type) {
+	case nil:
+		return ""
+	case string:
+		text = x
+		if at, err := time.Parse(time.RFC3339Nano, x); err == nil {
+			text = at.Format("15:04:05.000")
+		}
+	case float64:
+		text = strconv.FormatFloat(x, 'f', -1, 64)
+	default:
+		raw, err := json.Marshal(x)
+		if err != nil {
+			return "?"
+		}
+		text = string(raw)
+	}
+	if quoted := strconv.Quote(text); len(quoted) != len(text)+2 {
+		text = quoted[1 : len(quoted)-1]
+	}
+	if runes := []rune(text); len(runes) > maxCell {
+		text = string(runes[:maxCell-1]) + "…"
+	}
+	return text
+}

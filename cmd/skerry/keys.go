@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func newKeys(api *apiClient) *cobra.Command {
+	cmd := &cobra.Command{Use: "keys", Short: "Make, list and revoke bearer keys"}
+	cmd.AddCommand(newKeyCreate(api),
+		&cobra.Command{Use: "list", Short: "List the keys of your tenant", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return api.table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "admin", "act_for", "created_at", "expires_at"})
+		}},
+		&cobra.Command{Use: "revoke ID", Short: "Revoke a key", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			return api.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil)
+		}},
+	)
+	return cmd
+}
+
+func newKeyCreate(api *apiClient) *cobra.Command {
+	var k auth.Key
+	var data, redis string
+	cmd := &cobra.Command{
+		Use: "create", Short: "Make a key and print it, once",
+		Long: "Makes a key and prints it; it is stored only as a hash. With --data or --redis it writes into the state of a server that does not run (the way to the first key), else it asks a running server.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			secret, err := createKey(cmd.Context(), api, k, data, redis)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), secret)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&k.Name, "name", "key", "what the key is for")
+	cmd.Flags().StringVar(&k.Tenant, "tenant", "default", "tenant of its calls")
+	cmd.Flags().StringVar(&k.User, "user", "local", "user of its calls")
+	cmd.Flags().BoolVar(&k.Admin, "admin", false, "may administer the tenant")
+	cmd.Flags().BoolVar(&k.ActFor, "act-for", false, "may name another user in On-Behalf-Of")
+	cmd.Flags().StringVar(&data, "data", "", "data folder of a server that does not run")
+	cmd.Flags().StringVar(&redis, "redis", "", "redis://… of the servers")
+	return cmd
+}
+
+func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis string) (string, error) {
+	if data == "" && redis == "" {
+		var made struct{ Secret string }
+		err := api.call(ctx, http.MethodPost, "/api/keys", k, &made)
+		return made.Secret, err
+	}
+	cfg, err := config.Load("", os.LookupEnv)
+	if err != nil {
+		return "", err
+	}
+	cfg.Redis = redis
+	if data != "" {
+		cfg.Data = data
+	}
+	if redis == "" {
+		if err := os.MkdirAll(cfg.Data, 0o711); err != nil {
+			return "", err
+		}
+		lock, err := lockData(cfg.Data)
+		if errors.Is(err, errDataInUse) {
+			return "", errors.New("a server runs on this data folder: leave out --data and ask it (--server, --api-key)")
+		}
+		if err != nil {
+			return "", err
+		}
+		defer lock.Close()
+	}
+	s, err := openStore(ctx, cfg, newLog("warn"))
+	if err != nil {
+		return "", err
+	}
+	defer s.Close()
+	administrator := sandbox.Caller{Owner: sandbox.Owner{Tenant: k.Tenant, User: k.User}, Admin: true}
+	_, secret, err := auth.New(s, auth.Options{}).CreateKey(ctx, administrator, k)
+	return secret, err
+}

@@ -1,0 +1,408 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/docker"
+	"github.com/skerry-sandbox/skerry/internal/driver/oci"
+	"github.com/skerry-sandbox/skerry/internal/httpserver"
+	"github.com/skerry-sandbox/skerry/internal/mcphub"
+	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/template"
+	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
+)
+
+// Deadlines of the server as a process.
+const (
+	// startTimeout bounds opening the parts; adopting sandboxes of a former server is the longest of it.
+	startTimeout = 2 * time.Minute
+	// drainTimeout is how long running calls and execs may go on after SIGTERM.
+	drainTimeout = 20 * time.Second
+	// headerTimeout is how long a client may take to send its request's head; idleTimeout how long a
+	// connection without a request is kept. Bodies and answers are bounded by the handlers.
+	headerTimeout = 10 * time.Second
+	idleTimeout   = 2 * time.Minute
+)
+
+func newServe() *cobra.Command {
+	var file string
+	flags := config.Config{}
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Start the server",
+		Long: "Starts the server. Everything can be set in one YAML file (--config), by SKERRY_… in the environment, and the usual things by flags; the later one wins.\n\n" +
+			"With nothing configured it serves on 127.0.0.1:8080, keeps its state in the data folder, and uses Docker when its daemon answers, else runc.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(file, os.LookupEnv)
+			if err != nil {
+				return err
+			}
+			for name, field := range flagFields(&cfg) {
+				if f := cmd.Flags().Lookup(name); f.Changed {
+					*field = f.Value.String()
+				}
+			}
+			return serve(cmd.Context(), cfg, newLog(cfg.LogLevel), func(addr string) {
+				fmt.Fprintf(cmd.OutOrStdout(), "skerry %s serving on http://%s (API description at /docs)\n", buildinfo.Version(), addr)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", envOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
+	usage := map[string]string{
+		"listen": "address of the API; one that is not loopback needs keys", "data": "folder of everything that is kept",
+		"driver": "auto, docker or oci", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
+	}
+	for name, field := range flagFields(&flags) {
+		cmd.Flags().StringVar(field, name, "", usage[name])
+	}
+	return cmd
+}
+
+// flagFields are the fields that have a flag.
+func flagFields(c *config.Config) map[string]*string {
+	return map[string]*string{"listen": &c.Listen, "data": &c.Data, "driver": &c.Driver, "redis": &c.Redis, "auth": &c.Auth}
+}
+
+func newLog(level string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		l = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l}))
+}
+
+// parts are what a server is made of, in the order in which they are opened.
+type parts struct {
+	cfg       config.Config
+	log       *slog.Logger
+	install   string
+	closers   []func() error
+	store     *store.Store
+	audit     *audit.Log
+	keys      *auth.Keys
+	hub       *mcphub.Hub
+	driver    driver.Driver
+	orch      *orchestrator.Orchestrator
+	extension string
+}
+
+// serve runs a server until ctx ends, and then stops it in order. ready is told the address.
+func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) (err error) {
+	if err := cfg.Check(); err != nil {
+		return fmt.Errorf("configuration:\n%w", err)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("the server gives every workspace a uid of its own and so must run as root")
+	}
+	p := &parts{cfg: cfg, log: log}
+	defer func() { err = errors.Join(err, p.close()) }()
+	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openTools, p.openDriver, p.openOrchestrator} {
+		if err := open(startCtx); err != nil {
+			return err
+		}
+	}
+	handler, err := p.handler(ctx)
+	if err != nil {
+		return err
+	}
+	return p.listen(ctx, handler, ready)
+}
+
+// close closes what was opened, last first.
+func (p *parts) close() error {
+	var errs []error
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		errs = append(errs, p.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *parts) onClose(f func() error) { p.closers = append(p.closers, f) }
+
+// openData makes the data folder ours: no other server may use it at the same time.
+func (p *parts) openData(context.Context) error {
+	if err := os.MkdirAll(p.cfg.Data, 0o711); err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	// Sandboxes and MCP servers pass through it with uids of their own; nobody but root lists it.
+	if err := os.Chmod(p.cfg.Data, 0o711); err != nil { //nolint:gosec // see above
+		return fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := lockData(p.cfg.Data)
+	if err != nil {
+		return err
+	}
+	p.onClose(lock.Close)
+	p.install, err = installID(filepath.Join(p.cfg.Data, "install-id"))
+	return err
+}
+
+// errDataInUse says that another server has the data folder.
+var errDataInUse = errors.New("another skerry server uses this data folder")
+
+func lockData(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, errDataInUse), f.Close())
+	}
+	return f, nil
+}
+
+// installID names the data folder; sandboxes bear it, so that a server touches only its own.
+func installID(file string) (string, error) {
+	raw, err := os.ReadFile(file)
+	if err == nil && len(strings.TrimSpace(string(raw))) == 16 {
+		return strings.TrimSpace(string(raw)), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	var id [8]byte
+	rand.Read(id[:]) //nolint:errcheck // never fails
+	text := hex.EncodeToString(id[:])
+	if err := os.WriteFile(file+".new", []byte(text+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	return text, os.Rename(file+".new", file)
+}
+
+func (p *parts) openState(ctx context.Context) (err error) {
+	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
+		return err
+	}
+	p.onClose(p.store.Close)
+	options := audit.Options{Dir: filepath.Join(p.cfg.Data, "audit"), Redis: p.store.Redis(), Log: p.log}
+	if p.store.Embedded() {
+		options.Backlog = 100_000
+	}
+	if p.audit, err = audit.Open(options); err != nil {
+		return err
+	}
+	p.onClose(p.audit.Close)
+	p.keys = auth.New(p.store, auth.Options{})
+	return nil
+}
+
+func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store.Store, error) {
+	return store.Open(ctx, store.Options{URL: cfg.Redis, Journal: filepath.Join(cfg.Data, "state.jsonl"), Log: log})
+}
+
+func (p *parts) openTools(context.Context) (err error) {
+	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, Log: p.log, LookupEnv: os.LookupEnv})
+	if err != nil {
+		return err
+	}
+	p.onClose(p.hub.Close)
+	if err := p.hub.ConfigError(); err != nil {
+		p.log.Error("MCP servers not configured", "error", err)
+	}
+	return nil
+}
+
+// openDriver takes the driver that is asked for, or the best one that is there.
+func (p *parts) openDriver(ctx context.Context) (err error) {
+	if p.cfg.Driver != "oci" {
+		d, err := docker.New(docker.Options{Root: filepath.Join(p.cfg.Data, "docker"), Log: p.log})
+		if err == nil {
+			_, err = d.Capabilities(ctx)
+		}
+		if err == nil {
+			p.driver = d
+			p.onClose(d.Close)
+			return nil
+		}
+		if p.cfg.Driver == "docker" {
+			return fmt.Errorf("driver docker: %w", err)
+		}
+		p.log.Info("no Docker daemon answers; using the oci driver")
+	}
+	d, err := oci.New(oci.Options{Root: filepath.Join(p.cfg.Data, "oci"), Log: p.log})
+	if err != nil {
+		return fmt.Errorf("driver oci: %w", err)
+	}
+	p.driver = d
+	p.onClose(d.Close)
+	return nil
+}
+
+func (p *parts) openOrchestrator(ctx context.Context) error {
+	templates, err := p.templates(ctx)
+	if err != nil {
+		return err
+	}
+	daemon, err := p.daemon()
+	if err != nil {
+		return err
+	}
+	skills, err := skill.Publish(p.cfg.Skills, filepath.Join(p.cfg.Data, "skills"), p.log)
+	if err != nil {
+		return err
+	}
+	wrappers, err := codeapi.NewStore(filepath.Join(p.cfg.Data, "code-api"))
+	if err != nil {
+		return err
+	}
+	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
+		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: p.hub, CodeAPI: wrappers, Skills: skills,
+		Bridge:    bridge.New(bridge.Options{Hub: p.hub, Recorder: orchestrator.NewToolRecorder(p.audit), Log: p.log}),
+		Templates: templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Daemon: daemon, Install: p.install,
+		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.onClose(func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+		defer cancel()
+		return p.orch.Close(ctx)
+	})
+	return nil
+}
+
+// templates reads the templates and keeps those whose image fits the driver.
+func (p *parts) templates(ctx context.Context) (map[string]orchestrator.Template, error) {
+	var dir fs.FS = sandboxtemplates.FS
+	if p.cfg.Templates != "" {
+		dir = os.DirFS(p.cfg.Templates)
+	}
+	list, err := template.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	caps, err := p.driver.Capabilities(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]orchestrator.Template{}
+	for _, t := range list {
+		image, ok := t.ImageFor(caps.HostRootfs, p.cfg.Images)
+		if !ok {
+			p.log.Warn("template left out: it has no image for this driver", "template", t.Name, "driver", caps.Name)
+			continue
+		}
+		if _, err := os.Stat(image); caps.HostRootfs && image != "" && err != nil && t.Image.Docker != "" {
+			p.log.Warn("the template's image is not unpacked here; using the host's own /usr", "template", t.Name, "missing", image)
+			image = ""
+		}
+		all[t.Name] = orchestrator.Template{Template: t.Vocabulary(), Image: image}
+	}
+	if _, ok := all[p.cfg.DefaultTemplate]; !ok {
+		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", p.cfg.DefaultTemplate, caps.Name)
+	}
+	return all, nil
+}
+
+// daemon finds skerry-sandboxd: where the configuration says, else beside this program.
+func (p *parts) daemon() (string, error) {
+	path := p.cfg.Sandboxd
+	if path == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(filepath.Dir(self), "skerry-sandboxd")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode()&0o111 == 0 {
+		return "", fmt.Errorf("sandboxd: %s is not a program; build it with `make build` or say where it is (SKERRY_SANDBOXD)", path)
+	}
+	return path, nil
+}
+
+// ready is the state of what the server depends on.
+func (p *parts) ready(ctx context.Context) []httpserver.Check {
+	check := func(name string, err error) httpserver.Check {
+		c := httpserver.Check{Name: name, OK: err == nil}
+		if err != nil {
+			c.Detail = err.Error()
+		}
+		return c
+	}
+	_, driverErr := p.driver.List(ctx, map[string]string{"io.skerry.install": p.install})
+	return []httpserver.Check{
+		check("state", p.store.Ping(ctx)),
+		check("driver", driverErr),
+		check("mcp servers", p.hub.ConfigError()),
+	}
+}
+
+func (p *parts) handler(ctx context.Context) (http.Handler, error) {
+	access := &access{parts: p}
+	if err := access.open(ctx); err != nil {
+		return nil, err
+	}
+	p.onClose(access.close)
+	o := httpserver.Options{
+		Threads: p.orch, Execs: p.orch, Files: p.orch, Tools: p.orch, MCPServers: p.hub, Audit: p.audit,
+		Keys: access, Idempotency: p.store, AuthRefused: access.refused,
+		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
+		Ready: p.ready, Metrics: promhttp.Handler(), Version: buildinfo.Version(), Log: p.log,
+	}
+	return access.handlers(o)
+}
+
+// listen serves until ctx ends, then lets running calls finish.
+func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) error {
+	l, err := net.Listen("tcp", p.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	srv := &http.Server{
+		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Serve(l) }()
+	ready(l.Addr().String())
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	p.log.Info("stopping")
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := srv.Shutdown(stop); err != nil {
+		// Streams of long execs outlast the drain; their clients resume by number.
+		err = srv.Close()
+		return errors.Join(err, ignoreClosed(<-ended))
+	}
+	return ignoreClosed(<-ended)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

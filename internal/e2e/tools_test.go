@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// killContainer ends a sandbox behind the server's back, as the kernel might.
+func killContainer(t *testing.T, s *server, id string) {
+	t.Helper()
+	out, err := exec.Command("runc", "--root", filepath.Join(s.data, "oci", "runc"), "kill", id, "KILL").CombinedOutput()
+	if err != nil {
+		t.Fatalf("runc kill: %v: %s", err, out)
+	}
+}
+
+// mcpServers is the configuration of the three real npm servers. shared is a folder that the
+// filesystem server shows.
+func mcpServers(t *testing.T, shared string) string {
+	t.Helper()
+	dir := os.Getenv("SKERRY_MCP_DIR")
+	if dir == "" {
+		dir = filepath.Join(cache(), "mcp")
+	}
+	modules := filepath.Join(dir, "node_modules/@modelcontextprotocol")
+	servers := map[string]any{}
+	for name, args := range map[string][]string{"filesystem": {shared}, "memory": nil, "everything": nil} {
+		main := filepath.Join(modules, "server-"+name, "dist/index.js")
+		_, err := os.Stat(main)
+		need(t, err == nil, "the npm package server-"+name)
+		servers[name] = map[string]any{"command": "node", "args": append([]string{main}, args...)}
+	}
+	raw, err := json.Marshal(map[string]any{"mcpServers": servers})
+	must(t, err)
+	return string(raw)
+}
+
+// sharedFolder is a folder that an MCP server, which runs as nobody, can read.
+func sharedFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "skerry-shared-")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // a test folder
+	must(t, os.Chmod(dir, 0o755))           //nolint:gosec // nobody reads it
+	must(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\nthree\n"), 0o644))
+	return dir
+}
+
+// TestToolsFromCode: code in TypeScript and Python calls real MCP servers; the bridge counts, and
+// the audit log links each call to its exec.
+func TestToolsFromCode(t *testing.T) {
+	everywhere(t, func(t *testing.T, o options) {
+		shared := sharedFolder(t)
+		o.extensions = mcpServers(t, shared)
+		s := start(t, o)
+		for lang, code := range map[string]string{
+			"typescript": `import { readTextFile } from './servers/filesystem';
+import { createEntities } from './servers/memory';
+const { content } = await readTextFile({ path: '%[1]s/a.txt' });
+for (const [i, line] of content.trim().split('\n').entries()) if (i < 2) console.log(i, line);
+await createEntities({ entities: [{ name: 'ts', entityType: 'x', observations: ['seen'] }] });
+await callMCPTool('everything__echo', { message: 'hi' });`,
+			"python": `from servers.filesystem import read_text_file
+from servers.memory import create_entities
+for i, line in enumerate(read_text_file(path="%[1]s/a.txt")["content"].splitlines()[:2]):
+    print(i, line)
+create_entities(entities=[{"name": "py", "entityType": "x", "observations": ["seen"]}])
+call_mcp_tool("everything__echo", {"message": "hi"})`,
+		} {
+			r := s.run("tools", "execute_code", map[string]any{"code": fmt.Sprintf(code, shared), "language": lang})
+			if r.Stdout != "0 one\n1 two\n" || r.ExitCode == nil || *r.ExitCode != 0 {
+				t.Errorf("%s: %+v", lang, r)
+				continue
+			}
+			var names []string
+			for _, c := range r.ToolsCalled {
+				names = append(names, c.Tool+" "+c.Status)
+			}
+			if got, want := strings.Join(names, ", "), "filesystem__read_text_file ok, memory__create_entities ok, everything__echo ok"; got != want {
+				t.Errorf("%s: tools_called %s", lang, got)
+			}
+			parents := s.records("action=execute_code&exec="+r.ExecID, "attempt")
+			calls := s.records("action=tool_call&exec="+r.ExecID, "attempt")
+			if len(parents) != 1 || len(calls) != 3 {
+				t.Fatalf("%s: %d attempts of the code, %d of its calls", lang, len(parents), len(calls))
+			}
+			for _, c := range calls {
+				if c["parent"] != parents[0]["id"] {
+					t.Errorf("%s: call %v has the parent %v, want %v", lang, c["subject"], c["parent"], parents[0]["id"])
+				}
+			}
+		}
+	})
+}
+
+// TestForgedCalls: what the bridge must refuse, tried from inside.
+func TestForgedCalls(t *testing.T) {
+	shared := sharedFolder(t)
+	s := start(t, options{extensions: mcpServers(t, shared)})
+	call := func(token, body string) string {
+		return fmt.Sprintf(`curl -s -o /dev/null -w '%%{http_code}' -H "Authorization: Bearer %s" -H 'Content-Type: application/json' -d '%s' http://localhost:9876/call 2>/dev/null || python3 - <<'E'
+import http.client
+c = http.client.HTTPConnection("localhost", 9876)
+c.request("POST", "/call", '%s', {"Authorization": "Bearer %s", "Content-Type": "application/json"})
+print(c.getresponse().status)
+E`, token, body, body, token)
+	}
+	const echo = `{"tool":"everything__echo","input":{"message":"x"}}`
+	stale := strings.TrimSpace(s.ok("forge", "echo $SKERRY_EXEC_TOKEN"))
+	other := strings.TrimSpace(s.ok("other", "echo $SKERRY_EXEC_TOKEN; sleep 0"))
+	for name, c := range map[string]struct{ token, body, want string }{
+		"none":       {"", echo, "401"},
+		"guess":      {strings.Repeat("0", 64), echo, "401"},
+		"ended exec": {stale, echo, "401"},
+		"other":      {other, echo, "401"},
+		"no tool":    {"$SKERRY_EXEC_TOKEN", `{"tool":"none__x","input":{}}`, "404"},
+		"bad input":  {"$SKERRY_EXEC_TOKEN", `{"tool":"everything__echo","input":{"message":7}}`, "400"},
+		"not JSON":   {"$SKERRY_EXEC_TOKEN", `{`, "400"},
+		"good":       {"$SKERRY_EXEC_TOKEN", echo, "200"},
+	} {
+		script := strings.ReplaceAll(call(c.token, c.body), "<<'E'", "<<E")
+		if got := strings.TrimSpace(s.exec("forge", script).Stdout); !strings.Contains(got, c.want) {
+			t.Errorf("%s: status %s, want %s", name, got, c.want)
+		}
+	}
+	if n := len(s.records("action=auth_refused&thread=forge", "result")); n < 4 {
+		t.Errorf("%d records of refused calls, want 4", n)
+	}
+}
+
+// TestToolRoutes: servers, search and direct calls by the API.
+func TestToolRoutes(t *testing.T) {
+	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
+	var servers struct {
+		Servers []struct{ Name, State string }
+		Total   int `json:"total_tools"`
+	}
+	s.do("GET", "/api/threads/t/tools?query=x", nil) // connects
+	s.do("GET", "/api/threads/t/servers", nil).into(t, &servers)
+	if len(servers.Servers) != 3 || servers.Total < 30 {
+		t.Errorf("%+v", servers)
+	}
+	var found struct {
+		Showing int
+		Tools   []struct {
+			Name, ShortName, Server string
+			Parameters              json.RawMessage
+			WrapperPath             string `json:"wrapper_path"`
+		}
+	}
+	s.do("GET", "/api/threads/t/tools?query=read+the+content+of+a+text+file&detail=full", nil).into(t, &found)
+	if found.Showing == 0 || found.Showing > 15 || !strings.HasPrefix(found.Tools[0].Name, "filesystem__read") {
+		t.Fatalf("%+v", found)
+	}
+	s.ok("t", "test -f "+found.Tools[0].WrapperPath)
+	a := s.do("POST", "/api/threads/t/tools/call", map[string]any{"tool": "everything__echo", "input": map[string]any{"message": "hi"}})
+	if a.status != 200 || !strings.Contains(string(a.body), "hi") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.do("POST", "/api/threads/t/tools/call", map[string]any{"tool": "everything__echo", "input": map[string]any{"message": 7}}); a.code() != "invalid" || !strings.Contains(string(a.body), "message") {
+		t.Errorf("arguments of the wrong type: %d %s", a.status, a.body)
+	}
+	var p struct {
+		Mode  string
+		Tools []any
+	}
+	s.do("GET", "/api/threads/t/prompt", nil).into(t, &p)
+	if p.Mode != "code" || len(p.Tools) != 3 {
+		t.Errorf("prompt: %+v", p)
+	}
+}

@@ -1,0 +1,431 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+// box is the sandbox of one thread. It is put into Orchestrator.boxes by whoever starts it, and
+// taken out when nothing of it is left. The fields above mu do not change once ready is closed.
+type box struct {
+	thread   sandbox.Thread
+	template Template
+	id       sandbox.ID
+	dir      string // host folder <data>/run/<id>
+	uid      int
+	env      map[string]string
+	link     *link.Listener
+	client   *client.Client
+	bridge   *bridge.Endpoint
+	ready    chan struct{} // closed when the start has ended, well or with err
+	err      error
+	gone     chan struct{} // closed when the box is out of the map
+
+	mu         sync.Mutex
+	info       sandbox.Info
+	ending     sandbox.Status // why its execs end: set before the sandbox is removed, "" while it lives
+	running    int            // execs
+	lastActive time.Time
+	touched    time.Time
+	mode       string   // of the prompt
+	languages  []string // that sandboxd found a runtime for
+
+	tools toolsView
+}
+
+// sock, codeAPI and secretFile are parts of a box's folder. Only the first two are seen inside.
+func (b *box) sock() string       { return filepath.Join(b.dir, "sock") }
+func (b *box) codeAPI() string    { return filepath.Join(b.dir, "code-api") }
+func (b *box) plugins() string    { return filepath.Join(b.dir, "plugins") }
+func (b *box) secretFile() string { return filepath.Join(b.dir, "secret.json") }
+
+func (b *box) snapshot() sandbox.Info {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.info
+}
+
+func (b *box) setState(s sandbox.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.info.State = s
+}
+
+// end says how the execs of a box that is going away end; the first word counts.
+func (b *box) end(s sandbox.Status) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ending == "" {
+		b.ending = s
+	}
+}
+
+func (b *box) endingStatus() sandbox.Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ending
+}
+
+// letGo closes this process's side of the box and leaves the sandbox alone.
+func (b *box) letGo() error {
+	if b.link != nil {
+		b.link.Close()
+	}
+	if b.bridge != nil {
+		return b.bridge.Close()
+	}
+	return nil
+}
+
+func newID() sandbox.ID {
+	var raw [8]byte
+	rand.Read(raw[:]) //nolint:errcheck // never fails
+	return sandbox.ID("skerry-" + hex.EncodeToString(raw[:]))
+}
+
+// Acquire gives the thread's sandbox, starting it when there is none. Many callers at once get one.
+func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string, o sandbox.AcquireOptions) (sandbox.Info, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	if o.Template == "" {
+		o.Template = r.o.Default
+	}
+	tmpl, ok := r.o.Templates[o.Template]
+	if !ok {
+		return sandbox.Info{}, sandbox.Errorf(sandbox.Invalid, "there is no template %.80q; GET /api/templates lists them", o.Template)
+	}
+	if err := checkEnv(o.Env); err != nil {
+		return sandbox.Info{}, err
+	}
+	b, err := r.box(c, t, tmpl, o.Env)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	if o.Mode != "" {
+		b.mu.Lock()
+		b.mode = o.Mode
+		b.mu.Unlock()
+	}
+	if b.template.Name != tmpl.Name {
+		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "the thread has a sandbox of template %q; delete it first to get one of %q", b.template.Name, tmpl.Name)
+	}
+	if err := r.waitReady(ctx, b, o.Wait); err != nil && !errors.Is(err, errStillStarting) {
+		return sandbox.Info{}, err
+	}
+	if o.Labels != nil {
+		if err := r.label(ctx, t, o.Labels); err != nil {
+			return sandbox.Info{}, err
+		}
+	}
+	return b.snapshot(), nil
+}
+
+func (r *Orchestrator) label(ctx context.Context, t sandbox.Thread, labels map[string]string) error {
+	info, err := r.o.Store.Thread(ctx, t)
+	if err != nil {
+		return err
+	}
+	if maps.Equal(info.Labels, labels) {
+		return nil
+	}
+	info.Labels = labels
+	return r.o.Store.PutThread(ctx, info)
+}
+
+// box finds the thread's box or puts a new one in, whose start goes on in the background. A box that
+// is being removed is waited for by the start of the new one.
+func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, tmpl Template, env map[string]string) (*box, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	former := r.boxes[t]
+	if former != nil && former.endingStatus() == "" {
+		return former, nil
+	}
+	if former == nil && len(r.boxes) >= r.o.MaxBoxes {
+		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "this server runs %d sandboxes, its most; try again when one has ended", r.o.MaxBoxes)
+	}
+	now := time.Now().UTC()
+	b := &box{
+		thread: t, template: tmpl, id: newID(), env: env, ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
+		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds},
+	}
+	b.info.ID = b.id
+	b.dir = filepath.Join(r.runRoot(), string(b.id))
+	r.boxes[t] = b
+	r.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime)
+		defer cancel()
+		r.start(ctx, c, b, former)
+	})
+	return b, nil
+}
+
+var errStillStarting = sandbox.Errorf(sandbox.Timeout, "the sandbox is still starting")
+
+// waitReady waits for the start of b: for d when it is not 0, else until ctx ends.
+func (r *Orchestrator) waitReady(ctx context.Context, b *box, d time.Duration) error {
+	select {
+	case <-b.ready:
+		return b.err
+	default:
+	}
+	var late <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-b.ready:
+		return b.err
+	case <-late:
+		return errStillStarting
+	case <-ctx.Done():
+		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
+	}
+}
+
+// start brings the box up and tells its waiters. When it fails nothing is left over.
+func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, former *box) {
+	began := time.Now()
+	if former != nil {
+		select {
+		case <-former.gone:
+		case <-ctx.Done():
+		}
+	}
+	queued := time.Now()
+	rec := record(c, b.thread, audit.ActionSandboxCreate, audit.PhaseAttempt)
+	rec.Sandbox, rec.Subject = string(b.id), b.template.Name
+	attempt, err := r.o.Audit.Append(ctx, rec)
+	if err != nil {
+		err = sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+	} else {
+		err = r.bringUp(ctx, c, b, queued.Sub(began))
+	}
+	result := record(c, b.thread, audit.ActionSandboxCreate, audit.PhaseResult)
+	result.Sandbox, result.Subject, result.Parent = string(b.id), b.template.Name, attempt.ID
+	result.Millis, result.Outcome = time.Since(began).Milliseconds(), "ok"
+	if err != nil {
+		result.Outcome, result.Detail = "error", string(sandbox.KindOf(err))
+	}
+	if _, e := r.o.Audit.Append(context.WithoutCancel(ctx), result); e != nil && err == nil {
+		err = sandbox.Wrap(sandbox.Unavailable, e, "the audit log cannot be written")
+	}
+	if err != nil {
+		r.o.Log.Error("sandbox did not start", "thread", b.thread.String(), "sandbox", string(b.id), "error", err)
+		b.err = err
+		b.end(sandbox.StatusLost)
+		r.remove(ctx, b)
+	}
+	close(b.ready)
+}
+
+func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, queued time.Duration) error {
+	began := time.Now()
+	if _, err := r.o.Store.AcquireLease(ctx, b.thread, r.o.Install, leaseTime); err != nil {
+		return err
+	}
+	uid, err := r.ensureThread(ctx, b.thread)
+	if err != nil {
+		return err
+	}
+	b.uid = uid
+	if err := r.open(b); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
+	}
+	// The wrappers take as long as the slowest MCP server; the container need not wait for them.
+	tools := make(chan error, 1)
+	r.wg.Go(func() { tools <- r.refreshTools(ctx, b) })
+	_, err = r.o.Driver.Create(ctx, r.spec(b))
+	created := time.Now()
+	if err == nil {
+		err = b.hello(ctx)
+	}
+	if err != nil {
+		<-tools
+		return err
+	}
+	b.mu.Lock()
+	b.info.State = sandbox.Running
+	b.info.Timings = sandbox.Timings{Queue: millis(queued), Create: millis(created.Sub(began)), Ready: millis(time.Since(created))}
+	b.mu.Unlock()
+	r.wg.Go(func() {
+		if err := <-tools; err != nil {
+			r.o.Log.Warn("wrappers not written; they are when code runs", "thread", b.thread.String(), "error", err)
+		}
+	})
+	return r.o.Store.PutSandbox(ctx, b.thread, store.SandboxRecord{ID: b.id, Info: b.snapshot(), Replica: r.o.Install})
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// open makes the box's folder and both sockets.
+func (r *Orchestrator) open(b *box) error {
+	if err := os.MkdirAll(b.dir, 0o711); err != nil {
+		return err
+	}
+	for _, dir := range []string{b.sock(), b.codeAPI(), b.plugins()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	var err error
+	b.link, err = link.Listen(link.ListenOptions{Dir: b.sock(), UID: b.uid, SecretFile: b.secretFile(), Log: r.o.Log})
+	if err != nil {
+		return err
+	}
+	b.client = client.New(b.link)
+	b.bridge, err = r.o.Bridge.Serve(b.sock(), b.uid, b.thread)
+	return err
+}
+
+// hello waits until sandboxd has dialled and answers.
+func (b *box) hello(ctx context.Context) error {
+	st, err := b.client.Status(ctx)
+	if err != nil {
+		return sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox started but does not answer")
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.languages = st.GetLanguages()
+	return nil
+}
+
+func (r *Orchestrator) spec(b *box) sandbox.Spec {
+	return sandbox.Spec{
+		ID: b.id, Image: b.template.Image, Runtime: b.template.Runtime, UID: b.uid,
+		Daemon: r.o.Daemon, Hostname: "skerry", Limits: b.template.Limits,
+		Mounts: []sandbox.Mount{
+			{Source: r.threadDir(b.thread), Target: sandbox.UserDataDir},
+			{Source: r.o.Skills.Root(), Target: sandbox.SkillsDir, ReadOnly: true},
+			{Source: b.plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
+			{Source: b.codeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
+			{Source: b.sock(), Target: sandbox.RunDir, ReadOnly: true},
+		},
+		Labels: map[string]string{
+			sandbox.LabelInstall: r.o.Install, sandbox.LabelTenant: b.thread.Tenant, sandbox.LabelUser: b.thread.User,
+			sandbox.LabelThread: b.thread.ID, sandbox.LabelTemplate: b.template.Name,
+		},
+	}
+}
+
+// retire ends the sandbox of a box, once; its execs end with status. It returns when all of it is gone.
+func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, b *box, status sandbox.Status, why string) error {
+	select { // a box that is starting is not pulled from under its start
+	case <-b.ready:
+	case <-ctx.Done():
+		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
+	}
+	b.mu.Lock()
+	first := b.ending == ""
+	if first {
+		b.ending = status
+		b.info.State = sandbox.Stopping
+	}
+	b.mu.Unlock()
+	if !first {
+		select {
+		case <-b.gone:
+			return nil
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
+		}
+	}
+	rec := record(c, b.thread, audit.ActionSandboxRemove, audit.PhaseResult)
+	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(b.id), b.template.Name, "ok", why
+	err := r.note(context.WithoutCancel(ctx), rec)
+	r.remove(ctx, b)
+	return err
+}
+
+// remove takes away all of a box whose ending is set, and takes it out of the map. What the driver
+// cannot remove now is found by the next reconcile, because the box is in no map then.
+func (r *Orchestrator) remove(ctx context.Context, b *box) {
+	ctx, cancel := detached(ctx, removeTimeout)
+	defer cancel()
+	log := r.o.Log.With("thread", b.thread.String(), "sandbox", string(b.id))
+	if err := r.o.Driver.Remove(ctx, b.id); err != nil {
+		log.Error("sandbox not removed; tried again later", "error", err)
+	}
+	if err := b.letGo(); err != nil {
+		log.Warn("sockets not closed", "error", err)
+	}
+	if err := os.RemoveAll(b.dir); err != nil {
+		log.Error("run folder not removed", "error", err)
+	}
+	if err := r.o.Store.DeleteSandbox(ctx, b.thread, b.id); err != nil {
+		log.Warn("sandbox record not deleted", "error", err)
+	}
+	if err := r.o.Store.ReleaseLease(ctx, b.thread, r.o.Install); err != nil {
+		log.Warn("lease not released", "error", err)
+	}
+	r.mu.Lock()
+	if r.boxes[b.thread] == b {
+		delete(r.boxes, b.thread)
+	}
+	r.mu.Unlock()
+	close(b.gone)
+}
+
+// find gives the thread's box, or nil.
+func (r *Orchestrator) find(t sandbox.Thread) *box {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.boxes[t]
+}
+
+// all is every box of this moment.
+func (r *Orchestrator) all() []*box {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*box, 0, len(r.boxes))
+	for _, b := range r.boxes {
+		list = append(list, b)
+	}
+	return list
+}
+
+// watch ends the boxes whose sandbox died.
+func (r *Orchestrator) watch(events <-chan driver.Event) {
+	for ev := range events {
+		if ev.State != sandbox.Lost {
+			continue
+		}
+		for _, b := range r.all() {
+			if b.id == ev.ID {
+				r.wg.Go(func() { r.died(b, ev.OOM) })
+			}
+		}
+	}
+}
+
+// died retires a box whose sandbox ended by itself. When it ran out of memory, its execs say so.
+func (r *Orchestrator) died(b *box, oom bool) {
+	status, why := sandbox.StatusLost, "the sandbox ended by itself"
+	if oom {
+		status, why = sandbox.StatusOOM, "the sandbox ran out of memory"
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.StartTime+removeTimeout)
+	defer cancel()
+	if err := r.retire(ctx, sandbox.Caller{}, b, status, why); err != nil {
+		r.o.Log.Error("dead sandbox not retired", "thread", b.thread.String(), "error", err)
+	}
+}

@@ -1,0 +1,129 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/vpath"
+)
+
+// settle adds to the result what only the server knows: the tool calls, as the bridge counted them,
+// and the files that changed; and cuts the output of code to what an agent can use.
+func (r *Orchestrator) settle(b *box, e *execution, res *sandbox.Result, calls []sandbox.ToolCall) {
+	if e.code != nil {
+		res.ToolsCalled = append([]sandbox.ToolCall{}, calls...)
+	}
+	if e.report {
+		r.reportFiles(e, res)
+	}
+	if e.code != nil && res.Encoding == "" {
+		res.Stdout, res.StdoutPath = r.cut(e, b.uid, "stdout", res.Stdout, e.code.MaxOutputChars, res.StdoutPath)
+		res.Stderr, res.StderrPath = r.cut(e, b.uid, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
+		res.Truncated = res.Truncated || res.StdoutPath != nil || res.StderrPath != nil
+	}
+}
+
+func (r *Orchestrator) reportFiles(e *execution, res *sandbox.Result) {
+	err := r.withFiles(e.thread, nil, func(fs *vpath.FS) error {
+		changes, complete, err := fs.Changes(r.ctx, e.before)
+		if complete {
+			res.Files = changes
+		} else {
+			res.FilesTruncated = true
+		}
+		return err
+	})
+	if err != nil {
+		r.o.Log.Warn("changed files not listed", "exec", e.id, "error", err)
+		res.FilesTruncated = true
+	}
+}
+
+// cut shortens text in the middle to limit characters. The whole is kept in a file of the thread,
+// unless it already is.
+func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, path *string) (string, *string) {
+	n := utf8.RuneCountInString(text)
+	if n <= limit {
+		return text, path
+	}
+	where := "it could not be kept"
+	if path == nil {
+		p := spillDir(e.id) + "/" + name
+		err := r.withFiles(e.thread, &uid, func(fs *vpath.FS) error {
+			_, err := fs.Write(r.ctx, p, strings.NewReader(text), false)
+			return err
+		})
+		if err == nil {
+			path = &p
+		} else {
+			r.o.Log.Warn("long output not kept", "exec", e.id, "error", err)
+		}
+	}
+	if path != nil {
+		where = "the whole is in " + *path
+	}
+	head, tail := limit/2, limit-limit/2
+	runes := []rune(text)
+	return fmt.Sprintf("%s\n[… %d characters left out; %s …]\n%s", string(runes[:head]), n-head-tail, where, string(runes[n-tail:])), path
+}
+
+// recordEnd writes the terminal record of e and waits until it is durable. Without it nobody may see
+// the result.
+func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
+	defer cancel()
+	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(b.id), e.id, e.subject, e.attempt.ID
+	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
+	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
+	sum := sha256.New()
+	sum.Write([]byte(res.Stdout)) //nolint:errcheck // a hash never fails
+	sum.Write([]byte{0})          //nolint:errcheck // a hash never fails
+	sum.Write([]byte(res.Stderr)) //nolint:errcheck // a hash never fails
+	rec.OutHash = hex.EncodeToString(sum.Sum(nil))
+	rec.Detail = detail(res)
+	return r.note(ctx, rec)
+}
+
+// detail says the rest of a result in a few words: its exit code and the files that it changed.
+func detail(res sandbox.Result) string {
+	var parts []string
+	if res.ExitCode != nil {
+		parts = append(parts, fmt.Sprintf("code %d", *res.ExitCode))
+	}
+	const most = 20
+	for i, f := range res.Files {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more files", len(res.Files)-most))
+			break
+		}
+		parts = append(parts, f.Change+" "+f.Path)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
+func (r *Orchestrator) touch(b *box) {
+	b.mu.Lock()
+	now := time.Now()
+	due := now.Sub(b.touched) > touchEvery
+	if due {
+		b.touched = now
+	}
+	b.mu.Unlock()
+	if !due {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
+	defer cancel()
+	if err := r.o.Store.TouchThread(ctx, b.thread, now.UTC()); err != nil {
+		r.o.Log.Warn("last activity not written", "thread", b.thread.String(), "error", err)
+	}
+}

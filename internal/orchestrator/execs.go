@@ -1,0 +1,136 @@
+package orchestrator
+
+import (
+	"context"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// lookup finds an exec of the caller's thread.
+func (r *Orchestrator) lookup(c sandbox.Caller, id, execID string) (*execution, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.exists(t); err != nil {
+		return nil, err
+	}
+	return r.execs.get(t, execID)
+}
+
+// Wait returns the result of an exec when it has ended.
+func (r *Orchestrator) Wait(ctx context.Context, c sandbox.Caller, id, execID string) (sandbox.Result, error) {
+	e, err := r.lookup(c, id, execID)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	return e.wait(ctx)
+}
+
+// Exec returns the result of an exec as it is now.
+func (r *Orchestrator) Exec(_ context.Context, c sandbox.Caller, id, execID string) (sandbox.Result, error) {
+	e, err := r.lookup(c, id, execID)
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	return e.now()
+}
+
+// Execs lists the execs of a thread that are still known, newest first.
+func (r *Orchestrator) Execs(_ context.Context, c sandbox.Caller, id string) ([]sandbox.ExecInfo, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.exists(t); err != nil {
+		return nil, err
+	}
+	return r.execs.list(t), nil
+}
+
+// Events emits the events of an exec after number after, up to and with its exit.
+func (r *Orchestrator) Events(ctx context.Context, c sandbox.Caller, id, execID string, after uint64, emit func(sandbox.Event) error) error {
+	e, err := r.lookup(c, id, execID)
+	if err != nil {
+		return err
+	}
+	return e.follow(ctx, after, emit)
+}
+
+// live gives a running exec with its box. Conflict when it has ended.
+func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution, *box, error) {
+	e, err := r.lookup(c, id, execID)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := r.find(e.thread)
+	if e.info().Status != sandbox.StatusRunning || b == nil {
+		return nil, nil, sandbox.Errorf(sandbox.Conflict, "exec %s has ended", execID)
+	}
+	return e, b, nil
+}
+
+// SendStdin writes to the stdin of an exec that was started with it kept open.
+func (r *Orchestrator) SendStdin(ctx context.Context, c sandbox.Caller, id, execID string, data []byte, closeIt bool) error {
+	if len(data) > sandbox.MaxStdinBytes {
+		return sandbox.Errorf(sandbox.Invalid, "data: %d bytes, at most %d a call", len(data), sandbox.MaxStdinBytes)
+	}
+	e, b, err := r.live(c, id, execID)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	return b.client.WriteStdin(ctx, e.id, data, closeIt)
+}
+
+// Signal sends a signal, by name, to every process of an exec.
+func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID, name string) error {
+	num := unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(name), "SIG"))
+	if num == 0 {
+		return sandbox.Errorf(sandbox.Invalid, "signal %.40q: want a name such as TERM, INT, HUP, USR1 or KILL", name)
+	}
+	e, b, err := r.live(c, id, execID)
+	if err != nil {
+		return err
+	}
+	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(b.id), e.id, e.attempt.ID, unix.SignalName(num), "ok"
+	if err := r.note(ctx, rec); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	return b.client.Signal(ctx, e.id, int32(num))
+}
+
+// Kill ends the whole process tree of an exec. Killing one that has ended is no error.
+func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID string) error {
+	e, err := r.lookup(c, id, execID)
+	if err != nil {
+		return err
+	}
+	b := r.find(e.thread)
+	if e.info().Status != sandbox.StatusRunning || b == nil {
+		return nil
+	}
+	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(b.id), e.id, e.attempt.ID, "SIGKILL", "ok"
+	if err := r.note(ctx, rec); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	if err := b.client.Kill(ctx, e.id); err != nil {
+		return err
+	}
+	// The exec is over when its record is: a caller who looks next must see that.
+	if _, err := e.wait(ctx); err != nil && sandbox.KindOf(err) == sandbox.Timeout {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+// Package orchestrator is the use cases of Skerry, written once for every driver: acquire a sandbox,
+// run something in it, read and change its files, call its tools, release it, and find again what a
+// former server left behind.
+//
+// One box is the sandbox of one thread as this process knows it. Boxes live in one map; whoever puts
+// one in starts it, everybody else waits for it. An execution is one run of something in a box; it
+// has exactly one end, which is recorded and durable before anybody sees it.
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+// Template is a template with the image that the driver in use takes.
+type Template struct {
+	sandbox.Template
+	Image string
+}
+
+// tools is what the orchestrator needs of mcphub.
+type toolHub interface {
+	Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error)
+	Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error)
+	Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
+	Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error)
+	Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error)
+	// Version changes whenever a set of tools may have changed.
+	Version() uint64
+}
+
+// Options are the parts that an Orchestrator works with. All are needed.
+type Options struct {
+	Driver    driver.Driver
+	Store     *store.Store
+	Audit     *audit.Log
+	Hub       toolHub
+	Bridge    *bridge.Bridge
+	CodeAPI   *codeapi.Store
+	Skills    *skill.Library
+	Templates map[string]Template
+	Default   string // name of the default template
+	DataDir   string
+	Daemon    string // host path of skerry-sandboxd
+	Install   string // id of the data folder
+	MaxBoxes  int
+	StartTime time.Duration // bound of one start
+	Log       *slog.Logger
+}
+
+// Orchestrator holds the sandboxes of this server. Make one with New.
+type Orchestrator struct {
+	o    Options
+	caps driver.Capabilities
+
+	ctx  context.Context // ends with Close; owns every goroutine
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu    sync.Mutex
+	boxes map[sandbox.Thread]*box
+	execs registry
+}
+
+// Deadlines, each with its reason.
+const (
+	// removeTimeout bounds the removal of a sandbox: an engine under load needs seconds to kill and unmount.
+	removeTimeout = 30 * time.Second
+	// unansweredGrace is how long past its deadline an exec may stay silent before its sandbox is ended (design §5).
+	unansweredGrace = 2 * time.Second
+	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
+	inspectTimeout = 2 * time.Second
+	// adoptTimeout is the same after a restart of the server: its sandboxd dials at least once a second.
+	adoptTimeout = 5 * time.Second
+	// cleanupTimeout bounds records and releases that must outlive the request they belong to.
+	cleanupTimeout = 10 * time.Second
+	// leaseTime is how long a thread stays ours without a sign of life; renewed three times as often.
+	leaseTime = 30 * time.Second
+	// touchEvery is how often the last activity of a thread is written down.
+	touchEvery = 10 * time.Second
+	// reapEvery is how often idle sandboxes are looked for.
+	reapEvery = 10 * time.Second
+)
+
+// New adopts what a former server of the same data folder left running, removes what cannot be
+// adopted, ends the execs that it left open, and starts to watch.
+func New(ctx context.Context, o Options) (*Orchestrator, error) {
+	caps, err := o.Driver.Capabilities(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("driver: %w", err)
+	}
+	own, stop := context.WithCancel(context.Background())
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}}
+	r.execs.init()
+	for _, dir := range []string{r.runRoot(), filepath.Join(o.DataDir, "tenants")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			stop()
+			return nil, fmt.Errorf("data folder: %w", err)
+		}
+	}
+	events, err := o.Driver.Watch(own)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("watch sandboxes: %w", err)
+	}
+	if err := r.recover(ctx); err != nil {
+		stop()
+		return nil, err
+	}
+	r.wg.Go(func() { r.watch(events) })
+	r.wg.Go(r.housekeeping)
+	return r, nil
+}
+
+// Close lets go of all sandboxes without ending them: the next server adopts them. Running execs
+// are waited for until ctx ends.
+func (r *Orchestrator) Close(ctx context.Context) error {
+	r.drain(ctx)
+	r.stop()
+	r.wg.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, b := range r.boxes {
+		errs = append(errs, b.letGo())
+	}
+	return errors.Join(errs...)
+}
+
+// drain waits until no exec runs.
+func (r *Orchestrator) drain(ctx context.Context) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for r.execs.running() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *Orchestrator) runRoot() string { return filepath.Join(r.o.DataDir, "run") }
+
+// threadDir is the host folder of a thread's files. The names were checked when they came in.
+func (r *Orchestrator) threadDir(t sandbox.Thread) string {
+	return filepath.Join(r.o.DataDir, "tenants", t.Tenant, "users", t.User, "threads", t.ID)
+}
+
+// thread names the caller's thread, or says why it cannot.
+func thread(c sandbox.Caller, id string) (sandbox.Thread, error) {
+	if err := sandbox.CheckThreadID(id); err != nil {
+		return sandbox.Thread{}, err
+	}
+	return sandbox.Thread{Owner: c.Owner, ID: id}, nil
+}
+
+// detached is a context that outlives the request, for what must be finished once begun.
+func detached(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
+// record fills in who and what a record is about.
+func record(c sandbox.Caller, t sandbox.Thread, action, phase string) audit.Record {
+	return audit.Record{
+		Tenant: t.Tenant, User: t.User, Thread: t.ID, Action: action, Phase: phase,
+		KeyID: c.KeyID, RequestID: c.RequestID, Source: c.Source, UserAgent: c.UserAgent,
+	}
+}
+
+// note writes a record that is complete at once, and waits until it is durable.
+func (r *Orchestrator) note(ctx context.Context, rec audit.Record) error {
+	rec.Phase = audit.PhaseResult
+	rec, err := r.o.Audit.Append(ctx, rec)
+	if err == nil {
+		err = r.o.Audit.Commit(ctx, rec)
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+	}
+	return nil
+}

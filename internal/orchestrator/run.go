@@ -1,0 +1,381 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/vpath"
+)
+
+// Limits of a request that its size alone does not bound.
+const (
+	maxArgs      = 1024
+	maxArgBytes  = 128 << 10 // Linux: MAX_ARG_STRLEN
+	maxEnv       = 256
+	maxSpill     = 256 << 20
+	maxRunning   = 256 // execs at once in one sandbox
+	stderrOfCode = 2000
+)
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func checkEnv(env map[string]string) error {
+	if len(env) > maxEnv {
+		return sandbox.Errorf(sandbox.Invalid, "env: %d variables, at most %d", len(env), maxEnv)
+	}
+	for k, v := range env {
+		switch {
+		case !envName.MatchString(k):
+			return sandbox.Errorf(sandbox.Invalid, "env: the name %.80q does not match %s", k, envName)
+		case strings.HasPrefix(k, "SKERRY_") || strings.HasPrefix(k, "MCP_"):
+			return sandbox.Errorf(sandbox.Invalid, "env: %.80q is set by Skerry; choose a name that does not begin with SKERRY_ or MCP_", k)
+		case len(v) > maxArgBytes || strings.ContainsRune(v, 0):
+			return sandbox.Errorf(sandbox.Invalid, "env: the value of %.80q has a NUL or more than %d bytes", k, maxArgBytes)
+		}
+	}
+	return nil
+}
+
+// RunCommand starts a command and returns the id of its exec.
+func (r *Orchestrator) RunCommand(ctx context.Context, c sandbox.Caller, id string, cmd sandbox.Command) (string, error) {
+	if err := checkCommand(cmd); err != nil {
+		return "", err
+	}
+	if cmd.Timeout == 0 {
+		cmd.Timeout = sandbox.DefaultExecTimeout
+	}
+	if cmd.MaxOutputBytes == 0 {
+		cmd.MaxOutputBytes = sandbox.DefaultOutputBytes
+	}
+	req := &sandboxv1.RunRequest{
+		Shell: cmd.Shell, Argv: cmd.Argv, Cwd: cmd.Cwd, Stdin: []byte(cmd.Stdin), KeepStdin: cmd.KeepStdin,
+		MaxOutputBytes: uint64(cmd.MaxOutputBytes),
+	}
+	subject := cmd.Shell
+	if subject == "" {
+		subject = strings.Join(cmd.Argv, " ")
+	}
+	e := &execution{action: audit.ActionExec, subject: subject, background: cmd.Background, deadline: cmd.Timeout, report: cmd.ReportFiles}
+	return r.run(ctx, c, id, e, req, cmd.Env, cmd)
+}
+
+func checkCommand(cmd sandbox.Command) error {
+	bad := func(format string, args ...any) error { return sandbox.Errorf(sandbox.Invalid, format, args...) }
+	switch {
+	case (cmd.Shell == "") == (len(cmd.Argv) == 0):
+		return bad("give command (for the shell) or argv (without one), not both and not neither")
+	case len(cmd.Argv) > maxArgs:
+		return bad("argv: %d words, at most %d", len(cmd.Argv), maxArgs)
+	case cmd.Timeout < 0 || cmd.Timeout > sandbox.MaxExecTimeout:
+		return bad("timeout_s: want 0 to %d", int(sandbox.MaxExecTimeout.Seconds()))
+	case cmd.MaxOutputBytes < 0 || cmd.MaxOutputBytes > sandbox.MaxOutputBytes:
+		return bad("max_output_bytes: want 0 to %d", sandbox.MaxOutputBytes)
+	case len(cmd.Stdin) > sandbox.MaxStdinBytes:
+		return bad("stdin: %d bytes, at most %d", len(cmd.Stdin), sandbox.MaxStdinBytes)
+	}
+	for _, word := range append(slices.Clone(cmd.Argv), cmd.Shell, cmd.Cwd) {
+		if strings.ContainsRune(word, 0) {
+			return bad("a word of the command has a NUL byte")
+		}
+		if len(word) > maxArgBytes {
+			return bad("a word of the command has more than %d bytes; put it into a file or stdin", maxArgBytes)
+		}
+	}
+	if cmd.Cwd != "" && !strings.HasPrefix(cmd.Cwd, "/") {
+		return bad("cwd %.200q: give an absolute path such as %s", cmd.Cwd, sandbox.WorkspaceDir)
+	}
+	return checkEnv(cmd.Env)
+}
+
+// RunCode starts a program text and returns the id of its exec.
+func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string, code sandbox.Code) (string, error) {
+	if code.Language == "" {
+		code.Language = "typescript"
+	}
+	if code.Timeout == 0 {
+		code.Timeout = sandbox.DefaultCodeTimeout
+	}
+	if code.MaxOutputChars == 0 {
+		code.MaxOutputChars = 10_000
+	}
+	bad := func(format string, args ...any) (string, error) {
+		return "", sandbox.Errorf(sandbox.Invalid, format, args...)
+	}
+	switch {
+	case !slices.Contains([]string{"typescript", "javascript", "python", "bash"}, code.Language):
+		return bad("language %.40q: want typescript, javascript, python or bash", code.Language)
+	case strings.TrimSpace(code.Text) == "":
+		return bad("code: is empty")
+	case len(code.Text) > sandbox.MaxCodeBytes:
+		return bad("code: %d bytes, at most %d", len(code.Text), sandbox.MaxCodeBytes)
+	case code.Timeout < 0 || code.Timeout > sandbox.MaxCodeTimeout:
+		return bad("timeout: want 1 to %d seconds", int(sandbox.MaxCodeTimeout.Seconds()))
+	case code.MaxOutputChars < 0 || code.MaxOutputChars > sandbox.DefaultOutputBytes:
+		return bad("max_output_chars: want 1 to %d", sandbox.DefaultOutputBytes)
+	}
+	req := &sandboxv1.RunRequest{
+		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
+		MaxOutputBytes: sandbox.DefaultOutputBytes,
+	}
+	e := &execution{action: audit.ActionCode, subject: code.Language, deadline: code.Timeout, code: &code, report: true}
+	return r.run(ctx, c, id, e, req, nil, code)
+}
+
+// RunScript starts a script of a skill and returns the id of its exec.
+func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id string, s sandbox.Script) (string, error) {
+	argv, err := r.o.Skills.Argv(s.Skill, s.Path)
+	if err != nil {
+		return "", err
+	}
+	cmd := sandbox.Command{Argv: append(argv, s.Args...), Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
+	if err := checkCommand(cmd); err != nil {
+		return "", err
+	}
+	if cmd.Timeout == 0 {
+		cmd.Timeout = sandbox.DefaultExecTimeout
+	}
+	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: sandbox.DefaultOutputBytes}
+	e := &execution{action: audit.ActionSkillRun, subject: s.Skill + "/" + s.Path, deadline: cmd.Timeout, report: true}
+	return r.run(ctx, c, id, e, req, s.Env, s)
+}
+
+// run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge,
+// and a goroutine that sees the exec to its end, whatever becomes of the caller.
+func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *execution, req *sandboxv1.RunRequest, env map[string]string, args any) (string, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return "", err
+	}
+	b, err := r.readyBox(ctx, c, t)
+	if err != nil {
+		return "", err
+	}
+	execID, err := uuid.NewV7()
+	if err != nil {
+		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
+	}
+	e.id, e.thread, e.caller, e.started, e.changed = execID.String(), t, c, time.Now().UTC(), make(chan struct{})
+	if e.action == audit.ActionCode {
+		if err := r.refreshTools(ctx, b); err != nil {
+			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
+		}
+		if err := r.prepareCode(b, req.Code); err != nil {
+			return "", err
+		}
+	}
+	if err := b.enter(); err != nil {
+		return "", err
+	}
+	if e.attempt, err = r.attempt(ctx, b, e, args); err != nil {
+		b.leave()
+		return "", err
+	}
+	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID})
+	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
+	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
+	req.Env = execEnv(t, e.id, token, b.env, env)
+	if e.report {
+		e.before = r.snapshot(t)
+	}
+	r.execs.add(e)
+	r.wg.Go(func() { r.see(b, e, req) })
+	return e.id, nil
+}
+
+func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/execs/" + execID }
+
+func execEnv(t sandbox.Thread, execID, token string, maps ...map[string]string) []string {
+	var env []string
+	for _, m := range maps {
+		for k, v := range m {
+			env = append(env, k+"="+v)
+		}
+	}
+	return append(env,
+		"SKERRY_THREAD_ID="+t.ID, "SKERRY_EXEC_ID="+execID, "SKERRY_EXEC_TOKEN="+token,
+		"MCP_BRIDGE_PORT="+strconv.Itoa(sandbox.BridgePort),
+		fmt.Sprintf("MCP_RPC_ENDPOINT=http://localhost:%d/call", sandbox.BridgePort))
+}
+
+// readyBox gives the thread's running box, acquiring one with the default template when there is none.
+func (r *Orchestrator) readyBox(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, error) {
+	b, err := r.box(c, t, r.o.Templates[r.o.Default], nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.waitReady(ctx, b, 0); err != nil {
+		return nil, err
+	}
+	if b.snapshot().State == sandbox.Paused {
+		if _, err := r.Resume(ctx, c, t.ID); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// enter counts an exec in; leave counts it out. A box with execs in it is never idle.
+func (b *box) enter() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ending != "" {
+		return sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now; try again")
+	}
+	if b.running >= maxRunning {
+		return sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
+	}
+	b.running++
+	return nil
+}
+
+func (b *box) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running--
+	b.lastActive = time.Now()
+}
+
+func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args any) (audit.Record, error) {
+	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
+	rec.Sandbox, rec.Exec, rec.Subject = string(b.id), e.id, e.subject
+	rec.Args, rec.ArgsHash = audit.Args(args)
+	rec, err := r.o.Audit.Append(ctx, rec)
+	if err != nil {
+		return rec, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+	}
+	return rec, nil
+}
+
+// see runs e in b and gives it its one end.
+func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
+	defer b.leave()
+	exit, status := r.stream(b, e, req)
+	var res sandbox.Result
+	if exit != nil {
+		res = e.compose(exit)
+	} else {
+		res = e.compose(&sandboxv1.Exit{DurationUs: time.Since(e.started).Microseconds()})
+		res.Status = status
+	}
+	r.settle(b, e, &res, r.o.Bridge.Finish(e.id))
+	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
+		e.failStart(exit, &res)
+	}
+	e.finish(res, r.recordEnd(b, e, res))
+	r.execs.end(e)
+	r.touch(b)
+}
+
+// failStart makes the end of a command that could not be started look as a shell would tell it, and
+// keeps the error for the caller who waits for it.
+func (e *execution) failStart(exit *sandboxv1.Exit, res *sandbox.Result) {
+	code := 127
+	res.Status, res.ExitCode, res.Stderr = sandbox.StatusExited, &code, exit.GetReason()+"\n"
+	e.startErr = sandbox.Errorf(startFailure(exit), "%s", exit.GetReason())
+}
+
+// startFailure is the kind of a command that could not be started: the reason is about the request,
+// or the template has no interpreter for it.
+func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
+	if exit.GetCode() == int32(exitNoInterpreter) {
+		return sandbox.NotSupported
+	}
+	return sandbox.Invalid
+}
+
+// exitNoInterpreter is the code that sandboxd gives a failed start whose language has no runtime in
+// the image; 126 and 127 are the shell's "not executable" and "not found".
+const exitNoInterpreter = 125
+
+// stream runs e and takes in its events until its exit. The client takes up a broken connection again
+// by itself while the sandbox lives. Without an exit the status says why.
+func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+	ctx, cancel := context.WithTimeout(r.ctx, e.deadline+unansweredGrace)
+	defer cancel()
+	exit, err := b.client.Run(ctx, req, e.take)
+	switch kind := sandbox.KindOf(err); {
+	case exit != nil:
+		return exit, ""
+	case kind == sandbox.Invalid || kind == sandbox.CapacityExceeded:
+		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: err.Error()}, ""
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		// The deadline passed and sandboxd said nothing: the sandbox is not to be trusted any more.
+		r.wg.Go(func() { r.abandon(b, "a deadline passed unanswered") })
+		return nil, sandbox.StatusTimeout
+	}
+	r.o.Log.Debug("exec lost", "exec", e.id, "error", err)
+	return nil, r.postMortem(b)
+}
+
+// postMortem says how the execs of a sandbox end whose daemon does not answer any more. When nobody
+// has ended it, it is looked at, and ended.
+func (r *Orchestrator) postMortem(b *box) sandbox.Status {
+	if s := b.endingStatus(); s != "" {
+		return s
+	}
+	if r.ctx.Err() != nil { // this server goes; the next one adopts the sandbox
+		return sandbox.StatusLost
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, inspectTimeout)
+	defer cancel()
+	inst, err := r.o.Driver.Inspect(ctx, b.id)
+	oom := err == nil && inst.State == sandbox.Lost && inst.OOMKilled
+	if s := b.endingStatus(); s != "" {
+		return s
+	}
+	r.wg.Go(func() { r.died(b, oom) })
+	if oom {
+		return sandbox.StatusOOM
+	}
+	return sandbox.StatusLost
+}
+
+// abandon ends a sandbox that does not keep the contract.
+func (r *Orchestrator) abandon(b *box, why string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
+	defer cancel()
+	if err := r.retire(ctx, sandbox.Caller{}, b, sandbox.StatusLost, why); err != nil {
+		r.o.Log.Error("sandbox not retired", "thread", b.thread.String(), "error", err)
+	}
+}
+
+// take adds an event of sandboxd to ours; the exit is kept back until it has been recorded.
+func (e *execution) take(ev *sandboxv1.Event) error {
+	at := time.UnixMilli(ev.GetUnixMs()).UTC()
+	switch k := ev.GetKind().(type) {
+	case *sandboxv1.Event_Started:
+		e.add(sandbox.Event{Type: sandbox.EventStarted, Time: at})
+	case *sandboxv1.Event_Output:
+		typ := sandbox.EventStdout
+		if k.Output.GetStderr() {
+			typ = sandbox.EventStderr
+		}
+		e.add(sandbox.Event{Type: typ, Time: at, Data: k.Output.GetData()})
+	}
+	return nil
+}
+
+func (r *Orchestrator) snapshot(t sandbox.Thread) vpath.Snapshot {
+	var s vpath.Snapshot
+	err := r.withFiles(t, nil, func(fs *vpath.FS) error {
+		var err error
+		s, err = fs.Snapshot(r.ctx)
+		return err
+	})
+	if err != nil {
+		r.o.Log.Warn("files not listed", "thread", t.String(), "error", err)
+	}
+	return s
+}

@@ -1,0 +1,56 @@
+package orchestrator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// ToolRecorder writes the bridge's calls into the audit log: an attempt before each, a result after
+// it, both children of the exec whose code made the call.
+type ToolRecorder struct{ log *audit.Log }
+
+// NewToolRecorder gives a recorder that writes to log.
+func NewToolRecorder(log *audit.Log) *ToolRecorder { return &ToolRecorder{log: log} }
+
+func toolRecord(a bridge.Attempt, phase string) audit.Record {
+	rec := record(a.Exec.Caller, a.Exec.Thread, audit.ActionToolCall, phase)
+	rec.Exec, rec.Subject, rec.BytesIn = a.Exec.ExecID, a.Tool, int64(len(a.Input))
+	return rec
+}
+
+// Attempt records that a call is about to be made and gives the record's id.
+func (t *ToolRecorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
+	rec := toolRecord(a, audit.PhaseAttempt)
+	rec.Parent = a.Exec.AuditParent
+	rec.Args, rec.ArgsHash = audit.Args(json.RawMessage(a.Input))
+	rec, err := t.log.Append(ctx, rec)
+	return rec.ID, err
+}
+
+// Result records how a call ended. Code sees the answer before the record is on the disk; the caller
+// of the API sees neither before: the exec's own end is made durable after it, in the same log.
+func (t *ToolRecorder) Result(ctx context.Context, id string, o bridge.Outcome) error {
+	rec := toolRecord(o.Attempt, audit.PhaseResult)
+	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, o.Detail
+	rec.Millis, rec.BytesOut = o.Millis, o.BytesOut
+	if len(o.Output) > 0 {
+		sum := sha256.Sum256(o.Output)
+		rec.OutHash = hex.EncodeToString(sum[:])
+	}
+	_, err := t.log.Append(ctx, rec)
+	return err
+}
+
+// Refused records a call with a token that is not of a living exec of the thread.
+func (t *ToolRecorder) Refused(ctx context.Context, th sandbox.Thread, detail string) error {
+	rec := record(sandbox.Caller{}, th, audit.ActionAuthRefused, audit.PhaseResult)
+	rec.Outcome, rec.Detail = "denied", detail
+	_, err := t.log.Append(ctx, rec)
+	return err
+}

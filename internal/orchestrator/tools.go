@@ -1,0 +1,168 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+)
+
+// toolsView is what a box's /mnt/code-api shows.
+type toolsView struct {
+	mu      sync.Mutex
+	version uint64 // of the hub, when it was written
+	written bool
+	set     sandbox.ToolSet
+}
+
+// toolsTimeout bounds the wait for MCP servers that are slow to list their tools: code that needs
+// none of them must not wait longer.
+const toolsTimeout = 15 * time.Second
+
+// refreshTools writes the wrappers of the thread's tools into the box's folder, unless they are
+// there already. It costs a comparison when nothing has changed.
+func (r *Orchestrator) refreshTools(ctx context.Context, b *box) error {
+	b.tools.mu.Lock()
+	defer b.tools.mu.Unlock()
+	version := r.o.Hub.Version()
+	if b.tools.written && b.tools.version == version {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
+	defer cancel()
+	set, err := r.o.Hub.Tools(ctx, b.thread)
+	if err != nil {
+		return err
+	}
+	if !b.tools.written || set.Hash != b.tools.set.Hash {
+		if err := r.o.CodeAPI.Materialize(set, b.codeAPI()); err != nil {
+			return err
+		}
+	}
+	// Listing the tools may itself have connected servers and so moved the version on.
+	b.tools.version, b.tools.written, b.tools.set = r.o.Hub.Version(), true, set
+	return nil
+}
+
+// prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
+// where its runtime cannot read types.
+func (r *Orchestrator) prepareCode(b *box, code *sandboxv1.Code) error {
+	b.mu.Lock()
+	known := b.languages
+	b.mu.Unlock()
+	switch lang := code.GetLanguage(); {
+	case slices.Contains(known, lang):
+		return nil
+	case lang == "typescript" && slices.Contains(known, "javascript"):
+		b.tools.mu.Lock()
+		set := b.tools.set
+		b.tools.mu.Unlock()
+		text, err := stripTypes(code.GetText(), set)
+		if err != nil {
+			return err
+		}
+		code.Language, code.Text = "javascript", text
+		return nil
+	default:
+		return sandbox.Errorf(sandbox.NotSupported, "the template %q has no runtime for %s; it has: %v", b.template.Name, lang, known)
+	}
+}
+
+// ToolServers lists the MCP servers of the thread.
+func (r *Orchestrator) ToolServers(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.ToolServer, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	return r.o.Hub.Servers(ctx, t)
+}
+
+// SearchTools finds tools of the thread.
+func (r *Orchestrator) SearchTools(ctx context.Context, c sandbox.Caller, id string, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return sandbox.ToolSearch{}, err
+	}
+	return r.o.Hub.Search(ctx, t, q)
+}
+
+// CallTool calls a tool on behalf of the agent itself, not of code in a sandbox. It is recorded in
+// two phases as those calls are.
+func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return sandbox.ToolResult{}, err
+	}
+	tool, err := r.o.Hub.Resolve(ctx, t, ref)
+	if err != nil {
+		return sandbox.ToolResult{}, err
+	}
+	rec := record(c, t, audit.ActionToolCall, audit.PhaseAttempt)
+	rec.Subject, rec.BytesIn = tool.Printed, int64(len(input))
+	rec.Args, rec.ArgsHash = audit.Args(input)
+	attempt, err := r.o.Audit.Append(ctx, rec)
+	if err != nil {
+		return sandbox.ToolResult{}, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+	}
+	began := time.Now()
+	res, err := r.o.Hub.Call(ctx, t, tool, input)
+	rec.Parent, rec.Args = attempt.ID, nil
+	rec.Millis, rec.BytesOut = time.Since(began).Milliseconds(), int64(len(res.Result))
+	rec.Outcome, rec.Detail = toolOutcome(res, err)
+	if e := r.note(context.WithoutCancel(ctx), rec); e != nil {
+		return sandbox.ToolResult{}, e
+	}
+	res.CallID = attempt.ID
+	return res, err
+}
+
+func toolOutcome(res sandbox.ToolResult, err error) (outcome, detail string) {
+	switch {
+	case err == nil && !res.IsError:
+		return "ok", ""
+	case err == nil:
+		return "error", "the tool answered with an error"
+	case sandbox.KindOf(err) == sandbox.Timeout:
+		return "timeout", ""
+	case sandbox.KindOf(err) == sandbox.Forbidden:
+		return "denied", ""
+	}
+	return "error", string(sandbox.KindOf(err))
+}
+
+// Prompt makes the prompt sections of a thread.
+func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) (prompt.Prompt, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	set, err := r.o.Hub.Tools(ctx, t)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	servers, err := r.o.Hub.Servers(ctx, t)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	p, err := prompt.Build(r.mode(t), set, servers, r.o.Skills.List())
+	if err != nil {
+		return p, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")
+	}
+	return p, nil
+}
+
+// mode is what the thread asked for when it acquired its sandbox.
+func (r *Orchestrator) mode(t sandbox.Thread) string {
+	if b := r.find(t); b != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.mode
+	}
+	return prompt.ModeAuto
+}

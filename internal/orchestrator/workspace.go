@@ -1,0 +1,130 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// firstUID is where the host uids of workspaces begin: above every login, system and subordinate
+// uid that a distribution hands out by default.
+const firstUID = 1_000_000
+
+// workspaceFolders are the folders of a thread that its code may write.
+var workspaceFolders = []string{"workspace", "uploads", "outputs"}
+
+// workspaceUID is the uid that owns the thread's files. ErrNotExist: the thread has none yet.
+func workspaceUID(dir string) (int, error) {
+	info, err := os.Lstat(filepath.Join(dir, workspaceFolders[0]))
+	if err != nil {
+		return 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.IsDir() || st.Uid < firstUID {
+		return 0, fmt.Errorf("workspace folder of the thread is not a folder with a uid of its own")
+	}
+	return int(st.Uid), nil
+}
+
+// ensureThread makes the thread's record and folders when they are missing, and gives its uid. The
+// owner of the workspace folder is the truth of the uid, so the folder appears by one rename, whole.
+func (r *Orchestrator) ensureThread(ctx context.Context, t sandbox.Thread) (int, error) {
+	dir := r.threadDir(t)
+	uid, err := workspaceUID(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		uid, err = r.makeWorkspace(ctx, dir)
+	}
+	if err != nil {
+		var known *sandbox.Error
+		if errors.As(err, &known) {
+			return 0, err
+		}
+		return 0, sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
+	}
+	if _, err := r.o.Store.Thread(ctx, t); errors.Is(err, sandbox.NotFound) {
+		now := time.Now().UTC()
+		err = r.o.Store.PutThread(ctx, sandbox.ThreadInfo{Thread: t, Labels: map[string]string{}, CreatedAt: now, LastActiveAt: now})
+		if err != nil {
+			return 0, err
+		}
+	} else if err != nil {
+		return 0, err
+	}
+	return uid, nil
+}
+
+func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string) (int, error) {
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o711); err != nil {
+		return 0, err
+	}
+	uid, err := r.o.Store.NextUID(ctx, firstUID)
+	if err != nil {
+		return 0, err
+	}
+	stage, err := os.MkdirTemp(parent, ".new-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(stage)
+	if err := os.Chmod(stage, 0o755); err != nil {
+		return 0, err
+	}
+	for _, name := range workspaceFolders {
+		p := filepath.Join(stage, name)
+		if err := errors.Join(os.Mkdir(p, 0o700), os.Lchown(p, uid, uid)); err != nil {
+			return 0, err
+		}
+	}
+	err = os.Rename(stage, dir)
+	if err == nil {
+		return uid, syncDir(parent)
+	}
+	// Another request made it first; its uid counts.
+	if made, e := workspaceUID(dir); e == nil {
+		return made, nil
+	}
+	return 0, err
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// exists reports whether the caller has such a thread, as NotFound when not.
+func (r *Orchestrator) exists(t sandbox.Thread) error {
+	_, err := workspaceUID(r.threadDir(t))
+	if errors.Is(err, fs.ErrNotExist) {
+		return sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
+	}
+	return nil
+}
+
+// highestUID is the largest uid of a workspace on disk, so that a lost counter never gives one twice.
+func (r *Orchestrator) highestUID() (int, error) {
+	highest := firstUID - 1
+	dirs, err := filepath.Glob(filepath.Join(r.o.DataDir, "tenants", "*", "users", "*", "threads", "*"))
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range dirs {
+		if uid, err := workspaceUID(dir); err == nil && uid > highest {
+			highest = uid
+		}
+	}
+	return highest, nil
+}
