@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync/atomic"
 )
 
 // shipment is a line on its way to Redis, with what is needed of it.
@@ -19,9 +20,11 @@ type shipment struct {
 
 // follower reads a writer's segments in order while they grow.
 type follower struct {
-	dir string
-	log *slog.Logger
+	dir  string
+	log  *slog.Logger
+	cuts *atomic.Uint64 // how often the log took back the beginning of a record
 
+	seen  uint64 // value of cuts that the buffer of in is newer than
 	next  uint64 // Seq of the record that read gives next
 	f     *os.File
 	in    *lines
@@ -31,7 +34,7 @@ type follower struct {
 // seek makes the record with Seq next the one that is read next.
 func (w *follower) seek(next uint64) error {
 	w.close()
-	w.next = next
+	w.next, w.seen = next, w.cuts.Load()
 	segs, err := segments(w.dir)
 	if err != nil {
 		return err
@@ -65,6 +68,11 @@ func (w *follower) close() {
 // behind them. Every record up to limit must be in the files. Lines that are no record are passed
 // over (Verify names them): a damaged log must not keep what follows from being seen.
 func (w *follower) read(limit uint64, max, maxBytes int) ([]shipment, error) {
+	if w.cuts.Load() != w.seen { // bytes that were taken back may be in the buffer
+		if err := w.seek(w.next); err != nil {
+			return nil, err
+		}
+	}
 	var out []shipment
 	for bytes := 0; w.next <= limit && len(out) < max && bytes < maxBytes; {
 		line, _, whole, err := w.in.next()

@@ -18,11 +18,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
 )
 
-// DefaultSegmentBytes is the size at which a new segment is begun; DefaultMaxLen is about how many
-// records a tenant's stream keeps.
 const (
+	// DefaultSegmentBytes is the size at which a new segment is begun.
 	DefaultSegmentBytes = 64 << 20
-	DefaultMaxLen       = 1_000_000
+	// DefaultMaxLen is about how many records a tenant's stream keeps.
+	DefaultMaxLen = 1_000_000
 )
 
 // Options of Open. Zero values of the numbers are the defaults.
@@ -31,7 +31,8 @@ type Options struct {
 	Dir string
 	// Redis gets a copy of every record for List. nil = no copies; List is then Unavailable.
 	Redis redis.UniversalClient
-	// MaxLen bounds a tenant's stream, about. The log on disk is not bounded.
+	// MaxLen bounds a tenant's stream, about. The log on disk is not bounded. 0 = Backlog if that is
+	// set, else DefaultMaxLen.
 	MaxLen int64
 	// Backlog is how many of the newest records to copy when Redis has none; 0 = all. Embedded
 	// state, which begins empty with every start, wants 100,000.
@@ -53,6 +54,7 @@ type Log struct {
 
 	appended atomic.Uint64 // Seq of the last record in the file
 	synced   atomic.Uint64 // Seq of the last record that is durable
+	cuts     atomic.Uint64 // how often a part of a record was taken back
 
 	mu      sync.Mutex // held from the choice of a Seq until it is written
 	f       *os.File
@@ -73,6 +75,9 @@ func Open(o Options) (*Log, error) {
 	}
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = DefaultSegmentBytes
+	}
+	if o.MaxLen <= 0 && o.Backlog > 0 {
+		o.MaxLen = int64(min(o.Backlog, DefaultMaxLen))
 	}
 	if o.MaxLen <= 0 {
 		o.MaxLen = DefaultMaxLen
@@ -146,6 +151,7 @@ func (l *Log) append(r Record) (Record, error) {
 		if e := l.f.Truncate(l.size); e != nil {
 			l.broken = errors.Join(err, e)
 		}
+		l.cuts.Add(1) // after it: who sees the new count reads the file as it is now
 		return r, err
 	}
 	l.size += int64(len(line))

@@ -56,7 +56,7 @@ func startShipper(l *Log) *shipper {
 	s := &shipper{
 		log: l, rdb: l.o.Redis, stop: stop, done: make(chan struct{}),
 		work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), moved: make(chan struct{}),
-		from:    follower{dir: l.dir, log: l.log},
+		from:    follower{dir: l.dir, log: l.log, cuts: &l.cuts},
 		cursors: map[string]uint64{}, atOpen: l.appended.Load(), highest: l.appended.Load(),
 	}
 	go s.run(ctx)

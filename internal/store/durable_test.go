@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -231,6 +233,61 @@ func TestOpenURL(t *testing.T) {
 		}
 		must(t, s.Close())
 	}
+}
+
+// TestEmbeddedAnswersAreBounded: what is dropped is not run again.
+func TestEmbeddedAnswersAreBounded(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, Options{})
+	big := make([]byte, MaxAnswer)
+	for i := range maxAnswers>>20 + 2 {
+		key := fmt.Sprint("k", i)
+		if first, _, err := s.Begin(ctx, ann, key, "f"); err != nil || !first {
+			t.Fatal(first, err)
+		}
+		must(t, s.Finish(ctx, ann, key, big))
+	}
+	_, _, err := s.Begin(ctx, ann, "k1", "f")
+	wantKind(t, err, sandbox.Conflict)
+	if first, answer, err := s.Begin(ctx, ann, "k2", "f"); err != nil || first || len(answer) != MaxAnswer {
+		t.Errorf("first %v, %d bytes, %v", first, len(answer), err)
+	}
+}
+
+// TestFullDisk: a journal that found no room goes on when there is some.
+func TestFullDisk(t *testing.T) {
+	ctx := t.Context()
+	o := Options{Journal: filepath.Join(t.TempDir(), "j")}
+	s := open(t, o)
+	info := sandbox.ThreadInfo{Thread: main, Labels: map[string]string{"x": strings.Repeat("x", 3000)}}
+	must(t, s.PutThread(ctx, info))
+	lift := limitFileSize(t, 8<<10)
+	var err error
+	for i := 0; err == nil && i < 10; i++ {
+		err = s.PutThread(ctx, info)
+	}
+	wantKind(t, err, sandbox.Unavailable)
+	wantKind(t, s.PutThread(ctx, info), sandbox.Unavailable)
+	lift()
+	uid, err := s.NextUID(ctx, 7)
+	must(t, err)
+	must(t, s.Close())
+	s = open(t, o)
+	if next, err := s.NextUID(ctx, 7); err != nil || next != uid+1 {
+		t.Errorf("uid %d after %d, %v", next, uid, err)
+	}
+}
+
+// limitFileSize makes writes beyond a size fail, until lift is called.
+func limitFileSize(t *testing.T, size uint64) (lift func()) {
+	t.Helper()
+	var was syscall.Rlimit
+	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
+	signal.Ignore(syscall.SIGXFSZ)
+	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: was.Max}))
+	lift = sync.OnceFunc(func() { _ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was) })
+	t.Cleanup(lift)
+	return lift
 }
 
 func BenchmarkEmbedded(b *testing.B) {

@@ -14,9 +14,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// tick is how often the clock of the embedded state moves: the granularity of its TTLs. (ClockTTL
-// would walk over all keys at every command instead.)
-const tick = 250 * time.Millisecond
+const (
+	// tick is how often the clock of the embedded state moves: the granularity of its TTLs. (ClockTTL
+	// would walk over all keys at every command instead.) A tick walks over all keys once, with
+	// everybody else waiting; with so many that it takes long, ticks become rarer: a hundredth of
+	// the time at most goes there.
+	tick      = 250 * time.Millisecond
+	tickShare = 100
+	// maxAnswers bounds the memory of the idempotent answers, in bytes: those of a day could be any
+	// number. (A Redis of its own has maxmemory.)
+	maxAnswers = 128 << 20
+)
 
 // embedded is miniredis in this process. It listens nowhere: each connection is a socket pair, so
 // that no other process of the host can reach the state.
@@ -25,8 +33,16 @@ type embedded struct {
 	stop chan struct{}
 	wg   sync.WaitGroup
 
-	mu  sync.Mutex
-	srv *server.Server // nil when closed
+	mu          sync.Mutex
+	srv         *server.Server // nil when closed
+	answers     []answer       // oldest first
+	answerBytes int
+}
+
+// answer is a kept answer of an idempotent request.
+type answer struct {
+	key  string
+	size int
 }
 
 func startEmbedded() (*embedded, error) {
@@ -46,7 +62,7 @@ func startEmbedded() (*embedded, error) {
 
 // clock moves the time on: miniredis expires nothing by itself.
 func (e *embedded) clock() {
-	t := time.NewTicker(tick)
+	t := time.NewTimer(tick)
 	defer t.Stop()
 	last := time.Now()
 	for {
@@ -54,11 +70,26 @@ func (e *embedded) clock() {
 		case <-e.stop:
 			return
 		case <-t.C:
-			now := time.Now()
-			e.mini.FastForward(now.Sub(last))
-			last = now
 		}
+		now := time.Now()
+		e.mini.FastForward(now.Sub(last))
+		last = now
+		t.Reset(max(tick, tickShare*time.Since(now)))
 	}
+}
+
+// remember counts an answer, and gives the keys of the oldest ones that must go for it.
+func (e *embedded) remember(key string, size int) (gone []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answers = append(e.answers, answer{key, size})
+	e.answerBytes += size
+	for e.answerBytes > maxAnswers || len(e.answers) > maxAnswers/(4<<10) {
+		gone = append(gone, e.answers[0].key)
+		e.answerBytes -= e.answers[0].size
+		e.answers = e.answers[1:]
+	}
+	return gone
 }
 
 func (e *embedded) close() {

@@ -76,7 +76,8 @@ func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint str
 }
 
 // Finish stores the answer for 24 hours; a nil answer gives the key free again. After the claim ran
-// out it does nothing.
+// out it does nothing. Embedded state keeps the newest 128 MiB of answers; older ones become "too
+// large to be kept".
 func (s *Store) Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error {
 	at, err := idempotencyPlace(o, key)
 	if err != nil {
@@ -91,8 +92,22 @@ func (s *Store) Finish(ctx context.Context, o sandbox.Owner, key string, answer 
 	}
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	return failure(finishScript.Run(ctx, s.rdb, []string{at}, state, answer, answerTTL.Milliseconds()).Err())
+	err = finishScript.Run(ctx, s.rdb, []string{at}, state, answer, answerTTL.Milliseconds()).Err()
+	if err == nil && s.embedded != nil && state == "done" {
+		for _, old := range s.embedded.remember(at, len(answer)) {
+			if err = dropAnswerScript.Run(ctx, s.rdb, []string{old}).Err(); err != nil {
+				break
+			}
+		}
+	}
+	return failure(err)
 }
+
+// dropAnswerScript makes an answer one that was too large to be kept: a retry still runs nothing.
+var dropAnswerScript = redis.NewScript(`
+if redis.call('HGET', KEYS[1], 'state') ~= 'done' then return 0 end
+redis.call('HSET', KEYS[1], 'state', 'large')
+return redis.call('HDEL', KEYS[1], 'answer')`)
 
 func idempotencyPlace(o sandbox.Owner, key string) (string, error) {
 	if err := checkOwner(o); err != nil {

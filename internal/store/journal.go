@@ -227,10 +227,13 @@ func (j *journal) fsync() error {
 	f := j.f
 	j.mu.Unlock()
 	err := f.Sync()
-	if errors.Is(err, os.ErrClosed) {
-		// Compaction replaced the file meanwhile, and synced all that was in it.
+	if err == nil || errors.Is(err, os.ErrClosed) {
+		// Closed: compaction replaced the file meanwhile, and synced all that was in it.
 		return nil
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.broken = err
 	return err
 }
 
