@@ -152,8 +152,11 @@ func (s *server) upload(ctx context.Context, in *ThreadIn) (*body[page[transferr
 	folder, items := sandbox.UploadsDir, []transferred{}
 	for {
 		part, err := form.NextRawPart()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && len(items) > 0 {
 			return pageOf(items, ""), nil
+		}
+		if errors.Is(err, io.EOF) {
+			return nil, sandbox.Errorf(sandbox.Invalid, "the form has no file in it")
 		}
 		if err != nil {
 			return nil, sandbox.Wrap(sandbox.Invalid, err, "the form ended too early, or is broken")

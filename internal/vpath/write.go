@@ -26,13 +26,13 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 		return Written{}, err
 	}
 	defer p.close()
+	if p.isDir() {
+		return Written{}, isDirectory(p.virtual)
+	}
 	if err := p.changeable(); err != nil {
 		return Written{}, err
 	}
 	if p.info != nil && !p.info.Mode().IsRegular() {
-		if p.info.IsDir() {
-			return Written{}, isDirectory(p.virtual)
-		}
 		return Written{}, notRegular(p.virtual)
 	}
 	room, err := f.room(ctx)
