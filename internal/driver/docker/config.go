@@ -53,15 +53,15 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 			RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 			// Output of PID 1 would fill the engine's disk, without a bound that we set.
 			LogConfig: container.LogConfig{Type: "none"},
-			Resources: resources(spec.Limits, rt.extraPIDs),
+			Resources: resources(spec.Limits, rt.Runtime),
 		},
 	}, nil
 }
 
-func resources(l sandbox.Limits, extraPIDs int64) container.Resources {
-	pids := l.PIDs + extraPIDs
-	ulimits := make([]*container.Ulimit, 0, 3)
-	for _, r := range hardening.Rlimits(l) {
+func resources(l sandbox.Limits, runtime hardening.Runtime) container.Resources {
+	pids := runtime.PIDs(l)
+	ulimits := make([]*container.Ulimit, 0, 4)
+	for _, r := range runtime.Rlimits(l) {
 		name := strings.ToLower(strings.TrimPrefix(r.Name, "RLIMIT_"))
 		value := int64(r.Value) //nolint:gosec // Limits are positive int64
 		ulimits = append(ulimits, &units.Ulimit{Name: name, Soft: value, Hard: value})

@@ -16,13 +16,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -115,48 +115,27 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		Network:         "none",
 		Isolated:        true,
 	}
-	for _, known := range knownRuntimes {
-		_, problem, err := d.probed(ctx, known.name)
+	for _, known := range hardening.Runtimes() {
+		_, problem, err := d.probed(ctx, known.Name)
 		if err != nil {
 			return driver.Capabilities{}, err
 		}
 		if problem != "" {
-			c.RuntimeProblems[known.name] = problem
+			c.RuntimeProblems[known.Name] = problem
 			continue
 		}
-		c.Runtimes = append(c.Runtimes, known.name)
-		if known.oomEndsSandbox {
-			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.name)
+		c.Runtimes = append(c.Runtimes, known.Name)
+		if known.OwnKernel {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
 		}
 	}
 	return c, nil
 }
 
-// runtimeTraits is what is known of a runtime before it is run.
-type runtimeTraits struct {
-	name           string
-	oomEndsSandbox bool
-	allowClone3    bool  // see hardening.Filter
-	extraPIDs      int64 // host threads of the runtime itself, which count against the pids limit
-}
-
-var knownRuntimes = []runtimeTraits{
-	{name: "runc"},
-	{name: "runsc", oomEndsSandbox: true, allowClone3: true, extraPIDs: 128},
-}
-
 // engineRuntime is a runtime as this driver and the engine know it.
 type engineRuntime struct {
-	runtimeTraits
+	hardening.Runtime
 	engineName string
-}
-
-func traitsOf(name string) (runtimeTraits, error) {
-	i := slices.IndexFunc(knownRuntimes, func(k runtimeTraits) bool { return k.name == name })
-	if i < 0 {
-		return runtimeTraits{}, sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", name)
-	}
-	return knownRuntimes[i], nil
 }
 
 // runtimeNames asks the engine for its runtimes and gives its names for ours.
@@ -176,10 +155,10 @@ func (d *Driver) runtimeNames(ctx context.Context) (map[string]string, error) {
 	}
 	names := make(map[string]string)
 	for name, rt := range info.Info.Runtimes {
-		for _, known := range knownRuntimes {
+		for _, known := range hardening.Runtimes() {
 			// A runtime of exactly our name wins over one whose program has it.
-			if name == known.name || (names[known.name] == "" && filepath.Base(rt.Path) == known.name) {
-				names[known.name] = name
+			if name == known.Name || (names[known.Name] == "" && filepath.Base(rt.Path) == known.Name) {
+				names[known.Name] = name
 			}
 		}
 	}

@@ -133,7 +133,7 @@ func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec) 
 
 // options writes the sandbox's files of /etc and gives the engine's options.
 func (d *Driver) options(rt engineRuntime, spec sandbox.Spec) (client.ContainerCreateOptions, error) {
-	seccomp, err := hardening.SeccompJSON(hardening.Filter{AllowClone3: rt.allowClone3})
+	seccomp, err := hardening.SeccompJSON(rt.Runtime)
 	if err != nil {
 		return client.ContainerCreateOptions{}, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
 	}
@@ -195,6 +195,11 @@ const removalPoll = 20 * time.Millisecond
 func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
+	if there, err := d.Inspect(ctx, id); err == nil && there.State == sandbox.Paused {
+		// A frozen process takes no signal, and the engine gives up only after 10 s. Should this fail, the
+		// removal below says so.
+		_, _ = d.engine.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
+	}
 	for {
 		_, err := d.engine.ContainerRemove(ctx, string(id), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		switch {

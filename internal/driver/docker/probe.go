@@ -27,7 +27,7 @@ const probeAge = 5 * time.Minute
 // starts a sandbox on it; the answer is kept for the life of the driver. An error says that the
 // runtime is unknown or that the probe could not be made; in the latter case the next call tries again.
 func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string, error) {
-	traits, err := traitsOf(name)
+	known, err := hardening.FindRuntime(name)
 	if err != nil {
 		return engineRuntime{}, "", err
 	}
@@ -43,7 +43,7 @@ func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string
 		d.names = names
 		d.sweepProbes(ctx)
 	}
-	rt := engineRuntime{traits, d.names[name]}
+	rt := engineRuntime{known, d.names[name]}
 	if problem, done := d.problems[name]; done {
 		return rt, problem, nil
 	}
@@ -70,13 +70,13 @@ func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (string, er
 		program = self
 	}
 	problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
-		Runtime: rt.name,
+		Runtime: rt.Name,
 		Image:   ProbeImage,
 		Program: program,
 		Dir:     d.root + "/probe",
 	})
 	if err == nil && problem != "" {
-		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", rt.name, "problem", problem, "error", detail)
+		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", rt.Name, "problem", problem, "error", detail)
 	}
 	return problem, err
 }

@@ -64,13 +64,11 @@ func (s *suite) limitPIDs(t *testing.T) {
 	if answered && resp.Err == "" {
 		t.Fatalf("%d processes could be started with a limit of 48", resp.N)
 	}
-	if !answered && !s.oomEndsSandbox() {
+	if !answered {
 		t.Fatalf("too many processes ended the sandbox: %+v", r.inspect(t))
 	}
-	t.Logf("%d processes, then: %s (answered: %v)", resp.N, resp.Err, answered)
-	if answered {
-		r.ask(t, probewire.Request{Op: probewire.OpPing})
-	}
+	t.Logf("%d processes, then: %s", resp.N, resp.Err)
+	r.ask(t, probewire.Request{Op: probewire.OpPing})
 }
 
 func (s *suite) limitTmpfs(t *testing.T) {
@@ -150,9 +148,13 @@ func (s *suite) limitCgroup(t *testing.T) {
 	}
 	data, err := os.ReadFile(filepath.Join(cgroupDir(t, pid, "pids"), "pids.max"))
 	must(t, err)
-	// A runtime with a kernel of its own needs some threads for itself.
-	if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err != nil || n < 100 || n > 300 {
-		t.Errorf("pids.max is %q, want 100 or a little more", data)
+	// A runtime with a kernel of its own has several threads for each process inside.
+	most := 100
+	if ownKernel(t, r) {
+		most = 1000
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(string(data))); err != nil || n < 100 || n > most {
+		t.Errorf("pids.max is %q, want 100 to %d", data, most)
 	}
 }
 

@@ -3,8 +3,6 @@ package hardening
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -16,30 +14,6 @@ const CPUPeriod = 100_000
 
 // CPUQuota gives the microseconds of CPU time a CPUPeriod.
 func CPUQuota(l sandbox.Limits) int64 { return l.CPUMillis * CPUPeriod / 1000 }
-
-// Rlimit is one resource limit of every process of a sandbox: soft and hard value are the same.
-type Rlimit struct {
-	Name     string // as in the OCI config, "RLIMIT_NOFILE"
-	Resource int    // as in setrlimit
-	Value    uint64
-}
-
-// Rlimits gives the resource limits of the processes of a sandbox. None is above the hard limit of
-// this process: raising one needs CAP_SYS_RESOURCE, which a server in a container lacks.
-func Rlimits(l sandbox.Limits) []Rlimit {
-	out := []Rlimit{
-		{Name: "RLIMIT_NOFILE", Resource: unix.RLIMIT_NOFILE, Value: uint64(l.OpenFiles)},
-		{Name: "RLIMIT_FSIZE", Resource: unix.RLIMIT_FSIZE, Value: uint64(l.FileBytes)},
-		{Name: "RLIMIT_CORE", Resource: unix.RLIMIT_CORE, Value: 0}, // a core dump would hold other execs' memory
-	}
-	for i, r := range out {
-		var have unix.Rlimit
-		if err := unix.Getrlimit(r.Resource, &have); err == nil && have.Max < r.Value {
-			out[i].Value = have.Max
-		}
-	}
-	return out
-}
 
 // Tmpfs is one memory file system of a sandbox. All are nosuid and nodev; programs may run from them.
 type Tmpfs struct {

@@ -35,18 +35,9 @@ var neverNeeded = []string{
 // like are kernel surface without use here; netlink is how programs list network interfaces.
 var families = []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
-// Filter is how the profile depends on the runtime.
-type Filter struct {
-	// AllowClone3 is for runtimes that answer a refused call with EPERM only (runsc). A filter cannot
-	// see the flags of clone3, so the profile refuses it with ENOSYS and the C library falls back to
-	// clone; after EPERM it does not, and no program could start a thread. Under runsc the namespaces
-	// that clone3 can then make are those of gVisor's own kernel, never the host's.
-	AllowClone3 bool
-}
-
 // profile is Docker's default for a container without capabilities, less neverNeeded, with sockets
 // of the listed families only, and for programs of the machine's own word size only.
-func profile(f Filter) *seccomp.Seccomp {
+func profile(r Runtime) *seccomp.Seccomp {
 	p := seccomp.DefaultProfile()
 	kept := p.Syscalls[:0]
 	for _, rule := range p.Syscalls {
@@ -71,7 +62,10 @@ func profile(f Filter) *seccomp.Seccomp {
 		}})
 	}
 	p.Syscalls = kept
-	if f.AllowClone3 {
+	if r.OwnKernel {
+		// A filter cannot see the flags of clone3, so the profile refuses it with ENOSYS and the C library
+		// falls back to clone. After EPERM, the only answer that gVisor gives, it does not, and no program
+		// could start a thread. The namespaces that clone3 can make there are gVisor's, not the host's.
 		kept = slices.DeleteFunc(kept, func(rule *seccomp.Syscall) bool { return slices.Contains(rule.Names, "clone3") })
 		kept = append(kept, &seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{
 			Names:  []string{"clone3"},
@@ -85,8 +79,8 @@ func profile(f Filter) *seccomp.Seccomp {
 }
 
 // SeccompJSON gives the profile as Docker's engine reads it in a security option.
-func SeccompJSON(f Filter) (string, error) {
-	data, err := json.Marshal(profile(f))
+func SeccompJSON(r Runtime) (string, error) {
+	data, err := json.Marshal(profile(r))
 	if err != nil {
 		return "", fmt.Errorf("encode the seccomp profile: %w", err)
 	}
@@ -94,8 +88,8 @@ func SeccompJSON(f Filter) (string, error) {
 }
 
 // SeccompOCI gives the profile as an OCI runtime reads it, for this machine and kernel.
-func SeccompOCI(f Filter) (*specs.LinuxSeccomp, error) {
-	data, err := SeccompJSON(f)
+func SeccompOCI(r Runtime) (*specs.LinuxSeccomp, error) {
+	data, err := SeccompJSON(r)
 	if err != nil {
 		return nil, err
 	}

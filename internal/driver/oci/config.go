@@ -13,7 +13,7 @@ import (
 // configInput is what the config of a sandbox is made of.
 type configInput struct {
 	spec       sandbox.Spec
-	traits     runtimeTraits
+	runtime    hardening.Runtime
 	rootfs     string
 	rootMounts []specs.Mount // what fills the root file system, before all others
 	etcMounts  []specs.Mount
@@ -30,7 +30,7 @@ func config(in configInput) *specs.Spec {
 		Version:  "1.0.2", // the newest that runc 1.1 and runsc both take
 		Hostname: hardening.Hostname(spec),
 		Root:     &specs.Root{Path: in.rootfs, Readonly: true},
-		Process:  process1(spec),
+		Process:  process1(in),
 		Mounts:   mounts(in),
 		Linux: &specs.Linux{
 			CgroupsPath:       in.cgroup,
@@ -44,9 +44,10 @@ func config(in configInput) *specs.Spec {
 	}
 }
 
-func process1(spec sandbox.Spec) *specs.Process {
-	rlimits := make([]specs.POSIXRlimit, 0, 3)
-	for _, r := range hardening.Rlimits(spec.Limits) {
+func process1(in configInput) *specs.Process {
+	spec := in.spec
+	rlimits := make([]specs.POSIXRlimit, 0, 4)
+	for _, r := range in.runtime.Rlimits(spec.Limits) {
 		rlimits = append(rlimits, specs.POSIXRlimit{Type: r.Name, Hard: r.Value, Soft: r.Value})
 	}
 	id := uint32(spec.UID) //nolint:gosec // CheckSpec bounds it by hardening.MaxUID
@@ -75,7 +76,7 @@ func namespaces() []specs.LinuxNamespace {
 
 func resources(in configInput) *specs.LinuxResources {
 	limits := in.spec.Limits
-	pids := limits.PIDs + in.traits.extraPIDs
+	pids := in.runtime.PIDs(limits)
 	quota, period := hardening.CPUQuota(limits), uint64(hardening.CPUPeriod)
 	memory := &specs.LinuxMemory{Limit: &limits.MemoryBytes}
 	if swapIsAccounted() {

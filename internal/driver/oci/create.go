@@ -103,7 +103,7 @@ func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instan
 }
 
 func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, rec record) error {
-	in := configInput{spec: spec, traits: rt.runtimeTraits, cgroup: d.cgroupPath(spec.ID), recursive: rt.recursiveMounts(ctx)}
+	in := configInput{spec: spec, runtime: rt.Runtime, cgroup: d.cgroupPath(spec.ID), recursive: rt.recursiveMounts(ctx)}
 	var img image
 	var err error
 	if spec.Image == "" {
@@ -115,7 +115,7 @@ func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.S
 		return err
 	}
 	in.rootfs = img.rootfs
-	in.seccomp, err = hardening.SeccompOCI(hardening.Filter{AllowClone3: rt.allowClone3})
+	in.seccomp, err = hardening.SeccompOCI(rt.Runtime)
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
 	}

@@ -23,10 +23,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -129,18 +129,18 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		Isolated:        true,
 		HostRootfs:      true,
 	}
-	for _, known := range knownRuntimes {
-		problem, err := d.probed(ctx, known.name)
+	for _, known := range hardening.Runtimes() {
+		problem, err := d.probed(ctx, known.Name)
 		if err != nil {
 			return driver.Capabilities{}, err
 		}
 		if problem != "" {
-			c.RuntimeProblems[known.name] = problem
+			c.RuntimeProblems[known.Name] = problem
 			continue
 		}
-		c.Runtimes = append(c.Runtimes, known.name)
-		if known.oomEndsSandbox {
-			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.name)
+		c.Runtimes = append(c.Runtimes, known.Name)
+		if known.OwnKernel {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
 		}
 	}
 	return c, nil
@@ -155,10 +155,10 @@ func (d *Driver) runtime(name string) (*ociRuntime, error) {
 	if rt := d.runtimes[name]; rt != nil {
 		return rt, nil
 	}
-	if slices.ContainsFunc(knownRuntimes, func(k runtimeTraits) bool { return k.name == name }) {
-		return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %q is not installed on this host", name)
+	if _, err := hardening.FindRuntime(name); err != nil {
+		return nil, err
 	}
-	return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", name)
+	return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %q is not installed on this host", name)
 }
 
 // turn is a lock whose wait ends with a context.

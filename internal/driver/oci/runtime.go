@@ -12,42 +12,20 @@ import (
 	"syscall"
 
 	"github.com/containerd/go-runc"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 )
 
-// runtimeTraits is what is known of a runtime before it is run.
-type runtimeTraits struct {
-	name string
-	// flags go before every command.
-	flags []string
-	// oomEndsSandbox: the memory limit kills the runtime's own kernel, and so everything in it.
-	oomEndsSandbox bool
-	// allowClone3: see hardening.Filter.
-	allowClone3 bool
-	// ownKernel: mount flags are kept by a kernel in user space, which knows no recursive ones and
-	// treats a bind mount as a whole anyway.
-	ownKernel bool
-	// extraPIDs are host threads of the runtime itself, which count against the pids limit.
-	extraPIDs int64
-}
-
-// runsc must not get --ignore-cgroups: it would remove every limit. --host-uds=all lets the sandbox
-// reach the server's sockets, --oci-seccomp makes runsc apply the profile, and --overlay2=none
-// keeps it from writing overlay files into the shared root file system.
-var knownRuntimes = []runtimeTraits{
-	{name: "runc"},
-	{
-		name:           "runsc",
-		flags:          []string{"--platform=systrap", "--host-uds=all", "--network=none", "--oci-seccomp", "--overlay2=none"},
-		oomEndsSandbox: true,
-		allowClone3:    true,
-		ownKernel:      true,
-		extraPIDs:      128,
-	},
+// flags go before every command of a runtime. runsc must not get --ignore-cgroups: it would remove
+// every limit. --host-uds=all lets the sandbox reach the server's sockets, --oci-seccomp makes runsc
+// apply the profile, and --overlay2=none keeps it from writing into the shared root file system.
+var flags = map[string][]string{
+	"runsc": {"--platform=systrap", "--host-uds=all", "--network=none", "--oci-seccomp", "--overlay2=none"},
 }
 
 // ociRuntime is a runtime with its program.
 type ociRuntime struct {
-	runtimeTraits
+	hardening.Runtime
 	cli runc.Runc
 
 	featuresOnce sync.Once
@@ -56,26 +34,26 @@ type ociRuntime struct {
 
 func findRuntimes(root string, programs map[string]string) map[string]*ociRuntime {
 	found := make(map[string]*ociRuntime)
-	for _, known := range knownRuntimes {
-		program := programs[known.name]
+	for _, known := range hardening.Runtimes() {
+		program := programs[known.Name]
 		if programs == nil {
-			program, _ = exec.LookPath(known.name) //nolint:errcheck // not found is ""
+			program, _ = exec.LookPath(known.Name) //nolint:errcheck // not found is ""
 		}
 		if program == "" {
 			continue
 		}
-		found[known.name] = &ociRuntime{
-			runtimeTraits: known,
+		found[known.Name] = &ociRuntime{
+			Runtime: known,
 			cli: runc.Runc{
 				Command:   program,
-				Root:      root + "/" + known.name,
+				Root:      root + "/" + known.Name,
 				Log:       os.DevNull,
 				LogFormat: runc.JSON,
 				// A runtime command must not outlive the server: one that finished its work after the
 				// next server had cleaned up would leave a sandbox that nobody knows.
 				PdeathSignal: syscall.SIGKILL,
 				Setpgid:      true, // an interrupt from the server's terminal is not for it
-				ExtraArgs:    known.flags,
+				ExtraArgs:    flags[known.Name],
 			},
 		}
 	}
@@ -109,10 +87,11 @@ func (r *ociRuntime) list(ctx context.Context) (map[string]*runc.Container, erro
 }
 
 // recursiveMounts reports whether mount flags can be set on a bind mount with all that is mounted
-// below its source. Where they cannot, only the source's own file system is bound.
+// below its source. Where they cannot, only the source's own file system is bound. A kernel in user
+// space keeps the flags itself, and treats a bind mount as a whole anyway.
 func (r *ociRuntime) recursiveMounts(ctx context.Context) bool {
 	r.featuresOnce.Do(func() {
-		if r.ownKernel || !kernelHasMountSetattr() {
+		if r.OwnKernel || !kernelHasMountSetattr() {
 			return
 		}
 		features, err := r.cli.Features(ctx)

@@ -1,0 +1,76 @@
+package hardening
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Runtime is what is known of an OCI runtime before it is run.
+type Runtime struct {
+	Name string // as in sandbox.Spec
+	// OwnKernel: the sandbox runs on a kernel in user space (gVisor), a process of the host that lives
+	// under the sandbox's limits itself. So what runs out of memory is that kernel, and the whole
+	// sandbox ends; it counts its own processes, because on the host each is several threads; and it
+	// answers a refused system call with EPERM only.
+	OwnKernel bool
+}
+
+// Runtimes are those that Skerry knows.
+func Runtimes() []Runtime {
+	return []Runtime{{Name: "runc"}, {Name: "runsc", OwnKernel: true}}
+}
+
+// FindRuntime gives the runtime of a name, or a NotSupported error.
+func FindRuntime(name string) (Runtime, error) {
+	for _, r := range Runtimes() {
+		if r.Name == name {
+			return r, nil
+		}
+	}
+	return Runtime{}, sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", name)
+}
+
+// Threads of the host that gVisor needs: some for itself, and a few for each process inside.
+const (
+	ownKernelThreads   = 128
+	threadsEachProcess = 4
+)
+
+// PIDs gives the pids limit of the sandbox's cgroup. With a kernel of its own, that is only a backstop
+// behind RLIMIT_NPROC: reaching it would end that kernel.
+func (r Runtime) PIDs(l sandbox.Limits) int64 {
+	if r.OwnKernel {
+		return ownKernelThreads + threadsEachProcess*l.PIDs
+	}
+	return l.PIDs
+}
+
+// Rlimit is one resource limit of every process of a sandbox: soft and hard value are the same.
+type Rlimit struct {
+	Name  string // as in the OCI config, "RLIMIT_NOFILE"
+	Value uint64
+}
+
+// Rlimits gives the resource limits of the processes of a sandbox. None is above the hard limit of
+// this process: raising one needs CAP_SYS_RESOURCE, which a server in a container lacks.
+func (r Runtime) Rlimits(l sandbox.Limits) []Rlimit {
+	out := []Rlimit{
+		{"RLIMIT_NOFILE", atMost(unix.RLIMIT_NOFILE, l.OpenFiles)},
+		{"RLIMIT_FSIZE", atMost(unix.RLIMIT_FSIZE, l.FileBytes)},
+		{"RLIMIT_CORE", 0}, // a core dump would hold other execs' memory
+	}
+	if r.OwnKernel {
+		out = append(out, Rlimit{"RLIMIT_NPROC", atMost(unix.RLIMIT_NPROC, l.PIDs)})
+	}
+	return out
+}
+
+func atMost(resource int, value int64) uint64 {
+	want := uint64(value) //nolint:gosec // CheckSpec refuses what is below 1
+	var have unix.Rlimit
+	if err := unix.Getrlimit(resource, &have); err == nil && have.Max < want {
+		return have.Max
+	}
+	return want
+}
