@@ -42,6 +42,14 @@ type madeKey struct {
 	Secret string `json:"secret"`
 }
 
+// noStore says that an answer is not to be kept anywhere: not in a cache, and not by idempotent.
+const noStore = "no-store"
+
+type madeKeyOut struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         madeKey
+}
+
 func (s *server) adminRoutes() {
 	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, "Audit records, newest first: the caller's own, or for administrators the tenant's"), s.listAudit)
 	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, "Make a key; the secret is shown this once")
@@ -82,7 +90,7 @@ func (s *server) listAudit(ctx context.Context, in *auditIn) (*body[page[audit.R
 	return pageOf(items, next), nil
 }
 
-func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*body[madeKey], error) {
+func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
 	c := callerOf(ctx)
 	if err := admin(c); err != nil {
 		return nil, err
@@ -102,7 +110,7 @@ func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*bo
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(madeKey{Key: made, Secret: secret}), nil
+	return &madeKeyOut{CacheControl: noStore, Body: madeKey{Key: made, Secret: secret}}, nil
 }
 
 func (s *server) listKeys(ctx context.Context, _ *struct{}) (*body[page[auth.Key]], error) {

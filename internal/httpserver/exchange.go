@@ -24,6 +24,7 @@ const idleTimeout = 30 * time.Second
 type exchange struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
+	idle   time.Duration
 	req    *http.Request
 	id     string
 	caller sandbox.Caller // set when authenticated
@@ -63,11 +64,11 @@ func callerOf(ctx context.Context) sandbox.Caller { return exchangeOf(ctx).calle
 func (s *server) exchanges(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		x := &exchange{ResponseWriter: w, rc: http.NewResponseController(w), id: requestID(r.Header.Get("X-Request-Id"))}
+		x := &exchange{ResponseWriter: w, rc: http.NewResponseController(w), idle: s.idle, id: requestID(r.Header.Get("X-Request-Id"))}
 		r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
 		x.req = r
 		if r.Body != nil && r.Body != http.NoBody {
-			x.body = &idleBody{ReadCloser: r.Body, rc: x.rc}
+			x.body = &idleBody{ReadCloser: r.Body, rc: x.rc, idle: s.idle}
 			r.Body = x.body
 		}
 		h := w.Header()
@@ -104,7 +105,7 @@ func (x *exchange) finish(s *server, start time.Time) {
 	}
 	x.extend()
 	if x.body != nil && !x.body.done {
-		_ = x.rc.SetReadDeadline(time.Now().Add(idleTimeout)) // net/http reads the rest away
+		_ = x.rc.SetReadDeadline(time.Now().Add(x.idle)) // net/http reads the rest away
 	}
 	if s.o.Log.Enabled(x.req.Context(), slog.LevelDebug) {
 		s.o.Log.LogAttrs(x.req.Context(), slog.LevelDebug, "request", slog.String("request_id", x.id), slog.String("method", x.req.Method),
@@ -112,13 +113,13 @@ func (x *exchange) finish(s *server, start time.Time) {
 	}
 }
 
-// extend gives the client idleTimeout to take what is written next. Failing means that the
-// connection has no deadlines (a test), or is gone.
+// extend gives the client time to take what is written next. Failing means that the connection has
+// no deadlines (a test), or is gone.
 func (x *exchange) extend() {
 	now := time.Now()
-	if now.Sub(x.extended) > time.Second {
+	if now.Sub(x.extended) > x.idle/8 {
 		x.extended = now
-		_ = x.rc.SetWriteDeadline(now.Add(idleTimeout))
+		_ = x.rc.SetWriteDeadline(now.Add(x.idle))
 	}
 }
 
@@ -149,32 +150,26 @@ func (x *exchange) Flush() {
 // Unwrap lets http.ResponseController find the connection.
 func (x *exchange) Unwrap() http.ResponseWriter { return x.ResponseWriter }
 
-// idleBody is a request body whose sender may pause for idleTimeout at most. The deadline is taken
-// away at its end: net/http would else take its passing for the client's going away.
+// idleBody is a request body whose sender may pause for idle at most. At its end net/http takes the
+// deadline away.
 type idleBody struct {
 	io.ReadCloser
 	rc   *http.ResponseController
+	idle time.Duration
 	last time.Time
 	done bool
 }
 
 func (b *idleBody) Read(p []byte) (int, error) {
-	if now := time.Now(); now.Sub(b.last) > time.Second {
+	if now := time.Now(); now.Sub(b.last) > b.idle/8 {
 		b.last = now
-		_ = b.rc.SetReadDeadline(now.Add(idleTimeout))
+		_ = b.rc.SetReadDeadline(now.Add(b.idle))
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.end(errors.Is(err, io.EOF))
+	if errors.Is(err, io.EOF) {
+		b.done = true
 	}
 	return n, err
-}
-
-func (b *idleBody) end(whole bool) {
-	if whole && !b.done {
-		b.done = true
-		_ = b.rc.SetReadDeadline(time.Time{})
-	}
 }
 
 // slow reports whether a body could not be read because its sender paused for too long.

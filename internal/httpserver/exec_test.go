@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -306,6 +307,86 @@ func TestClientGoesAway(t *testing.T) {
 	if strings.Contains(log.String(), "ERROR") {
 		t.Errorf("log %s", log)
 	}
+}
+
+// TestIdleClients: a result may come much later than a client may be idle; a client that stops to
+// send or to read is given up.
+func TestIdleClients(t *testing.T) {
+	const idle = 150 * time.Millisecond
+	w := newWorld(t)
+	w.wait = func(ctx context.Context) error {
+		select {
+		case <-time.After(3 * idle):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	o, _ := w.options(t)
+	s, err := newServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.idle = idle
+	h, err := s.handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	for range 2 { // twice on one connection: no deadline is left over
+		res, err := srv.Client().Post(srv.URL+execURL, "application/json", strings.NewReader(`{"command":"x"}`))
+		if err != nil || res.StatusCode != 200 {
+			t.Fatalf("a slow exec: %v %v", res, err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+	}
+	res, err := srv.Client().Do(mustRequest(t, "DELETE", srv.URL+"/api/threads/t1")) // a 204 writes nothing itself
+	if err != nil || res.StatusCode != 204 {
+		t.Errorf("a 204: %v %v", res, err)
+	}
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // test
+	start := time.Now()
+	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", execURL)
+	_ = conn.SetDeadline(start.Add(10 * time.Second))
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.Contains(string(answer), " 408 ") || time.Since(start) > 5*time.Second {
+		t.Errorf("a slow body: %v after %v: %s", err, time.Since(start), answer)
+	}
+	// A stream that nobody reads ends for the use case.
+	gone := make(chan error, 1)
+	w.follow = func(_ context.Context, _ uint64, emit func(sandbox.Event) error) (err error) {
+		for n := uint64(1); err == nil; n++ {
+			err = emit(sandbox.Event{N: n, Type: sandbox.EventStdout, Data: make([]byte, 64<<10)})
+		}
+		gone <- err
+		return err
+	}
+	deaf, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close() //nolint:errcheck // test
+	_, _ = fmt.Fprint(deaf, "GET /api/threads/t1/execs/e1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	select {
+	case <-gone:
+	case <-time.After(10 * time.Second):
+		t.Error("a stream that nobody reads goes on")
+	}
+}
+
+func mustRequest(t testing.TB, method, url string) *http.Request {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
 }
 
 func TestIdempotency(t *testing.T) {

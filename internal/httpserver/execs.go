@@ -196,9 +196,7 @@ func (s *server) resultOp(op huma.Operation) huma.Operation {
 				Description: `Events started, stdout and stderr ({"data", "encoding"?: "base64"}), and one last exit with the ExecResult. Each id is the event's number.`,
 			}},
 		}},
-		"default": {Description: "Error", Content: map[string]*huma.MediaType{
-			problemType: {Schema: schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")},
-		}},
+		"default": s.problemResponse(),
 	}
 	return op
 }

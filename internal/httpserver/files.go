@@ -66,8 +66,7 @@ func (s *server) fileRoutes() {
 	const files = "/api/threads/{thread}/files"
 	register(s, s.api, on(http.MethodGet, files, "readFile", tagFiles, "A file by lines; base64 when it is not text"), s.readFile)
 	op := on(http.MethodPut, files, "writeFile", tagFiles, "Write a text file: 201 when it is new; parents are made")
-	op.Errors = []int{400, 401, 403, 404, 409, 413}
-	register(s, s.api, op, s.writeFile)
+	register(s, s.api, also[vpath.Written](s, op, "201", "The file is new"), s.writeFile)
 	register(s, s.api, on(http.MethodPost, files+"/edit", "editFile", tagFiles, "Replace a text in a file; conflict when it is absent or not unique"), s.editFile)
 	register(s, s.api, on(http.MethodGet, files+"/list", "listFiles", tagFiles, "What a folder holds"), s.listFiles)
 	register(s, s.api, on(http.MethodGet, files+"/glob", "globFiles", tagFiles, "Files whose path matches a pattern"), s.globFiles)

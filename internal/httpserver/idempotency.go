@@ -161,10 +161,11 @@ func (r *recorder) copy(p []byte) {
 	}
 }
 
-// answer is what to remember, or nil: an answer that says "try again" is not the result.
+// answer is what to remember, or nil: an answer that says "try again" is not the result, and one with
+// a secret in it is not stored.
 func (r *recorder) answer() []byte {
 	status := r.Status()
-	if r.over || status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499 {
+	if r.over || r.Header().Get("Cache-Control") == noStore || status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499 {
 		return nil
 	}
 	h := http.Header{}

@@ -72,6 +72,7 @@ type server struct {
 	api       huma.API // routes that need a caller
 	open      huma.API // routes that do not
 	heartbeat time.Duration
+	idle      time.Duration
 }
 
 // New makes the handler of the whole API. cmd serves it with a ReadHeaderTimeout and an IdleTimeout,
@@ -95,7 +96,7 @@ func newServer(o Options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{o: o, guard: g, heartbeat: heartbeat}, nil
+	return &server{o: o, guard: g, heartbeat: heartbeat, idle: idleTimeout}, nil
 }
 
 // libraries sets what gin and huma keep in package variables.
@@ -211,7 +212,7 @@ func schemaName(t reflect.Type, hint string) string {
 // register adds a route. The handler's error becomes a problem document.
 func register[I, O any](s *server, api huma.API, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
 	op.MaxBodyBytes = maxJSONBytes + 1 // huma refuses a body that reaches the limit
-	op.BodyReadTimeout = -1            // exchange has a rolling one; huma's would end the request, not the reading
+	op.BodyReadTimeout = -1            // exchange has a rolling one; huma's is five seconds for the whole body
 	if api == s.api {
 		op.Security = []map[string][]string{{"bearer": {}}, {"apiKey": {}}}
 	}
@@ -222,6 +223,24 @@ func register[I, O any](s *server, api huma.API, op huma.Operation, handle func(
 		}
 		return out, nil
 	})
+}
+
+// also says that a route may answer with another status and the same body.
+func also[T any](s *server, op huma.Operation, status, description string) huma.Operation {
+	schemas := s.api.OpenAPI().Components.Schemas
+	op.Responses = map[string]*huma.Response{
+		status: {Description: description, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: schemas.Schema(reflect.TypeFor[T](), true, "")},
+		}},
+		"default": s.problemResponse(),
+	}
+	return op
+}
+
+// problemResponse describes an error.
+func (s *server) problemResponse() *huma.Response {
+	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	return &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{problemType: {Schema: schema}}}
 }
 
 // on describes a route of the API: its method and path, its stable id, group and summary.

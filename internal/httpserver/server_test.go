@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"sort"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -72,6 +75,12 @@ func TestPanic(t *testing.T) {
 	}
 	if len(w.answers) != 0 {
 		t.Error("the Idempotency-Key stays taken")
+	}
+}
+
+func TestMethodNotAllowedSaysWhatIs(t *testing.T) {
+	if allow := send(handler(t, newWorld(t)), "GET", execURL, "").Header().Get("Allow"); allow != "POST" {
+		t.Errorf("Allow: %q", allow)
 	}
 }
 
@@ -281,8 +290,11 @@ func TestAdministration(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.url, rec.Code, rec.Body)
 		}
 	}
-	rec := send(h, "POST", "/api/keys", `{"name":"n","user":"u","act_for":true}`, "X-API-Key: root")
+	rec := send(h, "POST", "/api/keys", `{"name":"n","user":"u","act_for":true}`, "X-API-Key: root", "Idempotency-Key: k")
 	m := decodeBody(t, rec)
+	if len(w.answers) != 0 {
+		t.Error("an answer with a secret was stored")
+	}
 	if rec.Code != 201 || m["secret"] != "secret" || m["tenant"] != "acme" || m["act_for"] != true {
 		t.Errorf("key: %d %v", rec.Code, m)
 	}
@@ -353,8 +365,31 @@ func TestOpenAPI(t *testing.T) {
 			t.Errorf("schema %s is missing", name)
 		}
 	}
-	if strings.Contains(rec.Body.String(), "\"$schema\":{") {
-		t.Error("huma added $schema to bodies")
+	if strings.Contains(rec.Body.String(), `"$schema":{`) || strings.Contains(rec.Body.String(), `"422"`) {
+		t.Error("huma added $schema to bodies, or a status that is never sent")
+	}
+	compileSchemas(t, rec.Body.Bytes(), doc.Comps.Schemas)
+}
+
+// compileSchemas checks that every named schema is a valid one (OpenAPI 3.1 uses JSON Schema 2020-12).
+func compileSchemas(t *testing.T, document []byte, schemas map[string]json.RawMessage) {
+	t.Helper()
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	if err := c.AddResource("urn:openapi", parsed); err != nil {
+		t.Fatal(err)
+	}
+	for name := range schemas {
+		if _, err := c.Compile("urn:openapi#/components/schemas/" + name); err != nil {
+			t.Errorf("schema %s: %v", name, err)
+		}
+	}
+	if len(schemas) < 30 {
+		t.Errorf("only %d schemas", len(schemas))
 	}
 }
 

@@ -88,8 +88,7 @@ func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
 
 func (s *server) threadRoutes() {
 	op := on(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", tagThreads, "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
-	op.Errors = []int{400, 401, 403, 404, 501, 503}
-	register(s, s.api, op, s.acquire)
+	register(s, s.api, also[sandboxAnswer](s, op, "202", "It starts"), s.acquire)
 	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, "One thread"), s.thread)
 	register(s, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, "The caller's threads"), s.listThreads)
 	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, "End the sandbox; the workspace stays"),

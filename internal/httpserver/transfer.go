@@ -9,7 +9,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"path"
-	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -45,8 +44,7 @@ func (s *server) transferRoutes() {
 	register(s, s.api, op, s.content)
 	op = on(http.MethodPut, files+"/content", "putContent", tagFiles, "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}}
-	op.Errors = []int{400, 401, 403, 404, 409, 413}
-	register(s, s.api, op, s.putContent)
+	register(s, s.api, also[vpath.Written](s, op, "201", "The file is new"), s.putContent)
 	op = on(http.MethodPost, files+"/upload", "uploadFiles", tagFiles,
 		"Write many files. A part's file name is its path: absolute, or below the form field path (before the files; /mnt/user-data/uploads when absent)")
 	register(s, s.api, op, s.upload)
@@ -62,13 +60,12 @@ func (s *server) transferRoutes() {
 func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
 func (s *server) binaryOp(op huma.Operation) huma.Operation {
-	problem := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
 	op.Responses = map[string]*huma.Response{
 		"200":     {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}},
 		"206":     {Description: "The range that was asked for"},
 		"304":     {Description: "Not changed"},
 		"416":     {Description: "No such range"},
-		"default": {Description: "Error", Content: map[string]*huma.MediaType{problemType: {Schema: problem}}},
+		"default": s.problemResponse(),
 	}
 	return op
 }
