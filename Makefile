@@ -4,6 +4,9 @@ export SKERRY_CACHE ?= /var/cache/skerry
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$(VERSION)
 
+# Sandboxes get uids and mounts of their own, so the server runs as root.
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
+
 .DEFAULT_GOAL := help
 .PHONY: help build demo test check bench images run generate fuzz
 
@@ -21,10 +24,10 @@ images: ## build the image of the template "base" (mmdebstrap and npm; no regist
 demo: build ## the whole of it on this machine: a skill, code that calls tools, the audit trail
 	@scripts/install.sh run mcp
 	@images/base/build.sh
-	@bin/skerry demo
+	@$(SUDO) bin/skerry demo
 
 run: build ## start a server on 127.0.0.1:8080 with its data in ./skerry-data
-	@bin/skerry serve --data skerry-data
+	@$(SUDO) bin/skerry serve --data skerry-data
 
 test: ## every test, with real Docker, runc, gVisor, Redis and MCP servers
 	@scripts/test.sh
@@ -36,7 +39,8 @@ bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client, in on
 	@scripts/install.sh run test mcp
 	@scripts/dockerd.sh
 	@images/base/build.sh
-	@go run ./bench -cache $(SKERRY_CACHE)
+	@go build -o bin/bench ./bench
+	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE)
 
 generate: ## make the generated code again
 	@scripts/generate.sh

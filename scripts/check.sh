@@ -1,24 +1,31 @@
 #!/usr/bin/env bash
-# What `make check` runs: everything that needs no container. CI runs exactly this, too.
+# What `make check` runs: everything that needs no container. `make test`, and so CI, runs it too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${SKERRY_CACHE:-/var/cache/skerry}
 step() { printf -- '-- %s\n' "$*"; }
+fail() { printf '%s\n' "$*" >&2; exit 1; }
+
+mapfile -t go_files < <(git ls-files '*.go')
+mapfile -t shell_files < <(git ls-files '*.sh' .ci/run)
 
 step "format"
-unformatted=$(gofmt -l $(git ls-files '*.go'))
-[ -z "$unformatted" ] || { echo "gofmt wants to change: $unformatted" >&2; exit 1; }
+unformatted=$(gofmt -l "${go_files[@]}")
+[ -z "$unformatted" ] || fail "gofmt wants to change: $unformatted"
 step "vet"
 go vet ./...
 step "module file"
 go mod tidy -diff
 step "generated code"
 scripts/generate.sh --diff
+step "shell"
+for f in "${shell_files[@]}"; do bash -n "$f"; done
+command -v shellcheck >/dev/null || scripts/install.sh test
+shellcheck "${shell_files[@]}"
+step "skills"
+skills=$(python3 -m unittest discover -s skills/tests 2>&1) || fail "$skills"
+step "house: imports, comments, links, dependencies"
+go test ./internal/archtest
 step "lint"
 scripts/install.sh linters
 "$cache/bin/golangci-lint" run
-step "shell"
-if command -v shellcheck >/dev/null; then shellcheck $(git ls-files '*.sh'); fi
-for f in $(git ls-files '*.sh') .ci/run; do bash -n "$f"; done
-step "skills"
-python3 -m unittest discover -s skills/tests 2>&1 | tail -3

@@ -2,73 +2,117 @@
 # Installs what building, testing and the demo need, and says so before it does. What is there
 # already is left alone, so a second run is quiet and quick.
 #
-#   scripts/install.sh WHAT…      run | test | runsc | mcp | linters
+#   scripts/install.sh WHAT…
+#     run      runc and mmdebstrap, from Debian
+#     test     Docker, Redis, protoc, shellcheck and a C compiler (for go test -race), from Debian
+#     runsc    gVisor, from its Go module
+#     mcp      the MCP servers of the demo and the tests, tsx and tsc, from npm
+#     linters  golangci-lint, from its Go module
+#
+# Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
+# /var/cache/skerry). Needs root or sudo.
 set -euo pipefail
+umask 022
 cache=${SKERRY_CACHE:-/var/cache/skerry}
-sudo() { if [ "$(id -u)" = 0 ]; then "$@"; else command sudo "$@"; fi; }
-say() { printf '  installing %s\n' "$*"; }
-have() { command -v "$1" >/dev/null 2>&1; }
+here=$(cd "$(dirname "$0")" && pwd)
 
-# Debian packages by the program that shows they are there.
-install_apt() {
-  local want=() p
-  for p in "$@"; do
-    local program=${p%%=*} package=${p#*=}
-    have "$program" || [ -x "/usr/sbin/$program" ] || want+=("$package")
+die() { printf 'scripts/install.sh: %s\n' "$*" >&2; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
+asroot() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif have sudo; then
+    sudo "$@"
+  else
+    die "needs root, or sudo"
+  fi
+}
+
+# step NAME TEXT COMMAND… says TEXT and runs the command; its output is shown only when it fails.
+step() {
+  local log=$cache/log/$1.log began=$SECONDS
+  printf '  installing %s\n' "$2"
+  shift 2
+  "$@" >"$log" 2>&1 || { tail -30 "$log" >&2; die "that failed after $((SECONDS - began)) s; all of its output is in $log"; }
+  printf '  … done in %d s\n' $((SECONDS - began))
+}
+
+# folders makes the folders of the cache, for the user who runs this.
+folders() {
+  local dir
+  for dir in bin log mcp; do
+    [ -w "$cache/$dir" ] && continue
+    asroot mkdir -p "$cache/$dir"
+    [ -w "$cache/$dir" ] || asroot chown -R "$(id -u)" "$cache/$dir"
   done
-  [ ${#want[@]} -gt 0 ] || return 0
-  say "Debian packages: ${want[*]}"
-  sudo apt-get update -qq >/dev/null
-  sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${want[@]}" >/tmp/skerry-apt.log 2>&1 ||
-    { tail -20 /tmp/skerry-apt.log >&2; exit 1; }
 }
 
-# gVisor, pinned: the branch that has a Go build is not served by every proxy.
-gvisor=v0.0.0-20260527191743-a81fd9dd382e
-install_runsc() {
-  have runsc && return 0
-  say "gVisor's runsc from its Go module (about 2 minutes)"
-  GOBIN=$cache/bin go install "gvisor.dev/gvisor/runsc@$gvisor" >/tmp/skerry-runsc.log 2>&1 || { tail -20 /tmp/skerry-runsc.log >&2; exit 1; }
-  sudo install -m 0755 "$cache/bin/runsc" /usr/local/bin/runsc
+apt_get() { asroot env DEBIAN_FRONTEND=noninteractive apt-get "$@"; }
+
+apt_install() {
+  # A list that cannot be renewed (a mirror of something else is down) need not be a reason to fail.
+  apt_get update || true
+  apt_get install -y --no-install-recommends "$@"
 }
 
-# The MCP servers of the demo and the tests, and what the benchmark compares with. They run as
-# nobody, so the folder is open to read.
+# debian NAME FILE=PACKAGE… installs the packages whose program or file is not there.
+debian() {
+  local name=$1 pair want=()
+  shift
+  for pair in "$@"; do
+    case $pair in
+    /*) [ -e "${pair%%=*}" ] || want+=("${pair#*=}") ;;
+    *) have "${pair%%=*}" || want+=("${pair#*=}") ;;
+    esac
+  done
+  [ ${#want[@]} -eq 0 ] || step "$name" "Debian packages: ${want[*]}" apt_install "${want[@]}"
+}
+
+# Pinned: the branch of gVisor that go install can build is not served by every module proxy.
+gvisor=gvisor.dev/gvisor/runsc@v0.0.0-20260527191743-a81fd9dd382e
+
+runsc() {
+  GOBIN=$cache/bin go install "$gvisor"
+  asroot install -m 0755 "$cache/bin/runsc" /usr/local/bin/runsc
+}
+
+# They run as nobody, so the folder is open to read.
 mcp_packages=(@modelcontextprotocol/server-{filesystem,memory,everything}@2026.8.31 typescript@7.0.2 tsx@4.23.15)
-install_mcp() {
-  local dir=$cache/mcp stamp
-  stamp=$(printf '%s\n' "${mcp_packages[@]}" | sha256sum | cut -c1-16)
-  [ "$(cat "$dir/stamp" 2>/dev/null)" = "$stamp" ] && return 0
-  say "MCP servers from npm: ${mcp_packages[*]}"
-  sudo mkdir -p "$dir"
-  echo '{"private":true}' | sudo tee "$dir/package.json" >/dev/null
-  sudo npm install --prefix "$dir" --no-package-lock --no-audit --no-fund --loglevel=error "${mcp_packages[@]}" >/tmp/skerry-npm.log 2>&1 ||
-    { tail -20 /tmp/skerry-npm.log >&2; exit 1; }
-  sudo chmod -R a+rX "$dir"
-  echo "$stamp" | sudo tee "$dir/stamp" >/dev/null
+
+mcp() {
+  local dir=$cache/mcp
+  rm -f "$dir/stamp"
+  echo '{"private":true}' >"$dir/package.json"
+  npm install --prefix "$dir" --no-package-lock --no-audit --no-fund --loglevel=error "${mcp_packages[@]}"
+  chmod -R a+rX "$dir"
+  printf '%s\n' "${mcp_packages[*]}" >"$dir/stamp"
 }
 
-install_linters() {
-  local tool
-  for tool in golangci-lint=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0; do
-    [ -x "$cache/bin/${tool%%=*}" ] && continue
-    say "${tool%%=*} from its Go module (a few minutes)"
-    GOBIN=$cache/bin go install "${tool#*=}" >/tmp/skerry-lint.log 2>&1 || { tail -20 /tmp/skerry-lint.log >&2; exit 1; }
-  done
+golangci=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+linters() {
+  GOBIN=$cache/bin go install "$golangci"
+  printf '%s\n' "$golangci" >"$cache/bin/golangci-lint.stamp"
 }
 
-sudo mkdir -p "$cache/bin"
-[ -w "$cache/bin" ] || sudo chown "$(id -u)" "$cache/bin"
+# stamped FILE TEXT: FILE is there and says TEXT.
+stamped() { [ "$(cat "$1" 2>/dev/null)" = "$2" ]; }
+
 for program in go node npm python3; do
-  have $program || { echo "scripts/install.sh: $program is missing: install Go (the version in go.mod), Node 20 or newer, and Python 3" >&2; exit 1; }
+  have $program || die "$program is missing: Skerry needs Go ($(sed -n 's/^go //p' "$here/../go.mod") or newer), Node (20 or newer) with npm, and Python 3"
 done
+(cd "$here" && go version >/dev/null) || die "this Go cannot build what go.mod asks for ($(sed -n 's/^go //p' "$here/../go.mod"))"
+folders
 for what in "$@"; do
+  # Tiers of the tests run side by side: one of them installs, the others wait for it.
+  exec 9>"$cache/log/$what.lock"
+  flock 9
   case $what in
-  run) install_apt runc=runc mmdebstrap=mmdebstrap ;;
-  test) install_apt dockerd=docker.io redis-server=redis-server shellcheck=shellcheck protoc=protobuf-compiler ;;
-  runsc) install_runsc ;;
-  mcp) install_mcp ;;
-  linters) install_linters ;;
-  *) echo "scripts/install.sh: unknown: $what" >&2; exit 2 ;;
+  run) debian run runc=runc mmdebstrap=mmdebstrap ;;
+  test) debian test dockerd=docker.io redis-server=redis-server shellcheck=shellcheck protoc=protobuf-compiler gcc=gcc /usr/include/stdio.h=libc6-dev ;;
+  runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" runsc ;;
+  mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" mcp ;;
+  linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" linters ;;
+  *) die "unknown: $what" ;;
   esac
 done

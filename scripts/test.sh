@@ -1,48 +1,84 @@
 #!/usr/bin/env bash
-# What `make test` runs: everything, with real parts. The tiers that need no quiet machine run side
-# by side; each writes a log of its own, and the log of one that fails is shown whole.
+# What `make test` runs: everything, with real parts. Tiers that need no quiet machine run side by
+# side; each has a log of its own, which is shown whole when the tier fails.
+#
+#   check  scripts/check.sh
+#   unit   go test -race of all packages that need no container
+#   real   go test -race of the drivers and the whole system: Docker, runc, gVisor, Redis, MCP servers
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
+# Sandboxes get uids and mounts of their own: the tests run as root.
+[ "$(id -u)" = 0 ] || exec sudo -EH env "PATH=$PATH" "$0" "$@"
+export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
 logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
+trap 'kill "$beat" 2>/dev/null; rm -rf "$logs"' EXIT
 began=$SECONDS
-fail=0
+failed=0
 
-show() { # NAME CODE
-  if [ "$2" = 0 ]; then
-    printf '== %s: ok [%ds]\n' "$1" $((SECONDS - began))
-  else
-    printf '== %s: FAILED [%ds]\n' "$1" $((SECONDS - began))
-    fail=1
-  fi
-  grep -vE '^(ok|\?) .*\(cached\)|no test files' "$logs/$1" | tail -400
-}
+at() { printf '[%4ds]' $((SECONDS - began)); }
 
-tier() { # NAME COMMAND…
+# tier NAME COMMAND… leaves the output in NAME, and the exit code in NAME.code once it has ended.
+tier() {
   local name=$1 code=0
   shift
-  "$@" >"$logs/$name" 2>&1 || code=$?
-  echo $code >"$logs/$name.code"
+  "$@" >"$logs/$name" 2>&1 </dev/null || code=$?
+  echo "$code" >"$logs/$name.code"
 }
 
-scripts/install.sh run test mcp runsc || exit 1
-scripts/dockerd.sh || exit 1
-images/base/build.sh || exit 1
+# show NAME says how a tier ended: one line a package, or all of it when it failed.
+show() {
+  local code
+  code=$(cat "$logs/$1.code" 2>/dev/null || echo 1)
+  if [ "$code" = 0 ]; then
+    printf '== %s %s: ok\n' "$(at)" "$1"
+    grep -E '^(ok  |--|==)' "$logs/$1"
+  else
+    printf '== %s %s: FAILED\n' "$(at)" "$1"
+    grep -v 'no test files' "$logs/$1" | tail -3000
+    failed=1
+  fi
+}
 
-real='internal/e2e|internal/driver'
-mapfile -t quick < <(go list ./... | grep -vE "$real")
-mapfile -t slow < <(go list ./... | grep -E "$real")
+# heartbeat says twice a minute how far the tiers are.
+heartbeat() {
+  local log line
+  while sleep 30 >/dev/null 2>&1; do
+    line=
+    for log in "$logs"/*; do
+      case $log in *.code) continue ;; esac
+      [ -e "$log.code" ] || line+=" $(basename "$log"): $(grep -cE '^(ok  |FAIL	)' "$log") packages, $(grep -E '^(--|  )' "$log" | tail -1);"
+    done
+    [ -z "$line" ] || printf '   %s%s\n' "$(at)" "$line"
+  done
+}
 
+prepare_engine() { scripts/install.sh runsc && scripts/dockerd.sh; }
+prepare_parts() { scripts/install.sh mcp && images/base/build.sh; }
+
+scripts/install.sh run test || exit 1
+prepare_parts &
+parts=$!
+prepare_engine || exit 1
+wait $parts || exit 1
+
+# Not `mapfile < <(go list)`: a package that does not load must not end as one that is not tested.
+packages=$(go list ./...) || exit 1
+real='/internal/(e2e|driver)(/|$)'
+mapfile -t quick < <(grep -vE "$real" <<<"$packages")
+mapfile -t slow < <(grep -E "$real" <<<"$packages")
+
+heartbeat &
+beat=$!
 tier check scripts/check.sh &
 check=$!
 tier unit go test -race -timeout 15m "${quick[@]}" &
 unit=$!
 wait $unit
-show unit "$(cat "$logs/unit.code")"
+show unit
 # Containers and clocks: after the tests that keep both cores busy.
-tier real go test -race -p 1 -timeout 25m "${slow[@]}" 
-show real "$(cat "$logs/real.code")"
+tier real go test -race -p 1 -timeout 25m "${slow[@]}"
+show real
 wait $check
-show check "$(cat "$logs/check.code")"
-printf '== %s in %ds\n' "$([ $fail = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))
-exit $fail
+show check
+printf '== %s in %d s\n' "$([ $failed = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))
+exit $failed

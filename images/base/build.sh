@@ -5,8 +5,10 @@
 #   images/base/build.sh [OUT]     default OUT: ${SKERRY_CACHE:-/var/cache/skerry}/images/base
 #
 # Leaves OUT/rootfs (what the oci driver uses) and, where a docker daemon answers, the image
-# skerry/base:latest. A second run with the same inputs does nothing.
+# skerry/base:latest. A second run with the same inputs does nothing. Needs root or sudo.
 set -euo pipefail
+[ "$(id -u)" = 0 ] || exec sudo -E env "PATH=$PATH" "$0" "$@"
+umask 022
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-${SKERRY_CACHE:-/var/cache/skerry}/images/base}
 image=skerry/base:latest
@@ -17,7 +19,6 @@ began=$SECONDS
 say() { printf '  [%3ds] %s\n' $((SECONDS - began)) "$*"; }
 docker_answers() { command -v docker >/dev/null && timeout 10 docker info >/dev/null 2>&1; }
 
-[ "$(id -u)" = 0 ] || { echo "images/base/build.sh: needs root (try: sudo $0)" >&2; exit 1; }
 stamp=$(cat "$here/build.sh" "$here/packages.sh" | sha256sum | cut -c1-32)
 mkdir -p "$out"
 exec 9>"$out/.lock"
@@ -48,11 +49,15 @@ if [ "$(cat "$out/stamp" 2>/dev/null)" != "$stamp" ]; then
   for dir in mnt/user-data mnt/skills mnt/plugins mnt/code-api home/agent run/skerry opt/skerry; do mkdir -p "$root/$dir"; done
   : >"$root/opt/skerry/skerry-sandboxd"
   chmod 0755 "$root"
-  rm -rf "$out/rootfs.old"
-  [ ! -e "$out/rootfs" ] || mv "$out/rootfs" "$out/rootfs.old"
+  # A sandbox that runs keeps the tree it was started from, under whatever name: trees that none
+  # uses any more are taken away, now or by a later build.
+  rm -f "$out/stamp"
+  [ ! -e "$out/rootfs" ] || mv "$out/rootfs" "$(mktemp -d "$out/.old-XXXXXX")/rootfs"
   mv "$root" "$out/rootfs"
-  rm -rf "$out/rootfs.old"
   echo "$stamp" >"$out/stamp"
+  for old in "$out"/.old-*; do
+    [ ! -d "$old" ] || grep -qsF "${old##*/}" /proc/[0-9]*/mountinfo || rm -rf "$old"
+  done
   say "unpacked in $out/rootfs, $(du -sm "$out/rootfs" | cut -f1) MB"
 fi
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # read by build.sh and the Dockerfile
 # What the image of the template "base" holds, read by build.sh;
 # the Dockerfile beside it installs the same.
 
@@ -13,5 +13,4 @@ aarch64) bun=@oven/bun-linux-aarch64 deno=@deno/linux-arm64-glibc node=node-linu
 esac
 runtimes=("$bun@1.4.5" "$deno@2.9.6" "$node@22.23.3")
 # The programs in those packages.
-# shellcheck disable=SC2034 # read by build.sh
 binaries=("$bun/bin/bun" "$deno/deno" "$node/bin/node")
