@@ -69,6 +69,9 @@ func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (string, er
 		}
 		program = self
 	}
+	if err := runtimeprobe.RequireStatic(program); err != nil {
+		return "", err
+	}
 	problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
 		Runtime: rt.Name,
 		Image:   ProbeImage,

@@ -3,6 +3,7 @@ package runtimeprobe
 import (
 	"context"
 	"crypto/rand"
+	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -87,6 +88,22 @@ func probeSpec(cfg Config, dir string) sandbox.Spec {
 		},
 		Labels: map[string]string{LabelProbe: cfg.Runtime},
 	}
+}
+
+// RequireStatic reports, as an Internal error, a program that needs shared libraries: the image of a
+// probe has none.
+func RequireStatic(program string) error {
+	f, err := elf.Open(program)
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the program of the runtime probe cannot be read")
+	}
+	defer f.Close() //nolint:errcheck // only read
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return sandbox.Errorf(sandbox.Internal, "the program of the runtime probe must be static (built with CGO_ENABLED=0)")
+		}
+	}
+	return nil
 }
 
 // probe is one run of Check.

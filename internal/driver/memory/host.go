@@ -1,0 +1,200 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+)
+
+// Host holds the instances, as a machine does: they outlive the driver that made them. Drivers on
+// the same Host stand for one server after another. Make one with NewHost.
+type Host struct {
+	handler  HandlerFunc
+	log      *slog.Logger
+	mu       sync.Mutex
+	boxes    map[sandbox.ID]*box
+	watchers map[*watcher]bool
+	daemons  sync.WaitGroup
+}
+
+// box is one instance. Its fields are guarded by Host.mu.
+type box struct {
+	spec   sandbox.Spec
+	seen   sandbox.Instance
+	cancel context.CancelFunc // ends the daemon
+}
+
+// NewHost makes a host without instances. handler may be nil: then no daemon runs in them. log may be
+// nil.
+func NewHost(handler HandlerFunc, log *slog.Logger) *Host {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Host{handler: handler, log: log, boxes: make(map[sandbox.ID]*box), watchers: make(map[*watcher]bool)}
+}
+
+// Stop ends all daemons and waits for them. The instances are Lost then.
+func (h *Host) Stop() {
+	h.mu.Lock()
+	ids := make([]sandbox.ID, 0, len(h.boxes))
+	for id := range h.boxes {
+		ids = append(ids, id)
+	}
+	h.mu.Unlock()
+	for _, id := range ids {
+		h.Kill(id)
+	}
+	h.daemons.Wait()
+}
+
+// Kill ends an instance as a crash would, and reports whether it was alive.
+func (h *Host) Kill(id sandbox.ID) bool { return h.end(id, false) }
+
+// KillOOM ends an instance as a lack of memory would, and reports whether it was alive.
+func (h *Host) KillOOM(id sandbox.ID) bool { return h.end(id, true) }
+
+// killedBySIGKILL is the exit code of a process that was killed.
+const killedBySIGKILL = 137
+
+func (h *Host) end(id sandbox.ID, oom bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.boxes[id]
+	if b == nil || b.seen.State == sandbox.Lost {
+		return false
+	}
+	b.cancel()
+	b.seen.State, b.seen.OOMKilled, b.seen.ExitCode = sandbox.Lost, oom, killedBySIGKILL
+	for w := range h.watchers {
+		w.put(driver.Event{ID: id, State: sandbox.Lost, OOM: oom})
+	}
+	return true
+}
+
+// create makes an instance, or gives the one that is there.
+func (h *Host) create(spec sandbox.Spec) (sandbox.Instance, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.boxes[spec.ID]; b != nil {
+		if b.seen.State == sandbox.Lost {
+			return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", spec.ID)
+		}
+		return b.view(), nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &box{spec: spec, cancel: cancel, seen: sandbox.Instance{
+		ID: spec.ID, State: sandbox.Running, Runtime: spec.Runtime,
+		Labels: maps.Clone(spec.Labels), CreatedAt: time.Now().UTC(),
+	}}
+	h.boxes[spec.ID] = b
+	if socket := controlSocket(spec); h.handler != nil && socket != "" {
+		handler := h.handler(spec)
+		h.daemons.Go(func() { h.runDaemon(ctx, spec.ID, socket, handler) })
+	}
+	return b.view(), nil
+}
+
+// controlSocket gives the host path of the socket that the daemon dials, or "".
+func controlSocket(spec sandbox.Spec) string {
+	for _, m := range spec.Mounts {
+		if m.Target == sandbox.RunDir {
+			return filepath.Join(m.Source, filepath.Base(sandbox.ControlSocket))
+		}
+	}
+	return ""
+}
+
+// remove ends an instance and forgets it.
+func (h *Host) remove(id sandbox.ID) {
+	h.end(id, false)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.boxes, id)
+}
+
+func (h *Host) inspect(id sandbox.ID) (sandbox.Instance, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.boxes[id]; b != nil {
+		return b.view(), nil
+	}
+	return sandbox.Instance{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
+}
+
+func (h *Host) list(labels map[string]string) []sandbox.Instance {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]sandbox.Instance, 0, len(h.boxes))
+	for _, b := range h.boxes {
+		if hasLabels(b.seen.Labels, labels) {
+			out = append(out, b.view())
+		}
+	}
+	return out
+}
+
+func hasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *Host) freeze(id sandbox.ID, want sandbox.State) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.boxes[id]
+	switch {
+	case b == nil:
+		return sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
+	case b.seen.State == sandbox.Lost:
+		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is %s", id, b.seen.State)
+	}
+	b.seen.State = want
+	return nil
+}
+
+// view gives what a caller may keep and change.
+func (b *box) view() sandbox.Instance {
+	out := b.seen
+	out.Labels = maps.Clone(out.Labels)
+	return out
+}
+
+// How long a daemon waits between attempts to reach its server, doubling: as skerry-sandboxd does.
+const (
+	redialFirst = 20 * time.Millisecond
+	redialMost  = time.Second
+)
+
+// runDaemon plays skerry-sandboxd: it dials the server, does the handshake, serves, and dials again
+// when the connection is lost, until the instance ends.
+func (h *Host) runDaemon(ctx context.Context, id sandbox.ID, socket string, handler http.Handler) {
+	secret := ""
+	for wait := redialFirst; ctx.Err() == nil; {
+		conn, next, err := link.Dial(ctx, socket, secret)
+		if err == nil {
+			secret, wait = next, redialFirst
+			err = link.Serve(ctx, conn, handler)
+		}
+		if err != nil && !errors.Is(err, context.Canceled) {
+			h.log.Debug("fake daemon", "sandbox", id, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, redialMost)
+	}
+}
