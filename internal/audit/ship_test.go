@@ -34,6 +34,12 @@ func onBoth(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	t.Run("redis", func(t *testing.T) { test(t, openStore(t, redistest.Start(t).URL())) })
 }
 
+// onAll does the same on a cluster too.
+func onAll(t *testing.T, test func(t *testing.T, s *store.Store)) {
+	onBoth(t, test)
+	t.Run("cluster", func(t *testing.T) { test(t, openStore(t, redistest.StartCluster(t).URL())) })
+}
+
 func flush(t testing.TB, l *Log) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -83,7 +89,7 @@ func write(t testing.TB, l *Log, tenant string, list []string) {
 }
 
 func TestShip(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *store.Store) {
+	onAll(t, func(t *testing.T, s *store.Store) {
 		dir := t.TempDir()
 		l := openLog(t, Options{Dir: dir, Redis: s.Redis(), SegmentBytes: 64 << 10})
 		flush(t, l)
@@ -109,7 +115,7 @@ func TestShip(t *testing.T) {
 
 // TestShipLostCursor: the last word of where the writer is was lost; the streams know themselves.
 func TestShipLostCursor(t *testing.T) {
-	onBoth(t, func(t *testing.T, s *store.Store) {
+	onAll(t, func(t *testing.T, s *store.Store) {
 		dir := t.TempDir()
 		l := openLog(t, Options{Dir: dir, Redis: s.Redis()})
 		write(t, l, "acme", subjects(0, 30))

@@ -40,7 +40,8 @@ func open(t *testing.T, o Options) *Store {
 	return s
 }
 
-// TestStore runs one suite on the embedded state, with and without a journal, and on a real Redis.
+// TestStore runs one suite on the embedded state, with and without a journal, on a real Redis and on a
+// cluster.
 func TestStore(t *testing.T) {
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
@@ -48,20 +49,28 @@ func TestStore(t *testing.T) {
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"LargePipeline": testLargePipeline,
 	}
-	kinds := map[string]func(*testing.T) Options{
-		"embedded": func(*testing.T) Options { return Options{} },
-		"journal":  func(t *testing.T) Options { return Options{Journal: filepath.Join(t.TempDir(), "state.jsonl")} },
-		"redis":    func(t *testing.T) Options { return Options{URL: redistest.Start(t).URL()} },
-	}
-	for kind, options := range kinds {
+	for kind, server := range map[string]func(testing.TB) *redistest.Server{
+		"embedded": nil, "journal": nil, "redis": redistest.Start, "cluster": redistest.StartCluster,
+	} {
 		t.Run(kind, func(t *testing.T) {
+			var o Options
+			wipe := func() {}
+			if server != nil {
+				r := server(t)
+				o.URL = r.URL()
+				wipe = func() { must(t, r.Client().FlushAll(t.Context()).Err()) }
+			}
 			for name, test := range suite {
 				t.Run(name, func(t *testing.T) {
-					s := open(t, options(t))
+					wipe()
+					if kind == "journal" {
+						o.Journal = filepath.Join(t.TempDir(), "state.jsonl")
+					}
+					s := open(t, o)
 					if err := s.Ping(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					if s.Embedded() != (kind != "redis") {
+					if s.Embedded() != (server == nil) {
 						t.Errorf("Embedded() = %v", s.Embedded())
 					}
 					test(t, s)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,15 +20,42 @@ import (
 
 // Server is a redis-server that ends with its test.
 type Server struct {
-	tb   testing.TB
-	dir  string
-	port int
-	cmd  *exec.Cmd
+	tb      testing.TB
+	dir     string
+	port    int
+	cluster bool
+	cmd     *exec.Cmd
 }
 
 // Start starts a redis-server that writes every change to disk before it answers, so that Kill and
 // Restart lose nothing. Without redis-server on PATH the test is skipped, in CI it fails.
 func Start(tb testing.TB) *Server {
+	tb.Helper()
+	return launch(&Server{tb: tb, dir: tb.TempDir()})
+}
+
+// StartCluster starts a cluster of one server: it refuses scripts over keys of different slots, as
+// every cluster does.
+func StartCluster(tb testing.TB) *Server {
+	tb.Helper()
+	s := launch(&Server{tb: tb, dir: tb.TempDir(), cluster: true})
+	c := s.Client()
+	if err := c.ClusterAddSlotsRange(tb.Context(), 0, 16383).Err(); err != nil {
+		tb.Fatal(err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		info, err := c.ClusterInfo(tb.Context()).Result()
+		if strings.Contains(info, "cluster_state:ok") {
+			return s
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("the cluster does not form: %s %v", info, err)
+		}
+	}
+}
+
+func launch(s *Server) *Server {
+	tb := s.tb
 	tb.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -35,7 +63,6 @@ func Start(tb testing.TB) *Server {
 		}
 		tb.Skip("redis-server is not on PATH")
 	}
-	s := &Server{tb: tb, dir: tb.TempDir()}
 	tb.Cleanup(s.Kill)
 	// The port is free when it is chosen; another process may take it before redis-server does.
 	for range 5 {
@@ -49,7 +76,12 @@ func Start(tb testing.TB) *Server {
 }
 
 // URL is the address of the server, as store.Options takes it.
-func (s *Server) URL() string { return "redis://" + s.addr() + "/0" }
+func (s *Server) URL() string {
+	if s.cluster {
+		return "redis://" + s.addr() + "?addr=" + s.addr()
+	}
+	return "redis://" + s.addr() + "/0"
+}
 
 // Client makes a client that is closed with the test.
 func (s *Server) Client() *redis.Client {
@@ -91,8 +123,13 @@ func (s *Server) Wipe() {
 func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 func (s *Server) start() error {
-	cmd := exec.Command("redis-server", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
-		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no", "--loglevel", "warning")
+	args := []string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir,
+		"--save", "", "--appendonly", "yes", "--appendfsync", "always", "--daemonize", "no", "--loglevel", "warning"}
+	if s.cluster {
+		bus := freePort(s.tb) // the default is far above the first, and may not exist
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus))
+	}
+	cmd := exec.Command("redis-server", args...)
 	// A test binary that panics runs no cleanup; the server must end all the same.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
