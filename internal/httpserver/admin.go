@@ -51,7 +51,8 @@ type madeKeyOut struct {
 }
 
 func (s *server) adminRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, "Audit records, newest first: the caller's own, or for administrators the tenant's"), s.listAudit)
+	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin,
+		"Audit records, newest first: the caller's own, or for administrators the tenant's"), s.listAudit)
 	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, "Make a key; the secret is shown this once")
 	op.DefaultStatus = http.StatusCreated
 	register(s, s.api, op, s.createKey)

@@ -423,6 +423,15 @@ func TestIdempotency(t *testing.T) {
 	if wantProblem(t, rec, 400, "invalid"); rec.Header().Get("Idempotent-Replayed") != "true" {
 		t.Error("a refusal was not remembered")
 	}
+	// Of a large answer only the fact is remembered: nothing runs twice.
+	w.result.Stdout = strings.Repeat("a", maxRememberedBytes)
+	if rec := post(`{"command":"x"}`, "Idempotency-Key: k5"); rec.Code != 200 || rec.Body.Len() < maxRememberedBytes {
+		t.Errorf("large: %d", rec.Code)
+	}
+	before := w.runs
+	if wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k5"), 409, "conflict"); w.runs != before {
+		t.Error("a large answer made the request run twice")
+	}
 	// A stream is not remembered.
 	runs := w.runs
 	post(`{"command":"x"}`, "Idempotency-Key: k4", "Accept: text/event-stream")

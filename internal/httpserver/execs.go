@@ -258,15 +258,18 @@ func (s *server) outcome(ctx context.Context, thread, id string, background bool
 			s.stream(ctx, humagin.Unwrap(c).Writer, thread, id, 0, shape)
 		}}, nil
 	}
-	get := s.o.Execs.Wait
+	get := getResult(s.o.Execs.Wait)
 	if background {
 		get = s.o.Execs.Exec
 	}
 	return s.result(ctx, thread, id, get, shape)
 }
 
+// getResult is Wait or Exec.
+type getResult func(ctx context.Context, c sandbox.Caller, thread, exec string) (sandbox.Result, error)
+
 // result answers with what get says of an exec.
-func (s *server) result(ctx context.Context, thread, id string, get func(context.Context, sandbox.Caller, string, string) (sandbox.Result, error), shape func(*sandbox.Result) any) (*written, error) {
+func (s *server) result(ctx context.Context, thread, id string, get getResult, shape func(*sandbox.Result) any) (*written, error) {
 	res, err := get(ctx, callerOf(ctx), thread, id)
 	if err != nil {
 		return nil, err

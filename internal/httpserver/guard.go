@@ -76,7 +76,8 @@ func (g *guard) preflight(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
-	w.Header().Set("Access-Control-Allow-Headers", "Authorization, X-API-Key, On-Behalf-Of, Idempotency-Key, Content-Type, Last-Event-ID, X-Request-Id, Skerry-Thread, Range, If-None-Match")
+	w.Header().Set("Access-Control-Allow-Headers",
+		"Authorization, X-API-Key, On-Behalf-Of, Idempotency-Key, Content-Type, Last-Event-ID, X-Request-Id, Skerry-Thread, Range, If-None-Match")
 	w.Header().Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

@@ -19,7 +19,7 @@ import (
 // Bounds of remembered requests.
 const (
 	maxIdempotencyKey  = 255
-	maxRememberedBytes = 4 << 20 // of an answer; a larger one is not remembered
+	maxRememberedBytes = 700 << 10 // of an answer; of a larger one only the fact is kept
 	rememberTimeout    = 5 * time.Second
 	// An idempotent request goes on when its client goes away, so that the retry finds its answer.
 	idempotentTimeout = sandbox.MaxExecTimeout + 5*time.Minute
@@ -49,7 +49,8 @@ func (s *server) idempotent(c *gin.Context) {
 func (s *server) onlyOnce(c *gin.Context, key string) *Problem {
 	r, ctx := c.Request, c.Request.Context()
 	if !plainKey(key) {
-		return newProblem(sandbox.Invalid, "Idempotency-Key: use 1 to 255 printable ASCII characters", FieldError{Field: "Idempotency-Key", Detail: "1 to 255 printable ASCII characters"})
+		detail := "use 1 to 255 printable ASCII characters"
+		return newProblem(sandbox.Invalid, "Idempotency-Key: "+detail, FieldError{Field: "Idempotency-Key", Detail: detail})
 	}
 	body, p := readAll(r)
 	if p != nil {
@@ -161,20 +162,28 @@ func (r *recorder) copy(p []byte) {
 	}
 }
 
-// answer is what to remember, or nil: an answer that says "try again" is not the result, and one with
-// a secret in it is not stored.
+// answer is what to remember, or nil: an answer that says "try again" is not the result. Of one that
+// is too large, or has a secret in it, only the fact is remembered: doing it again would be worse.
 func (r *recorder) answer() []byte {
 	status := r.Status()
-	if r.over || r.Header().Get("Cache-Control") == noStore || status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499 {
+	if status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499 {
 		return nil
 	}
-	h := http.Header{}
+	kept := remembered{Status: status, Header: http.Header{}, Body: r.body.Bytes()}
 	for k, v := range r.Header() {
 		if k == "Content-Type" || k == "Location" || k == "Etag" {
-			h[k] = v
+			kept.Header[k] = v
 		}
 	}
-	out, err := json.Marshal(remembered{Status: status, Header: h, Body: r.body.Bytes()})
+	if r.over || r.Header().Get("Cache-Control") == noStore {
+		p := newProblem(sandbox.Conflict, "the request with this Idempotency-Key was done before; its answer is too large, or too secret, to be kept")
+		body, err := json.Marshal(p)
+		if err != nil {
+			return nil
+		}
+		kept = remembered{Status: p.Status, Header: http.Header{"Content-Type": {problemType}}, Body: body}
+	}
+	out, err := json.Marshal(kept)
 	if err != nil {
 		return nil
 	}

@@ -59,7 +59,8 @@ func (s *server) mcpServer(r *http.Request, schemas *mcp.SchemaCache) *mcp.Serve
 	m := &mcpCall{s: s, x: exchangeOf(r.Context()), thread: thread}
 	srv := mcp.NewServer(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: s.o.Version},
 		&mcp.ServerOptions{SchemaCache: schemas, Logger: s.o.Log})
-	addTool(srv, m, "execute_code", "Run a program in the thread's sandbox. In TypeScript and Python, the MCP tools are there as typed functions; prefer one program that loops over many single calls.", m.executeCode)
+	addTool(srv, m, "execute_code", "Run a program in the thread's sandbox. "+
+		"In TypeScript and Python, the MCP tools are there as typed functions; prefer one program that loops over many single calls.", m.executeCode)
 	addTool(srv, m, "search_tools", "Find tools by what they should do: at most 15, best first.", m.searchTools)
 	addTool(srv, m, "list_servers", "List the MCP servers whose tools can be used.", m.listServers)
 	addTool(srv, m, "bash", "Run a shell command in the thread's sandbox, in /mnt/user-data/workspace.", m.bash)

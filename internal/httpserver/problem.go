@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -20,7 +22,7 @@ type Problem struct {
 	Title  string       `json:"title"`
 	Status int          `json:"status"`
 	Detail string       `json:"detail"`
-	Code   string       `json:"code" enum:"not_found,invalid,conflict,forbidden,unauthorized,quota_exceeded,capacity_exceeded,not_supported,sandbox_lost,tool_failed,timeout,unavailable,internal"`
+	Code   string       `json:"code" doc:"Stable over time, unlike the texts"`
 	Errors []FieldError `json:"errors,omitempty" doc:"What is wrong with which field of the request"`
 
 	header http.Header
@@ -43,6 +45,15 @@ func (p *Problem) GetHeaders() http.Header { return p.header }
 
 // ContentType is that of RFC 9457, whatever was asked for.
 func (p *Problem) ContentType(string) string { return problemType }
+
+// TransformSchema lists the codes in the document, from the one table there is.
+func (p *Problem) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
+	codes := slices.Sorted(maps.Keys(answers))
+	for _, k := range codes {
+		schema.Properties["code"].Enum = append(schema.Properties["code"].Enum, string(k))
+	}
+	return schema
+}
 
 const problemType = "application/problem+json"
 

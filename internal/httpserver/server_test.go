@@ -3,6 +3,7 @@ package httpserver
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -292,9 +293,12 @@ func TestAdministration(t *testing.T) {
 	}
 	rec := send(h, "POST", "/api/keys", `{"name":"n","user":"u","act_for":true}`, "X-API-Key: root", "Idempotency-Key: k")
 	m := decodeBody(t, rec)
-	if len(w.answers) != 0 {
-		t.Error("an answer with a secret was stored")
+	for _, s := range w.answers {
+		if strings.Contains(string(s.answer), base64.StdEncoding.EncodeToString([]byte(rec.Body.String()))) {
+			t.Error("an answer with a secret was stored")
+		}
 	}
+	wantProblem(t, send(h, "POST", "/api/keys", `{"name":"n","user":"u","act_for":true}`, "X-API-Key: root", "Idempotency-Key: k"), 409, "conflict")
 	if rec.Code != 201 || m["secret"] != "secret" || m["tenant"] != "acme" || m["act_for"] != true {
 		t.Errorf("key: %d %v", rec.Code, m)
 	}
@@ -367,6 +371,11 @@ func TestOpenAPI(t *testing.T) {
 	}
 	if strings.Contains(rec.Body.String(), `"$schema":{`) || strings.Contains(rec.Body.String(), `"422"`) {
 		t.Error("huma added $schema to bodies, or a status that is never sent")
+	}
+	for kind := range answers {
+		if !strings.Contains(string(doc.Comps.Schemas["Problem"]), `"`+string(kind)+`"`) {
+			t.Errorf("code %s is not in the document", kind)
+		}
 	}
 	compileSchemas(t, rec.Body.Bytes(), doc.Comps.Schemas)
 }
