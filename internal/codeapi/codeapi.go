@@ -1,0 +1,92 @@
+// Package codeapi turns a set of MCP tools into source code that calls them: one typed TypeScript
+// function and one Python function for each tool, and what these need to reach the bridge. The tree
+// it makes is what a sandbox sees as /mnt/code-api:
+//
+//	servers/<server>/<tool>.ts          one function with its input and output types
+//	servers/<server>/index.ts           all of them
+//	servers/<server_>/__init__.py       the same in Python, the server's name as an identifier
+//	helpers/callMCPTool.ts, types.ts    the call itself
+//	helpers/call_mcp_tool.py            the call itself
+//
+// Names, descriptions and schemas come from MCP servers and are not trusted: each of them reaches the
+// code as a quoted string, as a cleaned identifier, or as a comment that it cannot end.
+package codeapi
+
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// maxTools bounds a set. The largest known server has a few hundred.
+const maxTools = 20_000
+
+//go:embed all:static/helpers
+var static embed.FS
+
+// Generate gives the tree of a set of tools: file contents by slash-separated path relative to
+// /mnt/code-api. It depends on the tools alone, not on their order; the same set gives the same bytes.
+// A schema that is not understood makes an untyped wrapper, never an error. An error is Invalid (a set
+// that is too large) or Internal.
+func Generate(set sandbox.ToolSet) (map[string][]byte, error) {
+	if len(set.Tools) > maxTools {
+		return nil, sandbox.Errorf(sandbox.Invalid, "%d tools: at most %d can have wrappers", len(set.Tools), maxTools)
+	}
+	tree := map[string][]byte{}
+	if err := addHelpers(tree); err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the helpers of the code API cannot be read")
+	}
+	tools := sorted(set.Tools)
+	addTypeScript(tree, tools)
+	addPython(tree, tools)
+	return tree, nil
+}
+
+func addHelpers(tree map[string][]byte) error {
+	return fs.WalkDir(static, "static", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := static.ReadFile(path)
+		tree[strings.TrimPrefix(path, "static/")] = text
+		return err
+	})
+}
+
+// sorted gives the tools by server and name, each pair once.
+func sorted(tools []sandbox.Tool) []sandbox.Tool {
+	list := slices.Clone(tools)
+	slices.SortStableFunc(list, func(a, b sandbox.Tool) int {
+		if c := strings.Compare(a.Server, b.Server); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return slices.CompactFunc(list, func(a, b sandbox.Tool) bool { return a.Server == b.Server && a.Name == b.Name })
+}
+
+// printed is the name by which the bridge knows the tool.
+func printed(t sandbox.Tool) string {
+	if t.Printed != "" {
+		return t.Printed
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 0x80 && (isLetter(byte(r)) || isDigit(byte(r))) {
+			return r
+		}
+		return '_'
+	}, t.Server) + "__" + t.Name
+}
+
+// writer collects lines of code.
+type writer struct{ bytes.Buffer }
+
+func (w *writer) line(format string, args ...any) {
+	fmt.Fprintf(&w.Buffer, format, args...)
+	w.WriteByte('\n')
+}

@@ -1,0 +1,351 @@
+package codeapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func tool(server, name, input, output string) sandbox.Tool {
+	t := sandbox.Tool{Server: server, Name: name, Printed: server + "__" + name, Description: "About " + name + ".", Input: json.RawMessage(input)}
+	if output != "" {
+		t.Output = json.RawMessage(output)
+	}
+	return t
+}
+
+func generate(t testing.TB, tools ...sandbox.Tool) map[string][]byte {
+	t.Helper()
+	tree, err := Generate(sandbox.ToolSet{Tools: tools})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func writeTree(t testing.TB, dir string, tree map[string][]byte) {
+	t.Helper()
+	for path, text := range tree {
+		if err := writeFile(filepath.Join(dir, path), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// program finds a program of the toolchain. CI has all of them.
+func program(t testing.TB, name string, places ...string) string {
+	t.Helper()
+	for _, p := range places {
+		if _, err := os.Stat(filepath.Join(p, name)); err == nil {
+			return filepath.Join(p, name)
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatalf("%s is not installed", name)
+	}
+	t.Skipf("%s is not installed", name)
+	return ""
+}
+
+func cacheDir(parts ...string) string {
+	dir := os.Getenv("SKERRY_CACHE")
+	if dir == "" {
+		dir = "/var/cache/skerry"
+	}
+	return filepath.Join(append([]string{dir}, parts...)...)
+}
+
+func npmBin() string {
+	if dir := os.Getenv("SKERRY_MCP_DIR"); dir != "" {
+		return filepath.Join(dir, "node_modules/.bin")
+	}
+	return cacheDir("mcp/node_modules/.bin")
+}
+
+func compile(t *testing.T, dir string) {
+	t.Helper()
+	tsc := program(t, "tsc", npmBin())
+	for _, module := range []string{`"module":"nodenext","moduleResolution":"nodenext"`, `"module":"esnext","moduleResolution":"bundler"`} {
+		config := `{"compilerOptions":{"strict":true,"noEmit":true,"allowImportingTsExtensions":true,"target":"es2022","lib":["es2022"],"types":[],
+			"erasableSyntaxOnly":true,"verbatimModuleSyntax":true,"isolatedModules":true,"noUncheckedIndexedAccess":true,"noUnusedLocals":true,` + module + `},"include":["**/*.ts"]}`
+		must(t, os.WriteFile(filepath.Join(dir, "tsconfig.json"), []byte(config), 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o644))
+		cmd := exec.Command(tsc, "-p", dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("tsc, %s: %v\n%.6000s", module, err, out)
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pyCompile parses every Python file and checks that it holds nothing but what a wrapper needs: so no
+// text of a server has become code.
+func pyCompile(t *testing.T, dir string) {
+	t.Helper()
+	const script = `import ast, sys, pathlib
+allowed = (ast.Expr, ast.ImportFrom, ast.Import, ast.Assign, ast.AnnAssign, ast.If, ast.FunctionDef)
+for p in pathlib.Path(sys.argv[1]).rglob("*.py"):
+    tree = ast.parse(p.read_bytes(), str(p))
+    compile(tree, str(p), "exec")
+    if p.parent.parent.name == "servers":
+        for n in tree.body:
+            assert isinstance(n, allowed), (p, ast.dump(n))
+            if isinstance(n, ast.Expr): assert isinstance(n.value, ast.Constant), p
+            if isinstance(n, ast.FunctionDef) and n.name != "_call":
+                assert len(n.body) == 2 and isinstance(n.body[1], ast.Return) and isinstance(n.body[0].value, ast.Constant), (p, n.name)
+`
+	if out, err := exec.Command(program(t, "python3"), "-c", script, dir).CombinedOutput(); err != nil {
+		t.Errorf("python: %v\n%.4000s", err, out)
+	}
+}
+
+// corpus gives the tools of seven real servers.
+func corpus(t testing.TB) []sandbox.Tool {
+	t.Helper()
+	text, err := os.ReadFile("../../../shared/testdata/tool-search/corpus_v1.tools.json")
+	if err != nil {
+		t.Skipf("no corpus: %v", err)
+	}
+	var doc struct {
+		Tools []struct{ Server, Tool, Description string }
+	}
+	must(t, json.Unmarshal(text, &doc))
+	var tools []sandbox.Tool
+	for _, c := range doc.Tools {
+		tools = append(tools, sandbox.Tool{Server: c.Server, Name: c.Tool, Printed: c.Server + "__" + c.Tool, Description: c.Description})
+	}
+	if len(tools) < 40 {
+		t.Fatalf("%d tools", len(tools))
+	}
+	return tools
+}
+
+func TestCorpusCompiles(t *testing.T) {
+	dir := t.TempDir()
+	tree := generate(t, corpus(t)...)
+	writeTree(t, dir, tree)
+	must(t, os.WriteFile(filepath.Join(dir, "use.ts"), []byte(`import { readTextFile } from "./servers/filesystem/index.ts";
+export const a: unknown = await readTextFile({ path: "/x" });
+`), 0o644))
+	compile(t, dir)
+	pyCompile(t, dir)
+}
+
+func TestHardSchemasCompile(t *testing.T) {
+	dir := t.TempDir()
+	var tools []sandbox.Tool
+	for i, s := range hardSchemas {
+		tools = append(tools, tool("hard", fmt.Sprintf("t%d", i), s, s))
+	}
+	tools = append(tools, hostileTools()...)
+	tree := generate(t, tools...)
+	writeTree(t, dir, tree)
+	compile(t, dir)
+	pyCompile(t, dir)
+	for _, tl := range tools {
+		for _, ending := range []string{".ts"} {
+			path := filepath.Join("servers", FileName(tl.Server), FileName(tl.Name)+ending)
+			if tree[path] == nil {
+				t.Errorf("no %s", path)
+			}
+		}
+	}
+}
+
+// TestTypedUse: what must compile with the generated types, and what must not.
+func TestTypedUse(t *testing.T) {
+	tools := []sandbox.Tool{
+		tool("files", "read_text_file", `{"type":"object","properties":{"path":{"type":"string"},"head":{"type":"integer","default":5}},"required":["path"],"additionalProperties":false}`,
+			`{"type":"object","properties":{"content":{"type":"string"},"size":{"type":["integer","null"]}},"required":["content","size"]}`),
+		tool("files", "list", `{"type":"object"}`, `{"type":"object","properties":{"root":{"$ref":"#/$defs/node"}},"required":["root"],"$defs":{"node":{"type":"object","properties":{"name":{"type":"string"},"kind":{"enum":["file","folder"]},"children":{"type":"array","items":{"$ref":"#/$defs/node"}}},"required":["name","kind"]}}}`),
+		tool("files", "new", `{"type":"object","properties":{"pair":{"type":"array","prefixItems":[{"type":"string"},{"type":"number"}],"minItems":2,"items":false},"tags":{"type":"object","additionalProperties":{"type":"number"}}}}`, ""),
+	}
+	for name, c := range map[string]struct {
+		code string
+		ok   bool
+	}{
+		"good": {`const r = await files.readTextFile({ path: "a" });
+export const s: string = r.content;
+export const n: number | null = r.size;
+const l = await files.list();
+export const k: "file" | "folder" | undefined = l.root.children?.[0]?.children?.[0]?.kind;
+await files.new_();
+await files.new_({ pair: ["a", 1], tags: { x: 1 } });`, true},
+		"missing":      {`await files.readTextFile({});`, false},
+		"wrong type":   {`await files.readTextFile({ path: 1 });`, false},
+		"misspelt":     {`await files.readTextFile({ path: "a", heat: 1 });`, false},
+		"wrong result": {`export const s: number = (await files.readTextFile({ path: "a" })).content;`, false},
+		"short pair":   {`await files.new_({ pair: ["a"] });`, false},
+		"wrong map":    {`await files.new_({ tags: { x: "y" } });`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			writeTree(t, dir, generate(t, tools...))
+			must(t, os.WriteFile(filepath.Join(dir, "use.ts"), []byte("import * as files from \"./servers/files/index.ts\";\n"+c.code+"\nexport {};\n"), 0o644))
+			must(t, os.WriteFile(filepath.Join(dir, "tsconfig.json"), []byte(`{"compilerOptions":{"strict":true,"noEmit":true,"allowImportingTsExtensions":true,"target":"es2022","lib":["es2022"],"types":[],"module":"esnext","moduleResolution":"bundler"}}`), 0o644))
+			out, err := exec.Command(program(t, "tsc", npmBin()), "-p", dir).CombinedOutput()
+			if (err == nil) != c.ok || err != nil && !strings.Contains(string(out), "use.ts") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct{ name, file, camel, snake string }{
+		{"read_text_file", "read_text_file", "readTextFile", "read_text_file"},
+		{"getHTTPResponse", "getHTTPResponse", "getHTTPResponse", "get_http_response"},
+		{"API-get-user", "API-get-user", "apiGetUser", "api_get_user"},
+		{"new", "new", "new", "new"},
+		{"2fa", "2fa", "_2fa", "_2fa"},
+		{"../x", "_._x", "x", "x"},
+		{".hidden", "_hidden", "hidden", "hidden"},
+		{"größe", "gr__e", "grE", "gr_e"},
+		{"", "_", "tool", "tool"},
+		{"日本", "__", "tool", "tool"},
+		{"x.d", "x_d", "xD", "x_d"},
+		{"a/b c", "a_b_c", "aBC", "a_b_c"},
+	} {
+		if got := FileName(c.name); got != c.file {
+			t.Errorf("FileName(%q) = %q, want %q", c.name, got, c.file)
+		}
+		if got := camelCase(c.name); got != c.camel {
+			t.Errorf("camelCase(%q) = %q, want %q", c.name, got, c.camel)
+		}
+		if got := snakeCase(c.name); got != c.snake {
+			t.Errorf("snakeCase(%q) = %q, want %q", c.name, got, c.snake)
+		}
+	}
+}
+
+func TestCollisions(t *testing.T) {
+	tree := generate(t, tool("s", "a_b", `{}`, ""), tool("s", "a-b", `{}`, ""), tool("s", "aB", `{}`, ""), tool("s", "a b", `{}`, ""), tool("s", "index", `{}`, ""), tool("s", "class", `{}`, ""),
+		tool("my-server", "x", `{}`, ""), tool("my_server", "x", `{}`, ""), tool("my.server", "x", `{}`, ""))
+	all := ""
+	for path, text := range tree {
+		if strings.HasPrefix(path, "servers/s/") && strings.HasSuffix(path, ".ts") {
+			all += string(text)
+		}
+	}
+	for _, f := range []string{"aB", "aB2", "aB3", "aB4", "index", "class_"} {
+		if strings.Count(all, "function "+f+"(") != 1 {
+			t.Errorf("function %s: %d times", f, strings.Count(all, "function "+f+"("))
+		}
+	}
+	for path, want := range map[string]string{
+		"servers/s/a_b.ts":                `"s__a b"`, // shares the file of a_b
+		"servers/s/index.ts":              `"s__index"`,
+		"servers/s/__init__.py":           "def a_b_4(",
+		"servers/my_server/__init__.py":   `"my_server__x"`,
+		"servers/my_server_2/__init__.py": `"my-server__x"`,
+		"servers/my_server_3/__init__.py": `"my.server__x"`,
+		"servers/my-server/x.ts":          `"my-server__x"`,
+		"helpers/callMCPTool.ts":          "export async function callMCPTool",
+		"helpers/call_mcp_tool.py":        "def call_mcp_tool(",
+		"helpers/types.ts":                "ToolCall",
+		"helpers/__init__.py":             `"""`,
+		"servers/__init__.py":             `"""`,
+	} {
+		if !strings.Contains(string(tree[path]), want) {
+			t.Errorf("%s holds no %s:\n%s", path, want, tree[path])
+		}
+	}
+}
+
+// TestWhatReadersSee: the text of one wrapper, as an agent reads it.
+func TestWhatReadersSee(t *testing.T) {
+	tl := tool("files", "edit_file", `{"type":"object","properties":{"dry-run":{"type":"boolean","default":false,"description":"Show only"},"mode":{"enum":["a","b",1,null]},"edits":{"type":"array","items":{"type":"object","properties":{"old":{"type":"string"}},"required":["old"]}},"path":{"type":"string"}},"required":["path"]}`, "")
+	tree := generate(t, tl)
+	const ts = `import { callMCPTool } from "../../helpers/callMCPTool.ts";
+
+export type EditFileInput = {
+  /** Show only (default: false) */
+  "dry-run"?: boolean;
+  mode?: "a" | "b" | 1 | null;
+  edits?: {
+    old: string;
+  }[];
+  path: string;
+};
+
+export type EditFileOutput = unknown;
+
+/** About edit_file. */
+export async function editFile(input: EditFileInput): Promise<EditFileOutput> {
+  return callMCPTool<EditFileOutput>("files__edit_file", input);
+}
+`
+	if got := string(tree["servers/files/edit_file.ts"]); got != ts {
+		t.Errorf("got:\n%s", got)
+	}
+	const py = `def edit_file(path: str, mode: Union[Literal["a", "b", 1], None] = _UNSET, edits: List[Dict[str, Any]] = _UNSET, _input: Union[Dict[str, Any], None] = None, **kwargs: Any) -> Any:
+    """About edit_file.
+
+    Args:
+        dry-run: Show only (default: false)
+        (by **{…} or _input: dry-run)
+    """
+    return _call("files__edit_file", {"path": path, "mode": mode, "edits": edits}, _input, kwargs)
+`
+	if got := string(tree["servers/files/__init__.py"]); !strings.HasSuffix(got, py) {
+		t.Errorf("got:\n%s", got)
+	}
+}
+
+func TestSameSetSameBytes(t *testing.T) {
+	tools := append(hostileTools(), tool("a", "b", hardSchemas[0], ""))
+	one := generate(t, tools...)
+	slices.Reverse(tools)
+	two := generate(t, tools...)
+	if nameOf(one) != nameOf(two) {
+		t.Error("the order of the tools changes the tree")
+	}
+}
+
+func TestPathsStayInside(t *testing.T) {
+	for path := range generate(t, tool("../../etc", "../passwd", "", ""), tool(".", "..", "", ""), tool("a/b", "/", "", ""), tool("", "", "", ""), tool(strings.Repeat("x", 5000), strings.Repeat("y", 5000), "", "")) {
+		if !fs.ValidPath(path) || !strings.HasPrefix(path, "servers/") && !strings.HasPrefix(path, "helpers/") {
+			t.Errorf("path %q", path)
+		}
+		for _, part := range strings.Split(path, "/") {
+			if len(part) > 255 || part[0] == '.' {
+				t.Errorf("path %q", path)
+			}
+		}
+	}
+}
+
+func BenchmarkGenerate(b *testing.B) {
+	var tools []sandbox.Tool
+	for i := range 100 {
+		tools = append(tools, tool("s", fmt.Sprintf("t%d", i), hardSchemas[i%len(hardSchemas)], ""))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Generate(sandbox.ToolSet{Tools: tools}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,69 @@
+// Calls a tool of an MCP server through the sandbox's bridge. Runs on bun, deno and node as it is.
+import type { ToolAnswer, ToolCall } from "./types.ts";
+
+type Answer = { status: number; text(): Promise<string> };
+declare function fetch(url: string, init: { method: string; headers: Record<string, string>; body: string }): Promise<Answer>;
+
+type Host = {
+  process?: { env: Record<string, string | undefined> };
+  Deno?: { env: { get(name: string): string | undefined } };
+  callMCPTool?: unknown;
+};
+const host = globalThis as unknown as Host;
+
+function env(name: string): string | undefined {
+  return host.process ? host.process.env[name] : host.Deno?.env.get(name);
+}
+
+/** A call that failed: by the tool, or on the way to it. */
+export class MCPToolError extends Error {
+  /** The tool that was called. */
+  readonly tool: string;
+  /** The HTTP status of the bridge's answer; 0 when there was none. */
+  readonly status: number;
+  /** A stable word: "not_found", "invalid", "tool_failed", "timeout", "unavailable", … */
+  readonly code: string;
+
+  constructor(tool: string, status: number, code: string, message: string) {
+    super(`${tool}: ${message}`);
+    this.name = "MCPToolError";
+    this.tool = tool;
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/**
+ * Calls a tool by its full name ("<server>__<tool>") and gives its result. It never calls twice. A
+ * call that fails throws an MCPToolError.
+ */
+export async function callMCPTool<T = unknown>(tool: string, input: object = {}): Promise<T> {
+  const url = env("MCP_RPC_ENDPOINT") || `http://localhost:${env("MCP_BRIDGE_PORT") || "9876"}/call`;
+  const call: ToolCall = { tool, input };
+  const body = JSON.stringify(call);
+  const headers = { "Content-Type": "application/json", Authorization: `Bearer ${env("SKERRY_EXEC_TOKEN") ?? ""}` };
+  let status = 0;
+  let text: string;
+  try {
+    const answer = await fetch(url, { method: "POST", headers, body });
+    status = answer.status;
+    text = await answer.text();
+  } catch (err) {
+    throw new MCPToolError(tool, status, "unavailable", `the tool bridge does not answer: ${String(err)}`);
+  }
+  let answer: ToolAnswer<T> | null;
+  try {
+    answer = JSON.parse(text) as ToolAnswer<T> | null;
+  } catch {
+    throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no JSON`);
+  }
+  if (answer?.error) {
+    throw new MCPToolError(tool, status, String(answer.error.code), String(answer.error.message));
+  }
+  if (status !== 200 || answer === null || typeof answer !== "object" || !("result" in answer)) {
+    throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no result`);
+  }
+  return answer.result as T;
+}
+
+host.callMCPTool = callMCPTool;

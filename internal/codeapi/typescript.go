@@ -1,0 +1,94 @@
+package codeapi
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// tsFunction is one tool with the names that its wrapper uses. types is unique within its folder too.
+type tsFunction struct {
+	tool     sandbox.Tool
+	function string
+	types    string
+}
+
+// addTypeScript adds servers/<server>/*.ts. Tools whose names give one file share that file.
+func addTypeScript(tree map[string][]byte, tools []sandbox.Tool) {
+	folders := map[string][]sandbox.Tool{}
+	for _, t := range tools {
+		name := FileName(t.Server)
+		folders[name] = append(folders[name], t)
+	}
+	for folder, tools := range folders {
+		addTSFolder(tree, "servers/"+folder+"/", tools)
+	}
+}
+
+func addTSFolder(tree map[string][]byte, dir string, tools []sandbox.Tool) {
+	files := map[string][]tsFunction{}
+	functions := names{used: map[string]bool{}}
+	for _, t := range tools {
+		name := functions.take(keepOff(camelCase(t.Name), reservedWords))
+		file := FileName(t.Name) + ".ts"
+		files[file] = append(files[file], tsFunction{tool: t, function: name, types: pascal(name)})
+	}
+	var index writer
+	index.line("// All tools of the MCP server %s.", quote(tools[0].Server))
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		if file != "index.ts" {
+			index.line(`export * from "./%s";`, file)
+			tree[dir+file] = tsFile(files[file])
+		}
+	}
+	// A tool that is itself called "index" lives in the index.
+	if own, ok := files["index.ts"]; ok {
+		index.Write(tsFile(own))
+	}
+	tree[dir+"index.ts"] = index.Bytes()
+}
+
+// pascal writes an identifier with a capital first letter.
+func pascal(name string) string {
+	if name == "" {
+		return name
+	}
+	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+func tsFile(functions []tsFunction) []byte {
+	var w writer
+	w.line(`import { callMCPTool } from "../../helpers/callMCPTool.ts";`)
+	for _, f := range functions {
+		tsWrapper(&w, f)
+	}
+	return w.Bytes()
+}
+
+func tsWrapper(w *writer, f tsFunction) {
+	in, out := f.types+"Input", f.types+"Output"
+	w.line("")
+	plain, empty := writeTypes(w, in, parse(f.tool.Input))
+	w.line("")
+	if len(f.tool.Output) == 0 {
+		w.line("export type %s = unknown;", out)
+	} else {
+		writeOutput(w, out, f.tool)
+	}
+	parameter, argument := "input: "+in, "input"
+	if empty {
+		parameter += " = {}"
+	}
+	if !plain {
+		argument = "input as unknown as object"
+	}
+	w.line("\n%sexport async function %s(%s): Promise<%s> {", tsComment("", f.tool.Description), f.function, parameter, out)
+	w.line("  return callMCPTool<%s>(%s, %s);", out, quote(printed(f.tool)), argument)
+	w.line("}")
+}
+
+func writeOutput(w *writer, name string, t sandbox.Tool) {
+	writeTypes(w, name, parse(t.Output))
+}
