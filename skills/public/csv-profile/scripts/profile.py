@@ -4,11 +4,14 @@
 import argparse
 import csv
 import html
+import io
 import json
 import math
+import re
 import sys
 from collections import Counter
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 
 UPLOADS = Path("/mnt/user-data/uploads")
@@ -16,7 +19,7 @@ OUTPUTS = Path("/mnt/user-data/outputs")
 MAX_DISTINCT = 100_000
 MAX_NUMBERS = 200_000  # kept of a column for its quantiles; beyond it every k-th is kept
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}
-DATE_FORMATS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+DATE_FORMATS = ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")  # beside ISO 8601
 
 csv.field_size_limit(16 * 1024 * 1024)
 
@@ -49,17 +52,13 @@ class Column:
         self.classify(text)
 
     def classify(self, text):
-        number = as_number(text)
-        if number is not None:
-            self.kinds["integer" if number.is_integer() and "." not in text and "e" not in text.lower() else "number"] += 1
-            self.add_number(number)
-        elif text.lower() in ("true", "false", "yes", "no"):
-            self.kinds["boolean"] += 1
-        elif (day := as_date(text)) is not None:
-            self.kinds["date"] += 1
-            self.dates = [min(filter(None, (self.dates[0], day))), max(filter(None, (self.dates[1], day)))]
-        else:
-            self.kinds["text"] += 1
+        kind, value = kind_of(text)
+        self.kinds[kind] += 1
+        if kind in ("integer", "number"):
+            self.add_number(value)
+        elif kind == "date":
+            low, high = self.dates
+            self.dates = [value if low is None else min(low, value), value if high is None else max(high, value)]
 
     def add_number(self, number):
         self.total += number
@@ -75,6 +74,8 @@ class Column:
         present = self.rows - self.missing
         if present == 0:
             return "empty"
+        if self.kinds["code"] and self.kinds["code"] + self.kinds["integer"] == present:
+            return "text"
         numeric = self.kinds["integer"] + self.kinds["number"]
         if numeric == present:
             return "number" if self.kinds["number"] else "integer"
@@ -90,7 +91,7 @@ class Column:
             "distinct_is_lower_bound": self.overflow,
             "top": [{"value": v, "count": n} for v, n in self.counts.most_common(top)],
         }
-        if self.seen:
+        if self.seen and self.type != "text":
             ordered = sorted(self.numbers)
             out.update(
                 min=self.low,
@@ -104,21 +105,36 @@ class Column:
         return out
 
 
-def as_number(text):
-    candidate = text.replace(",", "") if text.count(",") and "." in text else text
-    if not candidate[:1].lstrip("+-").isdigit() and candidate[:1] not in "+-.":
-        return None
-    try:
-        number = float(candidate)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+|\d*\.\d+|\d{1,3}(,\d{3})+\.\d*|\d+\.)([eE][+-]?\d{1,3})?", re.ASCII)
+CODE = re.compile(r"0\d+", re.ASCII)  # 00501: a postcode or an article number, not a quantity
+
+
+@lru_cache(maxsize=MAX_DISTINCT)
+def kind_of(text):
+    """("integer" or "number", float), ("date", ISO text), ("code", None), ("boolean", None) or ("text", None)."""
+    if CODE.fullmatch(text):
+        return "code", None
+    if NUMBER.fullmatch(text):
+        value = float(text.replace(",", ""))
+        if math.isfinite(value):
+            return ("number" if "." in text or "e" in text.lower() else "integer"), value
+    if text.lower() in ("true", "false", "yes", "no"):
+        return "boolean", None
+    day = as_date(text)
+    return ("date", day) if day else ("text", None)
+
+
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{3}|\.\d{6})?)?)?", re.ASCII)
+OTHER_DATE = re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{4}", re.ASCII)
 
 
 def as_date(text):
-    if not 8 <= len(text) <= 19 or not text[0].isdigit():
-        return None
-    for fmt in DATE_FORMATS:
+    if ISO_DATE.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text).isoformat()
+        except ValueError:
+            return None
+    for fmt in DATE_FORMATS if OTHER_DATE.fullmatch(text) else ():
         try:
             return datetime.strptime(text, fmt).isoformat()
         except ValueError:
@@ -141,23 +157,41 @@ def detect_encoding(path):
         head = f.read(1 << 20)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
-    for encoding in ("utf-8-sig", "cp1252"):
+    utf8 = "utf-8-sig" if head.startswith(b"\xef\xbb\xbf") else "utf-8"
+    for encoding in (utf8, "cp1252"):
         try:
             head.decode(encoding)
             return encoding
         except UnicodeDecodeError as err:
-            if encoding == "utf-8-sig" and err.start > len(head) - 4 and len(head) == 1 << 20:
+            if encoding == utf8 and err.start > len(head) - 4 and len(head) == 1 << 20:
                 return encoding  # a character cut by the end of what was read
     return "latin-1"
 
 
 def detect_delimiter(path, encoding):
+    """The delimiter that splits the first rows into the most even table (csv.Sniffer needs seconds for some files)."""
     with open(path, encoding=encoding, errors="replace", newline="") as f:
         sample = f.read(64 * 1024)
-    try:
-        return csv.Sniffer().sniff(sample, delimiters=",;\t|").delimiter
-    except csv.Error:
-        return "\t" if path.suffix == ".tsv" else ","
+    default = "\t" if path.suffix.lower() == ".tsv" else ","
+    best, best_score = default, (0, 0)
+    for delimiter in (default, *(d for d in ",;\t|" if d != default)):
+        widths = []
+        try:
+            for record in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter):
+                if record:
+                    widths.append(len(record))
+                if len(widths) == 100:
+                    break
+        except csv.Error:
+            continue
+        if len(widths) > 2 and len(sample) == 64 * 1024:
+            widths.pop()  # perhaps cut
+        if not widths or widths[0] < 2:
+            continue  # the header must be split
+        score = (widths.count(widths[0]) / len(widths), widths[0])
+        if score > best_score:
+            best, best_score = delimiter, score
+    return best
 
 
 def profile(path, top=5):
@@ -200,6 +234,8 @@ def notes(result, columns):
             found.append(f"`{c.name}` is missing in {c.missing} of {rows} rows.")
         if c.type == "mixed":
             found.append(f"`{c.name}` mixes " + ", ".join(f"{n} {k}" for k, n in c.kinds.most_common()) + ".")
+        if c.type == "text" and present and c.kinds["code"]:
+            found.append(f"`{c.name}` has numbers with leading zeros: keep it as text.")
         if present > 1 and not c.overflow and len(c.counts) == present and c.type in ("integer", "text"):
             found.append(f"`{c.name}` is different in every row: an identifier?")
         if present > 1 and len(c.counts) == 1:
@@ -284,18 +320,20 @@ def main(argv=None):
     if not files:
         print(f"csv-profile: no .csv or .tsv file in {UPLOADS}; upload one or name a file", file=sys.stderr)
         return 2
-    failed = 0
+    failed, used = 0, set()
     for path in files:
         try:
             result = profile(path, args.top)
             args.out.mkdir(parents=True, exist_ok=True)
+            name = path.stem if path.stem not in used else path.name  # a.csv beside a.tsv
+            used.add(name)
             for ending, text in ((".profile.md", markdown(result)), (".profile.json", json.dumps(result, indent=1) + "\n"), (".profile.html", page(result))):
-                (args.out / (path.stem + ending)).write_text(text, encoding="utf-8")
+                (args.out / (name + ending)).write_text(text, encoding="utf-8")
         except (OSError, ValueError, csv.Error) as err:
             print(f"csv-profile: {path.name}: {err}", file=sys.stderr)
             failed += 1
             continue
-        print(f"{path.name}: {result['rows']} rows, {len(result['columns'])} columns; see {args.out / path.stem}.profile.md, .json, .html")
+        print(f"{path.name}: {result['rows']} rows, {len(result['columns'])} columns; see {args.out / name}.profile.md, .json, .html")
     return 2 if failed else 0
 
 
