@@ -24,6 +24,7 @@ func startRedis(t *testing.T) string {
 	buildRedis(t)
 	// The container that would clean up after us cannot be pulled everywhere; Cleanup does it.
 	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
+	t.Setenv("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1") // also where this machine looks like a container
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := testcontainers.Run(ctx, redisImage,

@@ -33,7 +33,7 @@ func TestWalls(t *testing.T) {
 			"no name":          {"timeout 3 getent hosts example.com >/dev/null && echo resolved || echo no", "no"},
 			"root read-only":   {"touch /x /etc/x /usr/x 2>/dev/null && echo written || echo no", "no"},
 			"skills read-only": {"touch /mnt/skills/x /mnt/skills/public/x /mnt/code-api/x 2>/dev/null && echo written || echo no", "no"},
-			"sockets":          {"find / -xdev -type s 2>/dev/null; find /run/skerry -type s | sort | tr '\\n' ' '", "/run/skerry/bridge.sock /run/skerry/control.sock"},
+			"sockets":          {"find / -path /proc -prune -o -type s -print 2>/dev/null | sort -u | tr '\\n' ' '", "/run/skerry/bridge.sock /run/skerry/control.sock"},
 			"our sockets":      {"rm -f /run/skerry/bridge.sock 2>/dev/null; touch /run/skerry/x 2>/dev/null; ls /run/skerry | wc -l", "2"},
 			"no docker":        {"ls /var/run/docker.sock /run/docker.sock 2>/dev/null | wc -l", "0"},
 			"no other thread":  {"grep -rs mine /mnt /home /tmp | wc -l", "0"},

@@ -193,7 +193,11 @@ func (r *Orchestrator) keep(b *box) {
 		}
 		return
 	}
-	if err := r.o.Store.RenewLease(ctx, b.thread, r.o.Install, leaseTime); err != nil {
+	err := r.o.Store.RenewLease(ctx, b.thread, r.o.Install, leaseTime)
+	if errors.Is(err, sandbox.NotFound) { // Redis lost it, or was away for longer than it lasts
+		_, err = r.o.Store.AcquireLease(ctx, b.thread, r.o.Install, leaseTime)
+	}
+	if err != nil {
 		r.o.Log.Warn("lease not renewed", "thread", b.thread.String(), "error", err)
 	}
 }
