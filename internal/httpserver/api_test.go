@@ -176,9 +176,9 @@ func TestUploadBeyondJSON(t *testing.T) {
 	srv := httptest.NewServer(handler(t, w))
 	defer srv.Close()
 	u := srv.URL + filesURL + "/content" + at("uploads/big")
-	req, _ := http.NewRequest("PUT", u, io.LimitReader(zeros{}, maxJSONBytes+5))
+	req, _ := http.NewRequest(http.MethodPut, u, io.LimitReader(zeros{}, maxJSONBytes+5))
 	res, err := srv.Client().Do(req)
-	if err != nil || res.StatusCode != 201 {
+	if err != nil || res.StatusCode != http.StatusCreated {
 		t.Fatalf("%v %v", res, err)
 	}
 	_ = res.Body.Close()

@@ -241,7 +241,7 @@ func TestStreamLive(t *testing.T) {
 	defer srv.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, "GET", srv.URL+"/api/threads/t1/execs/e1/events", nil)
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL+"/api/threads/t1/execs/e1/events", nil)
 	res, err := srv.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestClientGoesAway(t *testing.T) {
 	defer srv.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, "POST", srv.URL+execURL, strings.NewReader(`{"command":"x"}`))
+	req, _ := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+execURL, strings.NewReader(`{"command":"x"}`))
 	req.Header.Set("Content-Type", "application/json")
 	if res, err := srv.Client().Do(req); err == nil {
 		_ = res.Body.Close()
@@ -309,19 +309,9 @@ func TestClientGoesAway(t *testing.T) {
 	}
 }
 
-// TestIdleClients: a result may come much later than a client may be idle; a client that stops to
-// send or to read is given up.
-func TestIdleClients(t *testing.T) {
-	const idle = 150 * time.Millisecond
-	w := newWorld(t)
-	w.wait = func(ctx context.Context) error {
-		select {
-		case <-time.After(3 * idle):
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// impatient is a real server that gives its clients little time to be idle.
+func impatient(t *testing.T, w *world, idle time.Duration) *httptest.Server {
+	t.Helper()
 	o, _ := w.options(t)
 	s, err := newServer(o)
 	if err != nil {
@@ -333,19 +323,43 @@ func TestIdleClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(h)
-	defer srv.Close()
-	for range 2 { // twice on one connection: no deadline is left over
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// TestSlowResult: a result may come much later than a client may be idle, and no deadline is left
+// over on the connection.
+func TestSlowResult(t *testing.T) {
+	const idle = 150 * time.Millisecond
+	w := newWorld(t)
+	w.wait = func(ctx context.Context) error {
+		select {
+		case <-time.After(3 * idle):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	srv := impatient(t, w, idle)
+	for range 2 {
 		res, err := srv.Client().Post(srv.URL+execURL, "application/json", strings.NewReader(`{"command":"x"}`))
-		if err != nil || res.StatusCode != 200 {
+		if err != nil || res.StatusCode != http.StatusOK {
 			t.Fatalf("a slow exec: %v %v", res, err)
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		_ = res.Body.Close()
 	}
-	res, err := srv.Client().Do(mustRequest(t, "DELETE", srv.URL+"/api/threads/t1")) // a 204 writes nothing itself
-	if err != nil || res.StatusCode != 204 {
+	time.Sleep(2 * idle)
+	res, err := srv.Client().Do(mustRequest(t, http.MethodDelete, srv.URL+"/api/threads/t1")) // a 204 writes nothing itself
+	if err != nil || res.StatusCode != http.StatusNoContent {
 		t.Errorf("a 204: %v %v", res, err)
 	}
+}
+
+// TestIdleClients: a client that stops to send or to read is given up.
+func TestIdleClients(t *testing.T) {
+	w := newWorld(t)
+	srv := impatient(t, w, 150*time.Millisecond)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -358,7 +372,6 @@ func TestIdleClients(t *testing.T) {
 	if err != nil || !strings.Contains(string(answer), " 408 ") || time.Since(start) > 5*time.Second {
 		t.Errorf("a slow body: %v after %v: %s", err, time.Since(start), answer)
 	}
-	// A stream that nobody reads ends for the use case.
 	gone := make(chan error, 1)
 	w.follow = func(_ context.Context, _ uint64, emit func(sandbox.Event) error) (err error) {
 		for n := uint64(1); err == nil; n++ {
@@ -456,7 +469,7 @@ func TestIdempotentGoesOn(t *testing.T) {
 	srv := httptest.NewServer(handler(t, w))
 	defer srv.Close()
 	post := func(ctx context.Context) (*http.Response, error) {
-		req, _ := http.NewRequestWithContext(ctx, "POST", srv.URL+execURL, strings.NewReader(`{"command":"x"}`))
+		req, _ := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+execURL, strings.NewReader(`{"command":"x"}`))
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Idempotency-Key", "k")
 		return srv.Client().Do(req)
@@ -468,7 +481,7 @@ func TestIdempotentGoesOn(t *testing.T) {
 		t.Fatal("an answer came")
 	}
 	res, err := post(t.Context())
-	if err != nil || res.StatusCode != 409 {
+	if err != nil || res.StatusCode != http.StatusConflict {
 		t.Fatalf("while it runs: %v %v", res, err)
 	}
 	_ = res.Body.Close()
@@ -479,7 +492,7 @@ func TestIdempotentGoesOn(t *testing.T) {
 		}
 		text, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if res.StatusCode == 200 {
+		if res.StatusCode == http.StatusOK {
 			if !strings.Contains(string(text), `"exec_id":"e1"`) || w.runs != 1 {
 				t.Errorf("%d runs, %s", w.runs, text)
 			}
@@ -494,7 +507,7 @@ func BenchmarkExec(b *testing.B) {
 	w := newWorld(b)
 	h := handler(b, w)
 	const body = `{"command":"true"}`
-	req := httptest.NewRequest("POST", execURL, nil)
+	req := httptest.NewRequest(http.MethodPost, execURL, nil)
 	req.Host = "localhost:8080"
 	req.Header.Set("Content-Type", "application/json")
 	req.ContentLength = int64(len(body))

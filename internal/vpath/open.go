@@ -16,11 +16,17 @@ type File struct {
 	path string
 }
 
-// Read, Seek, ReadAt and Close are those of os.File.
-func (f *File) Read(p []byte) (int, error)                { return f.f.Read(p) }
-func (f *File) ReadAt(p []byte, off int64) (int, error)   { return f.f.ReadAt(p, off) }
+// Read reads as os.File does.
+func (f *File) Read(p []byte) (int, error) { return f.f.Read(p) }
+
+// ReadAt reads as os.File does.
+func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
+
+// Seek seeks as os.File does.
 func (f *File) Seek(off int64, whence int) (int64, error) { return f.f.Seek(off, whence) }
-func (f *File) Close() error                              { return f.f.Close() }
+
+// Close gives the file free.
+func (f *File) Close() error { return f.f.Close() }
 
 // Entry describes the file as it was when it was opened. Path has no symbolic links.
 func (f *File) Entry() Entry { return entry(f.path, f.info) }
