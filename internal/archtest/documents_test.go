@@ -1,0 +1,111 @@
+package archtest
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"reflect"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/config"
+)
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+
+// checkLinks: what a document links to in this tree is there.
+func checkLinks(root fs.FS) []string {
+	var bad []string
+	err := fs.WalkDir(root, ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (p != "." && strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || p == "skerry-data") {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(p, ".md") {
+			return nil
+		}
+		text, err := fs.ReadFile(root, p)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], ":") { // another site
+				continue
+			}
+			if _, err := fs.Stat(root, path.Join(path.Dir(p), m[1])); err != nil {
+				bad = append(bad, fmt.Sprintf("%s links to %s, which is not there", p, m[1]))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		bad = append(bad, err.Error())
+	}
+	return bad
+}
+
+// checkReadme: the README has a row for each field of the configuration, with its variable and its
+// default.
+func checkReadme(readme string) []string {
+	var bad []string
+	fields := reflect.ValueOf(config.Default())
+	for i := range fields.NumField() {
+		key := fields.Type().Field(i).Tag.Get("yaml")
+		row := fmt.Sprintf("| `%s` | `%s` |", key, config.EnvName(key))
+		_, rest, found := strings.Cut(readme, row)
+		rest, _, _ = strings.Cut(rest, "\n")
+		value := fields.Field(i)
+		switch {
+		case !found:
+			bad = append(bad, "README.md: no row "+row)
+		case !value.IsZero() && !saysDefault(rest, value.Interface()):
+			bad = append(bad, fmt.Sprintf("README.md: the row of %s does not say its default, %v", key, value))
+		}
+	}
+	return bad
+}
+
+var quoted = regexp.MustCompile("^ `([^`]*)` \\|")
+
+// saysDefault reports whether the next cell of a row is value.
+func saysDefault(cells string, value any) bool {
+	m := quoted.FindStringSubmatch(cells)
+	if m == nil {
+		return false
+	}
+	if d, ok := value.(time.Duration); ok {
+		said, err := time.ParseDuration(m[1])
+		return err == nil && said == d
+	}
+	return m[1] == fmt.Sprint(value)
+}
+
+var decision = regexp.MustCompile(`^# (\d+)\. `)
+
+// checkDecisions: docs/decisions/NNNN-….md begin with their number and have the three parts.
+func checkDecisions(root fs.FS) []string {
+	names, err := fs.Glob(root, "docs/decisions/*.md")
+	if err != nil || len(names) == 0 {
+		return []string{"docs/decisions: nothing there"}
+	}
+	var bad []string
+	for i, name := range names {
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		m := decision.FindSubmatch(text)
+		if m == nil || fmt.Sprintf("%04s", m[1]) != path.Base(name)[:4] || path.Base(name)[:4] != fmt.Sprintf("%04d", i+1) {
+			bad = append(bad, name+": does not begin with its number, or the numbers have a gap")
+		}
+		for _, part := range []string{"**Context.**", "**Decision.**", "**Consequences.**"} {
+			if !strings.Contains(string(text), part) {
+				bad = append(bad, name+": has no "+part)
+			}
+		}
+	}
+	return bad
+}

@@ -1,0 +1,86 @@
+package archtest
+
+import "strings"
+
+const module = "github.com/skerry-sandbox/skerry/"
+
+// row says which packages of ours one package may import. An entry that ends in /... stands for a
+// package and all below it. Why is printed with a violation.
+type row struct {
+	dir  string
+	ours string // separated by blanks, without "internal/" before the names
+	why  string
+}
+
+// A driver knows its contract and what drivers have in common, never another driver.
+const driverOurs = "sandbox driver driver/hardening driver/idlock driver/runtimeprobe"
+
+// table has a row for every package but those of cmd/, which wire all parts: a package without one
+// is a violation. Tests may import what they like.
+var table = []row{
+	{"internal/sandbox", "", "the vocabulary imports nothing of ours"},
+
+	{"internal/archtest", "", "it reads text"},
+	{"internal/buildinfo", "", "it stands below everything"},
+	{"internal/config", "", "it stands below everything"},
+	{"internal/vpath", "sandbox", "files stand below the use cases"},
+	{"internal/template", "sandbox /sandbox-templates", "templates are text and a vocabulary"},
+	{"sandbox-templates", "", "files, and nothing else"},
+	{"internal/skill", "sandbox", "skills are files and a vocabulary"},
+	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
+	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},
+
+	{"internal/store", "sandbox store/groupcommit", "state stands below the use cases"},
+	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
+	{"internal/store/redistest", "", "it starts a Redis for tests"},
+	{"internal/audit", "sandbox store store/groupcommit", "the log stands below the use cases"},
+	{"internal/auth", "sandbox store", "keys are records"},
+
+	{"internal/mcphub", "sandbox mcphub/...", "the hub knows tools, not who calls them"},
+	{"internal/bridge", "sandbox", "the bridge reaches the hub through the interface that it declares"},
+
+	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
+	{"internal/sandboxapi/v1", "", "generated"},
+	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
+	{"internal/sandboxapi/link", "", "the connection knows no messages"},
+	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
+
+	{"internal/sandboxd", "sandbox buildinfo sandboxapi/... sandboxd/...", "the daemon in the sandbox stays small and knows no server"},
+	{"internal/sandboxd/process", "", "processes know no protocol"},
+	{"internal/sandboxd/files", "", "files know no protocol"},
+	{"internal/sandboxd/interp", "sandboxd/process", "interpreters are processes"},
+
+	{"internal/driver", "sandbox", "a contract imports the vocabulary"},
+	{"internal/driver/hardening", "sandbox", "what drivers have in common knows no driver"},
+	{"internal/driver/idlock", "sandbox", "what drivers have in common knows no driver"},
+	{"internal/driver/runtimeprobe", "sandbox", "what drivers have in common knows no driver"},
+	{"internal/driver/oci", driverOurs, "a driver knows its contract, never another driver"},
+	{"internal/driver/docker", driverOurs, "a driver knows its contract, never another driver"},
+	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
+	{"internal/driver/drivertest", "sandbox driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},
+	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
+	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
+
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath store audit bridge codeapi skill prompt", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
+
+	{"internal/e2e", "", "the whole is tested through its public API"},
+	{"bench", "", "the whole is measured through its public API"},
+}
+
+// allows reports whether a package with this row may import our package dir.
+func (r row) allows(dir string) bool {
+	for _, entry := range strings.Fields(r.ours) {
+		if own, ok := strings.CutPrefix(entry, "/"); ok {
+			entry = own
+		} else {
+			entry = "internal/" + entry
+		}
+		if tree, ok := strings.CutSuffix(entry, "/..."); ok && within(dir, tree) || dir == entry {
+			return true
+		}
+	}
+	return false
+}
+
+func within(dir, parent string) bool { return dir == parent || strings.HasPrefix(dir, parent+"/") }
