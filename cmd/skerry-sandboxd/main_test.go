@@ -352,7 +352,7 @@ func TestThreadsAreThereBeforehand(t *testing.T) {
 	if err != nil || n < threads || n > 2*threads {
 		t.Errorf("%d threads, %v", n, err)
 	}
-	x, stdout, _ := j.run(&sandboxv1.RunRequest{Shell: "grep Threads /proc/$PPID/status; grep VmRSS /proc/$PPID/status"})
+	x, stdout, _ := j.run(&sandboxv1.RunRequest{Shell: "grep Threads /proc/$PPID/status; grep Rss /proc/$PPID/status"})
 	t.Logf("sandboxd: %d threads; a supervisor: %q (code %d)", n, stdout, x.GetCode())
 }
 

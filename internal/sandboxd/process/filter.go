@@ -108,8 +108,7 @@ func assembleFilter(arch uint32, rs []rule) ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(append(prog, bpf.RetConstant{Val: retAllow}))
 }
 
-// installFilter puts the calling thread, and all that it starts from now on, under the filter. The
-// caller has locked the thread.
+// installFilter puts this process, and all that it starts from now on, under the filter.
 func installFilter(self int) error {
 	arch, err := auditArch()
 	if err != nil {
@@ -127,7 +126,8 @@ func installFilter(self int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no_new_privs: %w", err)
 	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&fprog)))
+	// On all threads at once: the runtime starts a command from any of them.
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
 	runtime.KeepAlive(prog)
 	if errno != 0 {
 		return fmt.Errorf("seccomp: %w", errno)

@@ -72,16 +72,11 @@ func New(opts Options) (*Manager, error) {
 	}
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
-	m.wg.Add(2)
-	go func() {
-		defer m.wg.Done()
+	m.wg.Go(func() {
 		defer signal.Stop(children)
 		m.reapLoop(children)
-	}()
-	go func() {
-		defer m.wg.Done()
-		m.wardens.warm(warmSupervisors)
-	}()
+	})
+	m.wardens.wg.Go(func() { m.wardens.warm(warmSupervisors) })
 	return m, nil
 }
 
@@ -124,12 +119,10 @@ func (m *Manager) Start(id string, req Request) (e *Exec, started bool, err erro
 	e = newExec(m, id, req)
 	m.execs[id] = e
 	m.running++
-	m.wg.Add(1)
-	go func() {
-		defer m.wg.Done()
+	m.wg.Go(func() {
 		e.run()
 		m.note(e)
-	}()
+	})
 	return e, true, nil
 }
 

@@ -3,8 +3,10 @@ package process
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -55,17 +57,10 @@ func (w *wardens) get() (*warden, error) {
 			sup = nil
 		}
 	}
-	low := len(w.idle) == 0
-	if low {
-		w.wg.Add(1)
+	if len(w.idle) == 0 {
+		w.wg.Go(func() { w.warm(1) })
 	}
 	w.mu.Unlock()
-	if low {
-		go func() {
-			defer w.wg.Done()
-			w.warm(1)
-		}()
-	}
 	if sup != nil {
 		// A neighbour can have stopped it, though not ended it unseen.
 		_ = unix.Kill(sup.pid, unix.SIGCONT)
@@ -236,17 +231,16 @@ func (w *wardens) kill(sup *warden, bound time.Duration) (gone bool) {
 func (w *wardens) close(bound time.Duration) {
 	w.mu.Lock()
 	w.closed = true
+	w.mu.Unlock()
+	w.wg.Wait() // for those that are being started
+	w.mu.Lock()
 	idle := w.idle
 	w.idle = nil
-	live := make([]*warden, 0, len(w.live))
-	for _, s := range w.live {
-		live = append(live, s)
-	}
+	live := slices.Collect(maps.Values(w.live))
 	w.mu.Unlock()
 	for _, s := range idle {
 		_ = s.conn.Close()
 	}
-	w.wg.Wait()
 	deadline := time.Now().Add(bound)
 	for _, s := range live {
 		if !s.deadBy(deadline) {

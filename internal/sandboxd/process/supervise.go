@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -15,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A supervisor is one goroutine on one thread that only ever blocks in poll. With the runtime's
-// monitor that makes two threads for each running exec, which count against the sandbox's limit of
-// pids; hence no channels, no os.File and no signal.Notify in this file.
+// A supervisor is one goroutine that only ever blocks in system calls. So it needs few threads, which
+// count against the sandbox's limit of pids; hence no channels, no os.File, no signal.Notify and no
+// runtime.LockOSThread in this file.
 
 const (
 	// commandNice keeps sandboxd ahead of what it supervises within the sandbox's share of the CPU.
@@ -42,7 +41,6 @@ func SuperviseIfAsked() {
 // Supervise is the main function of a supervisor: descriptor 3 is its control socket. It serves one
 // run after the other until the socket closes, and returns the exit code of the process.
 func Supervise() int {
-	runtime.LockOSThread() // the filter and the nice value are the thread's
 	s := &supervisor{self: os.Getpid(), oom: -1}
 	if err := s.harden(); err != nil {
 		fmt.Fprintln(os.Stderr, "skerry-sandboxd supervise:", err)
@@ -96,7 +94,8 @@ func (s *supervisor) harden() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("non-dumpable: %w", err)
 	}
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, commandNice) // fails only where it is higher already
+	// For all threads: it leads a process group of its own. Fails only where it is higher already.
+	_ = unix.Setpriority(unix.PRIO_PGRP, 0, commandNice)
 	return installFilter(s.self)
 }
 
