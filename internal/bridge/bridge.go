@@ -1,0 +1,172 @@
+// Package bridge is the only way out of a sandbox: a unix socket for each sandbox, on which its code
+// calls the tools of MCP servers. The bridge decides by the token of an exec who calls, counts the
+// calls, records each one before it is made, and hands it to the hub.
+//
+// All that arrives on a socket is hostile: every request has a bound in bytes and in time, a token is
+// of use only on the socket of its own thread and only while its exec runs, and a call that cannot be
+// recorded is not made.
+package bridge
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Limits of what code in a sandbox may ask of the bridge.
+const (
+	MaxCalls         = 10_000  // requests of one exec
+	MaxParallel      = 64      // requests of one exec at a time
+	MaxBodyBytes     = 4 << 20 // of a request
+	MaxResultBytes   = 8 << 20 // of a tool's result
+	MaxConnections   = 256     // of a sandbox
+	MaxCallTime      = 5 * time.Minute
+	maxBodyBytesHeld = 64 << 20 // of all requests of a sandbox at a time
+	maxRefusals      = 20       // records of refused tokens, of a sandbox in a second
+
+	finishWait   = time.Second // for the calls of an exec that ended
+	closeWait    = time.Second
+	recordWait   = 5 * time.Second
+	headerWait   = 10 * time.Second
+	requestWait  = 30 * time.Second // for a whole request
+	answerWait   = time.Minute      // for the caller to take the answer
+	idleWait     = 2 * time.Minute  // between requests; longer than clients keep a connection
+	maxNameBytes = 512              // of a tool in a request
+)
+
+// Hub finds and calls tools. Its methods may be called at the same time.
+type Hub interface {
+	// Resolve gives the tool that ref names among those that the thread may use, or NotFound.
+	Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error)
+	// Call calls a tool with a JSON object. Wrong arguments are Invalid, a tool's own failure is a
+	// result with IsError or ToolFailed.
+	Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error)
+}
+
+// Recorder keeps the record of calls. Its methods may be called at the same time.
+type Recorder interface {
+	// Attempt records that a call is about to be made and gives the record's id. Without it there is no call.
+	Attempt(ctx context.Context, a Attempt) (id string, err error)
+	// Result records how the attempt ended.
+	Result(ctx context.Context, id string, r Outcome) error
+	// Refused records a request whose token is not that of a running exec of the thread.
+	Refused(ctx context.Context, t sandbox.Thread, detail string) error
+}
+
+// Exec is what a token stands for.
+type Exec struct {
+	ExecID      string
+	Thread      sandbox.Thread
+	Caller      sandbox.Caller
+	AuditParent string // record of the exec's own attempt
+}
+
+// Attempt is a call that is about to be made. Tool is the printed name.
+type Attempt struct {
+	Exec  Exec
+	Tool  string
+	Input []byte
+}
+
+// Outcome is how a call ended. Status is "ok", "error", "denied" or "timeout"; Detail says why it is
+// not "ok". Output is the result as code received it.
+type Outcome struct {
+	Attempt  Attempt
+	Status   string
+	Detail   string
+	Millis   int64
+	BytesOut int64
+	Output   []byte
+}
+
+// Options are what a Bridge works with. Hub and Recorder are needed; a nil Log discards.
+type Options struct {
+	Hub      Hub
+	Recorder Recorder
+	Log      *slog.Logger
+}
+
+// Bridge holds the tokens of all running execs. All methods may be called at the same time.
+type Bridge struct {
+	hub      Hub
+	recorder Recorder
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	byToken map[[sha256.Size]byte]*exec
+	byID    map[string]*exec
+}
+
+// New gives a bridge without execs and endpoints. It panics when Hub or Recorder is missing: that is a
+// mistake of the program, found when it starts.
+func New(o Options) *Bridge {
+	if o.Hub == nil || o.Recorder == nil {
+		panic("bridge: Hub and Recorder are required")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Bridge{hub: o.Hub, recorder: o.Recorder, log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+}
+
+// Register gives a new token for an exec: 64 hex digits, good on the endpoints of its thread until
+// Finish. Registering an exec again ends its earlier token.
+func (b *Bridge) Register(x Exec) (token string) {
+	var secret [32]byte
+	rand.Read(secret[:]) // never fails
+	token = hex.EncodeToString(secret[:])
+	e := newExec(x, sha256.Sum256([]byte(token)))
+	b.mu.Lock()
+	old := b.byID[x.ExecID]
+	if old != nil {
+		delete(b.byToken, old.key)
+	}
+	b.byToken[e.key], b.byID[x.ExecID] = e, e
+	b.mu.Unlock()
+	if old != nil {
+		old.cancel()
+	}
+	return token
+}
+
+// Finish ends an exec's token, cancels its calls, waits up to a second for them and gives all calls of
+// the exec in the order in which they started. A call that has not ended by then is an "error". An
+// unknown exec, or one that is finished already, has no calls.
+func (b *Bridge) Finish(execID string) []sandbox.ToolCall {
+	b.mu.Lock()
+	e := b.byID[execID]
+	if e != nil {
+		delete(b.byToken, e.key)
+		delete(b.byID, execID)
+	}
+	b.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	return e.end(finishWait)
+}
+
+// lookup gives the exec of a token. Otherwise why says what is wrong with it, for the record only: the
+// sender learns no more than that it is not good.
+func (b *Bridge) lookup(token string, t sandbox.Thread) (e *exec, why string) {
+	if token == "" {
+		return nil, "no token"
+	}
+	key := sha256.Sum256([]byte(token))
+	b.mu.Lock()
+	e = b.byToken[key]
+	b.mu.Unlock()
+	switch {
+	case e == nil:
+		return nil, "a token that is unknown or whose exec has ended"
+	case e.Thread != t:
+		return nil, "a token of another thread"
+	}
+	return e, ""
+}

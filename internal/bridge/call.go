@@ -1,0 +1,187 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// The statuses of a call.
+const (
+	statusOK      = "ok"
+	statusError   = "error"
+	statusDenied  = "denied"
+	statusTimeout = "timeout"
+)
+
+// Bounds of texts, in bytes.
+const (
+	maxMessage  = 4096 // of an answer
+	maxKept     = 512  // of the list of calls
+	maxRecorded = 1024
+)
+
+// callCtx ends with the request, with the exec, and at the deadline of a call.
+func callCtx(ctx context.Context, e *exec) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, MaxCallTime)
+	stop := context.AfterFunc(e.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// call makes one call for an exec: counted, recorded, made, recorded again. An error is written for
+// the caller and has the tool's name as that was asked for.
+func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input []byte) (result json.RawMessage, err error) {
+	began := time.Now()
+	tool := nameOf(ref)
+	n, err := e.start(tool)
+	if err != nil {
+		return nil, err
+	}
+	how := sandbox.ToolCall{Tool: tool, Status: statusError, Error: "internal error"}
+	defer func() { e.finish(n, how) }()
+	ctx, cancel := callCtx(ctx, e)
+	defer cancel()
+	result, how.Tool, err = b.recorded(ctx, e, ref, input)
+	how.Error = ""
+	if err != nil {
+		how.Error = cut(err.Error(), maxKept)
+	}
+	how.Status, how.Millis = statusOf(err), time.Since(began).Milliseconds()
+	return result, err
+}
+
+// recorded makes the call between its two records. tool is the printed name when there is such a tool.
+// An error is as explain gives it.
+func (b *Bridge) recorded(ctx context.Context, e *exec, ref sandbox.ToolRef, input []byte) (result json.RawMessage, tool string, err error) {
+	tool = nameOf(ref)
+	found, missing := contained(b, func() (sandbox.Tool, error) { return b.hub.Resolve(ctx, e.Thread, ref) })
+	if missing == nil && found.Printed != "" {
+		tool = found.Printed
+	}
+	attempt := Attempt{Exec: e.Exec, Tool: tool, Input: input}
+	id, err := contained(b, func() (string, error) { return b.recorder.Attempt(ctx, attempt) })
+	if err != nil {
+		b.log.Error("a tool call cannot be recorded and is not made", "exec", e.ExecID, "tool", tool, "error", err)
+		return nil, tool, sandbox.Errorf(sandbox.Unavailable, "the call cannot be recorded, so it is not made")
+	}
+	began := time.Now()
+	if err = missing; err == nil {
+		result, err = b.made(ctx, e, found, input)
+	}
+	outcome := Outcome{Attempt: attempt, Status: statusOK, Millis: time.Since(began).Milliseconds(), BytesOut: int64(len(result)), Output: result}
+	if err != nil {
+		err = b.explain(ctx, e, tool, err)
+		outcome.Status, outcome.Detail = statusOf(err), cut(err.Error(), maxRecorded)
+	}
+	// What happened is recorded also when the caller is gone.
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
+	defer cancel()
+	if _, rerr := contained(b, func() (struct{}, error) { return struct{}{}, b.recorder.Result(rctx, id, outcome) }); rerr != nil {
+		b.log.Error("the result of a tool call is not recorded", "exec", e.ExecID, "tool", tool, "attempt", id, "error", rerr)
+	}
+	return result, tool, err
+}
+
+// made calls the tool and judges its result.
+func (b *Bridge) made(ctx context.Context, e *exec, tool sandbox.Tool, input []byte) (json.RawMessage, error) {
+	res, err := contained(b, func() (sandbox.ToolResult, error) { return b.hub.Call(ctx, e.Thread, tool, input) })
+	switch {
+	case err != nil:
+		return nil, err
+	case len(res.Result) > MaxResultBytes:
+		return nil, sandbox.Errorf(sandbox.ToolFailed, "the result has %d bytes; the limit is %d", len(res.Result), MaxResultBytes)
+	case res.IsError:
+		return nil, sandbox.Errorf(sandbox.ToolFailed, "%s", textOf(res.Result))
+	case len(res.Result) == 0:
+		return json.RawMessage("null"), nil
+	}
+	return res.Result, nil
+}
+
+// contained turns a panic of a part behind the bridge into an error of this one call.
+func contained[T any](b *Bridge, do func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.Error("a panic in a tool call", "panic", p, "stack", string(debug.Stack()))
+			err = sandbox.Errorf(sandbox.Internal, "internal error")
+		}
+	}()
+	return do()
+}
+
+// explain gives an error whose text may be shown to code in the sandbox and holds no hidden cause. It
+// names the end of the exec or of the caller, which the hub knows only as a cancelled context.
+func (b *Bridge) explain(ctx context.Context, e *exec, tool string, err error) error {
+	var shown *sandbox.Error
+	known := errors.As(err, &shown) && shown.Kind != sandbox.Internal
+	switch {
+	case e.ctx.Err() != nil:
+		return errEnded
+	case errors.Is(ctx.Err(), context.Canceled):
+		return sandbox.Errorf(sandbox.Unavailable, "the caller went away")
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), !known && errors.Is(err, context.DeadlineExceeded):
+		return sandbox.Errorf(sandbox.Timeout, "the call took too long")
+	case !known:
+		b.log.Error("a tool call failed", "exec", e.ExecID, "tool", tool, "error", err)
+		return sandbox.Errorf(sandbox.Internal, "internal error")
+	}
+	kind, detail := shown.Kind, shown.Detail
+	if kind == sandbox.Unauthorized {
+		kind = sandbox.ToolFailed // the server's credential is wrong, not the caller's token
+	}
+	for _, f := range shown.Fields {
+		if len(detail) < maxMessage && !strings.Contains(detail, f.Name) {
+			detail += "; " + f.Name + ": " + f.Detail
+		}
+	}
+	return &sandbox.Error{Kind: kind, Detail: cut(detail, maxMessage)}
+}
+
+func statusOf(err error) string {
+	switch sandbox.KindOf(err) {
+	case "":
+		return statusOK
+	case sandbox.Timeout:
+		return statusTimeout
+	case sandbox.Forbidden, sandbox.QuotaExceeded:
+		return statusDenied
+	}
+	return statusError
+}
+
+// nameOf is how a reference is written before it is known what it names.
+func nameOf(ref sandbox.ToolRef) string {
+	if ref.Server == "" {
+		return ref.Printed
+	}
+	return fmt.Sprintf("%s.%s", ref.Server, ref.Name)
+}
+
+// textOf gives the text of a failed tool's result.
+func textOf(result json.RawMessage) string {
+	var text string
+	if json.Unmarshal(result, &text) != nil {
+		text = string(result)
+	}
+	if text = cut(text, maxMessage); text == "" {
+		text = "the tool failed without a message"
+	}
+	return text
+}
+
+// cut shortens a text to max bytes of whole characters.
+func cut(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	return strings.ToValidUTF8(s[:max-3], "") + "…"
+}

@@ -1,0 +1,277 @@
+package bridge
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// httpStatus gives each kind its status. A refused token and a refused call differ by the kind alone.
+var httpStatus = map[sandbox.Kind]int{
+	sandbox.NotFound:         http.StatusNotFound,
+	sandbox.Invalid:          http.StatusBadRequest,
+	sandbox.Conflict:         http.StatusConflict,
+	sandbox.Forbidden:        http.StatusForbidden,
+	sandbox.Unauthorized:     http.StatusUnauthorized,
+	sandbox.QuotaExceeded:    http.StatusTooManyRequests,
+	sandbox.CapacityExceeded: http.StatusServiceUnavailable,
+	sandbox.NotSupported:     http.StatusNotImplemented,
+	sandbox.SandboxLost:      http.StatusBadGateway,
+	sandbox.ToolFailed:       http.StatusBadGateway,
+	sandbox.Timeout:          http.StatusGatewayTimeout,
+	sandbox.Unavailable:      http.StatusServiceUnavailable,
+}
+
+// withStatus is an error with a status of its own, where the kind's is too coarse.
+type withStatus struct {
+	error
+	status int
+}
+
+func (w withStatus) Unwrap() error { return w.error }
+
+func (ep *Endpoint) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /call", ep.serveCall)
+	mux.HandleFunc("POST /{$}", ep.serveCall)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, []byte(`{"status":"ok"}`))
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if path := r.URL.Path; path == "/" || path == "/call" || path == "/healthz" {
+			writeError(w, "", withStatus{sandbox.Errorf(sandbox.Invalid, "this path has no method %.20q", r.Method), http.StatusMethodNotAllowed})
+			return
+		}
+		writeError(w, "", sandbox.Errorf(sandbox.NotFound, "no such path; tools are called by POST /call"))
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if p := recover(); p != nil {
+				ep.bridge.log.Error("a panic in the bridge", "panic", p, "stack", string(debug.Stack()))
+				writeError(w, "", sandbox.Errorf(sandbox.Internal, "internal error"))
+			}
+		}()
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func (ep *Endpoint) serveCall(w http.ResponseWriter, r *http.Request) {
+	e, why := ep.bridge.lookup(tokenOf(r), ep.thread)
+	if e == nil {
+		ep.recordRefusal(r.Context(), why)
+		writeError(w, "", sandbox.Errorf(sandbox.Unauthorized, "the token in SKERRY_EXEC_TOKEN is not that of a running exec"))
+		return
+	}
+	if err := e.admit(); err != nil {
+		writeError(w, "", err)
+		return
+	}
+	defer e.release()
+	body, release, err := ep.read(w, r)
+	if err != nil {
+		writeError(w, "", err)
+		return
+	}
+	defer release()
+	ref, input, err := parseCall(body)
+	if err != nil {
+		writeError(w, nameOf(ref), err)
+		return
+	}
+	result, err := ep.bridge.call(r.Context(), e, ref, input)
+	if err != nil {
+		writeError(w, nameOf(ref), err)
+		return
+	}
+	writeJSON(w, http.StatusOK, []byte(`{"result":`), result, []byte(`}`))
+}
+
+func tokenOf(r *http.Request) string {
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return r.Header.Get("X-Skerry-Exec-Token")
+}
+
+// recordRefusal records a refused token, at most maxRefusals a second: code in a sandbox must not be
+// able to fill the log. The next record says how many had none.
+func (ep *Endpoint) recordRefusal(ctx context.Context, why string) {
+	if !ep.refusals.Allow() {
+		ep.unheard.Add(1)
+		return
+	}
+	if n := ep.unheard.Swap(0); n > 0 {
+		why = fmt.Sprintf("%s; %d more were refused before", why, n)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
+	defer cancel()
+	if err := ep.bridge.recorder.Refused(ctx, ep.thread, why); err != nil {
+		ep.bridge.log.Error("a refused token is not recorded", "thread", ep.thread.String(), "error", err)
+	}
+}
+
+// read gives the body of a request. The bodies of one sandbox together have a bound in memory; release
+// gives the body's share back.
+func (ep *Endpoint) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	size := r.ContentLength
+	if size > MaxBodyBytes {
+		return nil, nil, errBodySize
+	}
+	if size < 0 {
+		size = MaxBodyBytes
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestWait)
+	defer cancel()
+	if err := ep.bodies.Acquire(ctx, size); err != nil {
+		return nil, nil, sandbox.Errorf(sandbox.CapacityExceeded, "too many large tool calls of this sandbox at a time")
+	}
+	release = func() { ep.bodies.Release(size) }
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	_, err = io.Copy(&buf, http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		err = errBodySize
+	case err != nil:
+		err = sandbox.Wrap(sandbox.Invalid, err, "the body did not arrive whole")
+	default:
+		// From here on the call's own deadline counts.
+		err = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return buf.Bytes(), release, nil
+}
+
+var errBodySize = withStatus{
+	sandbox.Errorf(sandbox.Invalid, "the body is larger than %d bytes", MaxBodyBytes), http.StatusRequestEntityTooLarge,
+}
+
+// parseCall reads {"tool","input"}, {"tool","arguments"} or {"server","tool","arguments"}. An error is
+// Invalid and names the field.
+func parseCall(body []byte) (ref sandbox.ToolRef, input []byte, err error) {
+	if !utf8.Valid(body) {
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "the body is not UTF-8")
+	}
+	var call struct {
+		Tool      string          `json:"tool"`
+		Server    string          `json:"server"`
+		Input     json.RawMessage `json:"input"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&call); err != nil {
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "%s", cut(decodeFault(err), maxMessage))
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "the body holds more than one JSON value")
+	}
+	switch {
+	case call.Tool == "":
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "tool: the name of a tool is required")
+	case len(call.Tool) > maxNameBytes:
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "tool: longer than %d bytes", maxNameBytes)
+	case len(call.Server) > maxNameBytes:
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "server: longer than %d bytes", maxNameBytes)
+	case call.Server != "":
+		ref = sandbox.ToolRef{Server: call.Server, Name: call.Tool}
+	default:
+		ref = sandbox.ToolRef{Printed: call.Tool}
+	}
+	field := "input"
+	if input = call.Input; input == nil {
+		field, input = "arguments", call.Arguments
+	} else if call.Arguments != nil {
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "arguments: given together with input")
+	}
+	switch {
+	case input == nil, string(input) == "null":
+		input = []byte("{}")
+	case input[0] != '{':
+		return ref, nil, sandbox.Errorf(sandbox.Invalid, "%s: must be an object", field)
+	}
+	return ref, input, nil
+}
+
+func decodeFault(err error) string {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return wrong.Field + ": must not be a JSON " + wrong.Value
+	case errors.As(err, &wrong):
+		return "the body must be a JSON object"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the body is not JSON: it ends too early"
+	}
+	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		return "unknown field " + field
+	}
+	return "the body is not JSON: " + err.Error()
+}
+
+// writeError answers {"error":{"code","message","tool"}}.
+func writeError(w http.ResponseWriter, tool string, err error) {
+	kind := sandbox.KindOf(err)
+	status, ok := httpStatus[kind]
+	if !ok {
+		status = http.StatusInternalServerError
+	}
+	var special withStatus
+	if errors.As(err, &special) {
+		status = special.status
+	}
+	message := "internal error"
+	var shown *sandbox.Error
+	if errors.As(err, &shown) && kind != sandbox.Internal {
+		message = shown.Detail
+	}
+	var body struct {
+		Error struct {
+			Code    sandbox.Kind `json:"code"`
+			Message string       `json:"message"`
+			Tool    string       `json:"tool"`
+		} `json:"error"`
+	}
+	body.Error.Code, body.Error.Message, body.Error.Tool = kind, cut(message, maxMessage), tool
+	text, err := json.Marshal(body)
+	if err != nil {
+		text = []byte(`{"error":{"code":"internal","message":"internal error","tool":""}}`)
+	}
+	writeJSON(w, status, text)
+}
+
+// writeJSON answers with the parts joined. Its length is given: small clients need no other framing.
+func writeJSON(w http.ResponseWriter, status int, parts ...[]byte) {
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	// An error means that the connection is gone, and then so is the reader.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWait))
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(size))
+	w.WriteHeader(status)
+	for _, p := range parts {
+		if _, err := w.Write(p); err != nil {
+			return
+		}
+	}
+}
