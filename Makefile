@@ -15,7 +15,7 @@ help: ## list the targets
 
 build: ## build bin/skerry and bin/skerry-sandboxd
 	@echo "  building"
-	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 
 images: ## build the image of the template "base" (mmdebstrap and npm; no registry needed)
 	@scripts/install.sh run

@@ -6,8 +6,11 @@ cache=${SKERRY_CACHE:-/var/cache/skerry}
 step() { printf -- '-- %s\n' "$*"; }
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 
-mapfile -t go_files < <(git ls-files '*.go')
-mapfile -t shell_files < <(git ls-files '*.sh' .ci/run)
+# In two steps each: the exit code of what feeds a mapfile is lost.
+files=$(git ls-files '*.go')
+mapfile -t go_files <<<"$files"
+files=$(git ls-files '*.sh' .ci/run)
+mapfile -t shell_files <<<"$files"
 
 step "format"
 unformatted=$(gofmt -l "${go_files[@]}")

@@ -63,8 +63,11 @@ fi
 
 if docker_answers && [ "$(docker image inspect --format '{{index .Config.Labels "io.skerry.stamp"}}' $image 2>/dev/null)" != "$stamp" ]; then
   say "docker image $image (about 20 s)"
+  old=$(docker image inspect --format '{{.Id}}' $image 2>/dev/null || true)
   tar -C "$out/rootfs" --numeric-owner -c . | docker import \
     --change 'ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin' --change 'ENV LANG=C.UTF-8' \
     --change "LABEL io.skerry.stamp=$stamp" - $image >/dev/null
+  # Refused while a sandbox runs on it.
+  [ -z "$old" ] || docker image rm "$old" >/dev/null 2>&1 || true
 fi
 [ $((SECONDS - began)) -lt 2 ] || say "done"
