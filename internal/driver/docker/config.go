@@ -48,7 +48,7 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 			ReadonlyPaths:  hardening.ReadonlyPaths(),
 			ShmSize:        hardening.ShmBytes,
 			Tmpfs:          tmpfs(spec),
-			Mounts:         mounts(spec, etc),
+			Mounts:         mounts(spec, etc, rt.Runtime),
 			Init:           new(bool), // sandboxd is PID 1
 			RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 			// Output of PID 1 would fill the engine's disk, without a bound that we set.
@@ -84,23 +84,24 @@ func tmpfs(spec sandbox.Spec) map[string]string {
 	return out
 }
 
-func mounts(spec sandbox.Spec, etc string) []mount.Mount {
-	out := []mount.Mount{bind(spec.Daemon, sandbox.DaemonPath, true)}
+func mounts(spec sandbox.Spec, etc string, runtime hardening.Runtime) []mount.Mount {
+	out := []mount.Mount{bind(spec.Daemon, sandbox.DaemonPath, true, runtime)}
 	for _, name := range hardening.NewEtcFiles(spec, nil, nil).Names() {
-		out = append(out, bind(filepath.Join(etc, name), "/etc/"+name, true))
+		out = append(out, bind(filepath.Join(etc, name), "/etc/"+name, true, runtime))
 	}
 	for _, m := range spec.Mounts {
-		out = append(out, bind(m.Source, m.Target, m.ReadOnly))
+		out = append(out, bind(m.Source, m.Target, m.ReadOnly, runtime))
 	}
 	return out
 }
 
 // bind mounts only the source's own file system: what is mounted below it would stay writable, as the
-// engine cannot set flags on a whole tree before API 1.44.
-func bind(source, target string, readOnly bool) mount.Mount {
+// engine cannot set flags on a whole tree before API 1.44. A kernel of the runtime's own has the flags
+// for the mount as a whole, and its file server cannot leave anything out.
+func bind(source, target string, readOnly bool, runtime hardening.Runtime) mount.Mount {
 	return mount.Mount{
 		Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly,
-		BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: true},
+		BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: !runtime.OwnKernel},
 	}
 }
 

@@ -56,7 +56,9 @@ func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec
 		return sandbox.Instance{}, err
 	}
 	if !made { // another server was faster
-		if there, err = d.Inspect(ctx, spec.ID); err != nil {
+		if there, err = d.Inspect(ctx, spec.ID); errors.Is(err, sandbox.NotFound) {
+			return sandbox.Instance{}, errors.Join(taken(spec.ID), d.removeEtc(spec.ID))
+		} else if err != nil {
 			return sandbox.Instance{}, err
 		}
 		return d.existing(ctx, there)
@@ -195,7 +197,14 @@ const removalPoll = 20 * time.Millisecond
 func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	if there, err := d.Inspect(ctx, id); err == nil && there.State == sandbox.Paused {
+	switch c, err := d.container(ctx, id); {
+	case err != nil:
+		return err
+	case c == nil:
+		return d.removeEtc(id)
+	case !isMine(c):
+		return taken(id)
+	case c.State.Paused:
 		// A frozen process takes no signal, and the engine gives up only after 10 s. Should this fail, the
 		// removal below says so.
 		_, _ = d.engine.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})

@@ -41,17 +41,11 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	if err := hardening.CheckID(id); err != nil {
 		return sandbox.Instance{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	got, err := d.engine.ContainerInspect(ctx, string(id), client.ContainerInspectOptions{})
-	if isNotFound(err) {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
-	}
+	c, err := d.container(ctx, id)
 	if err != nil {
-		return sandbox.Instance{}, engineError(err, "the container engine does not tell the sandbox's state")
+		return sandbox.Instance{}, err
 	}
-	c := got.Container
-	if c.Config == nil || c.State == nil || c.Config.Labels[labelMine] == "" {
+	if c == nil || !isMine(c) {
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
 	}
 	created, err := time.Parse(time.RFC3339Nano, c.Created)
@@ -63,6 +57,30 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 		out.OOMKilled, out.ExitCode = c.State.OOMKilled, c.State.ExitCode
 	}
 	return out, nil
+}
+
+// container gives the container of a sandbox's name, or nil.
+func (d *Driver) container(ctx context.Context, id sandbox.ID) (*container.InspectResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	got, err := d.engine.ContainerInspect(ctx, string(id), client.ContainerInspectOptions{})
+	if isNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, engineError(err, "the container engine does not tell the sandbox's state")
+	}
+	return &got.Container, nil
+}
+
+// isMine reports whether a container was made by this driver.
+func isMine(c *container.InspectResponse) bool {
+	return c.Config != nil && c.State != nil && c.Config.Labels[labelMine] != ""
+}
+
+// taken is the error for a sandbox whose name somebody else gave to a container.
+func taken(id sandbox.ID) error {
+	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another container", id)
 }
 
 // instance joins what inspecting and listing both tell. Times are cut to the seconds that listing has.

@@ -27,11 +27,12 @@ func NewEtcFiles(spec sandbox.Spec, passwd, group []byte) EtcFiles {
 		group = []byte("root:x:0:\ntty:x:5:\nnogroup:x:65534:\n")
 	}
 	name := Hostname(spec)
+	// localhost is 127.0.0.1 alone: the bridge listens there, and Node 18 tries only the first address.
 	return EtcFiles{
 		"passwd":      addLine(passwd, fmt.Sprintf("agent:x:%d:%d:agent:%s:/bin/sh", spec.UID, spec.UID, sandbox.HomeDir)),
 		"group":       addLine(group, fmt.Sprintf("agent:x:%d:", spec.UID)),
 		"hostname":    []byte(name + "\n"),
-		"hosts":       fmt.Appendf(nil, "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", name),
+		"hosts":       fmt.Appendf(nil, "127.0.0.1\tlocalhost\n::1\tip6-localhost ip6-loopback\n127.0.1.1\t%s\n", name),
 		"resolv.conf": nil,
 	}
 }

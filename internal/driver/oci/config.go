@@ -18,7 +18,7 @@ type configInput struct {
 	rootMounts []specs.Mount // what fills the root file system, before all others
 	etcMounts  []specs.Mount
 	cgroup     string // absolute, in the hierarchy
-	recursive  bool
+	how        binding
 	seccomp    *specs.LinuxSeccomp
 }
 
@@ -117,7 +117,7 @@ func mounts(in configInput) []specs.Mount {
 	}
 	out = append(out, bindFile(in.spec.Daemon, sandbox.DaemonPath))
 	for _, m := range in.spec.Mounts {
-		out = append(out, bindFolder(m.Source, m.Target, m.ReadOnly, in.recursive))
+		out = append(out, bindFolder(m.Source, m.Target, m.ReadOnly, in.how))
 	}
 	return slices.Clip(out)
 }

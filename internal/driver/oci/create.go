@@ -103,11 +103,11 @@ func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instan
 }
 
 func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, rec record) error {
-	in := configInput{spec: spec, runtime: rt.Runtime, cgroup: d.cgroupPath(spec.ID), recursive: rt.recursiveMounts(ctx)}
+	in := configInput{spec: spec, runtime: rt.Runtime, cgroup: d.cgroupPath(spec.ID), how: rt.binding(ctx)}
 	var img image
 	var err error
 	if spec.Image == "" {
-		img, in.rootMounts, err = d.hostRootfs(in.recursive)
+		img, in.rootMounts, err = d.hostRootfs(in.how)
 	} else {
 		img, err = d.image.prepare(spec.Image)
 	}
@@ -161,6 +161,9 @@ const runcInit = "runc:["
 // awaitExec waits, some hundred microseconds as a rule, until PID 1 runs its program.
 func (d *Driver) awaitExec(ctx context.Context, id sandbox.ID) error {
 	fd, pid, err := d.openInit(id)
+	if errors.Is(err, errNotInCgroup) { // so soon, nobody else can have got the number
+		return sandbox.Wrap(sandbox.NotSupported, err, "the runtime does not put a sandbox under its limits (runsc must not run with --ignore-cgroups)")
+	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the daemon of the sandbox cannot be run")
 	}

@@ -40,11 +40,11 @@ const nsswitch = "passwd: files\ngroup: files\nhosts: files\nservices: files\npr
 
 // hostRootfs makes, under the driver's root, the skeleton of a root file system that consists of
 // the host's /usr, and gives the mounts that fill it. Calling it again brings it up to date.
-func (d *Driver) hostRootfs(recursive bool) (image, []specs.Mount, error) {
+func (d *Driver) hostRootfs(how binding) (image, []specs.Mount, error) {
 	d.hostRoot.Lock()
 	defer d.hostRoot.Unlock()
 	rootfs := filepath.Join(d.root, "host")
-	mounts, err := makeSkeleton(rootfs, recursive)
+	mounts, err := makeSkeleton(rootfs, how)
 	if err != nil {
 		return image{}, nil, sandbox.Wrap(sandbox.Internal, err, "the root file system could not be prepared")
 	}
@@ -54,11 +54,11 @@ func (d *Driver) hostRootfs(recursive bool) (image, []specs.Mount, error) {
 	return img, mounts, err
 }
 
-func makeSkeleton(rootfs string, recursive bool) ([]specs.Mount, error) {
+func makeSkeleton(rootfs string, how binding) ([]specs.Mount, error) {
 	if err := os.MkdirAll(rootfs+"/etc", 0o755); err != nil {
 		return nil, err
 	}
-	mounts := []specs.Mount{bindFolder("/usr", "/usr", true, recursive)}
+	mounts := []specs.Mount{bindFolder("/usr", "/usr", true, how)}
 	dirs := []string{"/usr", "/root", "/run", "/var", "/opt", "/srv"}
 	for _, dir := range mergedDirs {
 		info, err := os.Lstat(dir)
@@ -68,7 +68,7 @@ func makeSkeleton(rootfs string, recursive bool) ([]specs.Mount, error) {
 			return nil, err
 		case info.IsDir():
 			dirs = append(dirs, dir)
-			mounts = append(mounts, bindFolder(dir, dir, true, recursive))
+			mounts = append(mounts, bindFolder(dir, dir, true, how))
 		default:
 			if err := copyLink(dir, rootfs+dir); err != nil {
 				return nil, err
@@ -80,11 +80,11 @@ func makeSkeleton(rootfs string, recursive bool) ([]specs.Mount, error) {
 			return nil, err
 		}
 	}
-	etc, err := makeEtc(rootfs, recursive)
+	etc, err := makeEtc(rootfs, how)
 	return append(mounts, etc...), err
 }
 
-func makeEtc(rootfs string, recursive bool) ([]specs.Mount, error) {
+func makeEtc(rootfs string, how binding) ([]specs.Mount, error) {
 	var mounts []specs.Mount
 	for _, path := range hostEtc {
 		info, err := os.Stat(path)
@@ -92,7 +92,7 @@ func makeEtc(rootfs string, recursive bool) ([]specs.Mount, error) {
 			continue // hosts differ, and none of these is needed by all programs
 		}
 		if info.IsDir() {
-			mounts = append(mounts, bindFolder(path, path, true, recursive))
+			mounts = append(mounts, bindFolder(path, path, true, how))
 			err = os.MkdirAll(rootfs+path, 0o755)
 		} else {
 			mounts = append(mounts, bindFile(path, path))
@@ -164,16 +164,32 @@ func touch(name string) error {
 	return f.Close()
 }
 
-// bindFolder mounts a folder. With recursive, what is mounted below the source comes along and gets
-// the same flags; without, it stays out, because the flags would not reach it.
-func bindFolder(source, target string, readOnly, recursive bool) specs.Mount {
+// binding says how what is mounted below a source is treated.
+type binding int
+
+const (
+	// bindAlone leaves it out: the flags would not reach it.
+	bindAlone binding = iota
+	// bindTree takes it along, with the same flags.
+	bindTree
+	// bindWhole takes it along, for a runtime whose own kernel has the flags for a mount as a whole (and
+	// cannot leave anything out: its file server runs in a user namespace, where the mounts of a tree
+	// hold together).
+	bindWhole
+)
+
+// bindFolder mounts a folder.
+func bindFolder(source, target string, readOnly bool, how binding) specs.Mount {
 	options := []string{"bind", "nosuid", "nodev", "rprivate"}
-	if recursive {
-		options = []string{"rbind", "nosuid", "nodev", "rnosuid", "rnodev", "rprivate"}
+	if how != bindAlone {
+		options[0] = "rbind"
+	}
+	if how == bindTree {
+		options = append(options, "rnosuid", "rnodev")
 	}
 	if readOnly {
 		options = append(options, "ro")
-		if recursive {
+		if how == bindTree {
 			options = append(options, "rro")
 		}
 	}

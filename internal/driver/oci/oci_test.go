@@ -72,18 +72,40 @@ func harness(t *testing.T, runtime, image string) drivertest.Harness {
 	}
 }
 
+// tempRoot makes a state folder. When the test is over, nothing may be left in it, and no cgroup.
 func tempRoot(t *testing.T) string {
 	t.Helper()
-	root, err := os.MkdirTemp("", "oci")
+	root, err := os.MkdirTemp("", "oci") // short: a socket's path has 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		for _, pattern := range []string{root + "/bundles/*", root + "/runc/*", root + "/runsc/*", root + "/probe/*", root + "/bundles/.*"} {
+			if left, _ := filepath.Glob(pattern); len(left) > 0 {
+				t.Errorf("left over: %v", left)
+			}
+		}
+		for _, parent := range cgroupParents() {
+			entries, err := os.ReadDir(parent)
+			for _, e := range entries {
+				if err == nil && e.IsDir() {
+					t.Errorf("left over: %s/%s", parent, e.Name())
+				}
+			}
+			_ = unix.Rmdir(parent)
+		}
 		if err := os.RemoveAll(root); err != nil {
 			t.Error(err)
 		}
 	})
 	return root
+}
+
+// cgroupParents are the tests' cgroups, one a hierarchy.
+func cgroupParents() []string {
+	one, _ := filepath.Glob("/sys/fs/cgroup/" + cgroupParent)
+	many, _ := filepath.Glob("/sys/fs/cgroup/*/" + cgroupParent)
+	return append(one, many...)
 }
 
 // unpackedImage makes an image as careless as one can be: everybody may write everywhere, a link

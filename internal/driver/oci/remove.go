@@ -62,6 +62,9 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	if deleteErr != nil {
 		return sandbox.Wrap(sandbox.Internal, deleteErr, "the sandbox could not be removed")
 	}
+	if err := rt.sweepState(id); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left files of its runtime")
+	}
 	if err := d.sweepCgroups(ctx, id); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left a control group")
 	}
@@ -106,8 +109,13 @@ func (d *Driver) hasEnded(id sandbox.ID) bool {
 	return hasEnded(fd, 0)
 }
 
-// errNoPID says that the runtime has not written the pid of a sandbox (yet).
-var errNoPID = errors.New("no pid")
+var (
+	// errNoPID says that the runtime has not written the pid of a sandbox (yet).
+	errNoPID = errors.New("no pid")
+	// errNotInCgroup says that the pid is that of a process outside: another one that got the number of
+	// a sandbox's that has ended, or the sandbox's own when its runtime sets no limits.
+	errNotInCgroup = errors.New("not in the sandbox's cgroup")
+)
 
 // openInit opens a handle (pidfd) of the sandbox's PID 1 and gives its number on the host.
 // fs.ErrNotExist: the runtime has not started it; unix.ESRCH: it has ended.
@@ -125,7 +133,11 @@ func (d *Driver) openInit(id sandbox.ID) (fd, pid int, err error) {
 		return -1, 0, err
 	}
 	if !d.inCgroup(pid, id) { // looked at after opening: the handle keeps the pid from being another's
-		return -1, 0, errors.Join(unix.ESRCH, unix.Close(fd))
+		err = error(unix.ESRCH)
+		if !hasEnded(fd, 0) {
+			err = errors.Join(errNotInCgroup, unix.ESRCH)
+		}
+		return -1, 0, errors.Join(err, unix.Close(fd))
 	}
 	return fd, pid, nil
 }

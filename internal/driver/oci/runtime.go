@@ -7,13 +7,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
 	"github.com/containerd/go-runc"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // flags go before every command of a runtime. runsc must not get --ignore-cgroups: it would remove
@@ -29,7 +32,7 @@ type ociRuntime struct {
 	cli runc.Runc
 
 	featuresOnce sync.Once
-	recursive    bool // mount options rro, rnosuid, rnodev work
+	how          binding
 }
 
 func findRuntimes(root string, programs map[string]string) map[string]*ociRuntime {
@@ -86,18 +89,35 @@ func (r *ociRuntime) list(ctx context.Context) (map[string]*runc.Container, erro
 	return byID, nil
 }
 
-// recursiveMounts reports whether mount flags can be set on a bind mount with all that is mounted
-// below its source. Where they cannot, only the source's own file system is bound. A kernel in user
-// space keeps the flags itself, and treats a bind mount as a whole anyway.
-func (r *ociRuntime) recursiveMounts(ctx context.Context) bool {
+// binding tells how the runtime can bind a folder with what is mounted below it.
+func (r *ociRuntime) binding(ctx context.Context) binding {
 	r.featuresOnce.Do(func() {
-		if r.OwnKernel || !kernelHasMountSetattr() {
-			return
+		switch {
+		case r.OwnKernel:
+			r.how = bindWhole
+		case kernelHasMountSetattr():
+			features, err := r.cli.Features(ctx)
+			if err == nil && slices.Contains(features.MountOptions, "rro") && slices.Contains(features.MountOptions, "rnosuid") {
+				r.how = bindTree
+			}
 		}
-		features, err := r.cli.Features(ctx)
-		r.recursive = err == nil && slices.Contains(features.MountOptions, "rro") && slices.Contains(features.MountOptions, "rnosuid")
 	})
-	return r.recursive
+	return r.how
+}
+
+// sweepState removes what the runtime keeps of a sandbox. Its own delete does, unless the runtime was
+// killed while it started the sandbox: runsc leaves its lock and socket then.
+func (r *ociRuntime) sweepState(id sandbox.ID) error {
+	entries, err := os.ReadDir(r.cli.Root)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.Contains(e.Name(), string(id)) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(r.cli.Root, e.Name())))
+		}
+	}
+	return err
 }
 
 // devNull gives PID 1 of a sandbox /dev/null for its output: a pipe would end it with the server, and

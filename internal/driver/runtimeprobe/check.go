@@ -47,6 +47,7 @@ type Config struct {
 // sentence, fit for people, why it cannot be used; "" when it can. err says that nothing was found
 // out (ctx ended, no scratch folder), so that asking again makes sense. detail is for the log.
 func Check(ctx context.Context, starter Starter, cfg Config) (problem string, detail, err error) {
+	sweep(cfg.Dir)
 	dir, err := os.MkdirTemp(cfg.Dir, "p") // short: a socket's path has 108 bytes
 	if err != nil {
 		return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no scratch folder")
@@ -69,6 +70,23 @@ func Check(ctx context.Context, starter Starter, cfg Config) (problem string, de
 		return "", nil, sandbox.Wrap(sandbox.Timeout, context.Cause(outer), "the runtime probe was interrupted")
 	}
 	return problem, detail, nil
+}
+
+// sweepAge is how old a scratch folder must be to be one that a crash of a server left: a probe takes
+// seconds.
+const sweepAge = 5 * time.Minute
+
+// sweep removes what interrupted probes left.
+func sweep(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return // the probe says what is wrong with the folder
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > sweepAge {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 func probeSpec(cfg Config, dir string) sandbox.Spec {
@@ -134,7 +152,7 @@ func (p *probe) run(ctx context.Context) (problem string, detail error) {
 		return "the probe cannot hand over its socket", err
 	}
 	if _, err := p.starter.Create(ctx, p.spec); err != nil {
-		return "a sandbox does not start on it", err
+		return "a sandbox does not start on it" + reason(err), err
 	}
 	found, err := p.awaitReport(ctx)
 	if err != nil {
@@ -152,6 +170,15 @@ func (p *probe) run(ctx context.Context) (problem string, detail error) {
 		return "the host does not reach a socket made in the sandbox (runsc needs --host-uds=all)", err
 	}
 	return p.awaitOOM(ctx)
+}
+
+// reason gives what of an error is fit for people.
+func reason(err error) string {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return ": " + e.Detail
 }
 
 func (p *probe) awaitReport(ctx context.Context) (report, error) {

@@ -1,0 +1,170 @@
+package hardening
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func goodSpec() sandbox.Spec {
+	return sandbox.Spec{
+		ID: "skerry-0123456789abcdef", Runtime: "runc", UID: 1_000_000, Daemon: "/daemon", Hostname: "a-b",
+		Mounts: []sandbox.Mount{
+			{Source: "/data/thread", Target: sandbox.UserDataDir},
+			{Source: "/data/run", Target: sandbox.RunDir, ReadOnly: true},
+			{Source: "/data/cache", Target: sandbox.HomeDir + "/.cache"},
+		},
+		Limits: sandbox.Limits{MemoryBytes: 1 << 30, CPUMillis: 1500, PIDs: 100, OpenFiles: 1000, FileBytes: 1 << 30, TmpBytes: 1 << 20, DiskBytes: 1},
+		Labels: map[string]string{"a b": "c=d"},
+	}
+}
+
+func TestCheckSpec(t *testing.T) {
+	if err := CheckSpec(goodSpec()); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*sandbox.Spec){
+		"short id":         func(s *sandbox.Spec) { s.ID = "skerry-0123" },
+		"upper-case id":    func(s *sandbox.Spec) { s.ID = "skerry-0123456789ABCDEF" },
+		"id with newline":  func(s *sandbox.Spec) { s.ID += "\n" },
+		"overflowing uid":  func(s *sandbox.Spec) { s.UID = 1<<32 - 1 },
+		"relative daemon":  func(s *sandbox.Spec) { s.Daemon = "daemon" },
+		"NUL in argument":  func(s *sandbox.Spec) { s.Args = []string{"a\x00b"} },
+		"hostname dash":    func(s *sandbox.Spec) { s.Hostname = "a-" },
+		"long hostname":    func(s *sandbox.Spec) { s.Hostname = strings.Repeat("a", 64) },
+		"tiny memory":      func(s *sandbox.Spec) { s.Limits.MemoryBytes = 1 << 20 },
+		"empty label":      func(s *sandbox.Spec) { s.Labels = map[string]string{"": "x"} },
+		"label with =":     func(s *sandbox.Spec) { s.Labels = map[string]string{"a=b": "x"} },
+		"large labels":     func(s *sandbox.Spec) { s.Labels = map[string]string{"a": strings.Repeat("x", MaxLabelBytes)} },
+		"home itself":      func(s *sandbox.Spec) { s.Mounts[0].Target = sandbox.HomeDir },
+		"mnt itself":       func(s *sandbox.Spec) { s.Mounts[0].Target = "/mnt" },
+		"beside run":       func(s *sandbox.Spec) { s.Mounts[0].Target = sandbox.RunDir + "x" },
+		"trailing slash":   func(s *sandbox.Spec) { s.Mounts[0].Target = sandbox.UserDataDir + "/" },
+		"the host's root":  func(s *sandbox.Spec) { s.Mounts[0].Source = "/" },
+		"root in disguise": func(s *sandbox.Spec) { s.Mounts[0].Source = "/usr/.." },
+		"too many mounts":  func(s *sandbox.Spec) { s.Mounts = make([]sandbox.Mount, MaxMounts+1) },
+	} {
+		spec := goodSpec()
+		change(&spec)
+		if err := CheckSpec(spec); !errors.Is(err, sandbox.Invalid) {
+			t.Errorf("%s: %v, want invalid", name, err)
+		}
+	}
+}
+
+func TestCheckSources(t *testing.T) {
+	dir := t.TempDir()
+	text, plain := filepath.Join(dir, "text"), filepath.Join(dir, "plain")
+	for path, mode := range map[string]os.FileMode{text: 0o755, plain: 0o644} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho this is no program\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckSources(sandbox.Spec{Daemon: self, Mounts: []sandbox.Mount{{Source: dir, Target: "/mnt/x"}}}); err != nil {
+		t.Error(err)
+	}
+	for _, spec := range []sandbox.Spec{
+		{Daemon: text}, {Daemon: plain}, {Daemon: dir}, {Daemon: dir + "/none"},
+		{Daemon: self, Mounts: []sandbox.Mount{{Source: dir + "/none", Target: "/mnt/x"}}},
+	} {
+		err := CheckSources(spec)
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Kind != sandbox.Invalid || strings.Contains(e.Detail, dir) {
+			t.Errorf("%+v: %v, want invalid, without a host path in the detail", spec, err)
+		}
+	}
+}
+
+// TestSeccomp: the profile allows a part of what Docker's default allows a container without
+// capabilities, and neither more calls nor looser ones.
+func TestSeccomp(t *testing.T) {
+	none := &specs.Spec{Process: &specs.Process{Capabilities: &specs.LinuxCapabilities{}}}
+	docker, err := seccomp.GetDefaultProfile(none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range Runtimes() {
+		ours, err := SeccompOCI(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours.DefaultAction != specs.ActErrno || len(ours.Architectures) != 1 {
+			t.Errorf("%s: default %s, architectures %v; want errno and this machine's alone", r.Name, ours.DefaultAction, ours.Architectures)
+		}
+		theirs := allowed(docker)
+		for name, unconditional := range allowed(ours) {
+			if name == "clone3" && r.OwnKernel {
+				continue
+			}
+			if was, ok := theirs[name]; !ok || (unconditional && !was) {
+				t.Errorf("%s: %s is allowed (without condition: %v), Docker's default: %v %v", r.Name, name, unconditional, ok, was)
+			}
+			if slices.Contains(neverNeeded, name) {
+				t.Errorf("%s: %s is allowed", r.Name, name)
+			}
+		}
+		text, err := SeccompJSON(r)
+		if err != nil || !json.Valid([]byte(text)) {
+			t.Errorf("%s: the engine's form is no JSON: %v", r.Name, err)
+		}
+	}
+}
+
+// allowed gives the calls that a profile allows, and whether without a condition.
+func allowed(p *specs.LinuxSeccomp) map[string]bool {
+	out := make(map[string]bool)
+	for _, rule := range p.Syscalls {
+		if rule.Action != specs.ActAllow {
+			continue
+		}
+		for _, name := range rule.Names {
+			out[name] = out[name] || len(rule.Args) == 0
+		}
+	}
+	return out
+}
+
+func TestRlimitsNeverExceedOurs(t *testing.T) {
+	limits := goodSpec().Limits
+	limits.OpenFiles = 1 << 40
+	for _, r := range Runtimes() {
+		for _, l := range r.Rlimits(limits) {
+			if l.Name == "RLIMIT_NOFILE" && l.Value >= 1<<40 {
+				t.Errorf("%s: %s is %d, beyond this process's own", r.Name, l.Name, l.Value)
+			}
+		}
+	}
+}
+
+func TestEtcFiles(t *testing.T) {
+	files := NewEtcFiles(goodSpec(), []byte("root:x:0:0::/:/bin/sh"), nil)
+	if got := string(files["passwd"]); got != "root:x:0:0::/:/bin/sh\nagent:x:1000000:1000000:agent:/home/agent:/bin/sh\n" {
+		t.Errorf("passwd is %q", got)
+	}
+	if got := string(files["hosts"]); !strings.Contains(got, "127.0.1.1\ta-b\n") {
+		t.Errorf("hosts is %q", got)
+	}
+	dir := filepath.Join(t.TempDir(), "etc")
+	if err := files.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files.Names() {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Mode().Perm() != 0o644 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+}
