@@ -59,11 +59,14 @@ type jail struct {
 	count int
 }
 
+var builtIn string // folder to remove
+
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "skerry-sandboxd-")
 	if err != nil {
 		return "", err
 	}
+	builtIn = dir
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -78,14 +81,17 @@ var binary = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if builtIn != "" {
+		_ = os.RemoveAll(builtIn)
 	}
 	os.Exit(code)
 }
 
 func newJail(t *testing.T) *jail {
 	t.Helper()
+	if os.Geteuid() != 0 && os.Getenv("CI") == "" {
+		t.Skip("needs root, to make namespaces and change the uid")
+	}
 	daemon, err := binary()
 	if err != nil {
 		t.Fatal(err)
@@ -334,9 +340,12 @@ func TestBridgeFromInside(t *testing.T) {
 	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "bridge: "+r.URL.Path) })}
 	go func() { _ = srv.Serve(ln) }()
 	defer srv.Close()
-	x, stdout, stderr := j.run(&sandboxv1.RunRequest{Code: &sandboxv1.Code{Language: "python", Text: "import urllib.request\nprint(urllib.request.urlopen('http://localhost:9876/call').read().decode())"}})
-	if x.GetCode() != 0 || stdout != "bridge: /call\n" {
-		t.Errorf("%q %q", stdout, stderr)
+	for _, host := range []string{"localhost", "127.0.0.1", "[::1]"} {
+		text := fmt.Sprintf("import urllib.request\nprint(urllib.request.urlopen('http://%s:9876/call').read().decode())", host)
+		x, stdout, stderr := j.run(&sandboxv1.RunRequest{Code: &sandboxv1.Code{Language: "python", Text: text}})
+		if x.GetCode() != 0 || stdout != "bridge: /call\n" {
+			t.Errorf("%s: %q %q", host, stdout, stderr)
+		}
 	}
 }
 

@@ -26,29 +26,18 @@ var bridgeRefusal = func() string {
 
 // bridge passes TCP connections on to a unix socket, byte by byte.
 type bridge struct {
-	addr   string
-	socket string
-	log    *slog.Logger
-	bound  func(net.Addr) // tells a test where it listens
+	addr     string
+	optional bool // give up when the address cannot be had for some seconds
+	socket   string
+	log      *slog.Logger
+	bound    func(net.Addr) // tells a test where it listens
 }
 
-// run listens until ctx ends, and returns when every connection is closed. The network may not be up
-// at first: it tries again.
+// run listens until ctx ends, and returns when every connection is closed.
 func (b *bridge) run(ctx context.Context) {
-	var ln net.Listener
-	for pause := dialFirst; ; pause = min(2*pause, dialMost) {
-		var err error
-		if ln, err = (&net.ListenConfig{}).Listen(ctx, "tcp", b.addr); err == nil {
-			break
-		}
-		if pause == dialFirst {
-			b.log.Warn("cannot listen for tool calls", "error", err)
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
+	ln := b.listen(ctx)
+	if ln == nil {
+		return
 	}
 	defer context.AfterFunc(ctx, func() { _ = ln.Close() })()
 	if b.bound != nil {
@@ -75,6 +64,28 @@ func (b *bridge) run(ctx context.Context) {
 			})
 		default:
 			refuse(conn)
+		}
+	}
+}
+
+// listen tries until it succeeds: the network may not be up at first. nil: ctx ended, or the address
+// is optional and cannot be had.
+func (b *bridge) listen(ctx context.Context) net.Listener {
+	for pause := dialFirst; ; pause = min(2*pause, dialMost) {
+		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", b.addr)
+		if err == nil {
+			return ln
+		}
+		if b.optional && pause == dialMost {
+			return nil
+		}
+		if !b.optional && pause == dialFirst {
+			b.log.Warn("cannot listen for tool calls", "error", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }

@@ -31,7 +31,9 @@ const (
 type Options struct {
 	ControlSocket string
 	BridgeSocket  string
-	BridgeAddr    string // TCP address that code finds the bridge at; "" = none
+	// BridgeAddrs are the TCP addresses that code finds the bridge at. Only the first must work: the
+	// others are given up where the network has no such address.
+	BridgeAddrs []string
 	// Supervisor is the command line that runs process.Supervise.
 	Supervisor []string
 	// Orphans: see process.Options. Right for PID 1.
@@ -50,7 +52,7 @@ func Default(exe string, log *slog.Logger) Options {
 	return Options{
 		ControlSocket: sandbox.ControlSocket,
 		BridgeSocket:  sandbox.BridgeSocket,
-		BridgeAddr:    fmt.Sprintf("127.0.0.1:%d", sandbox.BridgePort),
+		BridgeAddrs:   []string{fmt.Sprintf("127.0.0.1:%d", sandbox.BridgePort), fmt.Sprintf("[::1]:%d", sandbox.BridgePort)},
 		Supervisor:    []string{exe, process.SuperviseCommand},
 		Orphans:       true,
 		Roots: []files.Root{
@@ -90,8 +92,8 @@ func Run(ctx context.Context, o Options) error {
 
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	if o.BridgeAddr != "" {
-		b := &bridge{addr: o.BridgeAddr, socket: o.BridgeSocket, log: o.Log}
+	for i, addr := range o.BridgeAddrs {
+		b := &bridge{addr: addr, optional: i > 0, socket: o.BridgeSocket, log: o.Log}
 		wg.Go(func() { b.run(ctx) })
 	}
 	serveLink(ctx, o, mux)

@@ -57,7 +57,7 @@ func newPair(t testing.TB, change ...func(*Options)) *pair {
 	}
 	log := slog.New(slog.DiscardHandler)
 	p := &pair{TB: t, data: dir("user-data"), o: Default(exe, log), lo: link.ListenOptions{Dir: dir("run"), SecretFile: filepath.Join(base, "secret"), Log: log}}
-	p.o.ControlSocket, p.o.BridgeSocket, p.o.BridgeAddr = filepath.Join(p.lo.Dir, "control.sock"), filepath.Join(p.lo.Dir, "bridge.sock"), ""
+	p.o.ControlSocket, p.o.BridgeSocket, p.o.BridgeAddrs = filepath.Join(p.lo.Dir, "control.sock"), filepath.Join(p.lo.Dir, "bridge.sock"), nil
 	p.o.UserDataDir, p.o.WorkspaceDir, p.o.CodeAPIDir, p.o.TempDir = p.data, dir("user-data/workspace"), dir("code-api"), dir("tmp")
 	p.o.Roots = []files.Root{{Path: p.data, Writable: true}, {Path: p.o.CodeAPIDir}}
 	for _, c := range change {
@@ -452,6 +452,18 @@ func TestBridge(t *testing.T) {
 	}
 	defer idle.Close() // its end must not be waited for
 	_ = ln.Close()
+}
+
+func TestBridgeAddressNotThere(t *testing.T) {
+	b := &bridge{addr: "192.0.2.1:0", optional: true, socket: "/no/such/socket", log: slog.New(slog.DiscardHandler)}
+	b.run(t.Context()) // gives up
+	b.optional = false
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	b.run(ctx)
+	if ctx.Err() == nil {
+		t.Error("gave up")
+	}
 }
 
 func ask(t *testing.T, addr, q string) string {

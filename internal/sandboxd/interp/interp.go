@@ -93,9 +93,7 @@ func (r *Runner) Prepare(language, text, cwd string) (*Program, error) {
 	}
 	main := filepath.Join(dir, in.main)
 	p.Argv = in.argv(dir, main)
-	for _, kv := range in.env {
-		p.Env = append(p.Env, kv)
-	}
+	p.Env = append(p.Env, in.env...)
 	if in.pathEnv != "" {
 		p.PathEnv = in.pathEnv
 		p.Env = append(p.Env, in.pathEnv+"="+dir+":"+r.opts.CodeAPIDir)
@@ -104,12 +102,12 @@ func (r *Runner) Prepare(language, text, cwd string) (*Program, error) {
 }
 
 func (r *Runner) fill(dir string, in *interpreter, text, cwd string) error {
-	if err := os.WriteFile(filepath.Join(dir, in.main), []byte(text), 0o600); err != nil {
+	if err := writeNew(filepath.Join(dir, in.main), text); err != nil {
 		return err
 	}
 	if in.startFile != "" {
 		start := strings.ReplaceAll(in.start, codeAPIMark, r.opts.CodeAPIDir)
-		if err := os.WriteFile(filepath.Join(dir, in.startFile), []byte(start), 0o600); err != nil {
+		if err := writeNew(filepath.Join(dir, in.startFile), start); err != nil {
 			return err
 		}
 	}
@@ -130,6 +128,17 @@ func (r *Runner) fill(dir string, in *interpreter, text, cwd string) error {
 		}
 	}
 	return nil
+}
+
+// writeNew makes a file. Code of the same uid could have put something in its place already, such as
+// a FIFO that would block us.
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 func (r *Runner) look(name string) string { return process.LookPath(name, r.opts.Path) }

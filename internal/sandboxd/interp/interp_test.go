@@ -150,6 +150,7 @@ func TestPython(t *testing.T) {
 	b := newBed(t)
 	r := b.runner("python3")
 	b.want(b.run(r, "python", "import os\nprint('hello', __name__, os.getcwd())"), 0, "hello __main__ "+b.cwd+"\n")
+	b.want(b.run(r, "python", "import os\nprint('first')\nos.write(1, b'second\\n')\nprint('third')"), 0, "first\nsecond\nthird\n")
 	got := b.run(r, "python", "def f():\n    1 / 0\n\nf()\n")
 	if got.Code != 1 || !strings.Contains(got.stderr, `main.py", line 4, in <module>`+"\n    f()") || !strings.Contains(got.stderr, "line 2, in f\n    1 / 0") || strings.Contains(got.stderr, "sitecustomize") {
 		t.Errorf("traceback:\n%s", got.stderr)

@@ -59,8 +59,7 @@ func (r *Runner) findPython() (*interpreter, error) {
 	return &interpreter{
 		main: "main.py", startFile: "sitecustomize.py", start: startPython, pathEnv: "PYTHONPATH",
 		argv: func(_, main string) []string { return []string{program, main} },
-		// Unbuffered, so that what was printed before a timeout is not lost.
-		env: []string{"PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1"},
+		env:  []string{"PYTHONDONTWRITEBYTECODE=1"},
 	}, nil
 }
 

@@ -12,6 +12,10 @@ def call_mcp_tool(*args, **kwargs):
 
 
 builtins.call_mcp_tool = call_mcp_tool
+for stream in (sys.stdout, sys.stderr):
+    if stream is not None:
+        # What was printed before a timeout is not lost, and comes as it is printed.
+        stream.reconfigure(line_buffering=True)
 try:
     # Modules beside the agent's files, as when it runs python there itself.
     sys.path.insert(0, os.getcwd())

@@ -238,9 +238,9 @@ func (e *Exec) run() {
 	}
 	switch died := x.Status == Exited && x.Code == 128+int(unix.SIGKILL); {
 	case e.cause == causeTimeout && x.Status != FailedToStart:
-		x.Status, x.Code = TimedOut, 0
+		x.Status, x.Code, x.Reason = TimedOut, 0, ""
 	case e.cause == causeKill && x.Status != FailedToStart:
-		x.Status, x.Code = Killed, 0
+		x.Status, x.Code, x.Reason = Killed, 0, ""
 	case died && oomKills(e.m.opts.OOMCounters) > oomBefore:
 		x.Status, x.Code, x.Reason = OOM, 0, "out of memory"
 	}
