@@ -78,7 +78,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "[bash]", "bash", 1):                         "line 3: languages: want a list",
 		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1): `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
 		strings.Replace(good, "{docker: a, oci: host}", "a", 1):            "line 2: image: want a mapping",
-		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field",
+		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):          "line 2: nombre: there is no such field",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):       "line 5: description: aliases are not supported",
 		good + "idle_timeout_s: -1\n":                                      "line 6: idle_timeout_s: is negative",
 		good + "---\nname: y\n":                                            "line 6: a second document; one file holds one template",
