@@ -33,7 +33,10 @@ func mcpServers(t *testing.T, shared string) string {
 		main := filepath.Join(modules, "server-"+name, "dist/index.js")
 		_, err := os.Stat(main)
 		need(t, err == nil, "the npm package server-"+name)
-		servers[name] = map[string]any{"command": "node", "args": append([]string{main}, args...)}
+		servers[name] = map[string]any{
+			"command": "node", "args": append([]string{main}, args...),
+			"env": map[string]string{"MEMORY_FILE_PATH": filepath.Join(shared, "memory.jsonl")},
+		}
 	}
 	raw, err := json.Marshal(map[string]any{"mcpServers": servers})
 	must(t, err)
@@ -46,7 +49,7 @@ func sharedFolder(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "skerry-shared-")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) }) //nolint:errcheck // a test folder
-	must(t, os.Chmod(dir, 0o755))           //nolint:gosec // nobody reads it
+	must(t, os.Chmod(dir, 0o777))           //nolint:gosec // nobody reads and writes it
 	must(t, os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\nthree\n"), 0o644))
 	return dir
 }

@@ -253,7 +253,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	}
 	// The wrappers take as long as the slowest MCP server; the container need not wait for them.
 	tools := make(chan error, 1)
-	r.wg.Go(func() { tools <- r.refreshTools(ctx, b) })
+	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, b) })
 	_, err = r.o.Driver.Create(ctx, r.spec(b))
 	created := time.Now()
 	if err == nil {

@@ -108,9 +108,12 @@ def _ended(conn: Any) -> bool:
     """Whether a kept connection was closed by the bridge, or holds what nobody asked for."""
     import socket
 
+    # A socket with a timeout waits before it reads, whatever flags recv gets.
+    conn.settimeout(0)
     try:
-        conn.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        conn.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
+        conn.settimeout(_TIMEOUT)
         return False
     except OSError:
         pass
