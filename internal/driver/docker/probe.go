@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
@@ -47,16 +48,15 @@ func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string
 	if problem, done := d.problems[name]; done {
 		return rt, problem, nil
 	}
-	problem := "the container engine has not registered it"
-	if rt.engineName != "" {
-		if problem, err = d.probeRuntime(ctx, rt); err != nil {
-			return engineRuntime{}, "", err
-		}
+	if rt.engineName == "" {
+		d.problems[name] = "the container engine has not registered it"
+		return rt, d.problems[name], nil
 	}
-	d.problems[name] = problem
-	return rt, problem, nil
+	problem, err := d.probeRuntime(ctx, rt)
+	return rt, problem, err
 }
 
+// probeRuntime probes a runtime and remembers the answer.
 func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (string, error) {
 	if err := d.ensureProbeImage(ctx); err != nil {
 		return "", err
@@ -78,10 +78,17 @@ func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (string, er
 		Program: program,
 		Dir:     d.root + "/probe",
 	})
-	if err == nil && problem != "" {
+	if err != nil {
+		return "", err
+	}
+	if problem != "" {
 		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", rt.Name, "problem", problem, "error", detail)
 	}
-	return problem, err
+	// What only took too long, on a host under load, may go better the next time.
+	if problem == "" || !errors.Is(detail, context.DeadlineExceeded) {
+		d.problems[rt.Name] = problem
+	}
+	return problem, nil
 }
 
 // ensureProbeImage makes the image of probes when it is not there.

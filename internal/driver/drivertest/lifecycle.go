@@ -18,7 +18,9 @@ import (
 func (s *suite) lifecycle(t *testing.T) {
 	r := s.rig(t)
 	before := time.Now().Add(-2 * time.Second) // engines keep time in seconds
+	start := time.Now()
 	made := r.create(t)
+	t.Logf("created in %v", time.Since(start).Round(time.Millisecond))
 	seen := r.inspect(t)
 	for _, got := range []sandbox.Instance{made, seen} {
 		if got.ID != r.spec.ID || got.State != sandbox.Running || got.Runtime != s.h.Runtime || !maps.Equal(got.Labels, r.spec.Labels) {
@@ -33,7 +35,9 @@ func (s *suite) lifecycle(t *testing.T) {
 			t.Errorf("PID 1 answered %+v", resp)
 		}
 	}
+	start = time.Now()
 	must(t, s.d.Remove(callCtx(t), r.spec.ID))
+	t.Logf("removed in %v", time.Since(start).Round(time.Millisecond))
 	if _, err := s.d.Inspect(callCtx(t), r.spec.ID); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("Inspect after Remove: %v, want not_found", err)
 	}

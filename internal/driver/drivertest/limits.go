@@ -146,6 +146,15 @@ func (s *suite) limitCgroup(t *testing.T) {
 			t.Errorf("%s is %q (%v), want %s", c.file, data, err, c.want)
 		}
 	}
+	if !ownKernel(t, r) {
+		// The sandbox sees its own cgroup, as its root: sandboxd reads there whether memory ran out.
+		for _, c := range checks {
+			path := filepath.Join("/sys/fs/cgroup", c.controller, c.file)
+			if got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: path}); strings.TrimSpace(got.Text) != c.want {
+				t.Errorf("inside, %s is %q %s, want %s", path, got.Text, got.Err, c.want)
+			}
+		}
+	}
 	data, err := os.ReadFile(filepath.Join(cgroupDir(t, pid, "pids"), "pids.max"))
 	must(t, err)
 	// A runtime with a kernel of its own has several threads for each process inside.

@@ -86,12 +86,10 @@ func (d *Driver) instance(rec record, c *runc.Container) sandbox.Instance {
 		return rec.instance(sandbox.Running)
 	case status == "paused":
 		return rec.instance(sandbox.Paused)
-	case status == "created", status == "creating":
+	case status == "stopped":
+	case rec.Maker.alive() && time.Since(rec.Created) < startTimeout:
+		// Not known to the runtime yet, or "creating" or "created". Without its maker it stays so for ever.
 		return rec.instance(sandbox.Starting)
-	case status == "":
-		if rec.Maker.alive() && time.Since(rec.Created) < startTimeout {
-			return rec.instance(sandbox.Starting)
-		}
 	}
 	out := rec.instance(sandbox.Lost)
 	out.ExitCode = UnknownExitCode

@@ -2,6 +2,7 @@ package oci
 
 import (
 	"context"
+	"errors"
 	"os"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
@@ -43,7 +44,10 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 	if problem != "" {
 		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
 	}
-	d.problems[name] = problem
+	// What only took too long, on a host under load, may go better the next time.
+	if problem == "" || !errors.Is(detail, context.DeadlineExceeded) {
+		d.problems[name] = problem
+	}
 	return problem, nil
 }
 
