@@ -32,6 +32,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/template"
@@ -343,12 +344,17 @@ func (p *parts) daemon() (string, error) {
 func (p *parts) ready(ctx context.Context) []httpserver.Check {
 	check := func(name string, err error) httpserver.Check {
 		c := httpserver.Check{Name: name, OK: err == nil}
-		if err != nil {
+		var known *sandbox.Error
+		switch {
+		case errors.As(err, &known): // /readyz needs no key: the engine's own words stay in the log
+			c.Detail = known.Detail
+			p.log.Debug("not ready", "what", name, "error", err)
+		case err != nil:
 			c.Detail = err.Error()
 		}
 		return c
 	}
-	_, driverErr := p.driver.List(ctx, map[string]string{"io.skerry.install": p.install})
+	_, driverErr := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
 	return []httpserver.Check{
 		check("state", p.store.Ping(ctx)),
 		check("driver", driverErr),

@@ -188,7 +188,8 @@ func TestBombs(t *testing.T) {
 		})
 		t.Run("fork", func(t *testing.T) {
 			r := s.run("bomb", "exec", map[string]any{"command": "f(){ f|f& }; f; sleep 60", "timeout_s": 3})
-			if r.Status != "timeout" && r.Status != "exited" {
+			// Under gVisor the limit can hit the runtime itself: then the sandbox ends with the bomb in it.
+			if r.Status != "timeout" && r.Status != "exited" && (o.runtime == "runc" || r.Status != "lost") {
 				t.Errorf("status %q", r.Status)
 			}
 			next(t)
@@ -196,7 +197,7 @@ func TestBombs(t *testing.T) {
 		t.Run("memory", func(t *testing.T) {
 			r := s.run("bomb", "exec", map[string]any{"argv": []string{"python3", "-c", "b=[]\nwhile True: b.append(bytearray(10_000_000))"}, "timeout_s": 30})
 			if r.Status != "oom" {
-				t.Errorf("status %q exit %v stderr %.200s", r.Status, r.ExitCode, r.Stderr)
+				t.Errorf("status %q, stderr %.200s", r.Status, r.Stderr)
 			}
 			next(t)
 		})

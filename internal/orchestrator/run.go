@@ -264,6 +264,9 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	exit, status := r.stream(b, e, req)
 	var res sandbox.Result
 	if exit != nil {
+		if r.ranOutOfMemory(b, exit) {
+			exit.Status = sandboxv1.Exit_STATUS_OOM
+		}
 		res = e.compose(exit)
 	} else {
 		res = e.compose(&sandboxv1.Exit{DurationUs: time.Since(e.started).Microseconds()})
@@ -276,6 +279,16 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	e.finish(res, r.recordEnd(b, e, res))
 	r.execs.end(e)
 	r.touch(b)
+}
+
+// ranOutOfMemory reports whether a process that died of SIGKILL, which nobody of ours sent, ran out of
+// memory. sandboxd reads the kernel's counter; under a runtime that shows none inside, a process that
+// had taken nearly all there is tells it.
+func (r *Orchestrator) ranOutOfMemory(b *box, exit *sandboxv1.Exit) bool {
+	const sigkill, nearly = 128 + 9, 0.85
+	return slices.Contains(r.caps.OOMEndsSandbox, b.template.Runtime) &&
+		exit.GetStatus() == sandboxv1.Exit_STATUS_EXITED && exit.GetCode() == sigkill &&
+		float64(exit.GetMaxRssBytes()) > nearly*float64(b.template.Limits.MemoryBytes)
 }
 
 // failStart makes the end of a command that could not be started look as a shell would tell it, and
