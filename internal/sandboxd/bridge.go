@@ -20,7 +20,7 @@ const (
 
 // bridgeRefusal is what a caller reads when the bridge does not answer. Port 9876 speaks HTTP.
 var bridgeRefusal = func() string {
-	body := `{"error":"the tool bridge does not answer"}`
+	body := `{"error":{"code":"unavailable","message":"the tool bridge does not answer"}}`
 	return fmt.Sprintf("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(body), body)
 }()
 

@@ -670,15 +670,18 @@ func (x *Output) GetData() []byte {
 }
 
 type Exit struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        Exit_Status            `protobuf:"varint,1,opt,name=status,proto3,enum=skerry.sandbox.v1.Exit_Status" json:"status,omitempty"`
-	Code          int32                  `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"` // of STATUS_EXITED; a process that died of signal N counts as exited with 128+N
-	DurationUs    int64                  `protobuf:"varint,3,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
-	CpuUs         int64                  `protobuf:"varint,4,opt,name=cpu_us,json=cpuUs,proto3" json:"cpu_us,omitempty"`
-	MaxRssBytes   int64                  `protobuf:"varint,5,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
-	Stdout        *Stream                `protobuf:"bytes,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr        *Stream                `protobuf:"bytes,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status Exit_Status            `protobuf:"varint,1,opt,name=status,proto3,enum=skerry.sandbox.v1.Exit_Status" json:"status,omitempty"`
+	// Of STATUS_EXITED; a process that died of signal N counts as exited with 128+N. Of
+	// STATUS_FAILED_TO_START: 125 the language has no interpreter here, 126 the program cannot be
+	// executed, 127 it or its folder does not exist.
+	Code          int32   `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	DurationUs    int64   `protobuf:"varint,3,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
+	CpuUs         int64   `protobuf:"varint,4,opt,name=cpu_us,json=cpuUs,proto3" json:"cpu_us,omitempty"`
+	MaxRssBytes   int64   `protobuf:"varint,5,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
+	Stdout        *Stream `protobuf:"bytes,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr        *Stream `protobuf:"bytes,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Reason        string  `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

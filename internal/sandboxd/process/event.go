@@ -38,7 +38,7 @@ type Started struct{ PID int }
 // Exit is the last event of every exec.
 type Exit struct {
 	Status         Status
-	Code           int // of Exited
+	Code           int // of Exited, and 125 to 127 of FailedToStart
 	Duration       time.Duration
 	CPU            time.Duration
 	MaxRSS         int64 // bytes, of the largest process

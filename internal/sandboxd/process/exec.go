@@ -45,7 +45,7 @@ type Request struct {
 	MaxOutput int64 // bytes of each stream; 0 = 1 MiB
 	SpillDir  string
 	MaxSpill  int64 // bytes of each stream; 0 = no spill file
-	// Refuse makes the exec end as FailedToStart at once, with this reason.
+	// Refuse makes the exec end as FailedToStart at once, with this reason and CodeNoInterpreter.
 	Refuse string
 	// Cleanup runs after the exit event. It is not called when Start returned an error, or an exec
 	// that was known.
@@ -225,7 +225,7 @@ func (e *Exec) run() {
 	deadline := time.AfterFunc(e.req.Timeout, func() { e.end(causeTimeout) })
 	defer deadline.Stop()
 	oomBefore := oomKills(e.m.opts.OOMCounters)
-	x := &Exit{Status: FailedToStart, Reason: e.req.Refuse}
+	x := &Exit{Status: FailedToStart, Code: CodeNoInterpreter, Reason: e.req.Refuse}
 	if e.req.Refuse == "" {
 		x = e.supervised()
 	}
@@ -258,14 +258,14 @@ func (e *Exec) run() {
 func (e *Exec) supervised() *Exit {
 	pipes, err := openPipes(e.req)
 	if err != nil {
-		return &Exit{Status: FailedToStart, Reason: "sandboxd has no descriptors left"}
+		return &Exit{Status: FailedToStart, Code: codeCannotExecute, Reason: "sandboxd has no descriptors left"}
 	}
 	sup, err := e.handOver(pipes)
 	pipes.closeTheirs()
 	if err != nil {
 		pipes.closeOurs()
 		e.m.log.Error("no supervisor", "error", err)
-		return &Exit{Status: FailedToStart, Reason: startReason(err)}
+		return &Exit{Status: FailedToStart, Code: codeCannotExecute, Reason: startReason(err)}
 	}
 	x := &Exit{}
 	first, err := sup.receive(answerTime)
@@ -274,7 +274,7 @@ func (e *Exec) supervised() *Exit {
 	case started:
 		e.log.started(first.PID)
 	case err == nil && first.Kind == msgFailed:
-		x.Status, x.Reason = FailedToStart, first.Reason
+		x.Status, x.Code, x.Reason = FailedToStart, first.Code, first.Reason
 		pipes.closeOurs()
 		e.m.wardens.put(sup)
 		return x

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -24,126 +23,6 @@ import (
 func TestMain(m *testing.M) {
 	SuperviseIfAsked()
 	goleak.VerifyTestMain(m)
-}
-
-// bed is a Manager with the test binary as supervisor and this process in the place of PID 1.
-type bed struct {
-	*testing.T
-	m     *Manager
-	spill string
-	count int
-}
-
-func newBed(t *testing.T, change ...func(*Options)) *bed {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bed{T: t, spill: t.TempDir()}
-	o := Options{
-		Supervisor: []string{exe, SuperviseCommand}, Orphans: true, SpillRoot: b.spill,
-		OOMCounters: OOMCounters, Log: slog.New(slog.DiscardHandler),
-	}
-	for _, c := range change {
-		c(&o)
-	}
-	if b.m, err = New(o); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		b.m.Close(context.Background())
-		b.noChildren()
-	})
-	return b
-}
-
-// noChildren fails when a process that this one started, or a zombie of one, is left.
-func (b *bed) noChildren() {
-	procs, err := scanProc()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, p := range procs {
-		if p.parent == os.Getpid() {
-			b.Errorf("process %d is left (zombie: %v)", p.pid, p.zombie)
-		}
-	}
-}
-
-func request(argv ...string) Request {
-	return Request{Argv: argv, Cwd: "/tmp", Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"}, Timeout: 30 * time.Second, MaxOutput: 1 << 20}
-}
-
-func shell(script string) Request { return request("bash", "-c", script) }
-
-func (b *bed) start(r Request) *Exec {
-	b.Helper()
-	b.count++
-	e, started, err := b.m.Start(fmt.Sprintf("%s-%d", b.Name(), b.count), r)
-	if err != nil || !started {
-		b.Fatalf("start: %v, %v", started, err)
-	}
-	return e
-}
-
-// result of an exec, read from its events.
-type result struct {
-	*Exit
-	stdout, stderr string
-	pid            int
-}
-
-func (b *bed) wait(e *Exec) result {
-	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), 40*time.Second)
-	defer cancel()
-	r, err := follow(ctx, e, 0)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return r
-}
-
-func follow(ctx context.Context, e *Exec, after uint64) (r result, err error) {
-	for {
-		events, err := e.Next(ctx, after, 100)
-		if errors.Is(err, io.EOF) {
-			return r, nil
-		}
-		if err != nil {
-			return r, err
-		}
-		for _, ev := range events {
-			if after++; ev.N != after || len(ev.Data) > MaxChunk {
-				return r, fmt.Errorf("event %d with %d bytes, want number %d", ev.N, len(ev.Data), after)
-			}
-			switch {
-			case r.Exit != nil:
-				return r, fmt.Errorf("event %d after the exit", ev.N)
-			case ev.Started != nil:
-				r.pid = ev.Started.PID
-			case ev.Exit != nil:
-				r.Exit = ev.Exit
-			case ev.Stderr:
-				r.stderr += string(ev.Data)
-			default:
-				r.stdout += string(ev.Data)
-			}
-		}
-	}
-}
-
-func (b *bed) run(r Request) result {
-	b.Helper()
-	return b.wait(b.start(r))
-}
-
-func (b *bed) wantExit(r result, code int) {
-	b.Helper()
-	if r.Status != Exited || r.Code != code {
-		b.Fatalf("ended as %d with code %d (%s), want code %d; stderr %.300q", r.Status, r.Code, r.Reason, code, r.stderr)
-	}
 }
 
 func TestRun(t *testing.T) {
@@ -204,20 +83,21 @@ func TestFailedToStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		r    Request
 		want string
+		code int
 	}{
-		"no program":        {request("no-such-program"), `no such program: "no-such-program" is not in PATH`},
-		"no path":           {request("/no/such/program"), `no such program: "/no/such/program"`},
-		"relative":          {request("./absent"), `no such program: "/tmp/absent"`},
-		"no interpreter":    {request(script), `/script" does not exist ("#!/no/such/interpreter -x")`},
-		"no format":         {request(plain), "neither a program for this machine"},
-		"not executable":    {request("/etc/passwd"), `"/etc/passwd" is not executable`},
-		"no folder":         {noCwd, `no such folder: "/no/such/folder"`},
-		"folder is a file":  {fileCwd, "not a folder"},
-		"argument too long": {request("echo", strings.Repeat("x", 200<<10)), "too long for the kernel"},
+		"no program":        {request("no-such-program"), `no such program: "no-such-program" is not in PATH`, 127},
+		"no path":           {request("/no/such/program"), `no such program: "/no/such/program"`, 127},
+		"relative":          {request("./absent"), `no such program: "/tmp/absent"`, 127},
+		"no interpreter":    {request(script), `/script" does not exist ("#!/no/such/interpreter -x")`, 127},
+		"no format":         {request(plain), "neither a program for this machine", 126},
+		"not executable":    {request("/etc/passwd"), `"/etc/passwd" is not executable`, 126},
+		"no folder":         {noCwd, `no such folder: "/no/such/folder"`, 127},
+		"folder is a file":  {fileCwd, "not a folder", 127},
+		"argument too long": {request("echo", strings.Repeat("x", 200<<10)), "too long for the kernel", 126},
 	} {
 		r := b.run(c.r)
-		if r.Status != FailedToStart || !strings.Contains(r.Reason, c.want) || r.pid != 0 {
-			t.Errorf("%s: status %d, reason %q, want %q", name, r.Status, r.Reason, c.want)
+		if r.Status != FailedToStart || !strings.Contains(r.Reason, c.want) || r.Code != c.code || r.pid != 0 {
+			t.Errorf("%s: status %d, code %d, reason %q, want %q", name, r.Status, r.Code, r.Reason, c.want)
 		}
 	}
 	b.wantExit(b.run(request("true")), 0) // the supervisor is of use still
@@ -568,7 +448,7 @@ func TestCleanupRunsOnce(t *testing.T) {
 		<-done
 	}
 	r := Request{Refuse: "there is no such interpreter", Cwd: "/", Timeout: time.Second}
-	if got := b.run(r); got.Status != FailedToStart || got.Reason != r.Refuse {
+	if got := b.run(r); got.Status != FailedToStart || got.Reason != r.Refuse || got.Code != CodeNoInterpreter {
 		t.Errorf("refused: %+v", got.Exit)
 	}
 }

@@ -11,15 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Exit codes of what failed to start, as shells and container engines use them.
+const (
+	CodeNoInterpreter = 125 // of Request.Refuse
+	codeCannotExecute = 126
+	codeNotFound      = 127
+)
+
+// failure is why a command could not be started.
+type failure struct {
+	code   int
+	reason string
+}
+
+func notFound(format string, args ...any) *failure {
+	return &failure{codeNotFound, fmt.Sprintf(format, args...)}
+}
+
+func cannotExecute(format string, args ...any) *failure {
+	return &failure{codeCannotExecute, fmt.Sprintf(format, args...)}
+}
+
 // findProgram resolves argv[0] as a shell would: by PATH of the command's own environment when it
 // has no slash, else relative to the command's folder.
-func findProgram(m message) (path, reason string) {
+func findProgram(m message) (path string, why *failure) {
 	if len(m.Argv) == 0 || m.Argv[0] == "" {
-		return "", "no program is named"
+		return "", notFound("no program is named")
 	}
 	name := m.Argv[0]
 	if strings.Contains(name, "/") {
-		return name, ""
+		return name, nil
 	}
 	for _, kv := range m.Env {
 		list, ok := strings.CutPrefix(kv, "PATH=")
@@ -27,13 +48,13 @@ func findProgram(m message) (path, reason string) {
 			continue
 		}
 		if p := LookPath(name, list); p != "" {
-			return p, ""
+			return p, nil
 		}
 	}
-	if why := checkFolder(m.Cwd); why != "" {
+	if why := checkFolder(m.Cwd); why != nil {
 		return "", why
 	}
-	return "", fmt.Sprintf("no such program: %.200q is not in PATH", name)
+	return "", notFound("no such program: %.200q is not in PATH", name)
 }
 
 // LookPath gives the absolute path of a program in a list such as PATH, or "".
@@ -51,22 +72,22 @@ func LookPath(name, list string) string {
 	return ""
 }
 
-func checkFolder(dir string) (reason string) {
+func checkFolder(dir string) *failure {
 	var st unix.Stat_t
 	switch err := unix.Stat(dir, &st); {
 	case err != nil:
-		return fmt.Sprintf("no such folder: %.200q (%v)", dir, err)
+		return notFound("no such folder: %.200q (%v)", dir, err)
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fmt.Sprintf("not a folder: %.200q", dir)
+		return notFound("not a folder: %.200q", dir)
 	case unix.Access(dir, unix.X_OK) != nil:
-		return fmt.Sprintf("folder %.200q: permission denied", dir)
+		return cannotExecute("folder %.200q: permission denied", dir)
 	}
-	return ""
+	return nil
 }
 
 // startFailure says in words why fork or exec failed.
-func startFailure(m message, path string, err error) string {
-	if why := checkFolder(m.Cwd); why != "" {
+func startFailure(m message, path string, err error) *failure {
+	if why := checkFolder(m.Cwd); why != nil {
 		return why
 	}
 	if !filepath.IsAbs(path) {
@@ -74,23 +95,23 @@ func startFailure(m message, path string, err error) string {
 	}
 	switch {
 	case errors.Is(err, syscall.E2BIG):
-		return "the arguments and environment are too long for the kernel (128 KiB each, about 2 MiB together): pass data by stdin or a file"
+		return cannotExecute("the arguments and environment are too long for the kernel (128 KiB each, about 2 MiB together): pass data by stdin or a file")
 	case errors.Is(err, syscall.EAGAIN):
-		return "the limit of processes is reached"
+		return cannotExecute("the limit of processes is reached")
 	case errors.Is(err, syscall.ENOMEM):
-		return "out of memory"
+		return cannotExecute("out of memory")
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Sprintf("%.200q is neither a program for this machine nor a script with a #! line", path)
+		return cannotExecute("%.200q is neither a program for this machine nor a script with a #! line", path)
 	case errors.Is(err, syscall.ENOENT):
 		var st unix.Stat_t
 		if unix.Stat(path, &st) == nil {
-			return fmt.Sprintf("the interpreter of %.200q does not exist%s", path, shebang(path))
+			return notFound("the interpreter of %.200q does not exist%s", path, shebang(path))
 		}
-		return fmt.Sprintf("no such program: %.200q", path)
+		return notFound("no such program: %.200q", path)
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Sprintf("%.200q is not executable", path)
+		return cannotExecute("%.200q is not executable", path)
 	}
-	return fmt.Sprintf("cannot start %.200q: %v", path, err)
+	return cannotExecute("cannot start %.200q: %v", path, err)
 }
 
 // shebang gives the interpreter that a script names, as " (#!…)", or "".

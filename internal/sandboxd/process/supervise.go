@@ -44,7 +44,7 @@ func Supervise() int {
 	s := &supervisor{self: os.Getpid(), oom: -1}
 	if err := s.harden(); err != nil {
 		fmt.Fprintln(os.Stderr, "skerry-sandboxd supervise:", err)
-		s.send(message{Kind: msgFailed, Reason: "sandboxd cannot confine commands here: " + err.Error()})
+		s.send(message{Kind: msgFailed, Code: codeCannotExecute, Reason: "sandboxd cannot confine commands here: " + err.Error()})
 		return 1
 	}
 	for {
@@ -103,10 +103,10 @@ func (s *supervisor) harden() error {
 func (s *supervisor) run(m message, files []int) bool {
 	s.serial, s.main, s.status, s.ended, s.none, s.cpu, s.rss = m.Serial, 0, 0, false, false, 0, 0
 	pidfd := -1
-	reason := s.start(m, files, &pidfd)
+	why := s.start(m, files, &pidfd)
 	closeAll(files)
-	if reason != "" {
-		return s.send(message{Kind: msgFailed, Serial: s.serial, Reason: reason})
+	if why != nil {
+		return s.send(message{Kind: msgFailed, Serial: s.serial, Code: why.code, Reason: why.reason})
 	}
 	alive := s.send(message{Kind: msgStarted, Serial: s.serial, PID: s.main})
 	alive = s.wait(pidfd) && alive
@@ -123,10 +123,10 @@ func (s *supervisor) run(m message, files []int) bool {
 	return s.send(m) && alive
 }
 
-func (s *supervisor) start(m message, files []int, pidfd *int) (reason string) {
-	path, reason := findProgram(m)
-	if reason != "" {
-		return reason
+func (s *supervisor) start(m message, files []int, pidfd *int) *failure {
+	path, why := findProgram(m)
+	if why != nil {
+		return why
 	}
 	s.setOOM("1000") // inherited: the kernel picks a command before it picks sandboxd
 	pid, err := syscall.ForkExec(path, m.Argv, &syscall.ProcAttr{
@@ -140,7 +140,7 @@ func (s *supervisor) start(m message, files []int, pidfd *int) (reason string) {
 		return startFailure(m, path, err)
 	}
 	s.main = pid
-	return ""
+	return nil
 }
 
 func (s *supervisor) setOOM(value string) {
