@@ -25,8 +25,28 @@ const (
 	logFile    = "runtime.log"
 )
 
-// unfinishedPrefix marks a bundle that is being written or taken away.
+// A folder whose name begins with a dot holds a bundle that is being written or taken away. The rest
+// of its name is the process that does so: ".<pid>.<start>.<random>".
 const unfinishedPrefix = "."
+
+// newUnfinished makes such a folder for this process.
+func newUnfinished(bundles string) (string, error) {
+	p := thisProcess()
+	return os.MkdirTemp(bundles, fmt.Sprintf("%s%d.%d.", unfinishedPrefix, p.PID, p.Start))
+}
+
+// isLeftOver reports whether name is of an unfinished folder whose process is no more.
+func isLeftOver(name string) bool {
+	rest, ok := strings.CutPrefix(name, unfinishedPrefix)
+	if !ok {
+		return false
+	}
+	var p process
+	if _, err := fmt.Sscanf(rest, "%d.%d.", &p.PID, &p.Start); err != nil {
+		return true
+	}
+	return !p.alive()
+}
 
 // maxRecordBytes bounds a record: labels, and little else.
 const maxRecordBytes = 1 << 20
@@ -79,7 +99,7 @@ func startTicks(pid int) uint64 {
 // writeBundle puts a whole bundle in place at once. An error that is os.ErrExist means that there is
 // one already.
 func writeBundle(bundles string, rec record, etc hardening.EtcFiles, build func(bundle string) (*specs.Spec, error)) error {
-	dir, err := os.MkdirTemp(bundles, unfinishedPrefix+string(rec.ID)+"-")
+	dir, err := newUnfinished(bundles)
 	if err != nil {
 		return err
 	}
@@ -169,7 +189,7 @@ func bundleIDs(bundles string) ([]sandbox.ID, error) {
 
 // removeBundle takes a bundle away: it vanishes under its name at once.
 func removeBundle(bundles string, id sandbox.ID) error {
-	trash, err := os.MkdirTemp(bundles, unfinishedPrefix+"gone-")
+	trash, err := newUnfinished(bundles)
 	if err != nil {
 		return err
 	}
@@ -180,21 +200,14 @@ func removeBundle(bundles string, id sandbox.ID) error {
 	return errors.Join(err, os.RemoveAll(trash))
 }
 
-// unfinishedAge is how old an unfinished bundle must be to be a left-over: writing one takes
-// milliseconds, so a minute is far beyond any that is still being written.
-const unfinishedAge = time.Minute
-
+// sweepBundles removes what servers left that died while they wrote a bundle or took one away.
 func sweepBundles(bundles string) error {
 	entries, err := os.ReadDir(bundles)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), unfinishedPrefix) {
-			continue
-		}
-		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < unfinishedAge {
+		if !isLeftOver(e.Name()) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(bundles, e.Name())); err != nil {

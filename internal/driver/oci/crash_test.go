@@ -94,6 +94,11 @@ func testCrash(t *testing.T, runtime string, delays []time.Duration) {
 		}
 	}
 	t.Logf("found %v", found)
+	last, err := oci.New(options) // clears away bundles that were half-written
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close() //nolint:errcheck // a driver of the test
 	if left := leftProcesses(t, "skerry-00000000000000"); len(left) > 0 {
 		t.Errorf("processes left: %v", left)
 	}
