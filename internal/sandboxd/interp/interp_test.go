@@ -82,9 +82,18 @@ func (b *bed) withCodeAPI() {
 // runner that finds only the named interpreters.
 func (b *bed) runner(names ...string) *Runner {
 	b.Helper()
-	dir := b.TempDir()
+	found := map[string]string{}
 	for _, n := range names {
-		if err := os.Symlink(programs(n), filepath.Join(dir, n)); err != nil {
+		found[n] = programs(n)
+	}
+	return b.runnerOf(found)
+}
+
+func (b *bed) runnerOf(programs map[string]string) *Runner {
+	b.Helper()
+	dir := b.TempDir()
+	for n, path := range programs {
+		if err := os.Symlink(path, filepath.Join(dir, n)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -187,16 +196,20 @@ func TestJavaScriptRuntimes(t *testing.T) {
 			continue
 		}
 		found++
-		t.Run(name, func(t *testing.T) { testRuntime(t, name) })
+		t.Run(name, func(t *testing.T) { testRuntime(t, name, programs(name)) })
+	}
+	// The machine's own node may be an older one than the image's.
+	if own := process.LookPath("node", os.Getenv("PATH")); own != "" && own != programs("node") {
+		t.Run("own node", func(t *testing.T) { testRuntime(t, "node", own) })
 	}
 	if found == 0 {
 		t.Fatal("no JavaScript runtime on this machine")
 	}
 }
 
-func testRuntime(t *testing.T, name string) {
+func testRuntime(t *testing.T, name, program string) {
 	b := newBed(t)
-	r := b.runner(name)
+	r := b.runnerOf(map[string]string{name: program})
 	b.want(b.run(r, "javascript", "const x = await Promise.resolve(process.cwd());\nconsole.log('hello', x);"), 0, "hello "+b.cwd+"\n")
 	got := b.run(r, "javascript", "const a = 1;\n\nfunction f() {\n  throw new Error('boom');\n}\nf();\n")
 	if got.Code == 0 || !strings.Contains(got.stderr, "boom") || !strings.Contains(got.stderr, "main.mjs:4:") || !strings.Contains(got.stderr, "main.mjs:6:") {
@@ -219,7 +232,10 @@ func testRuntime(t *testing.T, name string) {
 	b.want(b.run(r, "javascript", "import mine from 'mine';\nconsole.log(mine.five);"), 0, "5\n")
 
 	if !slices.Contains(r.Available(), "typescript") {
-		t.Logf("no TypeScript with this %s", name)
+		got = b.run(r, "javascript", "await callMCPTool('x__y', {});")
+		if got.Code == 0 || !strings.Contains(got.stderr, "needs bun, deno or node 22.6") {
+			t.Errorf("a tool call without an import: %s", got.stderr)
+		}
 		return
 	}
 	b.want(b.run(r, "typescript", "const x: number = await Promise.resolve(3);\nconsole.log(x as unknown as string);"), 0, "3\n")

@@ -12,6 +12,8 @@ var (
 	startJS string
 	//go:embed start_node.mjs
 	startNode string
+	//go:embed start_plain.mjs
+	startPlain string
 	//go:embed sitecustomize.py
 	startPython string
 )
@@ -100,7 +102,7 @@ func (r *Runner) nodeInterpreter(node string, typed bool) (*interpreter, error) 
 		return nil, &UnavailableError{"node in this sandbox does not tell its version"}
 	}
 	flags := []string{node}
-	in := &interpreter{main: "main.mjs", startFile: "start.mjs", start: startJS, modules: true, env: []string{"NO_COLOR=1"}}
+	in := &interpreter{main: "main.mjs", startFile: "start.mjs", modules: true, env: []string{"NO_COLOR=1"}}
 	switch {
 	case version.stripsTypes():
 		// Node resolves imports by the letter; the start-up file teaches it './servers/x'.
@@ -114,6 +116,10 @@ func (r *Runner) nodeInterpreter(node string, typed bool) (*interpreter, error) 
 		}
 	case typed:
 		return nil, &UnavailableError{"TypeScript needs bun, deno or node 22.6 in the sandbox; it has node " + version.String()}
+	default:
+		// The server sends TypeScript as JavaScript with a source map then.
+		in.start = startPlain
+		flags = append(flags, "--enable-source-maps")
 	}
 	in.argv = func(dir, main string) []string {
 		return append(flags[:len(flags):len(flags)], "--import", "file://"+filepath.Join(dir, "start.mjs"), main)
