@@ -99,7 +99,7 @@ linters() {
 stamped() { [ "$(cat "$1" 2>/dev/null)" = "$2" ]; }
 
 for program in go node npm python3; do
-  have $program || die "$program is missing: Skerry needs Go ($(sed -n 's/^go //p' "$here/../go.mod") or newer), Node (20 or newer) with npm, and Python 3"
+  have $program || die "$program is missing: Skerry needs Go ($(sed -n 's/^go //p' "$here/../go.mod") or newer), Node (18 or newer) with npm, and Python 3"
 done
 (cd "$here" && go version >/dev/null) || die "this Go cannot build what go.mod asks for ($(sed -n 's/^go //p' "$here/../go.mod"))"
 folders
