@@ -100,17 +100,16 @@ func newLog(level string) *slog.Logger {
 
 // parts are what a server is made of, in the order in which they are opened.
 type parts struct {
-	cfg       config.Config
-	log       *slog.Logger
-	install   string
-	closers   []func() error
-	store     *store.Store
-	audit     *audit.Log
-	keys      *auth.Keys
-	hub       *mcphub.Hub
-	driver    driver.Driver
-	orch      *orchestrator.Orchestrator
-	extension string
+	cfg     config.Config
+	log     *slog.Logger
+	install string
+	closers []func() error
+	store   *store.Store
+	audit   *audit.Log
+	keys    *auth.Keys
+	hub     *mcphub.Hub
+	driver  driver.Driver
+	orch    *orchestrator.Orchestrator
 }
 
 // serve runs a server until ctx ends, and then stops it in order. ready is told the address.

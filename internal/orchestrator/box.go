@@ -260,8 +260,8 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 		err = b.hello(ctx)
 	}
 	if err != nil {
-		<-tools
-		return err
+		// They write into the box's folder, which goes now.
+		return errors.Join(err, <-tools)
 	}
 	b.mu.Lock()
 	b.info.State = sandbox.Running

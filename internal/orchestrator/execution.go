@@ -69,16 +69,6 @@ func (e *execution) now() (sandbox.Result, error) {
 	return res, nil
 }
 
-// last is the number of the newest event.
-func (e *execution) last() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.events) == 0 {
-		return 0
-	}
-	return e.events[len(e.events)-1].N
-}
-
 // wait returns the result once there is one.
 func (e *execution) wait(ctx context.Context) (sandbox.Result, error) {
 	for {

@@ -41,14 +41,6 @@ func (g *registry) add(e *execution) {
 	g.alive++
 }
 
-// drop forgets an exec that was added and did not start.
-func (g *registry) drop(e *execution) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.byID, e.id)
-	g.alive--
-}
-
 func (g *registry) end(e *execution) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,19 +113,6 @@ func (g *registry) list(t sandbox.Thread) []sandbox.ExecInfo {
 		infos = append(infos, e.info())
 	}
 	return infos
-}
-
-// of gives the running execs of a thread.
-func (g *registry) of(t sandbox.Thread) []*execution {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var mine []*execution
-	for _, e := range g.byID {
-		if e.thread == t {
-			mine = append(mine, e)
-		}
-	}
-	return mine
 }
 
 // addLost remembers an exec that a former server began and that ended with it.
