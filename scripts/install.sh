@@ -72,7 +72,8 @@ debian() {
 gvisor=gvisor.dev/gvisor/runsc@v0.0.0-20260527191743-a81fd9dd382e
 
 runsc() {
-  GOBIN=$cache/bin go install "$gvisor"
+  # Static, because it starts itself again inside of the sandbox's root.
+  CGO_ENABLED=0 GOBIN=$cache/bin go install "$gvisor"
   asroot install -m 0755 "$cache/bin/runsc" /usr/local/bin/runsc
 }
 
