@@ -17,7 +17,8 @@ cache=${SKERRY_CACHE:-/var/cache/skerry}
 here=$(cd "$(dirname "$0")" && pwd)
 
 die() { printf 'scripts/install.sh: %s\n' "$*" >&2; exit 1; }
-have() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ]; }
+# type -P, not command -v: a function of this script is no program.
+have() { type -P "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
 asroot() {
   if [ "$(id -u)" = 0 ]; then
     "$@"
@@ -71,7 +72,7 @@ debian() {
 # Pinned: the branch of gVisor that go install can build is not served by every module proxy.
 gvisor=gvisor.dev/gvisor/runsc@v0.0.0-20260527191743-a81fd9dd382e
 
-runsc() {
+build_runsc() {
   # Static, because it starts itself again inside of the sandbox's root.
   CGO_ENABLED=0 GOBIN=$cache/bin go install "$gvisor"
   asroot install -m 0755 "$cache/bin/runsc" /usr/local/bin/runsc
@@ -80,7 +81,7 @@ runsc() {
 # They run as nobody, so the folder is open to read.
 mcp_packages=(@modelcontextprotocol/server-{filesystem,memory,everything}@2026.8.31 typescript@7.0.2 tsx@4.23.15)
 
-mcp() {
+fetch_mcp() {
   local dir=$cache/mcp
   rm -f "$dir/stamp"
   echo '{"private":true}' >"$dir/package.json"
@@ -91,7 +92,7 @@ mcp() {
 
 golangci=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-linters() {
+build_linters() {
   GOBIN=$cache/bin go install "$golangci"
   printf '%s\n' "$golangci" >"$cache/bin/golangci-lint.stamp"
 }
@@ -111,9 +112,9 @@ for what in "$@"; do
   case $what in
   run) debian run runc=runc mmdebstrap=mmdebstrap ;;
   test) debian test dockerd=docker.io redis-server=redis-server shellcheck=shellcheck protoc=protobuf-compiler gcc=gcc /usr/include/stdio.h=libc6-dev ;;
-  runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" runsc ;;
-  mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" mcp ;;
-  linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" linters ;;
+  runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" build_runsc ;;
+  mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
+  linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac
 done
