@@ -1,6 +1,7 @@
 package codeapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -63,6 +65,15 @@ func program(t testing.TB, name string, places ...string) string {
 	return ""
 }
 
+// command is a program that ends within a minute.
+func command(t testing.TB, name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
 func cacheDir(parts ...string) string {
 	dir := os.Getenv("SKERRY_CACHE")
 	if dir == "" {
@@ -86,7 +97,7 @@ func compile(t *testing.T, dir string) {
 			"erasableSyntaxOnly":true,"verbatimModuleSyntax":true,"isolatedModules":true,"noUncheckedIndexedAccess":true,"noUnusedLocals":true,` + module + `},"include":["**/*.ts"]}`
 		must(t, os.WriteFile(filepath.Join(dir, "tsconfig.json"), []byte(config), 0o644))
 		must(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o644))
-		cmd := exec.Command(tsc, "-p", dir)
+		cmd := command(t, tsc, "-p", dir)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("tsc, %s: %v\n%.6000s", module, err, out)
 		}
@@ -116,7 +127,7 @@ for p in pathlib.Path(sys.argv[1]).rglob("*.py"):
             if isinstance(n, ast.FunctionDef) and n.name != "_call":
                 assert len(n.body) == 2 and isinstance(n.body[1], ast.Return) and isinstance(n.body[0].value, ast.Constant), (p, n.name)
 `
-	if out, err := exec.Command(program(t, "python3"), "-c", script, dir).CombinedOutput(); err != nil {
+	if out, err := command(t, program(t, "python3"), "-c", script, dir).CombinedOutput(); err != nil {
 		t.Errorf("python: %v\n%.4000s", err, out)
 	}
 }
@@ -205,7 +216,7 @@ await files.new_({ pair: ["a", 1], tags: { x: 1 } });`, true},
 			writeTree(t, dir, generate(t, tools...))
 			must(t, os.WriteFile(filepath.Join(dir, "use.ts"), []byte("import * as files from \"./servers/files/index.ts\";\n"+c.code+"\nexport {};\n"), 0o644))
 			must(t, os.WriteFile(filepath.Join(dir, "tsconfig.json"), []byte(`{"compilerOptions":{"strict":true,"noEmit":true,"allowImportingTsExtensions":true,"target":"es2022","lib":["es2022"],"types":[],"module":"esnext","moduleResolution":"bundler"}}`), 0o644))
-			out, err := exec.Command(program(t, "tsc", npmBin()), "-p", dir).CombinedOutput()
+			out, err := command(t, program(t, "tsc", npmBin()), "-p", dir).CombinedOutput()
 			if (err == nil) != c.ok || err != nil && !strings.Contains(string(out), "use.ts") {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -34,8 +34,8 @@ export class MCPToolError extends Error {
 }
 
 /**
- * Calls a tool by its full name ("<server>__<tool>") and gives its result. It never calls twice. A
- * call that fails throws an MCPToolError.
+ * Calls a tool by its full name ("<server>__<tool>") and gives its result. A call that fails throws an
+ * MCPToolError and is not made again.
  */
 export async function callMCPTool<T = unknown>(tool: string, input: object = {}): Promise<T> {
   const url = env("MCP_RPC_ENDPOINT") || `http://localhost:${env("MCP_BRIDGE_PORT") || "9876"}/call`;

@@ -1,0 +1,115 @@
+package codeapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// FuzzWrapper: whatever a server says of a tool, what is left of the wrapper without its types, its
+// comments and its strings is the call and nothing else.
+func FuzzWrapper(f *testing.F) {
+	for _, s := range hardSchemas {
+		f.Add("server", "tool", "about", s, s)
+	}
+	for _, t := range hostileTools() {
+		f.Add(t.Server, t.Name, t.Description, string(t.Input), "")
+	}
+	f.Fuzz(func(t *testing.T, server, name, description, input, output string) {
+		tl := sandbox.Tool{Server: server, Name: name, Printed: server + "__" + name, Description: description, Input: json.RawMessage(input), Output: json.RawMessage(output)}
+		tree := generate(t, tl)
+		checkTS(t, string(tree["servers/"+FileName(server)+"/"+FileName(name)+".ts"]))
+		for path, text := range tree {
+			if strings.HasSuffix(path, "/__init__.py") && strings.Count(path, "/") == 2 {
+				checkPython(t, string(text))
+			}
+		}
+	})
+}
+
+var tsLeft = regexp.MustCompile(`^(// All tools of the MCP server "[^\n]*\n)?import { callMCPTool } from "\.\./\.\./helpers/callMCPTool\.ts";\nexport async function \w+\(input( = {})?\) {\n  return callMCPTool\(("(\\.|[^"\\\n])*"|'(\\.|[^'\\\n])*'|` + "`(\\\\.|[^`\\\\$])*`" + `), input\);\n}\n$`)
+
+func checkTS(t *testing.T, text string) {
+	t.Helper()
+	out := api.Transform(text, api.TransformOptions{Loader: api.LoaderTS, TsconfigRaw: `{"compilerOptions":{"verbatimModuleSyntax":true}}`, LegalComments: api.LegalCommentsNone})
+	if len(out.Errors) > 0 {
+		t.Fatalf("%s\n%s", out.Errors[0].Text, text)
+	}
+	// A block comment before the function is kept; it must end where ours does.
+	left := regexp.MustCompile(`(?s)/\*.*?\*/\n?`).ReplaceAllString(string(out.Code), "")
+	if !tsLeft.MatchString(left) {
+		t.Fatalf("left of the wrapper:\n%s\nwhich was:\n%s", left, text)
+	}
+}
+
+var pyLeft = regexp.MustCompile(`^(|S|    S|def [a-z0-9_]+\([\w :=,\[\].+-]*, _input: Union\[Dict\[str, Any\], None\] = None, \*\*kwargs_*: Any\) -> [\w \[\],.+-]+:|def [a-z0-9_]+\(_input: Union\[Dict\[str, Any\], None\] = None, \*\*kwargs_*: Any\) -> [\w \[\],.+-]+:|    return _call\(S, \{[\w :,]*\}, _input, kwargs_*\))$`)
+
+func checkPython(t *testing.T, text string) {
+	t.Helper()
+	left, err := withoutStrings(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	_, functions, ok := strings.Cut(left, "**_named})\n")
+	if !ok || strings.Count(functions, "\ndef ") != 1 {
+		t.Fatalf("left of the module:\n%s", left)
+	}
+	for _, line := range strings.Split(functions, "\n") {
+		if !pyLeft.MatchString(line) {
+			t.Fatalf("left of the module: %q\n%s", line, text)
+		}
+	}
+}
+
+// withoutStrings puts S for each string of a Python text.
+func withoutStrings(text string) (string, error) {
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		if text[i] != '"' {
+			b.WriteByte(text[i])
+			i++
+			continue
+		}
+		mark := `"`
+		if strings.HasPrefix(text[i:], `"""`) {
+			mark = `"""`
+		}
+		i += len(mark)
+		for !strings.HasPrefix(text[i:], mark) {
+			if text[i:] == "" || text[i] == '\n' && mark == `"` {
+				return "", fmt.Errorf("a string without an end")
+			}
+			if text[i] == '\\' {
+				i++
+			}
+			i++
+			if i > len(text) {
+				return "", fmt.Errorf("a string without an end")
+			}
+		}
+		i += len(mark)
+		b.WriteByte('S')
+	}
+	return b.String(), nil
+}
+
+func FuzzFileName(f *testing.F) {
+	for _, s := range []string{"", ".", "..", "a/b", "x.d", "x.d.y", "__init__.py", "\x00"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		got := FileName(name)
+		if !regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$`).MatchString(got) || strings.HasSuffix(got, ".d") {
+			t.Errorf("%q", got)
+		}
+		if again := FileName(got); again != got {
+			t.Errorf("%q becomes %q, and that %q", name, got, again)
+		}
+	})
+}
