@@ -323,8 +323,9 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 		return exit, ""
 	case kind == sandbox.Invalid || kind == sandbox.CapacityExceeded:
 		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: err.Error()}, ""
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		// The deadline passed and sandboxd said nothing: the sandbox is not to be trusted any more.
+	case errors.Is(ctx.Err(), context.DeadlineExceeded) || kind == sandbox.Timeout:
+		// The deadline, which travels with the call and may be seen there first,
+		// passed and sandboxd said nothing: the sandbox is not to be trusted any more.
 		r.wg.Go(func() { r.abandon(b, "a deadline passed unanswered") })
 		return nil, sandbox.StatusTimeout
 	}

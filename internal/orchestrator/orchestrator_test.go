@@ -1,0 +1,273 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.uber.org/goleak"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// noTools is a hub without servers.
+type noTools struct{}
+
+func (noTools) Servers(context.Context, sandbox.Thread) ([]sandbox.ToolServer, error) {
+	return nil, nil
+}
+func (noTools) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error) {
+	return sandbox.ToolSet{}, nil
+}
+func (noTools) Search(context.Context, sandbox.Thread, sandbox.ToolQuery) (sandbox.ToolSearch, error) {
+	return sandbox.ToolSearch{}, nil
+}
+func (noTools) Resolve(context.Context, sandbox.Thread, sandbox.ToolRef) (sandbox.Tool, error) {
+	return sandbox.Tool{}, sandbox.Errorf(sandbox.NotFound, "no tool")
+}
+func (noTools) Call(context.Context, sandbox.Thread, sandbox.Tool, []byte) (sandbox.ToolResult, error) {
+	return sandbox.ToolResult{}, sandbox.NotFound
+}
+func (noTools) Version() uint64 { return 1 }
+
+// daemon plays sandboxd. run answers each exec; nil never answers.
+type daemon struct {
+	sandboxv1connect.UnimplementedSandboxServiceHandler
+	run func(*connect.ServerStream[sandboxv1.Event]) error
+}
+
+func (d daemon) Status(context.Context, *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
+	return connect.NewResponse(&sandboxv1.StatusResponse{Protocol: 1, Languages: []string{"python"}}), nil
+}
+
+func (d daemon) Run(ctx context.Context, _ *connect.Request[sandboxv1.RunRequest], out *connect.ServerStream[sandboxv1.Event]) error {
+	if d.run != nil {
+		return d.run(out)
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func exits(out *connect.ServerStream[sandboxv1.Event]) error {
+	return errors.Join(
+		out.Send(&sandboxv1.Event{N: 1, Kind: &sandboxv1.Event_Started{Started: &sandboxv1.Started{Pid: 2}}}),
+		out.Send(&sandboxv1.Event{N: 2, Kind: &sandboxv1.Event_Exit{Exit: &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_EXITED, Stdout: &sandboxv1.Stream{}, Stderr: &sandboxv1.Stream{}}}}),
+	)
+}
+
+// house is an orchestrator over the memory driver.
+type house struct {
+	*Orchestrator
+	driver *memory.Driver
+	audit  *audit.Log
+	boxes  atomic.Int64 // started
+}
+
+var caller = sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "u"}}
+
+func newHouse(t *testing.T, d daemon) *house {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("workspaces get uids of their own: needs root")
+	}
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &house{}
+	data, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	st, err := store.Open(t.Context(), store.Options{Journal: filepath.Join(data, "state.jsonl"), Log: log})
+	ok(err)
+	h.audit, err = audit.Open(audit.Options{Dir: filepath.Join(data, "audit"), Redis: st.Redis(), Log: log})
+	ok(err)
+	skills, err := skill.Publish(data, filepath.Join(data, "skills"), log)
+	ok(err)
+	wrappers, err := codeapi.NewStore(filepath.Join(data, "code-api"))
+	ok(err)
+	h.driver = memory.New(memory.Options{Log: log, Handler: func(sandbox.Spec) http.Handler {
+		h.boxes.Add(1)
+		mux := http.NewServeMux()
+		mux.Handle(sandboxv1connect.NewSandboxServiceHandler(d))
+		return mux
+	}})
+	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
+	h.Orchestrator, err = New(t.Context(), Options{
+		Driver: h.driver, Store: st, Audit: h.audit, Hub: noTools{}, CodeAPI: wrappers, Skills: skills,
+		Bridge:    bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit), Log: log}),
+		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
+		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxBoxes: 3, StartTime: 20 * time.Second, Log: log,
+	})
+	ok(err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		for _, b := range h.all() {
+			if err := h.ReleaseSandbox(ctx, caller, b.thread.ID); err != nil {
+				t.Errorf("release: %v", err)
+			}
+		}
+		if err := errors.Join(h.Close(ctx), h.driver.Close(), h.audit.Close(), st.Close()); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return h
+}
+
+func (h *house) exec(t *testing.T, thread string, timeout time.Duration) (sandbox.Result, error) {
+	t.Helper()
+	id, err := h.RunCommand(t.Context(), caller, thread, sandbox.Command{Shell: "true", Timeout: timeout})
+	if err != nil {
+		return sandbox.Result{}, err
+	}
+	return h.Wait(t.Context(), caller, thread, id)
+}
+
+func TestManyCallersStartOneSandbox(t *testing.T) {
+	h := newHouse(t, daemon{run: exits})
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := h.exec(t, "one", time.Minute); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := h.boxes.Load(); n != 1 {
+		t.Errorf("%d sandboxes were started", n)
+	}
+}
+
+func TestCapacityIsNamed(t *testing.T) {
+	h := newHouse(t, daemon{run: exits})
+	for _, id := range []string{"a", "b", "c"} {
+		if _, err := h.exec(t, id, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.exec(t, "d", time.Minute); !errors.Is(err, sandbox.CapacityExceeded) {
+		t.Errorf("the fourth: %v", err)
+	}
+	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.exec(t, "d", time.Minute); err != nil {
+		t.Errorf("after one was released: %v", err)
+	}
+}
+
+// TestSilentSandboxIsEnded: a sandboxd that does not keep the deadline loses its sandbox, and the
+// exec has its end and one terminal record.
+func TestSilentSandboxIsEnded(t *testing.T) {
+	h := newHouse(t, daemon{})
+	res, err := h.exec(t, "silent", 100*time.Millisecond)
+	if err != nil || res.Status != sandbox.StatusTimeout {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for h.find(sandbox.Thread{Owner: caller.Owner, ID: "silent"}) != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("the sandbox lives on")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	records, _, err := h.audit.List(t.Context(), audit.Filter{Tenant: "t", Exec: res.ExecID})
+	ends := 0
+	for _, r := range records {
+		if r.Phase == audit.PhaseResult && r.Outcome == "timeout" {
+			ends++
+		}
+	}
+	if err != nil || ends != 1 {
+		t.Errorf("%d terminal records in %d, %v", ends, len(records), err)
+	}
+}
+
+// TestDeadSandbox: the exec of a sandbox that dies is lost, or out of memory; the next call gets a new one.
+func TestDeadSandbox(t *testing.T) {
+	for want, kill := range map[sandbox.Status]func(*memory.Driver, sandbox.ID){
+		sandbox.StatusLost: func(d *memory.Driver, id sandbox.ID) { d.Kill(id) },
+		sandbox.StatusOOM:  func(d *memory.Driver, id sandbox.ID) { d.KillOOM(id) },
+	} {
+		first := atomic.Bool{}
+		h := newHouse(t, daemon{run: func(out *connect.ServerStream[sandboxv1.Event]) error {
+			if first.CompareAndSwap(false, true) {
+				time.Sleep(300 * time.Millisecond)
+				return errors.New("never sent: the sandbox is gone by then")
+			}
+			return exits(out)
+		}})
+		id, err := h.RunCommand(t.Context(), caller, "dead", sandbox.Command{Shell: "sleep", Timeout: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kill(h.driver, h.find(sandbox.Thread{Owner: caller.Owner, ID: "dead"}).id)
+		res, err := h.Wait(t.Context(), caller, "dead", id)
+		if err != nil || res.Status != want {
+			t.Errorf("%s: %+v, %v", want, res, err)
+		}
+		if _, err := h.exec(t, "dead", time.Minute); err != nil {
+			t.Errorf("%s: the next call: %v", want, err)
+		}
+	}
+}
+
+func TestThreadsOfOthersDoNotExist(t *testing.T) {
+	h := newHouse(t, daemon{run: exits})
+	if _, err := h.exec(t, "mine", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "other"}}
+	ctx := t.Context()
+	_, threadErr := h.Thread(ctx, other, "mine")
+	_, execsErr := h.Execs(ctx, other, "mine")
+	for what, err := range map[string]error{"thread": threadErr, "execs": execsErr, "release": h.ReleaseSandbox(ctx, other, "mine"), "delete": h.DeleteThread(ctx, other, "mine")} {
+		if !errors.Is(err, sandbox.NotFound) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestStripTypesReadsNoFileOfTheHost(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret.ts")
+	if err := os.WriteFile(secret, []byte("export const x = 'top-secret'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []string{
+		"import { x } from '" + secret + "'; console.log(x)",
+		"import { x } from '../../../../../../../../" + secret + "'; console.log(x)",
+		"console.log(require('" + secret + "'))",
+	} {
+		out, err := stripTypes(code, sandbox.ToolSet{})
+		if err == nil && strings.Contains(out, "top-secret") {
+			t.Errorf("%s reads it:\n%s", code, out)
+		}
+	}
+	if _, err := stripTypes("const a: = 1", sandbox.ToolSet{}); !errors.Is(err, sandbox.Invalid) || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("a syntax error: %v", err)
+	}
+	if out, err := stripTypes("const a: number = 1; console.log(a)", sandbox.ToolSet{}); err != nil || strings.Contains(out, "number") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
