@@ -104,7 +104,7 @@ func (a *access) CreateKey(ctx context.Context, c sandbox.Caller, k auth.Key) (a
 	if a.cfg.Auth != "none" {
 		a.closed.Store(true)
 	}
-	return made, secret, a.note(ctx, c, audit.ActionKeyCreate, made.ID)
+	return made, secret, a.note(ctx, c, audit.ActionKeyCreate, made.ID, "ok")
 }
 
 // ListKeys lists the keys of the caller's tenant.
@@ -117,12 +117,12 @@ func (a *access) RevokeKey(ctx context.Context, c sandbox.Caller, id string) err
 	if err := a.keys.RevokeKey(ctx, c, id); err != nil {
 		return err
 	}
-	return a.note(ctx, c, audit.ActionKeyRevoke, id)
+	return a.note(ctx, c, audit.ActionKeyRevoke, id, "ok")
 }
 
-func (a *access) note(ctx context.Context, c sandbox.Caller, action, subject string) error {
+func (a *access) note(ctx context.Context, c sandbox.Caller, action, subject, outcome string) error {
 	_, err := a.audit.AppendSync(ctx, audit.Record{
-		Tenant: c.Tenant, User: c.User, Action: action, Phase: audit.PhaseResult, Subject: subject, Outcome: "ok",
+		Tenant: c.Tenant, User: c.User, Action: action, Phase: audit.PhaseResult, Subject: subject, Outcome: outcome,
 		KeyID: c.KeyID, RequestID: c.RequestID, Source: c.Source, UserAgent: c.UserAgent,
 	})
 	if err != nil {

@@ -177,3 +177,36 @@ func TestToolRoutes(t *testing.T) {
 		t.Errorf("prompt: %+v", p)
 	}
 }
+
+// TestServerAdministration: a server that is put is there for the next call, its secrets are hidden,
+// and the change is on the record.
+func TestServerAdministration(t *testing.T) {
+	s := start(t, options{})
+	var config struct {
+		Servers map[string]map[string]any `json:"mcpServers"`
+	}
+	must(t, json.Unmarshal([]byte(mcpServers(t, sharedFolder(t))), &config))
+	everything := config.Servers["everything"]
+	everything["env"] = map[string]string{"TOKEN": "hush-hush"}
+	if a := s.do("PUT", "/api/mcp/servers/everything", everything); a.status >= 300 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := s.do("POST", "/api/threads/t/tools/call", map[string]any{"tool": "everything__echo", "input": map[string]any{"message": "hi"}}); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.do("GET", "/api/mcp/servers", nil); strings.Contains(string(a.body), "hush") || !strings.Contains(string(a.body), "***") {
+		t.Errorf("%s", a.body)
+	}
+	if a := s.do("PUT", "/api/mcp/servers/broken", map[string]any{"type": "telepathy"}); a.code() != "invalid" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.do("DELETE", "/api/mcp/servers/everything", nil); a.status >= 300 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.do("POST", "/api/threads/t/tools/call", map[string]any{"tool": "everything__echo", "input": map[string]any{"message": "hi"}}); a.code() != "not_found" {
+		t.Errorf("after the delete: %d %s", a.status, a.body)
+	}
+	if n := len(s.records("action=mcp_config", "result")); n != 3 {
+		t.Errorf("%d records of changes, want 3", n)
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/httpserver"
+	"github.com/skerry-sandbox/skerry/internal/mcphub"
+)
+
+// mcpAdmin is the hub with each change of its servers on the record.
+type mcpAdmin struct {
+	*mcphub.Hub
+	access *access
+}
+
+// PutServer adds or replaces a server.
+func (m mcpAdmin) PutServer(ctx context.Context, name string, config json.RawMessage) error {
+	return m.recorded(ctx, "put "+name, m.Hub.PutServer(ctx, name, config))
+}
+
+// DeleteServer removes a server.
+func (m mcpAdmin) DeleteServer(ctx context.Context, name string) error {
+	return m.recorded(ctx, "delete "+name, m.Hub.DeleteServer(ctx, name))
+}
+
+// recorded writes what was done, and gives back the error of doing it.
+func (m mcpAdmin) recorded(ctx context.Context, subject string, did error) error {
+	c, _ := httpserver.CallerFrom(ctx)
+	outcome := "ok"
+	if did != nil {
+		outcome = "error"
+	}
+	// The change is made by now, or refused: its record must not depend on the caller staying.
+	return errors.Join(did, m.access.note(context.WithoutCancel(ctx), c, audit.ActionMCPConfig, subject, outcome))
+}
