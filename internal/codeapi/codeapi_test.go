@@ -124,6 +124,12 @@ for p in pathlib.Path(sys.argv[1]).rglob("*.py"):
         for n in tree.body:
             assert isinstance(n, allowed), (p, ast.dump(n))
             if isinstance(n, ast.Expr): assert isinstance(n.value, ast.Constant), p
+            if isinstance(n, ast.If):
+                for c in n.body:
+                    if isinstance(c, ast.Assign) and isinstance(c.value, ast.Call) and c.value.func.id == "TypedDict":
+                        ast.literal_eval(c.value.args[0]), ast.literal_eval(c.value.args[1])
+                        continue
+                    assert isinstance(c, ast.ImportFrom) or isinstance(c, ast.ClassDef) and all(isinstance(a, ast.AnnAssign) and a.value is None for a in c.body), (p, ast.dump(c))
             if isinstance(n, ast.FunctionDef) and n.name != "_call":
                 assert len(n.body) == 2 and isinstance(n.body[1], ast.Return) and isinstance(n.body[0].value, ast.Constant), (p, n.name)
 `
@@ -287,7 +293,7 @@ func TestCollisions(t *testing.T) {
 
 // TestWhatReadersSee: the text of one wrapper, as an agent reads it.
 func TestWhatReadersSee(t *testing.T) {
-	tl := tool("files", "edit_file", `{"type":"object","properties":{"dry-run":{"type":"boolean","default":false,"description":"Show only"},"mode":{"enum":["a","b",1,null]},"edits":{"type":"array","items":{"type":"object","properties":{"old":{"type":"string"}},"required":["old"]}},"path":{"type":"string"}},"required":["path"]}`, "")
+	tl := tool("files", "edit_file", `{"type":"object","properties":{"dry-run":{"type":"boolean","default":false,"description":"Show only"},"mode":{"enum":["a","b",1,null]},"edits":{"type":"array","items":{"type":"object","properties":{"old":{"type":"string","description":"what is there"}},"required":["old"]}},"path":{"type":"string"}},"required":["path"]}`, "")
 	tree := generate(t, tl)
 	const ts = `import { callMCPTool } from "../../helpers/callMCPTool.ts";
 
@@ -296,6 +302,7 @@ export type EditFileInput = {
   "dry-run"?: boolean;
   mode?: "a" | "b" | 1 | null;
   edits?: {
+    /** what is there */
     old: string;
   }[];
   path: string;
@@ -311,7 +318,7 @@ export async function editFile(input: EditFileInput): Promise<EditFileOutput> {
 	if got := string(tree["servers/files/edit_file.ts"]); got != ts {
 		t.Errorf("got:\n%s", got)
 	}
-	const py = `def edit_file(path: str, mode: Union[Literal["a", "b", 1], None] = _UNSET, edits: List[Dict[str, Any]] = _UNSET, _input: Union[Dict[str, Any], None] = None, **kwargs: Any) -> Any:
+	const py = `def edit_file(path: str, mode: Union[Literal["a", "b", 1], None] = _UNSET, edits: List[EditFileEditsItem] = _UNSET, _input: Union[Dict[str, Any], None] = None, **kwargs: Any) -> Any:
     """About edit_file.
 
     Args:
@@ -320,7 +327,12 @@ export async function editFile(input: EditFileInput): Promise<EditFileOutput> {
     """
     return _call("files__edit_file", {"path": path, "mode": mode, "edits": edits}, _input, kwargs)
 `
-	if got := string(tree["servers/files/__init__.py"]); !strings.HasSuffix(got, py) {
+	const class = `
+    class EditFileEditsItem(TypedDict, total=False):
+        old: Required[str]  # what is there
+
+`
+	if got := string(tree["servers/files/__init__.py"]); !strings.HasSuffix(got, py) || !strings.Contains(got, class) {
 		t.Errorf("got:\n%s", got)
 	}
 }

@@ -50,6 +50,8 @@ func checkTS(t *testing.T, text string) {
 
 var pyLeft = regexp.MustCompile(`^(|S|    S|def [a-z0-9_]+\([\w :=,\[\].+-]*, _input: Union\[Dict\[str, Any\], None\] = None, \*\*kwargs_*: Any\) -> [\w \[\],.+-]+:|def [a-z0-9_]+\(_input: Union\[Dict\[str, Any\], None\] = None, \*\*kwargs_*: Any\) -> [\w \[\],.+-]+:|    return _call\(S, \{[\w :,]*\}, _input, kwargs_*\))$`)
 
+var pyClass = regexp.MustCompile(`^(|    class \w+\(TypedDict, total=False\):|        \w+: [\w \[\],.+-]+|    \w+ = TypedDict\(S, \{|        S: S, *|    }, total=False\))$`)
+
 func checkPython(t *testing.T, text string) {
 	t.Helper()
 	left, err := withoutStrings(text)
@@ -57,7 +59,14 @@ func checkPython(t *testing.T, text string) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	_, functions, ok := strings.Cut(left, "**_named})\n")
-	if !ok || strings.Count(functions, "\ndef ") != 1 {
+	_, classes, ok2 := strings.Cut(left, "TypedDict, Union\n")
+	classes, _, ok3 := strings.Cut(classes, "\n__all__ = ")
+	for _, line := range strings.Split(classes, "\n") {
+		if !pyClass.MatchString(line) {
+			t.Fatalf("left of the classes: %q\n%s", line, text)
+		}
+	}
+	if !ok || !ok2 || !ok3 || strings.Count(functions, "\ndef ") != 1 {
 		t.Fatalf("left of the module:\n%s", left)
 	}
 	for _, line := range strings.Split(functions, "\n") {
@@ -71,6 +80,12 @@ func checkPython(t *testing.T, text string) {
 func withoutStrings(text string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(text); {
+		if text[i] == '#' { // a comment, to the end of its line
+			for i < len(text) && text[i] != '\n' {
+				i++
+			}
+			continue
+		}
 		if text[i] != '"' {
 			b.WriteByte(text[i])
 			i++

@@ -1,6 +1,7 @@
 package codeapi
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,12 +42,15 @@ func boolRank(first bool) int {
 
 func pyModule(server string, tools []sandbox.Tool) []byte {
 	functions := names{used: map[string]bool{}, separator: "_"}
-	var body writer
+	types := names{used: maps.Clone(pyNames), separator: "_"}
+	var body, defs writer
 	var all []string
 	for _, t := range tools {
 		name := functions.take(keepOff(snakeCase(t.Name), pythonKeywords))
 		all = append(all, quote(name))
-		pyFunction(&body, name, t)
+		pyFunction(&body, name, t, func(schema any) *pyTypes {
+			return &pyTypes{schema: schema, names: &types, defs: &defs, refs: map[string]string{}}
+		})
 	}
 	var w writer
 	w.WriteString(docstring("", clean("Tools of the MCP server "+server+".")))
@@ -57,8 +61,8 @@ from helpers.call_mcp_tool import call_mcp_tool as _call_mcp_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Literal, Union
-
+    from typing import Any, Dict, List, Literal, Required, TypedDict, Union
+%s
 __all__ = [%s]
 
 _UNSET: Any = ...  # the default of a parameter that is then left out of the call
@@ -67,8 +71,7 @@ _UNSET: Any = ...  # the default of a parameter that is then left out of the cal
 def _call(_tool: str, _named: Dict[str, Any], _input: Union[Dict[str, Any], None], _more: Dict[str, Any]) -> Any:
     for _name in [_name for _name in _named if _named[_name] is _UNSET]:
         del _named[_name]
-    return _call_mcp_tool(_tool, {**(_input or {}), **_more, **_named})
-`, strings.Join(all, ", "))
+    return _call_mcp_tool(_tool, {**(_input or {}), **_more, **_named})`, defs.String(), strings.Join(all, ", "))
 	w.Write(body.Bytes())
 	return w.Bytes()
 }
@@ -81,9 +84,9 @@ type pyParameter struct {
 
 // pyFunction writes the wrapper of one tool. A parameter whose name Python does not allow is given in
 // _input or by **.
-func pyFunction(w *writer, name string, t sandbox.Tool) {
-	schema := parse(t.Input)
-	params, others := pyParameters(schema)
+func pyFunction(w *writer, name string, t sandbox.Tool, types func(schema any) *pyTypes) {
+	schema, class := parse(t.Input), pascal(camelCase(name))
+	params, others := pyParameters(types(schema), class)
 	var signature, values []string
 	for _, p := range params {
 		s := p.name + ": " + p.annotation
@@ -100,7 +103,8 @@ func pyFunction(w *writer, name string, t sandbox.Tool) {
 	signature = append(signature, "_input: Union[Dict[str, Any], None] = None", "**"+rest+": Any")
 	result := "Any"
 	if len(t.Output) > 0 {
-		result = (&pyTypes{schema: parse(t.Output)}).root()
+		out := types(parse(t.Output))
+		result = out.of(out.schema, pyPlace{name: class + "Output"})
 	}
 	w.line("\n\ndef %s(%s) -> %s:", name, strings.Join(signature, ", "), result)
 	w.WriteString(docstring("    ", pyDescription(t.Description, schema, others)))
@@ -108,9 +112,8 @@ func pyFunction(w *writer, name string, t sandbox.Tool) {
 }
 
 // pyParameters gives the parameters, required ones first, and the names that cannot be parameters.
-func pyParameters(schema any) (params []pyParameter, others []string) {
-	types := &pyTypes{schema: schema}
-	o := types.follow(schema)
+func pyParameters(types *pyTypes, class string) (params []pyParameter, others []string) {
+	o := types.follow(types.schema)
 	properties := o.object("properties")
 	if properties == nil {
 		return nil, nil
@@ -121,7 +124,7 @@ func pyParameters(schema any) (params []pyParameter, others []string) {
 			others = append(others, key)
 			continue
 		}
-		params = append(params, pyParameter{name: key, annotation: types.of(properties.members[key], 0), required: required[key]})
+		params = append(params, pyParameter{name: key, annotation: types.of(properties.members[key], pyPlace{name: class + pascal(camelCase(key))}), required: required[key]})
 	}
 	slices.SortStableFunc(params, func(a, b pyParameter) int { return boolRank(a.required) - boolRank(b.required) })
 	return params, others

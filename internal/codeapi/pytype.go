@@ -9,10 +9,15 @@ import (
 // maxPyDepth bounds how deep an annotation looks into a schema. Beyond it is Any.
 const maxPyDepth = 8
 
-// pyTypes writes annotations. They name lists, maps and literals; the members of an object stay Any,
-// because a dict is what code holds.
+// pyNames are the names that a module has besides its functions.
+var pyNames = set("Any Dict List Literal Required TypedDict Union MCPToolError TYPE_CHECKING")
+
+// pyTypes writes annotations for one schema, and a TypedDict for each object whose members are known.
 type pyTypes struct {
 	schema any
+	names  *names            // of the module
+	defs   *writer           // of the module, in the block that only type checkers read
+	refs   map[string]string // TypedDict by reference
 	nodes  int
 }
 
@@ -34,13 +39,39 @@ func (g *pyTypes) follow(schema any) *object {
 	return nil
 }
 
-func (g *pyTypes) root() string { return g.of(g.schema, 0) }
+// pyPlace is where a type stands: what a TypedDict there is called, and how deep it is.
+type pyPlace struct {
+	name  string
+	depth int
+}
+
+func (p pyPlace) in(part string) pyPlace { return pyPlace{name: p.name + part, depth: p.depth + 1} }
 
 // of gives the annotation of a schema.
-func (g *pyTypes) of(schema any, depth int) string {
+func (g *pyTypes) of(schema any, p pyPlace) string {
 	g.nodes++
+	if s, ok := schema.(*object); ok && s.text("$ref") != "" {
+		return g.ref(s, p)
+	}
+	return g.is(schema, p)
+}
+
+// ref gives the annotation of a reference. An object is written once, so that recursive ones end.
+func (g *pyTypes) ref(o *object, p pyPlace) string {
+	target := g.follow(o)
+	if !typed(target) {
+		return g.is(target, p)
+	}
+	ref := o.text("$ref")
+	if name := g.refs[ref]; name != "" {
+		return name
+	}
+	return g.typedDict(target, p, ref)
+}
+
+func (g *pyTypes) is(schema any, p pyPlace) string {
 	o := g.follow(schema)
-	if o == nil || depth > maxPyDepth || g.nodes > maxTypeNodes {
+	if o == nil || p.depth > maxPyDepth || g.nodes > maxTypeNodes {
 		return "Any"
 	}
 	var parts []string
@@ -51,10 +82,10 @@ func (g *pyTypes) of(schema any, depth int) string {
 		parts = append(parts, pyLiteral(o.list("enum")))
 	case len(o.list("anyOf"))+len(o.list("oneOf")) > 0:
 		for _, s := range slices.Concat(o.list("anyOf"), o.list("oneOf")) {
-			parts = append(parts, g.of(s, depth+1))
+			parts = append(parts, g.of(s, p.in("")))
 		}
 	default:
-		parts = g.named(o, depth)
+		parts = g.named(o, p)
 	}
 	if o.get("nullable") == true {
 		parts = append(parts, "None")
@@ -62,7 +93,7 @@ func (g *pyTypes) of(schema any, depth int) string {
 	return pyUnion(parts)
 }
 
-func (g *pyTypes) named(o *object, depth int) []string {
+func (g *pyTypes) named(o *object, p pyPlace) []string {
 	var kinds []any
 	switch t := o.get("type").(type) {
 	case string:
@@ -88,9 +119,9 @@ func (g *pyTypes) named(o *object, depth int) []string {
 		case "null":
 			parts = append(parts, "None")
 		case "array":
-			parts = append(parts, g.list(o, depth))
+			parts = append(parts, g.list(o, p))
 		case "object":
-			parts = append(parts, g.dict(o, depth))
+			parts = append(parts, g.dict(o, p))
 		default:
 			parts = append(parts, "Any")
 		}
@@ -98,20 +129,81 @@ func (g *pyTypes) named(o *object, depth int) []string {
 	return parts
 }
 
-func (g *pyTypes) list(o *object, depth int) string {
+func (g *pyTypes) list(o *object, p pyPlace) string {
 	items, ok := o.get("items").(*object)
 	if !ok || o.has("prefixItems") {
 		return "List[Any]"
 	}
-	return "List[" + g.of(items, depth+1) + "]"
+	return "List[" + g.of(items, p.in("Item")) + "]"
 }
 
-func (g *pyTypes) dict(o *object, depth int) string {
+func (g *pyTypes) dict(o *object, p pyPlace) string {
+	if typed(o) && p.depth < maxPyDepth {
+		return g.typedDict(o, p, "")
+	}
 	others, ok := o.get("additionalProperties").(*object)
 	if !ok || o.has("properties") || o.has("patternProperties") {
 		return "Dict[str, Any]"
 	}
-	return "Dict[str, " + g.of(others, depth+1) + "]"
+	return "Dict[str, " + g.of(others, p.in("Value")) + "]"
+}
+
+// typed reports whether the object's members can be those of a TypedDict: no others are foreseen.
+func typed(o *object) bool {
+	properties := o.object("properties")
+	kind := o.get("type")
+	if properties == nil || kind != nil && kind != "object" || o.has("patternProperties") || o.get("nullable") == true {
+		return false
+	}
+	if more, ok := o.members["additionalProperties"]; ok && more != false {
+		return false
+	}
+	for _, key := range []string{"const", "enum", "anyOf", "oneOf", "allOf", "$ref"} {
+		if o.has(key) {
+			return false
+		}
+	}
+	bad := func(key string) bool {
+		return !isIdentifier(key) || strings.HasPrefix(key, "__") || pythonKeywords[key]
+	}
+	return len(properties.keys) > 0 && !slices.ContainsFunc(properties.keys, bad)
+}
+
+// typedDict writes a class for an object and gives its name.
+func (g *pyTypes) typedDict(o *object, p pyPlace, ref string) string {
+	if g.nodes > maxTypeNodes {
+		return "Dict[str, Any]"
+	}
+	name := g.names.take(p.name)
+	if ref != "" {
+		g.refs[ref] = name
+	}
+	var body writer
+	required, properties := o.required(), o.object("properties")
+	asClass := !slices.ContainsFunc(properties.keys, func(key string) bool {
+		return !isIdentifier(key) || strings.HasPrefix(key, "__") || pythonKeywords[key]
+	})
+	for _, key := range properties.keys {
+		schema := properties.members[key]
+		text := g.of(schema, p.in(pascal(camelCase(key))))
+		if required[key] {
+			text = "Required[" + text + "]"
+		}
+		if !asClass {
+			key, text = quote(key), quote(text)+","
+		}
+		about, _ := schema.(*object)
+		if d := strings.Join(clean(describe(about)), " "); d != "" {
+			text += "  # " + d
+		}
+		body.line("        %s: %s", key, text)
+	}
+	if asClass {
+		g.defs.line("\n    class %s(TypedDict, total=False):\n%s", name, strings.TrimSuffix(body.String(), "\n"))
+	} else {
+		g.defs.line("\n    %s = TypedDict(%s, {\n%s    }, total=False)", name, quote(name), body.String())
+	}
+	return name
 }
 
 // pyLiteral gives the annotation of values. Only texts, whole numbers, truth values and null can be
