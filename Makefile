@@ -14,7 +14,7 @@ help: ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/skerry and bin/skerry-sandboxd
-	@echo "  building"
+	@echo "  building bin/skerry and bin/skerry-sandboxd (1 to 3 minutes the first time)"
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 
 images: ## build the image of the template "base" (mmdebstrap and npm; no registry needed)

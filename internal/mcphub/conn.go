@@ -1,0 +1,408 @@
+package mcphub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Times of a connection's life.
+const (
+	backoffFirst = time.Second
+	backoffMost  = time.Minute
+	// shortLife: a connection that ends sooner counts as a failed attempt.
+	shortLife = 5 * time.Second
+	// retryFor is how long after its last use a failed server is tried again by itself.
+	retryFor = 10 * time.Minute
+	// forgetAfter is when an unused connection's tools are forgotten too.
+	forgetAfter = 24 * time.Hour
+	// drainTime is how long calls may go on in a connection whose configuration changed.
+	drainTime = 10 * time.Second
+)
+
+// conn is the connection of one scope to one server: there or not. It lives as long as the server's
+// configuration stays the same.
+type conn struct {
+	h     *Hub
+	key   connKey
+	cfg   *serverConfig
+	slots chan struct{} // a token for each call in progress
+
+	mu       sync.Mutex
+	link     *link    // nil while there is none
+	attempt  *attempt // in progress
+	tools    *toolList
+	tried    bool
+	err      error // of the last attempt, or why the link ended
+	failures int
+	retryAt  time.Time
+	used     time.Time
+	retired  bool
+	breaker  breaker
+}
+
+// attempt is one attempt to connect. link and err are set when done is closed.
+type attempt struct {
+	began time.Time
+	done  chan struct{}
+	link  *link
+	err   error
+}
+
+// connOf gives the connection for a thread to a server, made when there is none yet.
+func (h *Hub) connOf(s *serverConfig, t sandbox.Thread) (*conn, error) {
+	key := connKey{s.name, keyOf(s.Scope, t)}
+	h.mu.Lock()
+	c := h.conns[key]
+	if c != nil && bytes.Equal(c.cfg.raw, s.raw) {
+		h.mu.Unlock()
+		return c, nil
+	}
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, errStopping
+	}
+	if c != nil {
+		h.release(c)
+	}
+	if len(h.conns) >= h.o.MaxConnections && !h.evict() {
+		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "all %d connections to MCP servers are in use", h.o.MaxConnections)
+	}
+	c = &conn{h: h, key: key, cfg: s, slots: make(chan struct{}, h.o.MaxParallel), used: time.Now()}
+	h.conns[key] = c
+	return c, nil
+}
+
+// release closes a connection in the background. The caller holds h.mu, the hub is not closed, and
+// the connection is taken out of the map.
+func (h *Hub) release(c *conn) {
+	h.spawn(func() {
+		c.drain(h.ctx)
+		c.close()
+	})
+}
+
+// evict makes room by closing the connection that was unused for the longest time. The caller holds h.mu.
+func (h *Hub) evict() bool {
+	var oldest *conn
+	var when time.Time
+	for _, c := range h.conns {
+		if used, idle := c.idle(); idle && (oldest == nil || used.Before(when)) {
+			oldest, when = c, used
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	delete(h.conns, oldest.key)
+	h.epoch.Add(1)
+	h.release(oldest)
+	return true
+}
+
+// retire closes the connections that match.
+func (h *Hub) retire(match func(*conn) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	for key, c := range h.conns {
+		if match(c) {
+			delete(h.conns, key)
+			h.epoch.Add(1)
+			h.release(c)
+		}
+	}
+}
+
+// retireStale closes the connections to servers whose configuration is not in force any more.
+func (h *Hub) retireStale(cfg *config) {
+	h.retire(func(c *conn) bool {
+		s := cfg.byName[c.key.server]
+		return s == nil || !s.enabled() || s.err != nil || !bytes.Equal(s.raw, c.cfg.raw)
+	})
+}
+
+// mind takes care of each connection once in a while.
+func (h *Hub) mind(now time.Time) {
+	h.mu.Lock()
+	conns := make([]*conn, 0, len(h.conns))
+	for _, c := range h.conns {
+		conns = append(conns, c)
+	}
+	h.mu.Unlock()
+	var old []*conn
+	for _, c := range conns {
+		if c.mind(now) {
+			old = append(old, c)
+		}
+	}
+	for _, c := range old {
+		h.retire(func(other *conn) bool { return other == c })
+	}
+}
+
+func (c *conn) mind(now time.Time) (forget bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	unused := now.Sub(c.used)
+	switch {
+	case c.retired || c.attempt != nil || len(c.slots) > 0:
+	case c.link != nil && unused > c.h.o.IdleTimeout:
+		l := c.link
+		c.link = nil
+		c.h.epoch.Add(1)
+		c.h.spawn(l.close)
+	case c.link == nil && unused > forgetAfter:
+		return true
+	case c.link == nil && c.err != nil && unused < retryFor && now.After(c.retryAt):
+		c.begin()
+	}
+	return false
+}
+
+// idle reports when the connection was last used, and whether nobody uses it now.
+func (c *conn) idle() (used time.Time, idle bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.used, c.attempt == nil && len(c.slots) == 0
+}
+
+func (c *conn) touch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = time.Now()
+}
+
+// begin starts an attempt to connect, or joins the one in progress. The caller holds c.mu.
+func (c *conn) begin() *attempt {
+	if c.attempt == nil {
+		a := &attempt{began: time.Now(), done: make(chan struct{})}
+		c.attempt = a
+		ok := c.h.spawn(func() {
+			ctx, cancel := context.WithTimeout(c.h.ctx, c.h.o.ConnectTimeout)
+			defer cancel()
+			l, tools, err := c.connect(ctx)
+			c.settle(a, l, tools, err)
+		})
+		if !ok {
+			c.attempt, a.err = nil, errStopping
+			close(a.done)
+			return a
+		}
+	}
+	return c.attempt
+}
+
+// settle ends an attempt.
+func (c *conn) settle(a *attempt, l *link, tools *toolList, err error) {
+	c.mu.Lock()
+	if c.retired && err == nil {
+		err = errRetired
+	}
+	changed := err == nil && !tools.same(c.tools)
+	again := c.err != nil && err != nil && c.err.Error() == err.Error()
+	if err == nil {
+		c.link, c.tools, c.err = l, tools, nil
+	} else {
+		c.fail(err)
+	}
+	c.attempt, c.tried = nil, true
+	a.link, a.err = l, err
+	if err != nil {
+		a.link = nil
+	}
+	c.mu.Unlock()
+	if l != nil && (err != nil || !c.h.spawn(func() { c.watch(l) })) {
+		l.close()
+	}
+	if err != nil && !again && !errors.Is(err, errRetired) && !errors.Is(err, errStopping) {
+		c.h.o.Log.Warn("MCP server: no connection", "server", c.key.server, "error", err)
+	}
+	c.h.bump(changed)
+	close(a.done)
+}
+
+var errStopping = sandbox.Errorf(sandbox.Unavailable, "the server is stopping")
+
+var errRetired = sandbox.Errorf(sandbox.Unavailable, "the configuration of the MCP server has changed; try again")
+
+// fail notes a failure and when to try again. The caller holds c.mu.
+func (c *conn) fail(err error) {
+	c.err = err
+	c.retryAt = time.Now().Add(min(backoffFirst<<min(c.failures, 10), backoffMost))
+	c.failures++
+}
+
+// ensure gives the link, connecting when there is none. While the server is failing it says so at once.
+func (c *conn) ensure(ctx context.Context) (*link, error) {
+	c.mu.Lock()
+	if c.link != nil {
+		l := c.link
+		c.mu.Unlock()
+		return l, nil
+	}
+	if c.retired {
+		c.mu.Unlock()
+		return nil, errRetired
+	}
+	if c.attempt == nil && c.err != nil && time.Now().Before(c.retryAt) {
+		err := c.err
+		c.mu.Unlock()
+		return nil, err
+	}
+	a := c.begin()
+	c.mu.Unlock()
+	select {
+	case <-a.done:
+		return a.link, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// firstContact waits for the first attempt to connect, but not longer than the hub's FirstWait after
+// its beginning. What came of it is in the conn.
+func (c *conn) firstContact(ctx context.Context) {
+	c.mu.Lock()
+	c.used = time.Now()
+	if c.tried || c.retired || c.link != nil {
+		c.mu.Unlock()
+		return
+	}
+	a := c.begin()
+	c.mu.Unlock()
+	t := time.NewTimer(time.Until(a.began.Add(c.h.o.FirstWait)))
+	defer t.Stop()
+	select {
+	case <-a.done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// watch sees a link to its end, and lists the tools again when the server says that they changed.
+func (c *conn) watch(l *link) {
+	for {
+		select {
+		case <-l.dead:
+			c.lost(l)
+			l.close()
+			return
+		case <-l.changed:
+			c.relist(l)
+			// A server that cries all the time is not heard all the time.
+			select {
+			case <-l.dead:
+			case <-time.After(relistPause):
+			}
+		}
+	}
+}
+
+const relistPause = 200 * time.Millisecond
+
+func (c *conn) relist(l *link) {
+	ctx, cancel := context.WithTimeout(l.ctx, c.h.o.ConnectTimeout)
+	defer cancel()
+	tools, err := c.list(ctx, l)
+	if err != nil {
+		c.h.o.Log.Warn("MCP server: tools not listed", "server", c.key.server, "error", err)
+		return
+	}
+	c.mu.Lock()
+	changed := c.link == l && !tools.same(c.tools)
+	if changed {
+		c.tools = tools
+	}
+	c.mu.Unlock()
+	if changed {
+		c.h.bump(true)
+	}
+}
+
+// lost notes that a link has ended by itself. One that lived for a while is replaced at once when it is
+// needed.
+func (c *conn) lost(l *link) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link != l {
+		return
+	}
+	c.link = nil
+	c.h.epoch.Add(1)
+	if time.Since(l.born) < shortLife {
+		c.fail(sandbox.Errorf(sandbox.Unavailable, "the MCP server %q ended right after it was connected", c.key.server))
+	} else {
+		c.failures, c.err = 0, nil
+	}
+	c.h.o.Log.Info("MCP server: connection ended", "server", c.key.server, "says", l.lastWords())
+}
+
+// drop gives up a link that is of no use any more.
+func (c *conn) drop(l *link) {
+	c.mu.Lock()
+	if c.link == l {
+		c.link = nil
+		if time.Since(l.born) >= shortLife {
+			c.failures = 0
+		}
+	}
+	c.mu.Unlock()
+	c.h.epoch.Add(1)
+	if !c.h.spawn(l.close) {
+		l.close()
+	}
+}
+
+// drain waits for the calls in progress, for a while.
+func (c *conn) drain(ctx context.Context) {
+	deadline := time.NewTimer(drainTime)
+	defer deadline.Stop()
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for len(c.slots) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-deadline.C:
+			return
+		case <-t.C:
+		}
+	}
+}
+
+// close ends the connection for good and returns when nothing of it is left.
+func (c *conn) close() {
+	c.mu.Lock()
+	c.retired = true
+	a, l := c.attempt, c.link
+	c.link = nil
+	c.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+	if a != nil {
+		<-a.done
+	}
+}
+
+// known gives the tools that were listed last, and the state for people.
+func (c *conn) known() (tools *toolList, state string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.link != nil:
+		state = "ready"
+	case c.err != nil:
+		state, err = "failed", c.err
+	default:
+		state = "idle"
+	}
+	return c.tools, state, err
+}

@@ -1,0 +1,156 @@
+package mcphub
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+)
+
+// frames reads messages that end with a line feed, as stdio servers write them. A message over the
+// limit is skipped to its end; only its id is kept, so that the one call that it answers fails and
+// the connection lives on.
+type frames struct {
+	r     *bufio.Reader
+	limit int
+}
+
+func newFrames(r io.Reader, limit int) *frames {
+	return &frames{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
+}
+
+// tooLarge is a message that was skipped. id is the raw JSON of its id, nil when none was seen.
+type tooLarge struct{ id json.RawMessage }
+
+func (tooLarge) Error() string { return "a message is larger than the limit" }
+
+// next gives the next line that is not empty, without its end. It is valid until the call after.
+func (f *frames) next() ([]byte, error) {
+	for {
+		line, err := f.r.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			if line, err = f.long(line); err != nil {
+				return nil, err
+			}
+		} else if err != nil && (len(bytes.TrimSpace(line)) == 0 || !errors.Is(err, io.EOF)) {
+			return nil, err
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// long reads the rest of a line whose beginning fills the buffer.
+func (f *frames) long(begin []byte) ([]byte, error) {
+	line := bytes.Clone(begin)
+	for {
+		part, err := f.r.ReadSlice('\n')
+		if len(line)+len(part) > f.limit {
+			return nil, f.skip(line, part, err)
+		}
+		line = append(line, part...)
+		if err == nil || errors.Is(err, io.EOF) {
+			return line, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+	}
+}
+
+// skip reads on to the end of a line that is too long, looking for its id.
+func (f *frames) skip(line, part []byte, err error) error {
+	var s idScanner
+	s.scan(line)
+	s.scan(part)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		part, err = f.r.ReadSlice('\n')
+		s.scan(part)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return tooLarge{id: s.id}
+}
+
+// idScanner finds the member "id" of a JSON object that goes by in parts, without keeping the rest.
+type idScanner struct {
+	id json.RawMessage
+
+	depth    int
+	inString bool
+	escaped  bool
+	value    bool   // in the value of a member of the outer object
+	isID     bool   // that member is the id
+	text     []byte // of the key, without its quotes, or of the id
+}
+
+const maxID = 256
+
+func (s *idScanner) scan(part []byte) {
+	for _, c := range part {
+		if s.inString {
+			s.string(c)
+			continue
+		}
+		switch c {
+		case '"':
+			s.inString, s.escaped = true, false
+			if s.value {
+				s.take(c)
+			}
+		case '{', '[':
+			s.depth++
+		case '}', ']':
+			s.end()
+			s.depth--
+		case ',':
+			s.end()
+		case ':':
+			if s.depth == 1 {
+				s.value, s.isID, s.text = true, string(s.text) == "id", s.text[:0]
+			}
+		case ' ', '\t', '\r', '\n':
+		default:
+			s.take(c)
+		}
+	}
+}
+
+func (s *idScanner) string(c byte) {
+	switch {
+	case s.escaped:
+		s.escaped = false
+	case c == '\\':
+		s.escaped = true
+	case c == '"':
+		s.inString = false
+		if !s.value {
+			return
+		}
+	}
+	s.take(c)
+}
+
+// take keeps a character of a key or of the id.
+func (s *idScanner) take(c byte) {
+	if s.depth == 1 && (!s.value || s.isID) && len(s.text) < maxID {
+		s.text = append(s.text, c)
+	}
+}
+
+// end ends a member of the outer object.
+func (s *idScanner) end() {
+	if s.depth != 1 {
+		return
+	}
+	if s.isID && s.id == nil && json.Valid(s.text) {
+		s.id = bytes.Clone(s.text)
+	}
+	s.value, s.isID, s.text = false, false, s.text[:0]
+}

@@ -1,0 +1,189 @@
+package mcphub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// discoverTimeout bounds the question by which the SDK finds out whether a server speaks the stateless
+// protocol (2026-07-28). Servers before it answer with an error, or, some of them, not at all.
+const discoverTimeout = 5 * time.Second
+
+// link is a live connection.
+type link struct {
+	session *mcp.ClientSession
+	remote  *remote  // of an HTTP server
+	process *process // of a stdio server
+	redact  *strings.Replacer
+	born    time.Time
+	ctx     context.Context // ends when the link is closed
+	cancel  context.CancelFunc
+	dead    chan struct{} // closed when the connection is no more
+	changed chan struct{} // the server says that its tools changed
+	once    sync.Once
+}
+
+// close ends the link; calls in it fail. It returns when what was behind it is gone.
+func (l *link) close() {
+	l.once.Do(func() {
+		l.cancel()
+		if l.session != nil {
+			_ = l.session.Close() // the other end may be gone already
+			<-l.dead
+		}
+		if l.process != nil {
+			_ = l.process.close()
+			<-l.process.exited
+		}
+		if l.remote != nil {
+			l.remote.close()
+		}
+	})
+}
+
+// lastWords is what a process wrote to standard error at the end, for the log.
+func (l *link) lastWords() string {
+	if l.process == nil {
+		return ""
+	}
+	return l.process.tail.String()
+}
+
+// connect starts or reaches the server, greets it and lists its tools. What it gives is closed by the
+// caller also when there is an error.
+func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
+	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	transport, err := c.transport(l)
+	if err != nil {
+		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: c.h.o.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{}, // no roots: a sandbox's folders mean nothing to a server
+		Logger:       slog.New(slog.DiscardHandler),
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
+			select {
+			case l.changed <- struct{}{}:
+			default:
+			}
+		},
+	})
+	client.AddSendingMiddleware(boundDiscover)
+	seenCtx, seen := withCapture(ctx)
+	defer seen.done()
+	session, err := client.Connect(seenCtx, transport, nil)
+	if err != nil {
+		return l, nil, c.connectError(ctx, l, seen.look(), err)
+	}
+	l.session = session
+	go func() {
+		_ = session.Wait() // why it ended is seen by those who use it
+		close(l.dead)
+	}()
+	tools, err := c.list(ctx, l)
+	if err != nil {
+		return l, nil, c.connectError(ctx, l, seen.look(), err)
+	}
+	return l, tools, nil
+}
+
+func boundDiscover(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == "server/discover" {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, discoverTimeout)
+			defer cancel()
+		}
+		return next(ctx, method, req)
+	}
+}
+
+func (c *conn) transport(l *link) (mcp.Transport, error) {
+	if c.cfg.Type != transportStdio {
+		t, err := c.cfg.expand(c.h.o.LookupEnv, "")
+		if err != nil {
+			return nil, err
+		}
+		l.redact = t.redact
+		var transport mcp.Transport
+		transport, l.remote, err = c.cfg.newRemote(t, c.h.o.MaxResult)
+		return transport, err
+	}
+	home := filepath.Join(c.h.homes.dir, c.homeName())
+	t, err := c.cfg.expand(c.h.o.LookupEnv, home)
+	if err != nil {
+		return nil, err
+	}
+	l.redact = t.redact
+	cmd, err := c.cfg.prepare(t, home, c.h.o.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	log := c.h.o.Log.With("server", c.key.server)
+	if cmd.uid == 0 {
+		log.Warn("MCP server: runs as root, as the configuration says")
+	}
+	return &stdioTransport{limit: c.h.o.MaxResult + slack, log: log, start: func() (*process, error) {
+		p, err := cmd.start(&c.h.wg, log, t.redact)
+		l.process = p
+		return p, err
+	}}, nil
+}
+
+// homeName names the home folder of the server for this scope. It stays the same from one process to
+// the next.
+func (c *conn) homeName() string {
+	s := c.key.scope
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", c.key.server, s.tenant, s.user, s.thread))
+	return hex.EncodeToString(sum[:12])
+}
+
+// connectError says why there is no connection.
+func (c *conn) connectError(ctx context.Context, l *link, s seen, err error) error {
+	name := c.key.server
+	if p := l.process; p != nil {
+		_ = p.close() // for its last words
+		<-p.exited
+		c.h.o.Log.Debug("MCP server: last words", "server", name, "how", p.end, "says", p.tail.String())
+	}
+	var known *sandbox.Error
+	switch {
+	case errors.As(err, &known):
+		return sandbox.Wrap(known.Kind, err, "the MCP server %q cannot be started: %s", name, known.Detail)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return sandbox.Wrap(sandbox.Unavailable, err, "the MCP server %q did not answer within %s", name, c.h.o.ConnectTimeout)
+	case ctx.Err() != nil:
+		return errStopping
+	case s.status != 0:
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: MCP Error (%d): %s", name, s.status, l.redact.Replace(s.message))
+	case l.remote != nil:
+		if text, ok := rpcErrorText(err); ok {
+			return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: %s", name, l.redact.Replace(text))
+		}
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q cannot be reached: %s", name, networkError(err))
+	}
+	if text, ok := rpcErrorText(err); ok {
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: %s", name, l.redact.Replace(text))
+	}
+	return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q ended before it answered", name)
+}
+
+// redacted is err for the log, without the secrets of the configuration.
+func redacted(l *link, err error) error {
+	if err == nil || l.redact == nil {
+		return err
+	}
+	return errors.New(l.redact.Replace(err.Error()))
+}

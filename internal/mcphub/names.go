@@ -1,0 +1,112 @@
+package mcphub
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// detailOf is the text of an error that was written for callers.
+func detailOf(err error) string {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e.Detail
+	}
+	return "it failed"
+}
+
+func longestFirst(list []string) []string {
+	list = slices.Clone(list)
+	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(list)
+}
+
+// printedName is how a tool is written where there is one name for it.
+func printedName(server, tool string) string { return printedServer(server) + "__" + tool }
+
+// wrapperPath is where internal/codeapi writes the TypeScript wrapper of a tool.
+func wrapperPath(server, tool string) string {
+	return sandbox.CodeAPIDir + "/servers/" + fileName(server) + "/" + fileName(tool) + ".ts"
+}
+
+const maxFileName = 200
+
+var declarationFile = regexp.MustCompile(`\.d(\.|$)`)
+
+// fileName follows codeapi.FileName; a test holds the two together.
+func fileName(name string) string {
+	var b strings.Builder
+	for _, r := range name {
+		if b.Len() == maxFileName {
+			break
+		}
+		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' || r == '.' && b.Len() > 0
+		if !ok {
+			r = '_'
+		}
+		b.WriteByte(byte(r))
+	}
+	switch s := declarationFile.ReplaceAllString(b.String(), "_d$1"); s {
+	case "":
+		return "_"
+	case "__init__.py":
+		return "__init___py"
+	default:
+		return s
+	}
+}
+
+// nearest gives up to three of names that look most like want.
+func nearest(want string, names []string) []string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var list []candidate
+	low := strings.ToLower(want)
+	if len(low) > 200 {
+		low = low[:200]
+	}
+	for _, n := range names {
+		l := strings.ToLower(n)
+		d := editDistance(low, l)
+		if _, short, ok := strings.Cut(l, "__"); ok {
+			d = min(d, editDistance(low, short)+1)
+		}
+		if d <= max(2, len(low)/3) {
+			list = append(list, candidate{n, d})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int { return a.distance - b.distance })
+	var near []string
+	for _, c := range list[:min(len(list), 3)] {
+		near = append(near, c.name)
+	}
+	return near
+}
+
+func editDistance(a, b string) int {
+	if len(a)-len(b) > 100 || len(b)-len(a) > 100 {
+		return 1000
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next := min(row[j]+1, row[j+1]+1, diagonal+cost)
+			diagonal, row[j+1] = row[j+1], next
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,189 @@
+package mcphub
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	maxFields  = 10
+	schemaURL  = "mem:///input"
+	maxShown   = 200 // bytes of a text that an error quotes
+	inputField = "input"
+)
+
+// validator checks arguments against a tool's input schema. It is compiled when it is first used: few
+// of the many tools are ever called.
+type validator struct {
+	raw  []byte
+	once sync.Once
+	sch  *jsonschema.Schema
+	err  error // why the schema is of no use
+}
+
+// noLoader refuses every reference that leads out of the schema: neither the network nor this host's
+// files are read for a stranger.
+type noLoader struct{}
+
+// Load implements jsonschema.URLLoader.
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("references out of the schema are not followed: %.100q", url)
+}
+
+// anyText stands for a pattern that Go cannot read (ECMAScript has more): the server will judge it.
+type anyText string
+
+// MatchString implements jsonschema.Regexp.
+func (anyText) MatchString(string) bool { return true }
+func (a anyText) String() string        { return string(a) }
+func compilePattern(s string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(s)
+	if err != nil {
+		return anyText(s), nil //nolint:nilerr // see anyText
+	}
+	return re, nil
+}
+
+func (v *validator) compile() {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(v.raw))
+	if err != nil {
+		v.err = err
+		return
+	}
+	c := jsonschema.NewCompiler()
+	c.UseLoader(noLoader{})
+	c.UseRegexpEngine(compilePattern)
+	if err := c.AddResource(schemaURL, doc); err != nil {
+		v.err = err
+		return
+	}
+	v.sch, v.err = c.Compile(schemaURL)
+}
+
+// check validates the arguments of a call, which must be one JSON object; nothing stands for {}. The
+// error is Invalid and has a field for each thing that is wrong. A schema that cannot be used (problem)
+// leaves the judgement to the server.
+func (v *validator) check(tool string, input []byte) (args []byte, problem, err error) {
+	if len(bytes.TrimSpace(input)) == 0 || string(bytes.TrimSpace(input)) == "null" {
+		input = []byte("{}")
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
+	if err != nil {
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: "is not JSON"})
+	}
+	if _, ok := value.(map[string]any); !ok {
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: "is not an object"})
+	}
+	v.once.Do(v.compile)
+	if v.err != nil {
+		return input, v.err, nil
+	}
+	var wrong *jsonschema.ValidationError
+	if err := v.sch.Validate(value); errors.As(err, &wrong) {
+		f := fieldList{}
+		f.add(wrong)
+		return nil, nil, invalidInput(tool, f.fields...)
+	} else if err != nil {
+		return input, err, nil
+	}
+	return input, nil, nil
+}
+
+func invalidInput(tool string, fields ...sandbox.Field) error {
+	var parts []string
+	for _, f := range fields {
+		parts = append(parts, f.Name+" "+f.Detail)
+	}
+	return &sandbox.Error{Kind: sandbox.Invalid, Detail: tool + ": " + strings.Join(parts, "; "), Fields: fields}
+}
+
+// fieldList turns the tree of a validation error into one line for each field.
+type fieldList struct{ fields []sandbox.Field }
+
+var english = message.NewPrinter(language.English)
+
+func (f *fieldList) put(where []string, detail string) {
+	if len(f.fields) < maxFields {
+		f.fields = append(f.fields, sandbox.Field{Name: fieldPath(where), Detail: cut(detail, maxShown)})
+	}
+}
+
+// fieldPath writes a place in the arguments as a JSON path: input.edits[0].oldText.
+func fieldPath(where []string) string {
+	var b strings.Builder
+	b.WriteString(inputField)
+	for _, w := range where {
+		if _, err := strconv.Atoi(w); err == nil {
+			b.WriteString("[" + w + "]")
+		} else {
+			b.WriteString("." + cut(w, maxShown))
+		}
+	}
+	return b.String()
+}
+
+func (f *fieldList) add(e *jsonschema.ValidationError) {
+	switch k := e.ErrorKind.(type) {
+	case *kind.Required:
+		for _, name := range k.Missing {
+			f.put(append(e.InstanceLocation[:len(e.InstanceLocation):len(e.InstanceLocation)], name), "is missing")
+		}
+		return
+	case *kind.AdditionalProperties:
+		for _, name := range k.Properties {
+			f.put(append(e.InstanceLocation[:len(e.InstanceLocation):len(e.InstanceLocation)], name), "is not a parameter")
+		}
+		return
+	case *kind.AnyOf, *kind.OneOf:
+		if f.alternatives(e) {
+			return
+		}
+	}
+	if len(e.Causes) == 0 {
+		f.put(e.InstanceLocation, e.ErrorKind.LocalizedString(english))
+		return
+	}
+	for _, c := range e.Causes {
+		f.add(c)
+	}
+}
+
+// alternatives says in one line what none of several schemas allows, unless all but one fail already by
+// the type of the whole value: then the one that was meant has more to say. It reports whether it did.
+func (f *fieldList) alternatives(e *jsonschema.ValidationError) bool {
+	if len(e.Causes) == 0 {
+		f.put(e.InstanceLocation, "matches more than one of the allowed forms")
+		return true
+	}
+	var want []string
+	var deep *jsonschema.ValidationError
+	for _, c := range e.Causes {
+		if t, ok := c.ErrorKind.(*kind.Type); ok && len(c.InstanceLocation) == len(e.InstanceLocation) {
+			want = append(want, t.Want...)
+			continue
+		}
+		if deep != nil {
+			f.put(e.InstanceLocation, "matches none of the allowed forms")
+			return true
+		}
+		deep = c
+	}
+	if deep != nil {
+		f.add(deep)
+		return true
+	}
+	f.put(e.InstanceLocation, "want "+strings.Join(want, " or "))
+	return true
+}

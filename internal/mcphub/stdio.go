@@ -1,0 +1,192 @@
+package mcphub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// stdioTransport connects the SDK to a process: one JSON-RPC message a line on its standard input and
+// output. It differs from the SDK's own in what it does with a server that misbehaves: a line that is
+// no message is skipped (many servers print a banner), one that is too long fails its call alone, and
+// the end of the connection takes all of the server's processes with it.
+type stdioTransport struct {
+	start func() (*process, error)
+	limit int
+	log   *slog.Logger
+}
+
+// Connect implements mcp.Transport.
+func (t *stdioTransport) Connect(context.Context) (mcp.Connection, error) {
+	p, err := t.start()
+	if err != nil {
+		return nil, err
+	}
+	s := &stdioConn{p: p, in: newFrames(p.stdout, t.limit), limit: t.limit, log: t.log, writing: make(chan struct{}, 1), waiting: map[any]waiting{}}
+	s.writing <- struct{}{}
+	return s, nil
+}
+
+// waiting is a request whose answer somebody wants to see as it was.
+type waiting struct {
+	c      *capture
+	method string
+}
+
+type stdioConn struct {
+	p     *process
+	in    *frames // read by one goroutine, the SDK's
+	limit int
+	log   *slog.Logger
+
+	writing chan struct{} // holds a token while nobody writes
+	mu      sync.Mutex
+	waiting map[any]waiting // by the raw id of the request
+	batch   []jsonrpc.Message
+}
+
+// SessionID implements mcp.Connection.
+func (*stdioConn) SessionID() string { return "" }
+
+// Read implements mcp.Connection. Close ends it.
+func (s *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
+	for {
+		if len(s.batch) > 0 {
+			msg := s.batch[0]
+			s.batch = s.batch[1:]
+			return msg, nil
+		}
+		line, err := s.in.next()
+		var large tooLarge
+		if errors.As(err, &large) && large.id != nil {
+			s.skipped(large.id)
+			line, err = tooLargeAnswer(large.id, s.limit), nil
+		} else if errors.As(err, &large) {
+			continue // nobody can be told
+		}
+		if err != nil {
+			if errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+				err = io.EOF
+			}
+			return nil, err
+		}
+		s.batch = s.decode(line)
+	}
+}
+
+// decode gives the messages of a line: one, those of a batch, or none.
+func (s *stdioConn) decode(line []byte) []jsonrpc.Message {
+	parts := []json.RawMessage{line}
+	if line[0] == '[' {
+		if err := json.Unmarshal(line, &parts); err != nil {
+			parts = nil
+		}
+	}
+	var list []jsonrpc.Message
+	for _, part := range parts {
+		msg, err := jsonrpc.DecodeMessage(part)
+		if err != nil {
+			s.log.Debug("MCP server: a line on standard output is not a message", "text", cut(string(part), maxLogLine))
+			continue
+		}
+		if res, ok := msg.(*jsonrpc.Response); ok {
+			if w, ok := s.takeWaiting(res.ID.Raw()); ok {
+				w.c.answer(res, w.method)
+			}
+		}
+		list = append(list, msg)
+	}
+	return list
+}
+
+func (s *stdioConn) skipped(id json.RawMessage) {
+	msg, err := jsonrpc.DecodeMessage(tooLargeAnswer(id, s.limit))
+	if err != nil {
+		return
+	}
+	if res, ok := msg.(*jsonrpc.Response); ok {
+		if w, ok := s.takeWaiting(res.ID.Raw()); ok {
+			w.c.setTooLarge()
+		}
+	}
+}
+
+func (s *stdioConn) takeWaiting(id any) (waiting, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.waiting[id]
+	delete(s.waiting, id)
+	return w, ok
+}
+
+// Write implements mcp.Connection. A server that does not read makes it wait until ctx ends.
+func (s *stdioConn) Write(ctx context.Context, msg jsonrpc.Message) error {
+	text, err := jsonrpc.EncodeMessage(msg)
+	if err != nil {
+		return err
+	}
+	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
+		if c := captureOf(ctx); c != nil {
+			s.await(req, c)
+		}
+	}
+	select {
+	case <-s.writing:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { s.writing <- struct{}{} }()
+	return s.write(ctx, append(text, '\n'))
+}
+
+func (s *stdioConn) write(ctx context.Context, line []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	expired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(expired)
+		_ = s.p.stdin.SetWriteDeadline(time.Unix(1, 0))
+	})
+	n, err := s.p.stdin.Write(line)
+	if !stop() {
+		<-expired
+		_ = s.p.stdin.SetWriteDeadline(time.Time{})
+	}
+	switch {
+	case err == nil:
+		return nil
+	case n > 0:
+		// Half a line: what follows would be read as the rest of it.
+		s.p.kill()
+		return fmt.Errorf("write cut off after %d bytes: %w", n, err)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: %w", errNotSent, err)
+}
+
+// errNotSent says that the server has not got anything of a message.
+var errNotSent = errors.New("not sent")
+
+func (s *stdioConn) await(req *jsonrpc.Request, c *capture) {
+	id := req.ID.Raw()
+	s.mu.Lock()
+	s.waiting[id] = waiting{c, req.Method}
+	s.mu.Unlock()
+	c.mu.Lock()
+	c.forget = func() { s.takeWaiting(id) }
+	c.mu.Unlock()
+}
+
+// Close implements mcp.Connection: it ends the process and what it started.
+func (s *stdioConn) Close() error { return s.p.close() }

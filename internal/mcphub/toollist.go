@@ -1,0 +1,184 @@
+package mcphub
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Limits of what a server may say about its tools.
+const (
+	maxTools       = 2000
+	maxPages       = 100
+	maxToolName    = 128
+	maxDescription = 16 << 10
+	maxSchema      = 256 << 10
+	maxListed      = 8 << 20 // bytes of all descriptions and schemas
+)
+
+// tool is one tool of a server with what checks its arguments.
+type tool struct {
+	sandbox.Tool
+	input *validator
+}
+
+// toolList is what a server listed. It does not change.
+type toolList struct {
+	tools []*tool // in the server's order
+	hash  string
+}
+
+func (l *toolList) same(other *toolList) bool {
+	return other != nil && l.hash == other.hash
+}
+
+// listed is a tool as a server writes it.
+type listed struct {
+	Name         string          `json:"name"`
+	Title        string          `json:"title"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"inputSchema"`
+	OutputSchema json.RawMessage `json:"outputSchema"`
+}
+
+// list asks a server for its tools. A tool that cannot be used is left out, with a line in the log.
+func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
+	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Tools == nil {
+		return newToolList(nil), nil
+	}
+	var all []*tool
+	names := map[string]bool{}
+	bytesLeft := maxListed
+	cursor := ""
+	for range maxPages {
+		page, next, err := listPage(ctx, l, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range page {
+			t, why := c.tool(p)
+			if why == "" && names[t.Name] {
+				why = "there is another one of that name"
+			}
+			if why == "" && len(all) == maxTools {
+				why = fmt.Sprintf("there are more than %d", maxTools)
+			}
+			if why == "" {
+				if bytesLeft -= len(t.Description) + len(t.Input) + len(t.Output); bytesLeft < 0 {
+					why = "the descriptions and schemas of all tools are too large"
+				}
+			}
+			if why != "" {
+				c.h.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", cut(p.Name, maxToolName), "why", why)
+				continue
+			}
+			names[t.Name] = true
+			all = append(all, t)
+		}
+		if next == "" || next == cursor {
+			break
+		}
+		cursor = next
+	}
+	all = slices.DeleteFunc(all, func(t *tool) bool { return slices.Contains(c.cfg.DisabledTools, t.Name) })
+	return newToolList(all), nil
+}
+
+// listPage gets one page, in the words of the server where the transport saw them.
+func listPage(ctx context.Context, l *link, cursor string) (page []listed, next string, err error) {
+	ctx, seen := withCapture(ctx)
+	defer seen.done()
+	res, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
+	if err != nil {
+		return nil, "", err
+	}
+	var raw struct {
+		Tools []listed `json:"tools"`
+	}
+	if text := seen.look().result; json.Unmarshal(text, &raw) != nil || len(raw.Tools) == 0 {
+		text, err := json.Marshal(res)
+		if err != nil {
+			return nil, "", err
+		}
+		if err := json.Unmarshal(text, &raw); err != nil {
+			return nil, "", err
+		}
+	}
+	// The SDK leaves out tools that break the protocol.
+	kept := map[string]bool{}
+	for _, t := range res.Tools {
+		kept[t.Name] = true
+	}
+	raw.Tools = slices.DeleteFunc(raw.Tools, func(t listed) bool { return !kept[t.Name] })
+	return raw.Tools, res.NextCursor, nil
+}
+
+// tool makes a tool from what a server says. why is the reason when it cannot.
+func (c *conn) tool(p listed) (t *tool, why string) {
+	bad := strings.ContainsFunc(p.Name, func(r rune) bool { return !unicode.IsGraphic(r) || r == utf8.RuneError })
+	switch {
+	case p.Name == "" || len(p.Name) > maxToolName || bad || strings.TrimSpace(p.Name) != p.Name:
+		return nil, "its name is empty, too long or not readable"
+	case len(p.InputSchema) > maxSchema || len(p.OutputSchema) > maxSchema:
+		return nil, fmt.Sprintf("a schema has more than %d bytes", maxSchema)
+	}
+	if p.Description == "" {
+		p.Description = p.Title
+	}
+	input := schemaOf(p.InputSchema)
+	if input == nil {
+		input = json.RawMessage(`{"type":"object"}`)
+	}
+	t = &tool{input: &validator{raw: input}}
+	t.Tool = sandbox.Tool{
+		Server: c.key.server, Name: p.Name, Printed: printedName(c.key.server, p.Name),
+		Description: cut(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
+		WrapperPath: wrapperPath(c.key.server, p.Name),
+	}
+	return t, ""
+}
+
+// schemaOf gives a schema that is an object, compacted, else nil.
+func schemaOf(raw json.RawMessage) json.RawMessage {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		return nil
+	}
+	return b.Bytes()
+}
+
+func newToolList(tools []*tool) *toolList {
+	l := &toolList{tools: tools}
+	plain := make([]sandbox.Tool, len(tools))
+	for i, t := range tools {
+		plain[i] = t.Tool
+	}
+	l.hash = hashTools(plain)
+	return l
+}
+
+// hashTools is the same for the same tools in the same order.
+func hashTools(tools []sandbox.Tool) string {
+	h := sha256.New()
+	for _, t := range tools {
+		for _, part := range []string{t.Server, t.Name, t.Printed, t.Description, string(t.Input), string(t.Output)} {
+			fmt.Fprintf(h, "%d:%s,", len(part), part)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
