@@ -337,6 +337,20 @@ export async function editFile(input: EditFileInput): Promise<EditFileOutput> {
 	}
 }
 
+// TestPythonKeywordsInObjects: a member that Python cannot name is still shown.
+func TestPythonKeywordsInObjects(t *testing.T) {
+	tree := generate(t, tool("m", "rel", `{"type":"object","properties":{"all":{"type":"array","items":{"type":"object","properties":{"from":{"type":"string","description":"x"},"to-kind":{"enum":["a"]}},"required":["from"],"additionalProperties":false}}}}`, ""))
+	const want = `
+    RelAllItem = TypedDict("RelAllItem", {
+        "from": "Required[str]",  # x
+        "to-kind": "Literal[\"a\"]",
+    }, total=False)
+`
+	if got := string(tree["servers/m/__init__.py"]); !strings.Contains(got, want) {
+		t.Errorf("got:\n%s", got)
+	}
+}
+
 func TestSameSetSameBytes(t *testing.T) {
 	tools := append(hostileTools(), tool("a", "b", hardSchemas[0], ""))
 	one := generate(t, tools...)

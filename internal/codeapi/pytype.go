@@ -163,10 +163,7 @@ func typed(o *object) bool {
 			return false
 		}
 	}
-	bad := func(key string) bool {
-		return !isIdentifier(key) || strings.HasPrefix(key, "__") || pythonKeywords[key]
-	}
-	return len(properties.keys) > 0 && !slices.ContainsFunc(properties.keys, bad)
+	return len(properties.keys) > 0
 }
 
 // typedDict writes a class for an object and gives its name.
