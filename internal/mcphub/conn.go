@@ -14,7 +14,7 @@ import (
 const (
 	backoffFirst = time.Second
 	backoffMost  = time.Minute
-	// shortLife: a connection that ends sooner counts as a failed attempt.
+	// shortLife: a process that ends sooner counts as a failed attempt.
 	shortLife = 5 * time.Second
 	// retryFor is how long after its last use a failed server is tried again by itself.
 	retryFor = 10 * time.Minute
@@ -336,7 +336,7 @@ func (c *conn) lost(l *link) {
 	}
 	c.link = nil
 	c.h.epoch.Add(1)
-	if time.Since(l.born) < shortLife {
+	if l.process != nil && time.Since(l.born) < shortLife {
 		c.fail(sandbox.Errorf(sandbox.Unavailable, "the MCP server %q ended right after it was connected", c.key.server))
 	} else {
 		c.failures, c.err = 0, nil

@@ -108,7 +108,7 @@ func (r *remote) noteError(res *http.Response, c *capture) error {
 		return err
 	}
 	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	if c != nil {
+	if c != nil && res.StatusCode >= 400 {
 		c.setStatus(res.StatusCode, errorText(res, body))
 	}
 	return nil

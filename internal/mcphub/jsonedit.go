@@ -40,7 +40,7 @@ func members(text []byte, what string) (object, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	token, err := d.Token()
 	if err != nil {
-		return object{}, jsonError(text, d, err)
+		return object{}, jsonError(text, err)
 	}
 	if token != json.Delim('{') {
 		return object{}, fmt.Errorf("%s: want an object", strings.TrimPrefix(what+" "+place(text, 0), " "))
@@ -49,7 +49,7 @@ func members(text []byte, what string) (object, error) {
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
-			return o, jsonError(text, d, err)
+			return o, jsonError(text, err)
 		}
 		m := member{key: token.(string)} // the decoder allows nothing else here
 		m.start = keyStart(text, o)
@@ -58,14 +58,14 @@ func members(text []byte, what string) (object, error) {
 		}
 		var raw json.RawMessage
 		if err := d.Decode(&raw); err != nil {
-			return o, jsonError(text, d, err)
+			return o, jsonError(text, err)
 		}
 		m.end = int(d.InputOffset())
 		m.valueStart = m.end - len(raw)
 		o.all = append(o.all, m)
 	}
 	if _, err := d.Token(); err != nil {
-		return o, jsonError(text, d, err)
+		return o, jsonError(text, err)
 	}
 	o.shut = int(d.InputOffset()) - 1
 	if rest := bytes.TrimSpace(text[o.shut+1:]); len(rest) > 0 {
@@ -108,11 +108,10 @@ func place(text []byte, offset int) string {
 	return fmt.Sprintf("line %d, column %d", line, column)
 }
 
-func jsonError(text []byte, d *json.Decoder, err error) error {
-	offset := int(d.InputOffset())
+func jsonError(text []byte, err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		offset = int(syntax.Offset) - 1
+		offset := int(syntax.Offset) - 1
 		// Within Decode the offset counts from where the value began.
 		if whole := wholeSyntaxError(text); whole >= 0 {
 			offset = whole

@@ -81,7 +81,9 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 		},
 	})
 	client.AddSendingMiddleware(boundDiscover)
-	seenCtx, seen := withCapture(ctx)
+	// The old SSE transport keeps the context of its connection: it is the link's, not the attempt's.
+	defer context.AfterFunc(ctx, l.cancel)()
+	seenCtx, seen := withCapture(l.ctx)
 	defer seen.done()
 	session, err := client.Connect(seenCtx, transport, nil)
 	if err != nil {

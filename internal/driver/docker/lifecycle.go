@@ -114,8 +114,8 @@ func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec) 
 		return false, err
 	}
 	if ctx.Err() != nil {
-		d.removeEtc(spec.ID)
-		return false, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
+		late := sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
+		return false, errors.Join(late, d.removeEtc(spec.ID))
 	}
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()

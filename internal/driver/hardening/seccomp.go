@@ -61,7 +61,6 @@ func profile(r Runtime) *seccomp.Seccomp {
 			Args:   []specs.LinuxSeccompArg{{Index: 0, Value: family, Op: specs.OpEqualTo}},
 		}})
 	}
-	p.Syscalls = kept
 	if r.OwnKernel {
 		// A filter cannot see the flags of clone3, so the profile refuses it with ENOSYS and the C library
 		// falls back to clone. After EPERM, the only answer that gVisor gives, it does not, and no program
@@ -72,6 +71,7 @@ func profile(r Runtime) *seccomp.Seccomp {
 			Action: specs.ActAllow,
 		}})
 	}
+	p.Syscalls = kept
 	for i := range p.ArchMap {
 		p.ArchMap[i].SubArches = nil
 	}

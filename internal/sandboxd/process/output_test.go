@@ -3,6 +3,7 @@ package process
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -176,7 +177,7 @@ func TestEventBlocks(t *testing.T) {
 		t.Error("the output changed")
 	}
 	l.end(&Exit{})
-	if _, err := l.next(t.Context(), l.last(), 1); err != io.EOF {
+	if _, err := l.next(t.Context(), l.last(), 1); !errors.Is(err, io.EOF) {
 		t.Errorf("after the exit: %v", err)
 	}
 }
