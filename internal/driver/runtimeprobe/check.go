@@ -146,7 +146,7 @@ func (p *probe) run(ctx context.Context) (problem string, detail error) {
 	}()
 	defer func() {
 		_ = listener.Close()
-		_ = <-heard
+		<-heard //nolint:errcheck // only waits for the end
 	}()
 	if err := os.Chown(filepath.Join(p.dir, hostSocket), uid, uid); err != nil {
 		return "the probe cannot hand over its socket", err
