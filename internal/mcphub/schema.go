@@ -25,12 +25,15 @@ const (
 )
 
 // validator checks arguments against a tool's input schema. It is compiled when it is first used: few
-// of the many tools are ever called.
+// of the many tools are ever called. It checks one call's arguments at a time: the steps are counted.
 type validator struct {
-	raw  []byte
-	once sync.Once
-	sch  *jsonschema.Schema
-	err  error // why the schema is of no use
+	raw []byte
+
+	mu       sync.Mutex
+	compiled bool
+	sch      *jsonschema.Schema
+	err      error // why the schema is of no use
+	steps    budget
 }
 
 // noLoader refuses every reference that leads out of the schema: neither the network nor this host's
@@ -57,9 +60,18 @@ func compilePattern(s string) (jsonschema.Regexp, error) {
 }
 
 func (v *validator) compile() {
+	defer func() {
+		if p := recover(); p != nil {
+			v.err = fmt.Errorf("the schema cannot be compiled: %v", p)
+		}
+	}()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(v.raw))
 	if err != nil {
 		v.err = err
+		return
+	}
+	if where, err := bounded(doc, maxSchemaDepth); err != nil {
+		v.err = fmt.Errorf("%s %w", strings.Join(where, "."), err)
 		return
 	}
 	c := jsonschema.NewCompiler()
@@ -69,7 +81,36 @@ func (v *validator) compile() {
 		v.err = err
 		return
 	}
-	v.sch, v.err = c.Compile(schemaURL)
+	if v.sch, v.err = c.Compile(schemaURL); v.err == nil {
+		v.err = v.steps.install(v.sch)
+	}
+}
+
+// validate checks a value. unusable says that the schema cannot judge it.
+func (v *validator) validate(value any) (wrong *jsonschema.ValidationError, unusable error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.compiled {
+		v.compile()
+		v.compiled = true
+	}
+	if v.err != nil {
+		return nil, v.err
+	}
+	v.steps = budget{left: maxSteps}
+	defer func() {
+		if p := recover(); p != nil {
+			wrong, unusable = nil, fmt.Errorf("the schema cannot be applied: %v", p)
+		}
+	}()
+	err := v.sch.Validate(value)
+	switch {
+	case v.steps.spent:
+		return nil, errSpent
+	case errors.As(err, &wrong):
+		return wrong, nil
+	}
+	return nil, err
 }
 
 // check validates the arguments of a call, which must be one JSON object; nothing stands for {}. The
@@ -79,6 +120,9 @@ func (v *validator) check(tool string, input []byte) (args []byte, problem, err 
 	if len(bytes.TrimSpace(input)) == 0 || string(bytes.TrimSpace(input)) == "null" {
 		input = []byte("{}")
 	}
+	if len(input) > maxInputBytes {
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: fmt.Sprintf("has more than %d bytes", maxInputBytes)})
+	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
 	if err != nil {
 		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: "is not JSON"})
@@ -86,19 +130,16 @@ func (v *validator) check(tool string, input []byte) (args []byte, problem, err 
 	if _, ok := value.(map[string]any); !ok {
 		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: "is not an object"})
 	}
-	v.once.Do(v.compile)
-	if v.err != nil {
-		return input, v.err, nil
+	if where, err := bounded(value, maxInputDepth); err != nil {
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: fieldPath(where), Detail: err.Error()})
 	}
-	var wrong *jsonschema.ValidationError
-	if err := v.sch.Validate(value); errors.As(err, &wrong) {
+	wrong, problem := v.validate(value)
+	if wrong != nil {
 		f := fieldList{}
 		f.add(wrong)
 		return nil, nil, invalidInput(tool, f.fields...)
-	} else if err != nil {
-		return input, err, nil
 	}
-	return input, nil, nil
+	return input, problem, nil
 }
 
 func invalidInput(tool string, fields ...sandbox.Field) error {
