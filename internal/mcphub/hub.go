@@ -34,7 +34,7 @@ type Options struct {
 	IdleTimeout    time.Duration // after which an unused connection is closed; 30 min
 	MaxParallel    int           // calls at once for each connection; 16
 	MaxResult      int           // bytes of a result; 16 MiB
-	MaxConnections int           // of all servers and scopes; 500
+	MaxConnections int           // of all servers and scopes; 200
 }
 
 func (o *Options) fill() {
@@ -44,7 +44,7 @@ func (o *Options) fill() {
 	setDefault(&o.IdleTimeout, 30*time.Minute)
 	setDefault(&o.MaxParallel, 16)
 	setDefault(&o.MaxResult, 16<<20)
-	setDefault(&o.MaxConnections, 500)
+	setDefault(&o.MaxConnections, 200)
 	setDefault(&o.Version, "devel")
 }
 

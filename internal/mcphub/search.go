@@ -17,6 +17,7 @@ const (
 	maxFound      = 15
 	maxShortDesc  = 200 // characters
 	maxQueryWords = 64
+	maxQuery      = 4 << 10 // bytes
 )
 
 // The parameters of BM25, and what a word in each part of a tool weighs.
@@ -71,7 +72,7 @@ func newIndex(tools []sandbox.Tool) *index {
 // find gives the tools that have a word of the query, best first.
 func (ix *index) find(query string) []sandbox.Tool {
 	scores := map[int]float64{}
-	asked := words(query)
+	asked := words(cut(query, maxQuery))
 	for _, w := range asked[:min(len(asked), maxQueryWords)] {
 		list := ix.postings[w]
 		idf := math.Log(1 + (float64(len(ix.tools)-len(list))+0.5)/(float64(len(list))+0.5))

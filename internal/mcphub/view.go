@@ -49,14 +49,18 @@ func (c *config) usable() []*serverConfig {
 }
 
 // contact gives the thread's connections to the servers, after a bounded wait for those that connect
-// for the first time. An error is that the hub is closed or full.
+// for the first time. One that cannot be made is left out; an error is that the hub is closed.
 func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverConfig) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, s := range servers {
 		c, err := h.connOf(s, t)
-		if err != nil {
+		if errors.Is(err, errStopping) {
 			return err
+		}
+		if err != nil {
+			h.o.Log.Warn("MCP server: no connection", "server", s.name, "error", err)
+			continue
 		}
 		wg.Go(func() { c.firstContact(ctx) })
 	}
@@ -138,6 +142,10 @@ func (v *view) add(c *conn, tools *toolList) {
 func (v *view) find(ref sandbox.ToolRef) (entry, bool) {
 	if ref.Server != "" {
 		e, ok := v.byPair[toolKey{ref.Server, ref.Name}]
+		if !ok { // some say both the server and the printed name
+			e, ok = v.byPrinted[ref.Name]
+			ok = ok && e.tool.Server == ref.Server
+		}
 		return e, ok
 	}
 	name := ref.Printed
