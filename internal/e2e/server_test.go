@@ -118,13 +118,14 @@ func (s *syncBuffer) String() string {
 // options say how a server is started.
 type options struct {
 	driver, runtime string
+	image           string // of the oci driver: "base", or "host" for the host's own /usr
 	extensions      string // text of extensions_config.json
 	args            []string
 }
 
 const template = `name: base
 description: for the tests
-image: {docker: "skerry/base:latest", oci: base}
+image: {docker: "skerry/base:latest", oci: %s}
 runtime: %s
 languages: [typescript, javascript, python, bash]
 idle_timeout_s: 600
@@ -140,6 +141,9 @@ func start(t *testing.T, o options) *server {
 	if o.runtime == "" {
 		o.runtime = "runc"
 	}
+	if o.image == "" {
+		o.image = "base"
+	}
 	needDriver(t, o.driver, o.runtime)
 	// Not t.TempDir: its parents are closed to the uids of sandboxes and MCP servers.
 	data, err := os.MkdirTemp("", "skerry-data-")
@@ -153,7 +157,7 @@ func start(t *testing.T, o options) *server {
 	})
 	must(t, os.Chmod(data, 0o711)) //nolint:gosec // passed through by other uids, not listed
 	must(t, os.Mkdir(filepath.Join(data, "templates"), 0o755))
-	must(t, os.WriteFile(filepath.Join(data, "templates/base.yaml"), fmt.Appendf(nil, template, o.runtime), 0o644))
+	must(t, os.WriteFile(filepath.Join(data, "templates/base.yaml"), fmt.Appendf(nil, template, o.image, o.runtime), 0o644))
 	if o.extensions != "" {
 		must(t, os.WriteFile(filepath.Join(data, "extensions_config.json"), []byte(o.extensions), 0o600))
 	}

@@ -101,6 +101,26 @@ call_mcp_tool("everything__echo", {"message": "hi"})`,
 	})
 }
 
+// TestHostRootfs: without any image the sandbox has the host's /usr, and TypeScript runs on whatever
+// Node is there, its wrappers bundled by the server where that Node reads no types.
+func TestHostRootfs(t *testing.T) {
+	need(t, have("/usr/bin/node") && have("/usr/bin/python3"), "node and python3 in /usr/bin")
+	shared := sharedFolder(t)
+	s := start(t, options{image: "host", extensions: mcpServers(t, shared)})
+	code := fmt.Sprintf(`import { readTextFile } from './servers/filesystem';
+const r: { content: string } = await readTextFile({ path: '%s/a.txt' });
+console.log(r.content.split('\n')[0]);`, shared)
+	if r := s.run("host", "execute_code", map[string]any{"code": code}); r.Stdout != "one\n" || len(r.ToolsCalled) != 1 {
+		t.Errorf("%+v", r)
+	}
+	if r := s.run("host", "execute_code", map[string]any{"code": "print(6 * 7)", "language": "python"}); r.Stdout != "42\n" {
+		t.Errorf("%+v", r)
+	}
+	if got := s.ok("host", "touch /usr/x /etc/x 2>/dev/null && echo written; ls -A /root /var/lib 2>/dev/null | grep -v -e ':$' -e '^$' | wc -l"); strings.TrimSpace(got) != "0" {
+		t.Errorf("the host shows through: %s", got)
+	}
+}
+
 // TestForgedCalls: what the bridge must refuse, tried from inside.
 func TestForgedCalls(t *testing.T) {
 	shared := sharedFolder(t)
