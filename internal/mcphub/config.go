@@ -120,22 +120,24 @@ func parseConfig(text []byte) (*config, error) {
 	return cfg, nil
 }
 
-// refuseCollisions marks a server whose printed prefix an earlier one has: their tools would bear the
-// same names.
+// refuseCollisions marks a server whose printed prefix another one has: their tools would bear the same
+// names. The first by name keeps it, wherever the two are in the file.
 func (c *config) refuseCollisions() {
 	owner := map[string]string{}
-	for _, s := range c.servers {
-		if !s.enabled() {
+	for _, s := range slices.SortedFunc(slices.Values(c.servers), byName) {
+		if !s.enabled() || s.err != nil {
 			continue
 		}
 		prefix := printedServer(s.name)
-		if first, taken := owner[prefix]; taken && s.err == nil {
+		if first, taken := owner[prefix]; taken {
 			s.err = sandbox.Errorf(sandbox.Conflict, "its tools would be printed %s__…, as those of the server %q are; rename one of the two", prefix, first)
 			continue
 		}
 		owner[prefix] = s.name
 	}
 }
+
+func byName(a, b *serverConfig) int { return strings.Compare(a.name, b.name) }
 
 // parseServer reads one server. What is wrong with it is in err.
 func parseServer(name string, raw []byte) *serverConfig {

@@ -27,8 +27,10 @@ func longestFirst(list []string) []string {
 // printedName is how a tool is written where there is one name for it.
 func printedName(server, tool string) string { return printedServer(server) + "__" + tool }
 
-// wrapperPath is where internal/codeapi writes the TypeScript wrapper of a tool.
-func wrapperPath(server, tool string) string {
+// WrapperPath is where internal/codeapi writes the TypeScript wrapper of a tool:
+// /mnt/code-api/servers/<server>/<tool>.ts, both as names of files. Every character outside of
+// [A-Za-z0-9_.-] is written "_", and so is a leading dot.
+func WrapperPath(server, tool string) string {
 	return sandbox.CodeAPIDir + "/servers/" + fileName(server) + "/" + fileName(tool) + ".ts"
 }
 

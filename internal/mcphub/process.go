@@ -64,11 +64,7 @@ func (s *serverConfig) prepare(t *target, home string, lookup func(string) (stri
 	if !ok {
 		path = defaultPath
 	}
-	lang, ok := lookup("LANG")
-	if !ok {
-		lang = "C.UTF-8"
-	}
-	c.env = append([]string{"PATH=" + path, "HOME=" + home, "LANG=" + lang}, t.env...)
+	c.env = append([]string{"PATH=" + path, "HOME=" + home, "LANG=C.UTF-8"}, t.env...)
 	for _, e := range t.env {
 		if p, ok := strings.CutPrefix(e, "PATH="); ok {
 			path = p

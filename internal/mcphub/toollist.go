@@ -144,7 +144,7 @@ func (c *conn) tool(p listed) (t *tool, why string) {
 	t.Tool = sandbox.Tool{
 		Server: c.key.server, Name: p.Name, Printed: printedName(c.key.server, p.Name),
 		Description: cut(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
-		WrapperPath: wrapperPath(c.key.server, p.Name),
+		WrapperPath: WrapperPath(c.key.server, p.Name),
 	}
 	return t, ""
 }
