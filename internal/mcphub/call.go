@@ -56,8 +56,11 @@ func (h *Hub) whyNot(s *serverConfig, v *view, t sandbox.Thread) error {
 	h.mu.Lock()
 	c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]
 	h.mu.Unlock()
-	if c == nil || v.servers[s.name] {
+	if v.servers[s.name] {
 		return nil
+	}
+	if c == nil { // contact has just tried to make it
+		return h.errFull()
 	}
 	tools, _, err := c.known()
 	if tools == nil && err == nil {

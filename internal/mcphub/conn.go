@@ -70,11 +70,15 @@ func (h *Hub) connOf(s *serverConfig, t sandbox.Thread) (*conn, error) {
 		h.release(c)
 	}
 	if len(h.conns) >= h.o.MaxConnections && !h.evict() {
-		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "all %d connections to MCP servers are in use", h.o.MaxConnections)
+		return nil, h.errFull()
 	}
 	c = &conn{h: h, key: key, cfg: s, slots: make(chan struct{}, h.o.MaxParallel), used: time.Now()}
 	h.conns[key] = c
 	return c, nil
+}
+
+func (h *Hub) errFull() error {
+	return sandbox.Errorf(sandbox.CapacityExceeded, "all %d connections to MCP servers are in use", h.o.MaxConnections)
 }
 
 // release closes a connection in the background. The caller holds h.mu, the hub is not closed, and

@@ -103,6 +103,8 @@ func newView(epoch uint64, conns []*conn) *view {
 		epoch: epoch, byPrinted: map[string]entry{}, byPair: map[toolKey]entry{},
 		refused: map[string]error{}, servers: map[string]bool{},
 	}
+	// In the order of the names: of two servers that collide, the same one is refused each time.
+	conns = slices.SortedFunc(slices.Values(conns), func(a, b *conn) int { return strings.Compare(a.key.server, b.key.server) })
 	for _, c := range conns {
 		tools, _, _ := c.known()
 		if tools != nil {
