@@ -402,3 +402,44 @@ func TestUsers(t *testing.T) {
 		t.Error("the secret is in the log")
 	}
 }
+
+// TestEnvironment: what the sandbox has, what an exec adds, and what nobody may set.
+func TestEnvironment(t *testing.T) {
+	s := start(t, options{})
+	if a := s.do("PUT", "/api/threads/env/sandbox", map[string]any{"env": map[string]string{"A": "sandbox", "B": "sandbox"}}); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	r := s.run("env", "exec", map[string]any{"command": "echo $A $B $HOME $SKERRY_THREAD_ID; env | grep -c ^B=", "env": map[string]string{"B": "exec"}})
+	if r.Stdout != "sandbox exec /home/agent env\n1\n" {
+		t.Errorf("got %q", r.Stdout)
+	}
+	if a := s.do("POST", "/api/threads/env/exec", map[string]any{"command": "true", "env": map[string]string{"SKERRY_EXEC_TOKEN": "x"}}); a.code() != "invalid" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.do("PUT", "/api/threads/env/sandbox", map[string]any{"skills": []string{"csv-profile"}}); a.code() != "not_supported" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// TestPause: a paused sandbox stands still, and the next call wakes it.
+func TestPause(t *testing.T) {
+	everywhere(t, func(t *testing.T, o options) {
+		s := start(t, o)
+		s.ok("p", "echo 1 > /tmp/x")
+		var view struct{ Sandbox struct{ State string } }
+		s.do("POST", "/api/threads/p/sandbox/pause", map[string]any{}).into(t, &view)
+		if view.Sandbox.State != "paused" {
+			t.Fatalf("state %q", view.Sandbox.State)
+		}
+		if got := s.ok("p", "cat /tmp/x"); got != "1\n" {
+			t.Errorf("after the pause: %q", got)
+		}
+		s.ok("p", "echo kept > /mnt/user-data/workspace/f")
+		if a := s.do("POST", "/api/threads/p/sandbox/hibernate", map[string]any{}); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+		if got := s.ok("p", "cat /mnt/user-data/workspace/f; test ! -e /tmp/x"); got != "kept\n" {
+			t.Errorf("after the hibernation: %q", got)
+		}
+	})
+}

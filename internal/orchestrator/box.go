@@ -28,7 +28,6 @@ type box struct {
 	id       sandbox.ID
 	dir      string // host folder <data>/run/<id>
 	uid      int
-	env      map[string]string
 	link     *link.Listener
 	client   *client.Client
 	bridge   *bridge.Endpoint
@@ -42,8 +41,9 @@ type box struct {
 	running    int            // execs
 	lastActive time.Time
 	touched    time.Time
-	mode       string   // of the prompt
-	languages  []string // that sandboxd found a runtime for
+	mode       string            // of the prompt
+	env        map[string]string // of every exec; replaced, never changed
+	languages  []string          // that sandboxd found a runtime for
 
 	tools toolsView
 }
@@ -114,15 +114,21 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err := checkEnv(o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
-	b, err := r.box(c, t, tmpl, o.Env)
+	if o.Skills != nil {
+		return sandbox.Info{}, sandbox.Errorf(sandbox.NotSupported, "skills: a list of skills for one thread is not supported yet; every thread sees all of them")
+	}
+	b, err := r.box(c, t, tmpl)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
+	b.mu.Lock()
 	if o.Mode != "" {
-		b.mu.Lock()
 		b.mode = o.Mode
-		b.mu.Unlock()
 	}
+	if o.Env != nil {
+		b.env = o.Env
+	}
+	b.mu.Unlock()
 	if b.template.Name != tmpl.Name {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "the thread has a sandbox of template %q; delete it first to get one of %q", b.template.Name, tmpl.Name)
 	}
@@ -151,7 +157,7 @@ func (r *Orchestrator) label(ctx context.Context, t sandbox.Thread, labels map[s
 
 // box finds the thread's box or puts a new one in, whose start goes on in the background. A box that
 // is being removed is waited for by the start of the new one.
-func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, tmpl Template, env map[string]string) (*box, error) {
+func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, tmpl Template) (*box, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	former := r.boxes[t]
@@ -163,7 +169,7 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, tmpl Template, en
 	}
 	now := time.Now().UTC()
 	b := &box{
-		thread: t, template: tmpl, id: newID(), env: env, ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
+		thread: t, template: tmpl, id: newID(), ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
 		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds},
 	}
 	b.info.ID = b.id

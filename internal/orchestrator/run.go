@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -175,7 +176,8 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 			return "", err
 		}
 	}
-	if err := b.enter(); err != nil {
+	common, err := b.enter()
+	if err != nil {
 		return "", err
 	}
 	if e.attempt, err = r.attempt(ctx, b, e, args); err != nil {
@@ -185,7 +187,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
-	req.Env = execEnv(t, e.id, token, b.env, env)
+	req.Env = execEnv(t, e.id, token, common, env)
 	if e.report {
 		e.before = r.snapshot(t)
 	}
@@ -196,12 +198,16 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 
 func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/execs/" + execID }
 
-func execEnv(t sandbox.Thread, execID, token string, maps ...map[string]string) []string {
-	var env []string
-	for _, m := range maps {
-		for k, v := range m {
-			env = append(env, k+"="+v)
-		}
+// execEnv is the environment of an exec: that of the sandbox, over it the caller's, over both ours.
+func execEnv(t sandbox.Thread, execID, token string, common, own map[string]string) []string {
+	all := maps.Clone(common)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, own)
+	env := make([]string, 0, len(all)+5)
+	for k, v := range all {
+		env = append(env, k+"="+v)
 	}
 	return append(env,
 		"SKERRY_THREAD_ID="+t.ID, "SKERRY_EXEC_ID="+execID, "SKERRY_EXEC_TOKEN="+token,
@@ -211,7 +217,7 @@ func execEnv(t sandbox.Thread, execID, token string, maps ...map[string]string) 
 
 // readyBox gives the thread's running box, acquiring one with the default template when there is none.
 func (r *Orchestrator) readyBox(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, error) {
-	b, err := r.box(c, t, r.o.Templates[r.o.Default], nil)
+	b, err := r.box(c, t, r.o.Templates[r.o.Default])
 	if err != nil {
 		return nil, err
 	}
@@ -226,18 +232,19 @@ func (r *Orchestrator) readyBox(ctx context.Context, c sandbox.Caller, t sandbox
 	return b, nil
 }
 
-// enter counts an exec in; leave counts it out. A box with execs in it is never idle.
-func (b *box) enter() error {
+// enter counts an exec in and gives the environment that all have; leave counts it out. A box with
+// execs in it is never idle.
+func (b *box) enter() (map[string]string, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ending != "" {
-		return sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now; try again")
+		return nil, sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now; try again")
 	}
 	if b.running >= maxRunning {
-		return sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
+		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
 	}
 	b.running++
-	return nil
+	return b.env, nil
 }
 
 func (b *box) leave() {
