@@ -210,16 +210,17 @@ type homes struct {
 }
 
 func (s *homes) open() error {
-	if s.dir != "" {
-		return os.MkdirAll(s.dir, 0o711)
-	}
-	dir, err := os.MkdirTemp("", "skerry-mcp-")
-	if err != nil {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "skerry-mcp-")
+		if err != nil {
+			return err
+		}
+		s.dir, s.temp = dir, true
+	} else if err := os.MkdirAll(s.dir, 0o711); err != nil {
 		return err
 	}
-	s.dir, s.temp = dir, true
-	// Servers with uids of their own pass through it; nobody lists it.
-	return os.Chmod(dir, 0o711)
+	// Servers with uids of their own pass through it; nobody lists it. The umask may be narrower.
+	return os.Chmod(s.dir, 0o711)
 }
 
 func (s *homes) close() error {
