@@ -24,7 +24,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
-	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -110,10 +109,27 @@ func (d *Driver) Close() error {
 // Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
 // or two with runsc.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
-	return runtimeprobe.Capabilities(ctx, Name, func(ctx context.Context, runtime string) (string, error) {
-		_, problem, err := d.probed(ctx, runtime)
-		return problem, err
-	})
+	c := driver.Capabilities{
+		Name:            Name,
+		RuntimeProblems: make(map[string]string),
+		Network:         "none",
+		Isolated:        true,
+	}
+	for _, known := range hardening.Runtimes() {
+		_, problem, err := d.probed(ctx, known.Name)
+		if err != nil {
+			return driver.Capabilities{}, err
+		}
+		if problem != "" {
+			c.RuntimeProblems[known.Name] = problem
+			continue
+		}
+		c.Runtimes = append(c.Runtimes, known.Name)
+		if known.OwnKernel {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
+		}
+	}
+	return c, nil
 }
 
 // engineRuntime is a runtime as this driver and the engine know it.

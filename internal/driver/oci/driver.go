@@ -28,7 +28,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
-	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -123,9 +122,28 @@ func (d *Driver) Close() error {
 // Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
 // or two with runsc.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
-	c, err := runtimeprobe.Capabilities(ctx, Name, d.probed)
-	c.HostRootfs = true
-	return c, err
+	c := driver.Capabilities{
+		Name:            Name,
+		RuntimeProblems: make(map[string]string),
+		Network:         "none",
+		Isolated:        true,
+		HostRootfs:      true,
+	}
+	for _, known := range hardening.Runtimes() {
+		problem, err := d.probed(ctx, known.Name)
+		if err != nil {
+			return driver.Capabilities{}, err
+		}
+		if problem != "" {
+			c.RuntimeProblems[known.Name] = problem
+			continue
+		}
+		c.Runtimes = append(c.Runtimes, known.Name)
+		if known.OwnKernel {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
+		}
+	}
+	return c, nil
 }
 
 func (d *Driver) bundles() string { return d.root + "/bundles" }
