@@ -219,7 +219,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 }
 
 func (p *parts) openTools(context.Context) (err error) {
-	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, Log: p.log, LookupEnv: os.LookupEnv})
+	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: os.LookupEnv})
 	if err != nil {
 		return err
 	}

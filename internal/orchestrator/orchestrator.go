@@ -41,6 +41,8 @@ type toolHub interface {
 	Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error)
 	// Version changes whenever a set of tools may have changed.
 	Version() uint64
+	// ForgetThread ends what is kept for a thread that is no more.
+	ForgetThread(t sandbox.Thread)
 }
 
 // Options are the parts that an Orchestrator works with. All are needed.

@@ -47,7 +47,8 @@ func (noTools) Resolve(context.Context, sandbox.Thread, sandbox.ToolRef) (sandbo
 func (noTools) Call(context.Context, sandbox.Thread, sandbox.Tool, []byte) (sandbox.ToolResult, error) {
 	return sandbox.ToolResult{}, sandbox.NotFound
 }
-func (noTools) Version() uint64 { return 1 }
+func (noTools) Version() uint64             { return 1 }
+func (noTools) ForgetThread(sandbox.Thread) {}
 
 // daemon plays sandboxd. run answers each exec; nil never answers.
 type daemon struct {

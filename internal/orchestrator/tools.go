@@ -45,8 +45,8 @@ func (r *Orchestrator) refreshTools(ctx context.Context, b *box) error {
 			return err
 		}
 	}
-	// Listing the tools may itself have connected servers and so moved the version on.
-	b.tools.version, b.tools.written, b.tools.set = r.o.Hub.Version(), true, set
+	// The version from before: what changed during the listing is looked at again by the next call.
+	b.tools.version, b.tools.written, b.tools.set = version, true, set
 	return nil
 }
 
