@@ -48,7 +48,7 @@ heartbeat() {
     line=
     for log in "$logs"/*; do
       case $log in *.code) continue ;; esac
-      [ -e "$log.code" ] || line+=" $(basename "$log"): $(grep -cE '^(ok  |FAIL	)' "$log") packages, $(grep -E '^(--|  )' "$log" | tail -1);"
+      [ -e "$log.code" ] || line+=" $(basename "$log"): $(grep -cE '^(ok  |FAIL	)' "$log") packages $(grep -E '^-- ' "$log" | tail -1);"
     done
     [ -z "$line" ] || printf '   %s%s\n' "$(at)" "$line"
   done
@@ -77,8 +77,8 @@ tier unit go test -race -timeout 15m "${quick[@]}" &
 unit=$!
 wait $unit
 show unit
-# Containers and clocks: after the tests that keep both cores busy.
-tier real go test -race -p 1 -timeout 25m "${slow[@]}"
+# Containers and clocks: after the tests that keep both cores busy. These mostly wait, so three at a time.
+tier real go test -race -p 3 -timeout 25m "${slow[@]}"
 show real
 wait $check
 show check
