@@ -9,8 +9,8 @@ import (
 // maxFileName leaves room for the endings within the 255 bytes of a file name.
 const maxFileName = 200
 
-// declaration matches what makes the name of a TypeScript file that of a declaration file.
-var declaration = regexp.MustCompile(`\.d(\.|$)`)
+// declaration makes a name that of a TypeScript declaration file.
+var declaration = regexp.MustCompile(`\.(d(?:\.|$))`)
 
 // FileName is how the name of a server or a tool is written as a file or folder: every character
 // outside of [A-Za-z0-9_.-] becomes "_", and so do a leading dot and the dot of ".d" before
@@ -28,7 +28,11 @@ func FileName(name string) string {
 		}
 		b.WriteByte(byte(r))
 	}
-	switch s := declaration.ReplaceAllString(b.String(), "_d$1"); s {
+	s := b.String()
+	for declaration.MatchString(s) { // one match may take the dot of the next: x.d.d
+		s = declaration.ReplaceAllString(s, "_$1")
+	}
+	switch s {
 	case "":
 		return "_"
 	case "__init__.py": // a file that is already there

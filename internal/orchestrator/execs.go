@@ -85,6 +85,9 @@ func (r *Orchestrator) SendStdin(ctx context.Context, c sandbox.Caller, id, exec
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
+	if err := e.waitBegun(ctx); err != nil {
+		return err
+	}
 	return b.client.WriteStdin(ctx, e.id, data, closeIt)
 }
 
@@ -105,6 +108,9 @@ func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID,
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
+	if err := e.waitBegun(ctx); err != nil {
+		return err
+	}
 	return b.client.Signal(ctx, e.id, int32(num))
 }
 
@@ -125,6 +131,9 @@ func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID st
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
+	if err := e.waitBegun(ctx); err != nil {
+		return err
+	}
 	if err := b.client.Kill(ctx, e.id); err != nil {
 		return err
 	}

@@ -89,6 +89,24 @@ func (e *execution) wait(ctx context.Context) (sandbox.Result, error) {
 	}
 }
 
+// waitBegun returns once sandboxd knows e: a caller has the id of an exec before that, and may send
+// to it at once.
+func (e *execution) waitBegun(ctx context.Context) error {
+	for {
+		e.mu.Lock()
+		begun, changed := len(e.events) > 0 || e.err != nil, e.changed
+		e.mu.Unlock()
+		if begun {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the exec %s has not begun", e.id)
+		}
+	}
+}
+
 // follow emits each event after number after, as they come, up to and with the exit.
 func (e *execution) follow(ctx context.Context, after uint64, emit func(sandbox.Event) error) error {
 	for {
