@@ -41,7 +41,7 @@ func main() {
 	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
 	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
 	flag.StringVar(&s.image, "image", "skerry/base:latest", "image for docker exec")
-	flag.IntVar(&s.rounds, "rounds", 30, "how often each thing is measured")
+	flag.IntVar(&s.rounds, "rounds", 60, "how often each thing is measured")
 	flag.Parse()
 	if err := run(context.Background(), s); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -206,6 +206,10 @@ func (b *bench) all(ctx context.Context) error {
 	return b.bridge(ctx)
 }
 
+// rest lets one side finish what it leaves behind, such as the end of a container's process, before
+// the other is measured: else each would pay for the other.
+const rest = 30 * time.Millisecond
+
 // alternate measures two functions in turn, after one round of each that does not count.
 func alternate(rounds int, x, y func() error) (xs, ys []float64, err error) {
 	for i := -1; i < rounds; i++ {
@@ -213,6 +217,7 @@ func alternate(rounds int, x, y func() error) (xs, ys []float64, err error) {
 			do  func() error
 			out *[]float64
 		}{{x, &xs}, {y, &ys}} {
+			time.Sleep(rest)
 			began := time.Now()
 			if err := side.do(); err != nil {
 				return nil, nil, err

@@ -231,9 +231,6 @@ func (l *Log) sync() error {
 		return err
 	}
 	l.synced.Store(seq)
-	if l.ship != nil {
-		l.ship.wake()
-	}
 	return nil
 }
 

@@ -19,7 +19,8 @@ const (
 	// A batch goes to Redis in one script per tenant, which keeps Redis busy for a few milliseconds.
 	batchRecords = 256
 	batchBytes   = 1 << 20
-	// linger is how long the shipper waits for somebody else's commit before it makes its own.
+	// linger is how long the shipper lets records gather. Copying one at once would take the processor
+	// from the answer that waits for the same record, and commits that others make come for free.
 	linger = 20 * time.Millisecond
 	// The pause after a failure doubles from minPause to maxPause.
 	minPause = 100 * time.Millisecond
@@ -247,26 +248,21 @@ func (s *shipper) batch(ctx context.Context) error {
 
 // limit waits until there are durable records to copy, and gives the Seq of the last one.
 func (s *shipper) limit(ctx context.Context) (uint64, error) {
-	for {
-		if synced := s.log.synced.Load(); synced >= s.from.next {
-			return synced, nil
-		}
-		if s.log.appended.Load() < s.from.next {
-			select {
-			case <-ctx.Done():
-				return 0, ctx.Err()
-			case <-s.work:
-			case <-s.hurry:
-			}
-			continue
-		}
-		if !wait(ctx, linger, s.hurry) {
+	for s.log.appended.Load() < s.from.next {
+		select {
+		case <-ctx.Done():
 			return 0, ctx.Err()
-		}
-		if err := s.log.durable(ctx, s.from.next); err != nil {
-			return 0, err
+		case <-s.work:
+		case <-s.hurry:
 		}
 	}
+	if s.log.synced.Load() < s.from.next+batchRecords && !wait(ctx, linger, s.hurry) {
+		return 0, ctx.Err()
+	}
+	if err := s.log.durable(ctx, s.from.next); err != nil {
+		return 0, err
+	}
+	return s.log.synced.Load(), nil
 }
 
 // beginScript gives a writer's cursor, set back to ARGV[2] when it is larger.
