@@ -86,6 +86,7 @@ func Run(ctx context.Context, o Options) error {
 		execs.Close(bounded)
 	}()
 	s := &service{o: o, execs: execs, files: files.New(o.Roots)}
+	s.standbys.waiting, s.standbys.making = map[string]*waiting{}, map[string]bool{}
 	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion})
 	mux := http.NewServeMux()
 	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))

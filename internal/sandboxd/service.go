@@ -30,6 +30,8 @@ type service struct {
 	execs  *process.Manager
 	files  *files.FS
 	interp *interp.Runner
+
+	standbys standbys
 }
 
 var execID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -88,8 +90,13 @@ func (s *service) start(m *sandboxv1.RunRequest) (*process.Exec, error) {
 		return nil, err
 	}
 	e, started, err := s.execs.Start(m.GetExecId(), r)
-	if !started && r.Cleanup != nil {
-		r.Cleanup()
+	if !started {
+		if r.Standby != nil {
+			s.execs.Discard(r.Standby)
+		}
+		if r.Cleanup != nil {
+			r.Cleanup()
+		}
 	}
 	return e, err
 }
@@ -123,7 +130,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 		return r, errors.New("exactly one of argv, shell and code is needed")
 	}
 	if c := m.GetCode(); c != nil {
-		p, err := s.interp.Prepare(c.GetLanguage(), c.GetText(), r.Cwd)
+		p, sb, err := s.program(c, m.GetEnv(), r.Cwd)
 		var unavailable *interp.UnavailableError
 		switch {
 		case errors.As(err, &unavailable):
@@ -131,11 +138,30 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 		case err != nil:
 			return r, err
 		default:
-			program, r.Argv, r.Cleanup = p, p.Argv, p.Cleanup
+			program, r.Argv, r.Standby = p, p.Argv, sb
+			r.Cleanup = func() {
+				p.Cleanup()
+				s.prepareStandby(c.GetLanguage(), m.GetEnv(), r.Cwd)
+			}
 		}
 	}
 	r.Env = mergeEnv(s.o.BaseEnv, m.GetEnv(), path.Clean(r.Cwd), program)
+	if r.Standby != nil {
+		r.Wake = wakeText(r.Env)
+	}
 	return r, nil
+}
+
+// program prepares the run of a text, in an interpreter that waits when there is one.
+func (s *service) program(c *sandboxv1.Code, env []string, cwd string) (*interp.Program, *process.Standby, error) {
+	if w := s.takeStandby(c.GetLanguage(), env, cwd); w != nil {
+		if err := w.program.Write(c.GetText()); err == nil {
+			return w.program, w.standby, nil
+		}
+		s.discard(w) // code of the sandbox may have spoilt its folder
+	}
+	p, err := s.interp.Prepare(c.GetLanguage(), c.GetText(), cwd)
+	return p, nil, err
 }
 
 // shell is bash where there is one.

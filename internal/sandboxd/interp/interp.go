@@ -59,7 +59,16 @@ type Program struct {
 	// caller's, joined by a colon. "" when there is none.
 	PathEnv string
 	Cleanup func()
+
+	main string // path of the text's file
 }
+
+// StandbyEnv names the variable that makes the start-up file wait. Its value is the descriptor of a
+// stream socket; the start-up file reads all of it, which is the whole environment of the run as
+// "NAME=value" strings with a zero byte behind each, answers a byte, and goes on as if the process
+// had been started then: it starts itself anew when the places that packages are installed in have
+// changed since.
+const StandbyEnv = "SKERRY_STANDBY"
 
 // Available lists the languages that can run now.
 func (r *Runner) Available() []string {
@@ -75,24 +84,53 @@ func (r *Runner) Available() []string {
 // Prepare makes the private folder and the command. cwd is the working folder of the command.
 // Errors: ErrLanguage, *UnavailableError, or an error of the file system.
 func (r *Runner) Prepare(language, text, cwd string) (*Program, error) {
-	if len(text) > maxText {
-		return nil, fmt.Errorf("the code has %d bytes, the limit is %d", len(text), maxText)
-	}
 	in, err := r.find(language)
 	if err != nil {
 		return nil, err
 	}
+	p, err := r.stage(in, cwd)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Write(text); err != nil {
+		p.Cleanup()
+		return nil, err
+	}
+	return p, nil
+}
+
+// Ahead is Prepare without the text, which Write adds later: for a command that is started with
+// StandbyEnv before there is one. Nil when the language cannot wait.
+func (r *Runner) Ahead(language, cwd string) (*Program, error) {
+	in, err := r.find(language)
+	if err != nil || !in.waits {
+		return nil, err
+	}
+	return r.stage(in, cwd)
+}
+
+// Write puts the text in its place. It may be called once.
+func (p *Program) Write(text string) error {
+	if len(text) > maxText {
+		return fmt.Errorf("the code has %d bytes, the limit is %d", len(text), maxText)
+	}
+	if err := writeNew(p.main, text); err != nil {
+		return fmt.Errorf("private folder: %w", err)
+	}
+	return nil
+}
+
+func (r *Runner) stage(in *interpreter, cwd string) (*Program, error) {
 	dir, err := os.MkdirTemp(r.opts.TempDir, "code-")
 	if err != nil {
 		return nil, fmt.Errorf("private folder: %w", err)
 	}
-	p := &Program{Cleanup: func() { _ = os.RemoveAll(dir) }}
-	if err := r.fill(dir, in, text, cwd); err != nil {
+	p := &Program{Cleanup: func() { _ = os.RemoveAll(dir) }, main: filepath.Join(dir, in.main)}
+	if err := r.fill(dir, in, cwd); err != nil {
 		p.Cleanup()
 		return nil, fmt.Errorf("private folder: %w", err)
 	}
-	main := filepath.Join(dir, in.main)
-	p.Argv = in.argv(dir, main)
+	p.Argv = in.argv(dir, p.main)
 	p.Env = append(p.Env, in.env...)
 	if in.pathEnv != "" {
 		p.PathEnv = in.pathEnv
@@ -101,10 +139,7 @@ func (r *Runner) Prepare(language, text, cwd string) (*Program, error) {
 	return p, nil
 }
 
-func (r *Runner) fill(dir string, in *interpreter, text, cwd string) error {
-	if err := writeNew(filepath.Join(dir, in.main), text); err != nil {
-		return err
-	}
+func (r *Runner) fill(dir string, in *interpreter, cwd string) error {
 	if in.startFile != "" {
 		start := strings.ReplaceAll(in.start, codeAPIMark, r.opts.CodeAPIDir)
 		if err := writeNew(filepath.Join(dir, in.startFile), start); err != nil {

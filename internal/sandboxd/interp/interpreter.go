@@ -29,6 +29,7 @@ type interpreter struct {
 	env       []string
 	pathEnv   string
 	modules   bool
+	waits     bool // the start-up file knows StandbyEnv
 }
 
 func (r *Runner) find(language string) (*interpreter, error) {
@@ -59,7 +60,7 @@ func (r *Runner) findPython() (*interpreter, error) {
 		return nil, &UnavailableError{"there is no python3 in this sandbox"}
 	}
 	return &interpreter{
-		main: "main.py", startFile: "sitecustomize.py", start: startPython, pathEnv: "PYTHONPATH",
+		main: "main.py", startFile: "sitecustomize.py", start: startPython, pathEnv: "PYTHONPATH", waits: true,
 		argv: func(_, main string) []string { return []string{program, main} },
 		env:  []string{"PYTHONDONTWRITEBYTECODE=1"},
 	}, nil

@@ -45,6 +45,10 @@ type Request struct {
 	MaxOutput int64 // bytes of each stream; 0 = 1 MiB
 	SpillDir  string
 	MaxSpill  int64 // bytes of each stream; 0 = no spill file
+	// Standby is a command to use instead, woken with Wake. Argv, Env and Cwd must say the same
+	// command: it is started when Standby turns out to be lost.
+	Standby *Standby
+	Wake    []byte
 	// Refuse makes the exec end as FailedToStart at once, with this reason and CodeNoInterpreter.
 	Refuse string
 	// Cleanup runs after the exit event. It is not called when Start returned an error, or an exec
@@ -130,12 +134,15 @@ var serials struct {
 	n  uint64
 }
 
-func newExec(m *Manager, id string, req Request) *Exec {
+func nextSerial() uint64 {
 	serials.mu.Lock()
+	defer serials.mu.Unlock()
 	serials.n++
-	n := serials.n
-	serials.mu.Unlock()
-	return &Exec{id: id, m: m, req: req, began: time.Now(), serial: n, log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
+	return serials.n
+}
+
+func newExec(m *Manager, id string, req Request) *Exec {
+	return &Exec{id: id, m: m, req: req, began: time.Now(), serial: nextSerial(), log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
 }
 
 // ID is the name that the exec was started under.
@@ -256,6 +263,17 @@ func (e *Exec) run() {
 
 // supervised hands the command to a supervisor and stays until its tree is gone and its output read.
 func (e *Exec) supervised() *Exit {
+	if s := e.req.Standby; s != nil {
+		if pid, ok := e.m.awaken(s, e.req.Wake); ok {
+			e.mu.Lock()
+			e.serial = s.serial
+			e.mu.Unlock()
+			e.log.started(pid)
+			x := &Exit{}
+			e.attend(s.sup, s.pipes, true, x)
+			return x
+		}
+	}
 	pipes, err := openPipes(e.req)
 	if err != nil {
 		return &Exit{Status: FailedToStart, Code: codeCannotExecute, Reason: "sandboxd has no descriptors left"}
@@ -281,6 +299,12 @@ func (e *Exec) supervised() *Exit {
 	default:
 		e.giveUp(sup, x)
 	}
+	e.attend(sup, pipes, started, x)
+	return x
+}
+
+// attend stays with a command until its tree is gone and its output read.
+func (e *Exec) attend(sup *warden, pipes *pipes, started bool, x *Exit) {
 	gone := make(chan struct{})
 	collect := e.collect(pipes, gone)
 	e.stdin.start(pipes.stdin, e.req)
@@ -291,7 +315,6 @@ func (e *Exec) supervised() *Exit {
 	e.stdin.close()
 	close(gone)
 	collect(x)
-	return x
 }
 
 func startReason(err error) string {

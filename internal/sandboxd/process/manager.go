@@ -43,11 +43,12 @@ type Manager struct {
 	log     *slog.Logger
 	wardens *wardens
 
-	mu      sync.Mutex
-	execs   map[string]*Exec
-	running int
-	ended   []*Exec // oldest first
-	closed  bool
+	mu       sync.Mutex
+	execs    map[string]*Exec
+	standbys map[*Standby]bool
+	running  int
+	ended    []*Exec // oldest first
+	closed   bool
 
 	stop chan struct{}
 	wg   sync.WaitGroup
@@ -64,11 +65,12 @@ func New(opts Options) (*Manager, error) {
 		}
 	}
 	m := &Manager{
-		opts:    opts,
-		log:     opts.Log,
-		wardens: &wardens{argv: opts.Supervisor, orphan: opts.Orphans, live: map[int]*warden{}},
-		execs:   map[string]*Exec{},
-		stop:    make(chan struct{}),
+		opts:     opts,
+		log:      opts.Log,
+		wardens:  &wardens{argv: opts.Supervisor, orphan: opts.Orphans, live: map[int]*warden{}},
+		execs:    map[string]*Exec{},
+		standbys: map[*Standby]bool{},
+		stop:     make(chan struct{}),
 	}
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
@@ -211,7 +213,12 @@ func (m *Manager) Close(ctx context.Context) {
 			running = append(running, e)
 		}
 	}
+	standbys := m.standbys
+	m.standbys = nil
 	m.mu.Unlock()
+	for s := range standbys {
+		m.end(s)
+	}
 	for _, e := range running {
 		e.end(causeKill)
 	}

@@ -52,7 +52,7 @@ func Supervise() int {
 		if err != nil {
 			return 0 // sandboxd closed the socket
 		}
-		if m.Kind != msgRun || len(files) != 3 {
+		if m.Kind != msgRun || len(files) < 3 || len(files) > StandbyFD+1 {
 			closeAll(files) // a kill that came after its run had ended
 			continue
 		}
@@ -128,11 +128,15 @@ func (s *supervisor) start(m message, files []int, pidfd *int) *failure {
 	if why != nil {
 		return why
 	}
+	inherited := make([]uintptr, len(files)) // the fourth becomes StandbyFD
+	for i, fd := range files {
+		inherited[i] = uintptr(fd)
+	}
 	s.setOOM("1000") // inherited: the kernel picks a command before it picks sandboxd
 	pid, err := syscall.ForkExec(path, m.Argv, &syscall.ProcAttr{
 		Dir:   m.Cwd,
 		Env:   m.Env,
-		Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])},
+		Files: inherited,
 		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: pidfd},
 	})
 	s.setOOM(s.base)
@@ -248,7 +252,7 @@ func (s *supervisor) send(m message) bool {
 
 func (s *supervisor) receive() (message, []int, error) {
 	var length [4]byte
-	oob := make([]byte, unix.CmsgSpace(3*4))
+	oob := make([]byte, unix.CmsgSpace((StandbyFD+1)*4))
 	n, oobn, err := recvmsg(length[:], oob)
 	if err != nil {
 		return message{}, nil, err

@@ -9,7 +9,8 @@ import (
 )
 
 // Messages between Manager and supervisor travel over a socketpair: a length of four bytes, then
-// JSON. Descriptors 0, 1 and 2 of the command ride on the length of a run message.
+// JSON. Descriptors 0, 1 and 2 of the command, and StandbyFD of one that waits, ride on the length of
+// a run message.
 
 const (
 	controlFD  = 3        // the supervisor's end

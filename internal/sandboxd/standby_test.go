@@ -1,0 +1,132 @@
+package sandboxd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+)
+
+// look prints all that a program can see of how it was started.
+const look = `
+import os, sys, json
+def fails():
+    raise ValueError("mine")
+seen = {"argv": [os.path.basename(a) for a in sys.argv], "file": os.path.basename(__file__), "name": __name__, "cwd": os.getcwd(),
+  "path": [p.replace(os.path.dirname(__file__), "PRIVATE") for p in sys.path], "env": sorted(os.environ), "exec": os.environ["SKERRY_EXEC_ID"],
+  "fds": sorted(os.listdir("/proc/self/fd")), "globals": sorted(globals()), "modules": sorted(sys.modules), "sid": os.getsid(0) == os.getpid()}
+seen["env"] = [e for e in seen["env"] if e != "LC_CTYPE"]
+print(json.dumps(seen))
+fails()
+`
+
+const age = `
+ticks = int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[19])
+print(float(open("/proc/uptime").read().split()[0]) - ticks / 100 > 0.3)
+`
+
+func (p *pair) python(text string, env ...string) result {
+	p.Helper()
+	id := p.id()
+	return p.run(&sandboxv1.RunRequest{
+		ExecId: id, Code: &sandboxv1.Code{Language: "python", Text: text}, TimeoutMs: 20_000,
+		Env: append([]string{"HOME=" + filepath.Join(p.o.TempDir, "home"), "SKERRY_EXEC_ID=" + id, "SKERRY_EXEC_TOKEN=secret-" + id}, env...),
+	})
+}
+
+// waitForStandby returns once an interpreter has been waiting for half a second.
+func (p *pair) waitForStandby() { time.Sleep(600 * time.Millisecond) }
+
+// TestStandbyPython: the second program of a language starts in an interpreter that waited, and can
+// tell only by its age.
+func TestStandbyPython(t *testing.T) {
+	p := newPair(t)
+	neutral := func(r result, id string) string {
+		return strings.ReplaceAll(r.stdout, id, "ID") + neutralTrace(r.stderr)
+	}
+	cold := p.python(look)
+	if cold.GetCode() != 1 || !strings.Contains(cold.stderr, "ValueError: mine") {
+		t.Fatalf("%v %s %s", cold.Exit, cold.stdout, cold.stderr)
+	}
+	p.waitForStandby()
+	warm := p.python(look)
+	if a, b := neutral(cold, "exec-1"), neutral(warm, "exec-2"); a != b {
+		t.Errorf("cold:\n%s\nwarm:\n%s", a, b)
+	}
+	p.waitForStandby()
+	if r := p.python(age); r.stdout != "True\n" {
+		t.Errorf("the third program ran in an interpreter that had not waited: %q %s", r.stdout, r.stderr)
+	}
+	p.waitForStandby()
+	if r := p.python("import os; print(os.environ['MINE'])\n"+age, "MINE=1"); r.stdout != "1\nFalse\n" {
+		t.Errorf("another environment: %q %s", r.stdout, r.stderr)
+	}
+}
+
+func neutralTrace(text string) string {
+	var lines []string
+	for line := range strings.Lines(text) {
+		if before, after, ok := strings.Cut(line, `/code-`); ok {
+			_, after, _ = strings.Cut(after, "/")
+			line = before + "/" + after
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "")
+}
+
+// TestStandbySeesNewPackages: what was installed while the interpreter waited is there.
+func TestStandbySeesNewPackages(t *testing.T) {
+	p := newPair(t)
+	home := filepath.Join(p.o.TempDir, "home")
+	where := p.python("import site; print(site.getusersitepackages())")
+	packages := strings.TrimSpace(where.stdout)
+	if !strings.HasPrefix(packages, home) {
+		t.Fatalf("%q %s", packages, where.stderr)
+	}
+	p.waitForStandby()
+	for path, text := range map[string]string{
+		filepath.Join(packages, "direct.py"): "x = 1", filepath.Join(packages, "linked.pth"): p.data + "\n", filepath.Join(p.data, "behind.py"): "x = 2",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := p.python("import direct, behind; print(direct.x, behind.x)\n" + age); r.stdout != "1 2\nTrue\n" {
+		t.Errorf("%q %s", r.stdout, r.stderr)
+	}
+}
+
+// TestStandbySpoilt: code that breaks into the folder of the waiting interpreter harms no next program.
+func TestStandbySpoilt(t *testing.T) {
+	p := newPair(t)
+	p.python("print(1)")
+	p.waitForStandby()
+	dirs, err := filepath.Glob(filepath.Join(p.o.TempDir, "code-*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("%v, %v", dirs, err)
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(dirs[0], "main.py")); err != nil {
+		t.Fatal(err)
+	}
+	if r := p.python("print(2)"); r.stdout != "2\n" {
+		t.Errorf("%q %s", r.stdout, r.stderr)
+	}
+	p.waitForStandby()
+	dirs, err = filepath.Glob(filepath.Join(p.o.TempDir, "code-*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("%v, %v", dirs, err)
+	}
+	if err := os.RemoveAll(dirs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if r := p.python("print(3)"); r.stdout != "3\n" {
+		t.Errorf("%q %s", r.stdout, r.stderr)
+	}
+}
