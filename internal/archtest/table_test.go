@@ -37,12 +37,15 @@ var table = []row{
 	{"internal/auth", "sandbox store", "keys are records"},
 
 	{"internal/mcphub", "sandbox mcphub/...", "the hub knows tools, not who calls them"},
-	{"internal/bridge", "sandbox", "the bridge reaches the hub through the interface that it declares"},
+	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
+	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},
+	{"internal/bridge", "sandbox ownedsocket", "the bridge reaches the hub through the interface that it declares"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
 	{"internal/sandboxapi/v1", "", "generated"},
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
-	{"internal/sandboxapi/link", "", "the connection knows no messages"},
+	{"internal/ownedsocket", "", "it stands below everything"},
+	{"internal/sandboxapi/link", "ownedsocket", "the connection knows no messages"},
 	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
 
 	{"internal/sandboxd", "sandbox buildinfo sandboxapi/... sandboxd/...", "the daemon in the sandbox stays small and knows no server"},

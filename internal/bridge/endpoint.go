@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -16,6 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
+	"github.com/skerry-sandbox/skerry/internal/ownedsocket"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -40,7 +39,7 @@ type Endpoint struct {
 // Serve listens on dir/bridge.sock, which belongs to uid alone, in place of a socket that was there
 // before. The endpoint's goroutines end with Close.
 func (b *Bridge) Serve(dir string, uid int, thread sandbox.Thread) (*Endpoint, error) {
-	ln, err := listen(dir, uid)
+	ln, err := ownedsocket.Listen(dir, socketName, uid)
 	if err != nil {
 		return nil, fmt.Errorf("bridge: %w", err)
 	}
@@ -65,38 +64,6 @@ func (b *Bridge) Serve(dir string, uid int, thread sandbox.Thread) (*Endpoint, e
 		}
 	}()
 	return ep, nil
-}
-
-// listen makes the socket under a name of its own and renames it when its owner and mode are right, so
-// that nobody finds one that it may not open. The folder is reached through a descriptor: its path may
-// be longer than a socket address.
-func listen(dir string, uid int) (*net.UnixListener, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	const fresh = "." + socketName + ".new"
-	path := filepath.Join(dir, fresh)
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), fresh)})
-	if err != nil {
-		return nil, err
-	}
-	ln.SetUnlinkOnClose(false) // by then the name may be that of the next endpoint
-	err = os.Chmod(path, 0o600)
-	if err == nil && uid != os.Getuid() {
-		err = os.Chown(path, uid, uid)
-	}
-	if err == nil {
-		err = os.Rename(path, filepath.Join(dir, socketName))
-	}
-	if err != nil {
-		return nil, errors.Join(err, ln.Close())
-	}
-	return ln, nil
 }
 
 // Close cancels the calls that came through this endpoint, gives them up to a second to answer, and

@@ -34,6 +34,11 @@ const (
 	ControlSocket = RunDir + "/control.sock"
 	BridgeSocket  = RunDir + "/bridge.sock"
 	BridgePort    = 9876
+	// Of the sandbox of an MCP server: its standard streams, its way to the network, and where the
+	// proxy for that listens inside.
+	StdioSocket  = RunDir + "/stdio.sock"
+	EgressSocket = RunDir + "/egress.sock"
+	EgressPort   = 9877
 )
 
 // Limits bound one sandbox. Zero is refused: there is no unlimited sandbox.
@@ -89,6 +94,8 @@ const (
 	LabelUser     = "io.skerry.user"
 	LabelThread   = "io.skerry.thread"
 	LabelTemplate = "io.skerry.template"
+	// LabelRole is absent on the sandbox of a thread.
+	LabelRole = "io.skerry.role"
 )
 
 // Template is a kind of sandbox that a caller may ask for by name.

@@ -7,10 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/ownedsocket"
 )
 
 const (
@@ -67,7 +68,7 @@ func Listen(opts ListenOptions) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
-	ln, err := listenUnix(opts.Dir, opts.UID)
+	ln, err := ownedsocket.Listen(opts.Dir, socketName, opts.UID)
 	if err != nil {
 		return nil, fmt.Errorf("link: %w", err)
 	}
@@ -75,38 +76,6 @@ func Listen(opts ListenOptions) (*Listener, error) {
 	l.wg.Add(1)
 	go l.accept()
 	return l, nil
-}
-
-// listenUnix makes the socket under a name of its own and renames it when its owner and mode are
-// right, so that sandboxd never finds one that it may not open. The folder is reached through a
-// descriptor: its path may be longer than a socket address.
-func listenUnix(dir string, uid int) (*net.UnixListener, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	fresh := "." + socketName + ".new"
-	if err := os.Remove(filepath.Join(dir, fresh)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), fresh)})
-	if err != nil {
-		return nil, err
-	}
-	ln.SetUnlinkOnClose(false) // by then the name may be that of the next server's socket
-	path := filepath.Join(dir, fresh)
-	err = os.Chmod(path, 0o600)
-	if err == nil && uid != 0 {
-		err = os.Chown(path, uid, uid)
-	}
-	if err == nil {
-		err = os.Rename(path, filepath.Join(dir, socketName))
-	}
-	if err != nil {
-		return nil, errors.Join(err, ln.Close())
-	}
-	return ln, nil
 }
 
 // Conn waits for the live connection. It returns ctx's error, or ErrClosed.
