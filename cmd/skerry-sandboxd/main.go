@@ -1,6 +1,8 @@
 // Skerry-sandboxd is PID 1 of every sandbox: it runs what the server asks for and nothing else. It
 // takes no flags and no configuration; all it needs is at the fixed paths of package sandbox.
 //
+// "skerry-sandboxd toolserver" is PID 1 of the sandbox of an MCP server: it runs that one program.
+//
 // "skerry-sandboxd supervise" is what it starts for each exec, and of no use to people.
 package main
 
@@ -30,6 +32,9 @@ const (
 
 func main() {
 	process.SuperviseIfAsked()
+	if len(os.Args) == 2 && os.Args[1] == sandboxd.ToolServerCommand {
+		os.Exit(runToolServer(slog.New(slog.NewJSONHandler(os.Stderr, nil))))
+	}
 	if len(os.Args) > 1 {
 		fmt.Printf("skerry-sandboxd %s, protocol %d\n", link.Version(), link.Protocol)
 		return
@@ -39,6 +44,18 @@ func main() {
 		log.Error("sandboxd cannot start", "error", err)
 		os.Exit(1)
 	}
+}
+
+func runToolServer(log *slog.Logger) int {
+	// The program has the same uid and must not read the memory of PID 1.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		log.Error("non-dumpable", "error", err)
+		return 1
+	}
+	runtime.GOMAXPROCS(1)
+	ctx, stop := takeSignals()
+	defer stop()
+	return sandboxd.RunToolServer(ctx, sandboxd.DefaultToolServer(log))
 }
 
 func run(log *slog.Logger) error {

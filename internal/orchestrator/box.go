@@ -2,8 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"maps"
 	"os"
@@ -92,12 +90,6 @@ func (b *box) letGo() error {
 	return nil
 }
 
-func newID() sandbox.ID {
-	var raw [8]byte
-	rand.Read(raw[:]) //nolint:errcheck // never fails
-	return sandbox.ID("skerry-" + hex.EncodeToString(raw[:]))
-}
-
 // Acquire gives the thread's sandbox, starting it when there is none. Many callers at once get one.
 func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string, o sandbox.AcquireOptions) (sandbox.Info, error) {
 	t, err := thread(c, id)
@@ -169,7 +161,7 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, tmpl Template) (*
 	}
 	now := time.Now().UTC()
 	b := &box{
-		thread: t, template: tmpl, id: newID(), ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
+		thread: t, template: tmpl, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
 		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds},
 	}
 	b.info.ID = b.id

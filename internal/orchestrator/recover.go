@@ -35,6 +35,9 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	for _, inst := range found {
+		if inst.Labels[sandbox.LabelRole] != "" { // not of a thread
+			continue
+		}
 		wg.Go(func() { r.adoptOrRemove(ctx, inst) })
 	}
 	wg.Wait()
@@ -130,7 +133,7 @@ func (r *Orchestrator) sweepRunFolders() {
 		keep[string(b.id)] = true
 	}
 	for _, e := range entries {
-		if keep[e.Name()] || len(e.Name()) != len(newID()) {
+		if keep[e.Name()] || len(e.Name()) != len(sandbox.NewID()) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(r.runRoot(), e.Name())); err != nil {
@@ -217,7 +220,7 @@ func (r *Orchestrator) reconcile() {
 		known[b.id] = true
 	}
 	for _, inst := range found {
-		if known[inst.ID] || time.Since(inst.CreatedAt) < r.o.StartTime {
+		if known[inst.ID] || inst.Labels[sandbox.LabelRole] != "" || time.Since(inst.CreatedAt) < r.o.StartTime {
 			continue
 		}
 		r.o.Log.Info("orphan sandbox removed", "sandbox", string(inst.ID))

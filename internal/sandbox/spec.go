@@ -1,9 +1,20 @@
 package sandbox
 
-import "time"
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"time"
+)
 
 // ID names one sandbox (container): "skerry-" and 16 hex digits. It is never used again.
 type ID string
+
+// NewID makes an ID.
+func NewID() ID {
+	var raw [8]byte
+	rand.Read(raw[:]) //nolint:errcheck // never fails
+	return ID("skerry-" + hex.EncodeToString(raw[:]))
+}
 
 // State of a sandbox, as the API shows it.
 type State string

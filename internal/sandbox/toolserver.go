@@ -1,0 +1,10 @@
+package sandbox
+
+// ToolServerStart tells the PID 1 of an MCP server's sandbox what to run. It travels over
+// StdioSocket and not with the Spec, for the environment holds secrets and a Spec is shown by engines.
+type ToolServerStart struct {
+	Argv   []string `json:"argv"`
+	Env    []string `json:"env"` // all of it, "NAME=value"
+	Dir    string   `json:"dir"`
+	Egress bool     `json:"egress,omitempty"` // there is a proxy on EgressSocket
+}

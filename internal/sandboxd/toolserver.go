@@ -1,0 +1,153 @@
+package sandboxd
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+)
+
+// ToolServerCommand is the argument that makes PID 1 run one MCP server instead of serving execs.
+const ToolServerCommand = "toolserver"
+
+// maxToolServer bounds the description of a tool server.
+const maxToolServer = 1 << 20
+
+// exitNotStarted is the exit code of PID 1 when the server's program cannot be started.
+const exitNotStarted = 127
+
+// ToolServerOptions are the paths of a tool server's sandbox; tests change them.
+type ToolServerOptions struct {
+	StdioSocket  string
+	EgressSocket string
+	EgressAddr   string
+	Log          *slog.Logger
+}
+
+// DefaultToolServer gives the options of a real sandbox.
+func DefaultToolServer(log *slog.Logger) ToolServerOptions {
+	return ToolServerOptions{
+		StdioSocket: sandbox.StdioSocket, EgressSocket: sandbox.EgressSocket,
+		EgressAddr: fmt.Sprintf("127.0.0.1:%d", sandbox.EgressPort), Log: log,
+	}
+}
+
+// RunToolServer connects twice to the server's socket: the first connection carries a
+// sandbox.ToolServerStart, as four bytes of length (little endian) and JSON, and is then the standard
+// input and output of the program; the second is its standard error. It returns the exit code of PID 1
+// when the program has ended; what it left behind ends with PID 1.
+func RunToolServer(ctx context.Context, o ToolServerOptions) int {
+	stdio, start, err := receiveStart(ctx, o.StdioSocket)
+	if err != nil {
+		o.Log.Error("no tool server to run", "error", err)
+		return exitNotStarted
+	}
+	defer stdio.Close()
+	stderr, err := dialFile(ctx, o.StdioSocket)
+	if err != nil {
+		o.Log.Error("no standard error", "error", err)
+		return exitNotStarted
+	}
+	defer stderr.Close()
+	if start.Egress {
+		way := &bridge{addr: o.EgressAddr, socket: o.EgressSocket, log: o.Log}
+		go way.run(ctx) // ends with PID 1
+	}
+	path := start.Argv[0]
+	if found := process.LookPath(path, envValue(start.Env, "PATH")); found != "" {
+		path = found
+	}
+	pid, err := syscall.ForkExec(path, start.Argv, &syscall.ProcAttr{
+		Dir: start.Dir, Env: start.Env,
+		Files: []uintptr{stdio.Fd(), stdio.Fd(), stderr.Fd()},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		fmt.Fprintf(stderr, "skerry: cannot start %q: %v\n", start.Argv[0], err)
+		return exitNotStarted
+	}
+	_, _ = stdio.Close(), stderr.Close() // the end of the program is seen by the end of these
+	return reapUntil(pid)
+}
+
+func receiveStart(ctx context.Context, socket string) (*os.File, *sandbox.ToolServerStart, error) {
+	f, err := dialFile(ctx, socket)
+	if err != nil {
+		return nil, nil, err
+	}
+	fail := func(err error) (*os.File, *sandbox.ToolServerStart, error) {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	var length [4]byte
+	if _, err := io.ReadFull(f, length[:]); err != nil {
+		return fail(err)
+	}
+	n := binary.LittleEndian.Uint32(length[:])
+	if n > maxToolServer {
+		return fail(fmt.Errorf("a description of %d bytes", n))
+	}
+	text := make([]byte, n) // not a byte more: what follows is the program's input
+	if _, err := io.ReadFull(f, text); err != nil {
+		return fail(err)
+	}
+	var start sandbox.ToolServerStart
+	if err := json.Unmarshal(text, &start); err != nil {
+		return fail(err)
+	}
+	if len(start.Argv) == 0 {
+		return fail(errors.New("no program is named"))
+	}
+	return f, &start, nil
+}
+
+// dialFile connects to the socket. The file blocks, as a program expects of its standard streams.
+func dialFile(ctx context.Context, socket string) (*os.File, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var d net.Dialer
+	for {
+		conn, err := d.DialContext(ctx, "unix", socket)
+		if err == nil {
+			f, err := conn.(*net.UnixConn).File()
+			_ = conn.Close()
+			if err != nil {
+				return nil, err
+			}
+			return f, unix.SetNonblock(int(f.Fd()), false)
+		}
+		select {
+		case <-time.After(dialFirst):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// reapUntil takes every child that ends, until pid has.
+func reapUntil(pid int) int {
+	for {
+		var ws syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &ws, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return 1
+		case got == pid && ws.Signaled():
+			return 128 + int(ws.Signal())
+		case got == pid:
+			return ws.ExitStatus()
+		}
+	}
+}
