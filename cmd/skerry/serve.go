@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -275,7 +276,14 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 	}
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: p.hub, CodeAPI: wrappers, Skills: skills,
-		Bridge:    bridge.New(bridge.Options{Hub: p.hub, Recorder: orchestrator.NewToolRecorder(p.audit), Log: p.log}),
+		Bridge: bridge.New(bridge.Options{
+			Hub: p.hub, Recorder: orchestrator.NewToolRecorder(p.audit), Log: p.log,
+			// The bridge serves before the orchestrator is whole, but there is no exec before that.
+			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+				return p.orch.KeepResult(ctx, t, name, result)
+			},
+			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
+		}),
 		Templates: templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Daemon: daemon, Install: p.install,
 		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, Log: p.log,
 	})

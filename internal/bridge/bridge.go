@@ -8,10 +8,12 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -19,14 +21,26 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// Limits are those of one exec. A limit of 0 takes its default.
+type Limits struct {
+	Calls       int           // requests; 10,000
+	Bytes       int64         // of all results together; 256 MiB
+	CallTime    time.Duration // of one call; 5 min
+	InlineBytes int           // of a result; a larger one is kept as a file; 1 MiB
+}
+
+func (l Limits) filled() Limits {
+	return Limits{
+		Calls: cmp.Or(l.Calls, 10_000), Bytes: cmp.Or(l.Bytes, 256<<20),
+		CallTime: cmp.Or(l.CallTime, 5*time.Minute), InlineBytes: cmp.Or(l.InlineBytes, 1<<20),
+	}
+}
+
 // Limits of what code in a sandbox may ask of the bridge.
 const (
-	MaxCalls         = 10_000  // requests of one exec
-	MaxParallel      = 64      // requests of one exec at a time
-	MaxBodyBytes     = 4 << 20 // of a request
-	MaxResultBytes   = 8 << 20 // of a tool's result
-	MaxConnections   = 256     // of a sandbox
-	MaxCallTime      = 5 * time.Minute
+	MaxParallel      = 64       // requests of one exec at a time
+	MaxBodyBytes     = 4 << 20  // of a request
+	MaxConnections   = 256      // of a sandbox
 	maxBodyBytesHeld = 64 << 20 // of all requests of a sandbox at a time
 	maxRefusals      = 20       // records of refused tokens, of a sandbox in a second
 
@@ -85,10 +99,16 @@ type Outcome struct {
 	Output   []byte
 }
 
-// Options are what a Bridge works with. Hub and Recorder are needed; a nil Log discards.
+// Keep writes a result that is too large for an answer into the thread's files. name is fit for a file;
+// what it gives is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
+type Keep func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+
+// Options are what a Bridge works with. Hub, Recorder and Keep are needed; a nil Log discards.
 type Options struct {
 	Hub      Hub
 	Recorder Recorder
+	Keep     Keep
+	Limits   Limits
 	Log      *slog.Logger
 }
 
@@ -96,6 +116,8 @@ type Options struct {
 type Bridge struct {
 	hub      Hub
 	recorder Recorder
+	keep     Keep
+	limits   Limits
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -103,16 +125,16 @@ type Bridge struct {
 	byID    map[string]*exec
 }
 
-// New gives a bridge without execs and endpoints. It panics when Hub or Recorder is missing: that is a
+// New gives a bridge without execs and endpoints. It panics when a part is missing: that is a
 // mistake of the program, found when it starts.
 func New(o Options) *Bridge {
-	if o.Hub == nil || o.Recorder == nil {
-		panic("bridge: Hub and Recorder are required")
+	if o.Hub == nil || o.Recorder == nil || o.Keep == nil {
+		panic("bridge: Hub, Recorder and Keep are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Bridge{hub: o.Hub, recorder: o.Recorder, log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+	return &Bridge{hub: o.Hub, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
 }
 
 // Register gives a new token for an exec: 64 hex digits, good on the endpoints of its thread until
@@ -121,7 +143,7 @@ func (b *Bridge) Register(x Exec) (token string) {
 	var secret [32]byte
 	rand.Read(secret[:]) // never fails
 	token = hex.EncodeToString(secret[:])
-	e := newExec(x, sha256.Sum256([]byte(token)))
+	e := newExec(x, sha256.Sum256([]byte(token)), b.limits)
 	b.mu.Lock()
 	old := b.byID[x.ExecID]
 	if old != nil {

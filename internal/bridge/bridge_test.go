@@ -114,7 +114,15 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	g := &rig{TB: t, hub: &fakeHub{}, recorder: &fakeRecorder{}}
-	g.bridge = New(Options{Hub: g.hub, Recorder: g.recorder})
+	g.bridge = New(Options{Hub: g.hub, Recorder: g.recorder, Limits: Limits{InlineBytes: 1000, Bytes: 10_000}, Keep: func(_ context.Context, th sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		if th != thread {
+			t.Errorf("kept for %v", th)
+		}
+		if bytes.Contains(result, []byte("full")) {
+			return sandbox.ResultFile{}, sandbox.Errorf(sandbox.QuotaExceeded, "the disk is full")
+		}
+		return sandbox.ResultFile{Path: "/mnt/user-data/x/" + name, Bytes: int64(len(result)), Format: "json"}, nil
+	}})
 	dir := t.TempDir()
 	var err error
 	if g.endpoint, err = g.bridge.Serve(dir, os.Getuid(), thread); err != nil {
@@ -136,6 +144,7 @@ func newRig(t testing.TB) *rig {
 
 type answer struct {
 	status int
+	body   []byte
 	Result json.RawMessage `json:"result"`
 	Error  struct{ Code, Message, Tool string }
 }
@@ -159,7 +168,7 @@ func (g *rig) post(path, token, body string) answer {
 	if err != nil {
 		g.Error(err)
 	}
-	a := answer{status: resp.StatusCode}
+	a := answer{status: resp.StatusCode, body: text}
 	if err := json.Unmarshal(text, &a); err != nil {
 		g.Errorf("%v: %.200s", err, text)
 	}
@@ -310,7 +319,7 @@ func TestFailures(t *testing.T) {
 		"unknown":        {err: secret, status: 500, want: "internal", text: "internal error", kept: "error"},
 		"internal":       {err: sandbox.Wrap(sandbox.Internal, secret, "in /etc"), status: 500, want: "internal", text: "internal error", kept: "error"},
 		"panic":          {panics: true, status: 500, want: "internal", text: "internal error", kept: "error"},
-		"too large":      {result: sandbox.ToolResult{Result: bytes.Repeat([]byte("1"), MaxResultBytes+1)}, status: 502, want: "tool_failed", text: fmt.Sprintf("the result has %d bytes; the limit is %d", MaxResultBytes+1, MaxResultBytes), kept: "error"},
+		"not kept":       {result: sandbox.ToolResult{Result: []byte(`"full` + strings.Repeat("x", 1000) + `"`)}, status: 429, want: "quota_exceeded", text: "the disk is full", kept: "denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)

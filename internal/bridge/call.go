@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ const (
 
 // callCtx ends with the request, with the exec, and at the deadline of a call.
 func callCtx(ctx context.Context, e *exec) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, MaxCallTime)
+	ctx, cancel := context.WithTimeout(ctx, e.limits.CallTime)
 	stop := context.AfterFunc(e.ctx, cancel)
 	return ctx, func() {
 		stop()
@@ -38,8 +39,8 @@ func callCtx(ctx context.Context, e *exec) (context.Context, context.CancelFunc)
 }
 
 // call makes one call for an exec: counted, recorded, made, recorded again. An error is written for
-// the caller and has the tool's name as that was asked for.
-func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input []byte) (result json.RawMessage, err error) {
+// the caller and has the tool's name as that was asked for. body is {"result": …} or {"file": …}.
+func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input []byte) (body []byte, err error) {
 	began := time.Now()
 	tool := nameOf(ref)
 	n, err := e.start(tool)
@@ -50,13 +51,18 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 	defer func() { e.finish(n, how) }()
 	ctx, cancel := callCtx(ctx, e)
 	defer cancel()
-	result, how.Tool, err = b.recorded(ctx, e, ref, input)
+	var result json.RawMessage
+	if result, how.Tool, err = b.recorded(ctx, e, ref, input); err == nil {
+		if body, err = b.answer(ctx, e, n, result); err != nil {
+			err = b.explain(ctx, e, how.Tool, err)
+		}
+	}
 	how.Error = ""
 	if err != nil {
 		how.Error = cut(err.Error(), maxKept)
 	}
 	how.Status, how.Millis = statusOf(err), time.Since(began).Milliseconds()
-	return result, err
+	return body, err
 }
 
 // recorded makes the call between its two records. tool is the printed name when there is such a tool.
@@ -97,14 +103,26 @@ func (b *Bridge) made(ctx context.Context, e *exec, tool sandbox.Tool, input []b
 	switch {
 	case err != nil:
 		return nil, err
-	case len(res.Result) > MaxResultBytes:
-		return nil, sandbox.Errorf(sandbox.ToolFailed, "the result has %d bytes; the limit is %d", len(res.Result), MaxResultBytes)
 	case res.IsError:
 		return nil, sandbox.Errorf(sandbox.ToolFailed, "%s", textOf(res.Result))
 	case len(res.Result) == 0:
 		return json.RawMessage("null"), nil
 	}
-	return res.Result, nil
+	return res.Result, e.weigh(len(res.Result))
+}
+
+// answer is what code gets of a result: the result itself, or the file that holds it.
+func (b *Bridge) answer(ctx context.Context, e *exec, call int, result json.RawMessage) (body []byte, err error) {
+	if len(result) <= e.limits.InlineBytes {
+		return slices.Concat([]byte(`{"result":`), result, []byte(`}`)), nil
+	}
+	file, err := contained(b, func() (sandbox.ResultFile, error) {
+		return b.keep(ctx, e.Thread, fmt.Sprintf("%s-%d", e.ExecID, call+1), result)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]sandbox.ResultFile{"file": file})
 }
 
 // contained turns a panic of a part behind the bridge into an error of this one call.

@@ -16,21 +16,23 @@ var errEnded = sandbox.Errorf(sandbox.Unauthorized, "the exec has ended")
 type exec struct {
 	Exec
 	key    [sha256.Size]byte
+	limits Limits
 	ctx    context.Context // ends with the exec
 	cancel context.CancelFunc
 
 	mu       sync.Mutex
 	requests int // ever
 	parallel int // now
+	bytes    int64
 	calls    []sandbox.ToolCall
 	running  int
 	ended    bool
 	idle     chan struct{} // closed when the exec has ended and nothing runs
 }
 
-func newExec(x Exec, key [sha256.Size]byte) *exec {
+func newExec(x Exec, key [sha256.Size]byte, l Limits) *exec {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &exec{Exec: x, key: key, ctx: ctx, cancel: cancel, idle: make(chan struct{})}
+	return &exec{Exec: x, key: key, limits: l, ctx: ctx, cancel: cancel, idle: make(chan struct{})}
 }
 
 // admit takes a place for a request; release gives it back.
@@ -40,13 +42,30 @@ func (e *exec) admit() error {
 	switch {
 	case e.ended:
 		return errEnded
-	case e.requests >= MaxCalls:
-		return sandbox.Errorf(sandbox.QuotaExceeded, "this exec has made %d tool calls, which is the limit of one exec", MaxCalls)
+	case e.requests >= e.limits.Calls:
+		return sandbox.Errorf(sandbox.QuotaExceeded, "this exec has made %d tool calls, which is the limit of one exec", e.limits.Calls)
+	case e.bytes >= e.limits.Bytes:
+		return errBytes(e.limits)
 	case e.parallel >= MaxParallel:
 		return sandbox.Errorf(sandbox.QuotaExceeded, "this exec has %d tool calls in flight, which is the limit of one exec", MaxParallel)
 	}
 	e.requests++
 	e.parallel++
+	return nil
+}
+
+func errBytes(l Limits) error {
+	return sandbox.Errorf(sandbox.QuotaExceeded, "the results of this exec's tool calls have more than %d bytes, which is the limit of one exec", l.Bytes)
+}
+
+// weigh counts the bytes of a result. One that passes the limit is not given; later calls are not made.
+func (e *exec) weigh(n int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.bytes += int64(n)
+	if e.bytes > e.limits.Bytes {
+		return errBytes(e.limits)
+	}
 	return nil
 }
 

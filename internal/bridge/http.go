@@ -89,12 +89,12 @@ func (ep *Endpoint) serveCall(w http.ResponseWriter, r *http.Request) {
 		writeError(w, nameOf(ref), err)
 		return
 	}
-	result, err := ep.bridge.call(r.Context(), e, ref, input)
+	body, err = ep.bridge.call(r.Context(), e, ref, input)
 	if err != nil {
 		writeError(w, nameOf(ref), err)
 		return
 	}
-	writeJSON(w, http.StatusOK, []byte(`{"result":`), result, []byte(`}`))
+	writeJSON(w, http.StatusOK, body)
 }
 
 func tokenOf(r *http.Request) string {
@@ -257,21 +257,13 @@ func writeError(w http.ResponseWriter, tool string, err error) {
 	writeJSON(w, status, text)
 }
 
-// writeJSON answers with the parts joined. Its length is given: small clients need no other framing.
-func writeJSON(w http.ResponseWriter, status int, parts ...[]byte) {
-	size := 0
-	for _, p := range parts {
-		size += len(p)
-	}
+// writeJSON answers with a body. Its length is given: small clients need no other framing.
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	// An error means that the connection is gone, and then so is the reader.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWait))
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(size))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	for _, p := range parts {
-		if _, err := w.Write(p); err != nil {
-			return
-		}
-	}
+	_, _ = w.Write(body)
 }

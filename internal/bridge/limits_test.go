@@ -125,12 +125,36 @@ func TestCallLimit(t *testing.T) {
 	g := newRig(t)
 	token := g.register("e")
 	e, _ := g.bridge.lookup(token, thread)
-	e.requests = MaxCalls - 1
+	e.requests = e.limits.Calls - 1
 	if a := g.post("/call", token, `{"tool":"s__x"}`); a.status != 200 {
 		t.Errorf("%+v", a)
 	}
 	if a := g.post("/call", token, `{"tool":"s__x"}`); a.status != 429 || !strings.Contains(a.Error.Message, "10000") {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestLargeResult: a large result is kept as a file, and all results together have a bound.
+func TestLargeResult(t *testing.T) {
+	g := newRig(t)
+	g.hub.call = func(context.Context, sandbox.Tool, []byte) (sandbox.ToolResult, error) {
+		return sandbox.ToolResult{Result: []byte(`"` + strings.Repeat("x", 2998) + `"`)}, nil
+	}
+	token := g.register("e")
+	for i := 1; i <= 3; i++ {
+		want := fmt.Sprintf(`{"file":{"path":"/mnt/user-data/x/e-%d","bytes":3000,"format":"json"}}`, i)
+		if a := g.post("/call", token, `{"tool":"s__x"}`); a.status != 200 || string(a.body) != want {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	for range 2 {
+		if a := g.post("/call", token, `{"tool":"s__x"}`); a.status != 429 || !strings.Contains(a.Error.Message, "10000 bytes") {
+			t.Errorf("%+v", a)
+		}
+	}
+	calls := g.bridge.Finish("e")
+	if len(calls) != 4 || calls[3].Status != "denied" {
+		t.Errorf("%+v", calls)
 	}
 }
 

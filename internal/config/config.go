@@ -53,6 +53,11 @@ type Config struct {
 	MaxSandboxes int `yaml:"max_sandboxes"`
 	// StartTimeout bounds the start of one sandbox.
 	StartTimeout time.Duration `yaml:"start_timeout"`
+	// ToolCalls bounds how many tools one exec may call, ToolMiB the results of them together, and
+	// ToolTimeout each call.
+	ToolCalls   int           `yaml:"tool_calls_per_exec"`
+	ToolMiB     int           `yaml:"tool_mib_per_exec"`
+	ToolTimeout time.Duration `yaml:"tool_timeout"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
@@ -62,7 +67,8 @@ func Default() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
-		MaxSandboxes: 200, StartTimeout: 60 * time.Second, LogLevel: "info",
+		MaxSandboxes: 200, StartTimeout: 60 * time.Second,
+		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: 5 * time.Minute, LogLevel: "info",
 	}
 }
 
@@ -180,6 +186,14 @@ func (c *Config) Check() error {
 	}
 	if c.StartTimeout < time.Second {
 		bad("start_timeout", "%s is less than 1s", c.StartTimeout)
+	}
+	for key, n := range map[string]int{"tool_calls_per_exec": c.ToolCalls, "tool_mib_per_exec": c.ToolMiB} {
+		if n < 1 || n > 1_000_000 {
+			bad(key, "%d is not 1 to 1000000", n)
+		}
+	}
+	if c.ToolTimeout < time.Second || c.ToolTimeout > time.Hour {
+		bad("tool_timeout", "%s is not 1s to 1h", c.ToolTimeout)
 	}
 	if c.Data == "" {
 		bad("data", "is empty")

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -115,7 +116,9 @@ func newHouse(t *testing.T, d daemon) *house {
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	h.Orchestrator, err = New(t.Context(), Options{
 		Driver: h.driver, Store: st, Audit: h.audit, Hub: noTools{}, CodeAPI: wrappers, Skills: skills,
-		Bridge:    bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit), Log: log}),
+		Bridge: bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+			return h.KeepResult(ctx, t, name, result)
+		}}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxBoxes: 3, StartTime: 20 * time.Second, Log: log,
 	})

@@ -119,7 +119,10 @@ func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string
 		return sandbox.ToolResult{}, e
 	}
 	res.CallID = attempt.ID
-	return res, err
+	if err != nil {
+		return res, err
+	}
+	return r.shorten(ctx, t, attempt.ID, res)
 }
 
 func toolOutcome(res sandbox.ToolResult, err error) (outcome, detail string) {

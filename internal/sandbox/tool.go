@@ -71,4 +71,13 @@ type ToolResult struct {
 	IsError bool            `json:"is_error"`
 	Millis  int64           `json:"ms"`
 	CallID  string          `json:"call_id"`
+	// File is where the whole result is when Result holds only its beginning, as a string.
+	File *ResultFile `json:"file,omitempty"`
+}
+
+// ResultFile is a result that was kept as a file of the thread, because it is large.
+type ResultFile struct {
+	Path   string `json:"path"` // virtual
+	Bytes  int64  `json:"bytes"`
+	Format string `json:"format"` // "json", or "text" when the result is a string: then it is that string
 }

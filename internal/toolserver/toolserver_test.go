@@ -308,4 +308,3 @@ func TestLeftOver(t *testing.T) {
 		t.Errorf("left over: %v, %v", left, err)
 	}
 }
-

@@ -1,5 +1,5 @@
 // Calls a tool of an MCP server through the sandbox's bridge. Runs on bun, deno and node as it is.
-import type { ToolAnswer, ToolCall } from "./types.ts";
+import type { ToolAnswer, ToolCall, ToolFile } from "./types.ts";
 
 type Answer = { status: number; text(): Promise<string> };
 declare function fetch(url: string, init: { method: string; headers: Record<string, string>; body: string }): Promise<Answer>;
@@ -60,10 +60,25 @@ export async function callMCPTool<T = unknown>(tool: string, input: object = {})
   if (answer?.error) {
     throw new MCPToolError(tool, status, String(answer.error.code), String(answer.error.message));
   }
+  if (status === 200 && answer?.file) {
+    return (await load(tool, answer.file)) as T;
+  }
   if (status !== 200 || answer === null || typeof answer !== "object" || !("result" in answer)) {
     throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no result`);
   }
   return answer.result as T;
+}
+
+// A large result comes as a file; code gets it as any other.
+async function load(tool: string, file: ToolFile): Promise<unknown> {
+  const name = "node:fs/promises"; // not a literal: type checkers have no types of it here
+  try {
+    const fs = (await import(name)) as { readFile(path: string, encoding: string): Promise<string> };
+    const text = await fs.readFile(file.path, "utf8");
+    return file.format === "text" ? text : JSON.parse(text);
+  } catch (err) {
+    throw new MCPToolError(tool, 200, "unavailable", `its result of ${file.bytes} bytes cannot be read from ${file.path}: ${String(err)}`);
+  }
 }
 
 host.callMCPTool = callMCPTool;

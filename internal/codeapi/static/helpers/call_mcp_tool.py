@@ -57,7 +57,21 @@ def call_mcp_tool(tool: str, input: dict[str, Any] | None = None) -> Any:
             raise MCPToolError(tool, status, str(error.get("code")), str(error.get("message")))
         if status == 200 and "result" in answer:
             return answer["result"]
+        if status == 200 and isinstance(answer.get("file"), dict):
+            return _load(tool, answer["file"])
     raise MCPToolError(tool, status, "unavailable", f"the tool bridge answered with status {status} and no result")
+
+
+def _load(tool: str, file: dict[str, Any]) -> Any:
+    """A large result comes as a file of the thread; code gets it as any other."""
+    import json
+
+    try:
+        with open(file["path"], encoding="utf-8") as f:
+            text = f.read()
+        return text if file.get("format") == "text" else json.loads(text)
+    except (OSError, ValueError, KeyError) as err:
+        raise MCPToolError(tool, 200, "unavailable", f"its result of {file.get('bytes')} bytes cannot be read: {err}") from err
 
 
 class _Dead(OSError):

@@ -15,8 +15,19 @@ export type ToolFailure = {
   tool?: string;
 };
 
-/** The bridge's answer: a result, or an error. */
-export type ToolAnswer<T = unknown> = { result: T; error?: undefined } | { result?: undefined; error: ToolFailure };
+/** A result that is too large for an answer: the bridge wrote it into a file of the thread. */
+export type ToolFile = {
+  path: string;
+  bytes: number;
+  /** "json", or "text" when the result is a string: then the file is that string. */
+  format: string;
+};
+
+/** The bridge's answer: a result, the file that holds it, or an error. */
+export type ToolAnswer<T = unknown> =
+  | { result: T; file?: undefined; error?: undefined }
+  | { result?: undefined; file: ToolFile; error?: undefined }
+  | { result?: undefined; file?: undefined; error: ToolFailure };
 
 /** Any value that JSON can hold. */
 export type JSONValue = string | number | boolean | null | JSONValue[] | { [key: string]: JSONValue };
