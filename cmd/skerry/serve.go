@@ -111,6 +111,10 @@ type parts struct {
 	hub     *mcphub.Hub
 	driver  driver.Driver
 	orch    *orchestrator.Orchestrator
+
+	templates map[string]orchestrator.Template
+	sandboxd  string // host path
+	isolation *isolation
 }
 
 // serve runs a server until ctx ends, and then stops it in order. ready is told the address.
@@ -125,7 +129,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	defer func() { err = errors.Join(err, p.close()) }()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openTools, p.openDriver, p.openOrchestrator} {
+	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openDriver, p.openTemplates, p.openIsolation, p.openTools, p.openOrchestrator} {
 		if err := open(startCtx); err != nil {
 			return err
 		}
@@ -220,7 +224,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 }
 
 func (p *parts) openTools(context.Context) (err error) {
-	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: os.LookupEnv})
+	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: os.LookupEnv, Isolation: p.isolation})
 	if err != nil {
 		return err
 	}
@@ -258,14 +262,6 @@ func (p *parts) openDriver(ctx context.Context) (err error) {
 }
 
 func (p *parts) openOrchestrator(ctx context.Context) error {
-	templates, err := p.templates(ctx)
-	if err != nil {
-		return err
-	}
-	daemon, err := p.daemon()
-	if err != nil {
-		return err
-	}
 	skills, err := skill.Publish(p.cfg.Skills, filepath.Join(p.cfg.Data, "skills"), p.log)
 	if err != nil {
 		return err
@@ -284,7 +280,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			},
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
-		Templates: templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Daemon: daemon, Install: p.install,
+		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Daemon: p.sandboxd, Install: p.install,
 		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, Log: p.log,
 	})
 	if err != nil {
@@ -298,8 +294,17 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 	return nil
 }
 
-// templates reads the templates and keeps those whose image fits the driver.
-func (p *parts) templates(ctx context.Context) (map[string]orchestrator.Template, error) {
+// openTemplates finds what sandboxes are made of.
+func (p *parts) openTemplates(ctx context.Context) (err error) {
+	if p.templates, err = p.readTemplates(ctx); err != nil {
+		return err
+	}
+	p.sandboxd, err = p.daemon()
+	return err
+}
+
+// readTemplates reads the templates and keeps those whose image fits the driver.
+func (p *parts) readTemplates(ctx context.Context) (map[string]orchestrator.Template, error) {
 	var dir fs.FS = sandboxtemplates.FS
 	if p.cfg.Templates != "" {
 		dir = os.DirFS(p.cfg.Templates)

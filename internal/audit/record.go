@@ -27,6 +27,7 @@ const (
 	ActionAuthRefused   = "auth_refused"
 	ActionMCPConfig     = "mcp_config"
 	ActionSignal        = "exec_signal"
+	ActionEgressRefused = "egress_refused"
 )
 
 // The phases of a record. What can fail midway has an attempt and then exactly one result, whose

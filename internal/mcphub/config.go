@@ -51,6 +51,7 @@ type serverConfig struct {
 	DisabledTools []string          `json:"disabledTools"`
 	Scope         string            `json:"scope"`  // "thread", "user" (default) or "shared"
 	RunAs         *uint32           `json:"run_as"` // uid of a stdio server
+	Sandbox       isolationConfig   `json:"sandbox"`
 }
 
 func (s *serverConfig) enabled() bool { return s.Enabled == nil || *s.Enabled }
@@ -203,6 +204,9 @@ func (s *serverConfig) check() error {
 	if s.Type == transportStdio {
 		return s.checkStdio()
 	}
+	if s.Sandbox.on {
+		return invalidField("sandbox", "is for stdio servers")
+	}
 	return s.checkRemote()
 }
 
@@ -220,7 +224,7 @@ func (s *serverConfig) checkStdio() error {
 			return invalidField("env."+k, "a name is empty, has a = or NUL, or its value has a NUL")
 		}
 	}
-	return nil
+	return s.checkIsolation()
 }
 
 func (s *serverConfig) checkRemote() error {

@@ -25,6 +25,8 @@ type Options struct {
 	// StateDir holds the home folders of stdio servers. They outlive a connection; with "" they are
 	// made below the system's folder for temporary files and go when the hub is closed.
 	StateDir string
+	// Isolation starts the servers that have "sandbox" in their configuration; nil: they are refused.
+	Isolation Isolation
 	// Version is told to MCP servers.
 	Version string
 

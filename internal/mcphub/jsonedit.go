@@ -133,6 +133,10 @@ func wholeSyntaxError(text []byte) int {
 
 // describeJSON says which field of a server's configuration has the wrong type.
 func describeJSON(raw []byte, err error) error {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
+		return known
+	}
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) && wrong.Field != "" {
 		return invalidField(wrong.Field, "has the wrong type: %s", wrong.Value)

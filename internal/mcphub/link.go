@@ -123,6 +123,10 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 		transport, l.remote, err = c.cfg.newRemote(t, c.h.o.MaxResult)
 		return transport, err
 	}
+	log := c.h.o.Log.With("server", c.key.server)
+	if c.cfg.Sandbox.on {
+		return c.isolatedTransport(l, log)
+	}
 	home := filepath.Join(c.h.homes.dir, c.homeName())
 	t, err := c.cfg.expand(c.h.o.LookupEnv, home)
 	if err != nil {
@@ -133,11 +137,10 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := c.h.o.Log.With("server", c.key.server)
 	if cmd.uid == 0 {
 		log.Warn("MCP server: runs as root, as the configuration says")
 	}
-	return &stdioTransport{limit: c.h.o.MaxResult + slack, log: log, start: func() (*process, error) {
+	return &stdioTransport{limit: c.h.o.MaxResult + slack, log: log, start: func(context.Context) (*process, error) {
 		p, err := cmd.start(&c.h.wg, log, t.redact)
 		l.process = p
 		return p, err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -113,12 +114,12 @@ func find(name, path string) (string, error) {
 	return "", invalidField("command", "%.80q is not on PATH", name)
 }
 
-// process is a running stdio server. It leads a process group, which is killed whole.
+// process is a running stdio server: the leader of a process group, which is killed whole, or a sandbox.
 type process struct {
-	stdin  *os.File
-	stdout *os.File
-	stderr *os.File
-	pid    int
+	stdin  Stream
+	stdout Stream
+	stderr Stream
+	signal func(unix.Signal) // to all of it
 	log    *slog.Logger
 	exited chan struct{} // closed when the leader and its group are gone; then end and tail are set
 	end    string        // how it ended
@@ -193,12 +194,13 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 		started <- err
 		return
 	}
-	p.pid = cmd.Process.Pid
+	pid := cmd.Process.Pid
+	p.signal = func(sig unix.Signal) { _ = unix.Kill(-pid, sig) }
 	started <- nil
 	// The group is killed while its leader is still a zombie: until then nobody else can get its number.
-	for unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
-	_ = unix.Kill(-p.pid, unix.SIGKILL)
+	_ = unix.Kill(-pid, unix.SIGKILL)
 	err := cmd.Wait()
 	p.end = "it ended"
 	if err != nil {
@@ -206,7 +208,7 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	}
 	_ = p.stdin.Close()
 	// A process that left the group may hold the other ends; nobody waits for it.
-	for _, f := range []*os.File{p.stdout, p.stderr} {
+	for _, f := range []Stream{p.stdout, p.stderr} {
 		_ = f.SetReadDeadline(time.Now().Add(time.Second))
 	}
 	close(p.exited)
@@ -217,7 +219,7 @@ func (p *process) kill() {
 	select {
 	case <-p.exited:
 	default:
-		_ = unix.Kill(-p.pid, unix.SIGKILL)
+		p.signal(unix.SIGKILL)
 	}
 }
 
@@ -229,7 +231,7 @@ func (p *process) close() error {
 			if p.wait(endGrace) {
 				break
 			}
-			_ = unix.Kill(-p.pid, sig)
+			p.signal(sig)
 		}
 		p.wait(endGrace)
 		_ = p.stdout.Close()
@@ -262,7 +264,7 @@ func (p *process) readErrors() {
 			_, err = r.ReadSlice('\n')
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, net.ErrClosed) {
 				p.log.Debug("MCP server: standard error cannot be read", "error", err)
 			}
 			return

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -20,14 +21,14 @@ import (
 // no message is skipped (many servers print a banner), one that is too long fails its call alone, and
 // the end of the connection takes all of the server's processes with it.
 type stdioTransport struct {
-	start func() (*process, error)
+	start func(ctx context.Context) (*process, error)
 	limit int
 	log   *slog.Logger
 }
 
 // Connect implements mcp.Transport.
-func (t *stdioTransport) Connect(context.Context) (mcp.Connection, error) {
-	p, err := t.start()
+func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+	p, err := t.start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (s *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 			continue // nobody can be told
 		}
 		if err != nil {
-			if errors.Is(err, os.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+			if errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 				err = io.EOF
 			}
 			return nil, err

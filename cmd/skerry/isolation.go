@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/egress"
+	"github.com/skerry-sandbox/skerry/internal/mcphub"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/toolserver"
+)
+
+// toolServerTemplate is the template of MCP servers that run in sandboxes.
+const toolServerTemplate = "mcp-server"
+
+// isolation lets the hub start servers in sandboxes, each start and each refused connection on the
+// record.
+type isolation struct {
+	sandboxes *toolserver.Sandboxes
+	audit     *audit.Log
+}
+
+// openIsolation removes what a former server left, and is ready to start servers.
+func (p *parts) openIsolation(ctx context.Context) error {
+	tmpl, ok := p.templates[toolServerTemplate]
+	if !ok {
+		tmpl = p.templates[p.cfg.DefaultTemplate]
+	}
+	tmpl.Template.Image = tmpl.Image
+	i := &isolation{audit: p.audit}
+	var err error
+	i.sandboxes, err = toolserver.New(ctx, toolserver.Options{
+		Driver: p.driver, NextUID: p.store.NextUID, Template: tmpl.Template, Daemon: p.sandboxd, Install: p.install,
+		RunDir: filepath.Join(p.cfg.Data, "mcp-run"), HomesDir: filepath.Join(p.cfg.Data, "mcp-homes"),
+		StartTime: p.cfg.StartTimeout, Log: p.log, Refused: i.refused,
+	})
+	p.isolation = i
+	return err
+}
+
+// Start implements mcphub.Isolation.
+func (i *isolation) Start(ctx context.Context, s mcphub.IsolatedServer) (mcphub.IsolatedProcess, error) {
+	rules, err := egress.ParseRules(s.Egress)
+	if err != nil { // the administrator's mistake, not the caller's
+		var known *sandbox.Error
+		if errors.As(err, &known) {
+			err = sandbox.Errorf(sandbox.Unavailable, "%s", known.Detail)
+		}
+		return nil, err
+	}
+	v, err := i.sandboxes.Start(ctx, toolserver.Spec{
+		Server: s.Server, Owner: s.Owner, Home: s.Home, Argv: s.Argv, Env: s.Env, Egress: rules, Mounts: s.Mounts,
+	})
+	outcome := "ok"
+	if err != nil {
+		outcome = "error"
+	}
+	rec := i.record(audit.ActionSandboxCreate, s.Owner, "mcp server "+s.Server, outcome)
+	if _, e := i.audit.Append(context.WithoutCancel(ctx), rec); e != nil && err == nil {
+		v.Stop()
+		err = sandbox.Wrap(sandbox.Unavailable, e, "the audit log cannot be written")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return isolated{v}, nil
+}
+
+func (i *isolation) refused(server string, o sandbox.Owner, target string) {
+	rec := i.record(audit.ActionEgressRefused, o, "mcp server "+server, "denied")
+	rec.Detail = target
+	// The connection is refused whether or not it can be recorded; Append logs a failure itself.
+	_, _ = i.audit.Append(context.Background(), rec)
+}
+
+func (i *isolation) record(action string, o sandbox.Owner, subject, outcome string) audit.Record {
+	if o.Tenant == "" {
+		o = local // of all
+	}
+	return audit.Record{Tenant: o.Tenant, User: o.User, Action: action, Phase: audit.PhaseResult, Subject: subject, Outcome: outcome}
+}
+
+// isolated is a running server as the hub takes it.
+type isolated struct{ *toolserver.Server }
+
+// Stdin implements mcphub.IsolatedProcess.
+func (s isolated) Stdin() mcphub.Stream { return halfClosing{s.Server.Stdio} }
+
+// Stdout implements mcphub.IsolatedProcess.
+func (s isolated) Stdout() mcphub.Stream { return s.Server.Stdio }
+
+// Stderr implements mcphub.IsolatedProcess.
+func (s isolated) Stderr() mcphub.Stream { return s.Server.Stderr }
+
+// halfClosing ends what is written and leaves what is read.
+type halfClosing struct{ *net.UnixConn }
+
+// Close implements io.Closer.
+func (c halfClosing) Close() error { return c.CloseWrite() }
