@@ -121,6 +121,7 @@ type options struct {
 	image           string // of the oci driver: "base", or "host" for the host's own /usr
 	extensions      string // text of extensions_config.json
 	args            []string
+	template        string // lines that are added to the template
 }
 
 const template = `name: base
@@ -157,7 +158,7 @@ func start(t *testing.T, o options) *server {
 	})
 	must(t, os.Chmod(data, 0o711)) //nolint:gosec // passed through by other uids, not listed
 	must(t, os.Mkdir(filepath.Join(data, "templates"), 0o755))
-	must(t, os.WriteFile(filepath.Join(data, "templates/base.yaml"), fmt.Appendf(nil, template, o.image, o.runtime), 0o644))
+	must(t, os.WriteFile(filepath.Join(data, "templates/base.yaml"), fmt.Appendf(nil, template+"%s", o.image, o.runtime, o.template), 0o644))
 	if o.extensions != "" {
 		must(t, os.WriteFile(filepath.Join(data, "extensions_config.json"), []byte(o.extensions), 0o600))
 	}

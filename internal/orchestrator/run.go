@@ -172,6 +172,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		if err := r.refreshTools(ctx, b); err != nil {
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
+		req.Code.Javascript, req.Code.Deno = b.template.JavaScript, denoPermissions(b.template.Deno)
 		if err := r.prepareCode(b, req.Code); err != nil {
 			return "", err
 		}

@@ -50,6 +50,13 @@ func (r *Orchestrator) refreshTools(ctx context.Context, b *box) error {
 	return nil
 }
 
+func denoPermissions(d *sandbox.DenoPermissions) *sandboxv1.Permissions {
+	if d == nil {
+		return nil
+	}
+	return &sandboxv1.Permissions{Read: d.Read, Write: d.Write, Net: d.Net, Env: d.Env, Run: d.Run}
+}
+
 // prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
 // where its runtime cannot read types.
 func (r *Orchestrator) prepareCode(b *box, code *sandboxv1.Code) error {

@@ -118,6 +118,19 @@ type Template struct {
 	Languages   []string `json:"languages" yaml:"languages"`
 	Limits      Limits   `json:"limits" yaml:"-"`
 	IdleSeconds int      `json:"idle_timeout_s" yaml:"idle_timeout_s"`
+	// JavaScript is bun, deno or node: what runs TypeScript and JavaScript; "" = the first that is there.
+	JavaScript string `json:"javascript,omitempty" yaml:"javascript"`
+	// Deno is what Deno lets such a program do, where it is the runtime; nil: all that the sandbox does.
+	Deno *DenoPermissions `json:"deno,omitempty" yaml:"deno"`
+}
+
+// DenoPermissions are Deno's own (--allow-read and so on). An empty list allows nothing of its kind.
+type DenoPermissions struct {
+	Read  []string `json:"allow_read"`
+	Write []string `json:"allow_write"`
+	Net   []string `json:"allow_net"`
+	Env   []string `json:"allow_env"`
+	Run   []string `json:"allow_run"`
 }
 
 // Info is a sandbox as the API shows it.

@@ -160,8 +160,16 @@ func (s *service) program(c *sandboxv1.Code, env []string, cwd string) (*interp.
 		}
 		s.discard(w) // code of the sandbox may have spoilt its folder
 	}
-	p, err := s.interp.Prepare(c.GetLanguage(), c.GetText(), cwd)
+	p, err := s.interp.Prepare(c.GetLanguage(), c.GetText(), cwd, choice(c))
 	return p, nil, err
+}
+
+func choice(c *sandboxv1.Code) interp.Choice {
+	how := interp.Choice{JavaScript: c.GetJavascript()}
+	if d := c.GetDeno(); d != nil {
+		how.Deno = &interp.Permissions{Read: d.GetRead(), Write: d.GetWrite(), Net: d.GetNet(), Env: d.GetEnv(), Run: d.GetRun()}
+	}
+	return how
 }
 
 // shell is bash where there is one.

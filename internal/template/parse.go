@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // maxFile bounds one file, in bytes: it is written by hand, and never this long.
@@ -112,6 +114,14 @@ func (p *parser) template(root *yaml.Node) Template {
 		"runtime":        p.text(&t.Runtime),
 		"idle_timeout_s": number(p, &t.IdleSeconds),
 		"languages":      p.list(&t.Languages),
+		"javascript":     p.text(&t.JavaScript),
+		"deno": func(field string, n *yaml.Node) {
+			t.Deno = &sandbox.DenoPermissions{}
+			p.fields(n, field+".", map[string]func(string, *yaml.Node){
+				"allow_read": p.list(&t.Deno.Read), "allow_write": p.list(&t.Deno.Write), "allow_net": p.list(&t.Deno.Net),
+				"allow_env": p.list(&t.Deno.Env), "allow_run": p.list(&t.Deno.Run),
+			})
+		},
 		"image": func(field string, n *yaml.Node) {
 			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "oci": p.text(&t.Image.OCI)})
 		},

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
@@ -24,6 +25,8 @@ type Template struct {
 	Languages   []string
 	IdleSeconds int // idle_timeout_s; 0 = never reaped for idleness
 	Limits      Limits
+	JavaScript  string                   // "bun", "deno", "node", or "" for the first that is there
+	Deno        *sandbox.DenoPermissions // nil: all
 }
 
 // Image names the root file system, once for each kind of driver.
@@ -132,6 +135,15 @@ func (p *parser) check(t *Template) {
 		bad(!known, "languages", "%.40q: want typescript, javascript, python or bash", l)
 		bad(slices.Contains(t.Languages[:i], l), "languages", "%.40q is there twice", l)
 	}
+	bad(!slices.Contains([]string{"", "bun", "deno", "node"}, t.JavaScript), "javascript", "%.40q: want bun, deno or node", t.JavaScript)
+	bad(t.Deno != nil && t.JavaScript != "deno", "deno", "is for javascript: deno")
+	if d := t.Deno; d != nil {
+		for name, list := range map[string][]string{"allow_read": d.Read, "allow_write": d.Write, "allow_net": d.Net, "allow_env": d.Env, "allow_run": d.Run} {
+			for _, v := range list {
+				bad(v == "" || strings.ContainsAny(v, ",\x00"), "deno."+name, "%.80q: want one entry, without a comma", v)
+			}
+		}
+	}
 	bad(t.IdleSeconds < 0, "idle_timeout_s", "is negative")
 	for _, l := range []struct {
 		field    string
@@ -152,6 +164,7 @@ func (p *parser) check(t *Template) {
 func (t *Template) Vocabulary() sandbox.Template {
 	return sandbox.Template{
 		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds,
+		JavaScript: t.JavaScript, Deno: t.Deno,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(t.Limits.Memory), CPUMillis: int64(t.Limits.CPU), PIDs: t.Limits.PIDs, OpenFiles: t.Limits.OpenFiles,
 			FileBytes: int64(t.Limits.FileSize), TmpBytes: int64(t.Limits.Tmp), DiskBytes: int64(t.Limits.Disk),

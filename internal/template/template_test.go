@@ -51,6 +51,17 @@ runtime: runc
 limits: {memory: 64MiB, cpu: "1", pids: 10, open_files: 100, file_size: 1MiB, tmp: 1MiB, disk: 1048576}
 `
 
+func TestDeno(t *testing.T) {
+	got, err := Parse([]byte(good + "javascript: deno\ndeno: {allow_read: [/mnt], allow_net: []}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := got.Vocabulary()
+	if v.JavaScript != "deno" || v.Deno == nil || len(v.Deno.Read) != 1 || len(v.Deno.Net) != 0 {
+		t.Errorf("%+v %+v", v, v.Deno)
+	}
+}
+
 func TestGood(t *testing.T) {
 	got, err := Parse([]byte(good))
 	if err != nil || got.Limits.Memory != 64<<20 || got.Limits.CPU != 1000 || got.Limits.Disk != 1<<20 {
@@ -80,6 +91,10 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "{docker: a, oci: host}", "a", 1):            "line 2: image: want a mapping",
 		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):          "line 2: nombre: there is no such field",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):       "line 5: description: aliases are not supported",
+		good + "javascript: rhino\n":                                       `line 6: javascript: "rhino": want bun, deno or node`,
+		good + "deno: {allow_net: [a.example]}\n":                          "line 6: deno: is for javascript: deno",
+		good + "javascript: deno\ndeno: {allow: [x]}\n":                    "line 7: deno.allow: there is no such field",
+		good + "javascript: deno\ndeno: {allow_read: [\"a,b\"]}\n":         `line 7: deno.allow_read: "a,b": want one entry, without a comma`,
 		good + "idle_timeout_s: -1\n":                                      "line 6: idle_timeout_s: is negative",
 		good + "---\nname: y\n":                                            "line 6: a second document; one file holds one template",
 		"":                                                                 "is empty",

@@ -83,7 +83,7 @@ func (x Exit_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Exit_Status.Descriptor instead.
 func (Exit_Status) EnumDescriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8, 0}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9, 0}
 }
 
 type StatusRequest struct {
@@ -411,6 +411,8 @@ type Code struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Language      string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Javascript    string                 `protobuf:"bytes,3,opt,name=javascript,proto3" json:"javascript,omitempty"` // bun, deno or node for TypeScript and JavaScript; "" = the first that is there
+	Deno          *Permissions           `protobuf:"bytes,4,opt,name=deno,proto3" json:"deno,omitempty"`             // when deno runs it; absent = all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -459,6 +461,98 @@ func (x *Code) GetText() string {
 	return ""
 }
 
+func (x *Code) GetJavascript() string {
+	if x != nil {
+		return x.Javascript
+	}
+	return ""
+}
+
+func (x *Code) GetDeno() *Permissions {
+	if x != nil {
+		return x.Deno
+	}
+	return nil
+}
+
+// Permissions are what Deno lets a program do; an empty list is nothing. What the code API needs is
+// added to them.
+type Permissions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Read          []string               `protobuf:"bytes,1,rep,name=read,proto3" json:"read,omitempty"` // paths
+	Write         []string               `protobuf:"bytes,2,rep,name=write,proto3" json:"write,omitempty"`
+	Net           []string               `protobuf:"bytes,3,rep,name=net,proto3" json:"net,omitempty"` // hosts
+	Env           []string               `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"` // names of variables
+	Run           []string               `protobuf:"bytes,5,rep,name=run,proto3" json:"run,omitempty"` // programs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Permissions) Reset() {
+	*x = Permissions{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Permissions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Permissions) ProtoMessage() {}
+
+func (x *Permissions) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Permissions.ProtoReflect.Descriptor instead.
+func (*Permissions) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Permissions) GetRead() []string {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+func (x *Permissions) GetWrite() []string {
+	if x != nil {
+		return x.Write
+	}
+	return nil
+}
+
+func (x *Permissions) GetNet() []string {
+	if x != nil {
+		return x.Net
+	}
+	return nil
+}
+
+func (x *Permissions) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *Permissions) GetRun() []string {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 type Event struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	N      uint64                 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"` // 1, 2, 3 …
@@ -475,7 +569,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -487,7 +581,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -500,7 +594,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Event) GetN() uint64 {
@@ -582,7 +676,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +688,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +701,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Started) GetPid() int32 {
@@ -627,7 +721,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +733,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +746,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Output) GetStderr() bool {
@@ -688,7 +782,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -700,7 +794,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -713,7 +807,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Exit) GetStatus() Exit_Status {
@@ -786,7 +880,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +892,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +905,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Stream) GetTotal() uint64 {
@@ -852,7 +946,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -864,7 +958,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -877,7 +971,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachRequest) GetExecId() string {
@@ -905,7 +999,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +1011,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +1024,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WriteStdinRequest) GetExecId() string {
@@ -962,7 +1056,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1068,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1081,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 type SignalRequest struct {
@@ -1000,7 +1094,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1012,7 +1106,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1025,7 +1119,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -1050,7 +1144,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1156,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1169,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 type KillRequest struct {
@@ -1087,7 +1181,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1193,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1206,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *KillRequest) GetExecId() string {
@@ -1130,7 +1224,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1236,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1249,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 type ForgetRequest struct {
@@ -1167,7 +1261,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1179,7 +1273,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1192,7 +1286,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ForgetRequest) GetExecId() string {
@@ -1210,7 +1304,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1316,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1329,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 type FileInfo struct {
@@ -1252,7 +1346,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1358,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1371,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -1331,7 +1425,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1343,7 +1437,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1356,7 +1450,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -1377,7 +1471,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1483,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1496,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -1436,7 +1530,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1448,7 +1542,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1461,7 +1555,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListDirResponse) GetItems() []*FileInfo {
@@ -1489,7 +1583,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1595,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1608,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -1547,7 +1641,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1653,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1666,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FileChunk) GetData() []byte {
@@ -1595,7 +1689,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1701,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1714,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -1653,7 +1747,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1665,7 +1759,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1678,7 +1772,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -1698,7 +1792,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1804,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1817,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MoveRequest) GetFrom() string {
@@ -1750,7 +1844,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1762,7 +1856,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1775,7 +1869,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -1800,7 +1894,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1906,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1919,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
@@ -1864,10 +1958,20 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x10max_output_bytes\x18\n" +
 	" \x01(\x04R\x0emaxOutputBytes\x12&\n" +
 	"\x0fmax_spill_bytes\x18\v \x01(\x04R\rmaxSpillBytes\x12\x1b\n" +
-	"\tspill_dir\x18\f \x01(\tR\bspillDir\"6\n" +
+	"\tspill_dir\x18\f \x01(\tR\bspillDir\"\x8a\x01\n" +
 	"\x04Code\x12\x1a\n" +
 	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xd2\x01\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1e\n" +
+	"\n" +
+	"javascript\x18\x03 \x01(\tR\n" +
+	"javascript\x122\n" +
+	"\x04deno\x18\x04 \x01(\v2\x1e.skerry.sandbox.v1.PermissionsR\x04deno\"m\n" +
+	"\vPermissions\x12\x12\n" +
+	"\x04read\x18\x01 \x03(\tR\x04read\x12\x14\n" +
+	"\x05write\x18\x02 \x03(\tR\x05write\x12\x10\n" +
+	"\x03net\x18\x03 \x03(\tR\x03net\x12\x10\n" +
+	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
+	"\x03run\x18\x05 \x03(\tR\x03run\"\xd2\x01\n" +
 	"\x05Event\x12\f\n" +
 	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x17\n" +
 	"\aunix_ms\x18\x02 \x01(\x03R\x06unixMs\x126\n" +
@@ -1987,7 +2091,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_sandboxapi_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(Exit_Status)(0),           // 0: skerry.sandbox.v1.Exit.Status
 	(*StatusRequest)(nil),      // 1: skerry.sandbox.v1.StatusRequest
@@ -1995,75 +2099,77 @@ var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(*ExecStatus)(nil),         // 3: skerry.sandbox.v1.ExecStatus
 	(*RunRequest)(nil),         // 4: skerry.sandbox.v1.RunRequest
 	(*Code)(nil),               // 5: skerry.sandbox.v1.Code
-	(*Event)(nil),              // 6: skerry.sandbox.v1.Event
-	(*Started)(nil),            // 7: skerry.sandbox.v1.Started
-	(*Output)(nil),             // 8: skerry.sandbox.v1.Output
-	(*Exit)(nil),               // 9: skerry.sandbox.v1.Exit
-	(*Stream)(nil),             // 10: skerry.sandbox.v1.Stream
-	(*AttachRequest)(nil),      // 11: skerry.sandbox.v1.AttachRequest
-	(*WriteStdinRequest)(nil),  // 12: skerry.sandbox.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil), // 13: skerry.sandbox.v1.WriteStdinResponse
-	(*SignalRequest)(nil),      // 14: skerry.sandbox.v1.SignalRequest
-	(*SignalResponse)(nil),     // 15: skerry.sandbox.v1.SignalResponse
-	(*KillRequest)(nil),        // 16: skerry.sandbox.v1.KillRequest
-	(*KillResponse)(nil),       // 17: skerry.sandbox.v1.KillResponse
-	(*ForgetRequest)(nil),      // 18: skerry.sandbox.v1.ForgetRequest
-	(*ForgetResponse)(nil),     // 19: skerry.sandbox.v1.ForgetResponse
-	(*FileInfo)(nil),           // 20: skerry.sandbox.v1.FileInfo
-	(*StatRequest)(nil),        // 21: skerry.sandbox.v1.StatRequest
-	(*ListDirRequest)(nil),     // 22: skerry.sandbox.v1.ListDirRequest
-	(*ListDirResponse)(nil),    // 23: skerry.sandbox.v1.ListDirResponse
-	(*ReadFileRequest)(nil),    // 24: skerry.sandbox.v1.ReadFileRequest
-	(*FileChunk)(nil),          // 25: skerry.sandbox.v1.FileChunk
-	(*WriteFileRequest)(nil),   // 26: skerry.sandbox.v1.WriteFileRequest
-	(*MakeDirRequest)(nil),     // 27: skerry.sandbox.v1.MakeDirRequest
-	(*MoveRequest)(nil),        // 28: skerry.sandbox.v1.MoveRequest
-	(*RemoveRequest)(nil),      // 29: skerry.sandbox.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 30: skerry.sandbox.v1.RemoveResponse
+	(*Permissions)(nil),        // 6: skerry.sandbox.v1.Permissions
+	(*Event)(nil),              // 7: skerry.sandbox.v1.Event
+	(*Started)(nil),            // 8: skerry.sandbox.v1.Started
+	(*Output)(nil),             // 9: skerry.sandbox.v1.Output
+	(*Exit)(nil),               // 10: skerry.sandbox.v1.Exit
+	(*Stream)(nil),             // 11: skerry.sandbox.v1.Stream
+	(*AttachRequest)(nil),      // 12: skerry.sandbox.v1.AttachRequest
+	(*WriteStdinRequest)(nil),  // 13: skerry.sandbox.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil), // 14: skerry.sandbox.v1.WriteStdinResponse
+	(*SignalRequest)(nil),      // 15: skerry.sandbox.v1.SignalRequest
+	(*SignalResponse)(nil),     // 16: skerry.sandbox.v1.SignalResponse
+	(*KillRequest)(nil),        // 17: skerry.sandbox.v1.KillRequest
+	(*KillResponse)(nil),       // 18: skerry.sandbox.v1.KillResponse
+	(*ForgetRequest)(nil),      // 19: skerry.sandbox.v1.ForgetRequest
+	(*ForgetResponse)(nil),     // 20: skerry.sandbox.v1.ForgetResponse
+	(*FileInfo)(nil),           // 21: skerry.sandbox.v1.FileInfo
+	(*StatRequest)(nil),        // 22: skerry.sandbox.v1.StatRequest
+	(*ListDirRequest)(nil),     // 23: skerry.sandbox.v1.ListDirRequest
+	(*ListDirResponse)(nil),    // 24: skerry.sandbox.v1.ListDirResponse
+	(*ReadFileRequest)(nil),    // 25: skerry.sandbox.v1.ReadFileRequest
+	(*FileChunk)(nil),          // 26: skerry.sandbox.v1.FileChunk
+	(*WriteFileRequest)(nil),   // 27: skerry.sandbox.v1.WriteFileRequest
+	(*MakeDirRequest)(nil),     // 28: skerry.sandbox.v1.MakeDirRequest
+	(*MoveRequest)(nil),        // 29: skerry.sandbox.v1.MoveRequest
+	(*RemoveRequest)(nil),      // 30: skerry.sandbox.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 31: skerry.sandbox.v1.RemoveResponse
 }
 var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	3,  // 0: skerry.sandbox.v1.StatusResponse.execs:type_name -> skerry.sandbox.v1.ExecStatus
 	5,  // 1: skerry.sandbox.v1.RunRequest.code:type_name -> skerry.sandbox.v1.Code
-	7,  // 2: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
-	8,  // 3: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
-	9,  // 4: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
-	0,  // 5: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
-	10, // 6: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
-	10, // 7: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
-	20, // 8: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
-	1,  // 9: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
-	4,  // 10: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
-	11, // 11: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
-	12, // 12: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
-	14, // 13: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
-	16, // 14: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
-	18, // 15: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
-	21, // 16: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
-	22, // 17: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
-	24, // 18: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
-	26, // 19: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
-	27, // 20: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
-	28, // 21: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
-	29, // 22: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
-	2,  // 23: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
-	6,  // 24: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
-	6,  // 25: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
-	13, // 26: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
-	15, // 27: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
-	17, // 28: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
-	19, // 29: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
-	20, // 30: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
-	23, // 31: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
-	25, // 32: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
-	20, // 33: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
-	20, // 34: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
-	20, // 35: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
-	30, // 36: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
-	23, // [23:37] is the sub-list for method output_type
-	9,  // [9:23] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	6,  // 2: skerry.sandbox.v1.Code.deno:type_name -> skerry.sandbox.v1.Permissions
+	8,  // 3: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
+	9,  // 4: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
+	10, // 5: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
+	0,  // 6: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
+	11, // 7: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
+	11, // 8: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
+	21, // 9: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
+	1,  // 10: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
+	4,  // 11: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
+	12, // 12: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
+	13, // 13: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
+	15, // 14: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
+	17, // 15: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
+	19, // 16: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
+	22, // 17: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
+	23, // 18: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
+	25, // 19: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
+	27, // 20: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
+	28, // 21: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
+	29, // 22: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
+	30, // 23: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
+	2,  // 24: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
+	7,  // 25: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
+	7,  // 26: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
+	14, // 27: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
+	16, // 28: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
+	18, // 29: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
+	20, // 30: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
+	21, // 31: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
+	24, // 32: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
+	26, // 33: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
+	21, // 34: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
+	21, // 35: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
+	21, // 36: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
+	31, // 37: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
+	24, // [24:38] is the sub-list for method output_type
+	10, // [10:24] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_internal_sandboxapi_v1_sandbox_proto_init() }
@@ -2071,7 +2177,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 	if File_internal_sandboxapi_v1_sandbox_proto != nil {
 		return
 	}
-	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5].OneofWrappers = []any{
+	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6].OneofWrappers = []any{
 		(*Event_Started)(nil),
 		(*Event_Output)(nil),
 		(*Event_Exit)(nil),
@@ -2082,7 +2188,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_sandboxapi_v1_sandbox_proto_rawDesc), len(file_internal_sandboxapi_v1_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

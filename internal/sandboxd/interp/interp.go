@@ -70,11 +70,20 @@ type Program struct {
 // changed since.
 const StandbyEnv = "SKERRY_STANDBY"
 
+// Choice is how a template wants TypeScript and JavaScript to run.
+type Choice struct {
+	JavaScript string       // "bun", "deno" or "node"; "" = the first that is there
+	Deno       *Permissions // nil: all
+}
+
+// Permissions are what Deno lets a program do, each a list for its --allow option.
+type Permissions struct{ Read, Write, Net, Env, Run []string }
+
 // Available lists the languages that can run now.
 func (r *Runner) Available() []string {
 	var list []string
 	for _, l := range Languages {
-		if _, err := r.find(l); err == nil {
+		if _, err := r.find(l, Choice{}); err == nil {
 			list = append(list, l)
 		}
 	}
@@ -83,8 +92,8 @@ func (r *Runner) Available() []string {
 
 // Prepare makes the private folder and the command. cwd is the working folder of the command.
 // Errors: ErrLanguage, *UnavailableError, or an error of the file system.
-func (r *Runner) Prepare(language, text, cwd string) (*Program, error) {
-	in, err := r.find(language)
+func (r *Runner) Prepare(language, text, cwd string, how Choice) (*Program, error) {
+	in, err := r.find(language, how)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +111,7 @@ func (r *Runner) Prepare(language, text, cwd string) (*Program, error) {
 // Ahead is Prepare without the text, which Write adds later: for a command that is started with
 // StandbyEnv before there is one. Nil when the language cannot wait.
 func (r *Runner) Ahead(language, cwd string) (*Program, error) {
-	in, err := r.find(language)
+	in, err := r.find(language, Choice{})
 	if err != nil || !in.waits {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type bed struct {
 	codeAPI string
 	temp    string
 	cwd     string
+	how     Choice
 	n       int
 }
 
@@ -139,7 +140,7 @@ func (b *bed) exec(req process.Request) (r result) {
 
 func (b *bed) run(r *Runner, language, text string) result {
 	b.Helper()
-	p, err := r.Prepare(language, text, b.cwd)
+	p, err := r.Prepare(language, text, b.cwd, b.how)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -258,7 +259,7 @@ func testRuntime(t *testing.T, name, program string) {
 func TestPrivateFolder(t *testing.T) {
 	b := newBed(t)
 	r := b.runner("bash", "python3")
-	p, err := r.Prepare("python", "x", b.cwd)
+	p, err := r.Prepare("python", "x", b.cwd, Choice{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,14 +284,14 @@ func TestUnavailable(t *testing.T) {
 	}
 	for _, l := range Languages {
 		var u *UnavailableError
-		if _, err := none.Prepare(l, "", b.cwd); !errors.As(err, &u) {
+		if _, err := none.Prepare(l, "", b.cwd, Choice{}); !errors.As(err, &u) {
 			t.Errorf("%s: %v", l, err)
 		}
 	}
-	if _, err := none.Prepare("cobol", "", b.cwd); !errors.Is(err, ErrLanguage) {
+	if _, err := none.Prepare("cobol", "", b.cwd, Choice{}); !errors.Is(err, ErrLanguage) {
 		t.Errorf("cobol: %v", err)
 	}
-	if _, err := none.Prepare("bash", strings.Repeat("x", maxText+1), b.cwd); err == nil {
+	if _, err := none.Prepare("bash", strings.Repeat("x", maxText+1), b.cwd, Choice{}); err == nil {
 		t.Error("a text that is too long was accepted")
 	}
 	if got := b.runner("bash", "python3").Available(); !slices.Equal(got, []string{"python", "bash"}) {
@@ -350,7 +351,7 @@ func BenchmarkHello(b *testing.B) {
 			}
 			r := New(Options{TempDir: b.TempDir(), CodeAPIDir: b.TempDir(), Path: dir, NodeVersion: func(string) (string, error) { return "v22.20.0", nil }})
 			for i := 0; b.Loop(); i++ {
-				p, err := r.Prepare(c.language, c.text, dir)
+				p, err := r.Prepare(c.language, c.text, dir, Choice{})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -363,5 +364,38 @@ func BenchmarkHello(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestDenoPermissions: what a template does not list, a program may not do; tools work all the same.
+func TestDenoPermissions(t *testing.T) {
+	if programs("deno") == "" {
+		t.Fatal("deno is not here: make images")
+	}
+	b := newBed(t)
+	b.withCodeAPI()
+	b.how = Choice{JavaScript: "deno", Deno: &Permissions{Read: []string{b.cwd}, Env: []string{"HOME"}}}
+	r := b.runner("deno", "bun")
+	text := `
+const tried = async (name: string, f: () => unknown) => { try { await f(); console.log(name, "allowed"); } catch (e) { console.log(name, (e as Error).name); } };
+await tried("own folder", () => Deno.readTextFileSync("mine.txt"));
+await tried("etc", () => Deno.readTextFileSync("/etc/hostname"));
+await tried("write", () => Deno.writeTextFileSync("x.txt", "x"));
+await tried("home", () => Deno.env.get("HOME"));
+await tried("path", () => Deno.env.get("PATH"));
+await tried("run", () => new Deno.Command("true").outputSync());
+await tried("net", () => Deno.connect({ hostname: "127.0.0.1", port: 1 }));
+`
+	if err := os.WriteFile(filepath.Join(b.cwd, "mine.txt"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := b.run(r, "typescript", text)
+	want := "own folder allowed\netc NotCapable\nwrite NotCapable\nhome allowed\npath NotCapable\nrun NotCapable\nnet NotCapable\n"
+	b.want(got, 0, want)
+	b.want(b.run(r, "typescript", "console.log(await callMCPTool('x__y', { a: 1 }) !== undefined)"), 0, "true\n")
+	b.how = Choice{JavaScript: "node"}
+	var u *UnavailableError
+	if _, err := r.Prepare("typescript", "", b.cwd, b.how); !errors.As(err, &u) || !strings.Contains(u.Reason, "no node") {
+		t.Errorf("%v", err)
 	}
 }

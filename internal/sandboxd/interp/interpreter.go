@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // The start-up files. codeAPIMark stands for the folder of the code API in them.
@@ -32,10 +34,10 @@ type interpreter struct {
 	waits     bool // the start-up file knows StandbyEnv
 }
 
-func (r *Runner) find(language string) (*interpreter, error) {
+func (r *Runner) find(language string, how Choice) (*interpreter, error) {
 	switch language {
 	case "typescript", "javascript":
-		return r.findJS(language == "typescript")
+		return r.findJS(language == "typescript", how)
 	case "python":
 		return r.findPython()
 	case "bash":
@@ -66,12 +68,12 @@ func (r *Runner) findPython() (*interpreter, error) {
 	}, nil
 }
 
-func (r *Runner) findJS(typed bool) (*interpreter, error) {
+func (r *Runner) findJS(typed bool, how Choice) (*interpreter, error) {
 	main := "main.mjs"
 	if typed {
 		main = "main.ts"
 	}
-	if bun := r.look("bun"); bun != "" {
+	if bun := r.lookFor("bun", how); bun != "" {
 		return &interpreter{
 			main: main, startFile: "start.mjs", start: startJS, modules: true,
 			argv: func(dir, main string) []string {
@@ -80,21 +82,57 @@ func (r *Runner) findJS(typed bool) (*interpreter, error) {
 			env: []string{"DO_NOT_TRACK=1", "NO_COLOR=1"},
 		}, nil
 	}
-	if deno := r.look("deno"); deno != "" {
+	if deno := r.lookFor("deno", how); deno != "" {
 		return &interpreter{
 			main: main, startFile: "start.mjs", start: startJS, modules: true,
 			argv: func(dir, main string) []string {
-				// The sandbox is the wall; Deno's own would only differ from that of the others.
-				return []string{deno, "run", "--quiet", "--allow-all", "--no-prompt", "--no-remote", "--no-lock", "--no-config", "--node-modules-dir=manual",
-					"--unstable-sloppy-imports", "--preload", filepath.Join(dir, "start.mjs"), main}
+				argv := append([]string{deno, "run", "--quiet"}, how.Deno.allow(dir, r.opts.CodeAPIDir)...)
+				return append(argv, "--no-prompt", "--no-remote", "--no-lock", "--no-config", "--node-modules-dir=manual",
+					"--unstable-sloppy-imports", "--preload", filepath.Join(dir, "start.mjs"), main)
 			},
 			env: []string{"DENO_NO_UPDATE_CHECK=1", "DENO_NO_PROMPT=1", "NO_COLOR=1"},
 		}, nil
 	}
-	if node := r.look("node"); node != "" {
+	if node := r.lookFor("node", how); node != "" {
 		return r.nodeInterpreter(node, typed)
 	}
+	if how.JavaScript != "" {
+		return nil, &UnavailableError{"there is no " + how.JavaScript + " in this sandbox, which its template wants for JavaScript"}
+	}
 	return nil, &UnavailableError{"there is none of bun, deno and node in this sandbox"}
+}
+
+// largeResults is where the server puts results of tools that are too large for an answer.
+const largeResults = "/mnt/user-data/workspace/.skerry/results"
+
+// lookFor finds a runtime, unless the template wants another one.
+func (r *Runner) lookFor(name string, how Choice) string {
+	if how.JavaScript != "" && how.JavaScript != name {
+		return ""
+	}
+	return r.look(name)
+}
+
+// allow gives Deno's options. Without a list the sandbox is the wall, and Deno's own would only differ
+// from that of other runtimes. What the code API needs is always allowed.
+func (p *Permissions) allow(dir, codeAPI string) []string {
+	if p == nil {
+		return []string{"--allow-all"}
+	}
+	own := Permissions{
+		Read: []string{dir, codeAPI, largeResults}, Net: []string{"localhost:9876", "127.0.0.1:9876"},
+		Env: []string{"MCP_RPC_ENDPOINT", "MCP_BRIDGE_PORT", "SKERRY_EXEC_TOKEN"},
+	}
+	var options []string
+	for _, kind := range []struct {
+		name      string
+		own, more []string
+	}{{"read", own.Read, p.Read}, {"write", nil, p.Write}, {"net", own.Net, p.Net}, {"env", own.Env, p.Env}, {"run", nil, p.Run}} {
+		if list := slices.Concat(kind.own, kind.more); len(list) > 0 {
+			options = append(options, "--allow-"+kind.name+"="+strings.Join(list, ","))
+		}
+	}
+	return options
 }
 
 func (r *Runner) nodeInterpreter(node string, typed bool) (*interpreter, error) {

@@ -4,9 +4,17 @@ import { existsSync, statSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 
 globalThis.callMCPTool = async (...args) => {
+  const site = new Error(); // the import below makes some runtimes forget who called
   const m = await import("@CODE_API@/helpers/callMCPTool.ts");
   globalThis.callMCPTool = m.callMCPTool;
-  return m.callMCPTool(...args);
+  try {
+    return await m.callMCPTool(...args);
+  } catch (err) {
+    const frames = (site.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line)).slice(1)
+      .map((line) => line.replace(/at ([^ (]+:\d+:\d+)$/, "at <anonymous> ($1)")); // as bun reads them
+    if (err instanceof Error) err.stack = [`${err.name}: ${err.message}`, ...frames].join("\n");
+    throw err;
+  }
 };
 
 // './servers/x' is a folder and './helpers/callMCPTool' lacks its ending: both are found, as by the

@@ -24,12 +24,18 @@ export class MCPToolError extends Error {
   /** A stable word: "not_found", "invalid", "tool_failed", "timeout", "unavailable", … */
   readonly code: string;
 
-  constructor(tool: string, status: number, code: string, message: string) {
+  constructor(tool: string, status: number, code: string, message: string, site?: Error) {
     super(`${tool}: ${message}`);
     this.name = "MCPToolError";
     this.tool = tool;
     this.status = status;
     this.code = code;
+    const frames = site?.stack?.split("\n").filter((line) => /^\s+at /.test(line)) ?? [];
+    if (frames.length > 1) {
+      // The first one is callMCPTool itself. Bun reads its own frames only when they have a name.
+      const named = frames.slice(1).map((line) => line.replace(/at ([^ (]+:\d+:\d+)$/, "at <anonymous> ($1)"));
+      this.stack = [`${this.name}: ${this.message}`, ...named].join("\n");
+    }
   }
 }
 
@@ -38,6 +44,8 @@ export class MCPToolError extends Error {
  * MCPToolError and is not made again.
  */
 export async function callMCPTool<T = unknown>(tool: string, input: object = {}): Promise<T> {
+  // Where the call was made: some runtimes forget it at the first await.
+  const site = new Error();
   const url = env("MCP_RPC_ENDPOINT") || `http://localhost:${env("MCP_BRIDGE_PORT") || "9876"}/call`;
   const call: ToolCall = { tool, input };
   const body = JSON.stringify(call);
@@ -49,35 +57,35 @@ export async function callMCPTool<T = unknown>(tool: string, input: object = {})
     status = answer.status;
     text = await answer.text();
   } catch (err) {
-    throw new MCPToolError(tool, status, "unavailable", `the tool bridge does not answer: ${String(err)}`);
+    throw new MCPToolError(tool, status, "unavailable", `the tool bridge does not answer: ${String(err)}`, site);
   }
   let answer: ToolAnswer<T> | null;
   try {
     answer = JSON.parse(text) as ToolAnswer<T> | null;
   } catch {
-    throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no JSON`);
+    throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no JSON`, site);
   }
   if (answer?.error) {
-    throw new MCPToolError(tool, status, String(answer.error.code), String(answer.error.message));
+    throw new MCPToolError(tool, status, String(answer.error.code), String(answer.error.message), site);
   }
   if (status === 200 && answer?.file) {
-    return (await load(tool, answer.file)) as T;
+    return (await load(tool, answer.file, site)) as T;
   }
   if (status !== 200 || answer === null || typeof answer !== "object" || !("result" in answer)) {
-    throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no result`);
+    throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no result`, site);
   }
   return answer.result as T;
 }
 
 // A large result comes as a file; code gets it as any other.
-async function load(tool: string, file: ToolFile): Promise<unknown> {
+async function load(tool: string, file: ToolFile, site: Error): Promise<unknown> {
   const name = "node:fs/promises"; // not a literal: type checkers have no types of it here
   try {
     const fs = (await import(name)) as { readFile(path: string, encoding: string): Promise<string> };
     const text = await fs.readFile(file.path, "utf8");
     return file.format === "text" ? text : JSON.parse(text);
   } catch (err) {
-    throw new MCPToolError(tool, 200, "unavailable", `its result of ${file.bytes} bytes cannot be read from ${file.path}: ${String(err)}`);
+    throw new MCPToolError(tool, 200, "unavailable", `its result of ${file.bytes} bytes cannot be read from ${file.path}: ${String(err)}`, site);
   }
 }
 
