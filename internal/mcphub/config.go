@@ -38,20 +38,21 @@ type serverConfig struct {
 	raw  []byte // as it is in the file, compacted: two servers are the same when it is
 	err  error  // why it cannot be used
 
-	Type          string            `json:"type"`
-	Transport     string            `json:"transport"` // another name of type
-	Command       string            `json:"command"`
-	Args          []string          `json:"args"`
-	Env           map[string]string `json:"env"`
-	URL           string            `json:"url"`
-	Headers       map[string]string `json:"headers"`
-	TimeoutMillis int64             `json:"timeout"` // of a call; 0 takes the hub's
-	Description   string            `json:"description"`
-	Enabled       *bool             `json:"enabled"`
-	DisabledTools []string          `json:"disabledTools"`
-	Scope         string            `json:"scope"`  // "thread", "user" (default) or "shared"
-	RunAs         *uint32           `json:"run_as"` // uid of a stdio server
-	Sandbox       isolationConfig   `json:"sandbox"`
+	Type          string                `json:"type"`
+	Transport     string                `json:"transport"` // another name of type
+	Command       string                `json:"command"`
+	Args          []string              `json:"args"`
+	Env           map[string]string     `json:"env"`
+	URL           string                `json:"url"`
+	Headers       map[string]string     `json:"headers"`
+	TimeoutMillis int64                 `json:"timeout"` // of a call; 0 takes the hub's
+	Description   string                `json:"description"`
+	Enabled       *bool                 `json:"enabled"`
+	DisabledTools []string              `json:"disabledTools"`
+	Tools         map[string]toolConfig `json:"tools"`  // by the name that the server gives them
+	Scope         string                `json:"scope"`  // "thread", "user" (default) or "shared"
+	RunAs         *uint32               `json:"run_as"` // uid of a stdio server
+	Sandbox       isolationConfig       `json:"sandbox"`
 }
 
 func (s *serverConfig) enabled() bool { return s.Enabled == nil || *s.Enabled }
@@ -198,8 +199,11 @@ func (s *serverConfig) check() error {
 	default:
 		return invalidField("scope", "%.40q is not thread, user or shared", s.Scope)
 	}
-	if t := s.timeout(minTimeout); s.TimeoutMillis < 0 || t < minTimeout || t > maxTimeout {
-		return invalidField("timeout", "%d milliseconds: want %d to %d", s.TimeoutMillis, minTimeout.Milliseconds(), maxTimeout.Milliseconds())
+	if err := checkTimeout("timeout", s.TimeoutMillis); err != nil {
+		return err
+	}
+	if err := s.checkTools(); err != nil {
+		return err
 	}
 	if s.Type == transportStdio {
 		return s.checkStdio()

@@ -91,7 +91,7 @@ func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
 		}
 		cursor = next
 	}
-	all = slices.DeleteFunc(all, func(t *tool) bool { return slices.Contains(c.cfg.DisabledTools, t.Name) })
+	all = slices.DeleteFunc(all, func(t *tool) bool { return !c.cfg.offers(t.Name) })
 	return newToolList(all), nil
 }
 
@@ -146,6 +146,7 @@ func (c *conn) tool(p listed) (t *tool, why string) {
 		Description: cut(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
 		WrapperPath: WrapperPath(c.key.server, p.Name),
 	}
+	c.cfg.Tools[p.Name].apply(&t.Tool)
 	return t, ""
 }
 
@@ -176,9 +177,10 @@ func newToolList(tools []*tool) *toolList {
 func hashTools(tools []sandbox.Tool) string {
 	h := sha256.New()
 	for _, t := range tools {
-		for _, part := range []string{t.Server, t.Name, t.Printed, t.Description, string(t.Input), string(t.Output)} {
+		for _, part := range []string{t.Server, t.Name, t.Printed, t.Description, string(t.Input), string(t.Output), string(t.Disclosure), t.Summary} {
 			fmt.Fprintf(h, "%d:%s,", len(part), part)
 		}
+		fmt.Fprintf(h, "%q;", t.Keywords)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -22,7 +22,22 @@ type Tool struct {
 	Input       json.RawMessage // JSON Schema
 	Output      json.RawMessage // JSON Schema, or nil
 	WrapperPath string          // virtual path of the TypeScript wrapper
+
+	// What the configuration says of the tool; each is empty when it says nothing.
+	Disclosure Disclosure
+	Summary    string   // one line for lists, in place of the description's beginning
+	Keywords   []string // words by which a search finds the tool too
 }
+
+// Disclosure is when a tool's definition is put before a model. "" leaves it to the mode.
+type Disclosure string
+
+// The disclosures. A hidden tool is on no surface and cannot be called: it is never part of a ToolSet.
+const (
+	DiscloseAlways   Disclosure = "always"   // in every mode
+	DiscloseDeferred Disclosure = "deferred" // only when it is searched for
+	DiscloseHidden   Disclosure = "hidden"
+)
 
 // ToolRef names a tool: Server and Name, or Printed alone.
 type ToolRef struct {
