@@ -36,7 +36,8 @@ var table = []row{
 	{"internal/audit", "sandbox store store/groupcommit", "the log stands below the use cases"},
 	{"internal/auth", "sandbox store", "keys are records"},
 
-	{"internal/mcphub", "sandbox mcphub/...", "the hub knows tools, not who calls them"},
+	{"internal/toolsearch", "sandbox", "a search knows a tool set, not where it comes from"},
+	{"internal/mcphub", "sandbox toolsearch mcphub/...", "the hub knows tools, not who calls them"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},
 	{"internal/bridge", "sandbox ownedsocket", "the bridge reaches the hub through the interface that it declares"},

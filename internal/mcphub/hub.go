@@ -70,6 +70,8 @@ type Hub struct {
 	homes  homes
 	file   *configFile
 
+	indexes indexes // for searches
+
 	version atomic.Uint64 // of the tools
 	epoch   atomic.Uint64 // of anything that a view shows
 

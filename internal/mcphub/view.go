@@ -25,9 +25,6 @@ type view struct {
 	byPair    map[toolKey]entry
 	refused   map[string]error // servers whose tools collide with others', by name
 	servers   map[string]bool  // that have tools
-
-	indexed sync.Once
-	index   *index
 }
 
 type toolKey struct{ server, tool string }

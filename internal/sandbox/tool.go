@@ -68,6 +68,7 @@ type ToolFound struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 	Output      json.RawMessage `json:"output,omitempty"`
 	WrapperPath string          `json:"wrapper_path,omitempty"`
+	Why         []string        `json:"why,omitempty"` // the words of the query that matched, at detail "full"
 }
 
 // ToolSearch is the answer to a ToolQuery: at most 15 tools, best first.
