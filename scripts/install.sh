@@ -6,7 +6,7 @@
 #     run      runc and mmdebstrap, from Debian
 #     test     Docker, Redis, protoc, shellcheck and a C compiler (for go test -race), from Debian
 #     runsc    gVisor, from its Go module
-#     mcp      the MCP servers of the demo and the tests, tsx and tsc, from npm
+#     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm
 #     linters  golangci-lint, from its Go module
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
@@ -79,7 +79,7 @@ build_runsc() {
 }
 
 # They run as nobody, so the folder is open to read.
-mcp_packages=(@modelcontextprotocol/server-{filesystem,memory,everything}@2026.8.31 typescript@7.0.2 tsx@4.23.15)
+mcp_packages=(@modelcontextprotocol/server-{filesystem,memory,everything}@2026.8.31 typescript@7.0.2 tsx@4.23.15 pyright@1.1.414)
 
 fetch_mcp() {
   local dir=$cache/mcp

@@ -138,6 +138,35 @@ for p in pathlib.Path(sys.argv[1]).rglob("*.py"):
 	}
 }
 
+// check runs the strict type checker over the Python, as pyCompile does what it does.
+func check(t *testing.T, dir string) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(dir, "pyrightconfig.json"), []byte(`{"typeCheckingMode":"strict","pythonVersion":"3.12","include":["."]}`), 0o644))
+	cmd := command(t, program(t, "pyright", npmBin()), "-p", dir)
+	// It asks the registry for a newer one of itself otherwise.
+	cmd.Env = append(os.Environ(), "PYRIGHT_PYTHON_IGNORE_WARNINGS=1", "CI=true")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "0 errors, 0 warnings") {
+		t.Errorf("pyright: %v\n%.6000s", err, out)
+	}
+}
+
+// npmTools gives the tools of fourteen servers from npm, with their schemas.
+func npmTools(t testing.TB) []sandbox.Tool {
+	t.Helper()
+	text, err := os.ReadFile("../toolsearch/testdata/npm-servers.json")
+	must(t, err)
+	var tools []sandbox.Tool
+	must(t, json.Unmarshal(text, &tools))
+	if len(tools) < 200 {
+		t.Fatalf("%d tools", len(tools))
+	}
+	for i := range tools {
+		tools[i].Printed = tools[i].Server + "__" + tools[i].Name
+	}
+	return tools
+}
+
 // corpus gives the tools of seven real servers.
 func corpus(t testing.TB) []sandbox.Tool {
 	t.Helper()
@@ -159,15 +188,33 @@ func corpus(t testing.TB) []sandbox.Tool {
 	return tools
 }
 
-func TestCorpusCompiles(t *testing.T) {
+// TestRealToolsCompile: every tool with a real schema that we have, and a use of some.
+func TestRealToolsCompile(t *testing.T) {
 	dir := t.TempDir()
-	tree := generate(t, corpus(t)...)
-	writeTree(t, dir, tree)
+	writeTree(t, dir, generate(t, npmTools(t)...))
 	must(t, os.WriteFile(filepath.Join(dir, "use.ts"), []byte(`import { readTextFile } from "./servers/filesystem/index.ts";
-export const a: unknown = await readTextFile({ path: "/x" });
+import * as memory from "./servers/memory/index.ts";
+export const text: string = (await readTextFile({ path: "/x" })).content;
+export const names: string[] = (await memory.readGraph()).entities.map((e) => e.name);
+`), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "use.py"), []byte(`from servers import filesystem, memory
+from servers.kubernetes import kubectl_get
+
+text: str = filesystem.read_text_file(path="/x")["content"]
+names: list[str] = [e["name"] for e in memory.read_graph()["entities"]]
+kubectl_get(resourceType="pods", name="", namespace="x")
 `), 0o644))
 	compile(t, dir)
 	pyCompile(t, dir)
+	check(t, dir)
+}
+
+func TestCorpusCompiles(t *testing.T) {
+	dir := t.TempDir()
+	writeTree(t, dir, generate(t, corpus(t)...))
+	compile(t, dir)
+	pyCompile(t, dir)
+	check(t, dir)
 }
 
 func TestHardSchemasCompile(t *testing.T) {
@@ -181,12 +228,58 @@ func TestHardSchemasCompile(t *testing.T) {
 	writeTree(t, dir, tree)
 	compile(t, dir)
 	pyCompile(t, dir)
+	check(t, dir)
 	for _, tl := range tools {
-		for _, ending := range []string{".ts"} {
-			path := filepath.Join("servers", FileName(tl.Server), FileName(tl.Name)+ending)
-			if tree[path] == nil {
-				t.Errorf("no %s", path)
+		here := 0
+		for path := range tree {
+			if strings.EqualFold(path, "servers/"+FileName(tl.Server)+"/"+FileName(tl.Name)+".ts") {
+				here++
 			}
+		}
+		if here != 1 {
+			t.Errorf("%s of %s: %d files", tl.Name, tl.Server, here)
+		}
+	}
+}
+
+// TestTypedUseOfPython: what pyright must accept with the generated types, and what not.
+func TestTypedUseOfPython(t *testing.T) {
+	pyright := program(t, "pyright", npmBin())
+	dir := t.TempDir()
+	writeTree(t, dir, generate(t,
+		tool("files", "readTextFile", `{"type":"object","properties":{"path":{"type":"string"},"head":{"type":"integer"},"mode":{"enum":["a","b"]}},"required":["path"]}`,
+			`{"type":"object","properties":{"content":{"type":"string"},"size":{"type":["integer","null"]},"tree":{"$ref":"#/$defs/node"}},"required":["content","size","tree"],
+			"$defs":{"node":{"allOf":[{"$ref":"#/$defs/named"},{"type":"object","properties":{"children":{"type":"array","items":{"$ref":"#/$defs/node"}}},"required":["children"]}]},"named":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}`),
+		tool("files", "pair", `{"type":"object","properties":{"p":{"type":"array","prefixItems":[{"type":"string"},{"type":"number"}],"items":false},"m":{"type":"object","additionalProperties":{"type":"number"}}}}`, "")))
+	lines := []struct {
+		code string
+		ok   bool
+	}{
+		{`a: str = read_text_file("x", head=3, mode="a")["content"]`, true},
+		{`b: "int | None" = read_text_file(path="x")["size"]`, true},
+		{`c: str = read_text_file(path="x")["tree"]["children"][0]["name"]`, true},
+		{`pair(p=["a", 1.5], m={"x": 2})`, true},
+		{`read_text_file()`, false},
+		{`read_text_file(path=1)`, false},
+		{`read_text_file("x", mode="c")`, false},
+		{`d: int = read_text_file("x")["content"]`, false},
+		{`e: int = read_text_file("x")["tree"]["name"]`, false},
+		{`pair(p=[None])`, false},
+		{`pair(m={"x": "y"})`, false},
+	}
+	text := "from servers.files import pair, read_text_file\n"
+	for _, l := range lines {
+		text += l.code + "\n"
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "use.py"), []byte(text), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "pyrightconfig.json"), []byte(`{"typeCheckingMode":"strict","pythonVersion":"3.12","include":["."]}`), 0o644))
+	out, err := command(t, pyright, "-p", dir).CombinedOutput()
+	if err == nil {
+		t.Fatalf("nothing is wrong: %s", out)
+	}
+	for i, l := range lines {
+		if said := strings.Contains(string(out), fmt.Sprintf("use.py:%d:", i+2)); said == l.ok {
+			t.Errorf("%s: ok is not %t\n%s", l.code, l.ok, out)
 		}
 	}
 }
@@ -374,14 +467,64 @@ func TestPathsStayInside(t *testing.T) {
 	}
 }
 
-func BenchmarkGenerate(b *testing.B) {
-	var tools []sandbox.Tool
-	for i := range 100 {
-		tools = append(tools, tool("s", fmt.Sprintf("t%d", i), hardSchemas[i%len(hardSchemas)], ""))
+// TestLongDescription: 10 KB of a tool's description are all there in TypeScript, and a part of them in
+// Python.
+func TestLongDescription(t *testing.T) {
+	tl := tool("s", "t", `{"type":"object"}`, "")
+	tl.Description = strings.Repeat("a word */ or \"\"\"\n", 650) + "the end"
+	tree := generate(t, tl)
+	if ts := string(tree["servers/s/t.ts"]); len(tl.Description) < 10_000 || !strings.Contains(ts, " * the end\n */\nexport async function t(") || strings.Count(ts, "*/") != 1 {
+		t.Errorf("%d bytes of %d:\n%.300s", len(ts), len(tl.Description), ts)
 	}
+	if py := string(tree["servers/s/__init__.py"]); len(py) > 4000 || !strings.Contains(py, "…\n") {
+		t.Errorf("%d bytes", len(py))
+	}
+}
+
+func TestDefaultsAreTold(t *testing.T) {
+	tree := generate(t, tool("s", "t", `{"type":"object","properties":{"a":{"default":{"b":[1,"x",null,true]},"description":"An a."},"b":{"type":"string","default":""},"c":{"default":null},"long":{"default":["`+strings.Repeat("x", 200)+`"]}}}`, ""))
+	for path, wants := range map[string][]string{
+		"servers/s/t.ts":        {`/** An a. (default: {"b":[1,"x",null,true]}) */`, `/** (default: "") */`, `/** (default: null) */`},
+		"servers/s/__init__.py": {`a: An a. (default: {\"b\":[1,\"x\",null,true]})`, `b: (default: \"\")`},
+	} {
+		for _, want := range wants {
+			if !strings.Contains(string(tree[path]), want) || strings.Contains(string(tree[path]), "xxx") {
+				t.Errorf("%s: no %s in\n%s", path, want, tree[path])
+			}
+		}
+	}
+}
+
+// thousand gives a thousand tools of real servers.
+func thousand(t testing.TB) []sandbox.Tool {
+	real := npmTools(t)
+	tools := make([]sandbox.Tool, 1000)
+	for i := range tools {
+		tools[i] = real[i%len(real)]
+		tools[i].Server += fmt.Sprint(i / len(real))
+		tools[i].Printed = tools[i].Server + "__" + tools[i].Name
+	}
+	return tools
+}
+
+// TestGenerateIsFast: a second for a thousand tools, on disk and all.
+func TestGenerateIsFast(t *testing.T) {
+	set := sandbox.ToolSet{Tools: thousand(t)}
+	s, dir := newStore(t)
+	start := time.Now()
+	must(t, s.Materialize(set, dir))
+	took := time.Since(start)
+	t.Logf("%d tools: %v", len(set.Tools), took)
+	if limit := time.Second * slowdown; took > limit {
+		t.Errorf("%v, want at most %v", took, limit)
+	}
+}
+
+func BenchmarkGenerate(b *testing.B) {
+	set := sandbox.ToolSet{Tools: thousand(b)}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Generate(sandbox.ToolSet{Tools: tools}); err != nil {
+		if _, err := Generate(set); err != nil {
 			b.Fatal(err)
 		}
 	}

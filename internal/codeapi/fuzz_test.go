@@ -59,7 +59,7 @@ func checkPython(t *testing.T, text string) {
 		t.Fatalf("%v\n%s", err, text)
 	}
 	_, functions, ok := strings.Cut(left, "**_named})\n")
-	_, classes, ok2 := strings.Cut(left, "TypedDict, Union\n")
+	_, classes, ok2 := strings.Cut(left, "TypedDict as TypedDict\n")
 	classes, _, ok3 := strings.Cut(classes, "\n__all__ = ")
 	for _, line := range strings.Split(classes, "\n") {
 		if !pyClass.MatchString(line) {

@@ -46,7 +46,7 @@ func pyModule(server string, tools []sandbox.Tool) []byte {
 	var body, defs writer
 	var all []string
 	for _, t := range tools {
-		name := functions.take(keepOff(snakeCase(t.Name), pythonKeywords))
+		name := functions.take(keepOff(snakeCase(t.Name), pyTaken))
 		all = append(all, quote(name))
 		pyFunction(&body, name, t, func(schema any) *pyTypes {
 			return &pyTypes{schema: schema, names: &types, defs: &defs, refs: map[string]string{}}
@@ -61,7 +61,8 @@ from helpers.call_mcp_tool import call_mcp_tool as _call_mcp_tool
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Literal, Required, TypedDict, Union
+    from typing import Any, Union
+    from typing import Dict as Dict, List as List, Literal as Literal, Required as Required, TypedDict as TypedDict
 %s
 __all__ = [%s]
 

@@ -2,15 +2,31 @@ package codeapi
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
+
+const pyAny = "Any"
 
 // maxPyDepth bounds how deep an annotation looks into a schema. Beyond it is Any.
 const maxPyDepth = 8
 
 // pyNames are the names that a module has besides its functions.
 var pyNames = set("Any Dict List Literal Required TypedDict Union MCPToolError TYPE_CHECKING")
+
+// pyTypeNames are all names that annotations use. A class with a member of such a name would take it for
+// the member.
+var pyTypeNames = union(pyNames, set("str int float bool None"))
+
+// pyTaken are the names that no function may have: it would stand for a type in all annotations.
+var pyTaken = union(pythonKeywords, pyTypeNames)
+
+func union(a, b map[string]bool) map[string]bool {
+	m := maps.Clone(a)
+	maps.Copy(m, b)
+	return m
+}
 
 // pyTypes writes annotations for one schema, and a TypedDict for each object whose members are known.
 type pyTypes struct {
@@ -72,7 +88,7 @@ func (g *pyTypes) ref(o *object, p pyPlace) string {
 func (g *pyTypes) is(schema any, p pyPlace) string {
 	o := g.follow(schema)
 	if o == nil || p.depth > maxPyDepth || g.nodes > maxTypeNodes {
-		return "Any"
+		return pyAny
 	}
 	var parts []string
 	switch {
@@ -80,9 +96,15 @@ func (g *pyTypes) is(schema any, p pyPlace) string {
 		parts = append(parts, pyLiteral([]any{o.get("const")}))
 	case len(o.list("enum")) > 0:
 		parts = append(parts, pyLiteral(o.list("enum")))
+	case len(o.list("allOf")) > 0:
+		parts = append(parts, g.all(o, p))
 	case len(o.list("anyOf"))+len(o.list("oneOf")) > 0:
 		for _, s := range slices.Concat(o.list("anyOf"), o.list("oneOf")) {
 			parts = append(parts, g.of(s, p.in("")))
+		}
+		// Alternatives that say nothing of the type, such as which members are required together.
+		if pyUnion(parts) == pyAny {
+			parts = g.named(o, p)
 		}
 	default:
 		parts = g.named(o, p)
@@ -91,6 +113,60 @@ func (g *pyTypes) is(schema any, p pyPlace) string {
 		parts = append(parts, "None")
 	}
 	return pyUnion(parts)
+}
+
+// all gives the annotation of what is everything that allOf lists: an object with the members of each,
+// or the first of its types that is known.
+func (g *pyTypes) all(o *object, p pyPlace) string {
+	parts := []any{o}
+	merged, objects := &object{members: map[string]any{"type": "object"}}, true
+	properties := &object{members: map[string]any{}}
+	var required []any
+	parts = append(parts, o.list("allOf")...)
+	for i, s := range parts {
+		part := g.follow(s)
+		objects = objects && part != nil && mergeable(part, i == 0)
+		if !objects {
+			break
+		}
+		if own := part.object("properties"); own != nil {
+			for _, key := range own.keys {
+				if !properties.has(key) {
+					properties.keys = append(properties.keys, key)
+				}
+				properties.members[key] = own.members[key]
+			}
+		}
+		required = append(required, part.list("required")...)
+	}
+	if objects && len(properties.keys) > 0 {
+		merged.members["properties"], merged.members["required"] = properties, required
+		return g.dict(merged, p)
+	}
+	if own := pyUnion(g.named(o, p)); own != pyAny {
+		return own
+	}
+	for _, s := range parts[1:] {
+		if t := g.of(s, p.in("")); t != pyAny {
+			return t
+		}
+	}
+	return pyAny
+}
+
+// mergeable reports whether a part of an allOf says no more than which members an object has. self is
+// the schema that has the allOf.
+func mergeable(part *object, self bool) bool {
+	for _, key := range []string{"const", "enum", "anyOf", "oneOf", "patternProperties"} {
+		if part.has(key) {
+			return false
+		}
+	}
+	if more, ok := part.members["additionalProperties"]; ok && more != false {
+		return false
+	}
+	kind := part.get("type")
+	return (self || !part.has("allOf")) && (kind == nil || kind == "object")
 }
 
 func (g *pyTypes) named(o *object, p pyPlace) []string {
@@ -130,11 +206,22 @@ func (g *pyTypes) named(o *object, p pyPlace) []string {
 }
 
 func (g *pyTypes) list(o *object, p pyPlace) string {
-	items, ok := o.get("items").(*object)
-	if !ok || o.has("prefixItems") {
-		return "List[Any]"
+	items := o.get("items")
+	first, isTuple := items.([]any) // before 2020-12
+	if isTuple {
+		items = o.get("additionalItems")
+	} else {
+		first = o.list("prefixItems")
 	}
-	return "List[" + g.of(items, p.in("Item")) + "]"
+	// What JSON has is a list, whatever stands where in it.
+	var parts []string
+	for _, s := range first[:min(len(first), 16)] {
+		parts = append(parts, g.of(s, p.in("Item")))
+	}
+	if items != false && (len(parts) == 0 || o.get("maxItems") == nil) {
+		parts = append(parts, g.of(items, p.in("Item")))
+	}
+	return "List[" + pyUnion(parts) + "]"
 }
 
 func (g *pyTypes) dict(o *object, p pyPlace) string {
@@ -163,7 +250,7 @@ func typed(o *object) bool {
 			return false
 		}
 	}
-	return len(properties.keys) > 0
+	return len(properties.keys) > 0 && !properties.has("") // which no TypedDict can name
 }
 
 // typedDict writes a class for an object and gives its name.
@@ -178,7 +265,7 @@ func (g *pyTypes) typedDict(o *object, p pyPlace, ref string) string {
 	var body writer
 	required, properties := o.required(), o.object("properties")
 	asClass := !slices.ContainsFunc(properties.keys, func(key string) bool {
-		return !isIdentifier(key) || strings.HasPrefix(key, "__") || pythonKeywords[key]
+		return !isIdentifier(key) || strings.HasPrefix(key, "__") || pyTaken[key]
 	})
 	for _, key := range properties.keys {
 		schema := properties.members[key]

@@ -175,3 +175,39 @@ func unescapeStep(s string) string {
 	}
 	return strings.NewReplacer("~1", "/", "~0", "~").Replace(b.String())
 }
+
+// writeJSON writes what parse has read, until it is longer than a default that is shown.
+func writeJSON(b *strings.Builder, v any) {
+	if b.Len() > maxDefault {
+		return
+	}
+	switch v := v.(type) {
+	case *object:
+		b.WriteByte('{')
+		for i, key := range v.keys {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(quote(key) + ":")
+			writeJSON(b, v.members[key])
+		}
+		b.WriteByte('}')
+	case []any:
+		b.WriteByte('[')
+		for i, part := range v {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			writeJSON(b, part)
+		}
+		b.WriteByte(']')
+	case string:
+		b.WriteString(quote(v))
+	case json.Number:
+		b.WriteString(v.String())
+	case bool:
+		b.WriteString(strconv.FormatBool(v))
+	case nil:
+		b.WriteString("null")
+	}
+}

@@ -36,6 +36,10 @@ var hardSchemas = []string{
 	`{"type":"object","properties":{"any":{"anyOf":[{"type":"string"},{}]},"never":{"anyOf":[false]},"all":{"allOf":[{"type":"string"},false]},"list":{"type":"array","items":false}}}`,
 	`{"type":"object","properties":{"d":{"default":{"a":1}},"e":{"type":"string","default":"*/ x"},"f":{"type":"integer","default":3,"description":"how many"}}}`,
 	`{"$defs":{"A":{"type":"string"},"a":{"type":"number"},"A!":{"type":"boolean"}},"type":"object","properties":{"x":{"$ref":"#/$defs/A"},"y":{"$ref":"#/$defs/a"},"z":{"$ref":"#/$defs/A!"}}}`,
+	`{"type":"object","properties":{"str":{"type":"string"},"b":{"type":"string"},"int":{"type":"integer"},"List":{"type":"array","items":{"type":"object","properties":{"Any":{},"bool":{"type":"boolean"},"c":{"type":"boolean"},"Dict":{"type":"object"},"Required":{"enum":["List"]}},"required":["c"]}},"Literal":{"enum":["x"]}}}`,
+	`{"type":"object","properties":{"x":{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}]},"y":{"allOf":[{"type":"string"}]},"z":{"type":"integer","allOf":[{"minimum":3}]}},"$defs":{"a":{"type":"object","properties":{"k":{"type":"string"}},"required":["k"]},"b":{"type":"object","properties":{"n":{"$ref":"#/$defs/a"},"me":{"allOf":[{"$ref":"#/$defs/b"}]}}}}}`,
+	`{"type":"object","properties":{"when":{"type":"string","default":null},"list":{"type":"array","default":["a",1]},"map":{"type":"object","default":{"b":{"c":[]},"a":"*/"}}}}`,
+	`{"$defs":{"json":{"anyOf":[{"type":"string"},{"type":"array","items":{"$ref":"#/$defs/json"}},{"type":"object","additionalProperties":{"$ref":"#/$defs/json"}}]}},"type":"object","properties":{"v":{"$ref":"#/$defs/json"}}}`,
 	strings.Repeat(`{"type":"array","items":`, 60) + `{"type":"string"}` + strings.Repeat(`}`, 60),
 	strings.Repeat(`{"type":"object","properties":{"a":`, 30) + `{"type":"string"}` + strings.Repeat(`}}`, 30),
 	strings.Repeat(`[`, 5000),
@@ -75,6 +79,10 @@ func hostileTools() []sandbox.Tool {
 		t.Server, t.Name = "hostile", text
 		t.Description = strings.Repeat("x", 999) + text
 		tools = append(tools, t)
+	}
+	for _, name := range []string{"str", "int", "float", "bool", "None", "list", "dict", "List", "Dict", "Any", "Union", "Literal", "TypedDict", "Required", "type", "print", "call", "_call", "callMCPTool", "call_mcp_tool",
+		"MCPToolError", "Promise", "Array", "Record", "undefined", "object", "self", "async", "helpers", "servers", "typing", "__init__", "__all__", "TYPE_CHECKING", "_UNSET", "constructor", "toString", "then", "default"} {
+		tools = append(tools, tool("taken", name, `{"type":"object","properties":{"name":{"type":"string"},"items":{"type":"array","items":{"type":"object","properties":{"n":{"type":"integer"}}}}},"required":["name"]}`, `{"type":"object","properties":{"ok":{"type":"boolean"}}}`))
 	}
 	return tools
 }

@@ -8,8 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxDescription is how many characters of a description reach the code.
-const maxDescription = 1000
+// How many characters of a description reach the code. A Python module holds all tools of a server and
+// is read at each import, so that it says less of each.
+const (
+	maxDescription     = 1000
+	maxToolDescription = 16_000 // of the tool itself, in TypeScript
+)
 
 // quote writes s as a string that TypeScript and Python both read as s. JSON has only escapes that
 // both know, and none of its strings holds a line break.
@@ -23,7 +27,10 @@ func quote(s string) string {
 
 // clean gives the lines of a description: cut to its limit, without characters that show nothing or
 // that change the order in which code is shown.
-func clean(text string) []string {
+func clean(text string) []string { return cleaned(text, maxDescription) }
+
+// cleaned is clean with another limit, in characters.
+func cleaned(text string, most int) []string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -39,8 +46,8 @@ func clean(text string) []string {
 		return r
 	}, strings.ReplaceAll(text, "\r\n", "\n"))
 	text = strings.TrimSpace(text)
-	if utf8.RuneCountInString(text) > maxDescription {
-		text = string([]rune(text)[:maxDescription]) + "…"
+	if utf8.RuneCountInString(text) > most {
+		text = string([]rune(text)[:most]) + "…"
 	}
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
@@ -50,8 +57,11 @@ func clean(text string) []string {
 }
 
 // tsComment writes a description as a comment that it cannot end. It gives "" for an empty one.
-func tsComment(indent, text string) string {
-	lines := clean(text)
+func tsComment(indent, text string) string { return tsCommentOf(indent, clean(text)) }
+
+// tsCommentOf does it with clean lines.
+func tsCommentOf(indent string, text []string) string {
+	lines := slices.Clone(text)
 	if len(lines) == 1 && lines[0] == "" {
 		return ""
 	}

@@ -11,7 +11,8 @@ import (
 const (
 	maxTypeDepth = 16
 	maxTypeNodes = 4000
-	maxNumber    = 32 // characters of a literal
+	maxNumber    = 32  // characters of a literal
+	maxDefault   = 100 // characters of a default that is shown
 )
 
 // tsType is a type expression. op is its outermost operator, 0 for none.
@@ -388,16 +389,10 @@ func describe(o *object) string {
 	if !o.has("default") {
 		return text
 	}
-	var value string
-	switch v := o.get("default").(type) {
-	case string, json.Number, bool:
-		out, err := json.Marshal(v)
-		if err != nil {
-			return text
-		}
-		value = string(out)
-	}
-	if value == "" || len(value) > 100 {
+	var b strings.Builder
+	writeJSON(&b, o.get("default"))
+	value := b.String()
+	if value == "" || len(value) > maxDefault {
 		return text
 	}
 	return strings.TrimSpace(strings.Join(clean(text), "\n") + " (default: " + value + ")")

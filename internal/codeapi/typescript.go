@@ -15,11 +15,25 @@ type tsFunction struct {
 	types    string
 }
 
+// fileNames gives names of files. Names that differ in nothing but the case of letters are one name, the
+// first of them: a compiler refuses files that some file systems take for the same.
+type fileNames map[string]string
+
+func (f fileNames) of(name string) string {
+	file := FileName(name)
+	low := strings.ToLower(file)
+	if first, known := f[low]; known {
+		return first
+	}
+	f[low] = file
+	return file
+}
+
 // addTypeScript adds servers/<server>/*.ts. Tools whose names give one file share that file.
 func addTypeScript(tree map[string][]byte, tools []sandbox.Tool) {
-	folders := map[string][]sandbox.Tool{}
+	folders, folderNames := map[string][]sandbox.Tool{}, fileNames{}
 	for _, t := range tools {
-		name := FileName(t.Server)
+		name := folderNames.of(t.Server)
 		folders[name] = append(folders[name], t)
 	}
 	for folder, tools := range folders {
@@ -28,11 +42,11 @@ func addTypeScript(tree map[string][]byte, tools []sandbox.Tool) {
 }
 
 func addTSFolder(tree map[string][]byte, dir string, tools []sandbox.Tool) {
-	files := map[string][]tsFunction{}
+	files, written := map[string][]tsFunction{}, fileNames{"index": "index"}
 	functions := names{used: map[string]bool{}}
 	for _, t := range tools {
 		name := functions.take(keepOff(camelCase(t.Name), reservedWords))
-		file := FileName(t.Name) + ".ts"
+		file := written.of(t.Name) + ".ts"
 		files[file] = append(files[file], tsFunction{tool: t, function: name, types: pascal(name)})
 	}
 	var index writer
@@ -84,7 +98,7 @@ func tsWrapper(w *writer, f tsFunction) {
 	if !plain {
 		argument = "input as unknown as object"
 	}
-	w.line("\n%sexport async function %s(%s): Promise<%s> {", tsComment("", f.tool.Description), f.function, parameter, out)
+	w.line("\n%sexport async function %s(%s): Promise<%s> {", tsCommentOf("", cleaned(f.tool.Description, maxToolDescription)), f.function, parameter, out)
 	w.line("  return callMCPTool<%s>(%s, %s);", out, quote(printed(f.tool)), argument)
 	w.line("}")
 }

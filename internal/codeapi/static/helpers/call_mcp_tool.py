@@ -8,13 +8,18 @@ import _thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from threading import local as _Local
+    from typing import Any, cast
+else:
+    # What threading.local is; threading itself costs time to import.
+    _Local = _thread._local
+    cast = lambda _type, value: value
 
 __all__ = ["MCPToolError", "call_mcp_tool"]
 
 _TIMEOUT = 600.0  # seconds without a byte from the bridge, which gives up long before
 _MAX_LINE = 65536
-_local = _thread._local()  # what threading.local is
+_local = _Local()
 
 
 class MCPToolError(Exception):
@@ -47,13 +52,16 @@ def call_mcp_tool(tool: str, input: dict[str, Any] | None = None) -> Any:
         status, text = _post(body.encode("utf-8", "surrogatepass"))
     except (OSError, ValueError) as err:
         raise MCPToolError(tool, 0, "unavailable", f"the tool bridge does not answer: {err}") from err
+    answer: Any = None
     try:
         answer = json.loads(text)
     except ValueError:
-        answer = None
+        pass
     if isinstance(answer, dict):
+        answer = cast("dict[str, Any]", answer)
         error = answer.get("error")
         if isinstance(error, dict):
+            error = cast("dict[str, Any]", error)
             raise MCPToolError(tool, status, str(error.get("code")), str(error.get("message")))
         if status == 200 and "result" in answer:
             return answer["result"]
@@ -172,14 +180,15 @@ def _read(answer: Any) -> tuple[int, bytes, bool]:
         raise _Dead(str(err)) from err
     if not first:
         raise _Dead("the connection was closed")
-    status = 100
+    status, keep = 100, False
+    headers: dict[bytes, bytes] = {}
     while 100 <= status < 200:
         parts = _line(answer).split(None, 2)
         if len(parts) < 2 or not parts[0].startswith(b"HTTP/1."):
             raise OSError("the answer is not HTTP")
         keep = parts[0] != b"HTTP/1.0"
         status = int(parts[1])
-        headers = {}
+        headers.clear()
         while line := _line(answer):
             name, _, value = line.partition(b":")
             headers[name.strip().lower()] = value.strip()
@@ -199,7 +208,7 @@ def _exactly(answer: Any, size: int) -> bytes:
 
 
 def _chunks(answer: Any) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     while size := int(_line(answer).partition(b";")[0], 16):
         parts.append(_exactly(answer, size))
         _line(answer)

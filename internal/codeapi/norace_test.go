@@ -1,0 +1,5 @@
+//go:build !race
+
+package codeapi
+
+const slowdown = 1
