@@ -7,6 +7,7 @@
 #     test     Docker, Redis, protoc, shellcheck and a C compiler (for go test -race), from Debian
 #     runsc    gVisor, from its Go module
 #     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm
+#     mcp-many eight more MCP servers, for the test of many at once, from npm
 #     linters  golangci-lint, from its Go module
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
@@ -41,7 +42,7 @@ step() {
 # folders makes the folders of the cache, for the user who runs this.
 folders() {
   local dir
-  for dir in bin log mcp; do
+  for dir in bin log mcp mcp-many; do
     [ -w "$cache/$dir" ] && continue
     asroot mkdir -p "$cache/$dir"
     [ -w "$cache/$dir" ] || asroot chown -R "$(id -u)" "$cache/$dir"
@@ -90,6 +91,19 @@ fetch_mcp() {
   printf '%s\n' "${mcp_packages[*]}" >"$dir/stamp"
 }
 
+mcp_many_packages=(@modelcontextprotocol/server-sequential-thinking@2026.8.31 @modelcontextprotocol/server-pdf@2.0.4 @playwright/mcp@0.0.83
+  chrome-devtools-mcp@1.11.0 @notionhq/notion-mcp-server@2.5.2 @upstash/context7-mcp@4.1.1 mcp-server-kubernetes@4.1.7 @sentry/mcp-server@0.39.0)
+
+# Their browsers are not needed: a call that wants one has its named error.
+fetch_mcp_many() {
+  local dir=$cache/mcp-many
+  rm -f "$dir/stamp"
+  echo '{"private":true}' >"$dir/package.json"
+  npm install --prefix "$dir" --no-package-lock --no-audit --no-fund --loglevel=error --ignore-scripts "${mcp_many_packages[@]}"
+  chmod -R a+rX "$dir"
+  printf '%s\n' "${mcp_many_packages[*]}" >"$dir/stamp"
+}
+
 golangci=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 build_linters() {
@@ -114,6 +128,7 @@ for what in "$@"; do
   test) debian test dockerd=docker.io redis-server=redis-server shellcheck=shellcheck protoc=protobuf-compiler gcc=gcc /usr/include/stdio.h=libc6-dev ;;
   runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" build_runsc ;;
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
+  mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac

@@ -25,7 +25,7 @@ export class MCPToolError extends Error {
   readonly code: string;
 
   constructor(tool: string, status: number, code: string, message: string, site?: Error) {
-    super(`${tool}: ${message}`);
+    super(message.startsWith(`${tool}: `) ? message : `${tool}: ${message}`);
     this.name = "MCPToolError";
     this.tool = tool;
     this.status = status;

@@ -30,7 +30,7 @@ class MCPToolError(Exception):
     """
 
     def __init__(self, tool: str, status: int, code: str, message: str) -> None:
-        super().__init__(f"{tool}: {message}")
+        super().__init__(message if message.startswith(f"{tool}: ") else f"{tool}: {message}")
         self.tool = tool
         self.status = status
         self.code = code
