@@ -25,14 +25,14 @@ import (
 type Limits struct {
 	Calls       int           // requests; 10,000
 	Bytes       int64         // of all results together; 256 MiB
-	CallTime    time.Duration // of one call; 5 min
+	CallTime    time.Duration // of one call; 1 h: the hub has shorter ones, by server and tool
 	InlineBytes int           // of a result; a larger one is kept as a file; 1 MiB
 }
 
 func (l Limits) filled() Limits {
 	return Limits{
 		Calls: cmp.Or(l.Calls, 10_000), Bytes: cmp.Or(l.Bytes, 256<<20),
-		CallTime: cmp.Or(l.CallTime, 5*time.Minute), InlineBytes: cmp.Or(l.InlineBytes, 1<<20),
+		CallTime: cmp.Or(l.CallTime, time.Hour), InlineBytes: cmp.Or(l.InlineBytes, 1<<20),
 	}
 }
 

@@ -68,7 +68,7 @@ func Default() Config {
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
 		MaxSandboxes: 200, StartTimeout: 60 * time.Second,
-		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: 5 * time.Minute, LogLevel: "info",
+		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info",
 	}
 }
 

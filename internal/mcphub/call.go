@@ -154,19 +154,17 @@ func (h *Hub) Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, inp
 var errTooLate = errors.New("the call took too long")
 
 func (c *conn) call(ctx context.Context, t *tool, args []byte) (sandbox.ToolResult, error) {
-	limit := c.cfg.timeout(c.h.o.CallTimeout)
+	terms := c.terms.Load()
+	limit := terms.cfg.timeout(t.Name, c.h.o.CallTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
 	defer cancel()
-	select {
-	case c.slots <- struct{}{}:
-	default:
-		select {
-		case c.slots <- struct{}{}:
-		case <-ctx.Done():
-			return sandbox.ToolResult{}, sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the MCP server %q is busy with %d calls, its most", c.key.server, cap(c.slots))
-		}
+	c.calls.Add(1)
+	defer c.calls.Add(-1)
+	leave, err := terms.enter(ctx, c.key.server, t)
+	if err != nil {
+		return sandbox.ToolResult{}, err
 	}
-	defer func() { <-c.slots }()
+	defer leave()
 	c.touch()
 	defer c.touch()
 	for first := true; ; first = false {

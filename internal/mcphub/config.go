@@ -35,7 +35,8 @@ const (
 // nothing here.
 type serverConfig struct {
 	name string
-	raw  []byte // as it is in the file, compacted: two servers are the same when it is
+	raw  []byte // as it is in the file, compacted
+	dial []byte // what decides over a connection: it outlives a change of the rest
 	err  error  // why it cannot be used
 
 	Type          string                `json:"type"`
@@ -48,6 +49,7 @@ type serverConfig struct {
 	TimeoutMillis int64                 `json:"timeout"` // of a call; 0 takes the hub's
 	Description   string                `json:"description"`
 	Enabled       *bool                 `json:"enabled"`
+	Concurrency   int                   `json:"concurrency"` // calls at once on a connection; 0 takes the hub's
 	DisabledTools []string              `json:"disabledTools"`
 	Tools         map[string]toolConfig `json:"tools"`  // by the name that the server gives them
 	Scope         string                `json:"scope"`  // "thread", "user" (default) or "shared"
@@ -57,12 +59,26 @@ type serverConfig struct {
 
 func (s *serverConfig) enabled() bool { return s.Enabled == nil || *s.Enabled }
 
-func (s *serverConfig) timeout(fallback time.Duration) time.Duration {
-	if s.TimeoutMillis > 0 {
-		return time.Duration(s.TimeoutMillis) * time.Millisecond
+// timeout is how long a call of a tool may take.
+func (s *serverConfig) timeout(tool string, fallback time.Duration) time.Duration {
+	for _, millis := range []int64{s.Tools[tool].TimeoutMillis, s.TimeoutMillis} {
+		if millis > 0 {
+			return time.Duration(millis) * time.Millisecond
+		}
 	}
 	return fallback
 }
+
+// dialKey is the part of a configuration that a connection depends on.
+func (s *serverConfig) dialKey() ([]byte, error) {
+	d := *s
+	d.Transport, d.TimeoutMillis, d.Description, d.Enabled = "", 0, "", nil
+	d.Concurrency, d.DisabledTools, d.Tools = 0, nil, nil
+	return json.Marshal(d)
+}
+
+// sameDial reports whether a connection made for one configuration serves the other.
+func (s *serverConfig) sameDial(other *serverConfig) bool { return bytes.Equal(s.dial, other.dial) }
 
 // shownTransport is "stdio" or "http".
 func (s *serverConfig) shownTransport() string {
@@ -158,7 +174,9 @@ func parseServer(name string, raw []byte) *serverConfig {
 		s.err = describeJSON(raw, err)
 		return s
 	}
-	s.err = s.check()
+	if s.err = s.check(); s.err == nil {
+		s.dial, s.err = s.dialKey()
+	}
 	return s
 }
 
@@ -200,6 +218,9 @@ func (s *serverConfig) check() error {
 		return invalidField("scope", "%.40q is not thread, user or shared", s.Scope)
 	}
 	if err := checkTimeout("timeout", s.TimeoutMillis); err != nil {
+		return err
+	}
+	if err := checkConcurrency("concurrency", s.Concurrency); err != nil {
 		return err
 	}
 	if err := s.checkTools(); err != nil {

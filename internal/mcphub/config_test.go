@@ -67,10 +67,17 @@ func TestHotReload(t *testing.T) {
 		t.Errorf("a new neighbour: %v", r.ConfigError())
 	}
 	r.pid("b")
-	r.write(`{"mcpServers":{"a":{"command":"` + bin + `","args":["test-server"],"timeout":5000}}}`)
-	if r.pid("a") == pid {
-		t.Error("another configuration, the same process")
+	r.write(`{"mcpServers":{"a":{"args":["test-server"],"command":"` + bin + `","timeout":5000,"disabledTools":["json"],"tools":{"fail":{"disclosure":"hidden"}}}}}`)
+	if r.pid("a") != pid {
+		t.Error("other terms took the connection down")
 	}
+	r.fails("a__json", "", sandbox.NotFound)
+	r.fails("a__fail", "", sandbox.NotFound)
+	r.write(`{"mcpServers":{"a":{"command":"` + bin + `","args":["test-server","noisy"]}}}`)
+	if r.pid("a") == pid {
+		t.Error("another command, the same process")
+	}
+	r.ok("a__json", "")
 	r.fails("b__echo", "", sandbox.NotFound)
 	if err := os.Remove(r.path); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -24,13 +25,14 @@ const (
 	drainTime = 10 * time.Second
 )
 
-// conn is the connection of one scope to one server: there or not. It lives as long as the server's
-// configuration stays the same.
+// conn is the connection of one scope to one server: there or not. It lives as long as the part of the
+// server's configuration stays the same that says how to connect.
 type conn struct {
 	h     *Hub
 	key   connKey
-	cfg   *serverConfig
-	slots chan struct{} // a token for each call in progress
+	cfg   *serverConfig         // by which it is connected
+	terms atomic.Pointer[terms] // by which it is used
+	calls atomic.Int32          // in progress or waiting for a place
 
 	mu       sync.Mutex
 	link     *link    // nil while there is none
@@ -58,8 +60,9 @@ func (h *Hub) connOf(s *serverConfig, t sandbox.Thread) (*conn, error) {
 	key := connKey{s.name, keyOf(s.Scope, t)}
 	h.mu.Lock()
 	c := h.conns[key]
-	if c != nil && bytes.Equal(c.cfg.raw, s.raw) {
+	if c != nil && c.cfg.sameDial(s) {
 		h.mu.Unlock()
+		c.adopt(s)
 		return c, nil
 	}
 	defer h.mu.Unlock()
@@ -72,7 +75,8 @@ func (h *Hub) connOf(s *serverConfig, t sandbox.Thread) (*conn, error) {
 	if len(h.conns) >= h.o.MaxConnections && !h.evict() {
 		return nil, h.errFull()
 	}
-	c = &conn{h: h, key: key, cfg: s, slots: make(chan struct{}, h.o.MaxParallel), used: time.Now()}
+	c = &conn{h: h, key: key, cfg: s, used: time.Now()}
+	c.terms.Store(newTerms(s, h.o.MaxParallel))
 	h.conns[key] = c
 	return c, nil
 }
@@ -124,12 +128,31 @@ func (h *Hub) retire(match func(*conn) bool) {
 	}
 }
 
-// retireStale closes the connections to servers whose configuration is not in force any more.
+// retireStale closes the connections to servers whose configuration is not in force any more. Those
+// that are still connected to in the same way go on under the new terms.
 func (h *Hub) retireStale(cfg *config) {
 	h.retire(func(c *conn) bool {
 		s := cfg.byName[c.key.server]
-		return s == nil || !s.enabled() || s.err != nil || !bytes.Equal(s.raw, c.cfg.raw)
+		if s == nil || !s.enabled() || s.err != nil || !c.cfg.sameDial(s) {
+			return true
+		}
+		c.adopt(s)
+		return false
 	})
+}
+
+// adopt puts new terms in force. Calls in progress end under the old ones.
+func (c *conn) adopt(s *serverConfig) {
+	if bytes.Equal(c.terms.Load().cfg.raw, s.raw) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.terms.Store(newTerms(s, c.h.o.MaxParallel))
+	if c.tools != nil {
+		c.tools = c.tools.under(s)
+	}
+	c.h.epoch.Add(1)
 }
 
 // mind takes care of each connection once in a while.
@@ -156,7 +179,7 @@ func (c *conn) mind(now time.Time) (forget bool) {
 	defer c.mu.Unlock()
 	unused := now.Sub(c.used)
 	switch {
-	case c.retired || c.attempt != nil || len(c.slots) > 0:
+	case c.retired || c.attempt != nil || c.calls.Load() > 0:
 	case c.link != nil && unused > c.h.o.IdleTimeout:
 		l := c.link
 		c.link = nil
@@ -174,7 +197,7 @@ func (c *conn) mind(now time.Time) (forget bool) {
 func (c *conn) idle() (used time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.used, c.attempt == nil && len(c.slots) == 0
+	return c.used, c.attempt == nil && c.calls.Load() == 0
 }
 
 func (c *conn) touch() {
@@ -208,6 +231,9 @@ func (c *conn) settle(a *attempt, l *link, tools *toolList, err error) {
 	c.mu.Lock()
 	if c.retired && err == nil {
 		err = errRetired
+	}
+	if err == nil {
+		tools = tools.under(c.terms.Load().cfg)
 	}
 	changed := err == nil && !tools.same(c.tools)
 	again := c.err != nil && err != nil && c.err.Error() == err.Error()
@@ -320,6 +346,7 @@ func (c *conn) relist(l *link) {
 		return
 	}
 	c.mu.Lock()
+	tools = tools.under(c.terms.Load().cfg)
 	changed := c.link == l && !tools.same(c.tools)
 	if changed {
 		c.tools = tools
@@ -370,7 +397,7 @@ func (c *conn) drain(ctx context.Context) {
 	defer deadline.Stop()
 	t := time.NewTicker(20 * time.Millisecond)
 	defer t.Stop()
-	for len(c.slots) > 0 {
+	for c.calls.Load() > 0 {
 		select {
 		case <-ctx.Done():
 			return

@@ -42,8 +42,18 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 type rig struct {
 	*Hub
-	t    *testing.T
-	path string
+	t       *testing.T
+	path    string
+	program string // of the test server, "" until a configuration names it
+}
+
+// bin gives the test server's program, the same one each time.
+func (r *rig) bin() string {
+	r.t.Helper()
+	if r.program == "" {
+		r.program = testBinary(r.t)
+	}
+	return r.program
 }
 
 // open gives a hub with a configuration; %BIN% in it is the test server's program.
@@ -81,7 +91,7 @@ func open(t *testing.T, config string, change ...func(*Options)) *rig {
 func (r *rig) write(config string) {
 	r.t.Helper()
 	if strings.Contains(config, "%BIN%") {
-		config = strings.ReplaceAll(config, "%BIN%", testBinary(r.t))
+		config = strings.ReplaceAll(config, "%BIN%", r.bin())
 	}
 	if err := os.WriteFile(r.path, []byte(config), 0o600); err != nil {
 		r.t.Fatal(err)

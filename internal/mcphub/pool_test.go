@@ -44,7 +44,7 @@ func TestMostConnections(t *testing.T) {
 	r.mu.Lock()
 	c := r.conns[connKey{"x", keyOf(scopeUser, bob)}]
 	r.mu.Unlock()
-	eventually(t, "bob's call is in progress", func() bool { return len(c.slots) == 1 })
+	eventually(t, "bob's call is in progress", func() bool { return c.calls.Load() == 1 })
 	r.fails("x__echo", `{"message":"a"}`, sandbox.CapacityExceeded, "in use")
 	if err := <-done; err != nil {
 		t.Errorf("the call in progress: %v", err)

@@ -33,10 +33,30 @@ type tool struct {
 	input *validator
 }
 
-// toolList is what a server listed. It does not change.
+// toolList is what a server listed, and what is offered of it. It does not change.
 type toolList struct {
-	tools []*tool // in the server's order
-	hash  string
+	listed []*tool // in the server's order, as the server describes them
+	tools  []*tool // those that the configuration allows, with what it says of them
+	hash   string  // of tools
+}
+
+// under gives the list as a configuration wants it offered.
+func (l *toolList) under(s *serverConfig) *toolList {
+	var offered []*tool
+	for _, t := range l.listed {
+		if !s.offers(t.Name) {
+			continue
+		}
+		if c, ok := s.Tools[t.Name]; ok {
+			described := *t
+			c.apply(&described.Tool)
+			t = &described
+		}
+		offered = append(offered, t)
+	}
+	out := newToolList(offered)
+	out.listed = l.listed
+	return out
 }
 
 func (l *toolList) same(other *toolList) bool {
@@ -91,7 +111,6 @@ func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
 		}
 		cursor = next
 	}
-	all = slices.DeleteFunc(all, func(t *tool) bool { return !c.cfg.offers(t.Name) })
 	return newToolList(all), nil
 }
 
@@ -146,7 +165,6 @@ func (c *conn) tool(p listed) (t *tool, why string) {
 		Description: cut(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
 		WrapperPath: WrapperPath(c.key.server, p.Name),
 	}
-	c.cfg.Tools[p.Name].apply(&t.Tool)
 	return t, ""
 }
 
@@ -164,7 +182,7 @@ func schemaOf(raw json.RawMessage) json.RawMessage {
 }
 
 func newToolList(tools []*tool) *toolList {
-	l := &toolList{tools: tools}
+	l := &toolList{listed: tools, tools: tools}
 	plain := make([]sandbox.Tool, len(tools))
 	for i, t := range tools {
 		plain[i] = t.Tool

@@ -80,7 +80,7 @@ func (h *Hub) view(t sandbox.Thread) *view {
 	}
 	var conns []*conn
 	for _, s := range cfg.usable() {
-		if c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]; c != nil && bytes.Equal(c.cfg.raw, s.raw) {
+		if c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]; c != nil && bytes.Equal(c.terms.Load().cfg.raw, s.raw) {
 			conns = append(conns, c)
 		}
 	}
