@@ -531,7 +531,7 @@ func TestPrintedNamesThatCollide(t *testing.T) {
 }
 
 func TestWrapperPathFollowsCodeAPI(t *testing.T) {
-	for _, name := range []string{"", "a", "my server", "google calendar", ".hidden", "x.d", "x.d.ts", "a/b", "ä", "__init__.py", strings.Repeat("n", 300), "..", "a.b-c_D9"} {
+	for _, name := range []string{"", "a", "my server", "google calendar", ".hidden", "x.d", "x.d.ts", "a/b", "ä", "__init__.py", strings.Repeat("n", 300), "..", "a.b-c_D9", "x.d.d", "x.d.d.d"} {
 		if got, want := fileName(name), codeapi.FileName(name); got != want {
 			t.Errorf("%q: %q, codeapi has %q", name, got, want)
 		}

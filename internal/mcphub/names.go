@@ -38,6 +38,28 @@ const maxFileName = 200
 
 var declarationFile = regexp.MustCompile(`\.d(\.|$)`)
 
+// placeWrappers sets the WrapperPath of tools, which are in order. internal/codeapi gives names that
+// differ in the case of letters alone one file, that of the first.
+func placeWrappers(tools []sandbox.Tool) {
+	first := map[string]string{}
+	place := func(path string) string {
+		low := strings.ToLower(path)
+		if first[low] == "" {
+			first[low] = path
+		}
+		return first[low]
+	}
+	for i := range tools {
+		t := &tools[i]
+		folder := place(sandbox.CodeAPIDir + "/servers/" + fileName(t.Server))
+		if strings.EqualFold(fileName(t.Name), "index") {
+			t.WrapperPath = folder + "/index.ts"
+		} else {
+			t.WrapperPath = place(folder + "/" + fileName(t.Name) + ".ts")
+		}
+	}
+}
+
 // fileName follows codeapi.FileName; a test holds the two together.
 func fileName(name string) string {
 	var b strings.Builder
@@ -51,7 +73,11 @@ func fileName(name string) string {
 		}
 		b.WriteByte(byte(r))
 	}
-	switch s := declarationFile.ReplaceAllString(b.String(), "_d$1"); s {
+	s := b.String()
+	for declarationFile.MatchString(s) { // one match may take the dot of the next: x.d.d
+		s = declarationFile.ReplaceAllString(s, "_d$1")
+	}
+	switch s {
 	case "":
 		return "_"
 	case "__init__.py":

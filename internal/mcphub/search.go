@@ -1,6 +1,7 @@
 package mcphub
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -109,7 +110,7 @@ func shown(t sandbox.Tool, detail string) sandbox.ToolFound {
 	f := sandbox.ToolFound{Name: t.Printed, ShortName: t.Name, Server: t.Server}
 	switch detail {
 	case "desc":
-		f.Description = shorten(t.Description, maxShortDesc)
+		f.Description = shorten(cmp.Or(t.Summary, t.Description), maxShortDesc)
 	case "full":
 		f.Description, f.Parameters, f.Output, f.WrapperPath = t.Description, t.Input, t.Output, t.WrapperPath
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -48,5 +49,46 @@ func TestShorten(t *testing.T) {
 	}
 	if s := shorten(strings.Repeat("ä", 300), 200); utf8.RuneCountInString(s) != 200 {
 		t.Errorf("%d", utf8.RuneCountInString(s))
+	}
+}
+
+// TestWrappersOfTwins: names that differ in case share the file that codeapi makes.
+func TestWrappersOfTwins(t *testing.T) {
+	var tools []sandbox.Tool
+	for _, server := range []string{"Files", "files", "x"} {
+		for _, name := range []string{"INDEX", "List", "list", "read"} {
+			tools = append(tools, sandbox.Tool{Server: server, Name: name})
+		}
+	}
+	placeWrappers(tools)
+	tree, err := codeapi.Generate(sandbox.ToolSet{Tools: tools})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := map[string]bool{}
+	for _, tool := range tools {
+		path := strings.TrimPrefix(tool.WrapperPath, sandbox.CodeAPIDir+"/")
+		if tree[path] == nil {
+			t.Errorf("%s: no %s", tool.Name, path)
+		}
+		paths[path] = true
+	}
+	if len(paths) != 6 {
+		t.Errorf("%v", paths)
+	}
+}
+
+// TestConfiguredSearch: keywords find a tool, and its summary stands for its description.
+func TestConfiguredSearch(t *testing.T) {
+	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"tools":{"echo":{"summary":"Says it again.","keywords":["parrot"]}}}`))
+	for _, query := range []string{"parrots", "what says it again"} {
+		found, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: query})
+		if err != nil || found.Showing == 0 || found.Tools[0].ShortName != "echo" || found.Tools[0].Description != "Says it again." {
+			t.Errorf("%q: %v %+v", query, err, found)
+		}
+	}
+	full, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: "parrot", Detail: "full"})
+	if err != nil || full.Tools[0].Description == "Says it again." {
+		t.Errorf("%v %+v", err, full)
 	}
 }

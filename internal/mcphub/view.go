@@ -117,6 +117,7 @@ func newView(epoch uint64, conns []*conn) *view {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
+	placeWrappers(v.set.Tools)
 	v.set.Hash = hashTools(v.set.Tools)
 	return v
 }

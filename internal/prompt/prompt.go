@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -27,7 +28,10 @@ type Prompt struct {
 	Text     string            `json:"text"`     // all sections, ready for a system prompt
 	Sections map[string]string `json:"sections"` // "skills", "commands", "code_execution"; "" when there is nothing to say
 	Mode     string            `json:"mode"`     // ModeDirect or ModeCode
-	Tools    []json.RawMessage `json:"tools"`    // {name, description, input_schema}
+	// Tools are {name, description, input_schema}. One with "defer_loading": true is for providers that
+	// search by themselves, which load it when they find it; for another, leave it out: search_tools is
+	// there, too, when there is one.
+	Tools []json.RawMessage `json:"tools"`
 }
 
 // Build makes the prompt. mode "" means ModeAuto.
@@ -42,8 +46,15 @@ func Build(mode string, tools sandbox.ToolSet, servers []sandbox.ToolServer, ski
 	definitions := codeTools()
 	if p.Mode == ModeDirect {
 		definitions = definitions[:1] // execute_code is there in both
-		for _, t := range tools.Tools {
-			definitions = append(definitions, definition{Name: t.Printed, Description: t.Description, InputSchema: t.Input})
+		if slices.ContainsFunc(tools.Tools, func(t sandbox.Tool) bool { return t.Disclosure == sandbox.DiscloseDeferred }) {
+			definitions = codeTools()
+		}
+	}
+	for _, t := range tools.Tools {
+		if p.Mode == ModeDirect || t.Disclosure == sandbox.DiscloseAlways {
+			definitions = append(definitions, definition{
+				Name: t.Printed, Description: t.Description, InputSchema: t.Input, DeferLoading: t.Disclosure == sandbox.DiscloseDeferred,
+			})
 		}
 	}
 	if len(tools.Tools) > 0 {
@@ -65,18 +76,17 @@ func Build(mode string, tools sandbox.ToolSet, servers []sandbox.ToolServer, ski
 }
 
 type definition struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	InputSchema json.RawMessage `json:"input_schema"`
+	Name         string          `json:"name"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	DeferLoading bool            `json:"defer_loading,omitempty"`
 }
 
 func codeTools() []definition {
 	return []definition{
-		{"execute_code", "Run code in the thread's sandbox. TypeScript, JavaScript and Python can call tools: import them from './servers/<server>' (Python: from servers.<server> import …). Print what you want to see.",
-			json.RawMessage(`{"type":"object","properties":{"code":{"type":"string"},"language":{"enum":["typescript","javascript","python","bash"],"default":"typescript"},"timeout":{"type":"integer","minimum":1,"maximum":120,"default":30}},"required":["code"]}`)},
-		{"search_tools", "Find tools by what they do. detail: name, desc (default) or full, which has the parameters and the path of the wrapper.",
-			json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"},"server":{"type":"string"},"detail":{"enum":["name","desc","full"],"default":"desc"}},"required":["query"]}`)},
-		{"list_servers", "List the servers whose tools code can call.", json.RawMessage(`{"type":"object","properties":{}}`)},
+		{Name: "execute_code", Description: "Run code in the thread's sandbox. TypeScript, JavaScript and Python can call tools: import them from './servers/<server>' (Python: from servers.<server> import …). Print what you want to see.", InputSchema: json.RawMessage(`{"type":"object","properties":{"code":{"type":"string"},"language":{"enum":["typescript","javascript","python","bash"],"default":"typescript"},"timeout":{"type":"integer","minimum":1,"maximum":120,"default":30}},"required":["code"]}`)},
+		{Name: "search_tools", Description: "Find tools by what they do. detail: name, desc (default) or full, which has the parameters and the path of the wrapper.", InputSchema: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"},"server":{"type":"string"},"detail":{"enum":["name","desc","full"],"default":"desc"}},"required":["query"]}`)},
+		{Name: "list_servers", Description: "List the servers whose tools code can call.", InputSchema: json.RawMessage(`{"type":"object","properties":{}}`)},
 	}
 }
 

@@ -50,3 +50,36 @@ func TestNothingIsSaidOfWhatIsNotThere(t *testing.T) {
 		t.Errorf("got %q, %v", p.Text, err)
 	}
 }
+
+// TestDisclosure: what is always disclosed is there in code mode, too; what is deferred is marked in
+// direct mode, and then there is a search.
+func TestDisclosure(t *testing.T) {
+	set := toolSet(3)
+	set.Tools[1].Disclosure, set.Tools[2].Disclosure = sandbox.DiscloseAlways, sandbox.DiscloseDeferred
+	for mode, want := range map[string]string{
+		ModeDirect: "execute_code search_tools list_servers s__0 s__1 s__2*",
+		ModeCode:   "execute_code search_tools list_servers s__1",
+	} {
+		p, err := Build(mode, set, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, raw := range p.Tools {
+			var d struct {
+				Name  string
+				Defer bool `json:"defer_loading"`
+			}
+			if err := json.Unmarshal(raw, &d); err != nil {
+				t.Fatal(err)
+			}
+			if d.Defer {
+				d.Name += "*"
+			}
+			got = append(got, d.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, want %q", mode, got, want)
+		}
+	}
+}

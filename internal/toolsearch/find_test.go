@@ -42,6 +42,7 @@ var few = []sandbox.Tool{
 	{Server: "files", Name: "write_file", Description: "Write a file. Parent folders must exist.", Input: json.RawMessage(`{"properties":{"targetPath":{"type":"string","description":"where to"}}}`)},
 	{Server: "files", Name: "delete_file", Description: "Delete a file."},
 	{Server: "web", Name: "screenshot", Description: "Take a picture of a page.", Input: json.RawMessage(`{"properties":{"opts":{"anyOf":[{"type":"null"},{"type":"object","properties":{"shape":{"items":{"properties":{"fullHeight":{"description":"scrolls all the way"}}}}}}]}}}`)},
+	{Server: "web", Name: "zap", Description: "See the manual.", Summary: "Reboots the thing.", Keywords: []string{"power cycle", "redButton"}},
 	{Server: "web", Name: "open", Description: "Show a page, in a file too."},
 }
 
@@ -66,7 +67,10 @@ func TestFind(t *testing.T) {
 		"qqqq":            "",
 		"":                "",
 		"\xff\xfe":        "",
-		"web":             "screenshot open",
+		"web":             "screenshot zap open",
+		"cycling power":   "zap",
+		"the button":      "zap", // a keyword
+		"rebooting":       "zap", // the summary
 	} {
 		if hits, found := ix.Find(query, 15, nil); names(hits) != want || found != len(hits) {
 			t.Errorf("%q: %q of %d, want %q", query, names(hits), found, want)

@@ -9,7 +9,8 @@ import (
 
 // The parts of a tool that are searched.
 const (
-	fieldName = iota
+	fieldName    = iota
+	fieldKeyword // what the configuration adds
 	fieldServer
 	fieldFirst // the first sentence of the description: what the tool does
 	fieldRest  // the rest: how it is used
@@ -31,7 +32,7 @@ const (
 )
 
 // weights are what a word in each field counts.
-var weights = [fields]float64{fieldName: 3, fieldServer: 1, fieldFirst: 1.5, fieldRest: 1, fieldParameter: 0.5, fieldParameterText: 0.5}
+var weights = [fields]float64{fieldName: 3, fieldKeyword: 3, fieldServer: 1, fieldFirst: 1.5, fieldRest: 1, fieldParameter: 0.5, fieldParameterText: 0.5}
 
 // posting is a tool that has a word.
 type posting struct {
@@ -95,7 +96,11 @@ func (c *counter) tool(i int, t sandbox.Tool) {
 	c.add(i, fieldName, t.Name)
 	c.add(i, fieldServer, t.Server)
 	c.add(i, fieldFirst, first)
+	c.add(i, fieldFirst, t.Summary)
 	c.add(i, fieldRest, rest)
+	for _, k := range t.Keywords {
+		c.add(i, fieldKeyword, k)
+	}
 	names, texts := parameters(t.Input)
 	for _, name := range names {
 		c.add(i, fieldParameter, name)
