@@ -366,6 +366,7 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	if err := b.letGo(); err != nil {
 		log.Warn("sockets not closed", "error", err)
 	}
+	b.forbidWrappers()
 	if err := os.RemoveAll(b.dir); err != nil {
 		log.Error("run folder not removed", "error", err)
 	}

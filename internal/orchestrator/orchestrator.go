@@ -41,6 +41,8 @@ type toolHub interface {
 	Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error)
 	// Version changes whenever a set of tools may have changed.
 	Version() uint64
+	// Changed gives a channel that is closed at the next change of Version.
+	Changed() <-chan struct{}
 	// ForgetThread ends what is kept for a thread that is no more.
 	ForgetThread(t sandbox.Thread)
 }
@@ -125,6 +127,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	}
 	r.wg.Go(func() { r.watch(events) })
 	r.wg.Go(r.housekeeping)
+	r.wg.Go(r.pushTools)
 	return r, nil
 }
 

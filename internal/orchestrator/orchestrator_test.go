@@ -49,6 +49,7 @@ func (noTools) Call(context.Context, sandbox.Thread, sandbox.Tool, []byte) (sand
 	return sandbox.ToolResult{}, sandbox.NotFound
 }
 func (noTools) Version() uint64             { return 1 }
+func (noTools) Changed() <-chan struct{}    { return nil }
 func (noTools) ForgetThread(sandbox.Thread) {}
 
 // daemon plays sandboxd. run answers each exec; nil never answers.
@@ -88,6 +89,12 @@ var caller = sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "u"}}
 
 func newHouse(t *testing.T, d daemon) *house {
 	t.Helper()
+	return newHouseWith(t, d, noTools{})
+}
+
+// newHouseWith is a house with another hub.
+func newHouseWith(t *testing.T, d daemon, hub toolHub) *house {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("workspaces get uids of their own: needs root")
 	}
@@ -115,7 +122,7 @@ func newHouse(t *testing.T, d daemon) *house {
 	}})
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	h.Orchestrator, err = New(t.Context(), Options{
-		Driver: h.driver, Store: st, Audit: h.audit, Hub: noTools{}, CodeAPI: wrappers, Skills: skills,
+		Driver: h.driver, Store: st, Audit: h.audit, Hub: hub, CodeAPI: wrappers, Skills: skills,
 		Bridge: bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.KeepResult(ctx, t, name, result)
 		}}),

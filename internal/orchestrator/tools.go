@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -12,43 +11,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
-
-// toolsView is what a box's /mnt/code-api shows.
-type toolsView struct {
-	mu      sync.Mutex
-	version uint64 // of the hub, when it was written
-	written bool
-	set     sandbox.ToolSet
-}
-
-// toolsTimeout bounds the wait for MCP servers that are slow to list their tools: code that needs
-// none of them must not wait longer.
-const toolsTimeout = 15 * time.Second
-
-// refreshTools writes the wrappers of the thread's tools into the box's folder, unless they are
-// there already. It costs a comparison when nothing has changed.
-func (r *Orchestrator) refreshTools(ctx context.Context, b *box) error {
-	b.tools.mu.Lock()
-	defer b.tools.mu.Unlock()
-	version := r.o.Hub.Version()
-	if b.tools.written && b.tools.version == version {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
-	defer cancel()
-	set, err := r.o.Hub.Tools(ctx, b.thread)
-	if err != nil {
-		return err
-	}
-	if !b.tools.written || set.Hash != b.tools.set.Hash {
-		if err := r.o.CodeAPI.Materialize(set, b.codeAPI()); err != nil {
-			return err
-		}
-	}
-	// The version from before: what changed during the listing is looked at again by the next call.
-	b.tools.version, b.tools.written, b.tools.set = version, true, set
-	return nil
-}
 
 func denoPermissions(d *sandbox.DenoPermissions) *sandboxv1.Permissions {
 	if d == nil {

@@ -1,0 +1,132 @@
+package orchestrator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// toolsView is what a box's /mnt/code-api shows.
+type toolsView struct {
+	mu      sync.Mutex
+	version uint64 // of the hub, when it was written
+	whole   bool   // no server was still waited for then
+	written bool
+	set     sandbox.ToolSet
+
+	disk sync.Mutex // held while the folder is written; never while an MCP server is waited for
+	gone bool       // the folder goes, and must not come back
+}
+
+const (
+	// toolsTimeout bounds the wait for MCP servers that are slow to list their tools: code that needs
+	// none of them must not wait longer.
+	toolsTimeout = 15 * time.Second
+	// pushTimeout is the same where nobody waits: a change of one server reaches running sandboxes
+	// within a second, whatever the others do.
+	pushTimeout = 600 * time.Millisecond
+	// pushPause is the least time between two rounds: servers that change all the time are not followed
+	// all the time.
+	pushPause = 100 * time.Millisecond
+	// pushParallel is how many boxes are looked at side by side.
+	pushParallel = 8
+)
+
+// refreshTools writes the wrappers of the thread's tools into the box's folder, unless they are
+// there already. It costs a comparison when nothing has changed.
+func (r *Orchestrator) refreshTools(ctx context.Context, b *box) error {
+	b.tools.mu.Lock()
+	defer b.tools.mu.Unlock()
+	return r.refresh(ctx, b, toolsTimeout)
+}
+
+// refresh waits for MCP servers no longer than wait, and writes what it knows then. b.tools.mu is held.
+func (r *Orchestrator) refresh(ctx context.Context, b *box, wait time.Duration) error {
+	version := r.o.Hub.Version()
+	if b.tools.whole && b.tools.version == version {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	set, err := r.o.Hub.Tools(limited, b.thread)
+	if err != nil {
+		return err
+	}
+	// The version from before: what changed during the listing is looked at again by the next call. So is
+	// all of it when a server was not waited for.
+	whole := limited.Err() == nil
+	if !b.tools.written || set.Hash != b.tools.set.Hash {
+		if err := b.writeWrappers(r.o.CodeAPI.Materialize, set); err != nil {
+			return err
+		}
+	}
+	b.tools.version, b.tools.whole, b.tools.written, b.tools.set = version, whole, true, set
+	return nil
+}
+
+// writeWrappers writes the box's folder, unless that is gone.
+func (b *box) writeWrappers(materialize func(sandbox.ToolSet, string) error, set sandbox.ToolSet) error {
+	b.tools.disk.Lock()
+	defer b.tools.disk.Unlock()
+	if b.tools.gone {
+		return sandbox.Errorf(sandbox.Unavailable, "the sandbox has ended")
+	}
+	return materialize(set, b.codeAPI())
+}
+
+// forbidWrappers waits for a write that goes on; none comes after it.
+func (b *box) forbidWrappers() {
+	b.tools.disk.Lock()
+	defer b.tools.disk.Unlock()
+	b.tools.gone = true
+}
+
+// pushTools brings each change of the hub's tools into all sandboxes, until the orchestrator is closed:
+// code that runs finds the tools of now.
+func (r *Orchestrator) pushTools() {
+	for {
+		changed := r.o.Hub.Changed() // before the look at the version, so that no change falls between
+		r.pushRound()
+		pause := time.NewTimer(pushPause)
+		select {
+		case <-r.ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}
+
+func (r *Orchestrator) pushRound() {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	free := make(chan struct{}, pushParallel)
+	for _, b := range r.all() {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			if err := r.push(b); err != nil && r.ctx.Err() == nil && b.endingStatus() == "" {
+				r.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", b.thread.String(), "error", err)
+			}
+		})
+	}
+}
+
+// push brings a box up to date. One that has no wrappers yet gets them from its start, or, when it was
+// adopted, from the first code that runs: a restart of the server must not start all MCP servers of all
+// users at once.
+func (r *Orchestrator) push(b *box) error {
+	b.tools.mu.Lock()
+	defer b.tools.mu.Unlock()
+	if !b.tools.written {
+		return nil
+	}
+	return r.refresh(r.ctx, b, pushTimeout)
+}

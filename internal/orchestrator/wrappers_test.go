@@ -1,0 +1,203 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// changingHub is a hub whose tools are changed by the test.
+type changingHub struct {
+	noTools
+
+	mu      sync.Mutex
+	version uint64
+	changed chan struct{}
+	slow    bool // the next listings wait until their deadline
+}
+
+func newChangingHub() *changingHub { return &changingHub{version: 1, changed: make(chan struct{})} }
+
+// Tools gives two tools: one that is always there, and one named after the version.
+func (h *changingHub) Tools(ctx context.Context, _ sandbox.Thread) (sandbox.ToolSet, error) {
+	h.mu.Lock()
+	n, slow := h.version, h.slow
+	h.mu.Unlock()
+	if slow {
+		<-ctx.Done()
+	}
+	input := json.RawMessage(`{"type":"object"}`)
+	return sandbox.ToolSet{Hash: fmt.Sprint(n), Tools: []sandbox.Tool{
+		{Server: "s", Name: "same", Printed: "s__same", Input: input},
+		{Server: "s", Name: fmt.Sprintf("v%d", n), Printed: fmt.Sprintf("s__v%d", n), Input: input},
+	}}, nil
+}
+
+func (h *changingHub) Version() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.version
+}
+
+func (h *changingHub) Changed() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changed
+}
+
+func (h *changingHub) change() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.version++
+	close(h.changed)
+	h.changed = make(chan struct{})
+	return h.version
+}
+
+// within waits until ok, at most for d, and gives how long it took.
+func within(t *testing.T, d time.Duration, what string, ok func() bool) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for !ok() {
+		if time.Since(start) > d {
+			t.Fatalf("%s: not within %v", what, d)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return time.Since(start)
+}
+
+func there(parts ...string) bool {
+	_, err := os.Stat(filepath.Join(parts...))
+	return err == nil
+}
+
+// TestChangesArePushed: a change reaches sandboxes in which no code is started, within a second, and a
+// program that reads all the time sees whole trees only.
+func TestChangesArePushed(t *testing.T) {
+	hub := newChangingHub()
+	h := newHouseWith(t, daemon{run: exits}, hub)
+	var dirs []string
+	for _, id := range []string{"a", "b"} {
+		if _, err := h.exec(t, id, time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, h.find(sandbox.Thread{Owner: caller.Owner, ID: id}).codeAPI())
+	}
+	for _, dir := range dirs {
+		within(t, 5*time.Second, "the first wrappers", func() bool { return there(dir, "servers/s/v1.ts") })
+	}
+	stop, done := make(chan struct{}), make(chan int)
+	go func() { done <- readAll(t, dirs[0], stop) }()
+	for range 12 {
+		n := hub.change()
+		for _, dir := range dirs {
+			took := within(t, time.Second, "the change", func() bool { return there(dir, fmt.Sprintf("servers/s/v%d.ts", n)) })
+			t.Logf("version %d: %v", n, took)
+		}
+		if there(dirs[0], fmt.Sprintf("servers/s/v%d.ts", n-1)) {
+			t.Errorf("a tool of version %d is still there", n-1)
+		}
+	}
+	close(stop)
+	if reads := <-done; reads < 100 {
+		t.Errorf("only %d reads", reads)
+	}
+}
+
+// readAll reads what is always there, over and over; each file must be whole, and what an index
+// names must be there: it is looked for in the folder that the index is of, whatever is exchanged meanwhile.
+func readAll(t *testing.T, dir string, stop chan struct{}) (reads int) {
+	for {
+		select {
+		case <-stop:
+			return reads
+		default:
+		}
+		for path, end := range map[string]string{"servers/s/same.ts": "}\n", "servers/s/__init__.py": ", kwargs)\n", "helpers/callMCPTool.ts": "\n"} {
+			text, err := os.ReadFile(filepath.Join(dir, path))
+			if err != nil || !strings.HasSuffix(string(text), end) {
+				t.Errorf("%s: %v, %d bytes", path, err, len(text))
+			}
+		}
+		if err := wholeTree(filepath.Join(dir, "servers")); err != nil {
+			t.Error(err)
+		}
+		reads++
+	}
+}
+
+// wholeTree checks that all that an index exports is beside it.
+func wholeTree(servers string) error {
+	root, err := os.OpenRoot(servers)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	index, err := root.ReadFile("s/index.ts")
+	for line := range strings.Lines(string(index)) {
+		if name, ok := strings.CutPrefix(line, `export * from "./`); ok && err == nil {
+			_, err = root.Stat("s/" + strings.TrimSuffix(name, "\";\n"))
+		}
+	}
+	// One that was exchanged two changes ago is being removed.
+	opened, e1 := root.Stat(".")
+	now, e2 := os.Stat(servers)
+	if err != nil && errors.Join(e1, e2) == nil && os.SameFile(opened, now) {
+		return fmt.Errorf("half a tree: %w", err)
+	}
+	return e2
+}
+
+// TestSlowServersDoNotHoldChanges: a listing that ends at its deadline is written, and done again when
+// code runs.
+func TestSlowServersDoNotHoldChanges(t *testing.T) {
+	hub := newChangingHub()
+	h := newHouseWith(t, daemon{run: exits}, hub)
+	if _, err := h.exec(t, "a", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(b.codeAPI(), "servers/s/v1.ts") })
+	hub.mu.Lock()
+	hub.slow = true
+	hub.mu.Unlock()
+	hub.change()
+	within(t, time.Second, "the change", func() bool { return there(b.codeAPI(), "servers/s/v2.ts") })
+	b.tools.mu.Lock()
+	defer b.tools.mu.Unlock()
+	if b.tools.whole {
+		t.Error("what was cut short counts as whole")
+	}
+}
+
+// TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not bring its folder back.
+func TestNoWrappersAfterTheEnd(t *testing.T) {
+	hub := newChangingHub()
+	h := newHouseWith(t, daemon{run: exits}, hub)
+	if _, err := h.exec(t, "a", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(b.codeAPI(), "servers/s/v1.ts") })
+	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 5*time.Second, "the end", func() bool { return !there(b.dir) })
+	hub.change()
+	if err := h.push(b); sandbox.KindOf(err) != sandbox.Unavailable {
+		t.Errorf("a push after the end: %v", err)
+	}
+	if there(b.dir) {
+		t.Error("the folder of an ended sandbox came back")
+	}
+}
