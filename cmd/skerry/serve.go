@@ -266,7 +266,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	wrappers, err := codeapi.NewStore(filepath.Join(p.cfg.Data, "code-api"))
+	wrappers, err := p.wrappers()
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Daemon: p.sandboxd, Install: p.install,
-		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, Log: p.log,
+		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Log: p.log,
 	})
 	if err != nil {
 		return err
@@ -292,6 +292,27 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		return p.orch.Close(ctx)
 	})
 	return nil
+}
+
+// wrappers opens the store of generated wrappers, emptied when they are to be made anew. Sandboxes of a
+// former server keep theirs: they have links of their own to the files.
+func (p *parts) wrappers() (*codeapi.Store, error) {
+	dir := filepath.Join(p.cfg.Data, "code-api")
+	if p.cfg.CodeExecution.RegenerateOnStartup {
+		if err := os.RemoveAll(dir); err != nil {
+			return nil, fmt.Errorf("code API: %w", err)
+		}
+	}
+	return codeapi.NewStore(dir)
+}
+
+// codeSettings are what the configuration says for a tenant.
+func (p *parts) codeSettings(tenant string) sandbox.CodeSettings {
+	r := p.cfg.CodeExecution.Of(tenant)
+	return sandbox.CodeSettings{
+		Disabled: !r.Enabled, Mode: r.APIMode(), AutoThreshold: r.AutoThreshold, Language: r.Language,
+		Timeout: time.Duration(r.SandboxTimeout) * time.Second, MaxOutputChars: r.MaxOutputChars,
+	}
 }
 
 // openTemplates finds what sandboxes are made of.

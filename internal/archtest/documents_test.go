@@ -51,17 +51,14 @@ func checkLinks(root fs.FS) []string {
 // default.
 func checkReadme(readme string) []string {
 	var bad []string
-	fields := reflect.ValueOf(config.Default())
-	for i := range fields.NumField() {
-		key := fields.Type().Field(i).Tag.Get("yaml")
+	for key, value := range config.Default().Keys() {
 		row := fmt.Sprintf("| `%s` | `%s` |", key, config.EnvName(key))
 		_, rest, found := strings.Cut(readme, row)
 		rest, _, _ = strings.Cut(rest, "\n")
-		value := fields.Field(i)
 		switch {
 		case !found:
 			bad = append(bad, "README.md: no row "+row)
-		case !value.IsZero() && !saysDefault(rest, value.Interface()):
+		case !reflect.ValueOf(value).IsZero() && !saysDefault(rest, value):
 			bad = append(bad, fmt.Sprintf("README.md: the row of %s does not say its default, %v", key, value))
 		}
 	}

@@ -20,7 +20,8 @@ import (
 )
 
 // Config is all that can be set. Each field is a key of the YAML file and, with SKERRY_ before its
-// name in capitals, an environment variable, which wins. Lists are comma-separated there.
+// name in capitals, an environment variable, which wins. Lists are comma-separated there. A section's
+// name comes before its fields': SKERRY_CODE_EXECUTION_MODE.
 type Config struct {
 	// Listen is the address of the API. One that is not loopback needs a key (see Auth).
 	Listen string `yaml:"listen"`
@@ -60,6 +61,8 @@ type Config struct {
 	ToolTimeout time.Duration `yaml:"tool_timeout"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
+	// CodeExecution says how agents get their tools and run code.
+	CodeExecution CodeExecution `yaml:"code_execution"`
 }
 
 // Default is the configuration when nothing is configured.
@@ -69,6 +72,9 @@ func Default() Config {
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
 		MaxSandboxes: 200, StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info",
+		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
+			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
+		}},
 	}
 }
 
@@ -110,22 +116,45 @@ func (c *Config) readFile(file string) error {
 // readEnv sets each field from its variable. All bad values are reported together.
 func (c *Config) readEnv(lookup func(string) (string, bool)) error {
 	var errs []error
-	v := reflect.ValueOf(c).Elem()
-	for i := range v.NumField() {
-		name := EnvName(v.Type().Field(i).Tag.Get("yaml"))
+	eachField(reflect.ValueOf(c).Elem(), "", func(key string, f reflect.Value) {
+		name := EnvName(key)
 		text, ok := lookup(name)
 		if !ok {
-			continue
+			return
 		}
-		if err := set(v.Field(i), text); err != nil {
+		if err := set(f, text); err != nil {
 			errs = append(errs, fmt.Errorf("%s=%q: %w", name, text, err))
 		}
-	}
+	})
 	return errors.Join(errs...)
 }
 
-// EnvName is the environment variable of a key of the file.
-func EnvName(key string) string { return "SKERRY_" + strings.ToUpper(key) }
+// eachField visits the fields of c and of its sections, each with its key ("section.field").
+func eachField(v reflect.Value, prefix string, visit func(key string, f reflect.Value)) {
+	for i := range v.NumField() {
+		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		switch f := v.Field(i); {
+		case option == "inline":
+			eachField(f, prefix, visit)
+		case f.Kind() == reflect.Struct:
+			eachField(f, prefix+name+".", visit)
+		default:
+			visit(prefix+name, f)
+		}
+	}
+}
+
+// Keys gives the value of every field by its key ("listen", "section.field").
+func (c Config) Keys() map[string]any {
+	all := map[string]any{}
+	eachField(reflect.ValueOf(&c).Elem(), "", func(key string, f reflect.Value) { all[key] = f.Interface() })
+	return all
+}
+
+// EnvName is the environment variable of a key of the file, such as "listen" or "section.field".
+func EnvName(key string) string {
+	return "SKERRY_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
 
 func set(f reflect.Value, text string) error {
 	switch f.Interface().(type) {
@@ -151,6 +180,18 @@ func set(f reflect.Value, text string) error {
 			return errors.New(`want a duration such as "30s"`)
 		}
 		f.SetInt(int64(d))
+	case bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return errors.New("want true or false")
+		}
+		f.SetBool(b)
+	case map[string]TenantRules:
+		dec := yaml.NewDecoder(strings.NewReader(text))
+		dec.KnownFields(true)
+		if err := dec.Decode(f.Addr().Interface()); err != nil {
+			return errors.New("want YAML such as {name: {mode: always}}")
+		}
 	default:
 		return fmt.Errorf("no rule for a %s", f.Type())
 	}
@@ -198,6 +239,7 @@ func (c *Config) Check() error {
 	if c.Data == "" {
 		bad("data", "is empty")
 	}
+	c.CodeExecution.check(bad)
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}

@@ -31,16 +31,51 @@ func TestEnvironmentWinsOverFile(t *testing.T) {
 }
 
 func TestEveryFieldHasItsVariable(t *testing.T) {
-	v := reflect.TypeFor[Config]()
-	for i := range v.NumField() {
-		f := v.Field(i)
-		sample := map[reflect.Kind]string{reflect.String: "x", reflect.Slice: "x", reflect.Int: "7", reflect.Int64: "7s"}[f.Type.Kind()]
-		c, err := Load("", env(map[string]string{EnvName(f.Tag.Get("yaml")): sample}))
+	samples := map[reflect.Kind]string{
+		reflect.String: "x", reflect.Slice: "x", reflect.Int: "7", reflect.Int64: "7s", reflect.Bool: "false", reflect.Map: "{acme: {mode: never}}",
+	}
+	before := Default().Keys()
+	if _, ok := before["code_execution.mode"]; !ok || len(before) < 20 {
+		t.Fatalf("fields: %v", before)
+	}
+	for key, was := range before {
+		c, err := Load("", env(map[string]string{EnvName(key): samples[reflect.TypeOf(was).Kind()]}))
 		if err != nil {
-			t.Errorf("%s: %v", f.Name, err)
+			t.Errorf("%s: %v", key, err)
 		}
-		if reflect.DeepEqual(reflect.ValueOf(c).Field(i).Interface(), reflect.ValueOf(Default()).Field(i).Interface()) {
-			t.Errorf("%s: the variable %s changes nothing", f.Name, EnvName(f.Tag.Get("yaml")))
+		if reflect.DeepEqual(c.Keys()[key], was) {
+			t.Errorf("%s: the variable %s changes nothing", key, EnvName(key))
+		}
+	}
+}
+
+func TestCodeExecution(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	text := "code_execution:\n  mode: always\n  auto_threshold: 5\n  sandbox_timeout: 60\n  tenants:\n    acme: {mode: never, language: python}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(file, env(map[string]string{"SKERRY_CODE_EXECUTION_AUTO_THRESHOLD": "7"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(); err != nil {
+		t.Fatal(err)
+	}
+	all, acme := c.CodeExecution.Of("other"), c.CodeExecution.Of("acme")
+	if all.APIMode() != "code" || all.AutoThreshold != 7 || all.Language != "typescript" || all.SandboxTimeout != 60 || !all.Enabled {
+		t.Errorf("all: %+v", all)
+	}
+	if acme.APIMode() != "direct" || acme.AutoThreshold != 7 || acme.Language != "python" || acme.SandboxTimeout != 60 {
+		t.Errorf("acme: %+v", acme)
+	}
+	c.CodeExecution.SandboxTimeout, c.CodeExecution.AutoThreshold = 121, -1
+	wrong := "cobol"
+	c.CodeExecution.Tenants["acme"] = TenantRules{Mode: &wrong, Language: &wrong}
+	err = c.Check()
+	for _, want := range []string{"code_execution.sandbox_timeout:", "code_execution.auto_threshold:", "code_execution.tenants.acme.mode:", "code_execution.tenants.acme.language:"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not named in %v", want, err)
 		}
 	}
 }

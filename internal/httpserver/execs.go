@@ -64,9 +64,9 @@ func (b *execBody) command() (sandbox.Command, error) {
 // codeBody is the body of POST /api/threads/{t}/execute_code.
 type codeBody struct {
 	Code           string  `json:"code" minLength:"1"`
-	Language       string  `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"typescript when absent"`
-	Timeout        float64 `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; 30 when absent or 0"`
-	MaxOutputChars int     `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; 10000 when absent or 0"`
+	Language       string  `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"As the server is configured when absent: typescript, unless changed"`
+	Timeout        float64 `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
+	MaxOutputChars int     `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
 	ContextID      string  `json:"context_id,omitempty" doc:"Not supported yet"`
 }
 
@@ -78,16 +78,7 @@ func (b *codeBody) code() (sandbox.Code, error) {
 		return sandbox.Code{}, invalidField("code", "at most "+strconv.Itoa(sandbox.MaxCodeBytes)+" bytes")
 	}
 	c := sandbox.Code{Language: b.Language, Text: b.Code, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
-	if c.Language == "" {
-		c.Language = "typescript"
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = sandbox.DefaultCodeTimeout
-	}
-	if c.MaxOutputChars == 0 {
-		c.MaxOutputChars = 10_000
-	}
-	return c, nil
+	return c, nil // what is absent follows the tenant's settings
 }
 
 // skillBody is the body of POST /api/threads/{t}/skills/{skill}/run.

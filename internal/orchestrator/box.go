@@ -39,7 +39,6 @@ type box struct {
 	running    int            // execs
 	lastActive time.Time
 	touched    time.Time
-	mode       string            // of the prompt
 	env        map[string]string // of every exec; replaced, never changed
 	languages  []string          // that sandboxd found a runtime for
 
@@ -114,9 +113,6 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 		return sandbox.Info{}, err
 	}
 	b.mu.Lock()
-	if o.Mode != "" {
-		b.mode = o.Mode
-	}
 	if o.Env != nil {
 		b.env = o.Env
 	}
@@ -127,23 +123,31 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err := r.waitReady(ctx, b, o.Wait); err != nil && !errors.Is(err, errStillStarting) {
 		return sandbox.Info{}, err
 	}
-	if o.Labels != nil {
-		if err := r.label(ctx, t, o.Labels); err != nil {
-			return sandbox.Info{}, err
-		}
-	}
-	return b.snapshot(), nil
+	return b.snapshot(), r.remember(ctx, t, o)
 }
 
-func (r *Orchestrator) label(ctx context.Context, t sandbox.Thread, labels map[string]string) error {
+// remember writes down what the caller wants of the thread beyond the life of this sandbox.
+func (r *Orchestrator) remember(ctx context.Context, t sandbox.Thread, o sandbox.AcquireOptions) error {
+	if o.Labels == nil && o.Mode == "" {
+		return nil
+	}
+	if _, err := r.ensureThread(ctx, t); err != nil { // the start may not have come to that yet
+		return err
+	}
 	info, err := r.o.Store.Thread(ctx, t)
 	if err != nil {
 		return err
 	}
-	if maps.Equal(info.Labels, labels) {
+	before := info
+	if o.Labels != nil {
+		info.Labels = o.Labels
+	}
+	if o.Mode != "" {
+		info.Mode = o.Mode
+	}
+	if info.Mode == before.Mode && maps.Equal(info.Labels, before.Labels) {
 		return nil
 	}
-	info.Labels = labels
 	return r.o.Store.PutThread(ctx, info)
 }
 

@@ -63,7 +63,9 @@ type Options struct {
 	Install   string // id of the data folder
 	MaxBoxes  int
 	StartTime time.Duration // bound of one start
-	Log       *slog.Logger
+	// CodeSettings are the settings of a tenant.
+	CodeSettings func(tenant string) sandbox.CodeSettings
+	Log          *slog.Logger
 }
 
 // Orchestrator holds the sandboxes of this server. Make one with New.

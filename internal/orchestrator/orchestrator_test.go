@@ -128,6 +128,7 @@ func newHouseWith(t *testing.T, d daemon, hub toolHub) *house {
 		}}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxBoxes: 3, StartTime: 20 * time.Second, Log: log,
+		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 	})
 	ok(err)
 	t.Cleanup(func() {

@@ -102,14 +102,15 @@ func checkCommand(cmd sandbox.Command) error {
 
 // RunCode starts a program text and returns the id of its exec.
 func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string, code sandbox.Code) (string, error) {
+	settings := r.o.CodeSettings(c.Tenant)
 	if code.Language == "" {
-		code.Language = "typescript"
+		code.Language = settings.Language
 	}
 	if code.Timeout == 0 {
-		code.Timeout = sandbox.DefaultCodeTimeout
+		code.Timeout = settings.Timeout
 	}
 	if code.MaxOutputChars == 0 {
-		code.MaxOutputChars = 10_000
+		code.MaxOutputChars = settings.MaxOutputChars
 	}
 	bad := func(format string, args ...any) (string, error) {
 		return "", sandbox.Errorf(sandbox.Invalid, format, args...)

@@ -3,6 +3,7 @@ package orchestrator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 
@@ -114,7 +115,7 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	set, err := r.o.Hub.Tools(ctx, t)
+	mode, set, err := r.offer(ctx, t)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
@@ -122,19 +123,31 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	p, err := prompt.Build(r.mode(t), set, servers, r.o.Skills.List())
+	p, err := prompt.Build(mode, r.o.CodeSettings(t.Tenant), set, servers, r.o.Skills.List())
 	if err != nil {
 		return p, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")
 	}
 	return p, nil
 }
 
-// mode is what the thread asked for when it acquired its sandbox.
-func (r *Orchestrator) mode(t sandbox.Thread) string {
-	if b := r.find(t); b != nil {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.mode
+// Offer gives the tools of a thread and the mode in which its agent gets them: sandbox.ModeDirect or
+// sandbox.ModeCode.
+func (r *Orchestrator) Offer(ctx context.Context, c sandbox.Caller, id string) (mode string, set sandbox.ToolSet, err error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return "", sandbox.ToolSet{}, err
 	}
-	return prompt.ModeAuto
+	return r.offer(ctx, t)
+}
+
+func (r *Orchestrator) offer(ctx context.Context, t sandbox.Thread) (mode string, set sandbox.ToolSet, err error) {
+	info, err := r.o.Store.Thread(ctx, t)
+	if err != nil && !errors.Is(err, sandbox.NotFound) { // a thread that is not there yet has asked for no mode
+		return "", set, err
+	}
+	set, err = r.o.Hub.Tools(ctx, t)
+	if err != nil {
+		return "", set, err
+	}
+	return r.o.CodeSettings(t.Tenant).ModeOf(info.Mode, len(set.Tools)), set, nil
 }

@@ -13,52 +13,38 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skill"
 )
 
-// The modes in which an agent gets its tools.
-const (
-	ModeDirect = "direct" // every tool is registered with the model
-	ModeCode   = "code"   // the model writes code that calls them
-	ModeAuto   = "auto"   // direct up to AutoThreshold tools, code above
-)
-
-// AutoThreshold is how many tools auto mode still offers directly.
-const AutoThreshold = 20
-
 // Prompt is the answer of GET /api/threads/{t}/prompt.
 type Prompt struct {
 	Text     string            `json:"text"`     // all sections, ready for a system prompt
 	Sections map[string]string `json:"sections"` // "skills", "commands", "code_execution"; "" when there is nothing to say
-	Mode     string            `json:"mode"`     // ModeDirect or ModeCode
+	Mode     string            `json:"mode"`     // sandbox.ModeDirect or sandbox.ModeCode
 	// Tools are {name, description, input_schema}. One with "defer_loading": true is for providers that
 	// search by themselves, which load it when they find it; for another, leave it out: search_tools is
 	// there, too, when there is one.
 	Tools []json.RawMessage `json:"tools"`
 }
 
-// Build makes the prompt. mode "" means ModeAuto.
-func Build(mode string, tools sandbox.ToolSet, servers []sandbox.ToolServer, skills []skill.Skill) (Prompt, error) {
+// Build makes the prompt of a thread whose agent gets its tools in a mode, sandbox.ModeDirect or
+// sandbox.ModeCode.
+func Build(mode string, settings sandbox.CodeSettings, tools sandbox.ToolSet, servers []sandbox.ToolServer, skills []skill.Skill) (Prompt, error) {
 	p := Prompt{Mode: mode, Tools: []json.RawMessage{}, Sections: map[string]string{"skills": skillsSection(skills), "commands": "", "code_execution": ""}}
-	if mode != ModeDirect && mode != ModeCode {
-		p.Mode = ModeDirect
-		if len(tools.Tools) > AutoThreshold {
-			p.Mode = ModeCode
-		}
+	var definitions []definition
+	if !settings.Disabled {
+		definitions = append(definitions, executeCode(settings))
 	}
-	definitions := codeTools()
-	if p.Mode == ModeDirect {
-		definitions = definitions[:1] // execute_code is there in both
-		if slices.ContainsFunc(tools.Tools, func(t sandbox.Tool) bool { return t.Disclosure == sandbox.DiscloseDeferred }) {
-			definitions = codeTools()
-		}
+	deferred := slices.ContainsFunc(tools.Tools, func(t sandbox.Tool) bool { return t.Disclosure == sandbox.DiscloseDeferred })
+	if mode == sandbox.ModeCode || deferred {
+		definitions = append(definitions, searchTools, listServers)
 	}
 	for _, t := range tools.Tools {
-		if p.Mode == ModeDirect || t.Disclosure == sandbox.DiscloseAlways {
+		if mode == sandbox.ModeDirect || t.Disclosure == sandbox.DiscloseAlways {
 			definitions = append(definitions, definition{
 				Name: t.Printed, Description: t.Description, InputSchema: t.Input, DeferLoading: t.Disclosure == sandbox.DiscloseDeferred,
 			})
 		}
 	}
-	if len(tools.Tools) > 0 {
-		p.Sections["code_execution"] = codeSection(servers, tools)
+	if len(tools.Tools) > 0 && !settings.Disabled {
+		p.Sections["code_execution"] = codeSection(mode, settings, servers, tools)
 	}
 	for _, d := range definitions {
 		raw, err := json.Marshal(d)
@@ -82,13 +68,22 @@ type definition struct {
 	DeferLoading bool            `json:"defer_loading,omitempty"`
 }
 
-func codeTools() []definition {
-	return []definition{
-		{Name: "execute_code", Description: "Run code in the thread's sandbox. TypeScript, JavaScript and Python can call tools: import them from './servers/<server>' (Python: from servers.<server> import …). Print what you want to see.", InputSchema: json.RawMessage(`{"type":"object","properties":{"code":{"type":"string"},"language":{"enum":["typescript","javascript","python","bash"],"default":"typescript"},"timeout":{"type":"integer","minimum":1,"maximum":120,"default":30}},"required":["code"]}`)},
-		{Name: "search_tools", Description: "Find tools by what they do. detail: name, desc (default) or full, which has the parameters and the path of the wrapper.", InputSchema: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"},"server":{"type":"string"},"detail":{"enum":["name","desc","full"],"default":"desc"}},"required":["query"]}`)},
-		{Name: "list_servers", Description: "List the servers whose tools code can call.", InputSchema: json.RawMessage(`{"type":"object","properties":{}}`)},
+// executeCode describes the tool with the defaults that hold for the tenant.
+func executeCode(s sandbox.CodeSettings) definition {
+	return definition{
+		Name: "execute_code", Description: "Run code in the thread's sandbox. TypeScript, JavaScript and Python can call tools: import them from './servers/<server>' (Python: from servers.<server> import …). Print what you want to see.",
+		InputSchema: fmt.Appendf(nil, `{"type":"object","properties":{"code":{"type":"string"},"language":{"enum":["typescript","javascript","python","bash"],"default":%q},"timeout":{"type":"integer","minimum":1,"maximum":%d,"default":%d}},"required":["code"]}`,
+			s.Language, int(sandbox.MaxCodeTimeout.Seconds()), int(s.Timeout.Seconds())),
 	}
 }
+
+var (
+	searchTools = definition{
+		Name: "search_tools", Description: "Find tools by what they do. detail: name, desc (default) or full, which has the parameters and the path of the wrapper.",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"query":{"type":"string"},"server":{"type":"string"},"detail":{"enum":["name","desc","full"],"default":"desc"}},"required":["query"]}`),
+	}
+	listServers = definition{Name: "list_servers", Description: "List the servers whose tools code can call.", InputSchema: json.RawMessage(`{"type":"object","properties":{}}`)}
+)
 
 func skillsSection(skills []skill.Skill) string {
 	if len(skills) == 0 {
@@ -103,14 +98,32 @@ func skillsSection(skills []skill.Skill) string {
 	return b.String()
 }
 
-func codeSection(servers []sandbox.ToolServer, tools sandbox.ToolSet) string {
+// codeSection says when and how to call tools by code: in code mode it is the only way, in direct mode
+// the one for many calls.
+func codeSection(mode string, settings sandbox.CodeSettings, servers []sandbox.ToolServer, tools sandbox.ToolSet) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "execute_code runs code that can call %d tools. Their wrappers are in %s/servers. Keep large data in the code; print only what matters.\n<tool_servers>\n", len(tools.Tools), sandbox.CodeAPIDir)
+	b.WriteString("<code_execution>\n")
+	if mode == sandbox.ModeCode {
+		fmt.Fprintf(&b, "You have %d tools, which you call by code: find one with search_tools, read its parameters (detail full, or the file at its wrapper_path below %s/servers), and call it in execute_code. "+
+			"Do all steps of a task in one program: loop over many calls, keep large data in variables, print only what matters.\n", len(tools.Tools), sandbox.CodeAPIDir)
+	} else {
+		fmt.Fprintf(&b, "Call a tool directly when one call does it. For many calls, or results that are larger than what you need of them, write a program for execute_code: it can call the same %d tools, and only what it prints comes back.\n", len(tools.Tools))
+	}
+	b.WriteString(howToCall(settings.Language, tools.Tools[0].Printed))
+	b.WriteString("<tool_servers>\n")
 	for _, s := range servers {
 		fmt.Fprintf(&b, "<server><name>%s</name><tools>%d</tools><description>%s</description></server>\n", escape(s.Name), s.ToolCount, escape(s.Description))
 	}
-	b.WriteString("</tool_servers>\n")
+	b.WriteString("</tool_servers>\n</code_execution>\n")
 	return b.String()
+}
+
+// howToCall shows a call in the language that execute_code takes by default.
+func howToCall(language, tool string) string {
+	if language == "python" {
+		return fmt.Sprintf("In Python: from servers.<server> import <function>, or call_mcp_tool(%q, {…}), which is there without an import.\n", escape(tool))
+	}
+	return fmt.Sprintf("In TypeScript: import { <function> } from './servers/<server>', or await callMCPTool(%q, {…}), which is there without an import.\n", escape(tool))
 }
 
 // escape makes text of other people safe inside our tags.

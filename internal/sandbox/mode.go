@@ -1,0 +1,43 @@
+package sandbox
+
+import "time"
+
+// The modes in which an agent gets its tools.
+const (
+	ModeDirect = "direct" // every tool is registered with the model
+	ModeCode   = "code"   // the model writes code that calls them
+	ModeAuto   = "auto"   // direct up to CodeSettings.AutoThreshold tools, code above
+)
+
+// CodeSettings say how the agents of one tenant get their tools and run code. It is the section
+// code_execution of the configuration.
+type CodeSettings struct {
+	Disabled       bool   // agents are offered no execute_code, and so every mode is direct
+	Mode           string // ModeDirect, ModeCode or ModeAuto; of threads that ask for none
+	AutoThreshold  int    // tools that ModeAuto still offers directly
+	Language       string // of execute_code when a call names none
+	Timeout        time.Duration
+	MaxOutputChars int // of stdout, when a call says nothing
+}
+
+// DefaultCodeSettings are the settings when nothing is configured.
+func DefaultCodeSettings() CodeSettings {
+	return CodeSettings{Mode: ModeAuto, AutoThreshold: 20, Language: "typescript", Timeout: DefaultCodeTimeout, MaxOutputChars: 10_000}
+}
+
+// ModeOf is ModeDirect or ModeCode: what a thread that asked for a mode ("" = it asked for none) gets
+// when it may use a number of tools.
+func (s CodeSettings) ModeOf(asked string, tools int) string {
+	if asked == "" {
+		asked = s.Mode
+	}
+	switch {
+	case s.Disabled:
+		return ModeDirect
+	case asked == ModeDirect || asked == ModeCode:
+		return asked
+	case tools > s.AutoThreshold:
+		return ModeCode
+	}
+	return ModeDirect
+}
