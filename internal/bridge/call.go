@@ -51,12 +51,7 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 	defer func() { e.finish(n, how) }()
 	ctx, cancel := callCtx(ctx, e)
 	defer cancel()
-	var result json.RawMessage
-	if result, how.Tool, err = b.recorded(ctx, e, ref, input); err == nil {
-		if body, err = b.answer(ctx, e, n, result); err != nil {
-			err = b.explain(ctx, e, how.Tool, err)
-		}
-	}
+	body, how.Tool, err = b.recorded(ctx, e, n, ref, input)
 	how.Error = ""
 	if err != nil {
 		how.Error = cut(err.Error(), maxKept)
@@ -67,7 +62,7 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 
 // recorded makes the call between its two records. tool is the printed name when there is such a tool.
 // An error is as explain gives it.
-func (b *Bridge) recorded(ctx context.Context, e *exec, ref sandbox.ToolRef, input []byte) (result json.RawMessage, tool string, err error) {
+func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.ToolRef, input []byte) (body []byte, tool string, err error) {
 	tool = nameOf(ref)
 	found, missing := contained(b, func() (sandbox.Tool, error) { return b.hub.Resolve(ctx, e.Thread, ref) })
 	if missing == nil && found.Printed != "" {
@@ -80,8 +75,14 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, ref sandbox.ToolRef, inp
 		return nil, tool, sandbox.Errorf(sandbox.Unavailable, "the call cannot be recorded, so it is not made")
 	}
 	began := time.Now()
+	var result json.RawMessage
 	if err = missing; err == nil {
 		result, err = b.made(ctx, e, found, input)
+	}
+	if err == nil {
+		if body, err = b.answer(ctx, e, call, result); err != nil {
+			result = nil // code does not get it
+		}
 	}
 	outcome := Outcome{Attempt: attempt, Status: statusOK, Millis: time.Since(began).Milliseconds(), BytesOut: int64(len(result)), Output: result}
 	if err != nil {
@@ -94,7 +95,7 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, ref sandbox.ToolRef, inp
 	if _, rerr := contained(b, func() (struct{}, error) { return struct{}{}, b.recorder.Result(rctx, id, outcome) }); rerr != nil {
 		b.log.Error("the result of a tool call is not recorded", "exec", e.ExecID, "tool", tool, "attempt", id, "error", rerr)
 	}
-	return result, tool, err
+	return body, tool, err
 }
 
 // made calls the tool and judges its result.
