@@ -133,6 +133,12 @@ func orMaybe(near []string) string {
 // is Invalid (with the wrong fields), NotFound, ToolFailed (the server answered with an error, or
 // with too much), Timeout, Unavailable or CapacityExceeded. No call is made twice.
 func (h *Hub) Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error) {
+	return h.CallWatched(ctx, t, tool, input, sandbox.ToolWatch{})
+}
+
+// CallWatched is Call with somebody who listens to what the server says while the call runs. When ctx
+// ends, the server is told that nobody waits for the call any more (notifications/cancelled).
+func (h *Hub) CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	began := time.Now()
 	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name})
 	if err != nil {
@@ -145,7 +151,7 @@ func (h *Hub) Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, inp
 	if problem != nil {
 		h.o.Log.Debug("MCP server: arguments not checked, the schema is of no use", "tool", e.tool.Printed, "error", problem)
 	}
-	res, err := e.conn.call(ctx, e.tool, args)
+	res, err := e.conn.call(ctx, e.tool, args, watch)
 	res.Millis = time.Since(began).Milliseconds()
 	return res, err
 }
@@ -153,7 +159,7 @@ func (h *Hub) Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, inp
 // errTooLate is the cause of a context whose call took too long.
 var errTooLate = errors.New("the call took too long")
 
-func (c *conn) call(ctx context.Context, t *tool, args []byte) (sandbox.ToolResult, error) {
+func (c *conn) call(ctx context.Context, t *tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	terms := c.terms.Load()
 	limit := terms.cfg.timeout(t.Name, c.h.o.CallTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
@@ -168,7 +174,7 @@ func (c *conn) call(ctx context.Context, t *tool, args []byte) (sandbox.ToolResu
 	c.touch()
 	defer c.touch()
 	for first := true; ; first = false {
-		res, again, err := c.try(ctx, t, args, limit)
+		res, again, err := c.try(ctx, t, args, limit, watch)
 		if err == nil || !again || !first {
 			return res, err
 		}
@@ -176,7 +182,7 @@ func (c *conn) call(ctx context.Context, t *tool, args []byte) (sandbox.ToolResu
 }
 
 // try makes one attempt at a call. again says that the server has seen nothing of it.
-func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duration) (res sandbox.ToolResult, again bool, err error) {
+func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duration, watch sandbox.ToolWatch) (res sandbox.ToolResult, again bool, err error) {
 	c.mu.Lock()
 	allowed := c.breaker.allow(time.Now())
 	c.mu.Unlock()
@@ -198,7 +204,10 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 	defer context.AfterFunc(l.ctx, cancel)()
 	callCtx, seen := withCapture(callCtx)
 	defer seen.done()
-	answer, err := l.session.CallTool(callCtx, &mcp.CallToolParams{Name: t.Name, Arguments: json.RawMessage(args)})
+	seen.listener = l.calls.add(watch)
+	params := &mcp.CallToolParams{Name: t.Name, Arguments: json.RawMessage(args), Meta: l.watched(callCtx, seen.listener)}
+	answer, err := l.session.CallTool(callCtx, params)
+	l.calls.remove(seen.listener)
 	if err != nil {
 		v := c.judge(ctx, l, t, limit, seen.look(), err)
 		c.note(l, v)
@@ -206,10 +215,41 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 	}
 	c.note(l, verdict{ok: true})
 	res, err = resultOf(answer, seen.look().result, c.h.o.MaxResult)
+	if err == nil {
+		err = t.promised(res, c.h.o.Log)
+	}
 	if err != nil {
 		err = sandbox.Wrap(sandbox.ToolFailed, err, "%s: %s", t.Printed, reasonOf(err))
 	}
 	return res, false, err
+}
+
+// protocolStateless is the first version in which each request says what it wants to hear.
+const protocolStateless = "2026-07-28"
+
+// watched gives the _meta of a call whose listener wants to hear of it, and asks a server of the old
+// kind, which is asked once, for its log messages.
+func (l *link) watched(ctx context.Context, c *listener) mcp.Meta {
+	m := mcp.Meta{}
+	if c.watch.Progress != nil {
+		m["progressToken"] = c.token
+	}
+	if c.watch.Log == nil {
+		return m
+	}
+	init := l.session.InitializeResult()
+	if init.ProtocolVersion >= protocolStateless {
+		m[mcp.MetaKeyLogLevel] = "info" //nolint:staticcheck // deprecated, and what servers of this version understand
+	} else if init.Capabilities != nil && init.Capabilities.Logging != nil {
+		l.logging.Do(func() {
+			ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
+			defer cancel()
+			if err := l.session.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: "info"}); err != nil { //nolint:staticcheck // as above
+				l.calls.log.Debug("MCP server: no log messages", "error", redacted(l, err))
+			}
+		})
+	}
+	return m
 }
 
 // verdict is what a failed call says about the server.

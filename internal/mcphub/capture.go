@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -16,9 +17,11 @@ type capture struct {
 	mu       sync.Mutex
 	result   json.RawMessage // as the server wrote it
 	tooLarge bool
-	status   int    // of an HTTP answer that was an error
-	message  string // its text
-	forget   func() // takes the request out of the transport's table
+	status   int           // of an HTTP answer that was an error
+	message  string        // its text
+	forget   func()        // takes the request out of the transport's table
+	ttl      time.Duration // of a list
+	listener *listener     // of a call; set before the request goes out
 }
 
 type captureKey struct{}
@@ -62,18 +65,25 @@ func (c *capture) setStatus(status int, message string) {
 	c.status, c.message = status, message
 }
 
+func (c *capture) setTTL(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ttl = d
+}
+
 // seen is the state of a capture.
 type seen struct {
 	result   json.RawMessage
 	tooLarge bool
 	status   int
 	message  string
+	ttl      time.Duration
 }
 
 func (c *capture) look() seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return seen{c.result, c.tooLarge, c.status, c.message}
+	return seen{c.result, c.tooLarge, c.status, c.message, c.ttl}
 }
 
 // codeTooLarge is the code of the error that stands for a message that was skipped.

@@ -319,13 +319,20 @@ func (c *conn) firstContact(ctx context.Context) {
 // watch sees a link to its end, and lists the tools again when the server says that they changed.
 func (c *conn) watch(l *link) {
 	for {
+		stale, stop := c.staleness(l)
 		select {
 		case <-l.dead:
+			stop()
 			c.lost(l)
 			l.close()
 			return
 		case <-l.changed:
+			stop()
 			c.relist(l)
+		case <-stale:
+			c.relist(l)
+		}
+		if l.ctx.Err() == nil {
 			// A server that cries all the time is not heard all the time.
 			select {
 			case <-l.dead:
@@ -336,6 +343,17 @@ func (c *conn) watch(l *link) {
 }
 
 const relistPause = 200 * time.Millisecond
+
+// staleness fires when the tools that were listed on a link are as old as the server allows.
+func (c *conn) staleness(l *link) (fires <-chan time.Time, stop func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link != l || c.tools == nil || c.tools.ttl == 0 {
+		return nil, func() {}
+	}
+	t := time.NewTimer(c.tools.ttl)
+	return t.C, func() { t.Stop() }
+}
 
 func (c *conn) relist(l *link) {
 	ctx, cancel := context.WithTimeout(l.ctx, c.h.o.ConnectTimeout)
@@ -348,7 +366,7 @@ func (c *conn) relist(l *link) {
 	c.mu.Lock()
 	tools = tools.under(c.terms.Load().cfg)
 	changed := c.link == l && !tools.same(c.tools)
-	if changed {
+	if c.link == l {
 		c.tools = tools
 	}
 	c.mu.Unlock()

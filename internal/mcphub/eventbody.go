@@ -3,18 +3,19 @@ package mcphub
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
-	"strings"
 )
 
 // eventBody is the body of an answer that is a stream of server-sent events. It passes events on as
-// they come, one at a time, and looks at the messages in them on the way (see rpcCall.see).
+// they come, one at a time, and shows the messages in them to traffic on the way. An event that is too
+// large is skipped to its end and fails its call alone.
 type eventBody struct {
 	body    io.ReadCloser
-	limit   int // bytes of one event
-	call    rpcCall
-	capture *capture
+	traffic *traffic
+	id      json.RawMessage // of the request that the stream answers, or nil
+	by      *capture        // of that request, or nil
 
 	in  *bufio.Reader
 	out bytes.Buffer // of events that nobody has read yet
@@ -30,7 +31,7 @@ func (b *eventBody) Read(p []byte) (int, error) {
 		if b.err != nil {
 			return 0, b.err
 		}
-		b.err = b.event()
+		b.err = b.next()
 	}
 	return b.out.Read(p)
 }
@@ -38,62 +39,89 @@ func (b *eventBody) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (b *eventBody) Close() error { return b.body.Close() }
 
-// event reads one event and writes it to out. Lines of data are joined, as the format says.
-func (b *eventBody) event() error {
-	var other bytes.Buffer
-	var data []byte
-	var hasData, large bool
+// event is what was read of one event.
+type event struct {
+	other   bytes.Buffer // the lines that are not data
+	data    []byte       // lines of data are joined, as the format says
+	hasData bool
+	large   *idScanner // looks for the id once the data is too large to keep
+}
+
+var dataField = []byte("data:")
+
+// next reads one event and writes it to out.
+func (b *eventBody) next() error {
+	var e event
 	for {
-		line, tooLong, err := b.line(b.limit - len(data))
-		text := strings.TrimRight(string(line), "\r\n")
-		rest, isData := strings.CutPrefix(text, "data:")
+		part, err := b.in.ReadSlice('\n')
+		more := errors.Is(err, bufio.ErrBufferFull)
+		line := bytes.TrimRight(part, "\r\n")
+		rest, isData := bytes.CutPrefix(line, dataField)
 		switch {
-		case tooLong:
-			large = true
 		case isData:
-			if hasData {
-				data = append(data, '\n')
+			if e.hasData {
+				e.add([]byte{'\n'}, b.traffic.limit)
 			}
-			data, hasData = append(data, strings.TrimPrefix(rest, " ")...), true
-		case text != "" && other.Len() < slack:
-			other.WriteString(text + "\n")
+			e.hasData = true
+			e.add(bytes.TrimPrefix(rest, []byte(" ")), b.traffic.limit)
+		default:
+			e.keep(line, !more)
 		}
-		if text == "" && !tooLong || err != nil {
-			b.emit(other.Bytes(), data, hasData, large)
+		for more { // the rest of a long line
+			part, err = b.in.ReadSlice('\n')
+			more = errors.Is(err, bufio.ErrBufferFull)
+			if rest := bytes.TrimRight(part, "\r\n"); isData {
+				e.add(rest, b.traffic.limit)
+			} else {
+				e.keep(rest, !more)
+			}
+			line = part // a long line is not an empty one
+		}
+		if len(line) == 0 || err != nil {
+			b.emit(&e)
 			return err
 		}
 	}
 }
 
-// line reads a line. One of more than most bytes is skipped to its end.
-func (b *eventBody) line(most int) (line []byte, tooLong bool, err error) {
-	for {
-		part, err := b.in.ReadSlice('\n')
-		if len(line)+len(part) > max(most, 0)+slack {
-			line, tooLong = nil, true
-		}
-		if !tooLong {
-			line = append(line, part...)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, tooLong, err
-		}
+// add takes in a part of the data.
+func (e *event) add(part []byte, limit int) {
+	if e.large == nil && len(e.data)+len(part) > limit {
+		e.large = &idScanner{}
+		e.large.scan(e.data)
+		e.data = nil
+	}
+	if e.large != nil {
+		e.large.scan(part)
+		return
+	}
+	e.data = append(e.data, part...)
+}
+
+// keep takes in a part of a line that is not data.
+func (e *event) keep(part []byte, end bool) {
+	if e.other.Len()+len(part) <= slack {
+		e.other.Write(part)
+	}
+	if n := e.other.Len(); end && n > 0 && e.other.Bytes()[n-1] != '\n' {
+		e.other.WriteByte('\n')
 	}
 }
 
-func (b *eventBody) emit(other, data []byte, hasData, large bool) {
+func (b *eventBody) emit(e *event) {
 	b.out.Reset()
-	b.out.Write(other)
-	if large {
-		if b.capture != nil {
-			b.capture.setTooLarge()
+	b.out.Write(e.other.Bytes())
+	data, hasData := e.data, e.hasData
+	if e.large != nil {
+		id := e.large.id
+		if id == nil {
+			id = b.id
 		}
-		data, hasData = nil, b.call.id != nil
-		if hasData {
-			data = tooLargeAnswer(b.call.id, b.limit)
+		if hasData = id != nil; hasData {
+			data = b.traffic.skipped(id)
 		}
 	} else if len(data) > 0 {
-		data = b.call.see(data, b.limit, b.capture)
+		data = b.traffic.text(data, b.by)
 	}
 	if hasData {
 		for part := range bytes.SplitSeq(data, []byte("\n")) {

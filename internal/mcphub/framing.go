@@ -93,9 +93,17 @@ type idScanner struct {
 const maxID = 256
 
 func (s *idScanner) scan(part []byte) {
-	for _, c := range part {
+	for i := 0; i < len(part); i++ {
+		c := part[i]
 		if s.inString {
 			s.string(c)
+			if !s.keeps() && !s.escaped && s.inString { // a long text is passed over quickly
+				n := bytes.IndexAny(part[i+1:], "\"\\")
+				if n < 0 {
+					return
+				}
+				i += n
+			}
 			continue
 		}
 		switch c {
@@ -137,9 +145,12 @@ func (s *idScanner) string(c byte) {
 	s.take(c)
 }
 
+// keeps reports whether the text that goes by is a key or the id.
+func (s *idScanner) keeps() bool { return s.depth == 1 && (!s.value || s.isID) }
+
 // take keeps a character of a key or of the id.
 func (s *idScanner) take(c byte) {
-	if s.depth == 1 && (!s.value || s.isID) && len(s.text) < maxID {
+	if s.keeps() && len(s.text) < maxID {
 		s.text = append(s.text, c)
 	}
 }

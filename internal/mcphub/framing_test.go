@@ -69,9 +69,15 @@ func FuzzIDScanner(f *testing.F) {
 	})
 }
 
-func readEvents(t *testing.T, in string, limit int, call rpcCall, c *capture) string {
+// readEvents reads a stream that answers the call 5, whose result is for c.
+func readEvents(t *testing.T, in string, limit int, c *capture) string {
 	t.Helper()
-	b := &eventBody{body: io.NopCloser(iotest.OneByteReader(strings.NewReader(in))), limit: limit, call: call, capture: c}
+	b := &eventBody{body: io.NopCloser(iotest.OneByteReader(strings.NewReader(in))), traffic: newTraffic(limit, nil), id: json.RawMessage("5"), by: c}
+	msg, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","id":5,"method":"tools/call"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.traffic.await(msg.(*jsonrpc.Request), c)
 	out, err := io.ReadAll(b)
 	if err != nil {
 		t.Fatal(err)
@@ -80,11 +86,10 @@ func readEvents(t *testing.T, in string, limit int, call rpcCall, c *capture) st
 }
 
 func TestEvents(t *testing.T) {
-	call := rpcCall{id: json.RawMessage("5"), method: methodCall}
 	in := "id: 1\r\ndata:\r\n\r\n: comment\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/x\"}\n\n" +
 		"data: {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"}],\"structuredContent\":{\"z\":1.50}}}\n\nid: 9"
 	c := &capture{}
-	got := readEvents(t, in, 1000, call, c)
+	got := readEvents(t, in, 1000, c)
 	if !strings.HasPrefix(got, "id: 1\ndata: \n\n: comment\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/x\"}\n\n") || !strings.HasSuffix(got, "id: 9\n\n") {
 		t.Errorf("%q", got)
 	}
@@ -92,9 +97,15 @@ func TestEvents(t *testing.T) {
 		t.Errorf("captured %q of %q", raw, got)
 	}
 	c = &capture{}
-	got = readEvents(t, "data: "+strings.Repeat("x", 500_000)+"\n\ndata: after\n\n", 1000, call, c)
+	got = readEvents(t, "data: "+strings.Repeat("x", 500_000)+"\n\ndata: after\n\n", 1000, c)
 	if !c.look().tooLarge || !strings.Contains(got, `"id":5`) || !strings.Contains(got, "data: after") || len(got) > 1000 {
 		t.Errorf("%.200q, %d bytes", got, len(got))
+	}
+	// On a stream of many answers the id of the one that is too large is found in it.
+	c = &capture{}
+	got = readEvents(t, "data: {\"jsonrpc\":\"2.0\",\ndata: \"result\":{\"id\":9,\"x\":\""+strings.Repeat("x", 100_000)+"\"},\"id\":7}\n\n", 1000, c)
+	if c.look().tooLarge || !strings.Contains(got, `"id":7,"error"`) {
+		t.Errorf("%.200q", got)
 	}
 }
 
@@ -102,8 +113,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add("data: {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n\n", 100)
 	f.Add("event: a\rdata\n\n\ndata: x", 3)
 	f.Fuzz(func(t *testing.T, in string, limit int) {
-		call := rpcCall{id: json.RawMessage("5"), method: methodCall}
-		got := readEvents(t, in, min(max(limit, 0), 1000), call, &capture{})
+		got := readEvents(t, in, min(max(limit, 0), 1000), &capture{})
 		if len(got) > 2*len(in)+1000 {
 			t.Errorf("%d bytes became %d", len(in), len(got))
 		}

@@ -32,16 +32,17 @@ type remote struct {
 	base    *http.Transport
 	origin  *url.URL
 	headers map[string]string
-	limit   int // bytes of a result
+	traffic *traffic
+	old     bool // the transport of 2024-11-05, which begins with a GET
 }
 
 // newRemote gives the transport for the SDK and what closes its idle connections.
-func (s *serverConfig) newRemote(t *target, limit int) (mcp.Transport, *remote, error) {
+func (s *serverConfig) newRemote(t *target, traffic *traffic) (mcp.Transport, *remote, error) {
 	origin, err := url.Parse(t.url)
 	if err != nil {
 		return nil, nil, invalidField("url", "is not an http or https URL")
 	}
-	r := &remote{origin: origin, headers: t.headers, limit: limit, base: &http.Transport{
+	r := &remote{origin: origin, headers: t.headers, traffic: traffic, old: s.Type == transportSSE, base: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
@@ -49,9 +50,9 @@ func (s *serverConfig) newRemote(t *target, limit int) (mcp.Transport, *remote, 
 	}}
 	client := &http.Client{Transport: r, CheckRedirect: r.checkRedirect}
 	if s.Type == transportSSE {
-		return &mcp.SSEClientTransport{Endpoint: t.url, HTTPClient: client}, r, nil
+		return &mcp.SSEClientTransport{Endpoint: t.url, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
 	}
-	return &mcp.StreamableClientTransport{Endpoint: t.url, HTTPClient: client, MaxEventSize: limit + slack}, r, nil
+	return &mcp.StreamableClientTransport{Endpoint: t.url, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
 }
 
 // checkRedirect follows a server only to itself: another one must not get its credentials.
@@ -78,24 +79,35 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 	for k, v := range r.headers {
 		req.Header.Set(k, v)
 	}
+	c, call := captureOf(req.Context()), callOf(req)
+	var id json.RawMessage
+	if call != nil {
+		if c != nil {
+			r.traffic.await(call, c)
+		}
+		id, _ = json.Marshal(call.ID.Raw()) // a number or a string
+	}
 	res, err := r.base.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
-	c := captureOf(req.Context())
-	if res.StatusCode < 200 || res.StatusCode > 299 {
-		return res, r.noteError(res, c)
+	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")) // "" when it cannot be read
+	switch {
+	case res.StatusCode < 200 || res.StatusCode > 299:
+		if req.Method != http.MethodPost && !r.old {
+			c = nil // a stream that a server need not have says nothing about the request
+		}
+		err = r.noteError(res, c)
+	case kind == "application/json" && call != nil:
+		err = r.bufferJSON(res, c, id)
+	case kind == "text/event-stream":
+		if call == nil {
+			c = nil // a stream of its own, not that of the request whose context it has
+		}
+		res.Body = &eventBody{body: res.Body, traffic: r.traffic, id: id, by: c}
 	}
-	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	if err != nil || req.Method != http.MethodPost {
-		return res, nil
-	}
-	call := callOf(req)
-	switch kind {
-	case "application/json":
-		return res, r.bufferJSON(res, c, call)
-	case "text/event-stream":
-		res.Body = &eventBody{body: res.Body, limit: r.limit + slack, call: call, capture: c}
+	if err != nil {
+		return nil, err
 	}
 	return res, nil
 }
@@ -151,76 +163,44 @@ func oneLine(s string) string {
 	return cut(strings.Join(strings.Fields(cut(s, 8*maxErrText)), " "), maxErrText)
 }
 
-// rpcCall is the request that a POST carries.
-type rpcCall struct {
-	id     json.RawMessage
-	method string
-}
-
-func callOf(req *http.Request) rpcCall {
-	if req.GetBody == nil {
-		return rpcCall{}
+// callOf gives the request that a POST carries, or nil when it carries something else.
+func callOf(req *http.Request) *jsonrpc.Request {
+	if req.Method != http.MethodPost || req.GetBody == nil {
+		return nil
 	}
 	body, err := req.GetBody()
 	if err != nil {
-		return rpcCall{}
+		return nil
 	}
 	defer body.Close()
-	var msg struct {
-		ID     json.RawMessage `json:"id"`
-		Method string          `json:"method"`
-	}
-	if err := json.NewDecoder(body).Decode(&msg); err != nil {
-		return rpcCall{}
-	}
-	return rpcCall{msg.ID, msg.Method}
-}
-
-// bufferJSON reads an answer that is one message. One that is too large becomes an error of its call.
-func (r *remote) bufferJSON(res *http.Response, c *capture, call rpcCall) error {
-	body, err := io.ReadAll(io.LimitReader(res.Body, int64(r.limit+slack)+1))
-	_ = res.Body.Close()
+	text, err := io.ReadAll(body)
 	if err != nil {
-		return err
+		return nil
 	}
-	body = call.see(body, r.limit+slack, c)
-	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	res.Header.Del("Content-Length")
+	msg, err := jsonrpc.DecodeMessage(text)
+	if call, ok := msg.(*jsonrpc.Request); ok && err == nil && call.IsCall() {
+		return call
+	}
 	return nil
 }
 
-// see looks at a message and gives what the SDK is to read in its place.
-func (call rpcCall) see(body []byte, limit int, c *capture) []byte {
-	if len(body) > limit {
-		if c != nil {
-			c.setTooLarge()
-		}
-		if call.id == nil {
-			return []byte("null")
-		}
-		return tooLargeAnswer(call.id, limit)
+// bufferJSON reads an answer that is one message. One that is too large becomes an error of its call.
+func (r *remote) bufferJSON(res *http.Response, c *capture, id json.RawMessage) error {
+	body, err := io.ReadAll(io.LimitReader(res.Body, int64(r.traffic.limit)+1))
+	_ = res.Body.Close()
+	switch {
+	case err != nil:
+		return err
+	case len(body) <= r.traffic.limit:
+		body = r.traffic.text(body, c)
+	case id == nil:
+		body = []byte("null")
+	default:
+		body = r.traffic.skipped(id)
 	}
-	if c == nil {
-		return body
-	}
-	msg, err := jsonrpc.DecodeMessage(body)
-	if err != nil {
-		return body
-	}
-	res, ok := msg.(*jsonrpc.Response)
-	if !ok || res.Error != nil || !sameID(res.ID, call.id) {
-		return body
-	}
-	c.answer(res, call.method)
-	if out, err := jsonrpc.EncodeMessage(res); err == nil {
-		return out
-	}
-	return body
-}
-
-func sameID(id jsonrpc.ID, raw json.RawMessage) bool {
-	text, err := json.Marshal(id.Raw())
-	return err == nil && bytes.Equal(text, bytes.TrimSpace(raw))
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	res.Header.Del("Content-Length")
+	return nil
 }
 
 // close gives the connections back.

@@ -159,7 +159,7 @@ func (c *conn) isolatedTransport(l *link, log *slog.Logger) (mcp.Transport, erro
 		return nil, err
 	}
 	l.redact = t.redact
-	return &stdioTransport{limit: c.h.o.MaxResult + slack, log: log, start: func(ctx context.Context) (*process, error) {
+	return &stdioTransport{traffic: newTraffic(c.h.o.MaxResult+slack, l.calls.hear), log: log, start: func(ctx context.Context) (*process, error) {
 		p, err := startIsolated(ctx, c.h.o.Isolation, c.isolated(t), &c.h.wg, log, t.redact)
 		l.process = p
 		return p, err

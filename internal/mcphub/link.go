@@ -32,6 +32,8 @@ type link struct {
 	cancel  context.CancelFunc
 	dead    chan struct{} // closed when the connection is no more
 	changed chan struct{} // the server says that its tools changed
+	calls   *listeners
+	logging sync.Once // the server is asked for its log messages
 	once    sync.Once
 }
 
@@ -66,6 +68,7 @@ func (l *link) lastWords() string {
 func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.calls = newListeners(c.h.o.Log.With("server", c.key.server))
 	transport, err := c.transport(l)
 	if err != nil {
 		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}
@@ -80,7 +83,7 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 			}
 		},
 	})
-	client.AddSendingMiddleware(boundDiscover)
+	client.AddSendingMiddleware(boundDiscover, ownTTL)
 	// The old SSE transport keeps the context of its connection: it is the link's, not the attempt's.
 	defer context.AfterFunc(ctx, l.cancel)()
 	seenCtx, seen := withCapture(l.ctx)
@@ -112,15 +115,30 @@ func boundDiscover(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+// ownTTL takes the time to live of a list of tools for the hub and leaves none to the SDK, whose cache
+// would answer in the place of the server when the hub asks again, and not in the server's words.
+func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if list, ok := res.(*mcp.ListToolsResult); ok && err == nil && list != nil {
+			if c := captureOf(ctx); c != nil {
+				c.setTTL(time.Duration(min(max(list.TTLMs, 0), maxTTLMillis)) * time.Millisecond)
+			}
+			list.TTLMs = 0
+		}
+		return res, err
+	}
+}
+
 func (c *conn) transport(l *link) (mcp.Transport, error) {
 	if c.cfg.Type != transportStdio {
 		t, err := c.cfg.expand(c.h.o.LookupEnv, "")
 		if err != nil {
 			return nil, err
 		}
-		l.redact = t.redact
+		l.redact, l.calls.redact = t.redact, t.redact
 		var transport mcp.Transport
-		transport, l.remote, err = c.cfg.newRemote(t, c.h.o.MaxResult)
+		transport, l.remote, err = c.cfg.newRemote(t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
 		return transport, err
 	}
 	log := c.h.o.Log.With("server", c.key.server)
@@ -132,7 +150,7 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.redact = t.redact
+	l.redact, l.calls.redact = t.redact, t.redact
 	cmd, err := c.cfg.prepare(t, home, c.h.o.LookupEnv)
 	if err != nil {
 		return nil, err
@@ -140,7 +158,7 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 	if cmd.uid == 0 {
 		log.Warn("MCP server: runs as root, as the configuration says")
 	}
-	return &stdioTransport{limit: c.h.o.MaxResult + slack, log: log, start: func(context.Context) (*process, error) {
+	return &stdioTransport{traffic: newTraffic(c.h.o.MaxResult+slack, l.calls.hear), log: log, start: func(context.Context) (*process, error) {
 		p, err := cmd.start(&c.h.wg, log, t.redact)
 		l.process = p
 		return p, err

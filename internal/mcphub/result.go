@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -47,7 +48,7 @@ func resultOf(res *mcp.CallToolResult, raw json.RawMessage, limit int) (sandbox.
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	out := sandbox.ToolResult{IsError: r.IsError}
+	out := sandbox.ToolResult{IsError: r.IsError, Raw: raw}
 	text, plain := textOf(r.Content)
 	structured := bytes.TrimSpace(r.StructuredContent)
 	hasStructure := len(structured) > 0 && string(structured) != "null"
@@ -72,6 +73,32 @@ func resultOf(res *mcp.CallToolResult, raw json.RawMessage, limit int) (sandbox.
 		return sandbox.ToolResult{}, wrongResult(fmt.Sprintf("the result has %d bytes, the limit is %d", len(out.Result), limit))
 	}
 	return out, nil
+}
+
+// promised checks a result against the output schema of its tool. A tool that fails promises nothing.
+func (t *tool) promised(res sandbox.ToolResult, log *slog.Logger) error {
+	if t.output == nil || res.IsError {
+		return nil
+	}
+	var r rawResult
+	if err := json.Unmarshal(res.Raw, &r); err != nil {
+		return err
+	}
+	if s := bytes.TrimSpace(r.StructuredContent); len(s) == 0 || string(s) == "null" {
+		return wrongResult("the result has no structured content, which the tool's output schema promises")
+	}
+	wrong, problem := t.output.fields(r.StructuredContent)
+	if problem != nil {
+		log.Debug("MCP server: result not checked, the schema is of no use", "tool", t.Printed, "error", problem)
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	var parts []string
+	for _, f := range wrong {
+		parts = append(parts, f.Name+" "+f.Detail)
+	}
+	return wrongResult("the result breaks the tool's own output schema: " + strings.Join(parts, "; "))
 }
 
 // textOf joins the text of the blocks. plain is false when one of them is something else.

@@ -22,12 +22,15 @@ const (
 	schemaURL  = "mem:///input"
 	maxShown   = 200 // bytes of a text that an error quotes
 	inputField = "input"
+	// resultField is the name of a result in errors.
+	resultField = "result"
 )
 
 // validator checks arguments against a tool's input schema. It is compiled when it is first used: few
 // of the many tools are ever called. It checks one call's arguments at a time: the steps are counted.
 type validator struct {
-	raw []byte
+	raw  []byte
+	root string // how errors name the whole value
 
 	mu       sync.Mutex
 	compiled bool
@@ -35,6 +38,8 @@ type validator struct {
 	err      error // why the schema is of no use
 	steps    budget
 }
+
+func newValidator(raw []byte, root string) *validator { return &validator{raw: raw, root: root} }
 
 // noLoader refuses every reference that leads out of the schema: neither the network nor this host's
 // files are read for a stranger.
@@ -131,15 +136,34 @@ func (v *validator) check(tool string, input []byte) (args []byte, problem, err 
 		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: "is not an object"})
 	}
 	if where, err := bounded(value, maxInputDepth); err != nil {
-		return nil, nil, invalidInput(tool, sandbox.Field{Name: fieldPath(where), Detail: err.Error()})
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: fieldPath(v.root, where), Detail: err.Error()})
 	}
 	wrong, problem := v.validate(value)
 	if wrong != nil {
-		f := fieldList{}
+		f := fieldList{root: v.root}
 		f.add(wrong)
 		return nil, nil, invalidInput(tool, f.fields...)
 	}
 	return input, problem, nil
+}
+
+// fields gives what is wrong with a JSON text, nothing when it is right. problem says that the schema
+// or the text cannot be judged.
+func (v *validator) fields(text []byte) (wrong []sandbox.Field, problem error) {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		return []sandbox.Field{{Name: v.root, Detail: "is not JSON"}}, nil
+	}
+	if where, err := bounded(value, maxInputDepth); err != nil {
+		return nil, fmt.Errorf("%s %w", fieldPath(v.root, where), err)
+	}
+	bad, problem := v.validate(value)
+	if bad == nil {
+		return nil, problem
+	}
+	f := fieldList{root: v.root}
+	f.add(bad)
+	return f.fields, nil
 }
 
 func invalidInput(tool string, fields ...sandbox.Field) error {
@@ -151,20 +175,23 @@ func invalidInput(tool string, fields ...sandbox.Field) error {
 }
 
 // fieldList turns the tree of a validation error into one line for each field.
-type fieldList struct{ fields []sandbox.Field }
+type fieldList struct {
+	root   string
+	fields []sandbox.Field
+}
 
 var english = message.NewPrinter(language.English)
 
 func (f *fieldList) put(where []string, detail string) {
 	if len(f.fields) < maxFields {
-		f.fields = append(f.fields, sandbox.Field{Name: fieldPath(where), Detail: cut(detail, maxShown)})
+		f.fields = append(f.fields, sandbox.Field{Name: fieldPath(f.root, where), Detail: cut(detail, maxShown)})
 	}
 }
 
-// fieldPath writes a place in the arguments as a JSON path: input.edits[0].oldText.
-func fieldPath(where []string) string {
+// fieldPath writes a place in a value as a JSON path: input.edits[0].oldText.
+func fieldPath(root string, where []string) string {
 	var b strings.Builder
-	b.WriteString(inputField)
+	b.WriteString(root)
 	for _, w := range where {
 		if _, err := strconv.Atoi(w); err == nil {
 			b.WriteString("[" + w + "]")

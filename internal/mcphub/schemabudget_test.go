@@ -34,7 +34,7 @@ func TestSchemaThatTakesForever(t *testing.T) {
 		"recursive":    {`{"anyOf":[{"properties":{"a":{"$ref":"#"}},"required":["y"]},{"properties":{"a":{"$ref":"#"}},"required":["z"]}]}`, deep},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &validator{raw: []byte(c.schema)}
+			v := newValidator([]byte(c.schema), inputField)
 			began := time.Now()
 			args, problem, err := v.check("t", []byte(c.input))
 			if !errors.Is(problem, errSpent) || err != nil || string(args) != c.input {
@@ -53,7 +53,7 @@ func TestSchemaThatTakesForever(t *testing.T) {
 
 func TestNumbersOutOfRange(t *testing.T) {
 	for _, schema := range []string{`{}`, `{"properties":{"x":{"minimum":1}}}`, `{"properties":{"x":{"items":{"multipleOf":3}}}}`} {
-		v := &validator{raw: []byte(schema)}
+		v := newValidator([]byte(schema), inputField)
 		for _, number := range []string{"1e99999999", "-1E-99999999", "1e99999999999999999999", "1e401", strings.Repeat("7", 1001)} {
 			for input, field := range map[string]string{`{"x":` + number + `}`: "input.x", `{"x":[3,` + number + `]}`: "input.x[1]"} {
 				_, problem, err := v.check("t", []byte(input))
@@ -64,7 +64,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 			}
 		}
 	}
-	v := &validator{raw: []byte(`{"properties":{"x":{"multipleOf":0.01,"maximum":1e300}}}`)}
+	v := newValidator([]byte(`{"properties":{"x":{"multipleOf":0.01,"maximum":1e300}}}`), inputField)
 	if _, problem, err := v.check("t", []byte(`{"x":9007199254740993.25}`)); problem != nil || err != nil {
 		t.Error(problem, err)
 	}
@@ -77,12 +77,12 @@ func TestSchemasOfNoUse(t *testing.T) {
 		`{"type":7}`, `{"$dynamicRef":"#"}`, `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveRef":"#"}`,
 		`{"properties":{"x":{"maximum":1e9999999}}}`, strings.Repeat(`{"not":`, 200) + `{}` + strings.Repeat(`}`, 200),
 	} {
-		v := &validator{raw: []byte(schema)}
+		v := newValidator([]byte(schema), inputField)
 		if _, problem, err := v.check("t", []byte(`{"x":1}`)); problem == nil || err != nil {
 			t.Errorf("%.80s: %v, %v", schema, problem, err)
 		}
 	}
-	v := &validator{raw: []byte(`{}`)}
+	v := newValidator([]byte(`{}`), inputField)
 	if _, _, err := v.check("t", []byte(`{"x":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`)); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Error("deep arguments:", err)
 	}
@@ -95,7 +95,7 @@ func TestSchemasOfNoUse(t *testing.T) {
 // refers to a meta-schema, which all validators share, is not one for two.
 func TestCountingChangesNothing(t *testing.T) {
 	draft7 := `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"x":{"format":"ipv4"},"r":{"format":"regex"}}}`
-	v := &validator{raw: []byte(draft7)}
+	v := newValidator([]byte(draft7), inputField)
 	if _, _, err := v.check("t", []byte(`{"x":"1.2.3"}`)); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "input.x '1.2.3' is not valid ipv4") {
 		t.Error(err)
 	}
@@ -105,7 +105,7 @@ func TestCountingChangesNothing(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			v := &validator{raw: []byte(`{"properties":{"x":{"$ref":"http://json-schema.org/draft-07/schema#"}}}`)}
+			v := newValidator([]byte(`{"properties":{"x":{"$ref":"http://json-schema.org/draft-07/schema#"}}}`), inputField)
 			for range 20 {
 				if _, _, err := v.check("t", []byte(`{"x":{"type":7}}`)); sandbox.KindOf(err) != sandbox.Invalid {
 					t.Error(err)

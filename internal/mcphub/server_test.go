@@ -31,6 +31,8 @@ func serveOr(run func() int) int {
 	var in io.ReadCloser = os.Stdin
 	for _, how := range os.Args[2:] {
 		switch how {
+		case "raw":
+			return serveRaw()
 		case "hang":
 			time.Sleep(time.Hour)
 		case "exit":
@@ -118,6 +120,7 @@ func newTestServer() *mcp.Server {
 		select {
 		case <-time.After(time.Duration(ms) * time.Millisecond):
 		case <-ctx.Done():
+			_ = os.Setenv("SLEEP_CANCELLED", "1")
 		}
 		return textResult("slept"), nil
 	})

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -21,9 +20,9 @@ import (
 // no message is skipped (many servers print a banner), one that is too long fails its call alone, and
 // the end of the connection takes all of the server's processes with it.
 type stdioTransport struct {
-	start func(ctx context.Context) (*process, error)
-	limit int
-	log   *slog.Logger
+	start   func(ctx context.Context) (*process, error)
+	traffic *traffic
+	log     *slog.Logger
 }
 
 // Connect implements mcp.Transport.
@@ -32,26 +31,18 @@ func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stdioConn{p: p, in: newFrames(p.stdout, t.limit), limit: t.limit, log: t.log, writing: make(chan struct{}, 1), waiting: map[any]waiting{}}
+	s := &stdioConn{p: p, in: newFrames(p.stdout, t.traffic.limit), traffic: t.traffic, log: t.log, writing: make(chan struct{}, 1)}
 	s.writing <- struct{}{}
 	return s, nil
 }
 
-// waiting is a request whose answer somebody wants to see as it was.
-type waiting struct {
-	c      *capture
-	method string
-}
-
 type stdioConn struct {
-	p     *process
-	in    *frames // read by one goroutine, the SDK's
-	limit int
-	log   *slog.Logger
+	p       *process
+	in      *frames // read by one goroutine, the SDK's
+	traffic *traffic
+	log     *slog.Logger
 
 	writing chan struct{} // holds a token while nobody writes
-	mu      sync.Mutex
-	waiting map[any]waiting // by the raw id of the request
 	batch   []jsonrpc.Message
 }
 
@@ -69,8 +60,7 @@ func (s *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 		line, err := s.in.next()
 		var large tooLarge
 		if errors.As(err, &large) && large.id != nil {
-			s.skipped(large.id)
-			line, err = tooLargeAnswer(large.id, s.limit), nil
+			line, err = s.traffic.skipped(large.id), nil
 		} else if errors.As(err, &large) {
 			continue // nobody can be told
 		}
@@ -99,34 +89,10 @@ func (s *stdioConn) decode(line []byte) []jsonrpc.Message {
 			s.log.Debug("MCP server: a line on standard output is not a message", "text", cut(string(part), maxLogLine))
 			continue
 		}
-		if res, ok := msg.(*jsonrpc.Response); ok {
-			if w, ok := s.takeWaiting(res.ID.Raw()); ok {
-				w.c.answer(res, w.method)
-			}
-		}
+		s.traffic.see(msg, nil)
 		list = append(list, msg)
 	}
 	return list
-}
-
-func (s *stdioConn) skipped(id json.RawMessage) {
-	msg, err := jsonrpc.DecodeMessage(tooLargeAnswer(id, s.limit))
-	if err != nil {
-		return
-	}
-	if res, ok := msg.(*jsonrpc.Response); ok {
-		if w, ok := s.takeWaiting(res.ID.Raw()); ok {
-			w.c.setTooLarge()
-		}
-	}
-}
-
-func (s *stdioConn) takeWaiting(id any) (waiting, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w, ok := s.waiting[id]
-	delete(s.waiting, id)
-	return w, ok
 }
 
 // Write implements mcp.Connection. A server that does not read makes it wait until ctx ends.
@@ -137,7 +103,7 @@ func (s *stdioConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 	}
 	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
 		if c := captureOf(ctx); c != nil {
-			s.await(req, c)
+			s.traffic.await(req, c)
 		}
 	}
 	select {
@@ -178,16 +144,6 @@ func (s *stdioConn) write(ctx context.Context, line []byte) error {
 
 // errNotSent says that the server has not got anything of a message.
 var errNotSent = errors.New("not sent")
-
-func (s *stdioConn) await(req *jsonrpc.Request, c *capture) {
-	id := req.ID.Raw()
-	s.mu.Lock()
-	s.waiting[id] = waiting{c, req.Method}
-	s.mu.Unlock()
-	c.mu.Lock()
-	c.forget = func() { s.takeWaiting(id) }
-	c.mu.Unlock()
-}
 
 // Close implements mcp.Connection: it ends the process and what it started.
 func (s *stdioConn) Close() error { return s.p.close() }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -22,6 +23,7 @@ const (
 	maxTools       = 2000
 	maxPages       = 100
 	maxToolName    = 128
+	maxTitle       = 512
 	maxDescription = 16 << 10
 	maxSchema      = 256 << 10
 	maxListed      = 8 << 20 // bytes of all descriptions and schemas
@@ -30,14 +32,16 @@ const (
 // tool is one tool of a server with what checks its arguments.
 type tool struct {
 	sandbox.Tool
-	input *validator
+	input  *validator
+	output *validator // nil when the server promises nothing
 }
 
 // toolList is what a server listed, and what is offered of it. It does not change.
 type toolList struct {
-	listed []*tool // in the server's order, as the server describes them
-	tools  []*tool // those that the configuration allows, with what it says of them
-	hash   string  // of tools
+	listed []*tool       // in the server's order, as the server describes them
+	tools  []*tool       // those that the configuration allows, with what it says of them
+	hash   string        // of tools
+	ttl    time.Duration // after which it is to be asked for again; 0 when the server does not say
 }
 
 // under gives the list as a configuration wants it offered.
@@ -55,7 +59,7 @@ func (l *toolList) under(s *serverConfig) *toolList {
 		offered = append(offered, t)
 	}
 	out := newToolList(offered)
-	out.listed = l.listed
+	out.listed, out.ttl = l.listed, l.ttl
 	return out
 }
 
@@ -70,7 +74,16 @@ type listed struct {
 	Description  string          `json:"description"`
 	InputSchema  json.RawMessage `json:"inputSchema"`
 	OutputSchema json.RawMessage `json:"outputSchema"`
+	Annotations  json.RawMessage `json:"annotations"`
+	Icons        json.RawMessage `json:"icons"`
+	Meta         json.RawMessage `json:"_meta"`
 }
+
+// How long a list of tools may be good for, whatever a server says.
+const (
+	minTTL       = time.Second
+	maxTTLMillis = 24 * 60 * 60 * 1000
+)
 
 // list asks a server for its tools. A tool that cannot be used is left out, with a line in the log.
 func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
@@ -81,10 +94,14 @@ func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
 	names := map[string]bool{}
 	bytesLeft := maxListed
 	cursor := ""
+	var ttl time.Duration
 	for range maxPages {
-		page, next, err := listPage(ctx, l, cursor)
+		page, next, good, err := listPage(ctx, l, cursor)
 		if err != nil {
 			return nil, err
+		}
+		if good > 0 && (ttl == 0 || good < ttl) {
+			ttl = max(good, minTTL)
 		}
 		for _, p := range page {
 			t, why := c.tool(p)
@@ -95,7 +112,7 @@ func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
 				why = fmt.Sprintf("there are more than %d", maxTools)
 			}
 			if why == "" {
-				if bytesLeft -= len(t.Description) + len(t.Input) + len(t.Output); bytesLeft < 0 {
+				if bytesLeft -= len(t.Description) + len(t.Input) + len(t.Output) + len(t.Annotations) + len(t.Icons) + len(t.Meta); bytesLeft < 0 {
 					why = "the descriptions and schemas of all tools are too large"
 				}
 			}
@@ -111,16 +128,18 @@ func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
 		}
 		cursor = next
 	}
-	return newToolList(all), nil
+	list := newToolList(all)
+	list.ttl = ttl
+	return list, nil
 }
 
 // listPage gets one page, in the words of the server where the transport saw them.
-func listPage(ctx context.Context, l *link, cursor string) (page []listed, next string, err error) {
+func listPage(ctx context.Context, l *link, cursor string) (page []listed, next string, ttl time.Duration, err error) {
 	ctx, seen := withCapture(ctx)
 	defer seen.done()
 	res, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 	if err != nil {
-		return nil, "", err
+		return nil, "", 0, err
 	}
 	var raw struct {
 		Tools []listed `json:"tools"`
@@ -128,10 +147,10 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 	if text := seen.look().result; json.Unmarshal(text, &raw) != nil || len(raw.Tools) == 0 {
 		text, err := json.Marshal(res)
 		if err != nil {
-			return nil, "", err
+			return nil, "", 0, err
 		}
 		if err := json.Unmarshal(text, &raw); err != nil {
-			return nil, "", err
+			return nil, "", 0, err
 		}
 	}
 	// The SDK leaves out tools that break the protocol.
@@ -140,7 +159,7 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 		kept[t.Name] = true
 	}
 	raw.Tools = slices.DeleteFunc(raw.Tools, func(t listed) bool { return !kept[t.Name] })
-	return raw.Tools, res.NextCursor, nil
+	return raw.Tools, res.NextCursor, seen.look().ttl, nil
 }
 
 // tool makes a tool from what a server says. why is the reason when it cannot.
@@ -149,6 +168,8 @@ func (c *conn) tool(p listed) (t *tool, why string) {
 	switch {
 	case p.Name == "" || len(p.Name) > maxToolName || bad || strings.TrimSpace(p.Name) != p.Name:
 		return nil, "its name is empty, too long or not readable"
+	case len(p.Annotations)+len(p.Icons)+len(p.Meta) > maxSchema:
+		return nil, fmt.Sprintf("its annotations, icons and _meta have more than %d bytes", maxSchema)
 	case len(p.InputSchema) > maxSchema || len(p.OutputSchema) > maxSchema:
 		return nil, fmt.Sprintf("a schema has more than %d bytes", maxSchema)
 	}
@@ -159,19 +180,26 @@ func (c *conn) tool(p listed) (t *tool, why string) {
 	if input == nil {
 		input = json.RawMessage(`{"type":"object"}`)
 	}
-	t = &tool{input: &validator{raw: input}}
+	t = &tool{input: newValidator(input, inputField)}
 	t.Tool = sandbox.Tool{
 		Server: c.key.server, Name: p.Name, Printed: printedName(c.key.server, p.Name),
 		Description: cut(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
-		WrapperPath: WrapperPath(c.key.server, p.Name),
+		WrapperPath: WrapperPath(c.key.server, p.Name), Title: cut(p.Title, maxTitle),
+		Annotations: compactJSON(p.Annotations, '{'), Icons: compactJSON(p.Icons, '['), Meta: compactJSON(p.Meta, '{'),
+	}
+	if t.Output != nil {
+		t.output = newValidator(t.Output, resultField)
 	}
 	return t, ""
 }
 
 // schemaOf gives a schema that is an object, compacted, else nil.
-func schemaOf(raw json.RawMessage) json.RawMessage {
+func schemaOf(raw json.RawMessage) json.RawMessage { return compactJSON(raw, '{') }
+
+// compactJSON gives a value that begins with first, compacted, else nil.
+func compactJSON(raw json.RawMessage, first byte) json.RawMessage {
 	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 || raw[0] != '{' {
+	if len(raw) == 0 || raw[0] != first {
 		return nil
 	}
 	var b bytes.Buffer
@@ -195,7 +223,7 @@ func newToolList(tools []*tool) *toolList {
 func hashTools(tools []sandbox.Tool) string {
 	h := sha256.New()
 	for _, t := range tools {
-		for _, part := range []string{t.Server, t.Name, t.Printed, t.Description, string(t.Input), string(t.Output), string(t.Disclosure), t.Summary} {
+		for _, part := range []string{t.Server, t.Name, t.Printed, t.Description, string(t.Input), string(t.Output), string(t.Disclosure), t.Summary, t.Title, string(t.Annotations), string(t.Icons), string(t.Meta)} {
 			fmt.Fprintf(h, "%d:%s,", len(part), part)
 		}
 		fmt.Fprintf(h, "%q;", t.Keywords)

@@ -23,6 +23,12 @@ type Tool struct {
 	Output      json.RawMessage // JSON Schema, or nil
 	WrapperPath string          // virtual path of the TypeScript wrapper
 
+	// What else the server says of the tool, as JSON in its own words; each is nil when it says nothing.
+	Title       string
+	Annotations json.RawMessage // an object, with readOnlyHint and the like: hints of a stranger
+	Icons       json.RawMessage // an array
+	Meta        json.RawMessage // an object, "_meta"
+
 	// What the configuration says of the tool; each is empty when it says nothing.
 	Disclosure Disclosure
 	Summary    string   // one line for lists, in place of the description's beginning
@@ -89,6 +95,9 @@ type ToolResult struct {
 	CallID  string          `json:"call_id"`
 	// File is where the whole result is when Result holds only its beginning, as a string.
 	File *ResultFile `json:"file,omitempty"`
+	// Raw is the whole CallToolResult as the server wrote it, with all blocks of content, for those who
+	// pass it on; nil when the tool was not reached.
+	Raw json.RawMessage `json:"-"`
 }
 
 // ResultFile is a result that was kept as a file of the thread, because it is large.
@@ -96,4 +105,27 @@ type ResultFile struct {
 	Path   string `json:"path"` // virtual
 	Bytes  int64  `json:"bytes"`
 	Format string `json:"format"` // "json", or "text" when the result is a string: then it is that string
+}
+
+// ToolWatch is who listens to a server while one call runs; what nobody listens to is nil. The functions
+// are called in the order in which the server speaks, one at a time, and not after the call has returned.
+// They must not block: the call's return waits for them. Of a server that talks faster than they
+// listen, the oldest sayings are lost.
+type ToolWatch struct {
+	Progress func(ToolProgress)
+	Log      func(ToolLog)
+}
+
+// ToolProgress says how far a call is. Total is 0 when it is not known.
+type ToolProgress struct {
+	Progress float64 `json:"progress"`
+	Total    float64 `json:"total,omitempty"`
+	Message  string  `json:"message,omitempty"` // at most 2 KiB
+}
+
+// ToolLog is a log message of a server. Level is one of those of syslog, as the server writes it.
+type ToolLog struct {
+	Level  string          `json:"level"`
+	Logger string          `json:"logger,omitempty"`
+	Data   json.RawMessage `json:"data"` // at most 16 KiB; a longer one is cut and a JSON string
 }
