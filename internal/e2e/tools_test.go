@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // killContainer ends a sandbox behind the server's back, as the kernel might.
@@ -200,6 +201,63 @@ func TestToolRoutes(t *testing.T) {
 
 // TestServerAdministration: a server that is put is there for the next call, its secrets are hidden,
 // and the change is on the record.
+// TestToolChangesReachRunningCode: a command that was there before sees a tool go and come again, each
+// within a second, and no half of a tree.
+func TestToolChangesReachRunningCode(t *testing.T) {
+	config := mcpServers(t, sharedFolder(t))
+	s := start(t, options{extensions: config})
+	var parsed struct {
+		Servers map[string]map[string]any `json:"mcpServers"`
+	}
+	must(t, json.Unmarshal([]byte(config), &parsed))
+	memory := parsed.Servers["memory"]
+	s.run("t", "execute_code", map[string]any{"code": "1", "language": "python"})
+	const watch = `d=/mnt/code-api/servers; touch /mnt/user-data/workspace/started
+whole() { [ -s $d/filesystem/index.ts ] && [ -s $d/memory/index.ts ] && [ -s $d/memory/__init__.py ] || echo torn; }
+while [ -e $d/memory/read_graph.ts ]; do whole; done; touch /mnt/user-data/workspace/gone
+until [ -e $d/memory/read_graph.ts ]; do whole; done; touch /mnt/user-data/workspace/back; echo seen`
+	seen := make(chan error, 1)
+	go func() {
+		seen <- func() error {
+			if _, err := s.appears("started", 10*time.Second); err != nil {
+				return err
+			}
+			for _, step := range []struct {
+				mark     string
+				disabled []string
+			}{{"gone", []string{"read_graph"}}, {"back", []string{}}} {
+				memory["disabledTools"] = step.disabled
+				if a, err := s.request("PUT", "/api/mcp/servers/memory", memory); err != nil || a.status >= 300 {
+					return fmt.Errorf("%d %s: %w", a.status, a.body, err)
+				}
+				took, err := s.appears(step.mark, time.Second)
+				if err != nil {
+					return err
+				}
+				t.Logf("%s after %v", step.mark, took)
+			}
+			return nil
+		}()
+	}()
+	r := s.exec("t", watch)
+	if err := <-seen; err != nil || r.Stdout != "seen\n" {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// appears waits for a file in the workspace of any thread, and says how long that took.
+func (s *server) appears(name string, within time.Duration) (time.Duration, error) {
+	began := time.Now()
+	for time.Since(began) < within {
+		found, err := filepath.Glob(filepath.Join(s.data, "tenants/*/users/*/threads/*/workspace", name))
+		if err != nil || len(found) > 0 {
+			return time.Since(began), err
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return 0, fmt.Errorf("no %s within %v", name, within)
+}
+
 func TestServerAdministration(t *testing.T) {
 	s := start(t, options{})
 	var config struct {

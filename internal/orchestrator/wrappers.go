@@ -1,7 +1,10 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -57,6 +60,9 @@ func (r *Orchestrator) refresh(ctx context.Context, b *box, wait time.Duration) 
 	// The version from before: what changed during the listing is looked at again by the next call. So is
 	// all of it when a server was not waited for.
 	whole := limited.Err() == nil
+	if !whole {
+		set = r.withStarting(limited, b, set)
+	}
 	if !b.tools.written || set.Hash != b.tools.set.Hash {
 		if err := b.writeWrappers(r.o.CodeAPI.Materialize, set); err != nil {
 			return err
@@ -64,6 +70,37 @@ func (r *Orchestrator) refresh(ctx context.Context, b *box, wait time.Duration) 
 	}
 	b.tools.version, b.tools.whole, b.tools.written, b.tools.set = version, whole, true, set
 	return nil
+}
+
+// withStarting adds to a set that was cut short what the box has of servers that are still starting,
+// such as one whose configuration has changed: a program that runs must not miss for a moment what is
+// there before and after. A call of a tool that is no more fails by name.
+func (r *Orchestrator) withStarting(ctx context.Context, b *box, set sandbox.ToolSet) sandbox.ToolSet {
+	servers, err := r.o.Hub.Servers(ctx, b.thread)
+	if err != nil {
+		return set
+	}
+	starting := map[string]bool{}
+	for _, s := range servers {
+		starting[s.Name] = s.State == "idle"
+	}
+	for _, t := range set.Tools {
+		starting[t.Server] = false
+	}
+	kept := false
+	for _, t := range b.tools.set.Tools {
+		if starting[t.Server] {
+			set.Tools, kept = append(set.Tools, t), true
+		}
+	}
+	if !kept {
+		return set
+	}
+	slices.SortFunc(set.Tools, func(a, b sandbox.Tool) int {
+		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Name, b.Name))
+	})
+	set.Hash = "" // it is no set of the hub's
+	return set
 }
 
 // writeWrappers writes the box's folder, unless that is gone.

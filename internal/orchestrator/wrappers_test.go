@@ -23,6 +23,11 @@ type changingHub struct {
 	version uint64
 	changed chan struct{}
 	slow    bool // the next listings wait until their deadline
+	gone    bool // the server "s" starts again: it has no tools
+}
+
+func (h *changingHub) Servers(context.Context, sandbox.Thread) ([]sandbox.ToolServer, error) {
+	return []sandbox.ToolServer{{Name: "s", State: "idle"}}, nil
 }
 
 func newChangingHub() *changingHub { return &changingHub{version: 1, changed: make(chan struct{})} }
@@ -30,10 +35,13 @@ func newChangingHub() *changingHub { return &changingHub{version: 1, changed: ma
 // Tools gives two tools: one that is always there, and one named after the version.
 func (h *changingHub) Tools(ctx context.Context, _ sandbox.Thread) (sandbox.ToolSet, error) {
 	h.mu.Lock()
-	n, slow := h.version, h.slow
+	n, slow, gone := h.version, h.slow, h.gone
 	h.mu.Unlock()
 	if slow {
 		<-ctx.Done()
+	}
+	if gone {
+		return sandbox.ToolSet{Hash: "none"}, nil
 	}
 	input := json.RawMessage(`{"type":"object"}`)
 	return sandbox.ToolSet{Hash: fmt.Sprint(n), Tools: []sandbox.Tool{
@@ -178,6 +186,34 @@ func TestSlowServersDoNotHoldChanges(t *testing.T) {
 	if b.tools.whole {
 		t.Error("what was cut short counts as whole")
 	}
+}
+
+// TestServersThatStartKeepTheirWrappers until it is known what they have.
+func TestServersThatStartKeepTheirWrappers(t *testing.T) {
+	hub := newChangingHub()
+	h := newHouseWith(t, daemon{run: exits}, hub)
+	if _, err := h.exec(t, "a", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(b.codeAPI(), "servers/s/v1.ts") })
+	hub.mu.Lock()
+	hub.slow, hub.gone = true, true
+	hub.mu.Unlock()
+	hub.change()
+	within(t, 2*time.Second, "the push", func() bool {
+		b.tools.mu.Lock()
+		defer b.tools.mu.Unlock()
+		return !b.tools.whole
+	})
+	if !there(b.codeAPI(), "servers/s/v1.ts") {
+		t.Error("the wrappers of a server that starts again are gone")
+	}
+	hub.mu.Lock()
+	hub.slow = false
+	hub.mu.Unlock()
+	hub.change()
+	within(t, time.Second, "the end of them", func() bool { return !there(b.codeAPI(), "servers/s/v1.ts") })
 }
 
 // TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not bring its folder back.
