@@ -16,7 +16,7 @@ const (
 	maxAsked    = 64      // different words
 	minPrefix   = 4       // bytes of a word that may be the beginning of another
 	maxPrefixed = 32      // words that begin with one of the query
-	maxWork     = 250_000 // postings, which is about a millisecond; the rarest words come first
+	maxWork     = 150_000 // postings, which is half a millisecond; the rarest words come first
 )
 
 // Hit is a tool that was found.
@@ -49,7 +49,8 @@ type form struct {
 // query without a known word finds nothing.
 func (ix *Index) Find(query string, most int, keep func(sandbox.Tool) bool) (hits []Hit, found int) {
 	asked := ix.asked(query)
-	s := scores{total: make([]float32, len(ix.tools)), best: make([]float32, len(ix.tools)), name: make([]float32, len(ix.tools)), has: make([]bool, len(ix.tools))}
+	s := ix.scores()
+	defer ix.spare.Put(s)
 	work := 0
 	for i, t := range asked {
 		if work += t.visited; work > maxWork && i > 0 {
@@ -69,7 +70,7 @@ func (ix *Index) Find(query string, most int, keep func(sandbox.Tool) bool) (hit
 	if keep != nil {
 		list = slices.DeleteFunc(list, func(n int32) bool { return !keep(ix.tools[n]) })
 	}
-	ix.boost(&s, list)
+	ix.boost(s, list)
 	found = len(list)
 	for _, n := range top(list, most, s.total) {
 		hits = append(hits, Hit{Tool: int(n), Score: float64(s.total[n]), Why: ix.why(n, asked)})
@@ -140,6 +141,20 @@ type scores struct {
 	total, best, name []float32
 	has               []bool
 	tools, touched    []int32
+}
+
+// scores gives scores that are all zero.
+func (ix *Index) scores() *scores {
+	n := len(ix.tools)
+	s, reused := ix.spare.Get().(*scores)
+	if !reused {
+		return &scores{total: make([]float32, n), best: make([]float32, n), name: make([]float32, n), has: make([]bool, n), tools: make([]int32, 0, n)}
+	}
+	clear(s.total)
+	clear(s.name)
+	clear(s.has)
+	s.tools = s.tools[:0] // best is left at zero by addBest
+	return s
 }
 
 func (s *scores) add(tool int32, score float32) {

@@ -3,6 +3,7 @@ package toolsearch
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -49,6 +50,7 @@ type Index struct {
 	terms    map[string]int32 // number of each stem
 	sorted   []string         // all stems, in order
 	postings [][]posting      // by number of the stem, in the order of the tools
+	spare    sync.Pool        // *scores of searches that are over
 }
 
 // New indexes a set of tools: what a search answers are numbers within it. The tools are not copied and
