@@ -6,7 +6,8 @@
 #     run      runc and mmdebstrap, from Debian
 #     test     Docker, Redis, protoc, shellcheck and a C compiler (for go test -race), from Debian
 #     runsc    gVisor, from its Go module
-#     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm
+#     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm; the official
+#              conformance suite, with a Node that is new enough for it
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
 #     linters  golangci-lint, from its Go module
 #
@@ -79,8 +80,9 @@ build_runsc() {
   asroot install -m 0755 "$cache/bin/runsc" /usr/local/bin/runsc
 }
 
-# They run as nobody, so the folder is open to read.
-mcp_packages=(@modelcontextprotocol/server-{filesystem,memory,everything}@2026.8.31 typescript@7.0.2 tsx@4.23.15 pyright@1.1.414)
+# They run as nobody, so the folder is open to read. The package node is for the conformance suite alone.
+mcp_packages=(@modelcontextprotocol/conformance@0.2.0-alpha.12 node@22.23.3
+  @modelcontextprotocol/server-{filesystem,memory,everything}@2026.8.31 typescript@7.0.2 tsx@4.23.15 pyright@1.1.414)
 
 fetch_mcp() {
   local dir=$cache/mcp

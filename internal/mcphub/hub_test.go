@@ -224,6 +224,11 @@ func TestArgumentsAreChecked(t *testing.T) {
 	} {
 		r.fails("x__echo", input, sandbox.Invalid, append(want, "x__echo")...)
 	}
+	// A parameter that is null where its schema does not allow it is one that was left out.
+	if got := r.ok("x__echo", `{"alpha":null,"message":"a","zulu":null}`); got != `"a"` {
+		t.Error(got)
+	}
+	r.fails("x__echo", `{"message":null}`, sandbox.Invalid, "input.message")
 	_, err := r.call("x__echo", `{"message":7}`)
 	var e *sandbox.Error
 	if !asError(err, &e) || len(e.Fields) != 1 || e.Fields[0].Name != "input.message" {

@@ -140,11 +140,43 @@ func (v *validator) check(tool string, input []byte) (args []byte, problem, err 
 	}
 	wrong, problem := v.validate(value)
 	if wrong != nil {
+		if lean := v.withoutNulls(input, value); lean != nil {
+			return lean, nil, nil
+		}
 		f := fieldList{root: v.root}
 		f.add(wrong)
 		return nil, nil, invalidInput(tool, f.fields...)
 	}
 	return input, problem, nil
+}
+
+// withoutNulls gives arguments that are not valid without the parameters that are null, if that makes
+// them valid, else nil: many programs write null for a parameter that they leave out.
+func (v *validator) withoutNulls(input []byte, value any) []byte {
+	object, _ := value.(map[string]any)
+	lean := map[string]any{}
+	for name, x := range object {
+		if x != nil {
+			lean[name] = x
+		}
+	}
+	if len(lean) == len(object) {
+		return nil
+	}
+	if wrong, problem := v.validate(lean); wrong != nil || problem != nil {
+		return nil
+	}
+	for name, x := range object {
+		if x != nil {
+			continue
+		}
+		out, _, err := removeMember(input, nil, name)
+		if err != nil { // a name that is there twice
+			return nil
+		}
+		input = out
+	}
+	return input
 }
 
 // fields gives what is wrong with a JSON text, nothing when it is right. problem says that the schema

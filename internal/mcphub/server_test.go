@@ -24,7 +24,10 @@ const serverArgument = "test-server"
 // never answers), "exit" (it ends at once), "noisy" (lines on standard output that are no messages),
 // "legacy" (it never answers server/discover).
 func serveOr(run func() int) int {
-	if len(os.Args) < 2 || os.Args[1] != serverArgument {
+	switch {
+	case len(os.Args) == 3 && os.Args[1] == conformanceArgument:
+		return conformanceClient(os.Args[2])
+	case len(os.Args) < 2 || os.Args[1] != serverArgument:
 		return run()
 	}
 	fmt.Fprintln(os.Stderr, "test server is starting", strings.Repeat("x", 5000))

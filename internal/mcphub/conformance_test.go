@@ -1,0 +1,241 @@
+package mcphub
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// conformanceArgument is the first argument with which a test binary becomes the client of the official
+// conformance suite. The suite adds the URL of its server, and says in the environment what to do there.
+const conformanceArgument = "conformance-client"
+
+// conformanceClient drives a hub as agents do: it lists the tools of a server, and calls them.
+func conformanceClient(url string) int {
+	if err := conform(url, os.Getenv("MCP_CONFORMANCE_SCENARIO"), os.Getenv("MCP_CONFORMANCE_CONTEXT")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func conform(url, scenario, wishes string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "mcphub-conformance-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "extensions_config.json")
+	if err := os.WriteFile(path, fmt.Appendf(nil, `{"mcpServers":{"suite":{"type":"http","url":%q,"scope":"shared"}}}`, url), 0o600); err != nil {
+		return err
+	}
+	h, err := Open(Options{
+		ConfigPath: path, StateDir: filepath.Join(dir, "state"), LookupEnv: func(string) (string, bool) { return "", false },
+		Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	set, err := h.Tools(ctx, alice)
+	if err != nil {
+		return err
+	}
+	if len(set.Tools) == 0 { // why there are none
+		if _, err := h.ServerTools(ctx, sandbox.Caller{Owner: alice.Owner}, "suite"); err != nil {
+			return err
+		}
+	}
+	calls, err := conformanceCalls(set.Tools, scenario, wishes)
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		res, err := h.Call(ctx, alice, sandbox.Tool{Server: "suite", Name: c.Name}, c.Arguments)
+		fmt.Fprintf(os.Stderr, "%s: %v %.500s\n", c.Name, err, res.Result)
+	}
+	return nil
+}
+
+type conformanceCall struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// conformanceCalls gives the calls that a scenario wants made: those that it names itself, else one of
+// each tool.
+func conformanceCalls(tools []sandbox.Tool, scenario, wishes string) ([]conformanceCall, error) {
+	if scenario == "json-schema-2020-12-preservation" {
+		for _, t := range tools {
+			if t.Name == "json_schema_2020_12_tool" {
+				return []conformanceCall{{"json_schema_echo", fmt.Appendf(nil, `{"schema":%s}`, t.Input)}}, nil
+			}
+		}
+		return nil, fmt.Errorf("no json_schema_2020_12_tool")
+	}
+	var wants struct {
+		ToolCalls []conformanceCall `json:"toolCalls"`
+	}
+	if wishes != "" {
+		if err := json.Unmarshal([]byte(wishes), &wants); err != nil {
+			return nil, err
+		}
+	}
+	if wants.ToolCalls != nil {
+		return wants.ToolCalls, nil
+	}
+	var calls []conformanceCall
+	for _, t := range tools {
+		args := "{}"
+		switch {
+		case t.Name == "add_numbers":
+			args = `{"a":5,"b":3}`
+		case strings.Contains(string(t.Input), `"region"`):
+			args = `{"region":"us-west1"}`
+		}
+		calls = append(calls, conformanceCall{t.Name, json.RawMessage(args)})
+	}
+	return calls, nil
+}
+
+// conformanceSuite gives node and the program of the official suite. In CI one that is missing is a failure.
+func conformanceSuite(t *testing.T) (node, program string) {
+	t.Helper()
+	server := realServer(t, "conformance")
+	node = filepath.Join(filepath.Dir(server), "../../../node/bin/node")
+	if _, err := os.Stat(node); err != nil {
+		t.Fatalf("the suite needs Node 22, which scripts/install.sh mcp installs beside it: %v", err)
+	}
+	return node, server
+}
+
+// check is what the suite says about one of its checks.
+type conformanceCheck struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Message string `json:"errorMessage"`
+}
+
+// TestConformanceClient: the official suite's scenarios for clients, against the hub, in both eras. What
+// fails has to stand in the baseline with its reason, and what stands there has to fail.
+func TestConformanceClient(t *testing.T) {
+	node, suite := conformanceSuite(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("testdata/conformance-client.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var baseline map[string]map[string]string // by version and scenario, the reason
+	if err := json.Unmarshal(text, &baseline); err != nil {
+		t.Fatal(err)
+	}
+	for version, expected := range baseline {
+		t.Run(version, func(t *testing.T) {
+			out := t.TempDir()
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, node, suite, "client", "--command", self+" "+conformanceArgument, "--requirements", version, "-o", out)
+			said, err := cmd.CombinedOutput() // it fails when a scenario does
+			if ctx.Err() != nil {
+				t.Fatalf("%v\n%s", err, said)
+			}
+			results := conformanceResults(t, out)
+			if len(results) < 20 || !bytes.Contains(said, []byte("SUITE SUMMARY")) {
+				t.Fatalf("%d scenarios: %v\n%s", len(results), err, said)
+			}
+			passed, checks := 0, 0
+			for _, scenario := range sortedKeys(results) {
+				failed, ok := results[scenario].failed, results[scenario].passed
+				reason, known := expected[scenario]
+				switch {
+				case len(failed) > 0 && !known:
+					t.Errorf("%s fails:\n  %s", scenario, strings.Join(failed, "\n  "))
+				case len(failed) == 0 && known:
+					t.Errorf("%s passes; it stands in the baseline: %s", scenario, reason)
+				case known && len(reason) < 20:
+					t.Errorf("%s: the baseline gives no reason", scenario)
+				}
+				if len(failed) == 0 {
+					passed++
+				}
+				checks += ok
+			}
+			for scenario := range expected {
+				if _, ran := results[scenario]; !ran {
+					t.Errorf("the baseline has %s, which the suite does not", scenario)
+				}
+			}
+			t.Logf("%s: %d of %d scenarios pass, %d checks; %d are in the baseline", version, passed, len(results), checks, len(expected))
+		})
+	}
+}
+
+type conformanceResult struct {
+	failed []string
+	passed int
+}
+
+// conformanceResults reads what the suite wrote: a folder for each scenario, named after it and the time.
+func conformanceResults(t *testing.T, dir string) map[string]conformanceResult {
+	t.Helper()
+	results := map[string]conformanceResult{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "checks.json" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var checks []conformanceCheck
+		if err := json.Unmarshal(text, &checks); err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(dir, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		scenario := folder[:len(folder)-len("-2006-01-02T15-04-05-000Z")]
+		r := results[scenario]
+		for _, c := range checks {
+			switch c.Status {
+			case "FAILURE", "WARNING":
+				r.failed = append(r.failed, c.ID+": "+c.Message)
+			case "SUCCESS":
+				r.passed++
+			}
+		}
+		results[scenario] = r
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	var keys []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
