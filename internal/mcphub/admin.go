@@ -17,7 +17,7 @@ const mask = "***"
 var secretSections = []string{"env", "headers"}
 
 // ServerConfigs gives the configuration of every server as it is in the file, the values of env and
-// headers masked.
+// headers masked, and what looks like a secret in args and url.
 func (h *Hub) ServerConfigs(context.Context) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
 	for _, s := range h.config().servers {
@@ -28,7 +28,10 @@ func (h *Hub) ServerConfigs(context.Context) (map[string]json.RawMessage, error)
 
 func masked(raw []byte) json.RawMessage {
 	const hidden = `"` + mask + `"`
-	out := raw
+	out, err := maskGuessed(raw)
+	if err != nil {
+		return json.RawMessage(`{}`)
+	}
 	for _, name := range secretSections {
 		for _, m := range sections(raw, name) {
 			values, err := m.members(raw, name)
@@ -67,7 +70,7 @@ func compacted(raw []byte) json.RawMessage {
 }
 
 // PutServer adds a server or replaces its configuration, in the file and at once in force. "***" as a
-// value of env or headers keeps the stored one. Everything else in the file stays as it is, and ${…}
+// value of env or headers, or where args and url were shown with it, keeps what is stored. Everything else in the file stays as it is, and ${…}
 // is stored as it was sent. An error is Invalid (naming the field), Conflict (its tools would be
 // printed as another server's are, or the file is broken), or Unavailable.
 func (h *Hub) PutServer(_ context.Context, name string, raw json.RawMessage) error {
@@ -102,7 +105,10 @@ func unmasked(raw json.RawMessage, stored *serverConfig) ([]byte, error) {
 	if _, err := members(raw, ""); err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "the configuration of a server is a JSON object: %s", err)
 	}
-	out := []byte(raw)
+	out, err := unmaskGuessed(raw, stored)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range secretSections {
 		for _, section := range sections(raw, name) {
 			values, err := section.members(raw, name)
