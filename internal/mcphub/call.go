@@ -240,7 +240,7 @@ func (l *link) watched(ctx context.Context, c *listener) mcp.Meta {
 	init := l.session.InitializeResult()
 	if init.ProtocolVersion >= protocolStateless {
 		m[mcp.MetaKeyLogLevel] = "info" //nolint:staticcheck // deprecated, and what servers of this version understand
-	} else if init.Capabilities != nil && init.Capabilities.Logging != nil {
+	} else if init.Capabilities != nil && init.Capabilities.Logging != nil { //nolint:staticcheck // as above
 		l.logging.Do(func() {
 			ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 			defer cancel()

@@ -238,3 +238,15 @@ func TestTTL(t *testing.T) {
 		t.Error("the same tools, another version")
 	}
 }
+
+// TestPages: a list of many pages is read to its end, and an endless one is not.
+func TestPages(t *testing.T) {
+	configs, servers := rawServers(t)
+	for pages, want := range map[int]int{3: 3, 1 << 30: maxPages} {
+		servers["json"].pages = pages
+		r := open(t, withServers(`"x":`+configOf(configs["json"])))
+		if set, err := r.Tools(context.Background(), alice); err != nil || len(set.Tools) != want {
+			t.Errorf("%d pages: %v, %d tools", pages, err, len(set.Tools))
+		}
+	}
+}

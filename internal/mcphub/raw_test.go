@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type rawServer struct {
 	lists     int
 	tools     string // beyond those of rawTools
 	ttl       int
+	pages     int // of the list of tools, each with a tool of its own; 0 is one page with all
 }
 
 const (
@@ -39,6 +41,7 @@ type rawMessage struct {
 	Method string          `json:"method"`
 	Params struct {
 		Name      string          `json:"name"`
+		Cursor    string          `json:"cursor"`
 		RequestID json.RawMessage `json:"requestId"`
 		Meta      json.RawMessage `json:"_meta"`
 	} `json:"params"`
@@ -53,8 +56,17 @@ func (s *rawServer) answer(m rawMessage, send func(string), part func(string)) {
 	case "tools/list":
 		s.mu.Lock()
 		s.lists++
-		list, ttl := rawTools+s.tools, s.ttl
+		list, ttl, pages := rawTools+s.tools, s.ttl, s.pages
 		s.mu.Unlock()
+		if pages > 0 {
+			page, _ := strconv.Atoi(m.Params.Cursor)
+			next := ""
+			if page+1 < pages {
+				next = fmt.Sprintf(`,"nextCursor":"%d"`, page+1)
+			}
+			ok(fmt.Sprintf(`{"tools":[{"name":"page%d","inputSchema":{"type":"object"}}]%s}`, page, next))
+			return
+		}
 		ok(fmt.Sprintf(`{"tools":[%s],"ttlMs":%d}`, list, ttl))
 	case "tools/call":
 		s.call(m, ok, send, part)

@@ -124,9 +124,13 @@ func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
 			all = append(all, t)
 		}
 		if next == "" || next == cursor {
+			cursor = ""
 			break
 		}
 		cursor = next
+	}
+	if cursor != "" {
+		c.h.o.Log.Warn("MCP server: the rest of its list of tools is left out", "server", c.key.server, "pages", maxPages)
 	}
 	list := newToolList(all)
 	list.ttl = ttl
