@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v4"
 
@@ -39,8 +40,9 @@ type Skill struct {
 
 // Library is a published set of skills: an immutable tree on disk and what is in it.
 type Library struct {
-	root   string // host folder to mount at /mnt/skills
-	skills map[string]Skill
+	root      string // host folder to mount at /mnt/skills
+	skills    map[string]Skill
+	manifests sync.Map // sandbox.SkillManifest by name, made when first asked for: the tree does not change
 }
 
 // Publish reads the skills of <source>/public and copies them, with modes that any uid can read,
