@@ -14,6 +14,7 @@ const (
 	ActionCode          = "execute_code"
 	ActionSkillRun      = "skill_run"
 	ActionToolCall      = "tool_call"
+	ActionUpstream      = "mcp_request" // to an MCP server, other than a tool call
 	ActionFileWrite     = "file_write"
 	ActionFileEdit      = "file_edit"
 	ActionFileDelete    = "file_delete"

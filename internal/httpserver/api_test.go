@@ -335,7 +335,7 @@ func TestMCP(t *testing.T) {
 			t.Fatal(err)
 		}
 		tools, err := session.ListTools(ctx, nil)
-		if err != nil || len(tools.Tools) != 10 {
+		if err != nil || len(tools.Tools) != 12 {
 			t.Fatalf("%d tools, %v", len(tools.Tools), err)
 		}
 		call := func(name string, args any) (string, bool) {

@@ -52,6 +52,17 @@ type world struct {
 	changes []string
 	answers map[string]stored
 	configs map[string]json.RawMessage
+
+	// of /mcp
+	mode     string
+	disclose sandbox.Disclosure
+	noCode   bool
+	noSkills bool
+	asked    sandbox.UpstreamRequest
+	changed  chan struct{}
+	hang     chan struct{} // a call of a tool waits until its context ends, and closes it
+	release  chan struct{} // or until this is closed
+	killed   chan string
 }
 
 type stored struct {
@@ -168,7 +179,12 @@ func (w *world) Signal(_ context.Context, c sandbox.Caller, _, _, signal string)
 	w.signal = signal
 	return w.see(c)
 }
-func (w *world) Kill(_ context.Context, c sandbox.Caller, _, _ string) error { return w.see(c) }
+func (w *world) Kill(_ context.Context, c sandbox.Caller, _, exec string) error {
+	if w.killed != nil {
+		w.killed <- exec
+	}
+	return w.see(c)
+}
 
 func (w *world) fs(uid int) (*vpath.FS, error) {
 	return vpath.New(vpath.Options{Mounts: []vpath.Mount{{Virtual: sandbox.UserDataDir, Host: w.dir, Writable: true}}, DiskBytes: w.quota})
@@ -290,7 +306,7 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Threads: w, Execs: w, Files: w, Tools: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
+		Threads: w, Execs: w, Files: w, Tools: w, Upstream: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
 		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }

@@ -1,264 +1,241 @@
 package httpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
-// mcpRoutes serves the use cases as an MCP server. It keeps no sessions: each request is
-// authenticated by itself and bound to the thread that it names, so a revoked key ends at once and a
-// session id is worth nothing to somebody else.
+// The first protocol version without sessions, and headers of the protocol.
+const (
+	statelessVersion = "2026-07-28"
+	versionHeader    = "MCP-Protocol-Version"
+	sessionHeader    = "Mcp-Session-Id"
+)
+
+// recheckEvery is how often the credential behind a request that goes on is checked again.
+const recheckEvery = 10 * time.Second
+
+// mcpService serves the use cases as an MCP server, in both eras of the protocol. Every request is
+// authenticated by itself and bound to the thread that it names. Since 2026-07-28 there are no sessions;
+// one of the era before belongs to the key and the thread that began it, and is nothing to others.
+type mcpService struct {
+	s         *server
+	schemas   *mcp.SchemaCache
+	stateless *mcp.StreamableHTTPHandler
+	sessions  mcpSessions
+	recheck   time.Duration
+}
+
+// mcpRoutes serves /mcp and /mcp/<thread>, where all of a thread's tools are, and
+// /mcp/<thread>/<server>, which is one of the thread's MCP servers as it is, under its own names.
 func (s *server) mcpRoutes(engine *gin.Engine) {
-	schemas := mcp.NewSchemaCache()
-	handler := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
-		return s.mcpServer(r, schemas)
-	}, &mcp.StreamableHTTPOptions{
-		Stateless: true, JSONResponse: true, Logger: s.o.Log, MaxRequestBodyBytes: maxJSONBytes,
-		DisableLocalhostProtection: true, // guard has checked Host, for every name that is allowed
-	})
-	serve := func(c *gin.Context) {
-		thread := c.Param("thread")
-		if thread == "" {
-			thread = c.GetHeader("Skerry-Thread")
+	m := &mcpService{s: s, schemas: mcp.NewSchemaCache(), recheck: recheckEvery}
+	m.sessions.byID = map[string]*mcpSession{}
+	options := m.options()
+	options.Stateless, options.PropagateRequestCancellation = true, true
+	m.stateless = mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+		scope := scopeOf(r.Context())
+		if scope.server == nil { // the SDK asks more than once
+			scope.server = m.newServer(scope, nil)
 		}
-		if err := sandbox.CheckThreadID(thread); err != nil {
-			detail := "name the thread: header Skerry-Thread, or /mcp/<thread>"
-			writeProblem(c.Writer, newProblem(sandbox.Invalid, detail, FieldError{Field: "Skerry-Thread", Detail: err.Error()}))
-			return
-		}
-		r := c.Request.WithContext(context.WithValue(c.Request.Context(), mcpThreadKey{}, thread))
-		handler.ServeHTTP(c.Writer, r)
-	}
+		return scope.server
+	}, options)
 	group := engine.Group("", s.authenticate, contentType)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-		group.Handle(method, "/mcp", serve)
-		group.Handle(method, "/mcp/:thread", serve)
+		for _, path := range []string{"/mcp", "/mcp/:thread", "/mcp/:thread/:server"} {
+			group.Handle(method, path, m.serve)
+		}
 	}
 }
 
-type mcpThreadKey struct{}
-
-// mcpCall is what the tools of one request work with.
-type mcpCall struct {
-	s      *server
-	x      *exchange
-	thread string
+func (m *mcpService) options() *mcp.StreamableHTTPOptions {
+	return &mcp.StreamableHTTPOptions{
+		Logger: m.s.o.Log, MaxRequestBodyBytes: maxJSONBytes,
+		DisableLocalhostProtection: true, // guard has checked Host, for every name that is allowed
+	}
 }
 
-func (s *server) mcpServer(r *http.Request, schemas *mcp.SchemaCache) *mcp.Server {
-	thread, _ := r.Context().Value(mcpThreadKey{}).(string) // set by serve
-	m := &mcpCall{s: s, x: exchangeOf(r.Context()), thread: thread}
-	srv := mcp.NewServer(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: s.o.Version},
-		&mcp.ServerOptions{SchemaCache: schemas, Logger: s.o.Log})
-	addTool(srv, m, "execute_code", "Run a program in the thread's sandbox. "+
-		"In TypeScript and Python, the MCP tools are there as typed functions; prefer one program that loops over many single calls.", m.executeCode)
-	addTool(srv, m, "search_tools", "Find tools by what they should do: at most 15, best first.", m.searchTools)
-	addTool(srv, m, "list_servers", "List the MCP servers whose tools can be used.", m.listServers)
-	addTool(srv, m, "bash", "Run a shell command in the thread's sandbox, in /mnt/user-data/workspace.", m.bash)
-	addTool(srv, m, "read_file", "Read a text file by lines.", m.readFile)
-	addTool(srv, m, "write_file", "Write a text file; parent folders are made.", m.writeFile)
-	addTool(srv, m, "str_replace", "Replace a text in a file. It has to be there once, unless replace_all is set.", m.strReplace)
-	addTool(srv, m, "ls", "List a folder.", m.ls)
-	addTool(srv, m, "glob", "Find files by a pattern such as **/*.py.", m.glob)
-	addTool(srv, m, "grep", "Find lines in files.", m.grep)
+// mcpScope is what a request, or a session, may see.
+type mcpScope struct {
+	caller sandbox.Caller
+	thread string
+	only   string // the one MCP server that is shown under its own names, or ""
+	modern bool   // the era without sessions
+
+	server *mcp.Server
+}
+
+type mcpScopeKey struct{}
+
+func scopeOf(ctx context.Context) *mcpScope {
+	scope, ok := ctx.Value(mcpScopeKey{}).(*mcpScope)
+	if !ok {
+		panic("httpserver: an MCP request without its scope")
+	}
+	return scope
+}
+
+// serve answers one HTTP request.
+func (m *mcpService) serve(c *gin.Context) {
+	scope, p := mcpScopeFrom(c)
+	if p != nil {
+		writeProblem(c.Writer, p)
+		return
+	}
+	x := exchangeOf(c.Request.Context())
+	ctx, cancel := context.WithCancel(context.WithValue(c.Request.Context(), mcpScopeKey{}, scope))
+	defer cancel()
+	r := c.Request.WithContext(ctx)
+	r.Header = r.Header.Clone()
+	r.Header.Set("X-Request-Id", x.id) // handlers in a session learn it from there
+	session := m.sessionOf(r, scope)
+	stop := m.guard(r, x.caller, func() {
+		if session != nil {
+			session.end()
+		}
+		cancel()
+	})
+	defer stop()
+	switch {
+	case session != nil:
+		session.serve(c.Writer, r)
+	case r.Header.Get(sessionHeader) != "" && !scope.modern:
+		http.Error(c.Writer, "session not found", http.StatusNotFound) // as the protocol wants: begin a new one
+	case !scope.modern && r.Method == http.MethodPost && isInitialize(r):
+		m.begin(c.Writer, r, scope)
+	default:
+		m.stateless.ServeHTTP(c.Writer, r)
+	}
+}
+
+// mcpScopeFrom reads the thread from the path or the header, and the server from the path.
+func mcpScopeFrom(c *gin.Context) (*mcpScope, *Problem) {
+	thread, header := c.Param("thread"), c.GetHeader("Skerry-Thread")
+	bad := func(detail string) *Problem {
+		return newProblem(sandbox.Invalid, "name the thread: header Skerry-Thread, or /mcp/<thread>", FieldError{Field: "Skerry-Thread", Detail: detail})
+	}
+	if thread == "" {
+		thread = header
+	}
+	if header != "" && header != thread {
+		return nil, bad("names another thread than the path")
+	}
+	if err := sandbox.CheckThreadID(thread); err != nil {
+		return nil, bad(err.Error())
+	}
+	if len(c.Param("server")) > 256 {
+		return nil, newProblem(sandbox.Invalid, "the name of the MCP server is too long")
+	}
+	x := exchangeOf(c.Request.Context())
+	return &mcpScope{caller: x.caller, thread: thread, only: c.Param("server"), modern: c.GetHeader(versionHeader) >= statelessVersion}, nil
+}
+
+// guard checks the credential again while a request goes on: a stream may stay open for hours, and its
+// key may be revoked meanwhile. revoked is called once. stop ends the checks and waits for one in progress.
+func (m *mcpService) guard(r *http.Request, caller sandbox.Caller, revoked func()) (stop func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(m.recheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			again, err := m.s.identify(r.WithContext(ctx))
+			kind := sandbox.KindOf(err)
+			if kind == sandbox.Unauthorized || kind == sandbox.Forbidden || err == nil && !sameCaller(again, caller) {
+				revoked()
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// sameCaller reports whether two requests come from the same principal with the same rights.
+func sameCaller(a, b sandbox.Caller) bool {
+	return a.Owner == b.Owner && a.KeyID == b.KeyID && a.Admin == b.Admin
+}
+
+// isInitialize looks into the body of a request, which it leaves as it was.
+func isInitialize(r *http.Request) bool {
+	if r.ContentLength > maxJSONBytes {
+		return false
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxJSONBytes+1))
+	if err != nil {
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(text), failing{err}))
+		return false
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(text), r.Body), r.Body}
+	var msg struct {
+		Method string `json:"method"`
+		Params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		} `json:"params"`
+	}
+	if json.Unmarshal(text, &msg) != nil || msg.Method != "initialize" {
+		return false
+	}
+	_, modern := msg.Params.Meta[mcp.MetaKeyProtocolVersion]
+	return !modern
+}
+
+// failing is a reader that gives an error again.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// newServer makes the SDK's server for a scope. Its own tools are registered, for their schemas; what else
+// there is is looked up when it is asked for (see mcpScope.receive).
+func (m *mcpService) newServer(scope *mcpScope, session *mcpSession) *mcp.Server {
+	o := &mcp.ServerOptions{
+		SchemaCache: m.schemas, Logger: m.s.o.Log, Instructions: mcpInstructions(scope),
+		Capabilities: &mcp.ServerCapabilities{
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{},
+			Completions: &mcp.CompletionCapabilities{},
+			Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // clients of the era before have it
+		},
+		// What a thread sees is for its owner alone.
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.TTLMs, c.CacheScope = 0, "private" },
+	}
+	if session != nil {
+		o.GetSessionID = func() string { return session.id }
+	}
+	if scope.only == "" {
+		o.Capabilities.Extensions = map[string]any{skillsExtension: map[string]any{}}
+	}
+	srv := mcp.NewServer(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: m.s.o.Version}, o)
+	calls := &mcpCall{s: m.s, scope: scope, session: session}
+	calls.addTools(srv)
+	calls.addSkills(srv)
+	srv.AddReceivingMiddleware(calls.receive)
 	return srv
 }
 
-// addTool adds a tool whose answer is a text: a string as it is, all else as JSON. An error of a use
-// case is the tool's error, for the agent to read.
-func addTool[I any](srv *mcp.Server, m *mcpCall, name, say string, call func(context.Context, I) (any, error)) {
-	mcp.AddTool(srv, &mcp.Tool{Name: name, Description: say}, func(ctx context.Context, _ *mcp.CallToolRequest, in I) (*mcp.CallToolResult, any, error) {
-		ctx = context.WithValue(ctx, exchangeKey{}, m.x)
-		out, err := call(ctx, in)
-		if err != nil {
-			p := m.s.problem(ctx, err)
-			return toolText(p.Code+": "+p.Detail, true), nil, nil
-		}
-		if text, ok := out.(string); ok {
-			return toolText(text, false), nil, nil
-		}
-		var b strings.Builder
-		enc := json.NewEncoder(&b)
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(out); err != nil {
-			return nil, nil, err
-		}
-		return toolText(strings.TrimSuffix(b.String(), "\n"), false), nil, nil
-	})
-}
-
-func toolText(text string, isError bool) *mcp.CallToolResult {
-	return &mcp.CallToolResult{IsError: isError, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
-}
-
-type mcpCode struct {
-	Code     string  `json:"code" jsonschema:"the program"`
-	Language string  `json:"language,omitempty" jsonschema:"typescript (default), javascript, python or bash"`
-	Timeout  float64 `json:"timeout,omitempty" jsonschema:"seconds, 30 when absent, at most 120"`
-}
-
-func (m *mcpCall) executeCode(ctx context.Context, in mcpCode) (any, error) {
-	b := codeBody{Code: in.Code, Language: in.Language, Timeout: in.Timeout}
-	if b.Timeout < 0 || seconds(b.Timeout) > sandbox.MaxCodeTimeout {
-		return nil, invalidField("timeout", "at most 120")
+func mcpInstructions(scope *mcpScope) string {
+	if scope.only != "" {
+		return ""
 	}
-	code, err := b.code()
-	if err != nil {
-		return nil, err
-	}
-	id, err := m.s.o.Execs.RunCode(ctx, m.x.caller, m.thread, code)
-	if err != nil {
-		return nil, err
-	}
-	res, err := m.s.o.Execs.Wait(ctx, m.x.caller, m.thread, id)
-	if err != nil {
-		return nil, err
-	}
-	return shownCode(&res), nil
-}
-
-type mcpSearch struct {
-	Query  string `json:"query" jsonschema:"what the tool should do"`
-	Server string `json:"server,omitempty" jsonschema:"only tools of this server"`
-	Detail string `json:"detail,omitempty" jsonschema:"name, desc (default) or full"`
-}
-
-func (m *mcpCall) searchTools(ctx context.Context, in mcpSearch) (any, error) {
-	switch in.Detail {
-	case "":
-		in.Detail = "desc"
-	case "name", "desc", "full":
-	default:
-		return nil, invalidField("detail", "has to be name, desc or full")
-	}
-	return m.s.o.Tools.SearchTools(ctx, m.x.caller, m.thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
-}
-
-func (m *mcpCall) listServers(ctx context.Context, _ struct{}) (any, error) {
-	servers, err := m.s.o.Tools.ToolServers(ctx, m.x.caller, m.thread)
-	if err != nil {
-		return nil, err
-	}
-	return sumServers(servers), nil
-}
-
-type mcpBash struct {
-	Command string  `json:"command"`
-	Timeout float64 `json:"timeout_s,omitempty" jsonschema:"seconds, 60 when absent, at most 3600"`
-}
-
-func (m *mcpCall) bash(ctx context.Context, in mcpBash) (any, error) {
-	b := execBody{Command: in.Command, TimeoutSeconds: in.Timeout}
-	if b.TimeoutSeconds < 0 || seconds(b.TimeoutSeconds) > sandbox.MaxExecTimeout {
-		return nil, invalidField("timeout_s", "at most 3600")
-	}
-	cmd, err := b.command()
-	if err != nil {
-		return nil, err
-	}
-	id, err := m.s.o.Execs.RunCommand(ctx, m.x.caller, m.thread, cmd)
-	if err != nil {
-		return nil, err
-	}
-	res, err := m.s.o.Execs.Wait(ctx, m.x.caller, m.thread, id)
-	if err != nil {
-		return nil, err
-	}
-	return shown(&res), nil
-}
-
-type mcpRead struct {
-	Path   string `json:"path" jsonschema:"such as /mnt/user-data/workspace/a.txt"`
-	Offset int    `json:"offset,omitempty" jsonschema:"lines to pass over"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"lines to give, 2000 when absent"`
-}
-
-// readFile answers with the text alone when that is the whole file.
-func (m *mcpCall) readFile(ctx context.Context, in mcpRead) (any, error) {
-	text, err := view(ctx, m.s, m.thread, func(f *vpath.FS) (vpath.Text, error) { return f.Read(in.Path, in.Offset, in.Limit) })
-	if err != nil {
-		return nil, err
-	}
-	if text.Encoding == "utf-8" && in.Offset == 0 && text.NextOffset == nil && !text.Truncated {
-		return text.Content, nil
-	}
-	return text, nil
-}
-
-type mcpWrite struct {
-	Path    string `json:"path"`
-	Content string `json:"content"`
-	Append  bool   `json:"append,omitempty"`
-}
-
-func (m *mcpCall) writeFile(ctx context.Context, in mcpWrite) (any, error) {
-	return m.s.put(ctx, m.thread, in.Path, func(f *vpath.FS) (vpath.Written, error) {
-		return f.Write(ctx, in.Path, strings.NewReader(in.Content), in.Append)
-	})
-}
-
-type mcpReplace struct {
-	Path       string `json:"path"`
-	Old        string `json:"old_str"`
-	New        string `json:"new_str"`
-	ReplaceAll bool   `json:"replace_all,omitempty"`
-}
-
-func (m *mcpCall) strReplace(ctx context.Context, in mcpReplace) (any, error) {
-	var e vpath.Edited
-	err := m.s.o.Files.ChangeFiles(ctx, m.x.caller, m.thread, audit.ActionFileEdit, in.Path, func(f *vpath.FS) (int64, error) {
-		var err error
-		e, err = f.Edit(ctx, in.Path, in.Old, in.New, in.ReplaceAll)
-		return e.Bytes, err
-	})
-	return e, err
-}
-
-type mcpList struct {
-	Path  string `json:"path"`
-	Depth int    `json:"depth,omitempty" jsonschema:"levels to go down, 1 when absent"`
-}
-
-func (m *mcpCall) ls(ctx context.Context, in mcpList) (any, error) {
-	return view(ctx, m.s, m.thread, func(f *vpath.FS) (vpath.Listing, error) { return f.List(ctx, in.Path, in.Depth, 0) })
-}
-
-type mcpGlob struct {
-	Pattern string `json:"pattern"`
-	Path    string `json:"path,omitempty" jsonschema:"folder, /mnt/user-data when absent"`
-}
-
-func (m *mcpCall) glob(ctx context.Context, in mcpGlob) (any, error) {
-	return view(ctx, m.s, m.thread, func(f *vpath.FS) (vpath.Listing, error) { return f.Glob(ctx, orUserData(in.Path), in.Pattern) })
-}
-
-type mcpGrep struct {
-	Pattern    string `json:"pattern"`
-	Path       string `json:"path,omitempty" jsonschema:"file or folder, /mnt/user-data when absent"`
-	Regex      bool   `json:"regex,omitempty" jsonschema:"the pattern is an RE2 expression"`
-	Glob       string `json:"glob,omitempty" jsonschema:"only files that match"`
-	IgnoreCase bool   `json:"ignore_case,omitempty"`
-	Context    int    `json:"context,omitempty" jsonschema:"lines before and after, at most 10"`
-	Max        int    `json:"max,omitempty" jsonschema:"100 when absent, at most 1000"`
-}
-
-func (m *mcpCall) grep(ctx context.Context, in mcpGrep) (any, error) {
-	o := vpath.GrepOptions{Pattern: in.Pattern, Regexp: in.Regex, Glob: in.Glob, IgnoreCase: in.IgnoreCase, Context: in.Context, Max: in.Max}
-	return view(ctx, m.s, m.thread, func(f *vpath.FS) (vpath.Matches, error) { return f.Grep(ctx, orUserData(in.Path), o) })
-}
-
-func orUserData(p string) string {
-	if p == "" {
-		return sandbox.UserDataDir
-	}
-	return p
+	return strings.Join([]string{
+		"A sandbox for one thread: its files are below " + sandbox.UserDataDir + ", commands and code run in it.",
+		"Where there are many tools, they are called by code: search_tools finds them, execute_code calls them.",
+	}, " ")
 }

@@ -37,6 +37,7 @@ type Options struct {
 	Execs      execs
 	Files      files
 	Tools      tools
+	Upstream   upstream
 	MCPServers mcpServers
 	Audit      auditLog
 	// Keys checks credentials. Without it no key is valid.
@@ -86,7 +87,7 @@ func New(o Options) (http.Handler, error) {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Threads == nil || o.Execs == nil || o.Files == nil || o.Tools == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
+	if o.Threads == nil || o.Execs == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("httpserver: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {

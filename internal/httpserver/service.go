@@ -63,6 +63,19 @@ type tools interface {
 	Prompt(ctx context.Context, c sandbox.Caller, thread string) (prompt.Prompt, error)
 }
 
+// upstream is what /mcp passes on of MCP servers and skills, beside tools.
+type upstream interface {
+	Offer(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Offer, error)
+	WatchTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
+	// Upstream lists what all servers offer of a kind, or what one does.
+	Upstream(ctx context.Context, c sandbox.Caller, thread string, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
+	AskUpstream(ctx context.Context, c sandbox.Caller, thread string, r sandbox.UpstreamRequest) (json.RawMessage, error)
+	// ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
+	ToolsChanged() <-chan struct{}
+	Skills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.SkillManifest, error)
+	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
+}
+
 // mcpServers is the administration of MCP servers (mcphub). Config is one value of mcpServers in
 // extensions_config.json, its secrets as "***".
 type mcpServers interface {

@@ -19,8 +19,8 @@ func TestModeOutlivesTheSandbox(t *testing.T) {
 	}
 	want := func(c sandbox.Caller, thread, mode string) {
 		t.Helper()
-		if got, _, err := h.Offer(t.Context(), c, thread); err != nil || got != mode {
-			t.Errorf("%s: mode %q, %v, want %q", thread, got, err, mode)
+		if got, err := h.Offer(t.Context(), c, thread); err != nil || got.Mode != mode {
+			t.Errorf("%s: mode %q, %v, want %q", thread, got.Mode, err, mode)
 		}
 		if p, err := h.Prompt(t.Context(), c, thread); err != nil || p.Mode != mode {
 			t.Errorf("%s: prompt in mode %q, %v, want %q", thread, p.Mode, err, mode)

@@ -48,6 +48,16 @@ func (noTools) Resolve(context.Context, sandbox.Thread, sandbox.ToolRef) (sandbo
 func (noTools) Call(context.Context, sandbox.Thread, sandbox.Tool, []byte) (sandbox.ToolResult, error) {
 	return sandbox.ToolResult{}, sandbox.NotFound
 }
+func (noTools) CallWatched(context.Context, sandbox.Thread, sandbox.Tool, []byte, sandbox.ToolWatch) (sandbox.ToolResult, error) {
+	return sandbox.ToolResult{}, sandbox.NotFound
+}
+func (noTools) Upstream(context.Context, sandbox.Thread, sandbox.UpstreamKind, string) ([]sandbox.UpstreamItem, error) {
+	return nil, nil
+}
+func (noTools) Ask(context.Context, sandbox.Thread, sandbox.UpstreamRequest) (json.RawMessage, error) {
+	return json.RawMessage(`{"contents":[]}`), nil
+}
+func (noTools) Changed() <-chan struct{}    { return nil }
 func (noTools) Version() uint64             { return 1 }
 func (noTools) Changed() <-chan struct{}    { return nil }
 func (noTools) ForgetThread(sandbox.Thread) {}

@@ -65,6 +65,11 @@ func (r *Orchestrator) SearchTools(ctx context.Context, c sandbox.Caller, id str
 // CallTool calls a tool on behalf of the agent itself, not of code in a sandbox. It is recorded in
 // two phases as those calls are.
 func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
+	return r.WatchTool(ctx, c, id, ref, input, sandbox.ToolWatch{})
+}
+
+// WatchTool is CallTool for a caller who listens to the tool while it runs.
+func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	t, err := thread(c, id)
 	if err != nil {
 		return sandbox.ToolResult{}, err
@@ -76,12 +81,19 @@ func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string
 	rec := record(c, t, audit.ActionToolCall, audit.PhaseAttempt)
 	rec.Subject, rec.BytesIn = tool.Printed, int64(len(input))
 	rec.Args, rec.ArgsHash = audit.Args(input)
+	return r.recorded(ctx, rec, func() (sandbox.ToolResult, error) {
+		return r.o.Hub.CallWatched(ctx, t, tool, input, watch)
+	})
+}
+
+// recorded makes a call to an MCP server between the record of the attempt and that of its outcome.
+func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func() (sandbox.ToolResult, error)) (sandbox.ToolResult, error) {
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return sandbox.ToolResult{}, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
 	}
 	began := time.Now()
-	res, err := r.o.Hub.Call(ctx, t, tool, input)
+	res, err := call()
 	rec.Parent, rec.Args = attempt.ID, nil
 	rec.Millis, rec.BytesOut = time.Since(began).Milliseconds(), int64(len(res.Result))
 	rec.Outcome, rec.Detail = toolOutcome(res, err)
@@ -115,7 +127,7 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	mode, set, err := r.offer(ctx, t)
+	offer, err := r.offer(ctx, t)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
@@ -123,31 +135,31 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	p, err := prompt.Build(mode, r.o.CodeSettings(t.Tenant), set, servers, r.o.Skills.List())
+	p, err := prompt.Build(offer.Mode, r.o.CodeSettings(t.Tenant), offer.Tools, servers, r.o.Skills.List())
 	if err != nil {
 		return p, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")
 	}
 	return p, nil
 }
 
-// Offer gives the tools of a thread and the mode in which its agent gets them: sandbox.ModeDirect or
-// sandbox.ModeCode.
-func (r *Orchestrator) Offer(ctx context.Context, c sandbox.Caller, id string) (mode string, set sandbox.ToolSet, err error) {
+// Offer gives the tools of a thread and how its agent gets them.
+func (r *Orchestrator) Offer(ctx context.Context, c sandbox.Caller, id string) (sandbox.Offer, error) {
 	t, err := thread(c, id)
 	if err != nil {
-		return "", sandbox.ToolSet{}, err
+		return sandbox.Offer{}, err
 	}
 	return r.offer(ctx, t)
 }
 
-func (r *Orchestrator) offer(ctx context.Context, t sandbox.Thread) (mode string, set sandbox.ToolSet, err error) {
+func (r *Orchestrator) offer(ctx context.Context, t sandbox.Thread) (sandbox.Offer, error) {
 	info, err := r.o.Store.Thread(ctx, t)
 	if err != nil && !errors.Is(err, sandbox.NotFound) { // a thread that is not there yet has asked for no mode
-		return "", set, err
+		return sandbox.Offer{}, err
 	}
-	set, err = r.o.Hub.Tools(ctx, t)
+	set, err := r.o.Hub.Tools(ctx, t)
 	if err != nil {
-		return "", set, err
+		return sandbox.Offer{}, err
 	}
-	return r.o.CodeSettings(t.Tenant).ModeOf(info.Mode, len(set.Tools)), set, nil
+	settings := r.o.CodeSettings(t.Tenant)
+	return sandbox.Offer{Mode: settings.ModeOf(info.Mode, len(set.Tools)), Code: !settings.Disabled, Tools: set}, nil
 }

@@ -41,3 +41,10 @@ func (s CodeSettings) ModeOf(asked string, tools int) string {
 	}
 	return ModeDirect
 }
+
+// Offer is how the agent of a thread gets its tools.
+type Offer struct {
+	Mode  string // ModeDirect or ModeCode
+	Code  bool   // execute_code is offered
+	Tools ToolSet
+}

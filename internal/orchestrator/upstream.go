@@ -1,0 +1,62 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Upstream lists the resources, resource templates or prompts of the thread's MCP servers, or of one.
+func (r *Orchestrator) Upstream(ctx context.Context, c sandbox.Caller, id string, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	return r.o.Hub.Upstream(ctx, t, kind, server)
+}
+
+// AskUpstream sends a request to one of the thread's MCP servers and gives its result as the server
+// wrote it. It is recorded as a tool call is: what a server is asked may be private, and change things.
+func (r *Orchestrator) AskUpstream(ctx context.Context, c sandbox.Caller, id string, req sandbox.UpstreamRequest) (json.RawMessage, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	rec := record(c, t, audit.ActionUpstream, audit.PhaseAttempt)
+	rec.Subject, rec.BytesIn = req.Server+" "+req.Method, int64(len(req.Params))
+	rec.Args, rec.ArgsHash = audit.Args(req.Params)
+	res, err := r.recorded(ctx, rec, func() (sandbox.ToolResult, error) {
+		raw, err := r.o.Hub.Ask(ctx, t, req)
+		return sandbox.ToolResult{Result: raw}, err
+	})
+	return res.Result, err
+}
+
+// ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
+func (r *Orchestrator) ToolsChanged() <-chan struct{} { return r.o.Hub.Changed() }
+
+// Skills lists the thread's skills with their files.
+func (r *Orchestrator) Skills(_ context.Context, c sandbox.Caller, id string) ([]sandbox.SkillManifest, error) {
+	if _, err := thread(c, id); err != nil {
+		return nil, err
+	}
+	list := []sandbox.SkillManifest{}
+	for _, sk := range r.o.Skills.List() {
+		m, err := r.o.Skills.Manifest(sk.Name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// SkillFile gives one file of one of the thread's skills; path is relative to the skill's folder.
+func (r *Orchestrator) SkillFile(_ context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
+	if _, err := thread(c, id); err != nil {
+		return nil, err
+	}
+	return r.o.Skills.ReadFile(skill, path)
+}
