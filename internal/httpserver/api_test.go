@@ -293,6 +293,10 @@ func TestTools(t *testing.T) {
 		t.Errorf("search %v", m)
 	}
 	wantProblem(t, send(h, "GET", "/api/threads/t1/tools?detail=x", ""), 400, "invalid")
+	m = decodeBody(t, send(h, "GET", "/api/threads/t1/servers/a%20b/tools", ""))
+	if tool := m["items"].([]any)[0].(map[string]any); tool["server"] != "a b" || tool["short_name"] != "read" || tool["parameters"] == nil {
+		t.Errorf("tools of a server %v", m)
+	}
 	m = decodeBody(t, send(h, "POST", "/api/threads/t1/tools/call", `{"tool":"fs__read","input":{"p":1}}`))
 	if m["result"].(map[string]any)["a"] != 1.0 || m["call_id"] != "c1" || w.ref != (sandbox.ToolRef{Printed: "fs__read"}) || string(w.input) != `{"p":1}` {
 		t.Errorf("call %v %+v %s", m, w.ref, w.input)

@@ -220,6 +220,9 @@ func (w *world) ToolServers(_ context.Context, c sandbox.Caller, _ string) ([]sa
 func (w *world) SearchTools(_ context.Context, c sandbox.Caller, _ string, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
 	return sandbox.ToolSearch{Query: q.Query, ServerFilter: q.Server, MatchCount: 1, Showing: 1, Tools: []sandbox.ToolFound{{Name: "fs__read:" + q.Detail}}}, w.see(c)
 }
+func (w *world) ToolsOf(_ context.Context, c sandbox.Caller, _, server string) ([]sandbox.Tool, error) {
+	return []sandbox.Tool{{Server: server, Name: "read", Printed: "fs__read", Input: json.RawMessage(`{"type":"object"}`)}}, w.see(c)
+}
 func (w *world) CallTool(_ context.Context, c sandbox.Caller, _ string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
 	w.ref, w.input = ref, input
 	return sandbox.ToolResult{Result: json.RawMessage(`{"a":1}`), CallID: "c1"}, w.see(c)

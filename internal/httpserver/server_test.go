@@ -428,6 +428,7 @@ GET /api/threads/{thread}/files/list listFiles
 GET /api/threads/{thread}/files/stat statFile
 GET /api/threads/{thread}/prompt getPrompt
 GET /api/threads/{thread}/servers listToolServers
+GET /api/threads/{thread}/servers/{name}/tools listServerTools
 GET /api/threads/{thread}/tools searchTools
 GET /healthz healthz
 GET /metrics metrics

@@ -59,6 +59,8 @@ type files interface {
 type tools interface {
 	ToolServers(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ToolServer, error)
 	SearchTools(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
+	// ToolsOf gives all tools of one server that the thread may use, sorted by name.
+	ToolsOf(ctx context.Context, c sandbox.Caller, thread, server string) ([]sandbox.Tool, error)
 	CallTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error)
 	Prompt(ctx context.Context, c sandbox.Caller, thread string) (prompt.Prompt, error)
 }

@@ -42,6 +42,7 @@ type ServerIn struct {
 func (s *server) toolRoutes() {
 	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, "MCP servers that the thread may use"), s.toolServers)
 	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, "Find tools: at most 15, best first"), s.searchTools)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, "All tools of one MCP server that the thread may use"), s.serverTools)
 	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, "Call a tool"), s.callTool)
 	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, "What to tell the agent, and which tools to register with it"), s.getPrompt)
 
@@ -186,11 +187,28 @@ func (s *server) mcpServerTools(ctx context.Context, in *ServerIn) (*body[page[s
 	if err != nil {
 		return nil, err
 	}
+	return pageOf(shownTools(tools), ""), nil
+}
+
+func (s *server) serverTools(ctx context.Context, in *struct {
+	ThreadIn
+	ServerIn
+},
+) (*body[page[sandbox.ToolFound]], error) {
+	tools, err := s.o.Tools.ToolsOf(ctx, callerOf(ctx), in.Thread, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(shownTools(tools), ""), nil
+}
+
+// shownTools are tools with all that is known of them.
+func shownTools(tools []sandbox.Tool) []sandbox.ToolFound {
 	items := make([]sandbox.ToolFound, 0, len(tools))
 	for _, t := range tools {
 		items = append(items, sandbox.ToolFound{
 			Name: t.Printed, ShortName: t.Name, Server: t.Server, Description: t.Description, Parameters: t.Input, Output: t.Output, WrapperPath: t.WrapperPath,
 		})
 	}
-	return pageOf(items, ""), nil
+	return items
 }

@@ -62,6 +62,35 @@ func (r *Orchestrator) SearchTools(ctx context.Context, c sandbox.Caller, id str
 	return r.o.Hub.Search(ctx, t, q)
 }
 
+// ToolsOf gives all tools of one server that the thread may use. An error is NotFound for a server that
+// the thread does not have, or Unavailable for one that does not answer, with its reason.
+func (r *Orchestrator) ToolsOf(ctx context.Context, c sandbox.Caller, id, server string) ([]sandbox.Tool, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	set, err := r.o.Hub.Tools(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.DeleteFunc(set.Tools, func(t sandbox.Tool) bool { return t.Server != server })
+	if len(list) > 0 {
+		return list, nil
+	}
+	servers, err := r.o.Hub.Servers(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(servers, func(s sandbox.ToolServer) bool { return s.Name == server })
+	switch {
+	case i < 0:
+		return nil, sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q", server)
+	case servers[i].Error != "":
+		return nil, sandbox.Errorf(sandbox.Unavailable, "the MCP server %q does not answer: %s", server, servers[i].Error)
+	}
+	return list, nil // it has none
+}
+
 // CallTool calls a tool on behalf of the agent itself, not of code in a sandbox. It is recorded in
 // two phases as those calls are.
 func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
