@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // apiClient calls the public API of a server.
@@ -82,7 +84,7 @@ func readProblem(res *http.Response) error {
 	for _, e := range p.Errors {
 		text += fmt.Sprintf("\n  %s: %s", e.Location, e.Message)
 	}
-	return fmt.Errorf("%s (%s)", text, p.Code)
+	return sandbox.Errorf(sandbox.Kind(p.Code), "%s (%s)", text, p.Code)
 }
 
 // call sends body and decodes the answer into out, which may be nil.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/argform"
 	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
 )
@@ -24,14 +25,23 @@ func main() {
 	defer stop()
 	err := newRoot().ExecuteContext(ctx)
 	var code exitCode
+	var failed *failure
 	switch {
+	case ctx.Err() != nil && err != nil:
+		fmt.Fprintln(os.Stderr, "skerry: interrupted")
+		os.Exit(exitInterrupted)
+	case errors.As(err, &failed):
+		fmt.Fprintln(os.Stderr, "skerry:", argform.Plain(err.Error()))
+		os.Exit(failed.code)
 	case errors.As(err, &code):
 		os.Exit(int(code))
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "skerry:", err)
+		fmt.Fprintln(os.Stderr, "skerry:", argform.Plain(err.Error())) // a server may have part in its text
 		os.Exit(1)
 	}
 }
+
+const exitInterrupted = 130 // as shells say of a program that SIGINT ended
 
 // exitCode ends the program with the code of the command that ran in a sandbox.
 type exitCode int
@@ -55,7 +65,7 @@ func newRoot() *cobra.Command {
 			api.key = os.Getenv("SKERRY_API_KEY")
 		}
 	}
-	root.AddCommand(newServe(), newDemo(), newKeys(&api), newExec(&api), newCode(&api), newThread(&api), newAudit(&api), newVersion())
+	root.AddCommand(newServe(), newDemo(), newKeys(&api), newExec(&api), newCode(&api), newThread(&api), newAudit(&api), newMCP(&api), newVersion())
 	return root
 }
 

@@ -29,6 +29,8 @@ var table = []row{
 	{"internal/skill", "sandbox", "skills are files and a vocabulary"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
 	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},
+	{"internal/codeapi/standalone", "sandbox codeapi", "a tree for outside is the tree for sandboxes with other helpers"},
+	{"internal/argform", "", "a form knows schemas, not who calls tools"},
 
 	{"internal/store", "sandbox store/groupcommit", "state stands below the use cases"},
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
