@@ -43,8 +43,6 @@ type toolHub interface {
 	CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
 	Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
 	Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error)
-	// Changed gives a channel that is closed at the next change of Version.
-	Changed() <-chan struct{}
 	// Version changes whenever a set of tools may have changed.
 	Version() uint64
 	// Changed gives a channel that is closed at the next change of Version.

@@ -57,7 +57,6 @@ func (noTools) Upstream(context.Context, sandbox.Thread, sandbox.UpstreamKind, s
 func (noTools) Ask(context.Context, sandbox.Thread, sandbox.UpstreamRequest) (json.RawMessage, error) {
 	return json.RawMessage(`{"contents":[]}`), nil
 }
-func (noTools) Changed() <-chan struct{}    { return nil }
 func (noTools) Version() uint64             { return 1 }
 func (noTools) Changed() <-chan struct{}    { return nil }
 func (noTools) ForgetThread(sandbox.Thread) {}

@@ -73,7 +73,7 @@ func (r *Orchestrator) ToolsOf(ctx context.Context, c sandbox.Caller, id, server
 	if err != nil {
 		return nil, err
 	}
-	list := slices.DeleteFunc(set.Tools, func(t sandbox.Tool) bool { return t.Server != server })
+	list := slices.DeleteFunc(slices.Clone(set.Tools), func(t sandbox.Tool) bool { return t.Server != server })
 	if len(list) > 0 {
 		return list, nil
 	}
@@ -92,9 +92,17 @@ func (r *Orchestrator) ToolsOf(ctx context.Context, c sandbox.Caller, id, server
 }
 
 // CallTool calls a tool on behalf of the agent itself, not of code in a sandbox. It is recorded in
-// two phases as those calls are.
+// two phases as those calls are. A large result is shortened: see sandbox.ToolResult.
 func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error) {
-	return r.WatchTool(ctx, c, id, ref, input, sandbox.ToolWatch{})
+	res, err := r.WatchTool(ctx, c, id, ref, input, sandbox.ToolWatch{})
+	if err != nil {
+		return res, err
+	}
+	t, err := thread(c, id)
+	if err != nil {
+		return res, err
+	}
+	return r.shorten(ctx, t, res.CallID, res)
 }
 
 // WatchTool is CallTool for a caller who listens to the tool while it runs.
@@ -130,10 +138,7 @@ func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func
 		return sandbox.ToolResult{}, e
 	}
 	res.CallID = attempt.ID
-	if err != nil {
-		return res, err
-	}
-	return r.shorten(ctx, t, attempt.ID, res)
+	return res, err
 }
 
 func toolOutcome(res sandbox.ToolResult, err error) (outcome, detail string) {
