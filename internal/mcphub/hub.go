@@ -32,7 +32,7 @@ type Options struct {
 
 	CallTimeout    time.Duration // of a call, where the server's configuration says nothing; 60 s
 	ConnectTimeout time.Duration // of one attempt to connect and to list the tools; 30 s
-	FirstWait      time.Duration // how long Tools waits for servers that connect for the first time; 5 s
+	FirstWait      time.Duration // how long Tools waits for servers that connect for the first time; 8 s: one that is silent on server/discover takes 5
 	IdleTimeout    time.Duration // after which an unused connection is closed; 10 min
 	MaxParallel    int           // calls at once for each connection; 16
 	MaxResult      int           // bytes of a result; 16 MiB
@@ -42,7 +42,7 @@ type Options struct {
 func (o *Options) fill() {
 	setDefault(&o.CallTimeout, 60*time.Second)
 	setDefault(&o.ConnectTimeout, 30*time.Second)
-	setDefault(&o.FirstWait, 5*time.Second)
+	setDefault(&o.FirstWait, 8*time.Second)
 	setDefault(&o.IdleTimeout, 10*time.Minute)
 	setDefault(&o.MaxParallel, 16)
 	setDefault(&o.MaxResult, 16<<20)
