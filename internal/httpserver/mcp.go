@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -47,6 +48,7 @@ func (s *server) mcpRoutes(engine *gin.Engine) {
 		scope := scopeOf(r.Context())
 		if scope.server == nil { // the SDK asks more than once
 			scope.server = m.newServer(scope, nil)
+			m.addCalled(r, scope)
 		}
 		return scope.server
 	}, options)
@@ -207,7 +209,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // there is is looked up when it is asked for (see mcpScope.receive).
 func (m *mcpService) newServer(scope *mcpScope, session *mcpSession) *mcp.Server {
 	o := &mcp.ServerOptions{
-		SchemaCache: m.schemas, Logger: m.s.o.Log, Instructions: mcpInstructions(scope),
+		SchemaCache: m.schemas, Logger: slog.New(slog.DiscardHandler), Instructions: mcpInstructions(scope),
 		Capabilities: &mcp.ServerCapabilities{
 			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{},
 			Completions: &mcp.CompletionCapabilities{},
@@ -238,4 +240,37 @@ func mcpInstructions(scope *mcpScope) string {
 		"A sandbox for one thread: its files are below " + sandbox.UserDataDir + ", commands and code run in it.",
 		"Where there are many tools, they are called by code: search_tools finds them, execute_code calls them.",
 	}, " ")
+}
+
+// addCalled registers the tool of an MCP server that a request calls, when the tool wants parameters in
+// headers too: the SDK compares those with the body. It is not shown, and its call goes its own way.
+func (m *mcpService) addCalled(r *http.Request, scope *mcpScope) {
+	name := r.Header.Get("Mcp-Name")
+	if r.Header.Get("Mcp-Method") != "tools/call" || scope.only == "" && ownTools[name] {
+		return
+	}
+	offer, err := m.s.o.Upstream.Offer(r.Context(), scope.caller, scope.thread)
+	if err != nil {
+		return // the call itself will say so
+	}
+	for _, t := range offer.Tools.Tools {
+		shown := t.Printed == name
+		if scope.only != "" {
+			shown = t.Server == scope.only && t.Name == name
+		}
+		if shown && bytes.Contains(t.Input, []byte("x-mcp-header")) {
+			m.addForHeaders(scope.server, name, t)
+		}
+	}
+}
+
+func (m *mcpService) addForHeaders(srv *mcp.Server, name string, t sandbox.Tool) {
+	defer func() {
+		if v := recover(); v != nil { // the SDK does so for a schema that it cannot use
+			m.s.o.Log.Debug("parameters in headers not checked", "tool", t.Printed, "error", v)
+		}
+	}()
+	srv.AddTool(&mcp.Tool{Name: name, InputSchema: t.Input}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return toolText("not called", true), nil
+	})
 }

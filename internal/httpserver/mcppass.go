@@ -3,6 +3,7 @@ package httpserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/url"
 	"strings"
 
@@ -62,7 +63,7 @@ func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 	if m.scope.only != "" {
 		return others, nil
 	}
-	hide := map[string]bool{announcement: true, executeCodeTool: !offer.Code}
+	hide := map[string]bool{executeCodeTool: !offer.Code}
 	for name := range codeOnly {
 		hide[name] = offer.Mode == sandbox.ModeDirect && !deferred
 	}
@@ -77,7 +78,7 @@ func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 		var t struct {
 			Name string `json:"name"`
 		}
-		if json.Unmarshal(raw, &t) == nil && !hide[t.Name] {
+		if json.Unmarshal(raw, &t) == nil && ownTools[t.Name] && !hide[t.Name] {
 			all = append(all, raw)
 		}
 	}
@@ -161,9 +162,17 @@ func (m *mcpCall) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.R
 	if len(input) == 0 || string(input) == "null" {
 		input = json.RawMessage("{}")
 	}
-	res, err := m.s.o.Upstream.WatchTool(ctx, m.caller(ctx), m.scope.thread, ref, input, m.watch(ctx, req))
+	watch := m.watch(ctx, req)
+	if m.scope.modern {
+		var err error
+		if watch.Params, err = m.passedOn(p.Meta, p.InputResponses, p.RequestState); err != nil {
+			return nil, err
+		}
+	}
+	res, err := m.s.o.Upstream.WatchTool(ctx, m.caller(ctx), m.scope.thread, ref, input, watch)
+	var own *sandbox.UpstreamError
 	switch {
-	case sandbox.KindOf(err) == sandbox.NotFound:
+	case sandbox.KindOf(err) == sandbox.NotFound, errors.As(err, &own):
 		return nil, m.wireError(ctx, err)
 	case err != nil:
 		return m.failed(ctx, err), nil // for the agent to read
@@ -176,11 +185,28 @@ func (m *mcpCall) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.R
 	if err != nil {
 		return toolText("tool_failed: the tool's answer cannot be read", true), nil
 	}
-	if _, ok := r.members["content"]; !ok {
-		r.members["content"] = json.RawMessage("[]")
+	if _, asks := r.members["inputRequests"]; !asks {
+		r.setMissing("content", "[]")
 	}
 	m.showBlocks(r.members, "content", serverOfTool(ctx, m, ref))
 	return m.era(r, false), nil
+}
+
+// passedOn are the members of a client's request that concern the MCP server: what the client can do, and
+// its answers to what the server asked it before. A server may ask the client for input only in the era
+// without sessions: connections of the era before are shared, and do not say whom a server asks.
+func (m *mcpCall) passedOn(meta mcp.Meta, responses mcp.InputResponseMap, state string) (json.RawMessage, error) {
+	own := mcp.Meta{}
+	for _, key := range []string{mcp.MetaKeyClientCapabilities, "traceparent", "tracestate", "baggage"} {
+		if v, ok := meta[key]; ok {
+			own[key] = v
+		}
+	}
+	return json.Marshal(struct {
+		Meta           mcp.Meta             `json:"_meta"`
+		InputResponses mcp.InputResponseMap `json:"inputResponses,omitempty"`
+		RequestState   string               `json:"requestState,omitempty"`
+	}{own, responses, state})
 }
 
 // serverOfTool is the server that a tool belongs to; a call has found it there already.
@@ -216,7 +242,16 @@ func (m *mcpCall) watch(ctx context.Context, req *mcp.CallToolRequest) sandbox.T
 }
 
 // ask sends a request to a server and makes its result one of ours.
-func (m *mcpCall) ask(ctx context.Context, server, method string, params any) (*rawResult, error) {
+func (m *mcpCall) ask(ctx context.Context, server, method string, params map[string]any, meta mcp.Meta, responses mcp.InputResponseMap, state string) (*rawResult, error) {
+	if m.scope.modern {
+		more, err := m.passedOn(meta, responses, state)
+		if err == nil {
+			err = json.Unmarshal(more, &params) // into the members that are there
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	text, err := json.Marshal(params)
 	if err != nil {
 		return nil, err
@@ -243,7 +278,7 @@ func (m *mcpCall) readResource(ctx context.Context, p *mcp.ReadResourceParams) (
 			return nil, m.resourceNotFound(p.URI)
 		}
 	}
-	r, err := m.ask(ctx, server, "resources/read", &mcp.ReadResourceParams{URI: uri})
+	r, err := m.ask(ctx, server, "resources/read", map[string]any{"uri": uri}, p.Meta, p.InputResponses, p.RequestState)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +300,7 @@ func (m *mcpCall) getPrompt(ctx context.Context, p *mcp.GetPromptParams) (mcp.Re
 	if err != nil {
 		return nil, err
 	}
-	r, err := m.ask(ctx, server, "prompts/get", &mcp.GetPromptParams{Name: name, Arguments: p.Arguments})
+	r, err := m.ask(ctx, server, "prompts/get", map[string]any{"name": name, "arguments": p.Arguments}, p.Meta, p.InputResponses, p.RequestState)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +345,7 @@ func (m *mcpCall) complete(ctx context.Context, p *mcp.CompleteParams) (mcp.Resu
 			return nil, bad
 		}
 	}
-	r, err := m.ask(ctx, server, "completion/complete", &mcp.CompleteParams{Argument: p.Argument, Context: p.Context, Ref: &ref})
+	r, err := m.ask(ctx, server, "completion/complete", map[string]any{"argument": p.Argument, "context": p.Context, "ref": &ref}, nil, nil, "")
 	if err != nil {
 		return nil, err
 	}

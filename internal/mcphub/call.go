@@ -206,12 +206,17 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 	defer seen.done()
 	seen.listener = l.calls.add(watch)
 	params := &mcp.CallToolParams{Name: t.Name, Arguments: json.RawMessage(args), Meta: l.watched(callCtx, seen.listener)}
+	if err := passOn(params, watch.Params, seen); err != nil {
+		l.calls.remove(seen.listener)
+		c.note(l, verdict{pass: true})
+		return res, false, err
+	}
 	answer, err := l.session.CallTool(callCtx, params)
 	l.calls.remove(seen.listener)
 	if err != nil {
 		v := c.judge(ctx, l, t, limit, seen.look(), err)
 		c.note(l, v)
-		return res, v.again, v.err
+		return res, v.again, withUpstreamError(l, err, v.err)
 	}
 	c.note(l, verdict{ok: true})
 	res, err = resultOf(answer, seen.look().result, c.h.o.MaxResult)

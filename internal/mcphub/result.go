@@ -18,6 +18,7 @@ type rawResult struct {
 	Content           []json.RawMessage `json:"content"`
 	StructuredContent json.RawMessage   `json:"structuredContent"`
 	IsError           bool              `json:"isError"`
+	ResultType        string            `json:"resultType"`
 }
 
 // wrongResult is a result that cannot be passed on. Its text is for callers.
@@ -83,6 +84,9 @@ func (t *tool) promised(res sandbox.ToolResult, log *slog.Logger) error {
 	var r rawResult
 	if err := json.Unmarshal(res.Raw, &r); err != nil {
 		return err
+	}
+	if r.ResultType == inputRequired {
+		return nil
 	}
 	if s := bytes.TrimSpace(r.StructuredContent); len(s) == 0 || string(s) == "null" {
 		return wrongResult("the result has no structured content, which the tool's output schema promises")

@@ -160,6 +160,7 @@ func (c *conn) askOnce(ctx context.Context, q question, what *tool, limit time.D
 	defer context.AfterFunc(l.ctx, cancel)()
 	askCtx, seen := withCapture(askCtx)
 	defer seen.done()
+	seen.whole = true
 	answer, err := q.ask(askCtx, l.session)
 	if err != nil {
 		v := c.judge(ctx, l, what, limit, seen.look(), err)
@@ -173,6 +174,33 @@ func (c *conn) askOnce(ctx context.Context, q question, what *tool, limit time.D
 		}
 	}
 	return raw, false, nil
+}
+
+// inputRequired is the type of a result that asks the client for input.
+const inputRequired = "input_required"
+
+// lightResults stand for results that are passed on as they are: the SDK would act upon one that asks for
+// input, which is for the client behind us.
+var lightResults = map[string]string{methodCall: `{"content":[]}`, "prompts/get": `{"messages":[]}`, "resources/read": `{"contents":[]}`}
+
+// passOn completes the parameters of a call by those of a client's request, and has its result captured
+// as it is.
+func passOn(params *mcp.CallToolParams, more json.RawMessage, seen *capture) error {
+	if more == nil {
+		return nil
+	}
+	var p mcp.CallToolParams
+	if err := json.Unmarshal(more, &p); err != nil {
+		return sandbox.Wrap(sandbox.Invalid, err, "the parameters of the request cannot be read")
+	}
+	seen.whole = true
+	params.InputResponses, params.RequestState = p.InputResponses, p.RequestState
+	for k, v := range p.Meta {
+		if _, ours := params.Meta[k]; !ours {
+			params.Meta[k] = v
+		}
+	}
+	return nil
 }
 
 // withUpstreamError makes the server's own error the cause of what callers are told.

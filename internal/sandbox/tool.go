@@ -114,6 +114,11 @@ type ResultFile struct {
 type ToolWatch struct {
 	Progress func(ToolProgress)
 	Log      func(ToolLog)
+
+	// Params are members of the request beside name and arguments, for a caller who passes a client's
+	// request on: an object with _meta, inputResponses and requestState. A result that asks for input is
+	// then given to the caller, who knows the client. nil: there are none.
+	Params json.RawMessage
 }
 
 // ToolProgress says how far a call is. Total is 0 when it is not known.
