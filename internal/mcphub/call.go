@@ -203,6 +203,7 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	callCtx, seen := withCapture(callCtx)
+	defer func() { l.calls.remove(seen.listener) }() // in a panic, too
 	defer seen.done()
 	seen.listener = l.calls.add(watch)
 	params := &mcp.CallToolParams{Name: t.Name, Arguments: json.RawMessage(args), Meta: l.watched(callCtx, seen.listener)}
@@ -299,7 +300,10 @@ func (c *conn) judge(ctx context.Context, l *link, t *tool, limit time.Duration,
 	case answered:
 		return verdict{ok: true, err: sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: %s", t.Printed, l.redact.Replace(text))}
 	case ctx.Err() != nil:
-		return c.tooLate(ctx, t, limit)
+		v := c.tooLate(ctx, t, limit)
+		// While one message drips in, no other one gets through: the server is started anew.
+		v.gone = l.process != nil && !v.pass && l.process.line.stuck(limit/2)
+		return v
 	case errors.Is(err, errNotSent):
 		return verdict{pass: true, gone: true, again: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q has ended", c.key.server)}
 	case l.remote != nil && !errors.Is(err, mcp.ErrConnectionClosed):

@@ -6,7 +6,41 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"sync/atomic"
+	"time"
 )
+
+// lineReader notes when the line began whose end it has not seen yet, and how much there is of it.
+type lineReader struct {
+	r     io.Reader
+	began atomic.Int64 // in Unix nanoseconds; 0 between lines
+	bytes atomic.Int64
+}
+
+// Read implements io.Reader.
+func (l *lineReader) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	switch i := bytes.LastIndexByte(p[:n], '\n'); {
+	case n > 0 && i == n-1:
+		l.began.Store(0)
+	case i >= 0, n > 0 && l.began.Load() == 0:
+		l.bytes.Store(int64(n - 1 - i))
+		l.began.Store(time.Now().UnixNano())
+	default:
+		l.bytes.Add(int64(n))
+	}
+	return n, err
+}
+
+// dripRate is how many bytes a second a message has to bring to be on its way.
+const dripRate = 64 << 10
+
+// stuck reports whether the same line has been coming in for d, and slowly.
+func (l *lineReader) stuck(d time.Duration) bool {
+	began := l.began.Load()
+	age := time.Since(time.Unix(0, began))
+	return began != 0 && age >= d && float64(l.bytes.Load()) < age.Seconds()*dripRate
+}
 
 // frames reads messages that end with a line feed, as stdio servers write them. A message over the
 // limit is skipped to its end; only its id is kept, so that the one call that it answers fails and

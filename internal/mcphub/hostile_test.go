@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -73,7 +76,14 @@ func TestHostileServers(t *testing.T) {
 					return err == nil
 				})
 			}
+			r.fails("bad__ask", "", sandbox.ToolFailed, "does not support elicitation")
 			r.fails("bad__drip", "", sandbox.Timeout, "bad__drip: no answer within 2s")
+			if name != "sse" { // where the raw server keeps what drips to itself
+				eventually(t, "the next call", func() bool {
+					_, err := r.call("bad__echo", "")
+					return err == nil
+				})
+			}
 			r.ok("good__echo", `{"message":"still"}`)
 		})
 	}
@@ -126,6 +136,46 @@ func TestWatchedCall(t *testing.T) {
 	}
 }
 
+// spoken is the version of the protocol that was agreed on with a server.
+func (r *rig) spoken(server string) string {
+	r.t.Helper()
+	c, err := r.connOf(r.config().byName[server], alice)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l, err := c.ensure(context.Background())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l.session.InitializeResult().ProtocolVersion
+}
+
+// TestWatchedStateless: the same with a server of the official SDK, in the protocol without sessions.
+func TestWatchedStateless(t *testing.T) {
+	srv := newTestServer()
+	srv.AddTool(&mcp.Tool{Name: "talk", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		for i := range 3 {
+			err := req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: req.Params.GetProgressToken(), Progress: float64(i + 1)})
+			if err != nil {
+				return nil, err
+			}
+		}
+		if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: "hm"}); err != nil {
+			return nil, err
+		}
+		return textResult("talked"), nil
+	})
+	s := serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{Stateless: true}))
+	r := open(t, remoteConfig("http", s.URL))
+	var progress, logs int
+	res, err := r.CallWatched(context.Background(), alice, sandbox.Tool{Server: "r", Name: "talk"}, nil, sandbox.ToolWatch{
+		Progress: func(sandbox.ToolProgress) { progress++ }, Log: func(sandbox.ToolLog) { logs++ },
+	})
+	if err != nil || string(res.Result) != `"talked"` || progress != 3 || logs != 1 || r.spoken("r") != protocolStateless {
+		t.Errorf("%v %s: %d of progress, %d logs, %s", err, res.Result, progress, logs, r.spoken("r"))
+	}
+}
+
 // TestWatchersDoNotMix: on a link of many users a log message that is of nobody's stream is nobody's.
 func TestWatchersDoNotMix(t *testing.T) {
 	l := newListeners(quiet)
@@ -137,6 +187,8 @@ func TestWatchersDoNotMix(t *testing.T) {
 	l.message([]byte(`{"level":"info","data":"on another stream"}`), &capture{})
 	l.remove(b)
 	l.message([]byte(`{"level":"info","data":"a is alone"}`), nil)
+	l.shared = true
+	l.message([]byte(`{"level":"info","data":"perhaps of an earlier call of b"}`), nil)
 	l.remove(a)
 	l.message([]byte(`{"level":"info","data":"too late"}`), &capture{listener: a})
 	if heard != 1 {
@@ -187,6 +239,21 @@ func TestCancellationReachesTheServer(t *testing.T) {
 			})
 		})
 	}
+	t.Run("stateless", func(t *testing.T) {
+		t.Setenv("SLEEP_CANCELLED", "")
+		s := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true}))
+		r := open(t, remoteConfig("http", s.URL))
+		r.ok("r__echo", `{"message":"a"}`)
+		if v := r.spoken("r"); v != protocolStateless {
+			t.Errorf("the server speaks %s", v)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(200*time.Millisecond, cancel)
+		if _, err := r.Call(ctx, alice, sandbox.Tool{Server: "r", Name: "sleep"}, []byte(`{"ms":20000}`)); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(detailOf(err), "the caller went away") {
+			t.Errorf("%v", err)
+		}
+		eventually(t, "the tool was told", func() bool { return os.Getenv("SLEEP_CANCELLED") == "1" })
+	})
 	t.Run("stdio", func(t *testing.T) {
 		r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"]}`))
 		r.ok("x__echo", `{"message":"a"}`)

@@ -129,6 +129,7 @@ func startIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.
 		return nil, err
 	}
 	p := &process{stdin: v.Stdin(), stdout: v.Stdout(), stderr: v.Stderr(), log: log, exited: make(chan struct{}), tail: &tail{redact: redact}}
+	p.line.r = p.stdout
 	stop := make(chan struct{})
 	var once sync.Once
 	p.signal = func(unix.Signal) { once.Do(func() { close(stop) }) }

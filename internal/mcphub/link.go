@@ -69,6 +69,7 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.calls = newListeners(c.h.o.Log.With("server", c.key.server))
+	l.calls.shared = c.key.scope == (scopeKey{})
 	transport, err := c.transport(l)
 	if err != nil {
 		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}

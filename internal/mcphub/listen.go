@@ -30,6 +30,7 @@ type listeners struct {
 	log     *slog.Logger
 	redact  *strings.Replacer
 	limiter *rate.Limiter
+	shared  bool // by users who must not see each other's
 
 	mu      sync.Mutex
 	last    uint64
@@ -67,8 +68,12 @@ func (l *listeners) add(w sandbox.ToolWatch) *listener {
 	return c
 }
 
-// remove notes that a call has ended and returns when its listener knows all that was said.
+// remove notes that a call has ended and returns when its listener knows all that was said. It may be
+// called again, and with nil.
 func (l *listeners) remove(c *listener) {
+	if c == nil {
+		return
+	}
 	l.mu.Lock()
 	delete(l.byToken, c.token)
 	l.mu.Unlock()
@@ -155,7 +160,7 @@ func (l *listeners) progress(params json.RawMessage) {
 }
 
 // message passes a log message on to the call that it surely belongs to: the one on whose stream it
-// came, or the only one in progress. What belongs to nobody is only logged: users may share a link.
+// came, or the only one in progress on a link of one user. What belongs to nobody is only logged.
 func (l *listeners) message(params json.RawMessage, by *capture) {
 	var m struct {
 		Level  string          `json:"level"`
@@ -191,7 +196,7 @@ func (l *listeners) owner(by *capture) *listener {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if by != nil || len(l.byToken) != 1 {
+	if by != nil || l.shared || len(l.byToken) != 1 {
 		return nil
 	}
 	for _, c := range l.byToken {

@@ -118,6 +118,7 @@ func find(name, path string) (string, error) {
 type process struct {
 	stdin  Stream
 	stdout Stream
+	line   lineReader // of stdout
 	stderr Stream
 	signal func(unix.Signal) // to all of it
 	log    *slog.Logger
@@ -145,6 +146,7 @@ func (c *command) start(wg *sync.WaitGroup, log *slog.Logger, redact *strings.Re
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "no pipe for the server")
 	}
 	p := &process{stdin: stdin, stdout: stdout, stderr: stderr, log: log, exited: make(chan struct{}), tail: &tail{redact: redact}}
+	p.line.r = stdout
 	cmd := &exec.Cmd{
 		Path: c.path, Args: append([]string{c.path}, c.args...), Env: c.env, Dir: c.home,
 		Stdin: childIn, Stdout: childOut, Stderr: childErr,

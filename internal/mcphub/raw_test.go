@@ -31,6 +31,7 @@ const (
 	floodBytes = 100 << 20
 	rawTools   = `{"name":"echo","inputSchema":{"type":"object"}},{"name":"flood","inputSchema":{"type":"object"}},{"name":"hang","inputSchema":{"type":"object"}},` +
 		`{"name":"drip","inputSchema":{"type":"object"}},{"name":"crash","inputSchema":{"type":"object"}},{"name":"chatty","inputSchema":{"type":"object"}},` +
+		`{"name":"ask","inputSchema":{"type":"object"}},` +
 		`{"name":"lie","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}},` +
 		`{"name":"omit","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}},` +
 		`{"name":"truth","title":"The truth","annotations":{"readOnlyHint":true},"inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}`
@@ -112,6 +113,8 @@ func (s *rawServer) call(m rawMessage, ok, send, part func(string)) {
 	case "chatty":
 		s.chat(m, send)
 		ok(`{"content":[{"type":"text","text":"said"}]}`)
+	case "ask":
+		ok(`{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"mode":"form","message":"who?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"s"}`)
 	case "lie":
 		ok(`{"content":[],"structuredContent":{"n":"one"}}`)
 	case "omit":

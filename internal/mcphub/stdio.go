@@ -31,7 +31,7 @@ func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stdioConn{p: p, in: newFrames(p.stdout, t.traffic.limit), traffic: t.traffic, log: t.log, writing: make(chan struct{}, 1)}
+	s := &stdioConn{p: p, in: newFrames(&p.line, t.traffic.limit), traffic: t.traffic, log: t.log, writing: make(chan struct{}, 1)}
 	s.writing <- struct{}{}
 	return s, nil
 }
