@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,7 +161,7 @@ func TestWatchedStateless(t *testing.T) {
 				return nil, err
 			}
 		}
-		if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: "hm"}); err != nil {
+		if err := req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: "warning", Data: "hm"}); err != nil { //nolint:staticcheck // deprecated, and still spoken
 			return nil, err
 		}
 		return textResult("talked"), nil
@@ -316,4 +317,34 @@ func TestPages(t *testing.T) {
 			t.Errorf("%d pages: %v, %d tools", pages, err, len(set.Tools))
 		}
 	}
+}
+
+// TestBackOff: a server that is down is not asked with every call, and is found again when it is up.
+func TestBackOff(t *testing.T) {
+	var asked atomic.Int32
+	var up atomic.Bool
+	s := &rawServer{}
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !up.Load() {
+			asked.Add(1)
+			http.Error(w, "down for a while", http.StatusServiceUnavailable)
+			return
+		}
+		s.ServeHTTP(w, r)
+	}))
+	defer srv.Close()
+	defer srv.CloseClientConnections()
+	r := open(t, withServers(fmt.Sprintf(`"x":{"type":"http","url":%q}`, srv.URL)))
+	for range 100 {
+		r.fails("x__echo", "", sandbox.Unavailable, `"x" refuses: MCP Error (503): down for a while`)
+	}
+	// One attempt asks twice: in the newest version of the protocol, and in the one before.
+	if n := asked.Load(); n == 0 || n > 4 {
+		t.Errorf("100 calls asked %d times", n)
+	}
+	up.Store(true)
+	eventually(t, "the server is found again", func() bool {
+		_, err := r.call("x__echo", "")
+		return err == nil
+	})
 }
