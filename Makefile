@@ -35,12 +35,12 @@ test: ## every test, with real Docker, runc, gVisor, Redis and MCP servers
 check: ## what needs no container: format, vet, lint, generated code, shell, skills
 	@scripts/check.sh
 
-bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client, in one run
+bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client, and tools in tokens (ONLY=speed|bridge|tokens)
 	@scripts/install.sh run test mcp
 	@scripts/dockerd.sh
 	@images/base/build.sh
 	@go build -o bin/bench ./bench
-	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE)
+	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY))
 
 generate: ## make the generated code again
 	@scripts/generate.sh

@@ -20,12 +20,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // settings are the flags.
@@ -34,13 +31,22 @@ type settings struct {
 	cache  string
 	image  string
 	rounds int
+	only   string
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == serverArg {
+		if err := serveMCP(context.Background(), os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	var s settings
 	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
 	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
 	flag.StringVar(&s.image, "image", "skerry/base:latest", "image for docker exec")
+	flag.StringVar(&s.only, "only", "", "print only this: speed, bridge or tokens")
 	flag.IntVar(&s.rounds, "rounds", 60, "how often each thing is measured")
 	flag.Parse()
 	if err := run(context.Background(), s); err != nil {
@@ -52,51 +58,103 @@ func main() {
 // bench is one run.
 type bench struct {
 	settings
+	dir       string
+	self      string // this program, where MCP servers may run it
 	url       string
+	echo      string // address of the HTTP server of the bridge's comparison
 	container string
-	mcpMain   string // the filesystem MCP server
+	threads   []string // to delete in the end
+	mcpMain   string   // the filesystem MCP server
 	shared    string
 }
 
 func run(ctx context.Context, s settings) (err error) {
+	parts := map[string]func(context.Context, *bench) error{
+		"speed": speed, "bridge": func(ctx context.Context, b *bench) error { return b.bridge(ctx) },
+		"tokens": func(_ context.Context, b *bench) error { return b.tokens() },
+	}
+	if _, ok := parts[s.only]; !ok && s.only != "" {
+		return fmt.Errorf("-only: there is no part %q", s.only)
+	}
 	dir, err := os.MkdirTemp("", "skerry-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{settings: s, shared: filepath.Join(dir, "shared")}
-	if err := b.prepare(dir); err != nil {
+	b := &bench{settings: s, dir: dir, shared: filepath.Join(dir, "shared")}
+	stopEcho, err := b.prepare(dir)
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, stopEcho()) }()
 	stop, err := b.serve(dir)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	out, err := exec.CommandContext(ctx, "docker", "run", "-d", "--rm", "--network", "none", s.image, "sleep", "3600").Output()
+	// The tokens go last: they change the MCP servers.
+	for _, name := range []string{"speed", "bridge", "tokens"} {
+		if s.only != "" && s.only != name {
+			continue
+		}
+		if name != "tokens" && len(b.threads) == 0 {
+			b.threads = append(b.threads, "bench")
+		}
+		if err := parts[name](ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// speed compares with a plain container of the same image.
+func speed(ctx context.Context, b *bench) (err error) {
+	out, err := exec.CommandContext(ctx, "docker", "run", "-d", "--rm", "--network", "none", b.image, "sleep", "3600").Output()
 	if err != nil {
 		return fmt.Errorf("docker run: %w", err)
 	}
 	b.container = strings.TrimSpace(string(out))
 	defer func() { err = errors.Join(err, exec.Command("docker", "rm", "-f", b.container).Run()) }()
-	return b.all(ctx)
+	return b.all()
 }
 
-func (b *bench) prepare(dir string) error {
-	b.mcpMain = filepath.Join(b.cache, "mcp/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
-	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
-		"filesystem": map[string]any{"command": "node", "args": []string{b.mcpMain, b.shared}},
-	}})
+// copySelf puts this program where an unprivileged uid can run it.
+func (b *bench) copySelf() error {
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		os.Chmod(dir, 0o755), //nolint:gosec // MCP servers run as nobody
+	raw, err := os.ReadFile(self)
+	if err != nil {
+		return err
+	}
+	b.self = filepath.Join(b.dir, "bench")
+	return os.WriteFile(b.self, raw, 0o755) //nolint:gosec // see above
+}
+
+// prepare makes what the server works on, and returns what ends the HTTP server of the comparison.
+func (b *bench) prepare(dir string) (stopEcho func() error, err error) {
+	if err := errors.Join(os.Chmod(dir, 0o755), b.copySelf()); err != nil { //nolint:gosec // MCP servers run as nobody
+		return nil, err
+	}
+	if stopEcho, err = b.startEcho(); err != nil {
+		return nil, err
+	}
+	b.mcpMain = filepath.Join(b.cache, "mcp/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
+	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"filesystem": map[string]any{"command": "node", "args": []string{b.mcpMain, b.shared}},
+		"echo":       map[string]any{"type": "http", "url": b.echo},
+	}})
+	err = errors.Join(err,
 		os.Mkdir(b.shared, 0o755),
 		os.WriteFile(filepath.Join(b.shared, "a.txt"), []byte("one\ntwo\n"), 0o644),
 		os.Mkdir(filepath.Join(dir, "data"), 0o711),
 		os.WriteFile(filepath.Join(dir, "data/extensions_config.json"), config, 0o600),
 		os.WriteFile(filepath.Join(dir, "x.ts"), []byte("const x: number = 1; console.log(x)\n"), 0o644))
+	if err != nil {
+		return nil, errors.Join(err, stopEcho())
+	}
+	return stopEcho, nil
 }
 
 // serve starts the server and returns what ends it.
@@ -123,17 +181,25 @@ func (b *bench) serve(dir string) (stop func() error, err error) {
 	}
 	go io.Copy(io.Discard, out) //nolint:errcheck // ends with the server
 	return func() error {
-		_, err := b.post(http.MethodDelete, "/api/threads/bench", nil)
-		return errors.Join(err, cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
+		var errs []error
+		for _, thread := range b.threads {
+			_, err := b.post(http.MethodDelete, "/api/threads/"+thread, nil)
+			errs = append(errs, err)
+		}
+		return errors.Join(errors.Join(errs...), cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
 	}, nil
 }
 
 func (b *bench) post(method, path string, body any) ([]byte, error) {
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return nil, err
+	var in io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(raw)
 	}
-	req, err := http.NewRequest(method, b.url+path, bytes.NewReader(raw))
+	req, err := http.NewRequest(method, b.url+path, in)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +247,7 @@ type row struct {
 	bar          float64
 }
 
-func (b *bench) all(ctx context.Context) error {
+func (b *bench) all() error {
 	npx := filepath.Join(b.cache, "mcp")
 	rows := []row{
 		{"exec true", func() error {
@@ -203,7 +269,7 @@ func (b *bench) all(ctx context.Context) error {
 		}
 		fmt.Printf("%-26s %9.2f %9.2f   %-24s %9.2f %9.2f %7.1f× %5.0f×\n", r.name, at(ours, 50), at(ours, 95), r.against, at(theirs, 50), at(theirs, 95), at(theirs, 50)/at(ours, 50), r.bar)
 	}
-	return b.bridge(ctx)
+	return nil
 }
 
 // rest lets one side finish what it leaves behind, such as the end of a container's process, before
@@ -233,56 +299,4 @@ func alternate(rounds int, x, y func() error) (xs, ys []float64, err error) {
 func at(values []float64, percent int) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
-}
-
-const calls = 300
-
-// bridge compares a tool call made by code in a sandbox with the same call made by a plain MCP client.
-func (b *bench) bridge(ctx context.Context) error {
-	direct, err := b.direct(ctx)
-	if err != nil {
-		return err
-	}
-	path := strconv.Quote(filepath.Join(b.shared, "a.txt"))
-	texts := map[string]string{
-		"python":     fmt.Sprintf("import time\nfor i in range(%d):\n    t = time.perf_counter()\n    call_mcp_tool('filesystem__read_text_file', {'path': %s})\n    print((time.perf_counter() - t) * 1000)\n", calls, path),
-		"typescript": fmt.Sprintf("for (let i = 0; i < %d; i++) { const t = performance.now(); await callMCPTool('filesystem__read_text_file', { path: %s }); console.log(performance.now() - t) }", calls, path),
-	}
-	fmt.Printf("\n%-40s %9s %9s %12s\n", "one tool call (filesystem read_text_file)", "p50 ms", "p99 ms", "added p50 ms")
-	fmt.Printf("%-40s %9.2f %9.2f\n", "plain MCP client, stdio", at(direct, 50), at(direct, 99))
-	for _, language := range []string{"python", "typescript"} {
-		out, err := b.code(language, texts[language])
-		if err != nil {
-			return err
-		}
-		var ms []float64
-		for line := range strings.Lines(out) {
-			if v, err := strconv.ParseFloat(strings.TrimSpace(line), 64); err == nil {
-				ms = append(ms, v)
-			}
-		}
-		if len(ms) < calls/2 {
-			return fmt.Errorf("%s printed %d times: %s", language, len(ms), out)
-		}
-		fmt.Printf("%-40s %9.2f %9.2f %12.2f   (bar 3)\n", "from code in the sandbox, "+language, at(ms, 50), at(ms, 99), at(ms, 50)-at(direct, 50))
-	}
-	return nil
-}
-
-func (b *bench) direct(ctx context.Context) ([]float64, error) {
-	client := mcp.NewClient(&mcp.Implementation{Name: "bench", Version: "1"}, nil)
-	session, err := client.Connect(ctx, &mcp.CommandTransport{Command: exec.Command("node", b.mcpMain, b.shared)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer session.Close()
-	var ms []float64
-	for range calls {
-		began := time.Now()
-		if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "read_text_file", Arguments: map[string]any{"path": filepath.Join(b.shared, "a.txt")}}); err != nil {
-			return nil, err
-		}
-		ms = append(ms, float64(time.Since(began).Microseconds())/1000)
-	}
-	return ms, nil
 }

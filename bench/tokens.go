@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/tiktoken-go/tokenizer"
+)
+
+// sizes are the corpora whose definitions are compared.
+var sizes = []int{10, 26, 45, 161, 500}
+
+// counter counts tokens with a vocabulary that is part of this program.
+type counter struct{ codec tokenizer.Codec }
+
+const vocabulary = tokenizer.O200kBase
+
+func newCounter() (counter, error) {
+	c, err := tokenizer.Get(vocabulary)
+	return counter{c}, err
+}
+
+func (c counter) text(s string) (int, error) { return c.codec.Count(s) }
+
+// prompt is what the server tells an agent to register and to say.
+type prompt struct {
+	Text  string            `json:"text"`
+	Mode  string            `json:"mode"`
+	Tools []json.RawMessage `json:"tools"`
+}
+
+// definitions is what a model gets before the conversation begins.
+func (p prompt) definitions() string {
+	text := p.Text
+	for _, t := range p.Tools {
+		text += "\n" + string(t)
+	}
+	return text
+}
+
+// directOnly leaves what code mode adds out: the prompt section, and execute_code itself.
+func (p prompt) directOnly() prompt {
+	only := prompt{Mode: p.Mode}
+	for _, t := range p.Tools {
+		var d struct{ Name string }
+		if json.Unmarshal(t, &d) == nil && d.Name != "execute_code" {
+			only.Tools = append(only.Tools, t)
+		}
+	}
+	return only
+}
+
+// tokens prints what tools cost in tokens, in both modes.
+func (b *bench) tokens() error {
+	count, err := newCounter()
+	if err != nil {
+		return err
+	}
+	for _, mode := range []string{"direct", "code"} {
+		if _, err := b.post(http.MethodPut, "/api/threads/"+mode+"/sandbox", map[string]any{"mode": mode, "wait_s": 60}); err != nil {
+			return err
+		}
+		b.threads = append(b.threads, mode)
+	}
+	if err := b.definitionTokens(count); err != nil {
+		return err
+	}
+	return b.storyTokens(count)
+}
+
+// commonQuery is a search that finds tools in each of the corpora.
+const commonQuery = "search and read a file"
+
+func (b *bench) definitionTokens(count counter) error {
+	raw, all, err := readCorpus()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(b.dir, "corpus.json")
+	if err := os.WriteFile(file, raw, 0o644); err != nil { //nolint:gosec // MCP servers run as nobody
+		return err
+	}
+	fmt.Printf("\nTokens (%s) before the first word of a conversation, real tools (bench/testdata)\n", vocabulary)
+	fmt.Printf("%6s %8s %10s %10s %10s   %26s %10s\n", "tools", "servers", "direct", "code", "saved", "code and one full search", "saved")
+	for _, n := range sizes {
+		servers, err := firstTools(all, b.self, file, n)
+		if err != nil {
+			return err
+		}
+		if err := b.configure(servers, n); err != nil {
+			return err
+		}
+		direct, err := b.prompt("direct")
+		if err != nil {
+			return err
+		}
+		code, err := b.prompt("code")
+		if err != nil {
+			return err
+		}
+		if got := len(direct.directOnly().Tools); got != n {
+			return fmt.Errorf("direct mode has %d definitions of %d tools", got, n)
+		}
+		x, err := count.text(direct.directOnly().definitions())
+		if err != nil {
+			return err
+		}
+		y, err := count.text(code.definitions())
+		if err != nil {
+			return err
+		}
+		// Code mode learns the parameters when it needs them. This is the dearest way: all of the best 15.
+		found, err := b.post(http.MethodGet, "/api/threads/code/tools?detail=full&query="+url.QueryEscape(commonQuery), nil)
+		if err != nil {
+			return err
+		}
+		z, err := count.text(string(found))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%6d %8d %10d %10d %10s   %26d %10s\n", n, len(servers), x, y, saved(x, y), y+z, saved(x, y+z))
+	}
+	return nil
+}
+
+// saved is how many per cent fewer y is than x.
+func saved(x, y int) string {
+	if y >= x {
+		return fmt.Sprintf("none: +%.0f %%", 100*float64(y-x)/float64(x))
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(x-y)/float64(x))
+}
+
+func (b *bench) prompt(thread string) (p prompt, err error) {
+	raw, err := b.post(http.MethodGet, "/api/threads/"+thread+"/prompt", nil)
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, err
+	}
+	if p.Mode != thread {
+		return p, fmt.Errorf("the thread %s is in mode %s", thread, p.Mode)
+	}
+	return p, nil
+}
+
+const configureTimeout = time.Minute
+
+// configure makes these the MCP servers, and waits until n tools are there in each mode's thread.
+func (b *bench) configure(servers map[string]any, n int) error {
+	config, err := json.Marshal(map[string]any{"mcpServers": servers})
+	if err != nil {
+		return err
+	}
+	temp := filepath.Join(b.dir, "data/new.json")
+	if err := os.WriteFile(temp, config, 0o600); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, filepath.Join(b.dir, "data/extensions_config.json")); err != nil {
+		return err
+	}
+	var total struct {
+		Tools   int             `json:"total_tools"`
+		Servers json.RawMessage `json:"servers"`
+	}
+	for deadline := time.Now().Add(configureTimeout); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		raw, err := b.post(http.MethodGet, "/api/threads/direct/servers", nil)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(raw, &total); err != nil {
+			return err
+		}
+		if total.Tools == n {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d of %d tools are there: %s", total.Tools, n, total.Servers)
+}
