@@ -66,6 +66,13 @@ func newMCP(api *apiClient) *cobra.Command {
 		Long: "Lists and calls tools of MCP servers, and generates code that calls them.\n\n" + whereHelp + "\n\n" + exitCodesHelp,
 		Example: "  skerry mcp list\n  skerry mcp call filesystem.read_text_file --interactive\n" +
 			"  skerry mcp generate --output code && python3 code/example.py",
+		// cobra takes an unknown word below a group for a wish to see its help, and calls that success.
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return failWith(exitUsage, "there is no command %q; there are: list, call and generate", args[0])
+		},
 	}
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.address, "address", "", "address of the Skerry server (default: SKERRY_SERVER, else http://127.0.0.1:8080)")

@@ -112,6 +112,12 @@ func TestMCPExitCodes(t *testing.T) {
 			t.Errorf("%s: code %d, want %d:\n%s%s", name, code, c.code, out, errs)
 		}
 	}
+	if code, _, errs := run(t, "", "mcp", "lsit"); code != 2 || !strings.Contains(errs, "list, call and generate") {
+		t.Errorf("no such command: %d %s", code, errs)
+	}
+	if code, out, _ := run(t, "", "mcp"); code != 0 || !strings.Contains(out, "Exit codes") {
+		t.Errorf("help: %d %s", code, out)
+	}
 	for name, args := range map[string][]string{
 		"nobody there": {"mcp", "list", "--address", "http://127.0.0.1:1"}, "no address": {"mcp", "list", "--address", "nowhere"},
 	} {
