@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -160,6 +161,7 @@ func callsByClient(ctx context.Context, session *mcp.ClientSession, r route, cal
 // startEcho starts the HTTP server of the comparison, a process of its own, and gives its address.
 func (b *bench) startEcho() (stop func() error, err error) {
 	cmd := exec.Command(b.self, serverArg, "echo")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -3,7 +3,8 @@
 //
 // It starts a server of its own on the docker driver, and a plain container of the same image to
 // `docker exec` into. The rounds of two things that are compared alternate, so that a noisy
-// neighbour hurts both alike.
+// neighbour hurts both alike. It also counts what tools cost a model in tokens, directly and by code:
+// definitions of real tools (testdata), and two tasks in which every call is really made.
 package main
 
 import (
@@ -19,6 +20,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -42,6 +44,8 @@ func main() {
 		}
 		return
 	}
+	// Children get a signal when the thread that started them ends: this one stays to the end.
+	runtime.LockOSThread()
 	var s settings
 	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
 	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
@@ -159,8 +163,13 @@ func (b *bench) prepare(dir string) (stopEcho func() error, err error) {
 
 // serve starts the server and returns what ends it.
 func (b *bench) serve(dir string) (stop func() error, err error) {
-	cmd := exec.Command(filepath.Join(b.bin, "skerry"), "serve", "--driver", "docker", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
+	program, err := filepath.Abs(filepath.Join(b.bin, "skerry"))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, "serve", "--driver", "docker", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
 	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // nothing stays behind, however this ends
 	cmd.Env = append(os.Environ(), "SKERRY_LOG_LEVEL=warn")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
