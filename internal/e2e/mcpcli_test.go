@@ -35,6 +35,9 @@ func TestMCPCommands(t *testing.T) {
 		shared := sharedFolder(t)
 		s := start(t, options{extensions: mcpServers(t, shared)})
 		mcpCommands(t, shared, "--address", s.url)
+		if a := s.do("GET", "/api/threads/cli/servers/none/tools", nil); a.code() != "not_found" {
+			t.Errorf("tools of no server: %d %s", a.status, a.body)
+		}
 		if n := len(s.records("action=tool_call&thread=cli", "result")); n < 6 {
 			t.Errorf("%d records of calls", n)
 		}
