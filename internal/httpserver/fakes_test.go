@@ -63,6 +63,7 @@ type world struct {
 	hang     chan struct{} // a call of a tool waits until its context ends, and closes it
 	release  chan struct{} // or until this is closed
 	killed   chan string
+	watching chan watching
 }
 
 type stored struct {

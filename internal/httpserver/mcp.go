@@ -211,7 +211,7 @@ func (m *mcpService) newServer(scope *mcpScope, session *mcpSession) *mcp.Server
 	o := &mcp.ServerOptions{
 		SchemaCache: m.schemas, Logger: slog.New(slog.DiscardHandler), Instructions: mcpInstructions(scope),
 		Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}, Prompts: &mcp.PromptCapabilities{},
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{Subscribe: true}, Prompts: &mcp.PromptCapabilities{},
 			Completions: &mcp.CompletionCapabilities{},
 			Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // clients of the era before have it
 		},
@@ -224,8 +224,10 @@ func (m *mcpService) newServer(scope *mcpScope, session *mcpSession) *mcp.Server
 	if scope.only == "" {
 		o.Capabilities.Extensions = map[string]any{skillsExtension: map[string]any{}}
 	}
-	srv := mcp.NewServer(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: m.s.o.Version}, o)
 	calls := &mcpCall{s: m.s, scope: scope, session: session}
+	calls.watched.byURI = map[string]context.CancelFunc{}
+	o.SubscribeHandler, o.UnsubscribeHandler = calls.subscribe, calls.unsubscribe
+	srv := mcp.NewServer(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: m.s.o.Version}, o)
 	calls.addTools(srv)
 	calls.addSkills(srv)
 	srv.AddReceivingMiddleware(calls.receive)

@@ -113,3 +113,18 @@ func (w *world) SkillFile(_ context.Context, c sandbox.Caller, _, skill, path st
 	}
 	return []byte("hi"), w.see(c)
 }
+
+func (w *world) WatchUpstream(ctx context.Context, c sandbox.Caller, _, server, uri string, changed func()) error {
+	if server != "fs" {
+		return sandbox.Errorf(sandbox.NotFound, "there is no MCP server")
+	}
+	w.watching <- watching{ctx, uri, changed}
+	return w.see(c)
+}
+
+// watching is one call of WatchUpstream.
+type watching struct {
+	ctx     context.Context
+	uri     string
+	changed func()
+}

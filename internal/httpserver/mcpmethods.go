@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"runtime/debug"
 	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -82,9 +83,15 @@ func (r *rawResult) setMissing(key, value string) {
 // receive answers the methods whose answers depend on the thread and its MCP servers, and leaves the rest
 // to the SDK.
 func (m *mcpCall) receive(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 		ctx, cancel := m.enter(ctx, req.GetExtra())
 		defer cancel()
+		defer func() { // this goroutine is the SDK's: a panic would end the process
+			if v := recover(); v != nil {
+				m.s.o.Log.Error("panic", "request_id", exchangeOf(ctx).id, "method", method, "error", v, "stack", string(debug.Stack()))
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
+			}
+		}()
 		switch p := req.GetParams().(type) {
 		case *mcp.ListToolsParams:
 			return m.list(ctx, "tools", p, &p.Cursor, method, req, next, m.toolItems)

@@ -110,6 +110,11 @@ func (m *mcpCall) upstreamItems(kind sandbox.UpstreamKind) items {
 		if err != nil {
 			return nil, err
 		}
+		if kind == sandbox.UpstreamResources && m.scope.only == "" {
+			if own, err = m.skillItems(ctx, own); err != nil {
+				return nil, err
+			}
+		}
 		taken := map[string]bool{}
 		for _, it := range list {
 			if m.scope.only != "" {

@@ -99,6 +99,22 @@ func (m *mcpCall) skills(ctx context.Context) ([]mcpSkill, error) {
 	return shown, nil
 }
 
+// skillItems adds the SKILL.md of each skill to the list of resources.
+func (m *mcpCall) skillItems(ctx context.Context, list []json.RawMessage) ([]json.RawMessage, error) {
+	skills, err := m.s.o.Upstream.Skills(ctx, m.caller(ctx), m.scope.thread)
+	if err != nil {
+		return nil, err
+	}
+	for _, sk := range skills {
+		raw, err := json.Marshal(&mcp.Resource{URI: skillURI(sk.Name, "SKILL.md"), Name: sk.Name, Description: sk.Description, MIMEType: "text/markdown"})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, raw)
+	}
+	return list, nil
+}
+
 func skillURI(name, file string) string {
 	return (&url.URL{Scheme: "skill", Host: name, Path: "/" + file}).String()
 }

@@ -3,6 +3,8 @@ package httpserver
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -18,6 +20,7 @@ type mcpCall struct {
 	s       *server
 	scope   *mcpScope
 	session *mcpSession // nil in the era without sessions
+	watched watchedResources
 }
 
 // ownTools are the names of the tools that are ours.
@@ -60,7 +63,8 @@ const announcement = "skerry.changed"
 // enter gives the context in which a request is handled: with the caller as this request found it, and
 // ended by the end of the session.
 func (m *mcpCall) enter(ctx context.Context, extra *mcp.RequestExtra) (context.Context, context.CancelFunc) {
-	x := &exchange{caller: m.scope.caller, known: true}
+	// The request that began a session is long over; this one's parts that the log shows are enough.
+	x := &exchange{caller: m.scope.caller, known: true, req: &http.Request{Method: http.MethodPost, URL: &url.URL{Path: "/mcp/" + m.scope.thread}}}
 	if extra != nil {
 		x.id = extra.Header.Get("X-Request-Id")
 	}

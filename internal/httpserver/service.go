@@ -72,6 +72,8 @@ type upstream interface {
 	// Upstream lists what all servers offer of a kind, or what one does.
 	Upstream(ctx context.Context, c sandbox.Caller, thread string, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
 	AskUpstream(ctx context.Context, c sandbox.Caller, thread string, r sandbox.UpstreamRequest) (json.RawMessage, error)
+	// WatchUpstream calls changed whenever a server says that a resource is another one, until ctx ends.
+	WatchUpstream(ctx context.Context, c sandbox.Caller, thread, server, uri string, changed func()) error
 	// ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
 	ToolsChanged() <-chan struct{}
 	Skills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.SkillManifest, error)

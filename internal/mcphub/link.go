@@ -35,6 +35,7 @@ type link struct {
 	calls   *listeners
 	logging sync.Once // the server is asked for its log messages
 	once    sync.Once
+	updates updates // of resources that are watched
 }
 
 // close ends the link; calls in it fail. It returns when what was behind it is gone.
@@ -77,6 +78,9 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 	client := mcp.NewClient(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: c.h.o.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{}, // no roots: a sandbox's folders mean nothing to a server
 		Logger:       slog.New(slog.DiscardHandler),
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			l.updates.changed(r.Params.URI)
+		},
 		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 			select {
 			case l.changed <- struct{}{}:

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -111,5 +112,66 @@ func TestUpstreamOfARealServer(t *testing.T) {
 	raw, err := r.Ask(t.Context(), alice, sandbox.UpstreamRequest{Server: "everything", Method: "resources/read", Params: json.RawMessage(`{"uri":"demo://resource/dynamic/text/1"}`)})
 	if err != nil || !strings.Contains(string(raw), "demo://resource/dynamic/text/1") {
 		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+// TestSubscribe: who watches a resource hears of its changes, on a server of either era, until the watch
+// ends; the last of several watchers ends the subscription at the server.
+func TestSubscribe(t *testing.T) {
+	for era, stateless := range map[string]bool{"2025-11-25": false, "2026-07-28": true} {
+		t.Run(era, func(t *testing.T) {
+			ended := make(chan string, 1)
+			srv := mcp.NewServer(&mcp.Implementation{Name: "news", Version: "1"}, &mcp.ServerOptions{
+				SubscribeHandler:   func(context.Context, *mcp.SubscribeRequest) error { return nil },
+				UnsubscribeHandler: func(_ context.Context, r *mcp.UnsubscribeRequest) error { ended <- r.Params.URI; return nil },
+			})
+			srv.AddResource(&mcp.Resource{Name: "n", URI: "news:///1"}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+				return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{}}, nil
+			})
+			ts := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{Stateless: stateless}))
+			defer ts.Close()
+			r := open(t, withServers(fmt.Sprintf(`"news":{"url":%q}`, ts.URL)))
+			defer func() { _ = r.Close() }() // before the server: it waits for its streams
+			one, stopOne := context.WithCancel(t.Context())
+			defer stopOne()
+			two, stopTwo := context.WithCancel(t.Context())
+			defer stopTwo()
+			heard := make(chan int, 100)
+			for i, ctx := range []context.Context{one, two} {
+				if err := r.Subscribe(ctx, alice, "news", "news:///1", func() { heard <- i }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := map[int]bool{}
+			eventually(t, "both hear of a change", func() bool {
+				if err := srv.ResourceUpdated(t.Context(), &mcp.ResourceUpdatedNotificationParams{URI: "news:///1"}); err != nil {
+					t.Fatal(err)
+				}
+				for len(heard) > 0 {
+					got[<-heard] = true
+				}
+				return len(got) == 2
+			})
+			stopOne()
+			stopTwo()
+			select {
+			case uri := <-ended:
+				if uri != "news:///1" {
+					t.Errorf("ended: %s", uri)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the subscription goes on")
+			}
+			if err := r.Subscribe(t.Context(), alice, "nobody", "x", func() {}); sandbox.KindOf(err) != sandbox.NotFound {
+				t.Errorf("a server that is not there: %v", err)
+			}
+		})
+	}
+}
+
+func TestSubscribeWhereThereIsNone(t *testing.T) {
+	r := open(t, withServers(fmt.Sprintf(`"lib":{"url":%q}`, library(t))))
+	if err := r.Subscribe(t.Context(), alice, "lib", "lib:///1", func() {}); sandbox.KindOf(err) != sandbox.NotSupported {
+		t.Errorf("%v", err)
 	}
 }

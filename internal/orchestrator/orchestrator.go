@@ -43,6 +43,7 @@ type toolHub interface {
 	CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
 	Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
 	Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error)
+	Subscribe(ctx context.Context, t sandbox.Thread, server, uri string, changed func()) error
 	// Version changes whenever a set of tools may have changed.
 	Version() uint64
 	// Changed gives a channel that is closed at the next change of Version.

@@ -57,9 +57,10 @@ func (noTools) Upstream(context.Context, sandbox.Thread, sandbox.UpstreamKind, s
 func (noTools) Ask(context.Context, sandbox.Thread, sandbox.UpstreamRequest) (json.RawMessage, error) {
 	return json.RawMessage(`{"contents":[]}`), nil
 }
-func (noTools) Version() uint64             { return 1 }
-func (noTools) Changed() <-chan struct{}    { return nil }
-func (noTools) ForgetThread(sandbox.Thread) {}
+func (noTools) Subscribe(context.Context, sandbox.Thread, string, string, func()) error { return nil }
+func (noTools) Changed() <-chan struct{}                                                { return nil }
+func (noTools) Version() uint64                                                         { return 1 }
+func (noTools) ForgetThread(sandbox.Thread)                                             {}
 
 // daemon plays sandboxd. run answers each exec; nil never answers.
 type daemon struct {

@@ -34,6 +34,16 @@ func (r *Orchestrator) AskUpstream(ctx context.Context, c sandbox.Caller, id str
 	return res.Result, err
 }
 
+// WatchUpstream calls changed whenever one of the thread's MCP servers says that a resource is another one
+// now, until ctx ends. changed must not block.
+func (r *Orchestrator) WatchUpstream(ctx context.Context, c sandbox.Caller, id, server, uri string, changed func()) error {
+	t, err := thread(c, id)
+	if err != nil {
+		return err
+	}
+	return r.o.Hub.Subscribe(ctx, t, server, uri, changed)
+}
+
 // ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
 func (r *Orchestrator) ToolsChanged() <-chan struct{} { return r.o.Hub.Changed() }
 
