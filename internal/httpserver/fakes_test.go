@@ -64,6 +64,7 @@ type world struct {
 	release  chan struct{} // or until this is closed
 	killed   chan string
 	watching chan watching
+	revoked  bool // the key of ann
 }
 
 type stored struct {
@@ -254,6 +255,13 @@ func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string,
 // Authenticate knows the keys ann, bob (no administration), root (may act for others).
 func (w *world) Authenticate(_ context.Context, secret, onBehalfOf string) (sandbox.Caller, error) {
 	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: secret}, KeyID: "k-" + secret}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if secret == "ann2" { // a second key of the same user
+		c.User, secret = "ann", "ann"
+	} else if secret == "ann" && w.revoked {
+		secret = ""
+	}
 	switch secret {
 	case "ann", "bob":
 		if onBehalfOf != "" {

@@ -34,13 +34,12 @@ type mcpService struct {
 	schemas   *mcp.SchemaCache
 	stateless *mcp.StreamableHTTPHandler
 	sessions  mcpSessions
-	recheck   time.Duration
 }
 
 // mcpRoutes serves /mcp and /mcp/<thread>, where all of a thread's tools are, and
 // /mcp/<thread>/<server>, which is one of the thread's MCP servers as it is, under its own names.
 func (s *server) mcpRoutes(engine *gin.Engine) {
-	m := &mcpService{s: s, schemas: mcp.NewSchemaCache(), recheck: recheckEvery}
+	m := &mcpService{s: s, schemas: mcp.NewSchemaCache()}
 	m.sessions.byID = map[string]*mcpSession{}
 	options := m.options()
 	options.Stateless, options.PropagateRequestCancellation = true, true
@@ -146,10 +145,11 @@ func mcpScopeFrom(c *gin.Context) (*mcpScope, *Problem) {
 // key may be revoked meanwhile. revoked is called once. stop ends the checks and waits for one in progress.
 func (m *mcpService) guard(r *http.Request, caller sandbox.Caller, revoked func()) (stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
+	credential := (&http.Request{Header: r.Header.Clone()}).WithContext(ctx) // the SDK changes r meanwhile
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tick := time.NewTicker(m.recheck)
+		tick := time.NewTicker(m.s.recheck)
 		defer tick.Stop()
 		for {
 			select {
@@ -157,7 +157,7 @@ func (m *mcpService) guard(r *http.Request, caller sandbox.Caller, revoked func(
 				return
 			case <-tick.C:
 			}
-			again, err := m.s.identify(r.WithContext(ctx))
+			again, err := m.s.identify(credential)
 			kind := sandbox.KindOf(err)
 			if kind == sandbox.Unauthorized || kind == sandbox.Forbidden || err == nil && !sameCaller(again, caller) {
 				revoked()

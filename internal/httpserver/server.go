@@ -74,6 +74,7 @@ type server struct {
 	open      huma.API // routes that do not
 	heartbeat time.Duration
 	idle      time.Duration
+	recheck   time.Duration // of the credential of an MCP request that goes on
 }
 
 // New makes the handler of the whole API. cmd serves it with a ReadHeaderTimeout and an IdleTimeout,
@@ -97,7 +98,7 @@ func newServer(o Options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{o: o, guard: g, heartbeat: heartbeat, idle: idleTimeout}, nil
+	return &server{o: o, guard: g, heartbeat: heartbeat, idle: idleTimeout, recheck: recheckEvery}, nil
 }
 
 // libraries sets what gin and huma keep in package variables.
