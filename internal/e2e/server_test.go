@@ -93,6 +93,7 @@ type server struct {
 	args []string
 	key  string
 	user string // On-Behalf-Of
+	env  []string
 	cmd  *exec.Cmd
 	log  *syncBuffer
 	done chan struct{}
@@ -121,7 +122,8 @@ type options struct {
 	image           string // of the oci driver: "base", or "host" for the host's own /usr
 	extensions      string // text of extensions_config.json
 	args            []string
-	template        string // lines that are added to the template
+	template        string   // lines that are added to the template
+	env             []string // SKERRY_…=…
 }
 
 const template = `name: base
@@ -162,7 +164,7 @@ func start(t *testing.T, o options) *server {
 	if o.extensions != "" {
 		must(t, os.WriteFile(filepath.Join(data, "extensions_config.json"), []byte(o.extensions), 0o600))
 	}
-	s := &server{t: t, data: data, args: append([]string{
+	s := &server{t: t, data: data, env: o.env, args: append([]string{
 		"serve", "--listen", "127.0.0.1:0", "--data", data, "--driver", o.driver,
 	}, o.args...)}
 	t.Cleanup(s.destroy)
@@ -184,6 +186,7 @@ func (s *server) boot() {
 	s.cmd.Env = append(os.Environ(),
 		"SKERRY_TEMPLATES="+filepath.Join(s.data, "templates"), "SKERRY_IMAGES="+filepath.Join(cache(), "images"),
 		"SKERRY_SKILLS="+abs(s.t, "../../skills"), "SKERRY_TEST_SECRET=hunter2-server-secret")
+	s.cmd.Env = append(s.cmd.Env, s.env...)
 	out, err := s.cmd.StdoutPipe()
 	must(s.t, err)
 	s.log = &syncBuffer{}
