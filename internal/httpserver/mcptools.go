@@ -151,7 +151,7 @@ func (m *mcpCall) wait(ctx context.Context, id string) (sandbox.Result, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTime)
 		defer cancel()
 		if e := m.s.o.Execs.Kill(ctx, m.caller(ctx), m.scope.thread, id); e != nil {
-			m.s.problem(ctx, e) // for the log
+			_ = m.s.problem(ctx, e) // logs it
 		}
 	}
 	return res, err
