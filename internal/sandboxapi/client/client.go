@@ -100,7 +100,9 @@ func call[Req, Res any](ctx context.Context, c *Client, req *Req,
 
 // broken tells whether a call failed because its connection is lost, rather than by an answer.
 func broken(ctx context.Context, conn *link.Conn, err error) bool {
-	if ctx.Err() != nil || connect.IsWireError(err) {
+	// A sandboxd that is ending cancels its calls, and some of these hear so before the connection
+	// breaks: nobody on this side cancelled them, so that is the same loss.
+	if ctx.Err() != nil || connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeCanceled {
 		return false
 	}
 	// A write can fail a moment before the read loop notices the end.
@@ -133,6 +135,7 @@ var kinds = map[connect.Code]sandbox.Kind{
 	connect.CodeUnimplemented:      sandbox.NotSupported,
 	connect.CodeDeadlineExceeded:   sandbox.Timeout,
 	connect.CodeUnavailable:        sandbox.SandboxLost,
+	connect.CodeCanceled:           sandbox.SandboxLost, // by the sandbox: see broken
 }
 
 // mapError gives an error its kind. The text of sandboxd is shown, for it speaks of the sandbox's
