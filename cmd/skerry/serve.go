@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -70,6 +71,7 @@ func newServe() *cobra.Command {
 					*field = f.Value.String()
 				}
 			}
+			spaceGC()
 			return serve(cmd.Context(), cfg, newLog(cfg.LogLevel), func(addr string) {
 				fmt.Fprintf(cmd.OutOrStdout(), "skerry %s serving on http://%s (API description at /docs)\n", buildinfo.Version(), addr)
 			})
@@ -84,6 +86,15 @@ func newServe() *cobra.Command {
 		cmd.Flags().StringVar(field, name, "", usage[name])
 	}
 	return cmd
+}
+
+// spaceGC lets the heap grow to five times of what lives before it is collected, unless GOGC says
+// otherwise. A server lives on some 20 MB: by Go's default, one busy with small calls spends a fifth of its
+// time in collections.
+func spaceGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
 }
 
 // flagFields are the fields that have a flag.

@@ -21,21 +21,47 @@ import (
 type fakeBridge struct {
 	*httptest.Server
 	cache              string // of deno, which keeps one in the home folder otherwise
+	near               string // its unix socket
 	calls, connections atomic.Int64
+	nearby             atomic.Int64 // connections to the unix socket
 }
 
 func newFakeBridge(t *testing.T) *fakeBridge {
 	t.Helper()
-	b := &fakeBridge{cache: t.TempDir()}
+	b := &fakeBridge{cache: t.TempDir(), near: filepath.Join(t.TempDir(), "bridge.sock")}
 	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(b.answer))
-	b.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+	b.Config.ConnState = func(c net.Conn, s http.ConnState) {
 		if s == http.StateNew {
 			b.connections.Add(1)
+			if c.LocalAddr().Network() == "unix" {
+				b.nearby.Add(1)
+			}
 		}
 	}
+	near, err := net.Listen("unix", b.near)
+	must(t, err)
+	served := make(chan struct{})
 	b.Start()
-	t.Cleanup(b.Close)
+	go func() {
+		defer close(served)
+		_ = b.Config.Serve(near) // ends with the server
+	}()
+	t.Cleanup(func() {
+		b.Close()
+		near.Close()
+		<-served
+	})
 	return b
+}
+
+// sockets gives the sockets that a program may be told of, and whether its calls must come over them.
+func (b *fakeBridge) sockets(t *testing.T) map[string]bool {
+	dead := filepath.Join(t.TempDir(), "dead.sock")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: dead})
+	must(t, err)
+	ln.SetUnlinkOnClose(false)
+	ln.Close()
+	return map[string]bool{"": false, dead: false, dead + ".none": false, b.near: true}
 }
 
 func (b *fakeBridge) answer(w http.ResponseWriter, r *http.Request) {
@@ -110,15 +136,22 @@ func TestTypeScriptRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newFakeBridge(t)
-			cmd := command(t, program(t, name, image), args...)
-			cmd.Dir, cmd.Env = dir, b.env()
-			out, err := cmd.CombinedOutput()
-			if err != nil || string(out) != wantTS {
-				t.Errorf("%v\n%s", err, out)
-			}
-			// deno itself sends a call again that a kept connection has lost without an answer.
-			if n := b.calls.Load(); n != 25 && (n != 26 || name != "deno") {
-				t.Errorf("%d calls, want 25: none is sent twice", n)
+			for socket, used := range b.sockets(t) {
+				b.calls.Store(0)
+				b.nearby.Store(0)
+				cmd := command(t, program(t, name, image), args...)
+				cmd.Dir, cmd.Env = dir, append(b.env(), "MCP_BRIDGE_SOCKET="+socket)
+				out, err := cmd.CombinedOutput()
+				if err != nil || string(out) != wantTS {
+					t.Errorf("%v\n%s", err, out)
+				}
+				// deno itself sends a call again that a kept connection has lost without an answer.
+				if n := b.calls.Load(); n != 25 && (n != 26 || name != "deno") {
+					t.Errorf("%d calls, want 25: none is sent twice", n)
+				}
+				if n := b.nearby.Load(); (n > 0) != (used && name == "bun") {
+					t.Errorf("socket %q: %d connections", socket, n)
+				}
 			}
 		})
 	}
@@ -172,14 +205,22 @@ func TestPythonRuns(t *testing.T) {
 	dir := t.TempDir()
 	writeTree(t, dir, generate(t, tool("s", "echo", `{"type":"object","properties":{"b":{"type":["string","null"]},"a":{},"x-y":{}},"required":["a"]}`, "")))
 	b := newFakeBridge(t)
-	cmd := command(t, program(t, "python3"), "-c", usePython)
-	cmd.Dir, cmd.Env = dir, b.env()
-	out, err := cmd.CombinedOutput()
-	if err != nil || string(out) != wantPython {
-		t.Errorf("%v\n%s", err, out)
-	}
-	if n := b.connections.Load(); n > 20 {
-		t.Errorf("%d connections: they are not kept", n)
+	for socket, used := range b.sockets(t) {
+		b.connections.Store(0)
+		b.nearby.Store(0)
+		cmd := command(t, program(t, "python3"), "-c", usePython)
+		cmd.Dir, cmd.Env = dir, append(b.env(), "MCP_BRIDGE_SOCKET="+socket)
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != wantPython {
+			t.Errorf("%v\n%s", err, out)
+		}
+		n, near := b.connections.Load(), b.nearby.Load()
+		if n > 20 {
+			t.Errorf("%d connections: they are not kept", n)
+		}
+		if used && near != n || !used && near > 0 {
+			t.Errorf("socket %q: %d of %d connections", socket, near, n)
+		}
 	}
 }
 

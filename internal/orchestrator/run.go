@@ -207,12 +207,13 @@ func execEnv(t sandbox.Thread, execID, token string, common, own map[string]stri
 		all = map[string]string{}
 	}
 	maps.Copy(all, own)
-	env := make([]string, 0, len(all)+5)
+	env := make([]string, 0, len(all)+6)
 	for k, v := range all {
 		env = append(env, k+"="+v)
 	}
 	return append(env,
 		"SKERRY_THREAD_ID="+t.ID, "SKERRY_EXEC_ID="+execID, "SKERRY_EXEC_TOKEN="+token,
+		"MCP_BRIDGE_SOCKET="+sandbox.BridgeSocket,
 		"MCP_BRIDGE_PORT="+strconv.Itoa(sandbox.BridgePort),
 		fmt.Sprintf("MCP_RPC_ENDPOINT=http://localhost:%d/call", sandbox.BridgePort))
 }

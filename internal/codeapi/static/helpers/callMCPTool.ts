@@ -2,9 +2,11 @@
 import type { ToolAnswer, ToolCall, ToolFile } from "./types.ts";
 
 type Answer = { status: number; text(): Promise<string> };
-declare function fetch(url: string, init: { method: string; headers: Record<string, string>; body: string }): Promise<Answer>;
+type Request = { method: string; headers: Record<string, string>; body: string };
+declare function fetch(url: string, init: Request & { unix?: string }): Promise<Answer>;
 
 type Host = {
+  Bun?: unknown;
   process?: { env: Record<string, string | undefined> };
   Deno?: { env: { get(name: string): string | undefined } };
   callMCPTool?: unknown;
@@ -53,7 +55,7 @@ export async function callMCPTool<T = unknown>(tool: string, input: object = {})
   let status = 0;
   let text: string;
   try {
-    const answer = await fetch(url, { method: "POST", headers, body });
+    const answer = await post(url, { method: "POST", headers, body });
     status = answer.status;
     text = await answer.text();
   } catch (err) {
@@ -75,6 +77,21 @@ export async function callMCPTool<T = unknown>(tool: string, input: object = {})
     throw new MCPToolError(tool, status, "unavailable", `the tool bridge answered with status ${status} and no result`, site);
   }
   return answer.result as T;
+}
+
+// Bun can reach the bridge's own socket, which is a third faster than the port in front of it. The port
+// waits while the server starts again, so it is asked when the socket has no listener.
+async function post(url: string, request: Request): Promise<Answer> {
+  const unix = host.Bun ? env("MCP_BRIDGE_SOCKET") : undefined;
+  if (unix) {
+    try {
+      return await fetch(url, { ...request, unix });
+    } catch (err) {
+      const code = (err as { code?: unknown }).code;
+      if (code !== "ECONNREFUSED" && code !== "ENOENT") throw err;
+    }
+  }
+  return fetch(url, request);
 }
 
 // A large result comes as a file; code gets it as any other.
