@@ -268,9 +268,8 @@ func (e *Exec) supervised() *Exit {
 			e.mu.Lock()
 			e.serial = s.serial
 			e.mu.Unlock()
-			e.log.started(pid)
 			x := &Exit{}
-			e.attend(s.sup, s.pipes, true, x)
+			e.attend(s.sup, s.pipes, pid, x)
 			return x
 		}
 	}
@@ -287,10 +286,10 @@ func (e *Exec) supervised() *Exit {
 	}
 	x := &Exit{}
 	first, err := sup.receive(answerTime)
-	started := err == nil && first.Kind == msgStarted
+	pid := 0
 	switch {
-	case started:
-		e.log.started(first.PID)
+	case err == nil && first.Kind == msgStarted:
+		pid = first.PID
 	case err == nil && first.Kind == msgFailed:
 		x.Status, x.Code, x.Reason = FailedToStart, first.Code, first.Reason
 		pipes.closeOurs()
@@ -299,17 +298,21 @@ func (e *Exec) supervised() *Exit {
 	default:
 		e.giveUp(sup, x)
 	}
-	e.attend(sup, pipes, started, x)
+	e.attend(sup, pipes, pid, x)
 	return x
 }
 
-// attend stays with a command until its tree is gone and its output read.
-func (e *Exec) attend(sup *warden, pipes *pipes, started bool, x *Exit) {
+// attend stays with a command until its tree is gone and its output read. pid is 0 when it did not
+// start.
+func (e *Exec) attend(sup *warden, pipes *pipes, pid int, x *Exit) {
+	if pid != 0 {
+		e.adopt(sup) // first: who knows that it started may signal it
+		e.log.started(pid)
+	}
 	gone := make(chan struct{})
 	collect := e.collect(pipes, gone)
 	e.stdin.start(pipes.stdin, e.req)
-	if started {
-		e.adopt(sup)
+	if pid != 0 {
 		e.await(sup, x)
 	}
 	e.stdin.close()

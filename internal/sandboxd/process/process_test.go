@@ -325,6 +325,21 @@ func TestIdleSupervisorsKilled(t *testing.T) {
 	}
 }
 
+// TestSignalAtOnce: who has heard that an exec started can signal it.
+func TestSignalAtOnce(t *testing.T) {
+	b := newBed(t)
+	for range 30 {
+		e := b.start(request("sleep", "100"))
+		if _, err := e.Next(t.Context(), 0, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Signal(int(unix.SIGTERM)); err != nil {
+			t.Fatal(err)
+		}
+		b.wantExit(b.wait(e), 128+int(unix.SIGTERM))
+	}
+}
+
 func TestSignal(t *testing.T) {
 	b := newBed(t)
 	e := b.start(shell("trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.05; done"))

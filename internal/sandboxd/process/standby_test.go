@@ -77,6 +77,7 @@ func TestStandbyLost(t *testing.T) {
 	cold("it does not listen", deaf)
 	killed := b.standby("echo warm")
 	_ = unix.Kill(killed.sup.pid, unix.SIGKILL)
+	<-killed.sup.dead
 	cold("its supervisor was killed", killed)
 	discarded := b.standby("echo warm")
 	b.m.Discard(discarded)
