@@ -354,7 +354,8 @@ func TestMCPProgress(t *testing.T) {
 		}
 		h.w.wait = func(context.Context) error { time.Sleep(1300 * time.Millisecond); return nil }
 		c.ok("tools/call", `{"_meta":{"progressToken":5},"name":"bash","arguments":{"command":"true"}}`)
-		if !slices.Equal(c.notifications, []string{"notifications/progress"}) {
+		// One a second; on a busy machine the call takes longer.
+		if got := slices.Compact(slices.Clone(c.notifications)); !slices.Equal(got, []string{"notifications/progress"}) {
 			t.Errorf("our own: %v", c.notifications)
 		}
 	})

@@ -75,10 +75,11 @@ func (m *mcpService) begin(w http.ResponseWriter, r *http.Request, scope *mcpSco
 	options := m.options()
 	options.SessionTimeout = sessionIdle
 	s.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return scope.server }, options)
+	changed := m.s.o.Upstream.ToolsChanged() // from before the answer on: the client counts on it
 	s.handler.ServeHTTP(w, r)
 	select {
 	case ss := <-began:
-		go m.mind(s, ss)
+		go m.mind(s, ss, changed)
 	default:
 		m.sessions.remove(s)
 		s.end()
@@ -87,13 +88,12 @@ func (m *mcpService) begin(w http.ResponseWriter, r *http.Request, scope *mcpSco
 
 // mind tells a session's client of changes, and sees the session to its end: by its client, by its key's
 // revocation, or because nobody used it.
-func (m *mcpService) mind(s *mcpSession, ss *mcp.ServerSession) {
+func (m *mcpService) mind(s *mcpSession, ss *mcp.ServerSession, changed <-chan struct{}) {
 	ended := make(chan struct{})
 	go func() {
 		_ = ss.Wait() // how it ended does not matter
 		close(ended)
 	}()
-	changed := m.s.o.Upstream.ToolsChanged()
 	for {
 		select {
 		case <-changed:
