@@ -2,6 +2,36 @@ package sandbox
 
 import "encoding/json"
 
+// Categories of a Skill. Those of plugins are PluginCategory + the plugin's name.
+const (
+	CategoryPublic  = "public"  // ships with the server, the same for everybody
+	CategoryCustom  = "custom"  // a user's own
+	CategoryVirtual = "virtual" // of one thread, in memory
+	PluginCategory  = "plugin:"
+)
+
+// Skill is one skill as a user or a thread sees it. Values are shared: callers must not change what
+// slices and maps hold.
+type Skill struct {
+	Name          string          // its folder's name: unique in a list, and its name everywhere
+	Title         string          // the name that SKILL.md gives; "" when it gives none
+	Description   string          // never "" in a skill that loads
+	License       string          // "" when SKILL.md gives none; so are the next two
+	Compatibility string          // what it needs, for people
+	ArgumentHint  string          // for those who call it as a command
+	AllowedTools  []string        // "allowed-tools", one entry a tool: a pre-approval, never a restriction by itself
+	Hidden        bool            // "disable-model-invocation": for people only, not for an agent's catalogue
+	NotCallable   bool            // "user-invocable: false": for agents only, no command
+	Frontmatter   json.RawMessage // the YAML of SKILL.md as a JSON object; nil in one that does not load
+	Category      string          // CategoryPublic, CategoryCustom, CategoryVirtual, or PluginCategory + plugin
+	Location      string          // virtual path of SKILL.md
+	Digest        string          // of all files: "sha256:" and 64 hex digits; "" in one that does not load
+	Trusted       bool            // its scripts may run without an approval
+	Enabled       bool            // for the user who asked; false in one that does not load
+	Broken        bool            // it does not load; Findings say why. It hides no other of its name
+	Findings      []Finding       // at most 100
+}
+
 // SkillManifest is a skill with all of its files, as the Skills extension of MCP tells it.
 type SkillManifest struct {
 	Name        string

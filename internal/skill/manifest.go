@@ -1,16 +1,11 @@
 package skill
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"go.yaml.in/yaml/v4"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -26,21 +21,18 @@ func (l *Library) Manifest(name string) (sandbox.SkillManifest, error) {
 		return sandbox.SkillManifest{}, err
 	}
 	defer root.Close()
-	m := sandbox.SkillManifest{Name: sk.Name, Description: sk.Description, Location: sk.Location}
+	m := sandbox.SkillManifest{Name: sk.Name, Description: sk.Description, Location: sk.Location, Frontmatter: sk.Frontmatter}
 	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
-		data, _, err := readRegular(root, p, maxBytes)
+		data, _, err := readRegular(root, p, MaxBytes)
 		if err != nil {
 			return err
 		}
 		sum := sha256.Sum256(data)
 		m.Files = append(m.Files, sandbox.SkillFile{Path: p, Bytes: int64(len(data)), Digest: "sha256:" + hex.EncodeToString(sum[:])})
-		if p == "SKILL.md" {
-			m.Frontmatter, err = frontmatter(data)
-		}
-		return err
+		return nil
 	})
 	if err != nil {
 		return sandbox.SkillManifest{}, sandbox.Wrap(sandbox.Internal, err, "the skill cannot be read")
@@ -60,7 +52,7 @@ func (l *Library) ReadFile(name, path string) ([]byte, error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return nil, sandbox.Errorf(sandbox.NotFound, "skill %q has no file %.200q", name, path)
 	}
-	data, _, err := readRegular(root, filepath.FromSlash(path), maxBytes)
+	data, _, err := readRegular(root, filepath.FromSlash(path), MaxBytes)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the skill cannot be read")
 	}
@@ -77,14 +69,4 @@ func (l *Library) open(name string) (Skill, *os.Root, error) {
 		return Skill{}, nil, sandbox.Wrap(sandbox.Internal, err, "the skill cannot be read")
 	}
 	return sk, root, nil
-}
-
-// frontmatter gives the YAML at the head of SKILL.md as JSON.
-func frontmatter(text []byte) (json.RawMessage, error) {
-	head, _, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("---\n")), []byte("\n---"))
-	var front map[string]any
-	if err := yaml.Unmarshal(head, &front); err != nil {
-		return nil, fmt.Errorf("SKILL.md: %w", err)
-	}
-	return json.Marshal(front)
 }

@@ -3,7 +3,6 @@
 package skill
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -18,25 +17,8 @@ import (
 	"strings"
 	"sync"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
-
-// Limits of one skill, those of the Skills extension of MCP (SEP-2640).
-const (
-	maxFiles = 512
-	maxBytes = 16 << 20
-	maxDepth = 8
-)
-
-// Skill is one skill of the library.
-type Skill struct {
-	Name        string // the folder's name, which is the skill's name everywhere
-	Description string
-	Category    string // "public"
-	Location    string // virtual path of SKILL.md
-}
 
 // Library is a published set of skills: an immutable tree on disk and what is in it.
 type Library struct {
@@ -105,19 +87,19 @@ func copySkill(from, to string, sum io.Writer) (Skill, error) {
 		switch {
 		case err != nil:
 			return err
-		case strings.Count(p, "/") >= maxDepth:
-			return fmt.Errorf("%s: deeper than %d folders", p, maxDepth)
+		case strings.Count(p, "/") >= MaxDepth:
+			return fmt.Errorf("%s: deeper than %d folders", p, MaxDepth)
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, p), 0o755)
 		case !d.Type().IsRegular():
 			return nil // links and devices are not part of a skill
 		}
-		data, exec, err := readRegular(root, p, maxBytes-total)
+		data, exec, err := readRegular(root, p, MaxBytes-total)
 		if err != nil {
 			return err
 		}
-		if files++; files > maxFiles {
-			return fmt.Errorf("more than %d files", maxFiles)
+		if files++; files > MaxFiles {
+			return fmt.Errorf("more than %d files", MaxFiles)
 		}
 		total += int64(len(data))
 		fmt.Fprintf(sum, "%s/%s %t %d\n", path.Base(to), p, exec, len(data))
@@ -135,7 +117,10 @@ func copySkill(from, to string, sum io.Writer) (Skill, error) {
 	if err != nil {
 		return Skill{}, errors.New("no SKILL.md")
 	}
-	return parse(filepath.Base(from), text)
+	sk, _, err := Parse(filepath.Base(from), text)
+	sk.Category = sandbox.CategoryPublic
+	sk.Location = path.Join(sandbox.SkillsDir, sk.Category, sk.Name, "SKILL.md")
+	return sk, err
 }
 
 func readRegular(root *os.Root, p string, limit int64) (data []byte, exec bool, err error) {
@@ -150,34 +135,9 @@ func readRegular(root *os.Root, p string, limit int64) (data []byte, exec bool, 
 	}
 	data, err = io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("more than %d bytes", maxBytes)
+		err = fmt.Errorf("more than %d bytes", MaxBytes)
 	}
 	return data, info.Mode()&0o111 != 0, err
-}
-
-// parse reads the frontmatter of SKILL.md: "---" at byte 0, a YAML mapping, "---".
-func parse(folder string, text []byte) (Skill, error) {
-	rest, ok := bytes.CutPrefix(text, []byte("---\n"))
-	if !ok {
-		return Skill{}, errors.New("SKILL.md does not begin with a line ---")
-	}
-	head, _, ok := bytes.Cut(rest, []byte("\n---"))
-	if !ok {
-		return Skill{}, errors.New("SKILL.md: the frontmatter has no closing line ---")
-	}
-	var front struct {
-		Description string `yaml:"description"`
-	}
-	if err := yaml.Unmarshal(head, &front); err != nil {
-		return Skill{}, fmt.Errorf("SKILL.md: %w", err)
-	}
-	if strings.TrimSpace(front.Description) == "" {
-		return Skill{}, errors.New("SKILL.md: no description")
-	}
-	return Skill{
-		Name: folder, Description: front.Description, Category: "public",
-		Location: path.Join(sandbox.SkillsDir, "public", folder, "SKILL.md"),
-	}, nil
 }
 
 // Root is the host folder to mount read-only at /mnt/skills.

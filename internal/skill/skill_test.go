@@ -110,13 +110,3 @@ func FuzzInterpreter(f *testing.F) {
 		}
 	})
 }
-
-func FuzzParse(f *testing.F) {
-	f.Add(good)
-	f.Fuzz(func(t *testing.T, text string) {
-		sk, err := parse("x", []byte(text))
-		if err == nil && strings.TrimSpace(sk.Description) == "" {
-			t.Error("a skill without a description was taken")
-		}
-	})
-}
