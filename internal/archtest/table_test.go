@@ -27,6 +27,7 @@ var table = []row{
 	{"internal/template", "sandbox /sandbox-templates", "templates are text and a vocabulary"},
 	{"sandbox-templates", "", "files, and nothing else"},
 	{"internal/skill", "sandbox", "skills are files and a vocabulary"},
+	{"internal/skill/archive", "sandbox", "an archive is bytes and names, whatever is in it"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
 	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},
 	{"internal/codeapi/standalone", "sandbox codeapi", "a tree for outside is the tree for sandboxes with other helpers"},
