@@ -28,7 +28,7 @@ func newBed(t *testing.T, change ...func(*Options)) *bed {
 	b := &bed{T: t, spill: t.TempDir()}
 	o := Options{
 		Supervisor: []string{exe, SuperviseCommand}, Orphans: true, SpillRoot: b.spill,
-		OOMCounters: OOMCounters, Log: slog.New(slog.DiscardHandler),
+		OOMCounters: OOMCounters, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	for _, c := range change {
 		c(&o)

@@ -296,7 +296,7 @@ func (e *Exec) supervised() *Exit {
 		e.m.wardens.put(sup)
 		return x
 	default:
-		e.giveUp(sup, x)
+		e.giveUp(sup, err, x)
 	}
 	e.attend(sup, pipes, pid, x)
 	return x
@@ -365,7 +365,7 @@ func (e *Exec) adopt(sup *warden) {
 func (e *Exec) await(sup *warden, x *Exit) {
 	m, err := readMessage(sup.conn, maxReport)
 	if err != nil || m.Kind != msgExit {
-		e.giveUp(sup, x)
+		e.giveUp(sup, err, x)
 		return
 	}
 	x.CPU, x.MaxRSS = time.Duration(m.CPU)*time.Microsecond, m.MaxRSS
@@ -382,9 +382,10 @@ func (e *Exec) await(sup *warden, x *Exit) {
 	e.m.wardens.put(sup)
 }
 
-// giveUp ends a supervisor that died or does not answer, with all that it had started.
-func (e *Exec) giveUp(sup *warden, x *Exit) {
-	e.m.log.Warn("supervisor lost", "exec", e.id, "pid", sup.pid)
+// giveUp ends a supervisor that died or does not answer, with all that it had started. why is nil when
+// it answered something else.
+func (e *Exec) giveUp(sup *warden, why error, x *Exit) {
+	e.m.log.Warn("supervisor lost", "exec", e.id, "pid", sup.pid, "error", why)
 	x.Status, x.Reason = Killed, "its supervisor was killed or stopped"
 	if !e.m.wardens.kill(sup, orphanTime) {
 		e.m.log.Error("processes are left over", "exec", e.id)

@@ -32,7 +32,7 @@ type wardens struct {
 	orphan bool // this process gets orphans, and kills them
 
 	// forkMu is held for reading while a supervisor is started and noted, and for writing while
-	// children are reaped, so that no pid is reaped that is not yet known.
+	// children are reaped or looked over, so that none is reaped or killed that is not yet known.
 	forkMu sync.RWMutex
 	mu     sync.Mutex
 	live   map[int]*warden
@@ -181,8 +181,8 @@ func (w *wardens) orphans() []int {
 	if !w.orphan {
 		return nil
 	}
-	w.forkMu.RLock()
-	defer w.forkMu.RUnlock()
+	w.forkMu.Lock() // else a supervisor that is being started looks like one of them
+	defer w.forkMu.Unlock()
 	procs, err := scanProc()
 	if err != nil {
 		return nil

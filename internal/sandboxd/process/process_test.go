@@ -240,7 +240,7 @@ func TestTreeEndsWithExec(t *testing.T) {
 		if got.Status != end.want || name == "exit" && got.Code != 3 {
 			t.Errorf("%s: status %d, code %d", name, got.Status, got.Code)
 		}
-		if name == "timeout" && (got.Duration < 700*time.Millisecond || got.Duration > 2*time.Second) {
+		if name == "timeout" && (got.Duration < 700*time.Millisecond || got.Duration > 6*time.Second) {
 			t.Errorf("timeout of 0.7 s after %v", got.Duration)
 		}
 		b.wantGone(file, 4)
@@ -263,7 +263,7 @@ while True:
 	r.Timeout = time.Second
 	start := time.Now()
 	got := b.run(r)
-	if got.Status != TimedOut || time.Since(start) > 5*time.Second {
+	if got.Status != TimedOut || time.Since(start) > 20*time.Second {
 		t.Errorf("status %d after %v", got.Status, time.Since(start))
 	}
 	procs, err := scanProc()

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -115,10 +116,14 @@ func (m *Manager) awaken(s *Standby, text []byte) (pid int, ok bool) {
 		return 0, false
 	}
 	first, err := s.sup.receive(answerTime)
-	if err == nil && first.Kind == msgStarted {
-		err = s.wake(text)
-	} else if err == nil {
+	switch {
+	case err != nil:
+	case first.Kind != msgStarted:
 		err = fmt.Errorf("it did not start: %s", first.Reason)
+	case s.sup.gone(): // the command outlives it, but nobody would end it
+		err = errors.New("its supervisor is gone")
+	default:
+		err = s.wake(text)
 	}
 	if err != nil {
 		m.log.Info("standby lost", "error", err)
