@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -34,15 +35,15 @@ func masked(raw []byte) json.RawMessage {
 	}
 	for _, name := range secretSections {
 		for _, m := range sections(raw, name) {
-			values, err := m.members(raw, name)
+			values, err := m.Members(raw, name)
 			if err == nil {
-				for _, v := range values.all {
-					if out, err = setMember(out, []string{m.key}, v.key, []byte(hidden)); err != nil {
+				for _, v := range values.All {
+					if out, err = jsonedit.Set(out, []string{m.Key}, v.Key, []byte(hidden)); err != nil {
 						break
 					}
 				}
 			} else {
-				out, err = setMember(out, nil, m.key, []byte(hidden))
+				out, err = jsonedit.Set(out, nil, m.Key, []byte(hidden))
 			}
 			if err != nil {
 				return json.RawMessage(`{}`)
@@ -53,12 +54,12 @@ func masked(raw []byte) json.RawMessage {
 }
 
 // sections gives the members of a configuration that are read as name: the decoder ignores case.
-func sections(raw []byte, name string) []member {
-	o, err := members(raw, "")
+func sections(raw []byte, name string) []jsonedit.Member {
+	o, err := jsonedit.Members(raw, "")
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(o.all, func(m member) bool { return !strings.EqualFold(m.key, name) })
+	return slices.DeleteFunc(o.All, func(m jsonedit.Member) bool { return !strings.EqualFold(m.Key, name) })
 }
 
 func compacted(raw []byte) json.RawMessage {
@@ -73,14 +74,14 @@ func compacted(raw []byte) json.RawMessage {
 // value of env or headers, or where args and url were shown with it, keeps what is stored. Everything else in the file stays as it is, and ${…}
 // is stored as it was sent. An error is Invalid (naming the field), Conflict (its tools would be
 // printed as another server's are, or the file is broken), or Unavailable.
-func (h *Hub) PutServer(_ context.Context, name string, raw json.RawMessage) error {
+func (h *Hub) PutServer(ctx context.Context, name string, raw json.RawMessage) error {
 	if err := checkServerName(name); err != nil {
 		return err
 	}
 	if len(raw) > maxConfigBytes {
 		return sandbox.Errorf(sandbox.Invalid, "more than %d bytes", maxConfigBytes)
 	}
-	err := h.file.edit(func(text []byte, cfg *config) ([]byte, error) {
+	err := h.file.edit(ctx, func(text []byte, cfg *config) ([]byte, error) {
 		merged, err := unmasked(raw, cfg.byName[name])
 		if err != nil {
 			return nil, err
@@ -94,7 +95,7 @@ func (h *Hub) PutServer(_ context.Context, name string, raw json.RawMessage) err
 				return nil, sandbox.Errorf(sandbox.Conflict, "the tools of %q would be printed %s__…, as those of the server %q are", name, printedServer(name), other.name)
 			}
 		}
-		return setMember(text, []string{"mcpServers"}, name, merged)
+		return jsonedit.Set(text, []string{"mcpServers"}, name, merged)
 	})
 	h.config()
 	return err
@@ -102,7 +103,7 @@ func (h *Hub) PutServer(_ context.Context, name string, raw json.RawMessage) err
 
 // unmasked puts the stored secrets in place of the masks.
 func unmasked(raw json.RawMessage, stored *serverConfig) ([]byte, error) {
-	if _, err := members(raw, ""); err != nil {
+	if _, err := jsonedit.Members(raw, ""); err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "the configuration of a server is a JSON object: %s", err)
 	}
 	out, err := unmaskGuessed(raw, stored)
@@ -111,19 +112,19 @@ func unmasked(raw json.RawMessage, stored *serverConfig) ([]byte, error) {
 	}
 	for _, name := range secretSections {
 		for _, section := range sections(raw, name) {
-			values, err := section.members(raw, name)
+			values, err := section.Members(raw, name)
 			if err != nil {
 				return nil, invalidField(name, "is not an object, or has a name twice")
 			}
-			for _, m := range values.all {
-				if string(m.value(raw)) != `"`+mask+`"` {
+			for _, m := range values.All {
+				if string(m.Value(raw)) != `"`+mask+`"` {
 					continue
 				}
-				kept, ok := storedValue(stored, name, m.key)
+				kept, ok := storedValue(stored, name, m.Key)
 				if !ok {
-					return nil, invalidField(name+"."+m.key, "is %q, but no value is stored that it could stand for", mask)
+					return nil, invalidField(name+"."+m.Key, "is %q, but no value is stored that it could stand for", mask)
 				}
-				if out, err = setMember(out, []string{section.key}, m.key, kept); err != nil {
+				if out, err = jsonedit.Set(out, []string{section.Key}, m.Key, kept); err != nil {
 					return nil, sandbox.Wrap(sandbox.Invalid, err, "the configuration cannot be read")
 				}
 			}
@@ -137,9 +138,9 @@ func storedValue(stored *serverConfig, name, key string) ([]byte, bool) {
 		return nil, false
 	}
 	for _, section := range sections(stored.raw, name) {
-		if values, err := section.members(stored.raw, name); err == nil {
-			if m, ok := values.find(key); ok {
-				return m.value(stored.raw), true
+		if values, err := section.Members(stored.raw, name); err == nil {
+			if m, ok := values.Find(key); ok {
+				return m.Value(stored.raw), true
 			}
 		}
 	}
@@ -147,9 +148,9 @@ func storedValue(stored *serverConfig, name, key string) ([]byte, bool) {
 }
 
 // DeleteServer takes a server out of the file and ends its connections. NotFound when it is not there.
-func (h *Hub) DeleteServer(_ context.Context, name string) error {
-	err := h.file.edit(func(text []byte, _ *config) ([]byte, error) {
-		out, found, err := removeMember(text, []string{"mcpServers"}, name)
+func (h *Hub) DeleteServer(ctx context.Context, name string) error {
+	err := h.file.edit(ctx, func(text []byte, _ *config) ([]byte, error) {
+		out, found, err := jsonedit.Remove(text, []string{"mcpServers"}, name)
 		if err == nil && !found {
 			err = sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q", name)
 		}

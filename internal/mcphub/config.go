@@ -3,6 +3,7 @@ package mcphub
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -113,26 +115,26 @@ func parseConfig(text []byte) (*config, error) {
 	if !utf8.Valid(text) {
 		return nil, fmt.Errorf("not UTF-8")
 	}
-	top, err := members(text, "")
+	top, err := jsonedit.Members(text, "")
 	if err != nil {
 		return nil, err
 	}
 	cfg := &config{byName: map[string]*serverConfig{}}
-	section, ok := top.find("mcpServers")
-	if !ok || string(section.value(text)) == "null" {
+	section, ok := top.Find("mcpServers")
+	if !ok || string(section.Value(text)) == "null" {
 		return cfg, nil
 	}
-	list, err := section.members(text, "mcpServers")
+	list, err := section.Members(text, "mcpServers")
 	if err != nil {
 		return nil, err
 	}
-	if len(list.all) > maxServers {
-		return nil, fmt.Errorf("mcpServers: %d servers, at most %d", len(list.all), maxServers)
+	if len(list.All) > maxServers {
+		return nil, fmt.Errorf("mcpServers: %d servers, at most %d", len(list.All), maxServers)
 	}
-	for _, m := range list.all {
-		s := parseServer(m.key, m.value(text))
+	for _, m := range list.All {
+		s := parseServer(m.Key, m.Value(text))
 		cfg.servers = append(cfg.servers, s)
-		cfg.byName[m.key] = s
+		cfg.byName[m.Key] = s
 	}
 	cfg.refuseCollisions()
 	return cfg, nil
@@ -299,4 +301,20 @@ func printedServer(name string) string {
 		}
 		return '_'
 	}, name)
+}
+
+// describeJSON says which field of a server's configuration has the wrong type.
+func describeJSON(raw []byte, err error) error {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		return invalidField(wrong.Field, "has the wrong type: %s", wrong.Value)
+	}
+	if errors.As(err, &wrong) {
+		return sandbox.Errorf(sandbox.Invalid, "a server is an object, not a %s", wrong.Value)
+	}
+	return sandbox.Errorf(sandbox.Invalid, "not JSON (%d bytes)", len(raw))
 }

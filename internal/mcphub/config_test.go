@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -266,7 +267,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil || parseServer(name, merged).err != nil {
 			return
 		}
-		out, err := setMember(text, []string{"mcpServers"}, name, merged)
+		out, err := jsonedit.Set(text, []string{"mcpServers"}, name, merged)
 		if err != nil {
 			return
 		}

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/skerry-sandbox/skerry/internal/jsonedit"
 )
 
 func TestFrames(t *testing.T) {
@@ -54,14 +56,14 @@ func FuzzIDScanner(f *testing.F) {
 			s.scan(part[:n])
 			part = part[n:]
 		}
-		o, err := members(text, "")
+		o, err := jsonedit.Members(text, "")
 		if err != nil || bytes.Contains(text, []byte(`\u`)) {
 			return
 		}
-		m, ok := o.find("id")
-		simple := ok && len(m.value(text)) < maxID && m.value(text)[0] != '{' && m.value(text)[0] != '['
-		if simple && string(s.id) != string(m.value(text)) {
-			t.Errorf("%s: id %q, want %q", text, s.id, m.value(text))
+		m, ok := o.Find("id")
+		simple := ok && len(m.Value(text)) < maxID && m.Value(text)[0] != '{' && m.Value(text)[0] != '['
+		if simple && string(s.id) != string(m.Value(text)) {
+			t.Errorf("%s: id %q, want %q", text, s.id, m.Value(text))
 		}
 		if !ok && s.id != nil {
 			t.Errorf("%s: id %q, there is none", text, s.id)

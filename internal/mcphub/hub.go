@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -96,12 +97,16 @@ func Open(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
+	files, err := extensions.New(path)
+	if err != nil {
+		return nil, fmt.Errorf("mcphub: %w", err)
+	}
 	h := &Hub{o: o, homes: homes{dir: o.StateDir}, conns: map[connKey]*conn{}, views: map[viewKey]*view{}, changed: make(chan struct{})}
 	if err := h.homes.open(); err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.file = &configFile{path: path, log: o.Log}
+	h.file = &configFile{path: path, files: files, log: o.Log}
 	h.file.check(time.Now())
 	h.wg.Go(h.tick)
 	return h, nil

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -102,24 +103,24 @@ func maskGuessed(raw []byte) ([]byte, error) {
 	out := raw
 	for _, m := range sections(raw, "args") {
 		var args []string
-		if json.Unmarshal(m.value(raw), &args) != nil {
+		if json.Unmarshal(m.Value(raw), &args) != nil {
 			continue // it is not used, and checked elsewhere
 		}
 		text, err := json.Marshal(maskedArgs(args))
 		if err != nil {
 			return nil, err
 		}
-		if out, err = setMember(out, nil, m.key, text); err != nil {
+		if out, err = jsonedit.Set(out, nil, m.Key, text); err != nil {
 			return nil, err
 		}
 	}
 	for _, m := range sections(raw, "url") {
 		var text string
-		if json.Unmarshal(m.value(raw), &text) != nil {
+		if json.Unmarshal(m.Value(raw), &text) != nil {
 			continue
 		}
 		var err error
-		if out, err = setMember(out, nil, m.key, quoted(maskedURL(text))); err != nil {
+		if out, err = jsonedit.Set(out, nil, m.Key, quoted(maskedURL(text))); err != nil {
 			return nil, err
 		}
 	}
@@ -131,7 +132,7 @@ func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
 	out := raw
 	for _, m := range sections(raw, "args") {
 		var args []string
-		if json.Unmarshal(m.value(raw), &args) != nil || !strings.Contains(strings.Join(args, " "), mask) {
+		if json.Unmarshal(m.Value(raw), &args) != nil || !strings.Contains(strings.Join(args, " "), mask) {
 			continue
 		}
 		if err := unmaskArgs(args, stored); err != nil {
@@ -141,20 +142,20 @@ func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if out, err = setMember(out, nil, m.key, text); err != nil {
+		if out, err = jsonedit.Set(out, nil, m.Key, text); err != nil {
 			return nil, err
 		}
 	}
 	for _, m := range sections(raw, "url") {
 		var text string
-		if json.Unmarshal(m.value(raw), &text) != nil || !strings.Contains(text, mask) {
+		if json.Unmarshal(m.Value(raw), &text) != nil || !strings.Contains(text, mask) {
 			continue
 		}
 		if stored == nil || maskedURL(stored.URL) != text {
 			return nil, invalidField("url", "has %q, and is not the one that is stored; write it whole", mask)
 		}
 		var err error
-		if out, err = setMember(out, nil, m.key, quoted(stored.URL)); err != nil {
+		if out, err = jsonedit.Set(out, nil, m.Key, quoted(stored.URL)); err != nil {
 			return nil, sandbox.Wrap(sandbox.Invalid, err, "the configuration cannot be read")
 		}
 	}

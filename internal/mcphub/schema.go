@@ -14,6 +14,7 @@ import (
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 
+	"github.com/skerry-sandbox/skerry/internal/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -170,7 +171,7 @@ func (v *validator) withoutNulls(input []byte, value any) []byte {
 		if x != nil {
 			continue
 		}
-		out, _, err := removeMember(input, nil, name)
+		out, _, err := jsonedit.Remove(input, nil, name)
 		if err != nil { // a name that is there twice
 			return nil
 		}

@@ -1,0 +1,194 @@
+// Package lockedfile reads and replaces small files that several processes change: configuration,
+// indexes. A reader needs no lock and sees a whole file, the old one or the new one. Those who change one
+// wait for each other by a lock on its folder, which leaves nothing behind.
+package lockedfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stamp changes when a file does. The zero Stamp stands for a file that is not there. Stamps are
+// comparable.
+type Stamp struct {
+	exists  bool
+	inode   uint64
+	size    int64
+	changed time.Time
+}
+
+// racyTime is the resolution of a file's times that is surely not exceeded.
+const racyTime = 50 * time.Millisecond
+
+// Racy says that the file was changed so shortly before now, when it was looked at, that a later change may bear
+// the same stamp: its text must be read again to be sure.
+func (s Stamp) Racy(now time.Time) bool { return s.exists && now.Sub(s.changed) < racyTime }
+
+// Stat gives the stamp of a file without reading it.
+func Stat(path string) (Stamp, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Stamp{}, nil
+	}
+	if err != nil {
+		return Stamp{}, err
+	}
+	return StampOf(info), nil
+}
+
+// StampOf gives the stamp of a file or folder that was looked at.
+func StampOf(info fs.FileInfo) Stamp {
+	s := Stamp{exists: true, size: info.Size(), changed: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.inode = sys.Ino
+		s.changed = time.Unix(sys.Ctim.Unix())
+	}
+	return s
+}
+
+// Read gives at most limit+1 bytes of a file, and its stamp, which is taken first: a change in between
+// is seen by the next look. A file that is not there is empty.
+func Read(path string, limit int64) (Stamp, []byte, error) {
+	// Non-blocking: a FIFO in its place must not stop the server.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Stamp{}, nil, nil
+	}
+	if err != nil {
+		s, _ := Stat(path) // what cannot be opened can often still be seen to change
+		return s, nil, err
+	}
+	defer file.Close() //nolint:errcheck // it was read
+	info, err := file.Stat()
+	if err != nil {
+		return Stamp{}, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return StampOf(info), nil, errors.New("not a regular file")
+	}
+	text, err := io.ReadAll(io.LimitReader(file, limit+1))
+	return StampOf(info), text, err
+}
+
+const (
+	// lockTime bounds the wait for others who change files of the same folder: each takes milliseconds.
+	lockTime  = 10 * time.Second
+	lockPause = 3 * time.Millisecond
+)
+
+// ErrBusy says that others held the lock for too long.
+var ErrBusy = errors.New("another process is changing the file")
+
+// Edit changes a file while nobody else does: change gets its text, at most limit+1 bytes, nil when
+// there is none, and gives the new one; nil leaves the file as it is. The file is replaced in one step,
+// durably, keeping its owner and mode (0600 for a new one, in folders that are made with 0711), or not at all. Read,
+// Edit by others and crashes see one of the two texts. Errors of change come back as they are; ErrBusy
+// after 10 s, or when ctx ends before.
+func Edit(ctx context.Context, path string, limit int64, change func(text []byte) ([]byte, error)) error {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return err
+	}
+	unlock, err := lock(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, text, err := Read(path, limit)
+	if err != nil {
+		return err
+	}
+	out, err := change(text)
+	if err != nil || out == nil {
+		return err
+	}
+	return replace(path, out)
+}
+
+// lock takes the lock of a folder, which ends with the process that holds it.
+func lock(ctx context.Context, dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	for {
+		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { d.Close() }, nil //nolint:errcheck // closing is what unlocks
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return nil, errors.Join(fmt.Errorf("lock: %w", err), d.Close())
+		}
+		pause := time.NewTimer(lockPause)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, errors.Join(ErrBusy, d.Close())
+		case <-pause.C:
+		}
+	}
+}
+
+// replace writes a file anew, durably, with the owner and the mode of the one that it replaces.
+func replace(path string, text []byte) error {
+	dir := filepath.Dir(path)
+	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-")
+	if err != nil {
+		return err
+	}
+	err = fill(temp, path, text)
+	if e := temp.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return SyncDir(dir)
+}
+
+func fill(temp *os.File, path string, text []byte) error {
+	if info, err := os.Stat(path); err == nil {
+		if err := temp.Chmod(info.Mode().Perm()); err != nil {
+			return err
+		}
+		if sys, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+			if err := temp.Chown(int(sys.Uid), int(sys.Gid)); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := temp.Write(text); err != nil {
+		return err
+	}
+	return temp.Sync()
+}
+
+// SyncDir makes the names in a folder durable.
+func SyncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // it was synced
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	return nil
+}
