@@ -32,6 +32,7 @@ var table = []row{
 	{"internal/lockedfile", "", "it stands below everything"},
 	{"internal/extensions", "sandbox jsonedit lockedfile", "what is switched on is text in files; what a switch means, others know"},
 	{"internal/skill", "sandbox lockedfile", "skills are files and a vocabulary; who switches them on comes in as a function"},
+	{"internal/skill/lint", "sandbox skill skill/archive skill/scan", "it puts all checks of a skill together"},
 	{"internal/skill/scan", "sandbox", "a scan reads text and knows no skill"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
 	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},

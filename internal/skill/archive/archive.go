@@ -35,7 +35,7 @@ type Limits struct {
 // DefaultLimits are those of the Skills extension of MCP (SEP-2640: 512 files, 16 MiB), with a ratio
 // that no text reaches and names that every file system takes.
 func DefaultLimits() Limits {
-	return Limits{ArchiveBytes: 24 << 20, Files: 512, Bytes: 16 << 20, Ratio: 100, Depth: 8, NameBytes: 255, PathBytes: 1024}
+	return Limits{ArchiveBytes: 24 << 20, Files: 512, Bytes: 16 << 20, Ratio: 100, Depth: 8, NameBytes: 255, PathBytes: 512}
 }
 
 // ratioFree is how much may come out of next to nothing: an empty table of 1 MiB is no bomb.
