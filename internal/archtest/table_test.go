@@ -37,6 +37,7 @@ var table = []row{
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
 	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},
 	{"internal/codeapi/standalone", "sandbox codeapi", "a tree for outside is the tree for sandboxes with other helpers"},
+	{"internal/redact", "sandbox", "it knows texts, not where they go"},
 	{"internal/argform", "", "a form knows schemas, not who calls tools"},
 
 	{"internal/store", "sandbox store/groupcommit", "state stands below the use cases"},
@@ -49,7 +50,7 @@ var table = []row{
 	{"internal/mcphub", "sandbox toolsearch extensions jsonedit lockedfile mcphub/...", "the hub knows tools, not who calls them"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},
-	{"internal/bridge", "sandbox ownedsocket", "the bridge reaches the hub through the interface that it declares"},
+	{"internal/bridge", "sandbox ownedsocket redact", "the bridge reaches the hub through the interface that it declares"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
 	{"internal/sandboxapi/v1", "", "generated"},
@@ -74,7 +75,7 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath store audit bridge codeapi skill prompt", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath store audit bridge codeapi skill prompt redact", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/e2e", "", "the whole is tested through its public API"},

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -79,6 +80,8 @@ type Exec struct {
 	Thread      sandbox.Thread
 	Caller      sandbox.Caller
 	AuditParent string // record of the exec's own attempt
+	// Hide are secrets of the exec, which records of its calls must not tell. The tools get them.
+	Hide *redact.Secrets
 }
 
 // Attempt is a call that is about to be made. Tool is the printed name.

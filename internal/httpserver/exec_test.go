@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -52,12 +53,12 @@ func TestExecuteCodeAndSkill(t *testing.T) {
 	if list, ok := m["tools_called"].([]any); !ok || len(list) != 0 || m["files"] == nil {
 		t.Errorf("%v", m)
 	}
-	if c := w.code; c != (sandbox.Code{Text: "1"}) { // the rest is for the tenant's settings
+	if c := w.code; !reflect.DeepEqual(c, sandbox.Code{Text: "1"}) { // the rest is for the tenant's settings
 		t.Errorf("code %+v", c)
 	}
 	w.result.ToolsCalled = []sandbox.ToolCall{{Tool: "fs__read", Status: "ok", Millis: 3}}
-	m = decodeBody(t, send(h, "POST", "/api/threads/t1/execute_code", `{"code":"1","language":"python","timeout":120,"max_output_chars":5}`))
-	if list, ok := m["tools_called"].([]any); !ok || len(list) != 1 || w.code.Timeout != 2*time.Minute || w.code.MaxOutputChars != 5 || w.code.Language != "python" {
+	m = decodeBody(t, send(h, "POST", "/api/threads/t1/execute_code", `{"code":"1","language":"python","timeout":120,"max_output_chars":5,"env":{"K":"v"}}`))
+	if list, ok := m["tools_called"].([]any); !ok || len(list) != 1 || w.code.Timeout != 2*time.Minute || w.code.MaxOutputChars != 5 || w.code.Env["K"] != "v" || w.code.Language != "python" {
 		t.Errorf("%v %+v", m, w.code)
 	}
 	rec := send(h, "POST", "/api/threads/t1/skills/csv/run", `{"script":"scripts/a.py","args":["x"],"env":{"A":"b"}}`)

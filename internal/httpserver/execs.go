@@ -20,7 +20,7 @@ type execBody struct {
 	Command        string            `json:"command,omitempty" doc:"Run by a shell; either this or argv"`
 	Argv           []string          `json:"argv,omitempty" maxItems:"4096" doc:"Program and arguments, run without a shell"`
 	Cwd            string            `json:"cwd,omitempty" maxLength:"4096" doc:"/mnt/user-data/workspace when absent"`
-	Env            map[string]string `json:"env,omitempty"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
 	Stdin          string            `json:"stdin,omitempty"`
 	KeepStdin      *bool             `json:"keep_stdin,omitempty" doc:"Leave stdin open for POST …/stdin; true for a background exec when absent"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
@@ -63,11 +63,12 @@ func (b *execBody) command() (sandbox.Command, error) {
 
 // codeBody is the body of POST /api/threads/{t}/execute_code.
 type codeBody struct {
-	Code           string  `json:"code" minLength:"1"`
-	Language       string  `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"As the server is configured when absent: typescript, unless changed"`
-	Timeout        float64 `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
-	MaxOutputChars int     `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
-	ContextID      string  `json:"context_id,omitempty" doc:"Not supported yet"`
+	Code           string            `json:"code" minLength:"1"`
+	Language       string            `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"As the server is configured when absent: typescript, unless changed"`
+	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
+	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	ContextID      string            `json:"context_id,omitempty" doc:"Not supported yet"`
 }
 
 func (b *codeBody) code() (sandbox.Code, error) {
@@ -77,7 +78,10 @@ func (b *codeBody) code() (sandbox.Code, error) {
 	if len(b.Code) > sandbox.MaxCodeBytes {
 		return sandbox.Code{}, invalidField("code", "at most "+strconv.Itoa(sandbox.MaxCodeBytes)+" bytes")
 	}
-	c := sandbox.Code{Language: b.Language, Text: b.Code, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
+	if err := checkEnv(b.Env); err != nil {
+		return sandbox.Code{}, err
+	}
+	c := sandbox.Code{Language: b.Language, Text: b.Code, Env: b.Env, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
 	return c, nil // what is absent follows the tenant's settings
 }
 
@@ -87,7 +91,7 @@ type skillBody struct {
 	Args           []string          `json:"args,omitempty" maxItems:"4096"`
 	Stdin          string            `json:"stdin,omitempty"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
-	Env            map[string]string `json:"env,omitempty"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
 }
 
 func (b *skillBody) run(skill string) (sandbox.Script, error) {

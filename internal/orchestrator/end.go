@@ -19,7 +19,11 @@ import (
 func (r *Orchestrator) settle(b *box, e *execution, res *sandbox.Result, calls []sandbox.ToolCall) {
 	if e.code != nil {
 		res.ToolsCalled = append([]sandbox.ToolCall{}, calls...)
+		for i := range res.ToolsCalled {
+			res.ToolsCalled[i].Error = e.secret.hide.String(res.ToolsCalled[i].Error)
+		}
 	}
+	res.StdoutPath, res.StderrPath = r.hideSpilled(e, b.uid, res.StdoutPath), r.hideSpilled(e, b.uid, res.StderrPath)
 	if e.report {
 		r.reportFiles(e, res)
 	}
@@ -88,7 +92,7 @@ func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error
 	sum.Write([]byte{0})          //nolint:errcheck // a hash never fails
 	sum.Write([]byte(res.Stderr)) //nolint:errcheck // a hash never fails
 	rec.OutHash = hex.EncodeToString(sum.Sum(nil))
-	rec.Detail = detail(res)
+	rec.Detail = e.secret.hide.String(detail(res))
 	return r.note(ctx, rec)
 }
 

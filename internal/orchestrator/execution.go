@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
@@ -29,6 +30,7 @@ type execution struct {
 	report     bool          // list the files that it changed
 	before     vpath.Snapshot
 	attempt    audit.Record
+	secret     secrets // only the goroutine that sees it through uses the streams in it
 
 	mu     sync.Mutex
 	events []sandbox.Event
@@ -196,23 +198,24 @@ func (e *execution) compose(exit *sandboxv1.Exit) sandbox.Result {
 	default:
 		res.Status = sandbox.StatusKilled
 	}
-	stdout, res.StdoutPath = joinStream(stdout, exit.GetStdout())
-	stderr, res.StderrPath = joinStream(stderr, exit.GetStderr())
+	stdout, res.StdoutPath = joinStream(stdout, e.secret.rawOut, exit.GetStdout(), e.secret.hide)
+	stderr, res.StderrPath = joinStream(stderr, e.secret.rawErr, exit.GetStderr(), e.secret.hide)
 	res.Truncated = res.StdoutPath != nil || res.StderrPath != nil ||
-		exit.GetStdout().GetTotal() > uint64(len(stdout)) || exit.GetStderr().GetTotal() > uint64(len(stderr))
+		exit.GetStdout().GetTotal() > e.secret.rawOut || exit.GetStderr().GetTotal() > e.secret.rawErr
 	setText(&res, stdout, stderr)
 	return res
 }
 
 // joinStream puts the head that was streamed and the tail together, with a line between them that
-// says how much is missing and where the whole is.
-func joinStream(head []byte, s *sandboxv1.Stream) ([]byte, *string) {
+// says how much is missing and where the whole is. raw is the length of the head before secrets in it
+// were hidden.
+func joinStream(head []byte, raw uint64, s *sandboxv1.Stream, hide *redact.Secrets) ([]byte, *string) {
 	tail := s.GetTail()
-	if s.GetTotal() <= uint64(len(head)) || len(tail) == 0 && s.GetSpillPath() == "" {
+	if s.GetTotal() <= raw || len(tail) == 0 && s.GetSpillPath() == "" {
 		return head, nil
 	}
-	missing := s.GetTotal() - uint64(len(head)) - uint64(min(len(tail), int(s.GetTotal())))
-	head, tail = trimEnd(head), trimStart(tail)
+	missing := s.GetTotal() - raw - uint64(min(len(tail), int(s.GetTotal())))
+	head, tail = trimEnd(head), trimStart(hide.Tail(tail))
 	var path *string
 	where := ""
 	if p := s.GetSpillPath(); p != "" && vpath.Within(p, sandbox.UserDataDir) {

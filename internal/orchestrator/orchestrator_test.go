@@ -66,13 +66,18 @@ func (noTools) ForgetThread(sandbox.Thread)                                     
 type daemon struct {
 	sandboxv1connect.UnimplementedSandboxServiceHandler
 	run func(*connect.ServerStream[sandboxv1.Event]) error
+	// asked is told of each exec before run answers it. May be nil.
+	asked func(*sandboxv1.RunRequest)
 }
 
 func (d daemon) Status(context.Context, *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
 	return connect.NewResponse(&sandboxv1.StatusResponse{Protocol: 1, Languages: []string{"python"}}), nil
 }
 
-func (d daemon) Run(ctx context.Context, _ *connect.Request[sandboxv1.RunRequest], out *connect.ServerStream[sandboxv1.Event]) error {
+func (d daemon) Run(ctx context.Context, req *connect.Request[sandboxv1.RunRequest], out *connect.ServerStream[sandboxv1.Event]) error {
+	if d.asked != nil {
+		d.asked(req.Msg)
+	}
 	if d.run != nil {
 		return d.run(out)
 	}

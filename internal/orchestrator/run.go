@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -131,8 +132,11 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
 		MaxOutputBytes: sandbox.DefaultOutputBytes,
 	}
+	if err := checkEnv(code.Env); err != nil {
+		return "", err
+	}
 	e := &execution{action: audit.ActionCode, subject: code.Language, deadline: code.Timeout, code: &code, report: true}
-	return r.run(ctx, c, id, e, req, nil, code)
+	return r.run(ctx, c, id, e, req, code.Env, code)
 }
 
 // RunScript starts a script of a skill and returns the id of its exec.
@@ -160,6 +164,10 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if err != nil {
 		return "", err
 	}
+	if e.secret, err = newSecrets(env); err != nil {
+		return "", err
+	}
+	e.subject = e.secret.hide.String(e.subject)
 	b, err := r.readyBox(ctx, c, t)
 	if err != nil {
 		return "", err
@@ -186,7 +194,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		b.leave()
 		return "", err
 	}
-	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID})
+	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
 	req.Env = execEnv(t, e.id, token, common, env)
@@ -260,7 +268,7 @@ func (b *box) leave() {
 func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args any) (audit.Record, error) {
 	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Exec, rec.Subject = string(b.id), e.id, e.subject
-	rec.Args, rec.ArgsHash = audit.Args(args)
+	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
 	rec, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return rec, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
@@ -272,6 +280,7 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	defer b.leave()
 	exit, status := r.stream(b, e, req)
+	e.takeRest(exit)
 	var res sandbox.Result
 	if exit != nil {
 		if r.ranOutOfMemory(b, exit) {
@@ -305,8 +314,9 @@ func (r *Orchestrator) ranOutOfMemory(b *box, exit *sandboxv1.Exit) bool {
 // keeps the error for the caller who waits for it.
 func (e *execution) failStart(exit *sandboxv1.Exit, res *sandbox.Result) {
 	code := 127
-	res.Status, res.ExitCode, res.Stderr = sandbox.StatusExited, &code, exit.GetReason()+"\n"
-	e.startErr = sandbox.Errorf(startFailure(exit), "%s", exit.GetReason())
+	reason := e.secret.hide.String(exit.GetReason())
+	res.Status, res.ExitCode, res.Stderr = sandbox.StatusExited, &code, reason+"\n"
+	e.startErr = sandbox.Errorf(startFailure(exit), "%s", reason)
 }
 
 // startFailure is the kind of a command that could not be started: the reason is about the request,
@@ -386,9 +396,26 @@ func (e *execution) take(ev *sandboxv1.Event) error {
 		if k.Output.GetStderr() {
 			typ = sandbox.EventStderr
 		}
-		e.add(sandbox.Event{Type: typ, Time: at, Data: k.Output.GetData()})
+		if data := e.secret.next(typ, k.Output.GetData()); len(data) > 0 {
+			e.add(sandbox.Event{Type: typ, Time: at, Data: data})
+		}
 	}
 	return nil
+}
+
+// takeRest adds what was kept back because it looked like the beginning of a secret. Without an exit
+// nobody knows whether the output went on.
+func (e *execution) takeRest(exit *sandboxv1.Exit) {
+	outTotal, errTotal := exit.GetStdout().GetTotal(), exit.GetStderr().GetTotal()
+	if exit == nil {
+		outTotal, errTotal = math.MaxUint64, math.MaxUint64
+	}
+	if rest := e.secret.end(sandbox.EventStdout, outTotal); len(rest) > 0 {
+		e.add(sandbox.Event{Type: sandbox.EventStdout, Time: time.Now().UTC(), Data: rest})
+	}
+	if rest := e.secret.end(sandbox.EventStderr, errTotal); len(rest) > 0 {
+		e.add(sandbox.Event{Type: sandbox.EventStderr, Time: time.Now().UTC(), Data: rest})
+	}
 }
 
 func (r *Orchestrator) snapshot(t sandbox.Thread) vpath.Snapshot {

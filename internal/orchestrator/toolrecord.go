@@ -28,7 +28,7 @@ func toolRecord(a bridge.Attempt, phase string) audit.Record {
 func (t *ToolRecorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
 	rec := toolRecord(a, audit.PhaseAttempt)
 	rec.Parent = a.Exec.AuditParent
-	rec.Args, rec.ArgsHash = audit.Args(json.RawMessage(a.Input))
+	rec.Args, rec.ArgsHash = audit.Args(json.RawMessage(a.Exec.Hide.Bytes(a.Input)))
 	rec, err := t.log.Append(ctx, rec)
 	return rec.ID, err
 }
@@ -37,7 +37,7 @@ func (t *ToolRecorder) Attempt(ctx context.Context, a bridge.Attempt) (string, e
 // of the API sees neither before: the exec's own end is made durable after it, in the same log.
 func (t *ToolRecorder) Result(ctx context.Context, id string, o bridge.Outcome) error {
 	rec := toolRecord(o.Attempt, audit.PhaseResult)
-	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, o.Detail
+	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, o.Attempt.Exec.Hide.String(o.Detail)
 	rec.Millis, rec.BytesOut = o.Millis, o.BytesOut
 	if len(o.Output) > 0 {
 		sum := sha256.Sum256(o.Output)

@@ -31,8 +31,8 @@ const (
 type Command struct {
 	Shell          string
 	Argv           []string
-	Cwd            string // virtual path; "" = WorkspaceDir
-	Env            map[string]string
+	Cwd            string            // virtual path; "" = WorkspaceDir
+	Env            map[string]string // its values, from 8 bytes on, are hidden in output and audit; here and below
 	Stdin          string
 	KeepStdin      bool // leave stdin open for SendStdin
 	Timeout        time.Duration
@@ -45,6 +45,7 @@ type Command struct {
 type Code struct {
 	Language       string // "typescript", "javascript", "python", "bash"
 	Text           string
+	Env            map[string]string
 	Timeout        time.Duration
 	MaxOutputChars int
 }

@@ -1,0 +1,176 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/redact"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+)
+
+const secretValue = "sk-live-0123456789"
+
+// says plays an exec with an output in pieces, whose middle is only in the spill file.
+func says(pieces []string, tail string, total uint64) daemon {
+	d := daemon{asked: func(*sandboxv1.RunRequest) {}}
+	spill := ""
+	if tail != "" {
+		d.asked = func(req *sandboxv1.RunRequest) { spill = req.GetSpillDir() + "/stdout" }
+	}
+	d.run = func(out *connect.ServerStream[sandboxv1.Event]) error {
+		errs := []error{out.Send(&sandboxv1.Event{N: 1, Kind: &sandboxv1.Event_Started{Started: &sandboxv1.Started{Pid: 2}}})}
+		n, onStderr := uint64(1), uint64(0)
+		for i, p := range pieces {
+			n++
+			if i%2 == 1 {
+				onStderr += uint64(len(p))
+			}
+			ev := output(i%2 == 1, p)
+			ev.N = n
+			errs = append(errs, out.Send(ev))
+		}
+		errs = append(errs, out.Send(&sandboxv1.Event{N: n + 1, Kind: &sandboxv1.Event_Exit{Exit: &sandboxv1.Exit{
+			Status: sandboxv1.Exit_STATUS_EXITED, Stdout: &sandboxv1.Stream{Total: total, Tail: []byte(tail), SpillPath: spill}, Stderr: &sandboxv1.Stream{Total: onStderr},
+		}}}))
+		return errors.Join(errs...)
+	}
+	return d
+}
+
+func TestSecretsOfARequestAreHidden(t *testing.T) {
+	encoded := base64.StdEncoding.EncodeToString([]byte("user:" + secretValue))
+	// stdout, stderr, stdout …: the secret lies over two pieces of each, and over both sides of the cut.
+	d := says([]string{"a sk-live-", "e sk-", "0123456789 b sk-live", "live-0123456789"}, "3456789 c "+encoded, 5000)
+	var h *house
+	var long string
+	asked := d.asked
+	d.asked = func(req *sandboxv1.RunRequest) {
+		asked(req)
+		dir := strings.Replace(req.GetSpillDir(), sandbox.UserDataDir, h.threadDir(sandbox.Thread{Owner: caller.Owner, ID: "t1"}), 1)
+		long = filepath.Join(dir, "stdout")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(long, []byte(strings.Repeat("x", 32<<10-5)+secretValue+"\n"), 0o600)); err != nil {
+			t.Error(err)
+		}
+	}
+	h = newHouse(t, d)
+	id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{
+		Shell: "curl -H 'Key: " + secretValue + "'", Stdin: secretValue, Env: map[string]string{"API": secretValue, "DEBUG": "1"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := h.Wait(t.Context(), caller, "t1", id)
+	if err != nil || res.Status != sandbox.StatusExited {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if !strings.HasPrefix(res.Stdout, "a [redacted] b [redacted]\n[… ") || !strings.Contains(res.Stdout, " …]\n[redacted] c ") || res.Stderr != "e [redacted]" {
+		t.Errorf("stdout %q, stderr %q", res.Stdout, res.Stderr)
+	}
+	if !res.Truncated || res.StdoutPath == nil {
+		t.Errorf("%+v", res)
+	}
+	var seen strings.Builder
+	err = h.Events(t.Context(), caller, "t1", id, 0, func(ev sandbox.Event) error {
+		if ev.Type == sandbox.EventStdout {
+			seen.Write(ev.Data)
+		}
+		return nil
+	})
+	if err != nil || seen.String() != "a [redacted] b [redacted]" {
+		t.Errorf("events: %q, %v", seen.String(), err)
+	}
+	if text, err := os.ReadFile(long); err != nil || !strings.HasSuffix(string(text), "xx[redacted]\n") {
+		t.Errorf("kept output: %v, %d bytes", err, len(text))
+	}
+	list, err := h.Execs(t.Context(), caller, "t1")
+	if err != nil || len(list) != 1 || strings.Contains(list[0].Subject, secretValue) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	toolCall(t, h)
+	for what, text := range map[string]string{"result": res.Stdout, "audit": allText(t, filepath.Join(h.o.DataDir, "audit"))} {
+		if strings.Contains(text, secretValue) || strings.Contains(text, "0123456789") || strings.Contains(text, encoded[8:20]) {
+			t.Errorf("%s tells the secret: %s", what, text)
+		}
+	}
+}
+
+// toolCall records a call of a tool by such an exec.
+func toolCall(t *testing.T, h *house) {
+	t.Helper()
+	hide, err := redact.New(secretValue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := NewToolRecorder(h.audit)
+	a := bridge.Attempt{Exec: bridge.Exec{Thread: sandbox.Thread{Owner: caller.Owner, ID: "t1"}, Hide: hide}, Tool: "x__y", Input: []byte(`{"q":"` + secretValue + `"}`)}
+	id, err := rec.Attempt(context.Background(), a)
+	if err == nil {
+		err = rec.Result(context.Background(), id, bridge.Outcome{Attempt: a, Status: "error", Detail: "bad key " + secretValue})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allText waits for nothing: what is in a folder's files now.
+func allText(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		all.Write(text)
+		return err
+	})
+	if err != nil || !strings.Contains(all.String(), `bad key`) {
+		t.Fatalf("%v: %s", err, all.String())
+	}
+	return all.String()
+}
+
+func TestLostOutputTellsNoPartOfASecret(t *testing.T) {
+	e := newExecution("x")
+	var err error
+	if e.secret, err = newSecrets(map[string]string{"K": secretValue}); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.take(output(false, "a "+secretValue[:12])); err != nil {
+		t.Fatal(err)
+	}
+	e.takeRest(nil)
+	if res := e.compose(&sandboxv1.Exit{}); res.Stdout != "a [redacted]" {
+		t.Errorf("%q", res.Stdout)
+	}
+}
+
+func TestSecretsOfCode(t *testing.T) {
+	h := newHouse(t, says([]string{"key sk-live-", "e", "0123456789."}, "", 23))
+	id, err := h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "print(1)", Env: map[string]string{"KEY": secretValue}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := h.Wait(t.Context(), caller, "t1", id)
+	if err != nil || res.Stdout != "key [redacted]." || res.Truncated {
+		t.Errorf("%+v, %v", res, err)
+	}
+	_, err = h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"SKERRY_X": "1"}})
+	if !errors.Is(err, sandbox.Invalid) {
+		t.Errorf("a name of ours: %v", err)
+	}
+	big := strings.Repeat("k", redact.MaxTotal+1)
+	if _, err = h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"X": big}}); !errors.Is(err, sandbox.Invalid) {
+		t.Errorf("too much: %v", err)
+	}
+}
