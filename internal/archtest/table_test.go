@@ -31,6 +31,7 @@ var table = []row{
 	{"internal/jsonedit", "", "text, and nothing else"},
 	{"internal/lockedfile", "", "it stands below everything"},
 	{"internal/extensions", "sandbox jsonedit lockedfile", "what is switched on is text in files; what a switch means, others know"},
+	{"internal/skill/install", "sandbox audit skill skill/archive skill/lint skill/scan", "a use case: it puts what a user sends through all checks, into a library that it declares"},
 	{"internal/skill/lint", "sandbox skill skill/archive skill/scan", "it puts all checks of a skill together"},
 	{"internal/skill/scan", "sandbox", "a scan reads text and knows no skill"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},

@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -86,11 +87,14 @@ func userAgent(r *http.Request) string {
 	return ua
 }
 
-// rawBodies are the routes that take a body that is not JSON, each with its media type.
-var rawBodies = map[string]string{
-	"PUT /api/threads/:thread/files/content": "", // any
-	"POST /api/threads/:thread/files/upload": "multipart/form-data",
+// rawBodies are the routes that take a body that is not JSON, or not only, each with its media types.
+var rawBodies = map[string][]string{
+	"PUT /api/threads/:thread/files/content": nil, // any
+	"POST /api/threads/:thread/files/upload": {"multipart/form-data"},
+	"POST /api/skills/install":               {"application/json", "multipart/form-data"},
 }
+
+var jsonBody = []string{"application/json"}
 
 // contentType refuses a body of another type than the route takes. A browser sends the types of
 // forms to other sites without asking first; JSON it does not.
@@ -101,18 +105,18 @@ func contentType(c *gin.Context) {
 	}
 	want, raw := rawBodies[r.Method+" "+c.FullPath()]
 	if !raw {
-		want = "application/json"
+		want = jsonBody
 	}
 	given := r.Header.Get("Content-Type")
-	if want == "" || given == want {
+	if len(want) == 0 || slices.Contains(want, given) {
 		return
 	}
 	got, params, err := mime.ParseMediaType(given)
 	charset := strings.ToLower(params["charset"])
-	if err == nil && got == want && (charset == "" || charset == "utf-8") {
+	if err == nil && slices.Contains(want, got) && (charset == "" || charset == "utf-8") {
 		return
 	}
-	detail := "the body has to be " + want
+	detail := "the body has to be " + strings.Join(want, " or ")
 	writeProblem(c.Writer, newProblem(sandbox.Invalid, detail, FieldError{Field: "Content-Type", Detail: detail}).withStatus(http.StatusUnsupportedMediaType))
 	c.Abort()
 }

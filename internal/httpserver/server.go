@@ -40,6 +40,8 @@ type Options struct {
 	Upstream   upstream
 	MCPServers mcpServers
 	Audit      auditLog
+	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
+	SkillInstalls skillInstalls
 	// Keys checks credentials. Without it no key is valid.
 	Keys keys
 	// Idempotency remembers answers; nil: the header Idempotency-Key is ignored.
@@ -128,6 +130,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.fileRoutes()
 	s.transferRoutes()
 	s.toolRoutes()
+	s.skillInstallRoutes()
 	s.adminRoutes()
 	s.healthRoutes()
 	doc, err := json.Marshal(s.api.OpenAPI())
@@ -166,6 +169,7 @@ func apiConfig(version string) huma.Config {
 				{Name: tagRun, Description: "Commands, code and skill scripts. Each run is an exec with one end."},
 				{Name: tagFiles, Description: "A thread's files, by virtual path. None of these starts a sandbox."},
 				{Name: tagTools, Description: "Tools of MCP servers."},
+				{Name: tagSkills, Description: "Skills, plugins and commands: what agents know."},
 				{Name: tagAdmin, Description: "Audit, keys and MCP servers."},
 				{Name: tagServer, Description: "Health and metrics; no key needed."},
 			},
@@ -181,6 +185,7 @@ const (
 	tagRun     = "Running things"
 	tagFiles   = "Files"
 	tagTools   = "Tools"
+	tagSkills  = "Skills, plugins, commands"
 	tagAdmin   = "Audit and administration"
 	tagServer  = "Server"
 )

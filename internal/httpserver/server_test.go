@@ -436,6 +436,7 @@ GET /readyz readyz
 HEAD /api/threads/{thread}/files/content headContent
 POST /api/keys createKey
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer
+POST /api/skills/install installSkill
 POST /api/threads/{thread}/exec exec
 POST /api/threads/{thread}/execs/{exec}/signal execSignal
 POST /api/threads/{thread}/execs/{exec}/stdin execStdin
