@@ -1,0 +1,280 @@
+package login
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// maxRecord is the size of a file of tokens.
+const maxRecord = 256 << 10
+
+// record is what is kept of one login, in a file that only the owner of the process may read.
+type record struct {
+	Server  string `json:"server"` // for people who look; the file's name says whose it is
+	Issuer  string `json:"issuer,omitempty"`
+	Access  string `json:"access_token,omitempty"`
+	Refresh string `json:"refresh_token,omitempty"`
+
+	Expiry   time.Time `json:"expiry,omitzero"` // zero: nobody said
+	Scopes   []string  `json:"scopes,omitempty"`
+	Resource string    `json:"resource,omitempty"`
+	TokenURL string    `json:"token_url,omitempty"`
+	Revoke   string    `json:"revocation_url,omitempty"`
+	Client   client    `json:"client,omitzero"` // to which the tokens were given
+	Since    time.Time `json:"since,omitzero"`
+
+	// Registered are the clients that authorization servers made for us, by issuer: what one of them gave
+	// is never sent to another.
+	Registered map[string]client `json:"registered,omitempty"`
+}
+
+// client is how we are known to an authorization server. A secret of the configuration is not kept.
+type client struct {
+	ID       string    `json:"id"`
+	Secret   string    `json:"secret,omitempty"`
+	Method   string    `json:"method,omitempty"`
+	Redirect string    `json:"redirect,omitempty"`
+	Expiry   time.Time `json:"expiry,omitzero"` // of the secret; zero: never
+}
+
+// expired: a token that ends within a request is as good as ended.
+func (r *record) expired() bool {
+	return !r.Expiry.IsZero() && time.Until(r.Expiry) < 10*time.Second
+}
+
+// Vault is the folder of logins. Several processes may use it at once.
+type Vault struct {
+	dir   string
+	mu    sync.Mutex
+	slots map[string]*slot
+}
+
+// OpenVault gives the vault at dir, a folder that is made when it is needed and that nobody else may enter.
+func OpenVault(dir string) *Vault { return &Vault{dir: dir, slots: map[string]*slot{}} }
+
+// slot is the one place in this process for the login of one owner at one server.
+type slot struct {
+	vault *Vault
+	name  string
+	turn  chan struct{} // held while tokens are got: a refresh token is good for once
+
+	mu     sync.Mutex
+	seen   os.FileInfo
+	record *record   // as it is in the file; not changed, but replaced
+	memory *record   // of a machine's grant, which is in no file
+	wanted challenge // what the server said last
+	failed error     // why a machine got no token, at the time since
+	since  time.Time
+	users  int // guarded by the vault's mu
+}
+
+// slot gives the place for a login. The URL is part of its name: tokens for one server are not sent to
+// another one that has taken over its name.
+func (v *Vault) slot(server, url, client string, o sandbox.Owner) *slot {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", server, url, client, o.Tenant, o.User))
+	name := hex.EncodeToString(sum[:16])
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.slots[name]
+	if s == nil {
+		s = &slot{vault: v, name: name, turn: make(chan struct{}, 1)}
+		v.slots[name] = s
+	}
+	s.users++
+	return s
+}
+
+// leave ends the use of a slot by one client.
+func (s *slot) leave() {
+	s.vault.mu.Lock()
+	defer s.vault.mu.Unlock()
+	if s.users--; s.users == 0 {
+		delete(s.vault.slots, s.name)
+	}
+}
+
+func (s *slot) path(kind string) string { return filepath.Join(s.vault.dir, s.name+kind) }
+
+// current gives what is kept, never nil. It is not to be changed.
+func (s *slot) current() (*record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.memory != nil {
+		return s.memory, nil
+	}
+	info, err := os.Stat(s.path(".json"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.seen, s.record = nil, nil
+		return &record{}, nil
+	case err != nil:
+		return nil, errKept(err)
+	case s.record != nil && os.SameFile(info, s.seen) && info.ModTime().Equal(s.seen.ModTime()):
+		return s.record, nil
+	}
+	f, err := os.OpenFile(s.path(".json"), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, errKept(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	if err != nil {
+		return nil, errKept(err)
+	}
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, sandbox.Wrap(sandbox.Unavailable, nil, "the login that is kept cannot be read; log in again") // its text may hold tokens
+	}
+	s.seen, s.record = info, &r
+	return &r, nil
+}
+
+func errKept(err error) error {
+	return sandbox.Wrap(sandbox.Unavailable, err, "the logins that are kept cannot be read or written")
+}
+
+// put keeps a record in the file, durably and as a whole.
+func (s *slot) put(r *record) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return errKept(err)
+	}
+	if err := s.vault.write(s.path(".json"), append(text, '\n')); err != nil {
+		return errKept(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen, s.record = nil, nil
+	return nil
+}
+
+func (v *Vault) write(path string, text []byte) error {
+	if err := v.make(); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(v.dir, ".new-") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func (v *Vault) make() error {
+	if err := os.MkdirAll(v.dir, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(v.dir, 0o700)
+}
+
+// keep keeps a machine's tokens for as long as somebody uses the slot.
+func (s *slot) keep(r *record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memory, s.failed = r, nil
+}
+
+// failedLately gives why a machine's token was refused a moment ago; fail notes it. Asking at once again
+// would get the same answer, or the client blocked.
+func (s *slot) failedLately() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.since) < pause {
+		return s.failed
+	}
+	return nil
+}
+
+func (s *slot) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failed, s.since = err, time.Now()
+}
+
+// forget removes what is kept.
+func (s *slot) forget() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memory, s.seen, s.record, s.wanted, s.failed = nil, nil, nil, challenge{}, nil
+	if err := os.Remove(s.path(".json")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errKept(err)
+	}
+	return nil
+}
+
+// challenged notes what the server wants; noted gives it.
+func (s *slot) challenged(ch challenge) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wanted = ch
+}
+
+func (s *slot) noted() challenge {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wanted
+}
+
+// lock waits for the turn to get tokens, in this process and among processes.
+func (s *slot) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errBusy(ctx.Err())
+	}
+	release := func() { <-s.turn }
+	if err := s.vault.make(); err != nil {
+		release()
+		return nil, errKept(err)
+	}
+	f, err := os.OpenFile(s.path(".lock"), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		release()
+		return nil, errKept(err)
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() {
+				_ = f.Close() // and with it the lock
+				release()
+			}, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			_ = f.Close()
+			release()
+			return nil, errKept(err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			_ = f.Close()
+			release()
+			return nil, errBusy(ctx.Err())
+		}
+	}
+}
+
+func errBusy(err error) error {
+	return sandbox.Wrap(sandbox.Unavailable, err, "another login at this server goes on")
+}
