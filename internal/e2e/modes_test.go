@@ -73,6 +73,8 @@ func TestModes(t *testing.T) {
 		"SKERRY_CODE_EXECUTION_LANGUAGE=python", "SKERRY_CODE_EXECUTION_AUTO_THRESHOLD=1000",
 	}})
 	const echo, search = "everything__echo", "search_tools"
+	// A server that takes long to start is not waited for.
+	eventually(t, "the tools are there", func() bool { _, tools, _ := s.promptNames("default"); return slices.Contains(tools, echo) })
 	for _, c := range []struct{ thread, ask, want string }{{"default", "", "direct"}, {"a", "auto", "direct"}, {"d", "direct", "direct"}, {"c", "code", "code"}} {
 		if c.ask != "" {
 			s.acquire(c.thread, c.ask)
@@ -114,6 +116,7 @@ func TestMCPClient(t *testing.T) {
 	session := s.mcpClient("/mcp/c", &mcp.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 		progress = append(progress, r.Params.Progress)
 	}})
+	eventually(t, "the tools are there", func() bool { return slices.Contains(toolNames(t, session), "everything__get-tiny-image") })
 	call := func(name string, args map[string]any, meta mcp.Meta) *mcp.CallToolResult {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
