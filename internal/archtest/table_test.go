@@ -34,6 +34,8 @@ var table = []row{
 	{"internal/skill/install", "sandbox audit skill skill/archive skill/lint skill/scan", "a use case: it puts what a user sends through all checks, into a library that it declares"},
 	{"internal/skill/lint", "sandbox skill skill/archive skill/scan", "it puts all checks of a skill together"},
 	{"internal/skill/scan", "sandbox", "a scan reads text and knows no skill"},
+	{"internal/skill", "sandbox", "skills are files and a vocabulary"},
+	{"internal/plugin", "sandbox skill", "plugins are files, and skills among them"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
 	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},
 	{"internal/codeapi/standalone", "sandbox codeapi", "a tree for outside is the tree for sandboxes with other helpers"},

@@ -1,0 +1,80 @@
+package sandbox
+
+import "time"
+
+// Plugin is one plugin as a user sees it. Values are shared: callers must not change what slices hold.
+type Plugin struct {
+	Name        string          `json:"name"` // unique for a user, and its name everywhere
+	DisplayName string          `json:"display_name,omitempty"`
+	Version     string          `json:"version,omitempty"`
+	Description string          `json:"description"`
+	Author      string          `json:"author,omitempty"`
+	Homepage    string          `json:"homepage,omitempty"`
+	Repository  string          `json:"repository,omitempty"`
+	License     string          `json:"license,omitempty"`
+	Keywords    []string        `json:"keywords,omitempty"`
+	Format      string          `json:"format"`  // "claude" or "agent-plugins"
+	Enabled     bool            `json:"enabled"` // for the user who asked
+	Shared      bool            `json:"shared"`  // an administrator installed it for all users of the tenant
+	Digest      string          `json:"digest"`  // of all files: "sha256:" and 64 hex digits
+	Location    string          `json:"location"`
+	Source      PluginSource    `json:"source"`
+	InstalledAt time.Time       `json:"installed_at"`
+	Skills      []PluginSkill   `json:"skills"`
+	Commands    []PluginCommand `json:"commands"`
+	Servers     []PluginServer  `json:"mcp_servers"`
+	Options     []PluginOption  `json:"options,omitempty"`
+	Findings    []Finding       `json:"findings"` // at most 300
+}
+
+// PluginSource says where a plugin came from, without secrets.
+type PluginSource struct {
+	Kind        string `json:"kind"`                  // "archive", "git", "folder"
+	From        string `json:"from,omitempty"`        // URL, or the name of a file
+	Ref         string `json:"ref,omitempty"`         // branch or tag that was asked for
+	Commit      string `json:"commit,omitempty"`      // of a git source
+	Path        string `json:"path,omitempty"`        // folder within the source
+	SHA256      string `json:"sha256,omitempty"`      // of an archive
+	Marketplace string `json:"marketplace,omitempty"` // whose entry it was
+}
+
+// PluginSkill is a skill of a plugin.
+type PluginSkill struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Location    string `json:"location"` // virtual path of SKILL.md
+	Broken      bool   `json:"broken,omitempty"`
+}
+
+// PluginCommand is one command: /plugin:name.
+type PluginCommand struct {
+	Name         string   `json:"name"`
+	Description  string   `json:"description"`
+	ArgumentHint string   `json:"argument_hint"`
+	AllowedTools []string `json:"allowed_tools,omitempty"` // a pre-approval, never a restriction by itself
+	Model        string   `json:"model,omitempty"`         // what its author had in mind; nothing here uses it
+	Kind         string   `json:"kind"`                    // "command", or "skill" for a skill that people may call
+	Hidden       bool     `json:"hidden,omitempty"`        // "disable-model-invocation": for people only
+}
+
+// PluginServer is an MCP server that a plugin declares.
+type PluginServer struct {
+	Name       string `json:"name"`       // as the plugin says it
+	Registered string `json:"registered"` // plugin:<plugin>:<name>, its name in the tool set
+	Transport  string `json:"transport"`  // "stdio", "http" or "sse"
+	State      string `json:"state"`      // "ok", "unusable" (Reason says why), "duplicate" (Reason names the one that is used)
+	Reason     string `json:"reason,omitempty"`
+}
+
+// PluginOption is a value that a plugin asks its user for: ${user_config.<Key>}.
+type PluginOption struct {
+	Key         string `json:"key"`
+	Type        string `json:"type"` // "string", "number", "boolean", "directory", "file"
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Required    bool   `json:"required,omitempty"`
+	Sensitive   bool   `json:"sensitive,omitempty"`
+	Default     any    `json:"default,omitempty"`
+	Set         bool   `json:"set"`             // the user has given a value
+	Value       any    `json:"value,omitempty"` // "***" when Sensitive
+}
