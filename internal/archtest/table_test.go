@@ -34,7 +34,6 @@ var table = []row{
 	{"internal/skill/install", "sandbox audit skill skill/archive skill/lint skill/scan", "a use case: it puts what a user sends through all checks, into a library that it declares"},
 	{"internal/skill/lint", "sandbox skill skill/archive skill/scan", "it puts all checks of a skill together"},
 	{"internal/skill/scan", "sandbox", "a scan reads text and knows no skill"},
-	{"internal/skill", "sandbox", "skills are files and a vocabulary"},
 	{"internal/plugin", "sandbox skill", "plugins are files, and skills among them"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
 	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},
@@ -50,7 +49,6 @@ var table = []row{
 
 	{"internal/toolsearch", "sandbox", "a search knows a tool set, not where it comes from"},
 	{"internal/mcphub", "sandbox toolsearch extensions jsonedit lockedfile mcphub/...", "the hub knows tools, not who calls them"},
-	{"internal/mcphub", "sandbox toolsearch mcphub/...", "the hub knows tools, not who calls them"},
 	{"internal/mcphub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},

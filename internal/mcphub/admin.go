@@ -8,14 +8,22 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/jsonedit"
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // mask stands for a secret in what is shown, and for the stored secret in what is sent back.
 const mask = "***"
 
-// secretSections are the parts of a server's configuration whose values are not shown.
-var secretSections = []string{"env", "headers"}
+// secretSections are the parts of a server's configuration whose values are not shown; of those with a list
+// only its members are secrets.
+var secretSections = map[string][]string{"env": nil, "headers": nil, "oauth": login.Secrets}
+
+// isSecret reports whether a member of a section is not shown. The decoder ignores case.
+func isSecret(section, key string) bool {
+	only := secretSections[section]
+	return only == nil || strings.Contains(strings.ToLower(key), "secret") || slices.ContainsFunc(only, func(s string) bool { return strings.EqualFold(s, key) })
+}
 
 // ServerConfigs gives the configuration of every server as it is in the file, the values of env and
 // headers masked, and what looks like a secret in args and url.
@@ -33,16 +41,22 @@ func masked(raw []byte) json.RawMessage {
 	if err != nil {
 		return json.RawMessage(`{}`)
 	}
-	for _, name := range secretSections {
+	for name, only := range secretSections {
 		for _, m := range sections(raw, name) {
 			values, err := m.Members(raw, name)
-			if err == nil {
+			switch {
+			case err == nil:
 				for _, v := range values.All {
+					if !isSecret(name, v.Key) {
+						continue
+					}
 					if out, err = jsonedit.Set(out, []string{m.Key}, v.Key, []byte(hidden)); err != nil {
 						break
 					}
 				}
-			} else {
+			case only != nil && !bytes.ContainsAny(m.Value(raw), "{[\""):
+				err = nil // oauth: false
+			default:
 				out, err = jsonedit.Set(out, nil, m.Key, []byte(hidden))
 			}
 			if err != nil {
@@ -110,14 +124,17 @@ func unmasked(raw json.RawMessage, stored *serverConfig) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range secretSections {
+	for name, only := range secretSections {
 		for _, section := range sections(raw, name) {
 			values, err := section.Members(raw, name)
+			if err != nil && only != nil {
+				continue // oauth: false, or what the configuration's check refuses
+			}
 			if err != nil {
 				return nil, invalidField(name, "is not an object, or has a name twice")
 			}
 			for _, m := range values.All {
-				if string(m.Value(raw)) != `"`+mask+`"` {
+				if !isSecret(name, m.Key) || string(m.Value(raw)) != `"`+mask+`"` {
 					continue
 				}
 				kept, ok := storedValue(stored, name, m.Key)

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -283,6 +285,9 @@ func (c *conn) note(l *link, v verdict) {
 	// A server that hangs is started anew after the break.
 	if l != nil && (v.gone || tripped) {
 		c.drop(l)
+		if errors.Is(v.err, login.ErrNeeded) {
+			c.wait(v.err)
+		}
 	}
 }
 
@@ -293,6 +298,8 @@ func (c *conn) judge(ctx context.Context, l *link, t *tool, limit time.Duration,
 	switch {
 	case s.tooLarge, errors.As(err, &rpc) && rpc.Code == codeTooLarge:
 		return verdict{ok: true, err: sandbox.Errorf(sandbox.ToolFailed, "%s: the result is larger than %d bytes, which is the limit", t.Printed, c.h.o.MaxResult)}
+	case s.login != nil:
+		return verdict{pass: true, gone: s.status == http.StatusUnauthorized, err: withoutSecrets(l, s.login)}
 	case errors.Is(err, mcp.ErrSessionMissing):
 		return verdict{pass: true, gone: true, again: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q has forgotten the session", c.key.server)}
 	case s.status != 0:

@@ -19,6 +19,7 @@ type capture struct {
 	tooLarge bool
 	status   int           // of an HTTP answer that was an error
 	message  string        // its text
+	login    error         // why there was no token, or no use of it
 	forget   func()        // takes the request out of the transport's table
 	ttl      time.Duration // of a list
 	listener *listener     // of a call; set before the request goes out
@@ -66,6 +67,13 @@ func (c *capture) setStatus(status int, message string) {
 	c.status, c.message = status, message
 }
 
+// setLogin notes why a request was not made, or its answer to be of no use: status is that answer's.
+func (c *capture) setLogin(status int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status, c.login = status, err
+}
+
 func (c *capture) setTTL(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,12 +87,13 @@ type seen struct {
 	status   int
 	message  string
 	ttl      time.Duration
+	login    error
 }
 
 func (c *capture) look() seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return seen{c.result, c.tooLarge, c.status, c.message, c.ttl}
+	return seen{c.result, c.tooLarge, c.status, c.message, c.ttl, c.login}
 }
 
 // codeTooLarge is the code of the error that stands for a message that was skipped.

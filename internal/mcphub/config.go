@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/jsonedit"
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -57,6 +58,7 @@ type serverConfig struct {
 	Scope         string                `json:"scope"`  // "thread", "user" (default) or "shared"
 	RunAs         *uint32               `json:"run_as"` // uid of a stdio server
 	Sandbox       isolationConfig       `json:"sandbox"`
+	OAuth         *login.Settings       `json:"oauth"` // of an HTTP server; nil: what its own metadata says
 }
 
 func (s *serverConfig) enabled() bool { return s.Enabled == nil || *s.Enabled }
@@ -229,6 +231,9 @@ func (s *serverConfig) check() error {
 		return err
 	}
 	if s.Type == transportStdio {
+		if s.OAuth != nil {
+			return invalidField("oauth", "is for HTTP servers")
+		}
 		return s.checkStdio()
 	}
 	if s.Sandbox.on {
@@ -270,6 +275,14 @@ func (s *serverConfig) checkRemote() error {
 		}
 		if http.CanonicalHeaderKey(k) == "Host" {
 			return invalidField("headers."+k, "cannot be set; it comes from the url")
+		}
+		if http.CanonicalHeaderKey(k) == "Authorization" && s.OAuth != nil && !s.OAuth.Off {
+			return invalidField("headers."+k, "and oauth exclude each other")
+		}
+	}
+	if s.OAuth != nil {
+		if field, problem := s.OAuth.Check(); field != "" {
+			return invalidField("oauth."+field, "%s", problem)
 		}
 	}
 	return nil

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -39,8 +42,12 @@ func conform(url, scenario, wishes string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+	oauth, err := conformanceLogin(scenario, wishes)
+	if err != nil {
+		return err
+	}
 	path := filepath.Join(dir, "extensions_config.json")
-	if err := os.WriteFile(path, fmt.Appendf(nil, `{"mcpServers":{"suite":{"type":"http","url":%q,"scope":"shared"}}}`, url), 0o600); err != nil {
+	if err := os.WriteFile(path, fmt.Appendf(nil, `{"mcpServers":{"suite":{"type":"http","url":%q%s}}}`, url, oauth), 0o600); err != nil {
 		return err
 	}
 	h, err := Open(Options{
@@ -51,24 +58,112 @@ func conform(url, scenario, wishes string) error {
 		return err
 	}
 	defer h.Close()
-	set, err := h.Tools(ctx, alice)
+	p := &person{h: h}
+	var set sandbox.ToolSet
+	err = p.logsInFor(ctx, func() error {
+		if set, err = h.Tools(ctx, alice); err == nil && len(set.Tools) == 0 { // why there are none
+			_, err = h.ServerTools(ctx, sandbox.Caller{Owner: alice.Owner}, "suite")
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	if len(set.Tools) == 0 { // why there are none
-		if _, err := h.ServerTools(ctx, sandbox.Caller{Owner: alice.Owner}, "suite"); err != nil {
-			return err
-		}
 	}
 	calls, err := conformanceCalls(set.Tools, scenario, wishes)
 	if err != nil {
 		return err
 	}
 	for _, c := range calls {
-		res, err := h.Call(ctx, alice, sandbox.Tool{Server: "suite", Name: c.Name}, c.Arguments)
+		var res sandbox.ToolResult
+		err := p.logsInFor(ctx, func() error {
+			res, err = h.Call(ctx, alice, sandbox.Tool{Server: "suite", Name: c.Name}, c.Arguments)
+			return err
+		})
 		fmt.Fprintf(os.Stderr, "%s: %v %.500s\n", c.Name, err, res.Result)
 	}
 	return nil
+}
+
+// person does what people do with `skerry mcp login`: opens the URL, agrees, and hands over where the
+// browser was sent.
+type person struct {
+	h      *Hub
+	logins int
+}
+
+// logsInFor tries something, logs in when the hub says that a login is needed, and tries again. It is
+// for the hub to end that: this person has a lot of patience.
+func (p *person) logsInFor(ctx context.Context, try func() error) error {
+	for {
+		err := try()
+		if !errors.Is(err, login.ErrNeeded) || p.logins >= 10 {
+			return err
+		}
+		p.logins++
+		if err := p.login(ctx, "suite"); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *person) login(ctx context.Context, server string) error {
+	begun, err := p.h.BeginLogin(ctx, sandbox.Caller{Owner: alice.Owner}, server, "http://127.0.0.1:1/callback")
+	if err != nil {
+		return err
+	}
+	to, err := browse(ctx, begun.URL)
+	if err != nil {
+		return err
+	}
+	return p.h.FinishLogin(ctx, sandbox.Caller{Owner: alice.Owner}, server, to)
+}
+
+// browse opens a page that sends the browser on at once, and gives where to.
+func browse(ctx context.Context, url string) (string, error) {
+	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	res, err := browser.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusFound {
+		return "", fmt.Errorf("the page to log in: %s", res.Status)
+	}
+	return res.Header.Get("Location"), nil
+}
+
+// conformanceLogin gives "oauth" as a scenario wants it: what was registered beforehand is configured, all
+// else is left to what the server says of itself.
+func conformanceLogin(scenario, wishes string) (string, error) {
+	var known struct {
+		ID     string `json:"client_id"`
+		Secret string `json:"client_secret"`
+		Key    string `json:"private_key_pem"`
+		JWT    string `json:"valid_jwt"`
+	}
+	if wishes != "" {
+		if err := json.Unmarshal([]byte(wishes), &known); err != nil {
+			return "", err
+		}
+	}
+	s := login.Settings{ClientID: known.ID, ClientSecret: known.Secret, PrivateKey: known.Key, Assertion: known.JWT}
+	switch scenario {
+	case "auth/basic-cimd":
+		s.MetadataDocument = "https://conformance-test.local/client-metadata.json"
+	case "auth/client-credentials-basic", "auth/client-credentials-jwt":
+		s.Grant = login.GrantClient
+	case "auth/wif-jwt-bearer":
+		s.Grant = login.GrantAssertion
+	case "auth/pre-registration":
+	default:
+		return "", nil
+	}
+	text, err := json.Marshal(s)
+	return `,"oauth":` + string(text), err
 }
 
 type conformanceCall struct {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -409,6 +410,15 @@ func (c *conn) drop(l *link) {
 	}
 }
 
+// wait notes what the server waits for, when nobody connects to it anew already.
+func (c *conn) wait(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil && c.attempt == nil {
+		c.fail(err)
+	}
+}
+
 // drain waits for the calls in progress, for a while.
 func (c *conn) drain(ctx context.Context) {
 	deadline := time.NewTimer(drainTime)
@@ -449,7 +459,10 @@ func (c *conn) known() (tools *toolList, state string, err error) {
 	case c.link != nil:
 		state = "ready"
 	case c.err != nil:
-		state, err = "failed", c.err
+		state, err = stateFailed, c.err
+		if errors.Is(err, login.ErrNeeded) {
+			state = stateNeedsLogin
+		}
 	default:
 		state = "idle"
 	}

@@ -3,8 +3,10 @@ package mcphub
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -60,7 +62,8 @@ type target struct {
 	env     []string
 	url     string
 	headers map[string]string
-	redact  *strings.Replacer
+	redact  *redactor
+	oauth   login.Settings
 }
 
 // expand puts in the variables. home is what ${HOME} stands for: the server's own home folder.
@@ -117,8 +120,30 @@ func (s *serverConfig) expand(lookup func(string) (string, bool), home string) (
 	if home != "" {
 		e.hide(home) // a folder of this host
 	}
-	t.redact = replacer(e.secrets)
+	if err := s.expandLogin(e, t); err != nil {
+		return nil, err
+	}
+	t.redact = newRedactor(e.secrets)
 	return t, nil
+}
+
+// expandLogin puts the variables into "oauth".
+func (s *serverConfig) expandLogin(e *expander, t *target) error {
+	if s.OAuth == nil {
+		return nil
+	}
+	t.oauth = *s.OAuth
+	for name, text := range t.oauth.Texts() {
+		value, err := e.text("oauth."+name, *text)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(login.Secrets, name) {
+			e.hide(value)
+		}
+		*text = value
+	}
+	return nil
 }
 
 // hideURL hides what people put into URLs.
@@ -136,14 +161,6 @@ func (e *expander) hideURL(text string) {
 			e.hide(url.QueryEscape(v))
 		}
 	}
-}
-
-func replacer(secrets []string) *strings.Replacer {
-	var pairs []string
-	for _, s := range longestFirst(secrets) {
-		pairs = append(pairs, s, "***")
-	}
-	return strings.NewReplacer(pairs...)
 }
 
 // configError makes what is wrong with a server's configuration the error of a call.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 )
 
 const (
@@ -33,7 +35,8 @@ type remote struct {
 	origin  *url.URL
 	headers map[string]string
 	traffic *traffic
-	old     bool // the transport of 2024-11-05, which begins with a GET
+	login   *login.Client // nil: what the headers say is all
+	old     bool          // the transport of 2024-11-05, which begins with a GET
 }
 
 // newRemote gives the transport for the SDK and what closes its idle connections.
@@ -87,7 +90,7 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		id, _ = json.Marshal(call.ID.Raw()) // a number or a string
 	}
-	res, err := r.base.RoundTrip(req)
+	res, err := r.send(req, c)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +113,48 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return res, nil
+}
+
+// send sends a request, with a token when there is one, and once more when another token may help.
+func (r *remote) send(req *http.Request, c *capture) (*http.Response, error) {
+	if r.login == nil {
+		return r.base.RoundTrip(req)
+	}
+	for first := true; ; first = false {
+		used, err := r.login.Sign(req.Context(), req)
+		if err != nil {
+			return nil, c.noLogin(0, err)
+		}
+		res, err := r.base.RoundTrip(req)
+		if err != nil || res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
+			return res, err
+		}
+		again, err := r.login.Refused(req.Context(), res, used, first)
+		if err != nil {
+			_ = res.Body.Close()
+			return nil, c.noLogin(res.StatusCode, err)
+		}
+		if !again || !first || req.Body != nil && req.GetBody == nil {
+			return res, nil
+		}
+		_, _ = io.CopyN(io.Discard, res.Body, maxErrBody) // the connection is used again
+		_ = res.Body.Close()
+		req = req.Clone(req.Context())
+		req.Header.Del("Authorization")
+		if req.GetBody != nil {
+			if req.Body, err = req.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// noLogin notes why a request comes to nothing and gives the error back. Nothing is noted for a nil c.
+func (c *capture) noLogin(status int, err error) error {
+	if c != nil {
+		c.setLogin(status, err)
+	}
+	return err
 }
 
 // noteError buffers the body of an error and notes what it says.
@@ -204,7 +249,12 @@ func (r *remote) bufferJSON(res *http.Response, c *capture, id json.RawMessage) 
 }
 
 // close gives the connections back.
-func (r *remote) close() { r.base.CloseIdleConnections() }
+func (r *remote) close() {
+	r.base.CloseIdleConnections()
+	if r.login != nil {
+		r.login.Close()
+	}
+}
 
 // networkError says in a few words, without addresses, why a server was not reached.
 func networkError(err error) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/extensions"
+	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -23,7 +24,7 @@ type Options struct {
 	Log        *slog.Logger
 	// LookupEnv gives the values that ${NAME} in the configuration stands for.
 	LookupEnv func(name string) (string, bool)
-	// StateDir holds the home folders of stdio servers. They outlive a connection; with "" they are
+	// StateDir holds the home folders of stdio servers and, in a folder that nobody else may enter, logins. They outlive a connection; with "" they are
 	// made below the system's folder for temporary files and go when the hub is closed.
 	StateDir string
 	// Isolation starts the servers that have "sandbox" in their configuration; nil: they are refused.
@@ -70,6 +71,8 @@ type Hub struct {
 	wg     sync.WaitGroup // goroutines that end with the hub
 	homes  homes
 	file   *configFile
+	vault  *login.Vault
+	logins logins
 
 	indexes indexes // for searches
 
@@ -105,6 +108,7 @@ func Open(o Options) (*Hub, error) {
 	if err := h.homes.open(); err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
+	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"))
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.file = &configFile{path: path, files: files, log: o.Log}
 	h.file.check(time.Now())
@@ -133,6 +137,7 @@ func (h *Hub) Close() error {
 	}
 	wg.Wait()
 	h.wg.Wait()
+	h.logins.expire(time.Time{})
 	return h.homes.close()
 }
 
@@ -203,6 +208,7 @@ func (h *Hub) tick() {
 		case now := <-t.C:
 			h.config()
 			h.mind(now)
+			h.logins.expire(now)
 		}
 	}
 }

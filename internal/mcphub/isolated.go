@@ -123,7 +123,7 @@ func (c *conn) isolated(t *target) IsolatedServer {
 
 // startIsolated starts the server in its sandbox. The goroutines that belong to it end with it; wg
 // counts them.
-func startIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.WaitGroup, log *slog.Logger, redact *strings.Replacer) (*process, error) {
+func startIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.WaitGroup, log *slog.Logger, redact *redactor) (*process, error) {
 	v, err := i.Start(ctx, s)
 	if err != nil {
 		return nil, err

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +25,7 @@ type link struct {
 	session *mcp.ClientSession
 	remote  *remote  // of an HTTP server
 	process *process // of a stdio server
-	redact  *strings.Replacer
+	redact  *redactor
 	born    time.Time
 	ctx     context.Context // ends when the link is closed
 	cancel  context.CancelFunc
@@ -144,6 +143,9 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 		l.redact, l.calls.redact = t.redact, t.redact
 		var transport mcp.Transport
 		transport, l.remote, err = c.cfg.newRemote(t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
+		if err == nil {
+			l.remote.login, err = c.cfg.loginClient(t, c.h.vault, c.key.scope)
+		}
 		return transport, err
 	}
 	log := c.h.o.Log.With("server", c.key.server)
@@ -188,6 +190,8 @@ func (c *conn) connectError(ctx context.Context, l *link, s seen, err error) err
 	}
 	var known *sandbox.Error
 	switch {
+	case s.login != nil:
+		return withoutSecrets(l, s.login)
 	case errors.As(err, &known):
 		return sandbox.Wrap(known.Kind, err, "the MCP server %q cannot be started: %s", name, known.Detail)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

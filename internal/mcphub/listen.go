@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -28,7 +27,7 @@ const (
 // listeners are the calls in progress on one link, and who listens to what the server says about them.
 type listeners struct {
 	log     *slog.Logger
-	redact  *strings.Replacer
+	redact  *redactor
 	limiter *rate.Limiter
 	shared  bool // by users who must not see each other's
 

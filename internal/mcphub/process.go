@@ -130,7 +130,7 @@ type process struct {
 }
 
 // start starts the server and the goroutines that belong to it; they end with it. wg counts them.
-func (c *command) start(wg *sync.WaitGroup, log *slog.Logger, redact *strings.Replacer) (*process, error) {
+func (c *command) start(wg *sync.WaitGroup, log *slog.Logger, redact *redactor) (*process, error) {
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "no pipe for the server")
@@ -276,7 +276,7 @@ func (p *process) readErrors() {
 
 // tail keeps the last lines of standard error.
 type tail struct {
-	redact *strings.Replacer
+	redact *redactor
 	mu     sync.Mutex
 	lines  []string
 }

@@ -201,7 +201,10 @@ func (h *Hub) server(s *serverConfig, v *view, t sandbox.Thread) sandbox.ToolSer
 		}
 	}
 	if err != nil {
-		shown.State, shown.Error = "failed", detailOf(err)
+		shown.Error = detailOf(err)
+		if shown.State != stateNeedsLogin {
+			shown.State = stateFailed
+		}
 	}
 	return shown
 }

@@ -8,7 +8,7 @@ type ToolServer struct {
 	Description string `json:"description"`
 	Transport   string `json:"transport"` // "stdio" or "http"
 	ToolCount   int    `json:"tool_count"`
-	State       string `json:"state"` // "idle" (not yet connected), "ready", "failed"
+	State       string `json:"state"` // "idle" (not yet connected), "ready", "failed", "needs_login" (a person has to log in first)
 	Error       string `json:"error,omitempty"`
 }
 
