@@ -20,7 +20,7 @@ import (
 )
 
 // extensions writes a file of MCP servers: the hostile one, and one that cannot be started.
-func extensions(t *testing.T, broken bool) string {
+func extensionsFile(t *testing.T, broken bool) string {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Fatal("python3 is missing")
@@ -82,7 +82,7 @@ func run(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 
 // TestMCPExitCodes: each kind of failure has its code and says what to do.
 func TestMCPExitCodes(t *testing.T) {
-	file := extensions(t, false)
+	file := extensionsFile(t, false)
 	for name, c := range map[string]struct {
 		stdin string
 		args  []string
@@ -129,7 +129,7 @@ func TestMCPExitCodes(t *testing.T) {
 
 // TestMCPPartial: a server that does not answer is named, and hides nothing else.
 func TestMCPPartial(t *testing.T) {
-	file := extensions(t, true)
+	file := extensionsFile(t, true)
 	code, out, errs := run(t, "", "mcp", "list", "--config", file)
 	if code != 5 || !strings.Contains(out, "order") || !strings.Contains(errs, "1 server did not answer:\n  gone: ") {
 		t.Errorf("list: %d\n%s\n%s", code, out, errs)
@@ -144,7 +144,7 @@ func TestMCPPartial(t *testing.T) {
 
 // TestMCPList: what a program reads, and what a person reads.
 func TestMCPList(t *testing.T) {
-	file := extensions(t, false)
+	file := extensionsFile(t, false)
 	code, out, _ := run(t, "", "mcp", "list", "--config", file, "--json", "--detailed", "--server", "shop")
 	var list struct {
 		Servers []struct {
@@ -176,7 +176,7 @@ func TestMCPList(t *testing.T) {
 
 // TestMCPInteractive: the questions go to standard error, and the answers become the arguments.
 func TestMCPInteractive(t *testing.T) {
-	file := extensions(t, false)
+	file := extensionsFile(t, false)
 	code, out, errs := run(t, "tea\n0\n3\n2\ny\n", "mcp", "call", "shop.order", "--config", file, "--interactive")
 	var got map[string]any
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
@@ -197,7 +197,7 @@ func TestMCPInteractive(t *testing.T) {
 
 // TestMCPTerminal: on a terminal a result loses its control sequences; a pipe and a file get it whole.
 func TestMCPTerminal(t *testing.T) {
-	file := extensions(t, false)
+	file := extensionsFile(t, false)
 	master, slave := openPTY(t)
 	var shown bytes.Buffer
 	var wg sync.WaitGroup
@@ -222,7 +222,7 @@ func TestMCPTerminal(t *testing.T) {
 
 // TestMCPInteractiveTerminal: a person at a terminal answers the questions one by one.
 func TestMCPInteractiveTerminal(t *testing.T) {
-	file := extensions(t, false)
+	file := extensionsFile(t, false)
 	master, slave := openPTY(t)
 	var out bytes.Buffer
 	done := make(chan int, 1)

@@ -31,6 +31,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
+	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
@@ -123,9 +124,10 @@ type parts struct {
 	driver  driver.Driver
 	orch    *orchestrator.Orchestrator
 
-	templates map[string]orchestrator.Template
-	sandboxd  string // host path
-	isolation *isolation
+	extensions *extensions.Files
+	templates  map[string]orchestrator.Template
+	sandboxd   string // host path
+	isolation  *isolation
 }
 
 // serve runs a server until ctx ends, and then stops it in order. ready is told the address.
@@ -273,7 +275,7 @@ func (p *parts) openDriver(ctx context.Context) (err error) {
 }
 
 func (p *parts) openOrchestrator(ctx context.Context) error {
-	skills, err := skill.Publish(p.cfg.Skills, filepath.Join(p.cfg.Data, "skills"), p.log)
+	skills, views, err := p.openSkills()
 	if err != nil {
 		return err
 	}
@@ -282,7 +284,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		return err
 	}
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
-		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: p.hub, CodeAPI: wrappers, Skills: skills,
+		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: p.hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
 		Bridge: bridge.New(bridge.Options{
 			Hub: p.hub, Recorder: orchestrator.NewToolRecorder(p.audit), Log: p.log,
 			// The bridge serves before the orchestrator is whole, but there is no exec before that.
@@ -303,6 +305,27 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		return p.orch.Close(ctx)
 	})
 	return nil
+}
+
+// openSkills opens the library of skills.
+func (p *parts) openSkills() (*skill.Library, *skill.Views, error) {
+	var err error
+	if p.extensions, err = extensions.New(p.cfg.Extensions); err != nil {
+		return nil, nil, err
+	}
+	if err := p.extensions.Problem(); err != nil {
+		p.log.Error("skills: the configuration is broken", "error", err)
+	}
+	dir := filepath.Join(p.cfg.Data, "skills")
+	lib, err := skill.Open(skill.Options{
+		Dir: dir, Users: filepath.Join(p.cfg.Data, "tenants"), Public: []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}, Log: p.log,
+		State: func(o sandbox.Owner) (skill.State, error) { return p.extensions.State(o) },
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	views, err := skill.NewViews(dir)
+	return lib, views, err
 }
 
 // wrappers opens the store of generated wrappers, emptied when they are to be made anew. Sandboxes of a

@@ -30,6 +30,10 @@ const (
 	ActionSkillInstall  = "skill_install"
 	ActionSignal        = "exec_signal"
 	ActionEgressRefused = "egress_refused"
+	ActionSkillInstall  = "skill_install"
+	ActionSkillSwitch   = "skill_switch" // on or off
+	ActionSkillWrite    = "skill_write"  // of its SKILL.md
+	ActionSkillDelete   = "skill_delete"
 )
 
 // The phases of a record. What can fail midway has an attempt and then exactly one result, whose

@@ -192,3 +192,15 @@ func SyncDir(path string) error {
 	}
 	return nil
 }
+
+// Later gives the stamp of the two whose file changed later, with the sizes of both: of all files of a
+// folder it changes when one of them does.
+func (s Stamp) Later(t Stamp) Stamp {
+	if t.changed.After(s.changed) {
+		s, t = t, s
+	}
+	if s.exists && t.exists {
+		s.size += t.size
+	}
+	return s
+}

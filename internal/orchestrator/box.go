@@ -42,13 +42,15 @@ type box struct {
 	env        map[string]string // of every exec; replaced, never changed
 	languages  []string          // that sandboxd found a runtime for
 
-	tools toolsView
+	tools  toolsView
+	skills skillsView
 }
 
-// sock, codeAPI and secretFile are parts of a box's folder. Only the first two are seen inside.
+// sock, codeAPI, viewDir and secretFile are parts of a box's folder. Of the third, two folders are seen
+// inside, of the last nothing.
 func (b *box) sock() string       { return filepath.Join(b.dir, "sock") }
 func (b *box) codeAPI() string    { return filepath.Join(b.dir, "code-api") }
-func (b *box) plugins() string    { return filepath.Join(b.dir, "plugins") }
+func (b *box) viewDir() string    { return filepath.Join(b.dir, "view") }
 func (b *box) secretFile() string { return filepath.Join(b.dir, "secret.json") }
 
 func (b *box) snapshot() sandbox.Info {
@@ -61,6 +63,16 @@ func (b *box) setState(s sandbox.State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.info.State = s
+}
+
+// isReady says whether the start has ended well.
+func (b *box) isReady() bool {
+	select {
+	case <-b.ready:
+		return b.err == nil
+	default:
+		return false
+	}
 }
 
 // end says how the execs of a box that is going away end; the first word counts.
@@ -105,8 +117,8 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err := checkEnv(o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
-	if o.Skills != nil {
-		return sandbox.Info{}, sandbox.Errorf(sandbox.NotSupported, "skills: a list of skills for one thread is not supported yet; every thread sees all of them")
+	if err := r.narrowSkills(ctx, t, o.Skills); err != nil {
+		return sandbox.Info{}, err
 	}
 	b, err := r.box(c, t, tmpl)
 	if err != nil {
@@ -122,6 +134,9 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	}
 	if err := r.waitReady(ctx, b, o.Wait); err != nil && !errors.Is(err, errStillStarting) {
 		return sandbox.Info{}, err
+	}
+	if o.Skills != nil && b.isReady() {
+		r.showSkills(b)
 	}
 	return b.snapshot(), r.remember(ctx, t, o)
 }
@@ -250,14 +265,25 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 		return err
 	}
 	b.uid = uid
-	if err := r.open(b); err != nil {
+	if err = os.MkdirAll(b.dir, 0o711); err == nil {
+		b.skills.folder, err = r.o.Views.Folder(b.viewDir())
+	}
+	if err == nil {
+		err = r.open(b)
+	}
+	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
 	// The wrappers take as long as the slowest MCP server; the container need not wait for them.
 	tools := make(chan error, 1)
 	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, b) })
+	skills := make(chan error, 1)
+	r.wg.Go(func() { skills <- r.firstSkills(ctx, b) })
 	_, err = r.o.Driver.Create(ctx, r.spec(b))
 	created := time.Now()
+	if e := <-skills; err == nil {
+		err = e
+	}
 	if err == nil {
 		err = b.hello(ctx)
 	}
@@ -284,7 +310,7 @@ func (r *Orchestrator) open(b *box) error {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
-	for _, dir := range []string{b.sock(), b.codeAPI(), b.plugins()} {
+	for _, dir := range []string{b.sock(), b.codeAPI()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -317,8 +343,8 @@ func (r *Orchestrator) spec(b *box) sandbox.Spec {
 		Daemon: r.o.Daemon, Hostname: "skerry", Limits: b.template.Limits,
 		Mounts: []sandbox.Mount{
 			{Source: r.threadDir(b.thread), Target: sandbox.UserDataDir},
-			{Source: r.o.Skills.Root(), Target: sandbox.SkillsDir, ReadOnly: true},
-			{Source: b.plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
+			{Source: b.skills.folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
+			{Source: b.skills.folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
 			{Source: b.codeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
 			{Source: b.sock(), Target: sandbox.RunDir, ReadOnly: true},
 		},
@@ -364,13 +390,15 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	ctx, cancel := detached(ctx, removeTimeout)
 	defer cancel()
 	log := r.o.Log.With("thread", b.thread.String(), "sandbox", string(b.id))
-	if err := r.o.Driver.Remove(ctx, b.id); err != nil {
-		log.Error("sandbox not removed; tried again later", "error", err)
+	removed := r.o.Driver.Remove(ctx, b.id)
+	if removed != nil {
+		log.Error("sandbox not removed; tried again later", "error", removed)
 	}
 	if err := b.letGo(); err != nil {
 		log.Warn("sockets not closed", "error", err)
 	}
 	b.forbidWrappers()
+	r.endSkills(b, removed == nil)
 	if err := os.RemoveAll(b.dir); err != nil {
 		log.Error("run folder not removed", "error", err)
 	}

@@ -6,16 +6,22 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
 // withFiles opens a view of the thread's files for use. With a uid it may write. No sandbox is
 // needed: the files lie on this host.
 func (r *Orchestrator) withFiles(t sandbox.Thread, uid *int, use func(*vpath.FS) error) error {
+	return r.withView(t, uid, nil, use)
+}
+
+// withView is withFiles, with the skills and plugins of a view.
+func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, use func(*vpath.FS) error) error {
 	o := vpath.Options{
 		Mounts: []vpath.Mount{
 			{Virtual: sandbox.UserDataDir, Host: r.threadDir(t), Writable: uid != nil},
-			{Virtual: sandbox.SkillsDir, Host: r.o.Skills.Root()},
+			{Virtual: sandbox.SkillsDir},
 			{Virtual: sandbox.PluginsDir},
 			{Virtual: sandbox.CodeAPIDir},
 		},
@@ -25,8 +31,14 @@ func (r *Orchestrator) withFiles(t sandbox.Thread, uid *int, use func(*vpath.FS)
 		o.UID = *uid
 	}
 	if b := r.find(t); b != nil {
-		o.Mounts[2].Host, o.Mounts[3].Host = b.plugins(), b.codeAPI()
+		o.Mounts[3].Host = b.codeAPI()
 		o.DiskBytes = b.template.Limits.DiskBytes
+	}
+	if view != nil {
+		var err error
+		if o.Mounts[1].Host, o.Mounts[2].Host, err = r.viewFolders(t, view); err != nil {
+			return sandbox.Wrap(sandbox.Internal, err, "the skills cannot be shown")
+		}
 	}
 	fs, err := vpath.New(o)
 	if err != nil {
@@ -36,8 +48,16 @@ func (r *Orchestrator) withFiles(t sandbox.Thread, uid *int, use func(*vpath.FS)
 	return use(fs)
 }
 
-// ReadFiles gives read a view of the thread's files.
-func (r *Orchestrator) ReadFiles(_ context.Context, c sandbox.Caller, id string, read func(*vpath.FS) error) error {
+// viewFolders gives the host folders of a view: those of the thread's sandbox, or else others that show the same.
+func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, plugins string, err error) {
+	if b := r.find(t); b != nil && b.isReady() && b.skills.folder.Shows(view) {
+		return b.skills.folder.Skills(), b.skills.folder.Plugins(), nil
+	}
+	return r.o.Views.Shared(view)
+}
+
+// ReadFiles gives read a view of the thread's files, with its skills and plugins.
+func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id string, read func(*vpath.FS) error) error {
 	t, err := thread(c, id)
 	if err != nil {
 		return err
@@ -45,7 +65,12 @@ func (r *Orchestrator) ReadFiles(_ context.Context, c sandbox.Caller, id string,
 	if err := r.exists(t); err != nil {
 		return err
 	}
-	return r.withFiles(t, nil, read)
+	view, err := r.skillsOf(ctx, t)
+	if err != nil {
+		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)
+		view = skill.NoView()
+	}
+	return r.withView(t, nil, view, read)
 }
 
 // ChangeFiles gives change a view of the thread's files that it may write, and records what it did.

@@ -54,20 +54,26 @@ type toolHub interface {
 
 // Options are the parts that an Orchestrator works with. All are needed.
 type Options struct {
-	Driver    driver.Driver
-	Store     *store.Store
-	Audit     *audit.Log
-	Hub       toolHub
-	Bridge    *bridge.Bridge
-	CodeAPI   *codeapi.Store
-	Skills    *skill.Library
-	Templates map[string]Template
-	Default   string // name of the default template
-	DataDir   string
-	Daemon    string // host path of skerry-sandboxd
-	Install   string // id of the data folder
-	MaxBoxes  int
-	StartTime time.Duration // bound of one start
+	Driver  driver.Driver
+	Store   *store.Store
+	Audit   *audit.Log
+	Hub     toolHub
+	Bridge  *bridge.Bridge
+	CodeAPI *codeapi.Store
+	Skills  *skill.Library
+	Views   *skill.Views
+	// Switches say which skills are on; the library reads them, too.
+	Switches skillSwitches
+	// VirtualSkills gives the skills that a thread has in memory; nil when there are none. Library.Notify says that
+	// they are others now.
+	VirtualSkills func(t sandbox.Thread) []*skill.Member
+	Templates     map[string]Template
+	Default       string // name of the default template
+	DataDir       string
+	Daemon        string // host path of skerry-sandboxd
+	Install       string // id of the data folder
+	MaxBoxes      int
+	StartTime     time.Duration // bound of one start
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
 	Log          *slog.Logger
@@ -135,6 +141,8 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(func() { r.watch(events) })
 	r.wg.Go(r.housekeeping)
 	r.wg.Go(r.pushTools)
+	r.wg.Go(r.pushSkills)
+	r.wg.Go(r.prepareSpares)
 	return r, nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
@@ -98,6 +99,9 @@ type house struct {
 	driver *memory.Driver
 	audit  *audit.Log
 	boxes  atomic.Int64 // started
+
+	public     string // folder of public skills
+	extensions *extensions.Files
 }
 
 var caller = sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "u"}}
@@ -125,7 +129,15 @@ func newHouseWith(t *testing.T, d daemon, hub toolHub) *house {
 	ok(err)
 	h.audit, err = audit.Open(audit.Options{Dir: filepath.Join(data, "audit"), Redis: st.Redis(), Log: log})
 	ok(err)
-	skills, err := skill.Publish(data, filepath.Join(data, "skills"), log)
+	h.public = filepath.Join(data, "public")
+	h.extensions, err = extensions.New(filepath.Join(data, "extensions_config.json"))
+	ok(err)
+	skills, err := skill.Open(skill.Options{
+		Dir: filepath.Join(data, "skills"), Users: filepath.Join(data, "tenants"), Public: []skill.Source{{Dir: h.public}}, Log: log,
+		State: func(o sandbox.Owner) (skill.State, error) { return h.extensions.State(o) },
+	})
+	ok(err)
+	views, err := skill.NewViews(filepath.Join(data, "skills"))
 	ok(err)
 	wrappers, err := codeapi.NewStore(filepath.Join(data, "code-api"))
 	ok(err)
@@ -137,7 +149,7 @@ func newHouseWith(t *testing.T, d daemon, hub toolHub) *house {
 	}})
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	h.Orchestrator, err = New(t.Context(), Options{
-		Driver: h.driver, Store: st, Audit: h.audit, Hub: hub, CodeAPI: wrappers, Skills: skills,
+		Driver: h.driver, Store: st, Audit: h.audit, Hub: hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
 		Bridge: bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.KeepResult(ctx, t, name, result)
 		}}),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
@@ -98,6 +99,15 @@ func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, 
 		return b, errors.New("its run folder is gone")
 	}
 	if _, err := r.o.Store.AcquireLease(ctx, t, r.o.Install, leaseTime); err != nil {
+		return b, err
+	}
+	if _, err := os.Stat(b.viewDir()); err != nil {
+		return b, errors.New("a server of another version made it")
+	}
+	if b.skills.folder, err = skill.OpenFolder(b.viewDir()); err != nil {
+		return b, err
+	}
+	if err := r.firstSkills(ctx, b); err != nil {
 		return b, err
 	}
 	if err := r.open(b); err != nil {

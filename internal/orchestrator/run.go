@@ -141,7 +141,15 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 
 // RunScript starts a script of a skill and returns the id of its exec.
 func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id string, s sandbox.Script) (string, error) {
-	argv, err := r.o.Skills.Argv(s.Skill, s.Path)
+	t, err := thread(c, id)
+	if err != nil {
+		return "", err
+	}
+	view, err := r.skillsOf(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	argv, err := view.Argv(s.Skill, s.Path)
 	if err != nil {
 		return "", err
 	}
@@ -185,6 +193,10 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		if err := r.prepareCode(b, req.Code); err != nil {
 			return "", err
 		}
+	}
+	// What another process wrote is in force for this exec, not only from the next round on.
+	if err := r.refreshSkills(b); err != nil {
+		r.o.Log.Warn("skills not shown", "thread", t.String(), "error", err)
 	}
 	common, err := b.enter()
 	if err != nil {

@@ -169,7 +169,11 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	p, err := prompt.Build(offer.Mode, r.o.CodeSettings(t.Tenant), offer.Tools, servers, r.o.Skills.List())
+	view, err := r.skillsOf(ctx, t)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
+	p, err := prompt.Build(offer.Mode, r.o.CodeSettings(t.Tenant), offer.Tools, servers, view.List())
 	if err != nil {
 		return p, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")
 	}

@@ -48,13 +48,18 @@ func (r *Orchestrator) WatchUpstream(ctx context.Context, c sandbox.Caller, id, 
 func (r *Orchestrator) ToolsChanged() <-chan struct{} { return r.o.Hub.Changed() }
 
 // Skills lists the thread's skills with their files.
-func (r *Orchestrator) Skills(_ context.Context, c sandbox.Caller, id string) ([]sandbox.SkillManifest, error) {
-	if _, err := thread(c, id); err != nil {
+func (r *Orchestrator) Skills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.SkillManifest, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	view, err := r.skillsOf(ctx, t)
+	if err != nil {
 		return nil, err
 	}
 	list := []sandbox.SkillManifest{}
-	for _, sk := range r.o.Skills.List() {
-		m, err := r.o.Skills.Manifest(sk.Name)
+	for _, sk := range view.List() {
+		m, err := view.Manifest(sk.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -64,9 +69,14 @@ func (r *Orchestrator) Skills(_ context.Context, c sandbox.Caller, id string) ([
 }
 
 // SkillFile gives one file of one of the thread's skills; path is relative to the skill's folder.
-func (r *Orchestrator) SkillFile(_ context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
-	if _, err := thread(c, id); err != nil {
+func (r *Orchestrator) SkillFile(ctx context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
+	t, err := thread(c, id)
+	if err != nil {
 		return nil, err
 	}
-	return r.o.Skills.ReadFile(skill, path)
+	view, err := r.skillsOf(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return view.ReadFile(skill, path)
 }

@@ -12,12 +12,15 @@ type Caller struct {
 	UserAgent string
 }
 
+// AllSkills in AcquireOptions.Skills stands for all skills that are on.
+const AllSkills = "*"
+
 // AcquireOptions is the body of PUT /api/threads/{t}/sandbox.
 type AcquireOptions struct {
 	Template string            // "" = default
 	Labels   map[string]string // replaces the thread's labels when not nil
 	Env      map[string]string // for every exec of this sandbox
-	Skills   []string          // only these skills; nil = all that are enabled
+	Skills   []string          // the thread has only these skills from now on; AllSkills among them: all; nil = as before
 	Mode     string            // "direct", "code", "auto" or ""
 	Wait     time.Duration     // how long to wait for a starting sandbox
 }

@@ -1,0 +1,361 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+)
+
+// skillsView is what a box's /mnt/skills and /mnt/plugins show.
+type skillsView struct {
+	folder *skill.Folder
+
+	mu      sync.Mutex
+	only    []string // the thread's list; nil = all
+	set     *skill.Set
+	from    []string // only, as it was when view was made
+	virtual []*skill.Member
+	view    *skill.View // made of the three above; nil before the first
+}
+
+const (
+	// skillsEvery is how often it is looked for what other processes changed: each look costs a few stats
+	// a user, and a change must be in running sandboxes within a second.
+	skillsEvery = 250 * time.Millisecond
+	// spareEvery is how often it is looked whether a spare folder was used.
+	spareEvery = time.Second
+	// maxAllowed is how many skills a thread's list may name.
+	maxAllowed = 1000
+)
+
+// skillSwitches is what the orchestrator needs of package extensions. The zero Owner stands for everybody.
+type skillSwitches interface {
+	SetEnabled(ctx context.Context, o sandbox.Owner, section, name string, enabled bool) error
+	Forget(ctx context.Context, o sandbox.Owner, section, name string) error
+}
+
+// skillsSection is where the switches of skills are.
+const skillsSection = "skills"
+
+// skillsOf gives the skills that a thread has now, whether or not it has a sandbox.
+func (r *Orchestrator) skillsOf(ctx context.Context, t sandbox.Thread) (*skill.View, error) {
+	if b := r.find(t); b != nil && b.isReady() {
+		return r.boxSkills(b)
+	}
+	only, err := r.allowList(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	set, err := r.o.Skills.Set(t.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return set.View(only, r.virtual(t)), nil
+}
+
+func (r *Orchestrator) virtual(t sandbox.Thread) []*skill.Member {
+	if r.o.VirtualSkills == nil {
+		return nil
+	}
+	return r.o.VirtualSkills(t)
+}
+
+// allowList is the list that a thread was narrowed to, nil when it was not.
+func (r *Orchestrator) allowList(ctx context.Context, t sandbox.Thread) ([]string, error) {
+	info, err := r.o.Store.Thread(ctx, t)
+	if err != nil && !errors.Is(err, sandbox.NotFound) {
+		return nil, err
+	}
+	return info.Skills, nil
+}
+
+// boxSkills gives the skills of a box's thread. As long as nothing changes it is the same pointer.
+func (r *Orchestrator) boxSkills(b *box) (*skill.View, error) {
+	set, err := r.o.Skills.Set(b.thread.Owner)
+	if err != nil {
+		return nil, err
+	}
+	virtual := r.virtual(b.thread)
+	b.skills.mu.Lock()
+	defer b.skills.mu.Unlock()
+	s := &b.skills
+	if s.view == nil || s.set != set || !sameList(s.from, s.only) || !slices.Equal(s.virtual, virtual) {
+		s.view, s.set, s.from, s.virtual = set.View(s.only, virtual), set, s.only, virtual
+	}
+	return s.view, nil
+}
+
+// sameList also tells no list from an empty one.
+func sameList(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
+
+// refreshSkills brings a box's folder up to date. It costs a few stats when nothing has changed.
+func (r *Orchestrator) refreshSkills(b *box) error {
+	view, err := r.boxSkills(b)
+	if err != nil {
+		return err
+	}
+	return b.skills.folder.Show(view)
+}
+
+// firstSkills fills the folder of a box that starts, or is adopted, before any code sees it. When it
+// cannot be known what the thread may have, it has none.
+func (r *Orchestrator) firstSkills(ctx context.Context, b *box) error {
+	if err := r.readAllowList(ctx, b); err != nil {
+		return err
+	}
+	if _, err := r.boxSkills(b); err != nil {
+		r.o.Log.Error("the sandbox starts without skills", "thread", b.thread.String(), "error", err)
+		return b.skills.folder.Show(skill.NoView())
+	}
+	return r.refreshSkills(b)
+}
+
+// readAllowList takes the thread's list from the store. narrowSkills writes it there first, so that the later of the
+// two has it right.
+func (r *Orchestrator) readAllowList(ctx context.Context, b *box) (err error) {
+	b.skills.mu.Lock()
+	defer b.skills.mu.Unlock()
+	b.skills.only, err = r.allowList(ctx, b.thread)
+	return err
+}
+
+// endSkills lets go of a box's folder. That of a sandbox that is surely gone is used again.
+func (r *Orchestrator) endSkills(b *box, removed bool) {
+	if b.skills.folder == nil {
+		return
+	}
+	b.skills.folder.Close()
+	if !removed {
+		return
+	}
+	if err := r.o.Views.Return(b.skills.folder); err != nil {
+		r.o.Log.Warn("folder of skills not kept", "error", err)
+	}
+}
+
+// narrowSkills remembers the list that a thread is narrowed to, and shows it in a sandbox that runs.
+func (r *Orchestrator) narrowSkills(ctx context.Context, t sandbox.Thread, only []string) error {
+	if only == nil {
+		return nil
+	}
+	if len(only) > maxAllowed {
+		return sandbox.Errorf(sandbox.Invalid, "skills: %d names, at most %d", len(only), maxAllowed)
+	}
+	only = slices.Compact(slices.Sorted(slices.Values(only)))
+	if slices.Contains(only, sandbox.AllSkills) {
+		only = nil
+	} else if err := r.checkNames(t, only); err != nil {
+		return err
+	}
+	if _, err := r.ensureThread(ctx, t); err != nil {
+		return err
+	}
+	info, err := r.o.Store.Thread(ctx, t)
+	if err != nil {
+		return err
+	}
+	if !sameList(info.Skills, only) {
+		if info.Skills = only; only != nil {
+			info.Skills = append([]string{}, only...)
+		}
+		if err := r.o.Store.PutThread(ctx, info); err != nil {
+			return err
+		}
+	}
+	b := r.find(t)
+	if b == nil {
+		return nil
+	}
+	// One that is starting may have read the list before: it is brought up to date by the next round.
+	b.skills.mu.Lock()
+	b.skills.only = info.Skills
+	b.skills.mu.Unlock()
+	if b.isReady() {
+		r.showSkills(b)
+	}
+	return nil
+}
+
+// checkNames refuses names that nothing has: they are typing errors, and would leave the thread without the skill.
+func (r *Orchestrator) checkNames(t sandbox.Thread, only []string) error {
+	set, err := r.o.Skills.Set(t.Owner)
+	if err != nil {
+		return err
+	}
+	virtual := r.virtual(t)
+	for _, name := range only {
+		own := slices.ContainsFunc(virtual, func(m *skill.Member) bool { return m.Skill.Name == name })
+		if _, err := set.Get(name); err != nil && !own {
+			return sandbox.Errorf(sandbox.Invalid, "skills: there is no skill %.80q; GET /api/skills lists them", name)
+		}
+	}
+	return nil
+}
+
+func (r *Orchestrator) showSkills(b *box) {
+	if err := r.refreshSkills(b); err != nil && r.ctx.Err() == nil && b.endingStatus() == "" {
+		r.o.Log.Warn("a change of skills did not reach a sandbox; it is tried again", "thread", b.thread.String(), "error", err)
+	}
+}
+
+// pushSkills brings each change of skills into all sandboxes, until the orchestrator is closed: what this process
+// changed at once, what others did at the next look.
+func (r *Orchestrator) pushSkills() {
+	tick := time.NewTicker(skillsEvery)
+	defer tick.Stop()
+	if err := r.o.Skills.Sweep(); err != nil {
+		r.o.Log.Warn("skills that nobody uses are kept", "error", err)
+	}
+	for {
+		changed := r.o.Skills.Changed() // before the look, so that no change falls between
+		r.o.Skills.Refresh()
+		r.eachBox(func(*box) bool { return true }, r.showSkills)
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-tick.C:
+		case <-changed:
+		}
+	}
+}
+
+// prepareSpares has a folder ready for the next sandbox, with what most users see, until the orchestrator is
+// closed.
+func (r *Orchestrator) prepareSpares() {
+	tick := time.NewTicker(spareEvery)
+	defer tick.Stop()
+	for {
+		if err := r.o.Views.Prepare(r.o.Skills.Everybody()); err != nil {
+			r.o.Log.Warn("no spare folder of skills", "error", err)
+		}
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// eachBox calls do for all boxes that are ready and wanted, some side by side, and waits for all.
+func (r *Orchestrator) eachBox(wanted func(*box) bool, do func(*box)) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	free := make(chan struct{}, pushParallel)
+	for _, b := range r.all() {
+		if !b.isReady() || b.endingStatus() != "" || !wanted(b) {
+			continue
+		}
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			do(b)
+		})
+	}
+}
+
+// UserSkills lists all skills of the caller, sorted by name, also those that are off or do not load.
+func (r *Orchestrator) UserSkills(_ context.Context, c sandbox.Caller) ([]sandbox.Skill, error) {
+	set, err := r.o.Skills.Set(c.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return set.List(), nil
+}
+
+// UserSkill gives one skill of the caller. NotFound when there is none of that name.
+func (r *Orchestrator) UserSkill(_ context.Context, c sandbox.Caller, name string) (sandbox.Skill, error) {
+	set, err := r.o.Skills.Set(c.Owner)
+	if err != nil {
+		return sandbox.Skill{}, err
+	}
+	return set.Get(name)
+}
+
+// SwitchSkill switches a skill on or off for the caller, or for everybody who did not choose otherwise,
+// which only an administrator may. When it returns, the caller's sandboxes show it.
+func (r *Orchestrator) SwitchSkill(ctx context.Context, c sandbox.Caller, name string, enabled, everybody bool) (sandbox.Skill, error) {
+	sk, err := r.UserSkill(ctx, c, name)
+	if err != nil {
+		return sk, err
+	}
+	owner := c.Owner
+	if everybody {
+		if !c.Admin {
+			return sk, sandbox.Errorf(sandbox.Forbidden, "only an administrator switches skills for everybody")
+		}
+		owner = sandbox.Owner{}
+	}
+	what := map[bool]string{true: "on", false: "off"}[enabled]
+	if everybody {
+		what += " for everybody"
+	}
+	err = r.skillChange(ctx, c, audit.ActionSkillSwitch, sk.Name, what, func(ctx context.Context) error {
+		return r.o.Switches.SetEnabled(ctx, owner, skillsSection, sk.Name, enabled)
+	})
+	if err != nil {
+		return sk, err
+	}
+	return r.UserSkill(ctx, c, sk.Name)
+}
+
+// SkillText gives the SKILL.md of one of the caller's own skills. NotFound when it is none.
+func (r *Orchestrator) SkillText(_ context.Context, c sandbox.Caller, name string) ([]byte, error) {
+	return r.o.Skills.Text(c.Owner, name)
+}
+
+// WriteSkillText replaces the SKILL.md of one of the caller's own skills, and keeps its other files.
+// NotFound, Invalid and Conflict as skill.Library.SetText says.
+func (r *Orchestrator) WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error) {
+	err := r.skillChange(ctx, c, audit.ActionSkillWrite, name, "", func(ctx context.Context) error {
+		_, err := r.o.Skills.SetText(ctx, c.Owner, name, text)
+		return err
+	})
+	if err != nil {
+		return sandbox.Skill{}, err
+	}
+	return r.UserSkill(ctx, c, name)
+}
+
+// DeleteSkill takes one of the caller's own skills away, and forgets whether it was on. NotFound when it
+// is none.
+func (r *Orchestrator) DeleteSkill(ctx context.Context, c sandbox.Caller, name string) error {
+	return r.skillChange(ctx, c, audit.ActionSkillDelete, name, "", func(ctx context.Context) error {
+		if err := r.o.Skills.Remove(ctx, c.Owner, name); err != nil {
+			return err
+		}
+		return r.o.Switches.Forget(ctx, c.Owner, skillsSection, name)
+	})
+}
+
+// skillChange makes a change between the record of the attempt and that of its outcome, and shows it in the
+// caller's sandboxes. It is finished once begun.
+func (r *Orchestrator) skillChange(ctx context.Context, c sandbox.Caller, action, name, detail string, change func(context.Context) error) error {
+	rec := record(c, sandbox.Thread{Owner: c.Owner}, action, audit.PhaseAttempt)
+	rec.Subject, rec.Detail = name, detail
+	attempt, err := r.o.Audit.Append(ctx, rec)
+	if err != nil {
+		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+	}
+	ctx, cancel := detached(ctx, cleanupTimeout)
+	defer cancel()
+	began := time.Now()
+	err = change(ctx)
+	if err == nil {
+		r.eachBox(func(b *box) bool { return b.thread.Owner == c.Owner }, r.showSkills)
+		r.o.Skills.Notify()
+	}
+	rec.Parent, rec.Outcome, rec.Millis = attempt.ID, "ok", time.Since(began).Milliseconds()
+	if err != nil {
+		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
+	}
+	if e := r.note(ctx, rec); e != nil {
+		return e
+	}
+	return err
+}
