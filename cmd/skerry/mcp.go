@@ -45,6 +45,11 @@ type toolSource interface {
 	// toolsOf gives all tools of one server.
 	toolsOf(ctx context.Context, server string) ([]sandbox.Tool, error)
 	call(ctx context.Context, tool string, input json.RawMessage) (sandbox.ToolResult, error)
+	// beginLogin gives the URL at which a person logs in; finishLogin takes the one that the browser was
+	// sent back to.
+	beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error)
+	finishLogin(ctx context.Context, server, redirected string) error
+	logout(ctx context.Context, server string) error
 	// config is the file that the tools come from; "" for a Skerry server.
 	config() string
 	close() error
@@ -62,7 +67,7 @@ type mcpFlags struct {
 func newMCP(api *apiClient) *cobra.Command {
 	f := &mcpFlags{api: api}
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "List and call tools of MCP servers, and generate code that calls them",
+		Use: "mcp", Short: "List and call tools of MCP servers, generate code that calls them, and log in there",
 		Long: "Lists and calls tools of MCP servers, and generates code that calls them.\n\n" + whereHelp + "\n\n" + exitCodesHelp,
 		Example: "  skerry mcp list\n  skerry mcp call filesystem.read_text_file --interactive\n" +
 			"  skerry mcp generate --output code && python3 code/example.py",
@@ -71,7 +76,7 @@ func newMCP(api *apiClient) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return failWith(exitUsage, "there is no command %q; there are: list, call and generate", args[0])
+			return failWith(exitUsage, "there is no command %q; there are: list, call, generate, login and logout", args[0])
 		},
 	}
 	flags := cmd.PersistentFlags()
@@ -79,7 +84,7 @@ func newMCP(api *apiClient) *cobra.Command {
 	flags.StringVar(&f.file, "config", "", "start the MCP servers of this file here, without a Skerry server")
 	flags.StringVar(&f.thread, "thread", "cli", "thread in whose name tools are listed and called at a Skerry server")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "for all of it, the answers of a person aside")
-	cmd.AddCommand(newMCPList(f), newMCPCall(f), newMCPGenerate(f))
+	cmd.AddCommand(newMCPList(f), newMCPCall(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f))
 	for _, sub := range cmd.Commands() {
 		sub.Args = usage(sub.Args)
 		sub.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

@@ -8,6 +8,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // mcpAdmin is the hub with each change of its servers on the record.
@@ -24,6 +25,16 @@ func (m mcpAdmin) PutServer(ctx context.Context, name string, config json.RawMes
 // DeleteServer removes a server.
 func (m mcpAdmin) DeleteServer(ctx context.Context, name string) error {
 	return m.recorded(ctx, "delete "+name, m.Hub.DeleteServer(ctx, name))
+}
+
+// FinishLogin ends a login at a server.
+func (m mcpAdmin) FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error {
+	return m.recorded(ctx, "login "+name, m.Hub.FinishLogin(ctx, c, name, redirected))
+}
+
+// Logout forgets one.
+func (m mcpAdmin) Logout(ctx context.Context, c sandbox.Caller, name string) error {
+	return m.recorded(ctx, "logout "+name, m.Hub.Logout(ctx, c, name))
 }
 
 // recorded writes what was done, and gives back the error of doing it.

@@ -58,6 +58,22 @@ func (r *remoteTools) call(ctx context.Context, tool string, input json.RawMessa
 	return res, err
 }
 
+func (r *remoteTools) beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error) {
+	var l sandbox.ToolLogin
+	err := r.api.call(ctx, http.MethodPost, loginPath(server), map[string]string{"redirect_uri": redirect}, &l)
+	return l, err
+}
+
+func (r *remoteTools) finishLogin(ctx context.Context, server, redirected string) error {
+	return r.api.call(ctx, http.MethodPost, loginPath(server)+"/finish", map[string]string{"redirected": redirected}, nil)
+}
+
+func (r *remoteTools) logout(ctx context.Context, server string) error {
+	return r.api.call(ctx, http.MethodDelete, loginPath(server), nil, nil)
+}
+
+func loginPath(server string) string { return "/api/mcp/servers/" + url.PathEscape(server) + "/login" }
+
 func (r *remoteTools) config() string { return "" }
 func (r *remoteTools) close() error   { return nil }
 
@@ -148,6 +164,23 @@ func (l *localTools) call(ctx context.Context, name string, input json.RawMessag
 		return sandbox.ToolResult{}, err
 	}
 	return l.hub.Call(ctx, l.thread, tool, input)
+}
+
+// caller is whoever has started this process.
+func (l *localTools) caller() sandbox.Caller {
+	return sandbox.Caller{Owner: l.thread.Owner, Admin: true}
+}
+
+func (l *localTools) beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error) {
+	return l.hub.BeginLogin(ctx, l.caller(), server, redirect)
+}
+
+func (l *localTools) finishLogin(ctx context.Context, server, redirected string) error {
+	return l.hub.FinishLogin(ctx, l.caller(), server, redirected)
+}
+
+func (l *localTools) logout(ctx context.Context, server string) error {
+	return l.hub.Logout(ctx, l.caller(), server)
 }
 
 func (l *localTools) config() string { return l.file }

@@ -52,6 +52,7 @@ type world struct {
 	changes []string
 	answers map[string]stored
 	configs map[string]json.RawMessage
+	login   string // what was done to a login
 
 	// of /mcp
 	mode     string
@@ -246,6 +247,20 @@ func (w *world) DeleteServer(_ context.Context, name string) error {
 func (w *world) ReconnectServer(context.Context, string) error { return w.err }
 func (w *world) ServerTools(_ context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
 	return []sandbox.Tool{{Server: name, Name: "read", Printed: name + "__read", Input: json.RawMessage(`{"type":"object"}`)}}, w.see(c)
+}
+func (w *world) ServerStates(sandbox.Caller) []sandbox.ToolServer {
+	return []sandbox.ToolServer{{Name: "crm", State: "needs_login", Error: "wants a login"}}
+}
+func (w *world) BeginLogin(_ context.Context, c sandbox.Caller, name, redirect string) (sandbox.ToolLogin, error) {
+	return sandbox.ToolLogin{URL: "https://as.example/?for=" + name + "+" + c.User, RedirectURI: redirect}, w.see(c)
+}
+func (w *world) FinishLogin(_ context.Context, c sandbox.Caller, name, redirected string) error {
+	w.login = name + " " + redirected
+	return w.see(c)
+}
+func (w *world) Logout(_ context.Context, c sandbox.Caller, name string) error {
+	w.login = "out " + name
+	return w.see(c)
 }
 func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string, error) {
 	w.audited = f

@@ -406,6 +406,7 @@ func compileSchemas(t *testing.T, document []byte, schemas map[string]json.RawMe
 const routes = `
 DELETE /api/keys/{id} revokeKey
 DELETE /api/mcp/servers/{name} deleteMCPServer
+DELETE /api/mcp/servers/{name}/login endMCPLogin
 DELETE /api/threads/{thread} deleteThread
 DELETE /api/threads/{thread}/execs/{exec} killExec
 DELETE /api/threads/{thread}/files deleteFile
@@ -435,6 +436,8 @@ GET /metrics metrics
 GET /readyz readyz
 HEAD /api/threads/{thread}/files/content headContent
 POST /api/keys createKey
+POST /api/mcp/servers/{name}/login beginMCPLogin
+POST /api/mcp/servers/{name}/login/finish finishMCPLogin
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer
 POST /api/skills/install installSkill
 POST /api/threads/{thread}/exec exec

@@ -88,6 +88,13 @@ type mcpServers interface {
 	DeleteServer(ctx context.Context, name string) error
 	ReconnectServer(ctx context.Context, name string) error
 	ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error)
+	// ServerStates lists the enabled servers as the caller's own connections have them. It connects to none.
+	ServerStates(c sandbox.Caller) []sandbox.ToolServer
+	// BeginLogin gives the URL at which a person logs in; FinishLogin takes the one that the browser was
+	// sent back to. The login is the caller's own.
+	BeginLogin(ctx context.Context, c sandbox.Caller, name, redirect string) (sandbox.ToolLogin, error)
+	FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error
+	Logout(ctx context.Context, c sandbox.Caller, name string) error
 }
 
 type auditLog interface {

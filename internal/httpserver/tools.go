@@ -32,6 +32,8 @@ type callBody struct {
 type mcpServer struct {
 	Name   string          `json:"name"`
 	Config json.RawMessage `json:"config" doc:"As in extensions_config.json; secrets are ***"`
+	State  string          `json:"state,omitempty" enum:"idle,ready,failed,needs_login" doc:"Of the caller's own connection; absent when the server is not enabled"`
+	Error  string          `json:"error,omitempty" doc:"Why it failed, or waits for a login"`
 }
 
 // ServerIn names an MCP server.
@@ -57,6 +59,7 @@ func (s *server) toolRoutes() {
 			return nil, s.o.MCPServers.ReconnectServer(ctx, in.Name)
 		}))
 	register(s, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, "All tools of an MCP server"), s.mcpServerTools)
+	s.loginRoutes()
 }
 
 // adminOnly refuses callers without administration rights before anything else.
@@ -147,9 +150,13 @@ func (s *server) listMCPServers(ctx context.Context, _ *struct{}) (*body[page[mc
 	if err != nil {
 		return nil, err
 	}
+	states := map[string]sandbox.ToolServer{}
+	for _, s := range s.o.MCPServers.ServerStates(callerOf(ctx)) {
+		states[s.Name] = s
+	}
 	items := make([]mcpServer, 0, len(configs))
 	for _, name := range sortedKeys(configs) {
-		items = append(items, mcpServer{Name: name, Config: configs[name]})
+		items = append(items, mcpServer{name, configs[name], states[name].State, states[name].Error})
 	}
 	return pageOf(items, ""), nil
 }

@@ -183,6 +183,20 @@ func (h *Hub) Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServ
 	return list, nil
 }
 
+// ServerStates lists the enabled servers in the order of the configuration, as the connections of the
+// caller's user have them now. It connects to none; a server that was not needed yet is idle.
+func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
+	t := sandbox.Thread{Owner: c.Owner}
+	v := h.view(t)
+	var list []sandbox.ToolServer
+	for _, s := range h.config().servers {
+		if s.enabled() {
+			list = append(list, h.server(s, v, t))
+		}
+	}
+	return list
+}
+
 func (h *Hub) server(s *serverConfig, v *view, t sandbox.Thread) sandbox.ToolServer {
 	shown := sandbox.ToolServer{Name: s.name, Description: s.Description, Transport: s.shownTransport(), State: "idle"}
 	err := s.err
