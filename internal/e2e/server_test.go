@@ -24,6 +24,9 @@ var bin string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	if len(os.Args) == 3 && os.Args[1] == loginArgument {
+		return loginClient(os.Args[2])
+	}
 	var err error
 	if bin, err = os.MkdirTemp("", "skerry-e2e-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
