@@ -68,9 +68,11 @@ var table = []row{
 
 	{"internal/driver", "sandbox", "a contract imports the vocabulary"},
 	{"internal/driver/hardening", "sandbox", "what drivers have in common knows no driver"},
+	{"internal/driver/cgroup", "", "it knows files of the kernel, no sandbox"},
+	{"internal/driver/ociconfig", "sandbox driver/hardening driver/cgroup", "what drivers have in common knows no driver"},
 	{"internal/driver/idlock", "sandbox", "what drivers have in common knows no driver"},
 	{"internal/driver/runtimeprobe", "sandbox", "what drivers have in common knows no driver"},
-	{"internal/driver/oci", driverOurs, "a driver knows its contract, never another driver"},
+	{"internal/driver/oci", driverOurs + " driver/cgroup driver/ociconfig", "a driver knows its contract, never another driver"},
 	{"internal/driver/docker", driverOurs, "a driver knows its contract, never another driver"},
 	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/drivertest", "sandbox driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},

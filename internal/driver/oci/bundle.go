@@ -23,6 +23,7 @@ const (
 	recordFile = "record.json"
 	pidFile    = "pid"
 	logFile    = "runtime.log"
+	etcDir     = "etc" // files that lie over those of the image in /etc
 )
 
 // A folder whose name begins with a dot holds a bundle that is being written or taken away. The rest

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -103,26 +104,26 @@ func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instan
 }
 
 func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, rec record) error {
-	in := configInput{spec: spec, runtime: rt.Runtime, cgroup: d.cgroupPath(spec.ID), how: rt.binding(ctx)}
+	in := ociconfig.Input{Spec: spec, Runtime: rt.Runtime, Cgroup: d.cgroupPath(spec.ID), Binding: rt.binding(ctx)}
 	var img image
 	var err error
 	if spec.Image == "" {
-		img, in.rootMounts, err = d.hostRootfs(in.how)
+		img, in.RootMounts, err = d.hostRootfs(in.Binding)
 	} else {
 		img, err = d.image.prepare(spec.Image)
 	}
 	if err != nil {
 		return err
 	}
-	in.rootfs = img.rootfs
-	in.seccomp, err = hardening.SeccompOCI(rt.Runtime)
+	in.Rootfs = img.rootfs
+	in.Seccomp, err = hardening.SeccompOCI(rt.Runtime)
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
 	}
 	etc := hardening.NewEtcFiles(spec, img.passwd, img.group)
 	err = writeBundle(d.bundles(), rec, etc, func(bundle string) (*specs.Spec, error) {
-		in.etcMounts = etcMounts(etc, bundle)
-		return config(in), nil
+		in.EtcMounts = ociconfig.EtcMounts(etc, filepath.Join(bundle, etcDir))
+		return ociconfig.New(in), nil
 	})
 	if err != nil && !errors.Is(err, os.ErrExist) {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be prepared")

@@ -146,6 +146,9 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 	return c, nil
 }
 
+// cgroupPath is the sandbox's cgroup in every hierarchy.
+func (d *Driver) cgroupPath(id sandbox.ID) string { return "/" + d.cgroupParent + "/" + string(id) }
+
 func (d *Driver) bundles() string { return d.root + "/bundles" }
 
 func (d *Driver) bundle(id sandbox.ID) string { return d.bundles() + "/" + string(id) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -40,7 +41,7 @@ const nsswitch = "passwd: files\ngroup: files\nhosts: files\nservices: files\npr
 
 // hostRootfs makes, under the driver's root, the skeleton of a root file system that consists of
 // the host's /usr, and gives the mounts that fill it. Calling it again brings it up to date.
-func (d *Driver) hostRootfs(how binding) (image, []specs.Mount, error) {
+func (d *Driver) hostRootfs(how ociconfig.Binding) (image, []specs.Mount, error) {
 	d.hostRoot.Lock()
 	defer d.hostRoot.Unlock()
 	rootfs := filepath.Join(d.root, "host")
@@ -54,11 +55,11 @@ func (d *Driver) hostRootfs(how binding) (image, []specs.Mount, error) {
 	return img, mounts, err
 }
 
-func makeSkeleton(rootfs string, how binding) ([]specs.Mount, error) {
+func makeSkeleton(rootfs string, how ociconfig.Binding) ([]specs.Mount, error) {
 	if err := os.MkdirAll(rootfs+"/etc", 0o755); err != nil {
 		return nil, err
 	}
-	mounts := []specs.Mount{bindFolder("/usr", "/usr", true, how)}
+	mounts := []specs.Mount{ociconfig.BindFolder("/usr", "/usr", true, how)}
 	dirs := []string{"/usr", "/root", "/run", "/var", "/opt", "/srv"}
 	for _, dir := range mergedDirs {
 		info, err := os.Lstat(dir)
@@ -68,7 +69,7 @@ func makeSkeleton(rootfs string, how binding) ([]specs.Mount, error) {
 			return nil, err
 		case info.IsDir():
 			dirs = append(dirs, dir)
-			mounts = append(mounts, bindFolder(dir, dir, true, how))
+			mounts = append(mounts, ociconfig.BindFolder(dir, dir, true, how))
 		default:
 			if err := copyLink(dir, rootfs+dir); err != nil {
 				return nil, err
@@ -84,7 +85,7 @@ func makeSkeleton(rootfs string, how binding) ([]specs.Mount, error) {
 	return append(mounts, etc...), err
 }
 
-func makeEtc(rootfs string, how binding) ([]specs.Mount, error) {
+func makeEtc(rootfs string, how ociconfig.Binding) ([]specs.Mount, error) {
 	var mounts []specs.Mount
 	for _, path := range hostEtc {
 		info, err := os.Stat(path)
@@ -92,10 +93,10 @@ func makeEtc(rootfs string, how binding) ([]specs.Mount, error) {
 			continue // hosts differ, and none of these is needed by all programs
 		}
 		if info.IsDir() {
-			mounts = append(mounts, bindFolder(path, path, true, how))
+			mounts = append(mounts, ociconfig.BindFolder(path, path, true, how))
 			err = os.MkdirAll(rootfs+path, 0o755)
 		} else {
-			mounts = append(mounts, bindFile(path, path))
+			mounts = append(mounts, ociconfig.BindFile(path, path))
 			err = touch(rootfs + path)
 		}
 		if err != nil {
@@ -162,36 +163,4 @@ func touch(name string) error {
 		return err
 	}
 	return f.Close()
-}
-
-// binding says how what is mounted below a source is treated.
-type binding int
-
-const (
-	// bindAlone leaves it out: the flags would not reach it.
-	bindAlone binding = iota
-	// bindTree takes it along, with the same flags.
-	bindTree
-	// bindWhole takes it along, for a runtime whose own kernel has the flags for a mount as a whole (and
-	// cannot leave anything out: its file server runs in a user namespace, where the mounts of a tree
-	// hold together).
-	bindWhole
-)
-
-// bindFolder mounts a folder.
-func bindFolder(source, target string, readOnly bool, how binding) specs.Mount {
-	options := []string{"bind", "nosuid", "nodev", "rprivate"}
-	if how != bindAlone {
-		options[0] = "rbind"
-	}
-	if how == bindTree {
-		options = append(options, "rnosuid", "rnodev")
-	}
-	if readOnly {
-		options = append(options, "ro")
-		if how == bindTree {
-			options = append(options, "rro")
-		}
-	}
-	return specs.Mount{Type: "bind", Source: source, Destination: target, Options: options}
 }

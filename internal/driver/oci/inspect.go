@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/go-runc"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -93,7 +94,7 @@ func (d *Driver) instance(rec record, c *runc.Container) sandbox.Instance {
 	}
 	out := rec.instance(sandbox.Lost)
 	out.ExitCode = UnknownExitCode
-	out.OOMKilled = d.oomKilled(rec.ID)
+	out.OOMKilled = cgroup.OOMKilled(d.cgroupPath(rec.ID))
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/go-runc"
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -65,7 +66,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	if err := rt.sweepState(id); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left files of its runtime")
 	}
-	if err := d.sweepCgroups(ctx, id); err != nil {
+	if err := cgroup.Remove(ctx, d.cgroupPath(id)); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left a control group")
 	}
 	if err := removeBundle(d.bundles(), id); err != nil {
@@ -85,7 +86,7 @@ func (d *Driver) kill(ctx context.Context, id sandbox.ID) {
 	if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) != nil {
 		return
 	}
-	d.thaw(id)
+	cgroup.Thaw(d.cgroupPath(id))
 	for end := time.Now().Add(killWait); ctx.Err() == nil && time.Now().Before(end); {
 		if hasEnded(fd, 100*time.Millisecond) { // short waits, because poll does not know ctx
 			return
@@ -132,7 +133,7 @@ func (d *Driver) openInit(id sandbox.ID) (fd, pid int, err error) {
 	if err != nil {
 		return -1, 0, err
 	}
-	if !d.inCgroup(pid, id) { // looked at after opening: the handle keeps the pid from being another's
+	if !cgroup.Holds(d.cgroupPath(id), pid) { // looked at after opening: the handle keeps the pid from being another's
 		err = error(unix.ESRCH)
 		if !hasEnded(fd, 0) {
 			err = errors.Join(errNotInCgroup, unix.ESRCH)

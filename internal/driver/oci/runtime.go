@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +15,7 @@ import (
 	"github.com/containerd/go-runc"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -32,7 +32,7 @@ type ociRuntime struct {
 	cli runc.Runc
 
 	featuresOnce sync.Once
-	how          binding
+	how          ociconfig.Binding
 }
 
 func findRuntimes(root string, programs map[string]string) map[string]*ociRuntime {
@@ -90,18 +90,8 @@ func (r *ociRuntime) list(ctx context.Context) (map[string]*runc.Container, erro
 }
 
 // binding tells how the runtime can bind a folder with what is mounted below it.
-func (r *ociRuntime) binding(ctx context.Context) binding {
-	r.featuresOnce.Do(func() {
-		switch {
-		case r.OwnKernel:
-			r.how = bindWhole
-		case kernelHasMountSetattr():
-			features, err := r.cli.Features(ctx)
-			if err == nil && slices.Contains(features.MountOptions, "rro") && slices.Contains(features.MountOptions, "rnosuid") {
-				r.how = bindTree
-			}
-		}
-	})
+func (r *ociRuntime) binding(ctx context.Context) ociconfig.Binding {
+	r.featuresOnce.Do(func() { r.how = ociconfig.BindingOf(ctx, r.Runtime, r.cli.Command) })
 	return r.how
 }
 

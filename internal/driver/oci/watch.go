@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -150,7 +151,7 @@ func (w *watch) report(ctx context.Context, id sandbox.ID) {
 	}
 	w.ended[id] = true
 	select {
-	case w.events <- driver.Event{ID: id, State: sandbox.Lost, OOM: w.d.oomKilled(id)}:
+	case w.events <- driver.Event{ID: id, State: sandbox.Lost, OOM: cgroup.OOMKilled(w.d.cgroupPath(id))}:
 	case <-ctx.Done():
 	}
 }

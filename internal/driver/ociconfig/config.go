@@ -1,42 +1,45 @@
-package oci
+// Package ociconfig makes the config of an OCI runtime for a sandbox: all of the hardening, and nothing
+// in a Spec can take any of it away. The drivers that write such a config share it, so that a sandbox
+// is the same on each.
+package ociconfig
 
 import (
-	"os"
+	"fmt"
 	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// configInput is what the config of a sandbox is made of.
-type configInput struct {
-	spec       sandbox.Spec
-	runtime    hardening.Runtime
-	rootfs     string
-	rootMounts []specs.Mount // what fills the root file system, before all others
-	etcMounts  []specs.Mount
-	cgroup     string // absolute, in the hierarchy
-	how        binding
-	seccomp    *specs.LinuxSeccomp
+// Input is what the config of a sandbox is made of.
+type Input struct {
+	Spec       sandbox.Spec
+	Runtime    hardening.Runtime
+	Rootfs     string        // a folder; not absolute: in the bundle
+	RootMounts []specs.Mount // what fills the root file system, before all others
+	EtcMounts  []specs.Mount // see EtcMounts
+	Cgroup     string        // absolute, in the hierarchy
+	Binding    Binding       // what the runtime can do
+	Seccomp    *specs.LinuxSeccomp
 }
 
-// config is the OCI config of a sandbox: all of the hardening, and nothing in a Spec can take any of
-// it away.
-func config(in configInput) *specs.Spec {
-	spec := in.spec
+// New gives the OCI config of a sandbox.
+func New(in Input) *specs.Spec {
+	spec := in.Spec
 	return &specs.Spec{
 		Version:  "1.0.2", // the newest that runc 1.1 and runsc both take
 		Hostname: hardening.Hostname(spec),
-		Root:     &specs.Root{Path: in.rootfs, Readonly: true},
+		Root:     &specs.Root{Path: in.Rootfs, Readonly: true},
 		Process:  process1(in),
 		Mounts:   mounts(in),
 		Linux: &specs.Linux{
-			CgroupsPath:       in.cgroup,
+			CgroupsPath:       in.Cgroup,
 			Namespaces:        namespaces(),
 			Resources:         resources(in),
-			Seccomp:           in.seccomp,
+			Seccomp:           in.Seccomp,
 			MaskedPaths:       hardening.MaskedPaths(),
 			ReadonlyPaths:     hardening.ReadonlyPaths(),
 			RootfsPropagation: "rprivate",
@@ -44,10 +47,10 @@ func config(in configInput) *specs.Spec {
 	}
 }
 
-func process1(in configInput) *specs.Process {
-	spec := in.spec
+func process1(in Input) *specs.Process {
+	spec := in.Spec
 	rlimits := make([]specs.POSIXRlimit, 0, 4)
-	for _, r := range in.runtime.Rlimits(spec.Limits) {
+	for _, r := range in.Runtime.Rlimits(spec.Limits) {
 		rlimits = append(rlimits, specs.POSIXRlimit{Type: r.Name, Hard: r.Value, Soft: r.Value})
 	}
 	id := uint32(spec.UID) //nolint:gosec // CheckSpec bounds it by hardening.MaxUID
@@ -74,12 +77,12 @@ func namespaces() []specs.LinuxNamespace {
 	return out
 }
 
-func resources(in configInput) *specs.LinuxResources {
-	limits := in.spec.Limits
-	pids := in.runtime.PIDs(limits)
+func resources(in Input) *specs.LinuxResources {
+	limits := in.Spec.Limits
+	pids := in.Runtime.PIDs(limits)
 	quota, period := hardening.CPUQuota(limits), uint64(hardening.CPUPeriod)
 	memory := &specs.LinuxMemory{Limit: &limits.MemoryBytes}
-	if swapIsAccounted() {
+	if cgroup.SwapIsAccounted() {
 		memory.Swap = &limits.MemoryBytes // memory and swap together: no swap
 	}
 	return &specs.LinuxResources{
@@ -90,34 +93,24 @@ func resources(in configInput) *specs.LinuxResources {
 	}
 }
 
-// swapIsAccounted reports whether the kernel can limit swap. One that cannot refuses the setting.
-func swapIsAccounted() bool {
-	if _, v1 := cgroupMount("memory"); !v1 {
-		return true // version 2 always can, unless there is no swap at all
-	}
-	mount, _ := cgroupMount("memory")
-	_, err := os.Stat(mount + "/memory.memsw.limit_in_bytes")
-	return err == nil
-}
-
-func mounts(in configInput) []specs.Mount {
+func mounts(in Input) []specs.Mount {
 	out := []specs.Mount{
 		{Type: "proc", Source: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "tmpfs", Source: "tmpfs", Destination: "/dev", Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"}},
 		{Type: "devpts", Source: "devpts", Destination: "/dev/pts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
-		{Type: "tmpfs", Source: "shm", Destination: "/dev/shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", sizeOption(hardening.ShmBytes)}},
+		{Type: "tmpfs", Source: "shm", Destination: "/dev/shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", hardening.ShmBytes)}},
 		{Type: "mqueue", Source: "mqueue", Destination: "/dev/mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "sysfs", Source: "sysfs", Destination: "/sys", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 		{Type: "cgroup", Source: "cgroup", Destination: "/sys/fs/cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},
 	}
-	out = append(out, in.rootMounts...)
-	out = append(out, in.etcMounts...)
-	for _, t := range hardening.TmpfsMounts(in.spec.Limits) {
-		out = append(out, specs.Mount{Type: "tmpfs", Source: "tmpfs", Destination: t.Target, Options: t.Options(in.spec.UID)})
+	out = append(out, in.RootMounts...)
+	out = append(out, in.EtcMounts...)
+	for _, t := range hardening.TmpfsMounts(in.Spec.Limits) {
+		out = append(out, specs.Mount{Type: "tmpfs", Source: "tmpfs", Destination: t.Target, Options: t.Options(in.Spec.UID)})
 	}
-	out = append(out, bindFile(in.spec.Daemon, sandbox.DaemonPath))
-	for _, m := range in.spec.Mounts {
-		out = append(out, bindFolder(m.Source, m.Target, m.ReadOnly, in.how))
+	out = append(out, BindFile(in.Spec.Daemon, sandbox.DaemonPath))
+	for _, m := range in.Spec.Mounts {
+		out = append(out, BindFolder(m.Source, m.Target, m.ReadOnly, in.Binding))
 	}
 	return slices.Clip(out)
 }

@@ -1,4 +1,7 @@
-package oci
+// Package cgroup reads and clears the control groups of sandboxes, of both versions. A path is that of a
+// sandbox in every hierarchy, "/skerry/<id>". Where this process does not see the hierarchies as the
+// runtime does, nothing is found there and nothing is done.
+package cgroup
 
 import (
 	"bufio"
@@ -14,18 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
-
-func sizeOption(bytes int64) string { return fmt.Sprintf("size=%d", bytes) }
-
-// kernelHasMountSetattr reports whether flags can be set on a whole tree of mounts (Linux 5.12).
-var kernelHasMountSetattr = sync.OnceValue(func() bool {
-	// An invalid request on purpose: only a kernel without the call answers ENOSYS.
-	err := unix.MountSetattr(-1, "", 0, &unix.MountAttr{})
-	return !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM)
-})
 
 // hierarchy is one mounted cgroup file system.
 type hierarchy struct {
@@ -57,8 +49,8 @@ var hierarchies = sync.OnceValue(func() []hierarchy {
 	return out
 })
 
-// cgroupMount gives where a controller is mounted, and whether that is a hierarchy of version 1.
-func cgroupMount(controller string) (mount string, v1 bool) {
+// mountOf gives where a controller is mounted, and whether that is a hierarchy of version 1.
+func mountOf(controller string) (mount string, v1 bool) {
 	unified := ""
 	for _, h := range hierarchies() {
 		if len(h.controllers) == 0 && unified == "" {
@@ -73,20 +65,25 @@ func cgroupMount(controller string) (mount string, v1 bool) {
 	return unified, false
 }
 
-// cgroupPath is the sandbox's cgroup in every hierarchy.
-func (d *Driver) cgroupPath(id sandbox.ID) string {
-	return "/" + d.cgroupParent + "/" + string(id)
+// SwapIsAccounted reports whether the kernel can limit swap. One that cannot refuses the setting.
+func SwapIsAccounted() bool {
+	mount, v1 := mountOf("memory")
+	if !v1 {
+		return true // version 2 always can, unless there is no swap at all
+	}
+	_, err := os.Stat(mount + "/memory.memsw.limit_in_bytes")
+	return err == nil
 }
 
-// oomKilled reports whether the kernel ended a process of the sandbox for lack of memory. The
-// cgroup is there until the sandbox is removed, also after its end.
-func (d *Driver) oomKilled(id sandbox.ID) bool {
-	mount, v1 := cgroupMount("memory")
+// OOMKilled reports whether the kernel ended a process of the group for lack of memory. The group is
+// there until its sandbox is removed, also after its end.
+func OOMKilled(group string) bool {
+	mount, v1 := mountOf("memory")
 	file := "memory.events"
 	if v1 {
 		file = "memory.oom_control"
 	}
-	data, err := os.ReadFile(filepath.Join(mount, d.cgroupPath(id), file))
+	data, err := os.ReadFile(filepath.Join(mount, group, file))
 	if err != nil {
 		return false
 	}
@@ -98,46 +95,45 @@ func (d *Driver) oomKilled(id sandbox.ID) bool {
 	return false
 }
 
-// inCgroup reports whether pid is a process of the sandbox. It tells a pid that is in use by another
+// Holds reports whether pid is a process of the group. It tells a pid that is in use by another
 // process now from the one that was written down.
-func (d *Driver) inCgroup(pid int, id sandbox.ID) bool {
+func Holds(group string, pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
 		return false
 	}
-	suffix := d.cgroupPath(id)
 	for line := range strings.Lines(string(data)) {
-		if strings.HasSuffix(strings.TrimSpace(line), suffix) {
+		if strings.HasSuffix(strings.TrimSpace(line), group) {
 			return true
 		}
 	}
 	return false
 }
 
-// thaw lets the processes of a frozen sandbox run again: with cgroup version 1 not even SIGKILL
-// reaches a frozen one.
-func (d *Driver) thaw(id sandbox.ID) {
-	mount, v1 := cgroupMount("freezer")
+// Thaw lets the processes of a frozen group run again: with cgroup version 1 not even SIGKILL reaches
+// a frozen one.
+func Thaw(group string) {
+	mount, v1 := mountOf("freezer")
 	if !v1 {
 		return
 	}
 	// No such file: the sandbox is not there or not frozen, and then there is nothing to do.
-	_ = os.WriteFile(filepath.Join(mount, d.cgroupPath(id), "freezer.state"), []byte("THAWED"), 0)
+	_ = os.WriteFile(filepath.Join(mount, group, "freezer.state"), []byte("THAWED"), 0)
 }
 
-// cgroupEmptyWait bounds how long killed processes may take to leave their cgroup. One that sits in
-// an uninterruptible call can take long; then the cgroup stays, and Remove says so.
-const cgroupEmptyWait = 5 * time.Second
+// emptyWait bounds how long killed processes may take to leave their group. One that sits in an
+// uninterruptible call can take long; then the group stays, and Remove says so.
+const emptyWait = 5 * time.Second
 
-// sweepCgroups ends what still runs in the sandbox's cgroups and removes them. The runtime does so
-// itself, unless it was killed at work.
-func (d *Driver) sweepCgroups(ctx context.Context, id sandbox.ID) error {
-	ctx, cancel := context.WithTimeout(ctx, cgroupEmptyWait)
+// Remove ends what still runs in the group, in all hierarchies, and removes it. The runtime does so
+// itself, unless it was killed at work. A group that is not there is no error.
+func Remove(ctx context.Context, group string) error {
+	ctx, cancel := context.WithTimeout(ctx, emptyWait)
 	defer cancel()
 	for {
 		var left error
 		for _, h := range hierarchies() {
-			left = errors.Join(left, removeCgroup(filepath.Join(h.mount, d.cgroupPath(id))))
+			left = errors.Join(left, remove(filepath.Join(h.mount, group)))
 		}
 		if left == nil {
 			return nil
@@ -150,8 +146,8 @@ func (d *Driver) sweepCgroups(ctx context.Context, id sandbox.ID) error {
 	}
 }
 
-// removeCgroup kills the processes of a cgroup and of those below it, and removes them.
-func removeCgroup(dir string) error {
+// remove kills the processes of a cgroup and of those below it, and removes them.
+func remove(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -161,7 +157,7 @@ func removeCgroup(dir string) error {
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			if err := removeCgroup(filepath.Join(dir, e.Name())); err != nil {
+			if err := remove(filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
 		}
