@@ -9,6 +9,7 @@
 #     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm; the official
 #              conformance suite, with a Node that is new enough for it
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
+#     s3       versitygw, an S3-compatible server for the tests, from its Go module
 #     linters  golangci-lint, from its Go module
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
@@ -113,6 +114,13 @@ build_linters() {
   printf '%s\n' "$golangci" >"$cache/bin/golangci-lint.stamp"
 }
 
+versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+build_s3() {
+  CGO_ENABLED=0 GOBIN=$cache/bin go install "$versitygw"
+  printf '%s\n' "$versitygw" >"$cache/bin/versitygw.stamp"
+}
+
 # stamped FILE TEXT: FILE is there and says TEXT.
 stamped() { [ "$(cat "$1" 2>/dev/null)" = "$2" ]; }
 
@@ -131,6 +139,7 @@ for what in "$@"; do
   runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" build_runsc ;;
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
+  s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac

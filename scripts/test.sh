@@ -55,7 +55,7 @@ heartbeat() {
 }
 
 prepare_engine() { scripts/install.sh runsc && scripts/dockerd.sh; }
-prepare_parts() { scripts/install.sh mcp mcp-many && images/base/build.sh; }
+prepare_parts() { scripts/install.sh mcp mcp-many s3 && images/base/build.sh; }
 
 scripts/install.sh run test || exit 1
 prepare_parts &

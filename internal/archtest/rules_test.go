@@ -64,7 +64,7 @@ func checkLength(files []file) []string {
 
 // forTests are packages that only tests use; they may read CI and the like.
 func forTests(dir string) bool {
-	return within(dir, "internal/driver/drivertest") || dir == "internal/store/redistest"
+	return within(dir, "internal/driver/drivertest") || dir == "internal/store/redistest" || dir == "internal/skill/s3/s3test"
 }
 
 var environment = map[string]string{"Getenv": "os", "LookupEnv": "os", "Environ": "os", "ExpandEnv": "os", "Setenv": "os", "Unsetenv": "os"}

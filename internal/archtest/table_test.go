@@ -33,6 +33,8 @@ var table = []row{
 	{"internal/extensions", "sandbox jsonedit lockedfile", "what is switched on is text in files; what a switch means, others know"},
 	{"internal/skill/install", "sandbox audit skill skill/archive skill/lint skill/scan", "a use case: it puts what a user sends through all checks, into a library that it declares"},
 	{"internal/skill/lint", "sandbox skill skill/archive skill/scan", "it puts all checks of a skill together"},
+	{"internal/skill/s3", "sandbox egress", "it reads objects, whatever is in them"},
+	{"internal/skill/s3/s3test", "", "it starts a server for tests"},
 	{"internal/skill/scan", "sandbox", "a scan reads text and knows no skill"},
 	{"internal/plugin", "sandbox skill", "plugins are files, and skills among them"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},

@@ -46,6 +46,12 @@ type Config struct {
 	Images string `yaml:"images"`
 	// Skills is the folder that holds public/.
 	Skills string `yaml:"skills"`
+	// StrictFrontmatter refuses to install skills that do not keep to the Agent Skills standard; StrictInstall
+	// those in which the static scan finds an error.
+	StrictFrontmatter bool `yaml:"strict_frontmatter"`
+	StrictInstall     bool `yaml:"strict_install"`
+	// S3 is where skills are installed from by s3://bucket/key.
+	S3 S3 `yaml:"s3"`
 	// Extensions is extensions_config.json (mcpServers); empty means <data>/extensions_config.json.
 	Extensions string `yaml:"extensions"`
 	// Sandboxd is the static skerry-sandboxd; empty means beside this program.
@@ -70,7 +76,7 @@ func Default() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
-		MaxSandboxes: 200, StartTimeout: 60 * time.Second,
+		S3: S3{PathStyle: true}, MaxSandboxes: 200, StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
@@ -240,6 +246,7 @@ func (c *Config) Check() error {
 		bad("data", "is empty")
 	}
 	c.CodeExecution.check(bad)
+	c.S3.check(bad)
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}

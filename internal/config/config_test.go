@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -39,7 +40,11 @@ func TestEveryFieldHasItsVariable(t *testing.T) {
 		t.Fatalf("fields: %v", before)
 	}
 	for key, was := range before {
-		c, err := Load("", env(map[string]string{EnvName(key): samples[reflect.TypeOf(was).Kind()]}))
+		sample := samples[reflect.TypeOf(was).Kind()]
+		if was == false {
+			sample = "true"
+		}
+		c, err := Load("", env(map[string]string{EnvName(key): sample}))
 		if err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
@@ -101,5 +106,22 @@ func TestUnknownKeyIsRefused(t *testing.T) {
 	}
 	if _, err := Load(file, env(nil)); err == nil || !strings.Contains(err.Error(), "listne") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestS3: what cannot be right is named, and addresses are networks.
+func TestS3(t *testing.T) {
+	c := Default()
+	c.S3 = S3{Endpoint: "s3.example.com", AccessKey: "a", Addresses: []string{"10.0.0.0/8", "nonsense"}}
+	err := c.Check()
+	for _, want := range []string{"s3.endpoint", "s3.access_key", "s3.addresses"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is missing in: %v", want, err)
+		}
+	}
+	c.S3 = S3{Endpoint: "https://s3.example.com", AccessKey: "a", SecretKey: "b", Addresses: []string{"10.1.2.3/8", "192.168.1.7", "fd00::/8"}}
+	got, err := c.S3.Prefixes()
+	if err := errors.Join(err, c.Check()); err != nil || len(got) != 3 || got[0].String() != "10.0.0.0/8" || got[1].String() != "192.168.1.7/32" {
+		t.Errorf("%v, %v", got, err)
 	}
 }

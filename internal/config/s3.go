@@ -1,0 +1,54 @@
+package config
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// S3 is a store of objects that speaks as Amazon's S3 does.
+type S3 struct {
+	// Endpoint is https://host[:port]; empty means Amazon's.
+	Endpoint string `yaml:"endpoint"`
+	Region   string `yaml:"region"`
+	// AccessKey and SecretKey are what the server reads with; empty means without credentials. SessionToken belongs
+	// to credentials that expire.
+	AccessKey    string `yaml:"access_key"`
+	SecretKey    string `yaml:"secret_key"`
+	SessionToken string `yaml:"session_token"`
+	// PathStyle puts the bucket into the path and not into the host's name.
+	PathStyle bool `yaml:"path_style"`
+	// Buckets are those that users may install from, as "bucket" or "bucket/folder". Empty means none: the
+	// credentials are the server's, not theirs.
+	Buckets []string `yaml:"buckets"`
+	// Addresses are networks that may be connected to besides the public internet, such as 10.1.0.0/16.
+	Addresses []string `yaml:"addresses"`
+}
+
+// Prefixes are Addresses, parsed. A single address is a network of one.
+func (s S3) Prefixes() ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range s.Addresses {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			a, e := netip.ParseAddr(text)
+			if e != nil {
+				return nil, err
+			}
+			p = netip.PrefixFrom(a, a.BitLen())
+		}
+		all = append(all, p.Masked())
+	}
+	return all, nil
+}
+
+func (s S3) check(bad func(key, format string, args ...any)) {
+	if _, err := s.Prefixes(); err != nil {
+		bad("s3.addresses", "%s; write networks such as 10.1.0.0/16", err)
+	}
+	if s.Endpoint != "" && !strings.HasPrefix(s.Endpoint, "https://") && !strings.HasPrefix(s.Endpoint, "http://") {
+		bad("s3.endpoint", "%q is not https://host[:port]", s.Endpoint)
+	}
+	if (s.AccessKey == "") != (s.SecretKey == "") {
+		bad("s3.access_key", "goes together with s3.secret_key")
+	}
+}
