@@ -140,8 +140,8 @@ var hostile = map[string]struct {
 		store := func(h *zip.FileHeader) { h.Method = zip.Store }
 		return build(t, good, item{name: "a", text: part, edit: store}, item{name: "b", text: part, edit: store})
 	}, TooManyBytes},
-	"bomb":              {holding(strings.Repeat("\x00", 12<<20)), Bomb},
-	"bomb of many":      {func(t testing.TB) []byte { return build(t, append(zeroes(14), good)...) }, Bomb},
+	"bomb":              {holding(strings.Repeat("\x00", 3<<20)), Bomb},
+	"bomb of many":      {func(t testing.TB) []byte { return build(t, append(zeroes(3), good)...) }, Bomb},
 	"bomb of Fifield":   {fifield, Overlap},
 	"the same data":     {sameData, Overlap},
 	"size understated":  {patched(lie), HeaderMismatch},

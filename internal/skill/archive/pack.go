@@ -31,7 +31,12 @@ func Pack(ctx context.Context, w io.Writer, folder, name string, l Limits) error
 		return sandbox.Wrap(sandbox.NotFound, err, "there is no folder to pack")
 	}
 	defer root.Close()
-	p := &packer{root: root, zip: zip.NewWriter(w), limits: l, names: newNameSet(), wrapper: name}
+	return PackFS(ctx, w, root.FS(), name, l)
+}
+
+// PackFS does the same for files that are not in a folder of this machine, such as embedded ones.
+func PackFS(ctx context.Context, w io.Writer, fsys fs.FS, name string, l Limits) error {
+	p := &packer{fsys: fsys, zip: zip.NewWriter(w), limits: l, names: newNameSet(), wrapper: name}
 	if _, err := checkName(name, l); err != nil || strings.Contains(name, "/") {
 		return sandbox.Errorf(sandbox.Invalid, "%.80q cannot be the name of a skill's folder", name)
 	}
@@ -54,7 +59,7 @@ func Pack(ctx context.Context, w io.Writer, folder, name string, l Limits) error
 }
 
 type packer struct {
-	root    *os.Root
+	fsys    fs.FS
 	zip     *zip.Writer
 	limits  Limits
 	names   *nameSet
@@ -65,7 +70,7 @@ type packer struct {
 // list gives the files to pack, sorted.
 func (p *packer) list() ([]string, error) {
 	var files []string
-	err := fs.WalkDir(p.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(p.fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("pack: %w", err)
@@ -109,7 +114,7 @@ func (p *packer) list() ([]string, error) {
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (p *packer) add(name string) error {
-	in, err := p.root.Open(name)
+	in, err := p.fsys.Open(name)
 	if err != nil {
 		return fmt.Errorf("pack: %w", err)
 	}

@@ -207,7 +207,7 @@ func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandb
 	if err != nil {
 		return done, sandbox.Wrap(sandbox.Internal, err, "the skill cannot be read")
 	}
-	if done.Name, err = nameOf(staged.Wrapper, text); err != nil {
+	if done.Name, err = skill.NameOf(staged.Wrapper, text); err != nil {
 		return done, err
 	}
 	sk, findings, err := skill.Parse(done.Name, text)
@@ -238,22 +238,6 @@ func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandb
 		return done, sandbox.Errorf(sandbox.Conflict, "skill %q is another one: its digest is %s, and %.100s was asked for", done.Name, done.Digest, req.Digest)
 	}
 	return done, nil
-}
-
-// nameOf is the name of the folder in the archive. Without one it is the name in SKILL.md.
-func nameOf(wrapper string, text []byte) (string, error) {
-	if wrapper != "" {
-		return wrapper, nil
-	}
-	front, findings, err := skill.ReadFront(text)
-	if err != nil {
-		return "", refuse("cannot be loaded", findings, err)
-	}
-	name, ok := front.Fields["name"].(string)
-	if !ok || skill.CheckName(name) != nil {
-		return "", sandbox.Errorf(sandbox.Invalid, "the skill has no name: give SKILL.md one of letters, digits and -, or put a folder of that name around everything in the archive")
-	}
-	return name, nil
 }
 
 // refuse names the findings that are to blame.
