@@ -1,0 +1,83 @@
+package runnable
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+var update = flag.Bool("update", false, "write testdata/verdicts.txt anew")
+
+// base is what a probe of the image of the template "base" said.
+func base(t testing.TB) Profile {
+	t.Helper()
+	out, err := os.ReadFile("testdata/base.probe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := parseProfile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestRealSkills holds the verdicts on skills that nobody on this project wrote, and prints their counts.
+func TestRealSkills(t *testing.T) {
+	const data = "../../../../shared/testdata/knowledge-work-plugins"
+	if _, err := os.Stat(data); err != nil {
+		t.Skip("no ../shared beside the repository: the skills of others are not there")
+	}
+	profile, counts := base(t), map[string]int{}
+	var lines []string
+	err := filepath.WalkDir(data, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "SKILL.md" {
+			return err
+		}
+		needs, err := Read(os.DirFS(filepath.Dir(p)))
+		if err != nil {
+			return err
+		}
+		r := profile.Check(needs)
+		counts[r.Template]++
+		name := strings.Replace(path.Dir(strings.TrimPrefix(filepath.ToSlash(p), data+"/")), "/skills/", "/", 1)
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s: %s", r.Template, name, strings.Join(append(r.Missing, r.Unsure...), "; "))))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(lines)
+	total := len(lines)
+	t.Logf("%d skills: %d yes, %d no, %d unknown", total, counts[sandbox.RunnableYes], counts[sandbox.RunnableNo], counts[sandbox.RunnableUnknown])
+	if counts[sandbox.RunnableUnknown]*100 > total*15 {
+		t.Errorf("%d of %d unknown: more than 15 %%", counts[sandbox.RunnableUnknown], total)
+	}
+	got := strings.Join(lines, "\n") + "\n"
+	const golden = "testdata/verdicts.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(want), "\n") {
+		if i < len(lines) && lines[i] != line {
+			t.Fatalf("line %d: %q, want %q (with -update, look at the difference before you commit it)", i+1, lines[i], line)
+		}
+	}
+	if got != string(want) {
+		t.Errorf("%d skills, want %d", total, strings.Count(string(want), "\n"))
+	}
+}

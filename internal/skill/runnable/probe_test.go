@@ -1,0 +1,155 @@
+package runnable
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake plays sandboxes.
+type fake struct {
+	image  atomic.Value
+	probes atomic.Int64
+	answer func(ctx context.Context, template string) ([]byte, error)
+}
+
+func (f *fake) Image(_ context.Context, template string) (string, error) {
+	if template == "none" {
+		return "", sandbox.Errorf(sandbox.NotFound, "there is no template %q", template)
+	}
+	image, _ := f.image.Load().(string)
+	return image, nil
+}
+
+func (f *fake) Probe(ctx context.Context, template, script string) ([]byte, error) {
+	f.probes.Add(1)
+	if script != probeScript {
+		return nil, errors.New("another script")
+	}
+	return f.answer(ctx, template)
+}
+
+func newProber(t *testing.T, answer func(ctx context.Context, template string) ([]byte, error)) (*Prober, *fake) {
+	t.Helper()
+	f := &fake{answer: answer}
+	f.image.Store("sha256:1")
+	p := NewProber(f, slog.New(slog.DiscardHandler))
+	t.Cleanup(p.Close)
+	return p, f
+}
+
+func TestProbedOncePerImage(t *testing.T) {
+	p, f := newProber(t, func(context.Context, string) ([]byte, error) {
+		return []byte("c\tpandoc\nm\tjson\nd\tPandas\t1.0\nv\t3.11.2\nn\tdocx\t9.0.0\ng\tx\t1\ns\tpoppler-utils\t1\nend\n"), nil
+	})
+	files := skillOf(md("`pandoc x` and `pip install pandas`"))
+	for range 3 {
+		if r := p.Of(t.Context(), "base", "sha256:a", files); r.Template != sandbox.RunnableYes {
+			t.Errorf("%+v", r)
+		}
+	}
+	if r := p.Of(t.Context(), "base", "sha256:b", skillOf(md("`qpdf x`"))); r.Template != sandbox.RunnableNo || len(r.Missing) != 1 {
+		t.Errorf("%+v", r)
+	}
+	if n := f.probes.Load(); n != 1 {
+		t.Errorf("%d probes", n)
+	}
+	f.image.Store("sha256:2")
+	p.Of(t.Context(), "base", "sha256:a", files)
+	if n := f.probes.Load(); n != 2 {
+		t.Errorf("%d probes of two images", n)
+	}
+}
+
+func TestWhatCannotBeProbed(t *testing.T) {
+	p, f := newProber(t, func(context.Context, string) ([]byte, error) { return nil, errors.New("/host/path: broken") })
+	needy := skillOf(md("`pandoc x`"))
+	for range 2 {
+		r := p.Of(t.Context(), "base", "sha256:a", needy)
+		if r.Template != sandbox.RunnableUnknown || len(r.Unsure) != 1 || strings.Contains(r.Unsure[0], "/host") || r.Missing == nil {
+			t.Errorf("%+v", r)
+		}
+	}
+	if n := f.probes.Load(); n != 1 {
+		t.Errorf("a failed probe was tried %d times at once", n)
+	}
+	if r := p.Of(t.Context(), "none", "sha256:a", needy); r.Template != sandbox.RunnableUnknown || !strings.Contains(r.Unsure[0], "no template") {
+		t.Errorf("%+v", r)
+	}
+	if r := p.Of(t.Context(), "base", "sha256:c", skillOf(md("Think."))); r.Template != sandbox.RunnableYes {
+		t.Errorf("instructions: %+v", r)
+	}
+}
+
+// TestListsDoNotWaitForAProbe: who asks while a probe is under way is told so when their time is over.
+func TestListsDoNotWaitForAProbe(t *testing.T) {
+	p, _ := newProber(t, func(ctx context.Context, _ string) ([]byte, error) {
+		<-ctx.Done() // until the prober is closed
+		return nil, ctx.Err()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if r := p.Of(ctx, "base", "sha256:a", skillOf(md("`pandoc x`"))); r.Template != sandbox.RunnableUnknown || !strings.Contains(r.Unsure[0], "still") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestProbeOutputIsData(t *testing.T) {
+	for name, out := range map[string]string{
+		"cut":     "c\tpandoc\n",
+		"garbage": "c\tpandoc\nrm -rf\nend\n",
+		"long":    "c\t" + strings.Repeat("x", 1<<20) + "\nend\n",
+		"much":    strings.Repeat("c\tx\n", maxProbeEntries+2) + "end\n",
+		"empty":   "",
+	} {
+		if _, err := parseProfile([]byte(out)); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// TestProbeScript runs the script where it runs in a sandbox: under sh.
+func TestProbeScript(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, sh)
+	cmd.Stdin = strings.NewReader(probeScript)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := parseProfile(out)
+	if err != nil || !p.Commands["sh"] || !p.Commands["ls"] {
+		t.Errorf("%v: %d commands", err, len(p.Commands))
+	}
+	if p.Commands["python3"] && (p.Python == "" || !p.Modules["json"] || !p.Modules["sys"] || p.Modules["no_such_module"]) {
+		t.Errorf("python %q, %d modules", p.Python, len(p.Modules))
+	}
+}
+
+// TestNothingRunsOutOfStack: parsers go one call deeper for each bracket, and a stack that is full cannot
+// be recovered from.
+func TestNothingRunsOutOfStack(t *testing.T) {
+	for _, open := range []string{"(", "$(", "!", "a=>", "${a:-", "f() {\n"} {
+		deep := strings.Repeat(open, maxParsed/len(open))
+		n, err := Read(skillOf(map[string]string{"SKILL.md": "```bash\n" + deep + "\n```\n```js\n" + deep + "\n```\n", "a.js": deep, "a.sh": deep, "a.py": deep, "package.json": deep, "pyproject.toml": deep}))
+		if err != nil || len(n.List)+len(n.Doubts) == 0 {
+			t.Errorf("%s: %+v, %v", open, n, err)
+		}
+	}
+}
