@@ -128,7 +128,7 @@ func TestLoginUnanswered(t *testing.T) {
 
 // TestLoginCommands: what is no server, or has no login, is said with its code.
 func TestLoginCommands(t *testing.T) {
-	file := extensions(t, false)
+	file := extensionsFile(t, false)
 	for _, c := range []struct {
 		args []string
 		code int

@@ -39,7 +39,6 @@ var table = []row{
 	{"internal/skill/scan", "sandbox", "a scan reads text and knows no skill"},
 	{"internal/plugin", "sandbox skill", "plugins are files, and skills among them"},
 	{"internal/skill/source", "sandbox skill skill/archive", "sources become archives; who installs them is another's business"},
-	{"internal/skill", "sandbox", "skills are files and a vocabulary"},
 	{"internal/skill/runnable", "sandbox skill", "what a skill needs is in its files; it probes through an interface that it declares"},
 	{"internal/prompt", "sandbox skill", "prompts are made from skills and tool sets"},
 	{"internal/codeapi", "sandbox", "wrappers are made from a tool set alone"},

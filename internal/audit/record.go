@@ -27,7 +27,6 @@ const (
 	ActionKeyRevoke     = "key_revoke"
 	ActionAuthRefused   = "auth_refused"
 	ActionMCPConfig     = "mcp_config"
-	ActionSkillInstall  = "skill_install"
 	ActionSignal        = "exec_signal"
 	ActionEgressRefused = "egress_refused"
 	ActionSkillInstall  = "skill_install"

@@ -70,7 +70,7 @@ func open(t *testing.T, config string, change ...func(*Options)) *rig {
 			v, ok := map[string]string{"PATH": os.Getenv("PATH"), "SECRET": "open-sesame-42", "EMPTY": ""}[name]
 			return v, ok
 		},
-		Version: "test", CallTimeout: 10 * time.Second, ConnectTimeout: 20 * time.Second,
+		Version: "test", CallTimeout: 40 * time.Second, ConnectTimeout: 40 * time.Second,
 	}
 	for _, f := range change {
 		f(&o)
@@ -160,7 +160,7 @@ func (r *rig) state(server string) sandbox.ToolServer {
 // eventually waits for what happens in the background.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(60 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("never: " + what)
 		}
