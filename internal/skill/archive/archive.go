@@ -64,11 +64,28 @@ func Unpack(ctx context.Context, r io.ReaderAt, size int64, parent string, l Lim
 	if err != nil {
 		return nil, err
 	}
+	return plan.unpack(ctx, parent, l)
+}
+
+// UnpackTree is Unpack for an archive that need not be one skill: a folder around everything is taken away
+// unless keep says that its name belongs to the content.
+func UnpackTree(ctx context.Context, r io.ReaderAt, size int64, parent string, l Limits, keep func(top string) bool) (*Staged, error) {
+	plan, err := members(r, size, l)
+	if err == nil {
+		plan, err = plan.unwrapTree(l, keep)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return plan.unpack(ctx, parent, l)
+}
+
+func (p plan) unpack(ctx context.Context, parent string, l Limits) (_ *Staged, err error) {
 	dir, err := os.MkdirTemp(parent, ".skill-")
 	if err != nil {
 		return nil, fmt.Errorf("unpack: %w", err)
 	}
-	s := &Staged{Dir: dir, Wrapper: plan.wrapper}
+	s := &Staged{Dir: dir, Wrapper: p.wrapper}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Remove())
@@ -83,7 +100,7 @@ func Unpack(ctx context.Context, r io.ReaderAt, size int64, parent string, l Lim
 	}
 	defer root.Close()
 	w := &writer{root: root, limits: l, left: l.Bytes}
-	for _, m := range plan.members {
+	for _, m := range p.members {
 		if err := w.write(ctx, m); err != nil {
 			return nil, err
 		}
@@ -220,8 +237,17 @@ type plan struct {
 	wrapper string
 }
 
-// check reads the directory of the archive and refuses it by its first fault.
+// check reads the directory of the archive, which is one skill, and refuses it by its first fault.
 func check(r io.ReaderAt, size int64, l Limits) (plan, error) {
+	p, err := members(r, size, l)
+	if err != nil {
+		return plan{}, err
+	}
+	return p.unwrap(l)
+}
+
+// members reads the directory of the archive.
+func members(r io.ReaderAt, size int64, l Limits) (plan, error) {
 	if size > l.ArchiveBytes {
 		return plan{}, refuse(TooManyBytes, "", "the archive has %d bytes, at most %d", size, l.ArchiveBytes)
 	}
@@ -265,7 +291,7 @@ func check(r io.ReaderAt, size int64, l Limits) (plan, error) {
 			p.members = append(p.members, member{path: name, dir: dir, exec: f.ExternalAttrs>>16&0o111 != 0, file: f})
 		}
 	}
-	return p.unwrap(l)
+	return p, nil
 }
 
 func tooDense(inflated, compressed uint64, l Limits) bool {
@@ -311,6 +337,37 @@ func (p plan) unwrap(l Limits) (plan, error) {
 		return plan{}, refuse(NoSkill, p.wrapper, "has no %s", manifest)
 	}
 	p.members = inner
+	return p.deepest(l)
+}
+
+// unwrapTree takes the folder around everything away.
+func (p plan) unwrapTree(l Limits, keep func(top string) bool) (plan, error) {
+	top, files := "", 0
+	for _, m := range p.members {
+		first, _, nested := strings.Cut(m.path, "/")
+		if !m.dir {
+			files++
+		}
+		if top != "" && first != top || !nested && !m.dir || keep(first) {
+			top = "/" // no name of a folder
+			continue
+		}
+		top = first
+	}
+	switch {
+	case files == 0:
+		return plan{}, refuse(NoFiles, "", "has no files")
+	case top == "/":
+		return p.deepest(l)
+	}
+	inner := p.members[:0:0]
+	for _, m := range p.members {
+		if rest, ok := strings.CutPrefix(m.path, top+"/"); ok {
+			m.path = rest
+			inner = append(inner, m)
+		}
+	}
+	p.wrapper, p.members = top, inner
 	return p.deepest(l)
 }
 
@@ -364,6 +421,7 @@ const (
 	HiddenData       Reason = "hidden-data" // bytes that belong to no entry: before, between or after
 	BrokenArchive    Reason = "broken-archive"
 	NoSkill          Reason = "no-skill"
+	NoFiles          Reason = "no-files"
 )
 
 // maxShown bounds how much of an entry's name an error repeats.
