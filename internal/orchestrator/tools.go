@@ -173,7 +173,9 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	p, err := prompt.Build(offer.Mode, r.o.CodeSettings(t.Tenant), offer.Tools, servers, view.List())
+	p, err := prompt.Build(prompt.Input{
+		Mode: offer.Mode, Settings: r.o.CodeSettings(t.Tenant), Tools: offer.Tools, Servers: servers, Skills: view.List(),
+	})
 	if err != nil {
 		return p, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")
 	}

@@ -24,10 +24,21 @@ type Prompt struct {
 	Tools []json.RawMessage `json:"tools"`
 }
 
-// Build makes the prompt of a thread whose agent gets its tools in a mode, sandbox.ModeDirect or
-// sandbox.ModeCode.
-func Build(mode string, settings sandbox.CodeSettings, tools sandbox.ToolSet, servers []sandbox.ToolServer, skills []skill.Skill) (Prompt, error) {
-	p := Prompt{Mode: mode, Tools: []json.RawMessage{}, Sections: map[string]string{"skills": skillsSection(skills), "commands": "", "code_execution": ""}}
+// Input is what a prompt is made of.
+type Input struct {
+	Mode     string // how the agent gets its tools: sandbox.ModeDirect or sandbox.ModeCode
+	Settings sandbox.CodeSettings
+	Tools    sandbox.ToolSet
+	Servers  []sandbox.ToolServer
+	Skills   []skill.Skill // those that the thread has
+	Commands []Command     // those that the thread has
+}
+
+// Build makes the prompt of a thread.
+func Build(in Input) (Prompt, error) {
+	mode, settings, tools := in.Mode, in.Settings, in.Tools
+	skills, cut := skillsSection(in.Skills)
+	p := Prompt{Mode: mode, Tools: []json.RawMessage{}, Sections: map[string]string{"skills": skills, "commands": commandsSection(in.Commands), "code_execution": ""}}
 	var definitions []definition
 	if !settings.Disabled {
 		definitions = append(definitions, executeCode(settings))
@@ -35,6 +46,9 @@ func Build(mode string, settings sandbox.CodeSettings, tools sandbox.ToolSet, se
 	deferred := slices.ContainsFunc(tools.Tools, func(t sandbox.Tool) bool { return t.Disclosure == sandbox.DiscloseDeferred })
 	if mode == sandbox.ModeCode || deferred {
 		definitions = append(definitions, searchTools, listServers)
+	}
+	if len(in.Skills) > 0 {
+		definitions = append(definitions, skillTools(in.Skills, cut)...)
 	}
 	for _, t := range tools.Tools {
 		if mode == sandbox.ModeDirect || t.Disclosure == sandbox.DiscloseAlways {
@@ -44,7 +58,7 @@ func Build(mode string, settings sandbox.CodeSettings, tools sandbox.ToolSet, se
 		}
 	}
 	if len(tools.Tools) > 0 && !settings.Disabled {
-		p.Sections["code_execution"] = codeSection(mode, settings, servers, tools)
+		p.Sections["code_execution"] = codeSection(mode, settings, in.Servers, tools)
 	}
 	for _, d := range definitions {
 		raw, err := json.Marshal(d)
@@ -85,24 +99,11 @@ var (
 	listServers = definition{Name: "list_servers", Description: "List the servers whose tools code can call.", InputSchema: json.RawMessage(`{"type":"object","properties":{}}`)}
 )
 
-func skillsSection(skills []skill.Skill) string {
-	if len(skills) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("Read a skill's SKILL.md before a task that it describes.\n<available_skills>\n")
-	for _, s := range skills {
-		fmt.Fprintf(&b, "<skill><name>%s</name><description>%s</description><location>%s</location></skill>\n", escape(s.Name), escape(s.Description), escape(s.Location))
-	}
-	b.WriteString("</available_skills>\n")
-	return b.String()
-}
-
 // codeSection says when and how to call tools by code: in code mode it is the only way, in direct mode
 // the one for many calls.
 func codeSection(mode string, settings sandbox.CodeSettings, servers []sandbox.ToolServer, tools sandbox.ToolSet) string {
 	var b strings.Builder
-	b.WriteString("<code_execution>\n")
+	b.WriteString("<code_execution_system>\n")
 	if mode == sandbox.ModeCode {
 		fmt.Fprintf(&b, "You have %d tools, which you call by code: find one with search_tools, read its parameters (detail full, or the file at its wrapper_path below %s/servers), and call it in execute_code. "+
 			"Do all steps of a task in one program: loop over many calls, keep large data in variables, print only what matters.\n", len(tools.Tools), sandbox.CodeAPIDir)
@@ -114,7 +115,7 @@ func codeSection(mode string, settings sandbox.CodeSettings, servers []sandbox.T
 	for _, s := range servers {
 		fmt.Fprintf(&b, "<server><name>%s</name><tools>%d</tools><description>%s</description></server>\n", escape(s.Name), s.ToolCount, escape(s.Description))
 	}
-	b.WriteString("</tool_servers>\n</code_execution>\n")
+	b.WriteString("</tool_servers>\n</code_execution_system>\n")
 	return b.String()
 }
 
