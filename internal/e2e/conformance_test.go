@@ -20,7 +20,8 @@ import (
 // behind it, and what they score directly they have to score behind it. What fails stands in
 // testdata/conformance-server.json with its reason; what stands there has to fail.
 
-// baseline is a run's expected failures, by scenario, each with its reason.
+// baseline is a run's expected failures, each with its reason: by scenario, or by "scenario: check" where
+// the scenario as a whole is not worse, as with what the protocol only recommends.
 type baseline map[string]string
 
 func readBaseline(t *testing.T, run string) baseline {
@@ -43,7 +44,8 @@ func readBaseline(t *testing.T, run string) baseline {
 // score is what a server got in one scenario. Warnings and what was skipped count for nothing.
 type score struct {
 	passed, failed int
-	why            []string // of failures
+	why            []string       // of failures
+	ok             map[string]int // how often each check passed
 }
 
 type scores map[string]score
@@ -90,11 +92,12 @@ func conform(t *testing.T, url string, which ...string) scores {
 		}
 		var checks []struct{ ID, Status, ErrorMessage string }
 		must(t, json.Unmarshal(text, &checks))
-		s := score{}
+		s := score{ok: map[string]int{}}
 		for _, c := range checks {
 			switch c.Status {
 			case "SUCCESS":
 				s.passed++
+				s.ok[c.ID]++
 			case "FAILURE":
 				s.failed++
 				s.why = append(s.why, fmt.Sprintf("%s: %.300s", c.ID, c.ErrorMessage))
@@ -127,14 +130,31 @@ func compare(t *testing.T, direct, behind scores, expected baseline) {
 			t.Errorf("%s: passes; it is to go from the baseline", name)
 		case !worse:
 			same++
+			compareChecks(t, name, d, b, expected)
 		}
 	}
 	for name := range expected {
-		if _, ok := direct[name]; !ok {
+		scenario, check, _ := strings.Cut(name, ": ")
+		if d, ok := direct[scenario]; !ok || check != "" && d.ok[check] == 0 {
 			t.Errorf("%s: in the baseline, but not in the suite", name)
 		}
 	}
 	t.Logf("%d scenarios: %d at least as good behind /mcp as directly, %d expected to be worse; %d fail directly too", total, same, total-same, failing)
+}
+
+// compareChecks holds the checks of one scenario against each other: what passes directly passes behind
+// /mcp, and is neither left out nor a warning.
+func compareChecks(t *testing.T, scenario string, d, b score, expected baseline) {
+	t.Helper()
+	for check, times := range d.ok {
+		name := scenario + ": " + check
+		switch less := b.ok[check] < times; {
+		case less && expected[name] == "":
+			t.Errorf("%s: passes %d times directly, %d behind /mcp", name, times, b.ok[check])
+		case !less && expected[name] != "":
+			t.Errorf("%s: passes; it is to go from the baseline", name)
+		}
+	}
 }
 
 // freePort gives a port of this machine that nobody listens on.
