@@ -436,7 +436,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	}
 	p.onClose(access.close)
 	o := httpserver.Options{
-		Threads: p.orch, Execs: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
+		Threads: p.orch, Execs: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
 		Keys: access, Idempotency: p.store, AuthRefused: access.refused,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: promhttp.Handler(), Version: buildinfo.Version(), Log: p.log,

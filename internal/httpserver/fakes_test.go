@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -66,6 +67,42 @@ type world struct {
 	killed   chan string
 	watching chan watching
 	revoked  bool // the key of ann
+}
+
+func (w *world) UserSkills(_ context.Context, c sandbox.Caller) ([]sandbox.Skill, error) {
+	return []sandbox.Skill{
+		{Name: "broken", Category: "custom", Broken: true, Findings: []sandbox.Finding{{Rule: "yaml", Severity: "error", File: "SKILL.md", Line: 3, Message: "no"}}},
+		{Name: "pdf", Description: "reads", License: "MIT", Category: "public", Enabled: true, Trusted: true, Location: "/mnt/skills/public/pdf/SKILL.md", Digest: "sha256:00"},
+	}, w.see(c)
+}
+
+func (w *world) UserSkill(ctx context.Context, c sandbox.Caller, name string) (sandbox.Skill, error) {
+	if name != "pdf" {
+		return sandbox.Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no skill")
+	}
+	list, err := w.UserSkills(ctx, c)
+	return list[1], err
+}
+
+func (w *world) SwitchSkill(ctx context.Context, c sandbox.Caller, name string, enabled, everybody bool) (sandbox.Skill, error) {
+	w.changes = append(w.changes, fmt.Sprint("switch ", name, " ", enabled, " ", everybody))
+	sk, err := w.UserSkill(ctx, c, name)
+	sk.Enabled = enabled
+	return sk, err
+}
+
+func (w *world) SkillText(_ context.Context, c sandbox.Caller, _ string) ([]byte, error) {
+	return []byte("---\r\nraw"), w.see(c)
+}
+
+func (w *world) WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error) {
+	w.changes = append(w.changes, fmt.Sprint("write ", name, " ", string(text)))
+	return w.UserSkill(ctx, c, name)
+}
+
+func (w *world) DeleteSkill(_ context.Context, c sandbox.Caller, name string) error {
+	w.changes = append(w.changes, "delete "+name)
+	return w.see(c)
 }
 
 type stored struct {
@@ -333,7 +370,7 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Threads: w, Execs: w, Files: w, Tools: w, Upstream: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
+		Threads: w, Execs: w, Files: w, Tools: w, Upstream: w, Skills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
 		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }

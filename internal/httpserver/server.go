@@ -38,10 +38,13 @@ type Options struct {
 	Files      files
 	Tools      tools
 	Upstream   upstream
+	Skills     skills
 	MCPServers mcpServers
 	Audit      auditLog
 	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
 	SkillInstalls skillInstalls
+	// Runnable says whether a skill can run here; nil: nobody knows.
+	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
 	// Keys checks credentials. Without it no key is valid.
 	Keys keys
 	// Idempotency remembers answers; nil: the header Idempotency-Key is ignored.
@@ -90,7 +93,7 @@ func New(o Options) (http.Handler, error) {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Threads == nil || o.Execs == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
+	if o.Threads == nil || o.Execs == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Skills == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("httpserver: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {
@@ -131,6 +134,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.transferRoutes()
 	s.toolRoutes()
 	s.skillInstallRoutes()
+	s.skillRoutes()
 	s.adminRoutes()
 	s.healthRoutes()
 	doc, err := json.Marshal(s.api.OpenAPI())
@@ -197,6 +201,7 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[sandbox.Result]():     "ExecResult",
 	reflect.TypeFor[sandbox.Usage]():      "ExecUsage",
 	reflect.TypeFor[sandbox.ThreadView](): "Thread",
+	reflect.TypeFor[skillView]():          "Skill",
 	reflect.TypeFor[vpath.Text]():         "FileText",
 	reflect.TypeFor[vpath.Entry]():        "FileEntry",
 	reflect.TypeFor[vpath.Listing]():      "FileListing",

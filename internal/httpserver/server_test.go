@@ -407,6 +407,7 @@ const routes = `
 DELETE /api/keys/{id} revokeKey
 DELETE /api/mcp/servers/{name} deleteMCPServer
 DELETE /api/mcp/servers/{name}/login endMCPLogin
+DELETE /api/skills/custom/{name} deleteSkill
 DELETE /api/threads/{thread} deleteThread
 DELETE /api/threads/{thread}/execs/{exec} killExec
 DELETE /api/threads/{thread}/files deleteFile
@@ -415,6 +416,9 @@ GET /api/audit listAudit
 GET /api/keys listKeys
 GET /api/mcp/servers listMCPServers
 GET /api/mcp/servers/{name}/tools listMCPServerTools
+GET /api/skills listSkills
+GET /api/skills/custom/{name} getSkillText
+GET /api/skills/{name} getSkill
 GET /api/templates listTemplates
 GET /api/threads listThreads
 GET /api/threads/{thread} getThread
@@ -455,6 +459,8 @@ POST /api/threads/{thread}/sandbox/resume resumeSandbox
 POST /api/threads/{thread}/skills/{skill}/run runSkill
 POST /api/threads/{thread}/tools/call callTool
 PUT /api/mcp/servers/{name} putMCPServer
+PUT /api/skills/custom/{name} putSkillText
+PUT /api/skills/{name} switchSkill
 PUT /api/threads/{thread}/files writeFile
 PUT /api/threads/{thread}/files/content putContent
 PUT /api/threads/{thread}/sandbox acquireSandbox

@@ -80,6 +80,17 @@ type upstream interface {
 	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
 }
 
+// skills is what a user does with skills, beside those of a thread.
+type skills interface {
+	UserSkills(ctx context.Context, c sandbox.Caller) ([]sandbox.Skill, error)
+	UserSkill(ctx context.Context, c sandbox.Caller, name string) (sandbox.Skill, error)
+	// SwitchSkill switches a skill for the caller, or for everybody, which is Forbidden to all but administrators.
+	SwitchSkill(ctx context.Context, c sandbox.Caller, name string, enabled, everybody bool) (sandbox.Skill, error)
+	SkillText(ctx context.Context, c sandbox.Caller, name string) ([]byte, error)
+	WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error)
+	DeleteSkill(ctx context.Context, c sandbox.Caller, name string) error
+}
+
 // mcpServers is the administration of MCP servers (mcphub). Config is one value of mcpServers in
 // extensions_config.json, its secrets as "***".
 type mcpServers interface {

@@ -13,7 +13,7 @@ type sandboxBody struct {
 	Template     string            `json:"template,omitempty" maxLength:"128" doc:"Name of a template; the default one when absent"`
 	Labels       map[string]string `json:"labels,omitempty" doc:"Replace the thread's labels"`
 	Env          map[string]string `json:"env,omitempty" doc:"For every exec of this sandbox"`
-	Skills       []string          `json:"skills,omitempty" maxItems:"1000" doc:"Only these skills; all that are enabled when absent"`
+	Skills       []string          `json:"skills,omitempty" maxItems:"1000" doc:"The thread has only these skills from now on; [\"*\"]: all that are on; as before when absent, which is all at first"`
 	Capabilities []string          `json:"capabilities,omitempty" doc:"Not supported yet"`
 	Mode         string            `json:"mode,omitempty" enum:"direct,code,auto" doc:"How tools are offered to the agent"`
 	WaitSeconds  *float64          `json:"wait_s,omitempty" minimum:"0" maximum:"300" default:"30" doc:"How long to wait for a starting sandbox"`
