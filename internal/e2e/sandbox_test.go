@@ -416,7 +416,7 @@ func TestEnvironment(t *testing.T) {
 	if a := s.do("POST", "/api/threads/env/exec", map[string]any{"command": "true", "env": map[string]string{"SKERRY_EXEC_TOKEN": "x"}}); a.code() != "invalid" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := s.do("PUT", "/api/threads/env/sandbox", map[string]any{"skills": []string{"csv-profile"}}); a.code() != "not_supported" {
+	if a := s.do("PUT", "/api/threads/env/sandbox", map[string]any{"skills": []string{"no-such-skill"}}); a.code() != "invalid" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 }

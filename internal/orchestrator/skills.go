@@ -147,7 +147,9 @@ func (r *Orchestrator) narrowSkills(ctx context.Context, t sandbox.Thread, only 
 	if len(only) > maxAllowed {
 		return sandbox.Errorf(sandbox.Invalid, "skills: %d names, at most %d", len(only), maxAllowed)
 	}
-	only = slices.Compact(slices.Sorted(slices.Values(only)))
+	only = append([]string{}, only...) // never nil: an empty list is not none
+	slices.Sort(only)
+	only = slices.Compact(only)
 	if slices.Contains(only, sandbox.AllSkills) {
 		only = nil
 	} else if err := r.checkNames(t, only); err != nil {
@@ -161,9 +163,7 @@ func (r *Orchestrator) narrowSkills(ctx context.Context, t sandbox.Thread, only 
 		return err
 	}
 	if !sameList(info.Skills, only) {
-		if info.Skills = only; only != nil {
-			info.Skills = append([]string{}, only...)
-		}
+		info.Skills = only
 		if err := r.o.Store.PutThread(ctx, info); err != nil {
 			return err
 		}
