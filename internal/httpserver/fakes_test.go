@@ -62,6 +62,7 @@ type world struct {
 	noSkills bool
 	asked    sandbox.UpstreamRequest
 	changed  chan struct{}
+	others   map[sandbox.UpstreamKind]chan struct{}
 	hang     chan struct{} // a call of a tool waits until its context ends, and closes it
 	release  chan struct{} // or until this is closed
 	killed   chan string

@@ -211,7 +211,7 @@ func (m *mcpService) newServer(scope *mcpScope, session *mcpSession) *mcp.Server
 	o := &mcp.ServerOptions{
 		SchemaCache: m.schemas, Logger: slog.New(slog.DiscardHandler), Instructions: mcpInstructions(scope),
 		Capabilities: &mcp.ServerCapabilities{
-			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{Subscribe: true}, Prompts: &mcp.PromptCapabilities{},
+			Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{Subscribe: true, ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 			Completions: &mcp.CompletionCapabilities{},
 			Logging:     &mcp.LoggingCapabilities{}, //nolint:staticcheck // clients of the era before have it
 		},

@@ -89,6 +89,26 @@ func (w *world) ToolsChanged() <-chan struct{} {
 	return w.changed
 }
 
+func (w *world) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.others == nil {
+		w.others = map[sandbox.UpstreamKind]chan struct{}{}
+	}
+	if w.others[kind] == nil {
+		w.others[kind] = make(chan struct{})
+	}
+	return w.others[kind]
+}
+
+// changeOf says that what servers offer of a kind is another one now.
+func (w *world) changeOf(kind sandbox.UpstreamKind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.others[kind])
+	delete(w.others, kind)
+}
+
 // change says that the tools are others now.
 func (w *world) change() {
 	w.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -112,7 +113,7 @@ func (m *mcpCall) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.CompleteParams:
 			return m.complete(ctx, p)
 		case *mcp.SubscriptionsListenParams:
-			defer m.announceChanges(ctx)()
+			defer m.s.announceTo(m.scope.server)()
 		}
 		return next(ctx, method, req)
 	}
@@ -124,26 +125,6 @@ func (m *mcpCall) own(name string) bool {
 		return false
 	}
 	return ownTools[name]
-}
-
-// announceChanges tells a client without a session of changes while it listens.
-func (m *mcpCall) announceChanges(ctx context.Context) (stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	changed := m.s.o.Upstream.ToolsChanged()
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-changed:
-				changed = m.s.o.Upstream.ToolsChanged()
-				announce(m.scope.server)
-			}
-		}
-	}()
-	return func() { cancel(); <-done }
 }
 
 // items gives the members of a list; own are those that the SDK would answer with.
@@ -171,7 +152,7 @@ func (m *mcpCall) list(ctx context.Context, member string, p mcp.Params, cursor 
 	if err := json.Unmarshal(r.members[member], &own); err != nil {
 		return nil, err
 	}
-	all, err := more(ctx, own)
+	all, err := more(ctx, slices.DeleteFunc(own, isAnnouncement))
 	if err != nil {
 		return nil, m.wireError(ctx, err)
 	}

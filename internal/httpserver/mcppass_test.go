@@ -225,7 +225,7 @@ func TestMCPChanges(t *testing.T) {
 				t.Error("a server that is not there can be watched")
 			}
 		} else {
-			heard = c.listen(ctx, http.MethodPost, c.message(3, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["`+uri+`"]}}`))
+			heard = c.listen(ctx, http.MethodPost, c.message(3, "subscriptions/listen", `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["`+uri+`"]}}`))
 			if got := wait(t, "an acknowledgement", heard); got != "notifications/subscriptions/acknowledged" {
 				t.Fatalf("heard %s", got)
 			}
@@ -241,6 +241,15 @@ func TestMCPChanges(t *testing.T) {
 		h.w.change()
 		if got := wait(t, "a change of tools", heard); got != "notifications/tools/list_changed" {
 			t.Errorf("heard %s", got)
+		}
+		for _, kind := range []sandbox.UpstreamKind{sandbox.UpstreamPrompts, sandbox.UpstreamResources} {
+			h.w.changeOf(kind)
+			if got := wait(t, "a change of "+string(kind), heard); got != "notifications/"+string(kind)+"/list_changed" {
+				t.Errorf("heard %s", got)
+			}
+			if list := c.ok(string(kind)+"/list", `{}`); strings.Contains(list, "skerry.changed") {
+				t.Errorf("what announces is shown: %s", list)
+			}
 		}
 		if c.legacy {
 			c.ok("resources/unsubscribe", `{"uri":"`+uri+`"}`)

@@ -75,40 +75,35 @@ func (m *mcpService) begin(w http.ResponseWriter, r *http.Request, scope *mcpSco
 	options := m.options()
 	options.SessionTimeout = sessionIdle
 	s.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return scope.server }, options)
-	changed := m.s.o.Upstream.ToolsChanged() // from before the answer on: the client counts on it
+	quiet := m.s.announceTo(scope.server) // from before the answer on: the client counts on it
 	s.handler.ServeHTTP(w, r)
 	select {
 	case ss := <-began:
-		go m.mind(s, ss, changed)
+		go m.mind(s, ss, quiet)
 	default:
+		quiet()
 		m.sessions.remove(s)
 		s.end()
 	}
 }
 
-// mind tells a session's client of changes, and sees the session to its end: by its client, by its key's
-// revocation, or because nobody used it.
-func (m *mcpService) mind(s *mcpSession, ss *mcp.ServerSession, changed <-chan struct{}) {
+// mind sees a session to its end: by its client, by its key's revocation, or because nobody used it. Then
+// quiet ends what tells the client of changes.
+func (m *mcpService) mind(s *mcpSession, ss *mcp.ServerSession, quiet func()) {
 	ended := make(chan struct{})
 	go func() {
 		_ = ss.Wait() // how it ended does not matter
 		close(ended)
 	}()
-	for {
-		select {
-		case <-changed:
-			changed = m.s.o.Upstream.ToolsChanged()
-			announce(s.scope.server)
-			continue
-		case <-s.ctx.Done():
-			_ = ss.Close()
-			<-ended
-		case <-ended:
-		}
-		m.sessions.remove(s)
-		s.end()
-		return
+	select {
+	case <-s.ctx.Done():
+		_ = ss.Close()
+		<-ended
+	case <-ended:
 	}
+	quiet()
+	m.sessions.remove(s)
+	s.end()
 }
 
 func (s *mcpSession) serve(w http.ResponseWriter, r *http.Request) {

@@ -49,17 +49,6 @@ func (m *mcpCall) addTools(srv *mcp.Server) {
 	addTool(srv, m, "grep", "Find lines in files.", m.grep)
 }
 
-// announce tells the clients of a server that its list of tools is another one now: the SDK does so when a
-// tool is added, whatever list we answer with.
-func announce(srv *mcp.Server) {
-	srv.AddTool(&mcp.Tool{Name: announcement, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return toolText("not a tool", true), nil
-	})
-}
-
-// announcement is the name of a tool that is never shown.
-const announcement = "skerry.changed"
-
 // enter gives the context in which a request is handled: with the caller as this request found it, and
 // ended by the end of the session.
 func (m *mcpCall) enter(ctx context.Context, extra *mcp.RequestExtra) (context.Context, context.CancelFunc) {

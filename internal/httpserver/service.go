@@ -76,6 +76,8 @@ type upstream interface {
 	WatchUpstream(ctx context.Context, c sandbox.Caller, thread, server, uri string, changed func()) error
 	// ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
 	ToolsChanged() <-chan struct{}
+	// UpstreamChanged does so for prompts and resources.
+	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
 	Skills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.SkillManifest, error)
 	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
 }

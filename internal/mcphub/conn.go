@@ -330,6 +330,12 @@ func (c *conn) watch(l *link) {
 		case <-l.changed:
 			stop()
 			c.relist(l)
+		case <-l.others[sandbox.UpstreamPrompts]:
+			stop()
+			c.h.others.tell(sandbox.UpstreamPrompts)
+		case <-l.others[sandbox.UpstreamResources]:
+			stop()
+			c.h.others.tell(sandbox.UpstreamResources)
 		case <-stale:
 			c.relist(l)
 		}

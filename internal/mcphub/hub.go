@@ -73,6 +73,7 @@ type Hub struct {
 	file   *configFile
 	vault  *login.Vault
 	logins logins
+	others broadcasts // of changes of what is not tools
 
 	indexes indexes // for searches
 

@@ -29,8 +29,9 @@ type link struct {
 	born    time.Time
 	ctx     context.Context // ends when the link is closed
 	cancel  context.CancelFunc
-	dead    chan struct{} // closed when the connection is no more
-	changed chan struct{} // the server says that its tools changed
+	dead    chan struct{}                          // closed when the connection is no more
+	changed chan struct{}                          // the server says that its tools changed
+	others  map[sandbox.UpstreamKind]chan struct{} // and what else it offers
 	calls   *listeners
 	logging sync.Once // the server is asked for its log messages
 	once    sync.Once
@@ -66,7 +67,9 @@ func (l *link) lastWords() string {
 // connect starts or reaches the server, greets it and lists its tools. What it gives is closed by the
 // caller also when there is an error.
 func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
-	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1)}
+	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1), others: map[sandbox.UpstreamKind]chan struct{}{
+		sandbox.UpstreamPrompts: make(chan struct{}, 1), sandbox.UpstreamResources: make(chan struct{}, 1),
+	}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.calls = newListeners(c.h.o.Log.With("server", c.key.server))
 	l.calls.shared = c.key.scope == (scopeKey{})
@@ -80,11 +83,12 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			l.updates.changed(r.Params.URI)
 		},
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-			select {
-			case l.changed <- struct{}{}:
-			default:
-			}
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { cry(l.changed) },
+		PromptListChangedHandler: func(context.Context, *mcp.PromptListChangedRequest) {
+			cry(l.others[sandbox.UpstreamPrompts])
+		},
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {
+			cry(l.others[sandbox.UpstreamResources])
 		},
 	})
 	client.AddSendingMiddleware(boundDiscover, ownTTL)
@@ -106,6 +110,14 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 		return l, nil, c.connectError(ctx, l, seen.look(), err)
 	}
 	return l, tools, nil
+}
+
+// cry tells of a change; one that nobody has seen yet says it all.
+func cry(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }
 
 func boundDiscover(next mcp.MethodHandler) mcp.MethodHandler {

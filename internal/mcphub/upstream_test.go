@@ -175,3 +175,48 @@ func TestSubscribeWhereThereIsNone(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestUpstreamChanges: a server that says that its prompts or resources are others now is heard, in both
+// eras, and one that cries all the time not all the time.
+func TestUpstreamChanges(t *testing.T) {
+	for era, o := range map[string]*mcp.StreamableHTTPOptions{"sessions": {}, "stateless": {Stateless: true}} {
+		t.Run(era, func(t *testing.T) {
+			srv := newTestServer()
+			srv.AddPrompt(&mcp.Prompt{Name: "first"}, nil)
+			srv.AddResource(&mcp.Resource{Name: "first", URI: "test://first"}, nil)
+			s := serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, o))
+			t.Cleanup(func() {
+				for session := range srv.Sessions() {
+					_ = session.Close()
+				}
+			})
+			r := open(t, remoteConfig("http", s.URL))
+			r.ok("r__echo", `{"message":"a"}`)
+			prompts, resources := r.UpstreamChanged(sandbox.UpstreamPrompts), r.UpstreamChanged(sandbox.UpstreamResources)
+			heard := func(c <-chan struct{}) bool {
+				select {
+				case <-c:
+					return true
+				case <-time.After(10 * time.Millisecond):
+					return false
+				}
+			}
+			// The stream on which the server says so may be opened after the first call.
+			for i, deadline := 0, time.Now().Add(20*time.Second); !heard(prompts); i++ {
+				if time.Now().After(deadline) {
+					t.Fatal("nothing heard of prompts")
+				}
+				srv.AddPrompt(&mcp.Prompt{Name: fmt.Sprint("p", i)}, nil)
+			}
+			if heard(resources) {
+				t.Error("resources are others, which nobody said")
+			}
+			srv.AddResource(&mcp.Resource{Name: "second", URI: "test://second"}, nil)
+			select {
+			case <-resources:
+			case <-time.After(20 * time.Second):
+				t.Error("nothing heard of resources")
+			}
+		})
+	}
+}

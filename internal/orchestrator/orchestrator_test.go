@@ -60,6 +60,7 @@ func (noTools) Ask(context.Context, sandbox.Thread, sandbox.UpstreamRequest) (js
 }
 func (noTools) Subscribe(context.Context, sandbox.Thread, string, string, func()) error { return nil }
 func (noTools) Changed() <-chan struct{}                                                { return nil }
+func (noTools) UpstreamChanged(sandbox.UpstreamKind) <-chan struct{}                    { return nil }
 func (noTools) Version() uint64                                                         { return 1 }
 func (noTools) ForgetThread(sandbox.Thread)                                             {}
 

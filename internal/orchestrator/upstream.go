@@ -47,6 +47,12 @@ func (r *Orchestrator) WatchUpstream(ctx context.Context, c sandbox.Caller, id, 
 // ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
 func (r *Orchestrator) ToolsChanged() <-chan struct{} { return r.o.Hub.Changed() }
 
+// UpstreamChanged gives a channel that is closed when the prompts, or the resources, of any thread may have
+// changed.
+func (r *Orchestrator) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
+	return r.o.Hub.UpstreamChanged(kind)
+}
+
 // Skills lists the thread's skills with their files.
 func (r *Orchestrator) Skills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.SkillManifest, error) {
 	t, err := thread(c, id)
