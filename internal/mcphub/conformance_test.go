@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -76,7 +78,7 @@ func conform(url, scenario, wishes string) error {
 	for _, c := range calls {
 		var res sandbox.ToolResult
 		err := p.logsInFor(ctx, func() error {
-			res, err = h.Call(ctx, alice, sandbox.Tool{Server: "suite", Name: c.Name}, c.Arguments)
+			res, err = p.calls(ctx, c, scenario == "sep-2322-client-request-state")
 			return err
 		})
 		fmt.Fprintf(os.Stderr, "%s: %v %.500s\n", c.Name, err, res.Result)
@@ -104,6 +106,41 @@ func (p *person) logsInFor(ctx context.Context, try func() error) error {
 			return err
 		}
 	}
+}
+
+// calls calls a tool: as code does, for whom nobody answers, or as a client behind /mcp does that has its
+// user there. What a server asks such a client is passed on to it, and its answers are passed back; they
+// are the client's business, so this one remembers for each call what the server gave it to say again.
+func (p *person) calls(ctx context.Context, c conformanceCall, there bool) (sandbox.ToolResult, error) {
+	tool := sandbox.Tool{Server: "suite", Name: c.Name}
+	if !there {
+		return p.h.Call(ctx, alice, tool, c.Arguments)
+	}
+	params := map[string]any{"_meta": map[string]any{mcp.MetaKeyClientCapabilities: map[string]any{"elicitation": map[string]any{}}}}
+	for range 5 {
+		raw, err := json.Marshal(params)
+		if err != nil {
+			return sandbox.ToolResult{}, err
+		}
+		res, err := p.h.CallWatched(ctx, alice, tool, c.Arguments, sandbox.ToolWatch{Params: raw})
+		var asks struct {
+			Requests map[string]json.RawMessage `json:"inputRequests"`
+			State    *string                    `json:"requestState"`
+		}
+		if err != nil || json.Unmarshal(res.Raw, &asks) != nil || len(asks.Requests) == 0 {
+			return res, err
+		}
+		answers := map[string]any{}
+		for name := range asks.Requests {
+			answers[name] = map[string]any{"action": "accept", "content": map[string]any{"confirmed": true}}
+		}
+		params["inputResponses"] = answers
+		delete(params, "requestState")
+		if asks.State != nil {
+			params["requestState"] = *asks.State
+		}
+	}
+	return sandbox.ToolResult{}, errors.New("the server asks again and again")
 }
 
 func (p *person) login(ctx context.Context, server string) error {
