@@ -87,7 +87,7 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath store audit bridge codeapi skill prompt redact", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath store audit bridge codeapi skill prompt redact toolsearch", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/e2e", "", "the whole is tested through its public API"},

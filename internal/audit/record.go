@@ -33,6 +33,7 @@ const (
 	ActionSkillSwitch   = "skill_switch" // on or off
 	ActionSkillWrite    = "skill_write"  // of its SKILL.md
 	ActionSkillDelete   = "skill_delete"
+	ActionSkillActivate = "skill_activate" // its instructions were given to an agent
 )
 
 // The phases of a record. What can fail midway has an attempt and then exactly one result, whose

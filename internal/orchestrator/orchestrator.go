@@ -64,17 +64,14 @@ type Options struct {
 	Skills  *skill.Library
 	Views   *skill.Views
 	// Switches say which skills are on; the library reads them, too.
-	Switches skillSwitches
-	// VirtualSkills gives the skills that a thread has in memory; nil when there are none. Library.Notify says that
-	// they are others now.
-	VirtualSkills func(t sandbox.Thread) []*skill.Member
-	Templates     map[string]Template
-	Default       string // name of the default template
-	DataDir       string
-	Daemon        string // host path of skerry-sandboxd
-	Install       string // id of the data folder
-	MaxBoxes      int
-	StartTime     time.Duration // bound of one start
+	Switches  skillSwitches
+	Templates map[string]Template
+	Default   string // name of the default template
+	DataDir   string
+	Daemon    string // host path of skerry-sandboxd
+	Install   string // id of the data folder
+	MaxBoxes  int
+	StartTime time.Duration // bound of one start
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
 	Log          *slog.Logger
@@ -92,6 +89,9 @@ type Orchestrator struct {
 	mu    sync.Mutex
 	boxes map[sandbox.Thread]*box
 	execs registry
+
+	virtuals     *skill.Virtuals
+	skillIndexes skillIndexes
 }
 
 // Deadlines, each with its reason.
@@ -122,7 +122,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}}
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
 	r.execs.init()
 	for _, dir := range []string{r.runRoot(), filepath.Join(o.DataDir, "tenants")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -153,6 +153,11 @@ func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return "", err
 	}
+	if sk, err := view.Get(s.Skill); err != nil {
+		return "", err
+	} else if !sk.Trusted {
+		return "", sandbox.Errorf(sandbox.Forbidden, "the skill %q comes from a source that is not trusted: its scripts need an approval, which this server cannot give yet. Its instructions can be used", sk.Name)
+	}
 	cmd := sandbox.Command{Argv: append(argv, s.Args...), Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
 	if err := checkCommand(cmd); err != nil {
 		return "", err

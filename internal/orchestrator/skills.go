@@ -56,14 +56,7 @@ func (r *Orchestrator) skillsOf(ctx context.Context, t sandbox.Thread) (*skill.V
 	if err != nil {
 		return nil, err
 	}
-	return set.View(only, r.virtual(t)), nil
-}
-
-func (r *Orchestrator) virtual(t sandbox.Thread) []*skill.Member {
-	if r.o.VirtualSkills == nil {
-		return nil
-	}
-	return r.o.VirtualSkills(t)
+	return set.View(only, r.virtuals.Of(t)), nil
 }
 
 // allowList is the list that a thread was narrowed to, nil when it was not.
@@ -81,7 +74,7 @@ func (r *Orchestrator) boxSkills(b *box) (*skill.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	virtual := r.virtual(b.thread)
+	virtual := r.virtuals.Of(b.thread)
 	b.skills.mu.Lock()
 	defer b.skills.mu.Unlock()
 	s := &b.skills
@@ -188,7 +181,7 @@ func (r *Orchestrator) checkNames(t sandbox.Thread, only []string) error {
 	if err != nil {
 		return err
 	}
-	virtual := r.virtual(t)
+	virtual := r.virtuals.Of(t)
 	for _, name := range only {
 		own := slices.ContainsFunc(virtual, func(m *skill.Member) bool { return m.Skill.Name == name })
 		if _, err := set.Get(name); err != nil && !own {

@@ -95,6 +95,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		err = os.Rename(dir, filepath.Join(grave, "files"))
 	}
 	r.o.Hub.ForgetThread(t)
+	r.virtuals.Forget(t)
 	ctx = context.WithoutCancel(ctx)
 	if err = errors.Join(err, vpath.RemoveAll(ctx, grave)); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")

@@ -37,6 +37,7 @@ type Input struct {
 // Build makes the prompt of a thread.
 func Build(in Input) (Prompt, error) {
 	mode, settings, tools := in.Mode, in.Settings, in.Tools
+	in.Skills = slices.DeleteFunc(slices.Clone(in.Skills), func(s skill.Skill) bool { return s.Hidden }) // for people only
 	skills, cut := skillsSection(in.Skills)
 	p := Prompt{Mode: mode, Tools: []json.RawMessage{}, Sections: map[string]string{"skills": skills, "commands": commandsSection(in.Commands), "code_execution": ""}}
 	var definitions []definition

@@ -63,3 +63,26 @@ type Finding struct {
 	Line     int    `json:"line,omitempty"` // from 1
 	Message  string `json:"message"`        // what is wrong and what would be right, for a person
 }
+
+// VirtualSkill is a skill that one thread gets, in memory.
+type VirtualSkill struct {
+	Name        string
+	Description string
+	Body        string            // the Markdown of SKILL.md, below its frontmatter
+	Files       map[string]string // further files by path, relative to the skill's folder, with slashes
+}
+
+// ActiveSkill is a skill as an agent gets it that activates one.
+type ActiveSkill struct {
+	Name      string
+	Location  string   // virtual path of SKILL.md
+	Body      string   // its instructions, without the frontmatter
+	Resources []string // its other files, relative to its folder, sorted
+}
+
+// SkillFound is a skill that a search found.
+type SkillFound struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Location    string `json:"location"` // virtual path of SKILL.md
+}

@@ -1,0 +1,190 @@
+package orchestrator
+
+import (
+	"cmp"
+	"context"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/toolsearch"
+)
+
+// What agents do with the skills of their thread: find, activate and read them, and have some of its own.
+
+// threadSkills gives the skills of the caller's thread.
+func (r *Orchestrator) threadSkills(ctx context.Context, c sandbox.Caller, id string) (*skill.View, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return nil, err
+	}
+	return r.skillsOf(ctx, t)
+}
+
+// ThreadSkills lists the skills of a thread, sorted by name. Callers must not change it.
+func (r *Orchestrator) ThreadSkills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.Skill, error) {
+	view, err := r.threadSkills(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	return view.List(), nil
+}
+
+// SkillManifest gives one skill of a thread with its files. NotFound when the thread has none of that name.
+func (r *Orchestrator) SkillManifest(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.SkillManifest, error) {
+	view, err := r.threadSkills(ctx, c, id)
+	if err != nil {
+		return sandbox.SkillManifest{}, err
+	}
+	return view.Manifest(name)
+}
+
+// ActivateSkill gives the instructions of one of the thread's skills, and records that the agent took them.
+// ${CLAUDE_SKILL_DIR} in them is the skill's folder. NotFound when the thread has none of that name.
+func (r *Orchestrator) ActivateSkill(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.ActiveSkill, error) {
+	view, err := r.threadSkills(ctx, c, id)
+	if err != nil {
+		return sandbox.ActiveSkill{}, err
+	}
+	m, err := view.Manifest(name)
+	if err != nil {
+		return sandbox.ActiveSkill{}, err
+	}
+	text, err := view.ReadFile(m.Name, "SKILL.md")
+	if err != nil {
+		return sandbox.ActiveSkill{}, err
+	}
+	front, _, err := skill.ReadFront(text)
+	if err != nil { // it loaded before; what can be told apart is the body
+		r.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
+	}
+	rec := record(c, sandbox.Thread{Owner: c.Owner, ID: id}, audit.ActionSkillActivate, audit.PhaseResult)
+	rec.Subject, rec.Outcome = m.Name, "ok"
+	if err := r.note(ctx, rec); err != nil {
+		return sandbox.ActiveSkill{}, err
+	}
+	a := sandbox.ActiveSkill{
+		Name: m.Name, Location: m.Location, Resources: []string{},
+		Body: strings.ReplaceAll(string(front.Body), "${CLAUDE_SKILL_DIR}", path.Dir(m.Location)),
+	}
+	for _, f := range m.Files {
+		if f.Path != "SKILL.md" {
+			a.Resources = append(a.Resources, f.Path)
+		}
+	}
+	return a, nil
+}
+
+// mostSkills is how many skills a search gives at most.
+const mostSkills = 15
+
+// SearchSkills finds skills of a thread by what they do, at most 15, best first, and says how many fit at
+// all. An empty query gives the first ones by name.
+func (r *Orchestrator) SearchSkills(ctx context.Context, c sandbox.Caller, id, query string) (found []sandbox.SkillFound, matches int, err error) {
+	view, err := r.threadSkills(ctx, c, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	list := slices.DeleteFunc(slices.Clone(view.List()), func(sk skill.Skill) bool { return sk.Hidden })
+	found, matches = []sandbox.SkillFound{}, len(list)
+	order := make([]int, 0, mostSkills)
+	if strings.TrimSpace(query) == "" {
+		for i := range min(len(list), mostSkills) {
+			order = append(order, i)
+		}
+	} else {
+		var hits []toolsearch.Hit
+		hits, matches = r.skillIndexes.of(view, list).Find(query, mostSkills, nil)
+		for _, h := range hits {
+			order = append(order, h.Tool)
+		}
+	}
+	for _, i := range order {
+		found = append(found, sandbox.SkillFound{Name: list[i].Name, Description: list[i].Description, Location: list[i].Location})
+	}
+	return found, matches, nil
+}
+
+// skillIndexes remembers the indexes of the views that were searched last: as long as nothing changes, a
+// running sandbox has the same view.
+type skillIndexes struct {
+	mu    sync.Mutex
+	byOne map[*skill.View]*toolsearch.Index
+}
+
+const maxSkillIndexes = 16
+
+func (x *skillIndexes) of(view *skill.View, list []skill.Skill) *toolsearch.Index {
+	x.mu.Lock()
+	ix := x.byOne[view]
+	x.mu.Unlock()
+	if ix != nil {
+		return ix
+	}
+	tools := make([]sandbox.Tool, 0, len(list))
+	for _, sk := range list {
+		tools = append(tools, sandbox.Tool{Name: sk.Name, Printed: sk.Name, Description: cmp.Or(sk.Title, sk.Name) + ". " + sk.Description})
+	}
+	ix = toolsearch.New(tools)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.byOne == nil || len(x.byOne) >= maxSkillIndexes {
+		x.byOne = map[*skill.View]*toolsearch.Index{}
+	}
+	x.byOne[view] = ix
+	return ix
+}
+
+// AddVirtualSkill gives a thread a skill that is only in memory; a running sandbox shows it when this
+// returns. Errors as skill.Virtuals.Add says.
+func (r *Orchestrator) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return sandbox.Skill{}, err
+	}
+	if _, err := r.ensureThread(ctx, t); err != nil {
+		return sandbox.Skill{}, err
+	}
+	var made sandbox.Skill
+	err = r.virtualChange(ctx, c, t, audit.ActionSkillWrite, sk.Name, func() error {
+		var err error
+		made, err = r.virtuals.Add(t, sk)
+		return err
+	})
+	return made, err
+}
+
+// RemoveVirtualSkill takes a virtual skill away again. NotFound when the thread has none of that name.
+func (r *Orchestrator) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, id, name string) error {
+	t, err := thread(c, id)
+	if err != nil {
+		return err
+	}
+	return r.virtualChange(ctx, c, t, audit.ActionSkillDelete, name, func() error { return r.virtuals.Remove(t, name) })
+}
+
+// virtualChange makes a change, shows it in the thread's sandbox, and records what came of it.
+func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
+	err := change()
+	if err == nil {
+		if b := r.find(t); b != nil && b.isReady() {
+			r.showSkills(b)
+		}
+	}
+	rec := record(c, t, action, audit.PhaseResult)
+	rec.Subject, rec.Detail, rec.Outcome = name, "virtual", "ok"
+	if err != nil {
+		rec.Outcome, rec.Detail = "error", "virtual: "+string(sandbox.KindOf(err))
+	}
+	if len(rec.Subject) > 200 {
+		rec.Subject = strings.ToValidUTF8(rec.Subject[:200], "")
+	}
+	if e := r.note(ctx, rec); e != nil {
+		return e
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package orchestrator
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+)
+
+func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
+	h := newHouse(t, daemon{run: exits})
+	if _, err := h.exec(t, "t1", time.Minute); err != nil { // its sandbox runs
+		t.Fatal(err)
+	}
+	sk := sandbox.VirtualSkill{Name: "now", Description: "Counts the beans", Body: "Run ${CLAUDE_SKILL_DIR}/scripts/run.py\n", Files: map[string]string{"scripts/run.py": "print(1)"}}
+	if _, err := h.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
+		t.Fatal(err)
+	}
+	shown := filepath.Join(h.find(sandbox.Thread{Owner: caller.Owner, ID: "t1"}).skills.folder.Skills(), "virtual", "now", "scripts", "run.py")
+	if text, err := os.ReadFile(shown); err != nil || string(text) != "print(1)" {
+		t.Errorf("in the sandbox: %q, %v", text, err)
+	}
+	a, err := h.ActivateSkill(t.Context(), caller, "t1", "now")
+	if err != nil || a.Body != "\nRun /mnt/skills/virtual/now/scripts/run.py\n" || !slices.Equal(a.Resources, []string{"scripts/run.py"}) || a.Location != "/mnt/skills/virtual/now/SKILL.md" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	p, err := h.Prompt(t.Context(), caller, "t1")
+	if err != nil || !strings.Contains(p.Sections["skills"], "<name>now</name>") {
+		t.Errorf("prompt: %s, %v", p.Text, err)
+	}
+	found, n, err := h.SearchSkills(t.Context(), caller, "t1", "count beans")
+	if err != nil || n != 1 || len(found) != 1 || found[0].Name != "now" {
+		t.Errorf("%+v, %v", found, err)
+	}
+	id, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: "now", Path: "scripts/run.py"})
+	if err == nil {
+		_, err = h.Wait(t.Context(), caller, "t1", id)
+	}
+	if err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if list, err := h.ThreadSkills(t.Context(), caller, "t2"); err != nil || len(list) != 0 {
+		t.Errorf("another thread has %+v, %v", list, err)
+	}
+	if err := h.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Dir(filepath.Dir(shown))); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("still in the sandbox: %v", err)
+	}
+	if _, err := h.ActivateSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("%v", err)
+	}
+	if err := h.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("%v", err)
+	}
+	if _, err := h.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.DeleteThread(t.Context(), caller, "t1"); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(h.virtuals.Of(sandbox.Thread{Owner: caller.Owner, ID: "t1"})); n != 0 {
+		t.Errorf("%d skills of a thread that is gone", n)
+	}
+}
+
+func TestScriptsOfUntrustedSourcesDoNotRun(t *testing.T) {
+	h := newHouse(t, daemon{run: exits})
+	for name, trusted := range map[string]bool{"mine": true, "theirs": false} {
+		files := fstest.MapFS{
+			"SKILL.md": {Data: fmt.Appendf(nil, "---\nname: %s\ndescription: does\n---\n", name)}, "run.sh": {Data: []byte("true")},
+		}
+		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skill.AddOptions{Trusted: trusted}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh"})
+		if trusted != (err == nil) || !trusted && (!errors.Is(err, sandbox.Forbidden) || !strings.Contains(err.Error(), "not trusted")) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := h.ActivateSkill(t.Context(), caller, "t1", name); err != nil {
+			t.Errorf("its instructions: %v", err)
+		}
+	}
+}
+
+// TestSearchInManySkills: the right one comes first.
+func TestSearchInManySkills(t *testing.T) {
+	h := newHouse(t, daemon{run: exits})
+	files := fstest.MapFS{}
+	for i := range 300 {
+		name := fmt.Sprintf("s%d", i)
+		files["SKILL.md"] = &fstest.MapFile{Data: fmt.Appendf(nil, "---\nname: %s\ndescription: handles number %d of things\n---\n", name, i)}
+		if i == 77 {
+			files["SKILL.md"] = &fstest.MapFile{Data: []byte("---\nname: s77\ndescription: Prepares invoices for customers\n---\n")}
+		}
+		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skill.AddOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for query, want := range map[string]string{"write an invoice": "s77", "": "s0", "number 12 of things": "s12"} {
+		found, n, err := h.SearchSkills(t.Context(), caller, "t1", query)
+		if err != nil || len(found) == 0 || found[0].Name != want || len(found) > mostSkills || n < len(found) {
+			t.Errorf("%q: %d of %d, first %+v, %v", query, len(found), n, found[:min(len(found), 1)], err)
+		}
+	}
+}
