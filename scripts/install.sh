@@ -6,6 +6,7 @@
 #     run      runc and mmdebstrap, from Debian
 #     test     Docker, Redis, protoc, shellcheck and a C compiler (for go test -race), from Debian
 #     runsc    gVisor, from its Go module
+#     containerd  the newest containerd and its shim, from its Go module, beside the one of Debian
 #     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm; the official
 #              conformance suite, with a Node that is new enough for it
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
@@ -44,7 +45,7 @@ step() {
 # folders makes the folders of the cache, for the user who runs this.
 folders() {
   local dir
-  for dir in bin log mcp mcp-many; do
+  for dir in bin log mcp mcp-many containerd; do
     [ -w "$cache/$dir" ] && continue
     asroot mkdir -p "$cache/$dir"
     [ -w "$cache/$dir" ] || asroot chown -R "$(id -u)" "$cache/$dir"
@@ -79,6 +80,17 @@ build_runsc() {
   # Static, because it starts itself again inside of the sandbox's root.
   CGO_ENABLED=0 GOBIN=$cache/bin go install "$gvisor"
   asroot install -m 0755 "$cache/bin/runsc" /usr/local/bin/runsc
+}
+
+containerd=github.com/containerd/containerd/v2/cmd
+containerd_version=v2.4.2
+
+# Without what Kubernetes and rarer file systems need: half of it. The folder is on the PATH of nobody.
+build_containerd() {
+  rm -f "$cache/containerd/stamp"
+  CGO_ENABLED=0 GOBIN=$cache/containerd go install -tags no_cri,no_btrfs,no_devmapper,no_zfs \
+    $containerd/containerd@$containerd_version $containerd/containerd-shim-runc-v2@$containerd_version
+  echo $containerd_version >"$cache/containerd/stamp"
 }
 
 # They run as nobody, so the folder is open to read. The package node is for the conformance suite alone.
@@ -137,6 +149,7 @@ for what in "$@"; do
   run) debian run runc=runc mmdebstrap=mmdebstrap ;;
   test) debian test dockerd=docker.io redis-server=redis-server shellcheck=shellcheck protoc=protobuf-compiler gcc=gcc /usr/include/stdio.h=libc6-dev ;;
   runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" build_runsc ;;
+  containerd) stamped "$cache/containerd/stamp" $containerd_version || step containerd "containerd $containerd_version, from its Go module (1 to 2 minutes)" build_containerd ;;
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;

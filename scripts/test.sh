@@ -54,7 +54,7 @@ heartbeat() {
   done
 }
 
-prepare_engine() { scripts/install.sh runsc && scripts/dockerd.sh; }
+prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
 prepare_parts() { scripts/install.sh mcp mcp-many s3 && images/base/build.sh; }
 
 scripts/install.sh run test || exit 1

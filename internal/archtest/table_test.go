@@ -81,6 +81,8 @@ var table = []row{
 	{"internal/driver/idlock", "sandbox", "what drivers have in common knows no driver"},
 	{"internal/driver/runtimeprobe", "sandbox", "what drivers have in common knows no driver"},
 	{"internal/driver/oci", driverOurs + " driver/cgroup driver/ociconfig", "a driver knows its contract, never another driver"},
+	{"internal/driver/containerd", driverOurs + " driver/cgroup driver/ociconfig", "a driver knows its contract, never another driver"},
+	{"internal/driver/containerd/containerdtest", "", "it starts a containerd for tests"},
 	{"internal/driver/docker", driverOurs, "a driver knows its contract, never another driver"},
 	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/drivertest", "sandbox driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},

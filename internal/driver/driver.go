@@ -1,5 +1,5 @@
 // Package driver is the contract of what starts sandboxes. Each implementation lies in a folder of
-// its own (oci, docker, memory) and passes the suite in drivertest.
+// its own (oci, docker, containerd, memory) and passes the suite in drivertest.
 //
 // A driver only starts, ends and lists containers. What runs inside goes through skerry-sandboxd,
 // which dials the server's socket in the folder mounted at sandbox.RunDir; the driver takes no part
@@ -67,4 +67,12 @@ type Driver interface {
 type Pauser interface {
 	Pause(ctx context.Context, id sandbox.ID) error
 	Resume(ctx context.Context, id sandbox.ID) error
+}
+
+// ImageStore is a driver whose images lie in a store of the engine's that is apart from every other.
+type ImageStore interface {
+	// ImportImage makes the image of a reference from source, an absolute path on this host: an archive
+	// in the format of OCI or of "docker save", or the folder of an unpacked root file system. imported is
+	// false when that was done before and source is still the same. NotFound: there is no such source.
+	ImportImage(ctx context.Context, ref, source string) (imported bool, err error)
 }

@@ -74,7 +74,7 @@ type Mount struct {
 // itself; nothing in a Spec can loosen it.
 type Spec struct {
 	ID      ID
-	Image   string // reference of the docker image, or folder of the unpacked one for oci; "" = the host's own /usr (oci only)
+	Image   string // reference of the image for docker and containerd, or folder of the unpacked one for oci; "" = the host's own /usr (oci only)
 	Runtime string // "runc" or "runsc"
 	UID     int    // also the gid; never 0
 	// Daemon is the host path of the static skerry-sandboxd, mounted at DaemonPath and run as PID 1

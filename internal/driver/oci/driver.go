@@ -28,6 +28,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
+	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -63,8 +64,7 @@ type Driver struct {
 	image        imagePreparer
 	hostRoot     sync.Mutex // held while the host skeleton is brought up to date
 
-	probing  turn              // one probe at a time; guards problems
-	problems map[string]string // by runtime, of those that were probed
+	answers *runtimeprobe.Answers
 
 	closing context.Context
 	close   context.CancelFunc
@@ -97,8 +97,7 @@ func New(opts Options) (*Driver, error) {
 		cgroupParent: opts.CgroupParent,
 		probe:        opts.Probe,
 		log:          opts.Log,
-		probing:      make(turn, 1),
-		problems:     make(map[string]string),
+		answers:      runtimeprobe.NewAnswers(),
 	}
 	for _, dir := range []string{d.root, d.bundles(), d.root + "/probe"} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -163,17 +162,3 @@ func (d *Driver) runtime(name string) (*ociRuntime, error) {
 	}
 	return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %q is not installed on this host", name)
 }
-
-// turn is a lock whose wait ends with a context.
-type turn chan struct{}
-
-func (t turn) lock(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "another call probes the runtimes")
-	}
-}
-
-func (t turn) unlock() { <-t }

@@ -2,7 +2,6 @@ package oci
 
 import (
 	"context"
-	"errors"
 	"os"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
@@ -17,38 +16,26 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 	if rt == nil {
 		return "not installed on this host", nil
 	}
-	if err := d.probing.lock(ctx); err != nil {
-		return "", err
-	}
-	defer d.probing.unlock()
-	if problem, done := d.problems[name]; done {
-		return problem, nil
-	}
-	program := d.probe
-	if program == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
+	return d.answers.Ask(ctx, name, func() (string, error, error) {
+		program := d.probe
+		if program == "" {
+			self, err := os.Executable()
+			if err != nil {
+				return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
+			}
+			program = self
 		}
-		program = self
-	}
-	d.sweepProbes(ctx)
-	problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
-		Runtime: name,
-		Program: program,
-		Dir:     d.root + "/probe",
+		d.sweepProbes(ctx)
+		problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+			Runtime: name,
+			Program: program,
+			Dir:     d.root + "/probe",
+		})
+		if err == nil && problem != "" {
+			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
+		}
+		return problem, detail, err
 	})
-	if err != nil {
-		return "", err
-	}
-	if problem != "" {
-		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
-	}
-	// What only took too long, on a host under load, may go better the next time.
-	if problem == "" || !errors.Is(detail, context.DeadlineExceeded) {
-		d.problems[name] = problem
-	}
-	return problem, nil
 }
 
 // sweepProbes removes the sandboxes of probes that a crash of the server interrupted.

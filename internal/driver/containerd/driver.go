@@ -1,0 +1,216 @@
+// Package containerd starts sandboxes through containerd 1.6 or newer, without a container engine
+// above it.
+//
+// All is in one namespace of containerd. The container's name is the sandbox's id; what is remembered
+// of a sandbox lies in the container's record (an extension: labels of containerd are short), so that
+// containerd is the only state. A container's record claims its id before anything else is made, names
+// the snapshot of its root file system, which keeps the garbage collector from both, and is the last
+// thing that Remove takes away: whoever finds it finds every sandbox and every half-made one.
+//
+// Both runtimes run under the shim io.containerd.runc.v2. runsc gets its flags from a small script that
+// the shim takes for the runtime's program, because the shim passes on none.
+//
+// The driver and containerd are on one host and see the same files under the same paths.
+package containerd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
+	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Name is the driver's name in records.
+const Name = "containerd"
+
+// DefaultAddress and DefaultNamespace stand for empty Options.
+const (
+	DefaultAddress   = "/run/containerd/containerd.sock"
+	DefaultNamespace = "skerry"
+)
+
+// snapshotter keeps root file systems; shim runs both runtimes.
+const (
+	snapshotter = "overlayfs"
+	shim        = "io.containerd.runc.v2"
+)
+
+// cgroupParent is the cgroup under which each sandbox gets its own.
+const cgroupParent = "/skerry"
+
+// UnknownExitCode stands in Instance.ExitCode when the sandbox's shim is gone.
+const UnknownExitCode = -1
+
+// Options of New.
+type Options struct {
+	// Address is the unix socket of containerd. "" = DefaultAddress.
+	Address string
+	// Namespace of containerd that is this driver's. "" = DefaultNamespace.
+	Namespace string
+	// Root is a folder for small files that are mounted into sandboxes or run by shims. containerd must
+	// see it under the same path. Made with mode 0711 when missing. Required, absolute.
+	Root string
+	// Runtimes maps "runc" and "runsc" to their programs. Nil: those found on PATH.
+	Runtimes map[string]string
+	// Pull fetches an image that is not there from its registry, without credentials.
+	Pull bool
+	// Probe is a static program that runs runtimeprobe.Main when its first argument is
+	// runtimeprobe.Arg. "" = this program itself, which then must be static.
+	Probe string
+	// Log is told of what does not reach a caller. Nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// Driver implements driver.Driver, driver.Pauser and driver.ImageStore.
+type Driver struct {
+	engine    *client.Client
+	namespace string
+	root      string
+	probe     string
+	log       *slog.Logger
+	runtimes  map[string]*ociRuntime // by name, only those with a program
+	answers   *runtimeprobe.Answers
+	images    imageStore
+	locks     idlock.Locks
+
+	closing context.Context    // ends with Close
+	close   context.CancelFunc // ends closing
+}
+
+var (
+	_ driver.Driver     = (*Driver)(nil)
+	_ driver.Pauser     = (*Driver)(nil)
+	_ driver.ImageStore = (*Driver)(nil)
+)
+
+var namespacePattern = regexp.MustCompile(`^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$`)
+
+// maxNamespace is containerd's own bound.
+const maxNamespace = 76
+
+// New makes a driver. It does not talk to containerd yet: one that is away now may come.
+func New(opts Options) (*Driver, error) {
+	if !filepath.IsAbs(opts.Root) {
+		return nil, errors.New("containerd driver: Root must be an absolute path")
+	}
+	if opts.Namespace == "" {
+		opts.Namespace = DefaultNamespace
+	}
+	if len(opts.Namespace) > maxNamespace || !namespacePattern.MatchString(opts.Namespace) {
+		return nil, fmt.Errorf("containerd driver: namespace %.80q: use letters and digits, and . _ - between them", opts.Namespace)
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	d := &Driver{
+		namespace: opts.Namespace,
+		root:      filepath.Clean(opts.Root),
+		probe:     opts.Probe,
+		log:       opts.Log,
+		answers:   runtimeprobe.NewAnswers(),
+	}
+	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return nil, fmt.Errorf("containerd driver: make the folder for mounted files: %w", err)
+		}
+	}
+	var err error
+	if d.runtimes, err = findRuntimes(d.root, opts.Runtimes); err != nil {
+		return nil, fmt.Errorf("containerd driver: %w", err)
+	}
+	if d.engine, err = dial(opts.Address, opts.Namespace); err != nil {
+		return nil, fmt.Errorf("containerd driver: %w", err)
+	}
+	d.closing, d.close = context.WithCancel(context.Background())
+	d.images.init(d, opts.Pull)
+	return d, nil
+}
+
+// dial makes the connection, which is opened with the first call and again whenever it breaks.
+func dial(address, namespace string) (*client.Client, error) {
+	if address == "" {
+		address = DefaultAddress
+	}
+	address = strings.TrimPrefix(address, "unix://")
+	if !filepath.IsAbs(address) {
+		return nil, errors.New("the address must be the absolute path of a unix socket")
+	}
+	return client.New(address,
+		client.WithDefaultNamespace(namespace),
+		client.WithExtraDialOpts([]grpc.DialOption{
+			// The client's own dialer waits for a socket that is not there.
+			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", address)
+			}),
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: reconnectFirst, Multiplier: 2, Jitter: 0.2, MaxDelay: reconnectMost},
+				MinConnectTimeout: askTimeout,
+			}),
+		}))
+}
+
+// Close ends the driver's watches and connections. Sandboxes go on running.
+func (d *Driver) Close() error {
+	d.close()
+	d.images.wait()
+	return d.engine.Close()
+}
+
+// Capabilities implements driver.Driver. The first call probes every runtime, which takes a second
+// or two with runsc.
+func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
+	c := driver.Capabilities{
+		Name:            Name,
+		RuntimeProblems: make(map[string]string),
+		Network:         "none",
+		Isolated:        true,
+	}
+	for _, known := range hardening.Runtimes() {
+		problem, err := d.probed(ctx, known.Name)
+		if err != nil {
+			return driver.Capabilities{}, err
+		}
+		if problem != "" {
+			c.RuntimeProblems[known.Name] = problem
+			continue
+		}
+		c.Runtimes = append(c.Runtimes, known.Name)
+		if known.OwnKernel {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
+		}
+	}
+	return c, nil
+}
+
+// cgroupPath is the sandbox's cgroup in every hierarchy.
+func cgroupPath(id sandbox.ID) string { return cgroupParent + "/" + string(id) }
+
+func (d *Driver) etcRoot() string { return d.root + "/etc" }
+
+// etc is the folder of a sandbox's files of /etc.
+func (d *Driver) etc(id sandbox.ID) string { return filepath.Join(d.etcRoot(), string(id)) }
+
+// Bounds of calls of containerd.
+const (
+	// askTimeout bounds a question: a few milliseconds as a rule, seconds on a busy host.
+	askTimeout = 10 * time.Second
+	// changeTimeout bounds making, starting, pausing or removing one container: 0.1 to 0.5 s as a rule.
+	// Slow disks take tens of seconds; beyond this containerd is broken.
+	changeTimeout = 60 * time.Second
+)

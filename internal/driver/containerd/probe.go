@@ -1,0 +1,124 @@
+package containerd
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// ProbeImage is the image of runtime probes: a few empty folders. The driver makes it when it is not
+// there, and leaves it.
+const ProbeImage = "docker.io/skerry/runtime-probe:1"
+
+// probeAge is how old a probe's sandbox must be to be a left-over: a probe takes seconds.
+const probeAge = 5 * time.Minute
+
+// probed tells why a runtime cannot be used here, or "". The first call for a runtime starts a
+// sandbox on it; the answer is kept for the life of the driver. An error says that the probe could
+// not be made, and the next call tries again.
+func (d *Driver) probed(ctx context.Context, name string) (string, error) {
+	rt := d.runtimes[name]
+	if rt == nil {
+		return "not installed on this host", nil
+	}
+	return d.answers.Ask(ctx, name, func() (string, error, error) {
+		d.sweepProbes(ctx)
+		problem, detail, err := d.probeRuntime(ctx, rt)
+		if err == nil && problem != "" {
+			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
+		}
+		return problem, detail, err
+	})
+}
+
+func (d *Driver) probeRuntime(ctx context.Context, rt *ociRuntime) (problem string, detail, err error) {
+	if err := d.ensureProbeImage(ctx); err != nil {
+		return "", nil, err
+	}
+	program := d.probe
+	if program == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
+		}
+		program = self
+	}
+	if err := runtimeprobe.RequireStatic(program); err != nil {
+		return "", nil, err
+	}
+	return runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+		Runtime: rt.Name,
+		Image:   ProbeImage,
+		Program: program,
+		Dir:     d.root + "/probe",
+	})
+}
+
+// ensureProbeImage makes the image of probes when it is not there.
+func (d *Driver) ensureProbeImage(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	_, err := d.engine.ImageService().Get(ctx, ProbeImage)
+	if err == nil {
+		return nil
+	}
+	if !isNotFound(err) {
+		return engineError(err, "containerd does not tell its images")
+	}
+	rootfs, err := emptyRootfs()
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the image of the runtime probe could not be made")
+	}
+	if err := d.images.makeImage(ctx, ProbeImage, rootfs, nil); err != nil {
+		return engineError(err, "the image of the runtime probe was not made")
+	}
+	return nil
+}
+
+// emptyRootfs gives a root file system that holds nothing but mount points.
+func emptyRootfs() (io.Reader, error) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, dir := range hardening.MountPoints() {
+		header := &tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: 0o755}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+	}
+	return &buf, w.Close()
+}
+
+// sweepProbes removes the sandboxes of probes that a crash of a server interrupted.
+func (d *Driver) sweepProbes(ctx context.Context) {
+	old, err := d.List(ctx, nil)
+	if err != nil {
+		d.log.Warn("looking for old runtime probes failed", "error", err)
+		return
+	}
+	for _, i := range old {
+		if _, isProbe := i.Labels[runtimeprobe.LabelProbe]; isProbe && time.Since(i.CreatedAt) > probeAge {
+			if err := d.Remove(ctx, i.ID); err != nil {
+				d.log.Warn("removing an old runtime probe failed", "sandbox", i.ID, "error", err)
+			}
+		}
+	}
+}
+
+// unprobed starts sandboxes on a runtime whose probe is under way.
+type unprobed struct {
+	*Driver
+	rt *ociRuntime
+}
+
+// Create implements runtimeprobe.Starter.
+func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	return u.create(ctx, u.rt, spec)
+}

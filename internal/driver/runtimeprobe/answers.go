@@ -1,0 +1,43 @@
+package runtimeprobe
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Answers remembers for the life of a driver what probes found, by runtime. One probe runs at a time.
+type Answers struct {
+	turn     chan struct{} // has one place: who puts a token in may probe; guards problems
+	problems map[string]string
+}
+
+// NewAnswers gives one that remembers nothing.
+func NewAnswers() *Answers {
+	return &Answers{turn: make(chan struct{}, 1), problems: make(map[string]string)}
+}
+
+// Ask gives the problem of a runtime, "" for none. The first time it calls probe, which answers as
+// Check does; an error of probe is given back and not remembered, nor is an answer that only came of
+// too little time: on a host under load the next probe may go better. A Timeout error says that ctx
+// ended while another call probed.
+func (a *Answers) Ask(ctx context.Context, runtime string, probe func() (problem string, detail, err error)) (string, error) {
+	select {
+	case a.turn <- struct{}{}:
+	case <-ctx.Done():
+		return "", sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "another call probes the runtimes")
+	}
+	defer func() { <-a.turn }()
+	if problem, done := a.problems[runtime]; done {
+		return problem, nil
+	}
+	problem, detail, err := probe()
+	if err != nil {
+		return "", err
+	}
+	if problem == "" || !errors.Is(detail, context.DeadlineExceeded) {
+		a.problems[runtime] = problem
+	}
+	return problem, nil
+}
