@@ -36,8 +36,8 @@ type problem struct {
 	Detail string `json:"detail"`
 	Code   string `json:"code"`
 	Errors []struct {
-		Location string `json:"location"`
-		Message  string `json:"message"`
+		Field  string `json:"field"`
+		Detail string `json:"detail"`
 	} `json:"errors"`
 }
 
@@ -82,7 +82,7 @@ func readProblem(res *http.Response) error {
 	}
 	text := p.Detail
 	for _, e := range p.Errors {
-		text += fmt.Sprintf("\n  %s: %s", e.Location, e.Message)
+		text += fmt.Sprintf("\n  %s: %s", e.Field, e.Detail)
 	}
 	return sandbox.Errorf(sandbox.Kind(p.Code), "%s (%s)", text, p.Code)
 }

@@ -125,6 +125,7 @@ type parts struct {
 	orch    *orchestrator.Orchestrator
 
 	extensions *extensions.Files
+	skills     *skill.Library
 	templates  map[string]orchestrator.Template
 	sandboxd   string // host path
 	isolation  *isolation
@@ -324,6 +325,7 @@ func (p *parts) openSkills() (*skill.Library, *skill.Views, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	p.skills = lib
 	views, err := skill.NewViews(dir)
 	return lib, views, err
 }
@@ -435,9 +437,14 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	p.onClose(access.close)
+	installs, err := p.skillInstalls()
+	if err != nil {
+		return nil, err
+	}
 	o := httpserver.Options{
 		Threads: p.orch, Execs: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
-		Keys: access, Idempotency: p.store, AuthRefused: access.refused,
+		SkillInstalls: installs,
+		Keys:          access, Idempotency: p.store, AuthRefused: access.refused,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: promhttp.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"mime/multipart"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/skill/install"
 )
 
@@ -25,7 +27,7 @@ type shelf struct {
 	have map[string]bool
 }
 
-func (s *shelf) Add(_ context.Context, o sandbox.Owner, name, _ string) (sandbox.Skill, error) {
+func (s *shelf) Add(_ context.Context, o sandbox.Owner, name string, _ fs.FS, _ skill.AddOptions) (sandbox.Skill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.have[o.User+"/"+name] {

@@ -258,15 +258,8 @@ func TestSkillChangesAreRecorded(t *testing.T) {
 func TestVirtualSkills(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
-	m, err := h.o.Skills.Virtual("v", map[string][]byte{"SKILL.md": []byte(skillText("v"))})
-	if err != nil {
+	if _, err := h.AddVirtualSkill(t.Context(), caller, "x", sandbox.VirtualSkill{Name: "v", Description: "v", Body: "Do it.\n"}); err != nil {
 		t.Fatal(err)
-	}
-	h.o.VirtualSkills = func(th sandbox.Thread) []*skill.Member {
-		if th.ID == "x" {
-			return []*skill.Member{m}
-		}
-		return nil
 	}
 	if err := errors.Join(h.acquire(t, "x", []string{"v"}), h.acquire(t, "y", nil)); err != nil {
 		t.Fatal(err)

@@ -25,12 +25,11 @@ import (
 // maxTime bounds one install, from the first byte to the last.
 const maxTime = 2 * time.Minute
 
-// library keeps the skills of users.
+// library keeps the skills of users; *skill.Library is one.
 type library interface {
-	// Add takes the folder dir, which it may move away, as the custom skill name of an owner. Conflict when there is
-	// one of that name, also when another Add of it is under way: exactly one of them wins. The skill is
-	// whole and enabled when Add returns.
-	Add(ctx context.Context, o sandbox.Owner, name, dir string) (sandbox.Skill, error)
+	// Add copies the files as the custom skill name of an owner, all at once or not at all. Conflict when there is one of that
+	// name, also when another Add of it is under way: exactly one of them wins.
+	Add(ctx context.Context, o sandbox.Owner, name string, files fs.FS, a skill.AddOptions) (sandbox.Skill, error)
 }
 
 type auditLog interface {
@@ -153,11 +152,13 @@ func (i *Installer) install(ctx context.Context, c sandbox.Caller, r io.Reader, 
 	if err != nil {
 		return none, err
 	}
-	if _, err := i.o.Library.Add(ctx, c.Owner, checked.Name, staged.Dir); err != nil {
+	// The library parses SKILL.md itself: it keeps the findings of the scan only. What a user sends is never trusted.
+	add := skill.AddOptions{Source: req.Source, Findings: checked.scanned}
+	if _, err := i.o.Library.Add(ctx, c.Owner, checked.Name, os.DirFS(staged.Dir), add); err != nil {
 		return none, err
 	}
 	checked.Bytes = size
-	return checked, nil
+	return checked.SkillInstalled, nil
 }
 
 // stage spools the archive, which may come from anywhere and at any pace, and unpacks it.
@@ -200,9 +201,15 @@ func (u *untilDone) Read(p []byte) (int, error) {
 	return u.r.Read(p)
 }
 
+// checked is a skill that may be installed.
+type checked struct {
+	sandbox.SkillInstalled
+	scanned []sandbox.Finding // those of the static scan
+}
+
 // check names the skill and refuses what must not be installed.
-func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
-	done := sandbox.SkillInstalled{}
+func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandbox.SkillInstall) (checked, error) {
+	done := checked{}
 	text, err := os.ReadFile(filepath.Join(staged.Dir, "SKILL.md")) // plain and bounded: Unpack wrote it
 	if err != nil {
 		return done, sandbox.Wrap(sandbox.Internal, err, "the skill cannot be read")
@@ -229,7 +236,7 @@ func (i *Installer) check(ctx context.Context, staged *archive.Staged, req sandb
 	if (i.o.Strict || req.Strict) && scan.Refuses(found) {
 		return done, refuse("is refused by the static scan", found, nil)
 	}
-	done.Findings = append(findings, found...)
+	done.Findings, done.scanned = append(findings, found...), found
 	done.Description = sk.Description
 	if done.Digest, err = skill.Digest(os.DirFS(staged.Dir)); err != nil {
 		return done, err

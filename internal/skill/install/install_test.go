@@ -18,6 +18,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/skill/archive"
 )
 
@@ -28,20 +29,18 @@ type shelf struct {
 	mu   sync.Mutex
 	dir  string
 	have map[string]bool
+	add  skill.AddOptions // of the last one
 }
 
-func (s *shelf) Add(_ context.Context, o sandbox.Owner, name, dir string) (sandbox.Skill, error) {
+func (s *shelf) Add(_ context.Context, o sandbox.Owner, name string, files fs.FS, a skill.AddOptions) (sandbox.Skill, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := o.User + "/" + name
 	if s.have[key] {
 		return sandbox.Skill{}, sandbox.Errorf(sandbox.Conflict, "there is a skill %q", name)
 	}
-	s.have[key] = true
-	if err := os.MkdirAll(filepath.Join(s.dir, o.User), 0o755); err != nil {
-		return sandbox.Skill{}, err
-	}
-	return sandbox.Skill{Name: name}, os.Rename(dir, filepath.Join(s.dir, key))
+	s.have[key], s.add = true, a
+	return sandbox.Skill{Name: name}, os.CopyFS(filepath.Join(s.dir, key), files)
 }
 
 type diary struct {
@@ -135,10 +134,14 @@ func TestInstall(t *testing.T) {
 	if len(done.Findings) != 1 || done.Findings[0].Rule != "pipe-to-shell" || done.Findings[0].File != "run.sh" || done.Findings[0].Line != 2 {
 		t.Errorf("%+v", done.Findings)
 	}
-	for p, mode := range map[string]fs.FileMode{"SKILL.md": 0o444, "run.sh": 0o555} {
-		if info, err := os.Stat(filepath.Join(b.shelf.dir, "ann/pdf", p)); err != nil || info.Mode().Perm() != mode {
+	// os.CopyFS adds write bits.
+	for p, mode := range map[string]fs.FileMode{"SKILL.md": 0o666 &^ 0o022, "run.sh": 0o777 &^ 0o022} {
+		if info, err := os.Stat(filepath.Join(b.shelf.dir, "ann/pdf", p)); err != nil || info.Mode().Perm()|0o200 != mode {
 			t.Errorf("%s: %v, %v", p, info, err)
 		}
+	}
+	if a := b.shelf.add; a.Trusted || a.Source != "pdf.skill" || len(a.Findings) != 1 {
+		t.Errorf("%+v", a)
 	}
 	r := b.diary.records
 	if len(r) != 2 || r[0].Phase != audit.PhaseAttempt || r[1].Parent != r[0].ID || r[1].Outcome != "ok" || r[1].Detail != "pdf "+done.Digest ||
@@ -231,6 +234,59 @@ func TestRace(t *testing.T) {
 	}
 	if won != 1 {
 		t.Errorf("%d installs won", won)
+	}
+}
+
+type allOn struct{}
+
+func (allOn) Skill(string) (enabled, said bool) { return true, false }
+
+// TestRealLibrary: with the library of the server, the digest that was checked is the one that is kept, the
+// findings of the scan are told once, and nobody trusts what was uploaded.
+func TestRealLibrary(t *testing.T) {
+	dir := t.TempDir()
+	lib, err := skill.Open(skill.Options{
+		Dir: filepath.Join(dir, "skills"), Users: filepath.Join(dir, "tenants"), Log: slog.New(slog.DiscardHandler),
+		State: func(sandbox.Owner) (skill.State, error) { return allOn{}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := setUp(t, func(o *Options) { o.Library, o.Dir = lib, filepath.Join(dir, "skills", "install") })
+	b.work = filepath.Join(dir, "skills", "install")
+	data := zipped(t, "pdf/SKILL.md", text, "pdf/run.sh", "#!/bin/sh\nrm -rf /\n")
+	errs := make([]error, 4)
+	var wg sync.WaitGroup
+	for n := range errs {
+		wg.Go(func() {
+			_, errs[n] = b.Install(t.Context(), ann, bytes.NewReader(data), sandbox.SkillInstall{Source: "x"})
+		})
+	}
+	wg.Wait()
+	won := 0
+	for _, err := range errs {
+		if err == nil {
+			won++
+		} else if !errors.Is(err, sandbox.Conflict) {
+			t.Error(err)
+		}
+	}
+	set, err := lib.Set(ann.Owner)
+	if err != nil || won != 1 {
+		t.Fatalf("%d won, %v", won, err)
+	}
+	list := set.List()
+	want := b.diary.records[len(b.diary.records)-1]
+	for _, r := range b.diary.records {
+		if r.Outcome == "ok" {
+			want = r
+		}
+	}
+	if len(list) != 1 || list[0].Name != "pdf" || list[0].Trusted || !list[0].Enabled || want.Detail != "pdf "+list[0].Digest {
+		t.Fatalf("%+v, %+v", list, want)
+	}
+	if f := list[0].Findings; len(f) != 1 || f[0].Rule != "destroy" {
+		t.Errorf("%+v", f)
 	}
 }
 
