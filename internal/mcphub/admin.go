@@ -164,7 +164,8 @@ func storedValue(stored *serverConfig, name, key string) ([]byte, bool) {
 	return nil, false
 }
 
-// DeleteServer takes a server out of the file and ends its connections. NotFound when it is not there.
+// DeleteServer takes a server out of the file, ends its connections and forgets all logins there. NotFound
+// when it is not there.
 func (h *Hub) DeleteServer(ctx context.Context, name string) error {
 	err := h.file.edit(ctx, func(text []byte, _ *config) ([]byte, error) {
 		out, found, err := jsonedit.Remove(text, []string{"mcpServers"}, name)
@@ -174,7 +175,10 @@ func (h *Hub) DeleteServer(ctx context.Context, name string) error {
 		return out, err
 	})
 	h.config()
-	return err
+	if err != nil {
+		return err
+	}
+	return h.vault.ForgetServer(name)
 }
 
 // ReconnectServer ends the connections to a server; the next use makes new ones, without any back-off.

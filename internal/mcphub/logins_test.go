@@ -334,6 +334,14 @@ func TestLoginElsewhere(t *testing.T) {
 			}
 		}
 	})
+	r.write(loginConfig(a, ""))
+	r.ok("r__echo", `{"message":"a"}`) // it is still there for its own
+	if err := r.DeleteServer(context.Background(), "r"); err != nil {
+		t.Fatal(err)
+	}
+	r.write(loginConfig(a, ""))
+	r.needsLogin() // not after a server was removed
+	r.login()
 	for _, config := range []string{`,"oauth":false`, `,"headers":{"authorization":"Bearer x"}`} {
 		r.write(loginConfig(a, config))
 		if _, err := r.call("r__echo", `{"message":"a"}`); errors.Is(err, login.ErrNeeded) || !strings.Contains(detailOf(err), "(401)") {

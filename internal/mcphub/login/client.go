@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -158,7 +159,15 @@ func (c *Client) needed(scopes []string) error {
 	if len(scopes) > 0 {
 		what = "wants a login with the scope " + strings.Join(scopes[:min(len(scopes), 10)], " ")
 	}
-	return sandbox.Wrap(sandbox.Unavailable, ErrNeeded, "the MCP server %q %s: skerry mcp login %s", c.o.Server, what, c.o.Server)
+	return sandbox.Wrap(sandbox.Unavailable, ErrNeeded, "the MCP server %q %s: skerry mcp login %s", c.o.Server, what, word(c.o.Server))
+}
+
+// word is a text as one word of a shell.
+func word(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune("-_.:@", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 // renew gets a new token in the place of old. When somebody else has done so meanwhile, it is theirs. An

@@ -145,3 +145,11 @@ func TestCovers(t *testing.T) {
 		}
 	}
 }
+
+func TestWord(t *testing.T) {
+	for s, want := range map[string]string{"linear": "linear", "plugin:a-b_c.d@1": "plugin:a-b_c.d@1", "google calendar": "'google calendar'", "a'b;c": `'a'\''b;c'`, "$(x)": "'$(x)'"} {
+		if got := word(s); got != want {
+			t.Errorf("%s: %s", s, got)
+		}
+	}
+}

@@ -235,6 +235,26 @@ func (s *slot) noted() challenge {
 	return s.wanted
 }
 
+// ForgetServer removes all logins at servers of a name, whoever's they are. Their authorization servers
+// are not told.
+func (v *Vault) ForgetServer(server string) error {
+	files, err := filepath.Glob(filepath.Join(v.dir, "*.json"))
+	if err != nil {
+		return errKept(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		var r record
+		if err != nil || json.Unmarshal(text, &r) != nil || r.Server != server {
+			continue // it went meanwhile, or is nobody's
+		}
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errKept(err)
+		}
+	}
+	return nil
+}
+
 // lock waits for the turn to get tokens, in this process and among processes.
 func (s *slot) lock(ctx context.Context) (unlock func(), err error) {
 	select {
