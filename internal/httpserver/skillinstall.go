@@ -142,11 +142,31 @@ func (s *server) installNamed(ctx context.Context, r *http.Request, req sandbox.
 	}
 	req.Thread, req.Source = b.ThreadID, b.Path
 	return view(ctx, s, b.ThreadID, func(f *vpath.FS) (sandbox.SkillInstalled, error) {
-		file, err := f.Open(b.Path)
-		if err != nil {
-			return none, err
-		}
-		defer file.Close() //nolint:errcheck // read-only
+		// Opened within the install, so that a file that is not there or leads out is in the audit log, too.
+		file := &lateFile{fs: f, path: b.Path}
+		defer file.close()
 		return s.o.SkillInstalls.Install(ctx, callerOf(ctx), file, req)
 	})
+}
+
+// lateFile is a file of a thread that is opened when it is first read.
+type lateFile struct {
+	fs   *vpath.FS
+	path string
+	file *vpath.File
+}
+
+func (l *lateFile) Read(p []byte) (n int, err error) {
+	if l.file == nil {
+		if l.file, err = l.fs.Open(l.path); err != nil {
+			return 0, err
+		}
+	}
+	return l.file.Read(p)
+}
+
+func (l *lateFile) close() {
+	if l.file != nil {
+		_ = l.file.Close() // it was read
+	}
 }

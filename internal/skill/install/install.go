@@ -121,6 +121,9 @@ func (i *Installer) recorded(ctx context.Context, c sandbox.Caller, req sandbox.
 	rec.BytesIn, rec.Detail = done.Bytes, done.Name+" "+done.Digest
 	if err != nil {
 		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
+		if errors.Is(err, sandbox.Forbidden) {
+			rec.Outcome = "denied"
+		}
 		if reason := archive.RefusedFor(err); reason != "" {
 			rec.Outcome, rec.Detail = "denied", string(reason)
 		}
