@@ -1,6 +1,9 @@
 package orchestrator
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -41,4 +44,41 @@ func TestModeOutlivesTheSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(caller, "t", sandbox.ModeDirect)
+}
+
+// offering is a hub with a number of tools that are shown, and a number that only a search finds.
+type offering struct {
+	noTools
+	shown, deferred int
+}
+
+func (o offering) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error) {
+	var set sandbox.ToolSet
+	for i := range o.shown + o.deferred {
+		t := sandbox.Tool{Server: "s", Name: fmt.Sprint("t", i), Printed: fmt.Sprint("s__t", i), Input: json.RawMessage(`{"type":"object"}`)}
+		if i >= o.shown {
+			t.Disclosure = sandbox.DiscloseDeferred
+		}
+		set.Tools = append(set.Tools, t)
+	}
+	return set, nil
+}
+
+// TestAutoCountsWhatIsShown: the mode follows from the tools that would take room in the model's context.
+func TestAutoCountsWhatIsShown(t *testing.T) {
+	for _, c := range []struct {
+		hub  offering
+		want string
+	}{
+		{offering{shown: 20}, sandbox.ModeDirect},
+		{offering{shown: 21}, sandbox.ModeCode},
+		{offering{shown: 20, deferred: 100}, sandbox.ModeDirect},
+		{offering{deferred: 21}, sandbox.ModeDirect},
+		{offering{shown: 21, deferred: 1}, sandbox.ModeCode},
+	} {
+		h := newHouseWith(t, daemon{run: exits}, c.hub)
+		if got, err := h.Offer(t.Context(), caller, "t"); err != nil || got.Mode != c.want {
+			t.Errorf("%+v: %s %v, want %s", c.hub, got.Mode, err, c.want)
+		}
+	}
 }

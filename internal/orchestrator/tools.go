@@ -201,5 +201,5 @@ func (r *Orchestrator) offer(ctx context.Context, t sandbox.Thread) (sandbox.Off
 		return sandbox.Offer{}, err
 	}
 	settings := r.o.CodeSettings(t.Tenant)
-	return sandbox.Offer{Mode: settings.ModeOf(info.Mode, len(set.Tools)), Code: !settings.Disabled, Tools: set}, nil
+	return sandbox.Offer{Mode: settings.ModeOf(info.Mode, set.Shown()), Code: !settings.Disabled, Tools: set}, nil
 }

@@ -26,7 +26,7 @@ func DefaultCodeSettings() CodeSettings {
 }
 
 // ModeOf is ModeDirect or ModeCode: what a thread that asked for a mode ("" = it asked for none) gets
-// when it may use a number of tools.
+// when a number of tools would be shown to its model (ToolSet.Shown).
 func (s CodeSettings) ModeOf(asked string, tools int) string {
 	if asked == "" {
 		asked = s.Mode

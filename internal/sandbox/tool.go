@@ -58,6 +58,18 @@ type ToolSet struct {
 	Tools []Tool // sorted by server, then name
 }
 
+// Shown is how many of the tools a model sees the definition of when it gets them directly: those that only
+// a search finds take no room.
+func (s ToolSet) Shown() int {
+	n := 0
+	for _, t := range s.Tools {
+		if t.Disclosure != DiscloseDeferred {
+			n++
+		}
+	}
+	return n
+}
+
 // ToolQuery asks for tools. Detail is "name", "desc" or "full".
 type ToolQuery struct {
 	Query  string
