@@ -307,6 +307,8 @@ func (c *conn) judge(ctx context.Context, l *link, t *tool, limit time.Duration,
 		return verdict{ok: s.status < 500 && s.status != 429, gone: s.status == 404, err: sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: MCP Error (%d): %s", t.Printed, s.status, l.redact.Replace(s.message))}
 	case answered:
 		return verdict{ok: true, err: sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: %s", t.Printed, l.redact.Replace(text))}
+	case l.drips.Load():
+		return verdict{gone: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q was ended: one of its messages came in so slowly that no other got through", c.key.server)}
 	case ctx.Err() != nil:
 		v := c.tooLate(ctx, t, limit)
 		// While one message drips in, no other one gets through: the server is started anew.

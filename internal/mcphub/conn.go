@@ -179,6 +179,14 @@ func (c *conn) mind(now time.Time) (forget bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unused := now.Sub(c.used)
+	if l := c.link; l != nil && l.process != nil && l.process.line.stuck(c.h.o.DripTime) && c.calls.Load() > 0 {
+		l.drips.Store(true)
+		c.link = nil // the next call starts the server anew
+		c.h.epoch.Add(1)
+		c.h.spawn(l.close)
+		c.h.o.Log.Warn("MCP server: started anew, one message came in too slowly", "server", c.key.server)
+		return false
+	}
 	switch {
 	case c.retired || c.attempt != nil || c.calls.Load() > 0:
 	case c.link != nil && unused > c.h.o.IdleTimeout:

@@ -90,6 +90,26 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
+// TestDripEndsEarly: an answer that drips in does not hold up the other calls of its process for as long as
+// its own call may take.
+func TestDripEndsEarly(t *testing.T) {
+	r := open(t, withServers(`"bad":{"command":"%BIN%","args":["test-server","raw"],"timeout":120000}`), func(o *Options) { o.DripTime = time.Second })
+	r.ok("bad__echo", "")
+	began := time.Now()
+	dripped := make(chan error, 1)
+	go func() {
+		_, err := r.call("bad__drip", "")
+		dripped <- err
+	}()
+	if err := <-dripped; sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(detailOf(err), "so slowly") || time.Since(began) < time.Second {
+		t.Errorf("after %s: %v", time.Since(began), err)
+	}
+	r.ok("bad__echo", "")
+	if took := time.Since(began); took > 60*time.Second {
+		t.Errorf("took %s", took)
+	}
+}
+
 // TestOldSSEThatEnds: the stream breaks under a call, and the next call makes a new one.
 func TestOldSSEThatEnds(t *testing.T) {
 	done := make(chan struct{})

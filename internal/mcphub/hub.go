@@ -36,6 +36,7 @@ type Options struct {
 	ConnectTimeout time.Duration // of one attempt to connect and to list the tools; 30 s
 	FirstWait      time.Duration // how long Tools waits for servers that connect for the first time; 8 s: one that is silent on server/discover takes 5
 	IdleTimeout    time.Duration // after which an unused connection is closed; 10 min
+	DripTime       time.Duration // that one message of a stdio server may take while it brings less than 64 KiB a second: no other gets through meanwhile; 10 s
 	MaxParallel    int           // calls at once for each connection; 16
 	MaxResult      int           // bytes of a result; 16 MiB
 	MaxConnections int           // of all servers and scopes; 200
@@ -46,6 +47,7 @@ func (o *Options) fill() {
 	setDefault(&o.ConnectTimeout, 30*time.Second)
 	setDefault(&o.FirstWait, 8*time.Second)
 	setDefault(&o.IdleTimeout, 10*time.Minute)
+	setDefault(&o.DripTime, 10*time.Second)
 	setDefault(&o.MaxParallel, 16)
 	setDefault(&o.MaxResult, 16<<20)
 	setDefault(&o.MaxConnections, 200)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -35,7 +36,8 @@ type link struct {
 	calls   *listeners
 	logging sync.Once // the server is asked for its log messages
 	once    sync.Once
-	updates updates // of resources that are watched
+	drips   atomic.Bool // it was ended because one message stood in the way of all others
+	updates updates     // of resources that are watched
 }
 
 // close ends the link; calls in it fail. It returns when what was behind it is gone.
