@@ -29,6 +29,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
@@ -81,7 +82,7 @@ func newServe() *cobra.Command {
 	cmd.Flags().StringVar(&file, "config", envOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
 	usage := map[string]string{
 		"listen": "address of the API; one that is not loopback needs keys", "data": "folder of everything that is kept",
-		"driver": "auto, docker or oci", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
+		"driver": "auto, docker, oci or containerd", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
 	}
 	for name, field := range flagFields(&flags) {
 		cmd.Flags().StringVar(field, name, "", usage[name])
@@ -251,6 +252,9 @@ func (p *parts) openTools(context.Context) (err error) {
 
 // openDriver takes the driver that is asked for, or the best one that is there.
 func (p *parts) openDriver(ctx context.Context) (err error) {
+	if p.cfg.Driver == "containerd" {
+		return p.openContainerd(ctx)
+	}
 	if p.cfg.Driver != "oci" {
 		d, err := docker.New(docker.Options{Root: filepath.Join(p.cfg.Data, "docker"), Log: p.log})
 		if err == nil {
@@ -272,6 +276,22 @@ func (p *parts) openDriver(ctx context.Context) (err error) {
 	}
 	p.driver = d
 	p.onClose(d.Close)
+	return nil
+}
+
+func (p *parts) openContainerd(ctx context.Context) error {
+	d, err := containerd.New(containerd.Options{
+		Address: p.cfg.Containerd.Address, Namespace: p.cfg.Containerd.Namespace, Pull: p.cfg.Containerd.Pull,
+		Root: filepath.Join(p.cfg.Data, "containerd"), Log: p.log,
+	})
+	if err != nil {
+		return err // says which driver
+	}
+	p.driver = d
+	p.onClose(d.Close)
+	if _, err := d.Capabilities(ctx); err != nil {
+		return fmt.Errorf("driver containerd at %s: %w", p.cfg.Containerd.Address, err)
+	}
 	return nil
 }
 
@@ -385,12 +405,34 @@ func (p *parts) readTemplates(ctx context.Context) (map[string]orchestrator.Temp
 			p.log.Warn("the template's image is not unpacked here; using the host's own /usr", "template", t.Name, "missing", image)
 			image = ""
 		}
+		if store, ok := p.driver.(driver.ImageStore); ok {
+			if err := p.importImage(ctx, store, t, image); err != nil {
+				return nil, fmt.Errorf("template %s: %w", t.Name, err)
+			}
+		}
 		all[t.Name] = orchestrator.Template{Template: t.Vocabulary(), Image: image}
 	}
 	if _, ok := all[p.cfg.DefaultTemplate]; !ok {
 		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", p.cfg.DefaultTemplate, caps.Name)
 	}
 	return all, nil
+}
+
+// importImage brings what the images folder has of a template into the driver's own store, when it is
+// not there or is another by now. A template without any uses what is in the store.
+func (p *parts) importImage(ctx context.Context, store driver.ImageStore, t template.Template, image string) error {
+	for _, source := range t.ImageSources(p.cfg.Images) {
+		if _, err := os.Stat(source); err != nil {
+			continue
+		}
+		began := time.Now()
+		imported, err := store.ImportImage(ctx, image, source)
+		if imported {
+			p.log.Info("imported an image", "template", t.Name, "image", image, "source", source, "took", time.Since(began).Round(time.Millisecond))
+		}
+		return err
+	}
+	return nil
 }
 
 // daemon finds skerry-sandboxd: where the configuration says, else beside this program.

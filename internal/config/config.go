@@ -27,8 +27,10 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Data is the folder of everything that is kept.
 	Data string `yaml:"data"`
-	// Driver starts the sandboxes: auto, docker or oci.
+	// Driver starts the sandboxes: auto, docker, oci or containerd.
 	Driver string `yaml:"driver"`
+	// Containerd is for the driver containerd.
+	Containerd Containerd `yaml:"containerd"`
 	// Redis is redis://…; empty means state in this process, with a journal under Data.
 	Redis string `yaml:"redis"`
 	// Auth is "keys" (every call needs a key), "none" (loopback only), or "auto": keys as soon as one
@@ -71,10 +73,21 @@ type Config struct {
 	CodeExecution CodeExecution `yaml:"code_execution"`
 }
 
+// Containerd says where containerd is and what of it is Skerry's.
+type Containerd struct {
+	// Address is its unix socket.
+	Address string `yaml:"address"`
+	// Namespace is the one that sandboxes and their images are in.
+	Namespace string `yaml:"namespace"`
+	// Pull fetches images that are not there from their registries.
+	Pull bool `yaml:"pull"`
+}
+
 // Default is the configuration when nothing is configured.
 func Default() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
+		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
 		S3: S3{PathStyle: true}, MaxSandboxes: 200, StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info",
@@ -222,7 +235,10 @@ func (c *Config) Check() error {
 		sort.Strings(allowed)
 		bad(key, "%q is not one of %s", v, strings.Join(allowed, ", "))
 	}
-	oneOf("driver", c.Driver, "auto", "docker", "oci")
+	oneOf("driver", c.Driver, "auto", "docker", "oci", "containerd")
+	if c.Driver == "containerd" && !filepath.IsAbs(c.Containerd.Address) {
+		bad("containerd.address", "%q is not the absolute path of a unix socket", c.Containerd.Address)
+	}
 	oneOf("auth", c.Auth, "auto", "keys", "none")
 	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")
 	if c.Auth == "none" && !c.Loopback() {

@@ -184,3 +184,13 @@ func (t *Template) ImageFor(hostRootfs bool, imagesDir string) (image string, ok
 		return filepath.Join(imagesDir, t.Image.OCI, "rootfs"), t.Image.OCI != ""
 	}
 }
+
+// ImageSources are the places where an image may lie on this host, the best first: an archive, and an
+// unpacked one, in the folder that the oci driver uses too. None is there for the host's own /usr.
+func (t *Template) ImageSources(imagesDir string) []string {
+	if t.Image.OCI == "" || t.Image.OCI == HostImage {
+		return nil
+	}
+	dir := filepath.Join(imagesDir, t.Image.OCI)
+	return []string{filepath.Join(dir, "image.tar"), filepath.Join(dir, "rootfs")}
+}
