@@ -164,7 +164,9 @@ func (c *Client) needed(scopes []string) error {
 
 // word is a text as one word of a shell.
 func word(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune("-_.:@", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	if !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("-_.:@", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
