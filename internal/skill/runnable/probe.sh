@@ -1,3 +1,4 @@
+#!/bin/sh
 # What is here, a line each: a kind, a name and a version, with tabs between; "end" at the end.
 # Kinds: c a program on PATH, v the version of python3, m a Python module, d a distribution,
 # n an npm package that a script in a skill can import, g one that is installed globally, s a package of the system.
