@@ -339,7 +339,7 @@ func TestMCP(t *testing.T) {
 			t.Fatal(err)
 		}
 		tools, err := session.ListTools(ctx, nil)
-		if err != nil || len(tools.Tools) != 12 {
+		if err != nil || len(tools.Tools) != 13 {
 			t.Fatalf("%d tools, %v", len(tools.Tools), err)
 		}
 		call := func(name string, args any) (string, bool) {

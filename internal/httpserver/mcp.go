@@ -222,7 +222,7 @@ func (m *mcpService) newServer(scope *mcpScope, session *mcpSession) *mcp.Server
 		o.GetSessionID = func() string { return session.id }
 	}
 	if scope.only == "" {
-		o.Capabilities.Extensions = map[string]any{skillsExtension: map[string]any{}}
+		o.Capabilities.Extensions = map[string]any{skillsExtension: map[string]any{"directoryRead": true}}
 	}
 	calls := &mcpCall{s: m.s, scope: scope, session: session}
 	calls.watched.byURI = map[string]context.CancelFunc{}

@@ -363,7 +363,7 @@ func TestMCPProgress(t *testing.T) {
 
 func TestMCPToolsFollowTheMode(t *testing.T) {
 	always := []string{"bash", "execute_code", "glob", "grep", "ls", "read_file", "str_replace", "write_file"}
-	skills, search := []string{"list_skills", "read_skill"}, []string{"list_servers", "search_tools"}
+	skills, search := []string{"activate_skill", "read_skill_file", "search_skills"}, []string{"list_servers", "search_tools"}
 	passed := []string{"fs__rare", "fs__read", "odd_name___x"}
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		want := func(what string, lists ...[]string) {

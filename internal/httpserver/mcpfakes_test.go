@@ -117,21 +117,57 @@ func (w *world) change() {
 	w.changed = make(chan struct{})
 }
 
-func (w *world) Skills(_ context.Context, c sandbox.Caller, _ string) ([]sandbox.SkillManifest, error) {
+func (w *world) ThreadSkills(_ context.Context, c sandbox.Caller, _ string) ([]sandbox.Skill, error) {
 	if w.noSkills {
 		return nil, w.see(c)
 	}
-	return []sandbox.SkillManifest{{
-		Name: "pdf", Description: "reads", Location: "/mnt/skills/public/pdf/SKILL.md", Frontmatter: json.RawMessage(`{"name":"pdf","description":"reads"}`),
-		Files: []sandbox.SkillFile{{Path: "SKILL.md", Bytes: 2, Digest: "sha256:00"}},
-	}}, w.see(c)
+	return []sandbox.Skill{
+		{Name: "hidden", Description: "for people", Location: "/mnt/skills/public/hidden/SKILL.md", Hidden: true},
+		{Name: "pdf", Description: "reads", Location: "/mnt/skills/public/pdf/SKILL.md"},
+	}, w.see(c)
+}
+
+func (w *world) SkillManifest(_ context.Context, c sandbox.Caller, _, name string) (sandbox.SkillManifest, error) {
+	if name != "pdf" && name != "hidden" {
+		return sandbox.SkillManifest{}, sandbox.Errorf(sandbox.NotFound, "there is no skill %q", name)
+	}
+	return sandbox.SkillManifest{
+		Name: name, Description: "reads", Location: "/mnt/skills/public/" + name + "/SKILL.md", Frontmatter: json.RawMessage(`{"name":"` + name + `","description":"reads"}`),
+		Files: []sandbox.SkillFile{{Path: "SKILL.md", Bytes: 2, Digest: "sha256:00"}, {Path: "a/b/c.bin", Bytes: 3, Digest: "sha256:01"}, {Path: "a/run.py", Bytes: 4, Digest: "sha256:02"}},
+	}, w.see(c)
 }
 
 func (w *world) SkillFile(_ context.Context, c sandbox.Caller, _, skill, path string) ([]byte, error) {
-	if skill != "pdf" || path != "SKILL.md" {
-		return nil, sandbox.Errorf(sandbox.NotFound, "no such file")
+	switch {
+	case skill == "pdf" && path == "SKILL.md":
+		return []byte("hi"), w.see(c)
+	case skill == "pdf" && path == "a/b/c.bin":
+		return []byte("\xff\x00\x01"), w.see(c)
 	}
-	return []byte("hi"), w.see(c)
+	return nil, sandbox.Errorf(sandbox.NotFound, "no such file")
+}
+
+func (w *world) ActivateSkill(_ context.Context, c sandbox.Caller, _, name string) (sandbox.ActiveSkill, error) {
+	if name != "pdf" {
+		return sandbox.ActiveSkill{}, sandbox.Errorf(sandbox.NotFound, "there is no skill %q", name)
+	}
+	return sandbox.ActiveSkill{Name: name, Location: "/mnt/skills/public/pdf/SKILL.md", Body: "\n# Read\n", Resources: []string{"a/run.py"}}, w.see(c)
+}
+
+func (w *world) SearchSkills(_ context.Context, c sandbox.Caller, _, query string) ([]sandbox.SkillFound, int, error) {
+	return []sandbox.SkillFound{{Name: "pdf", Description: query, Location: "/mnt/skills/public/pdf/SKILL.md"}}, 7, w.see(c)
+}
+
+func (w *world) AddVirtualSkill(_ context.Context, c sandbox.Caller, _ string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
+	w.virtual = sk
+	return sandbox.Skill{Name: sk.Name, Description: sk.Description, Category: "virtual", Location: "/mnt/skills/virtual/" + sk.Name + "/SKILL.md", Digest: "sha256:00"}, w.see(c)
+}
+
+func (w *world) RemoveVirtualSkill(_ context.Context, c sandbox.Caller, _, name string) error {
+	if name != w.virtual.Name {
+		return sandbox.Errorf(sandbox.NotFound, "there is no virtual skill")
+	}
+	return w.see(c)
 }
 
 func (w *world) WatchUpstream(ctx context.Context, c sandbox.Caller, _, server, uri string, changed func()) error {

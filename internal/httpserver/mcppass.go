@@ -67,18 +67,29 @@ func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 	for name := range codeOnly {
 		hide[name] = offer.Mode == sandbox.ModeDirect && !deferred
 	}
-	skills, err := m.s.o.Upstream.Skills(ctx, m.caller(ctx), m.scope.thread)
+	skills, err := m.s.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.thread)
 	if err != nil {
 		return nil, err
 	}
+	names := make([]string, 0, len(skills))
+	for _, sk := range skills {
+		if !sk.Hidden {
+			names = append(names, sk.Name)
+		}
+	}
 	for name := range skillTools {
-		hide[name] = len(skills) == 0
+		hide[name] = len(names) == 0
 	}
 	for _, raw := range own {
 		var t struct {
 			Name string `json:"name"`
 		}
 		if json.Unmarshal(raw, &t) == nil && ownTools[t.Name] && !hide[t.Name] {
+			if skillTools[t.Name] && t.Name != "search_skills" {
+				if raw, err = namedSkills(raw, names); err != nil {
+					return nil, err
+				}
+			}
 			all = append(all, raw)
 		}
 	}

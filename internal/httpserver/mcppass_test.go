@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -150,25 +151,96 @@ func TestShownURI(t *testing.T) {
 }
 
 func TestMCPSkills(t *testing.T) {
-	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
+	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
 		list := c.ok("skills/list", "{}")
-		if member(t, list, "skills", 0, "uri") != `"skill://pdf/SKILL.md"` || member(t, list, "skills", 0, "resources", 0, "digest") != `"sha256:00"` {
+		if member(t, list, "skills", 1, "uri") != `"skill://pdf/SKILL.md"` || member(t, list, "skills", 1, "resources", 0, "digest") != `"sha256:00"` {
 			t.Errorf("%s", list)
+		}
+		if rest := c.ok("skills/list", `{"cursor":"hidden"}`); member(t, rest, "skills", 0, "uri") != `"skill://pdf/SKILL.md"` {
+			t.Errorf("second page: %s", rest)
 		}
 		if got := c.ok("skills/get", `{"uri":"skill://pdf/SKILL.md"}`); member(t, got, "skill", "frontmatter", "name") != `"pdf"` {
 			t.Errorf("%s", got)
 		}
-		if a := c.ask("skills/get", `{"uri":"skill://none/SKILL.md"}`); a.Error == nil || a.Error.Code != -32602 {
-			t.Errorf("%+v", a)
+		for _, uri := range []string{"skill://none/SKILL.md", "skill://pdf/a/run.py", "skill://pdf", "file:///x", ""} {
+			if a := c.ask("skills/get", `{"uri":"`+uri+`"}`); a.Error == nil || a.Error.Code != -32602 {
+				t.Errorf("%s: %+v", uri, a)
+			}
 		}
 		if got := c.ok("resources/read", `{"uri":"skill://pdf/SKILL.md"}`); member(t, got, "contents", 0, "text") != `"hi"` {
 			t.Errorf("%s", got)
 		}
-		if got := c.ok("tools/call", `{"name":"read_skill","arguments":{"name":"pdf"}}`); !strings.Contains(got, `"text":"hi"`) {
-			t.Errorf("%s", got)
+		for call, want := range map[string]string{
+			`{"name":"activate_skill","arguments":{"name":"pdf"}}`:                        `<skill_content name=\"pdf\">`,
+			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"SKILL.md"}}`:    `"text":"hi"`,
+			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"a/b/c.bin"}}`:   "use it in the sandbox: /mnt/skills/public/pdf/a/b/c.bin",
+			`{"name":"read_skill_file","arguments":{"skill":"pdf","path":"../../etc/x"}}`: "not_found",
+			`{"name":"search_skills","arguments":{"query":"papers"}}`:                     "/mnt/skills/public/pdf/SKILL.md",
+			`{"name":"activate_skill","arguments":{"name":"none"}}`:                       "not_found",
+		} {
+			if got := strings.ReplaceAll(c.ok("tools/call", call), `\u003c`, "<"); !strings.Contains(strings.ReplaceAll(got, `\u003e`, ">"), want) {
+				t.Errorf("%s: %s", call, got)
+			}
 		}
-		if got := c.ok("tools/call", `{"name":"list_skills","arguments":{}}`); !strings.Contains(got, "/mnt/skills/public/pdf/SKILL.md") {
-			t.Errorf("%s", got)
+	})
+}
+
+func TestMCPSkillNamesAreAnEnum(t *testing.T) {
+	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
+		var list struct {
+			Tools []struct {
+				Name        string
+				InputSchema struct {
+					Required   []string
+					Properties map[string]struct{ Enum []string }
+				}
+			}
+		}
+		if err := json.Unmarshal([]byte(c.ok("tools/list", "{}")), &list); err != nil {
+			t.Fatal(err)
+		}
+		seen := 0
+		for _, tool := range list.Tools {
+			parameter, ok := map[string]string{"activate_skill": "name", "read_skill_file": "skill"}[tool.Name]
+			if !ok {
+				continue
+			}
+			seen++
+			if got := tool.InputSchema.Properties[parameter].Enum; !slices.Equal(got, []string{"pdf"}) || !slices.Contains(tool.InputSchema.Required, parameter) {
+				t.Errorf("%s: %v", tool.Name, got)
+			}
+		}
+		if seen != 2 {
+			t.Errorf("%d tools", seen)
+		}
+	})
+}
+
+func TestMCPDirectories(t *testing.T) {
+	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
+		for uri, want := range map[string]string{
+			"skill://pdf":    "skill://pdf/SKILL.md text/markdown, skill://pdf/a inode/directory",
+			"skill://pdf/a":  "skill://pdf/a/b inode/directory, skill://pdf/a/run.py ",
+			"skill://pdf/a/": "skill://pdf/a/b inode/directory, skill://pdf/a/run.py ",
+		} {
+			var list struct {
+				Resources []struct{ URI, MIMEType string }
+			}
+			if err := json.Unmarshal([]byte(c.ok("resources/directory/read", `{"uri":"`+uri+`"}`)), &list); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, r := range list.Resources {
+				got = append(got, r.URI+" "+r.MIMEType)
+			}
+			if !strings.HasPrefix(strings.Join(got, ", "), want) {
+				t.Errorf("%s: %v", uri, got)
+			}
+		}
+		for _, uri := range []string{"skill://pdf/SKILL.md", "skill://pdf/x", "skill://none", "skill://pdf/..", "file:///etc", ""} {
+			if a := c.ask("resources/directory/read", `{"uri":"`+uri+`"}`); a.Error == nil || a.Error.Code != -32602 {
+				t.Errorf("%s: %+v", uri, a)
+			}
 		}
 	})
 }

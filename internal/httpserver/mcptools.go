@@ -26,7 +26,7 @@ type mcpCall struct {
 // ownTools are the names of the tools that are ours.
 var ownTools = map[string]bool{
 	executeCodeTool: true, "search_tools": true, "list_servers": true, "bash": true, "read_file": true, "write_file": true, "str_replace": true,
-	"ls": true, "glob": true, "grep": true, "list_skills": true, "read_skill": true,
+	"ls": true, "glob": true, "grep": true, "activate_skill": true, "read_skill_file": true, "search_skills": true,
 }
 
 // codeOnly are those of them that are only for agents that call tools by code.

@@ -33,14 +33,15 @@ type Check struct {
 
 // Options are the use cases that the server translates to, and who may call it.
 type Options struct {
-	Threads    threads
-	Execs      execs
-	Files      files
-	Tools      tools
-	Upstream   upstream
-	Skills     skills
-	MCPServers mcpServers
-	Audit      auditLog
+	Threads      threads
+	Execs        execs
+	Files        files
+	Tools        tools
+	Upstream     upstream
+	Skills       skills
+	ThreadSkills threadSkills
+	MCPServers   mcpServers
+	Audit        auditLog
 	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
 	SkillInstalls skillInstalls
 	// Runnable says whether a skill can run here; nil: nobody knows.
@@ -93,7 +94,7 @@ func New(o Options) (http.Handler, error) {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Threads == nil || o.Execs == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Skills == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
+	if o.Threads == nil || o.Execs == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("httpserver: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {
@@ -135,6 +136,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.toolRoutes()
 	s.skillInstallRoutes()
 	s.skillRoutes()
+	s.skillToolRoutes()
 	s.adminRoutes()
 	s.healthRoutes()
 	doc, err := json.Marshal(s.api.OpenAPI())

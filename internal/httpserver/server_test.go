@@ -412,6 +412,7 @@ DELETE /api/threads/{thread} deleteThread
 DELETE /api/threads/{thread}/execs/{exec} killExec
 DELETE /api/threads/{thread}/files deleteFile
 DELETE /api/threads/{thread}/sandbox releaseSandbox
+DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill
 GET /api/audit listAudit
 GET /api/keys listKeys
 GET /api/mcp/servers listMCPServers
@@ -434,6 +435,8 @@ GET /api/threads/{thread}/files/stat statFile
 GET /api/threads/{thread}/prompt getPrompt
 GET /api/threads/{thread}/servers listToolServers
 GET /api/threads/{thread}/servers/{name}/tools listServerTools
+GET /api/threads/{thread}/skills searchSkills
+GET /api/threads/{thread}/skills/{skill}/files readSkillFile
 GET /api/threads/{thread}/tools searchTools
 GET /healthz healthz
 GET /metrics metrics
@@ -456,6 +459,8 @@ POST /api/threads/{thread}/files/upload uploadFiles
 POST /api/threads/{thread}/sandbox/hibernate hibernateSandbox
 POST /api/threads/{thread}/sandbox/pause pauseSandbox
 POST /api/threads/{thread}/sandbox/resume resumeSandbox
+POST /api/threads/{thread}/skills addVirtualSkill
+POST /api/threads/{thread}/skills/{skill}/activate activateSkill
 POST /api/threads/{thread}/skills/{skill}/run runSkill
 POST /api/threads/{thread}/tools/call callTool
 PUT /api/mcp/servers/{name} putMCPServer

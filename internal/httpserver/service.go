@@ -65,7 +65,7 @@ type tools interface {
 	Prompt(ctx context.Context, c sandbox.Caller, thread string) (prompt.Prompt, error)
 }
 
-// upstream is what /mcp passes on of MCP servers and skills, beside tools.
+// upstream is what /mcp passes on of MCP servers, beside tools.
 type upstream interface {
 	Offer(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Offer, error)
 	WatchTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
@@ -78,8 +78,6 @@ type upstream interface {
 	ToolsChanged() <-chan struct{}
 	// UpstreamChanged does so for prompts and resources.
 	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
-	Skills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.SkillManifest, error)
-	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
 }
 
 // skills is what a user does with skills, beside those of a thread.

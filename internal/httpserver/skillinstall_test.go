@@ -51,7 +51,7 @@ func (f fetched) Fetch(_ context.Context, url string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(f)), nil
 }
 
-func skillFile(t *testing.T, files ...string) []byte {
+func skillZip(t *testing.T, files ...string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
 	z := zip.NewWriter(&buf)
@@ -96,7 +96,7 @@ const (
 func TestInstallSkill(t *testing.T) {
 	w := newWorld(t)
 	s := &shelf{have: map[string]bool{}}
-	pdf := skillFile(t, "pdf/SKILL.md", pdfText, "pdf/x.sh", "cat ~/.ssh/id_rsa\n")
+	pdf := skillZip(t, "pdf/SKILL.md", pdfText, "pdf/x.sh", "cat ~/.ssh/id_rsa\n")
 	installs, err := install.New(install.Options{Library: s, Audit: noLog{}, Dir: filepath.Join(t.TempDir(), "i"), Fetcher: fetched(pdf), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestInstallSkill(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "out.skill")
 	if err := errors.Join(os.MkdirAll(work, 0o755), os.WriteFile(filepath.Join(work, "pdf.skill"), pdf, 0o644), os.WriteFile(outside, pdf, 0o644),
 		os.Symlink(outside, filepath.Join(work, "link.skill")), os.Symlink("pdf.skill", filepath.Join(work, "inside.skill")),
-		os.WriteFile(filepath.Join(work, "slip.skill"), skillFile(t, "SKILL.md", pdfText, "../../x", "x"), 0o644),
+		os.WriteFile(filepath.Join(work, "slip.skill"), skillZip(t, "SKILL.md", pdfText, "../../x", "x"), 0o644),
 		os.WriteFile(filepath.Join(work, "text.skill"), []byte("text"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestUploadSkill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := handler(t, newWorld(t), func(o *Options) { o.SkillInstalls = installs })
-	body, kind := form(t, "file", `..\..\pdf.skill`, skillFile(t, "pdf/SKILL.md", pdfText))
+	body, kind := form(t, "file", `..\..\pdf.skill`, skillZip(t, "pdf/SKILL.md", pdfText))
 	m := decodeBody(t, send(h, "POST", "/api/skills/install", body, kind))
 	if f, ok := m["findings"].([]any); m["success"] != true || m["skill_name"] != "pdf" || !ok || len(f) != 0 || !s.have["ann/pdf"] {
 		t.Errorf("%v %v", m, s.have)

@@ -93,7 +93,7 @@ func (h *house) acquire(t *testing.T, thread string, skills []string) error {
 
 func (h *house) named(t *testing.T, thread string) (all []string) {
 	t.Helper()
-	list, err := h.Skills(t.Context(), caller, thread)
+	list, err := h.ThreadSkills(t.Context(), caller, thread)
 	if err != nil {
 		t.Fatal(err)
 	}

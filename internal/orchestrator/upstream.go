@@ -53,27 +53,6 @@ func (r *Orchestrator) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{
 	return r.o.Hub.UpstreamChanged(kind)
 }
 
-// Skills lists the thread's skills with their files.
-func (r *Orchestrator) Skills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.SkillManifest, error) {
-	t, err := thread(c, id)
-	if err != nil {
-		return nil, err
-	}
-	view, err := r.skillsOf(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	list := []sandbox.SkillManifest{}
-	for _, sk := range view.List() {
-		m, err := view.Manifest(sk.Name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, m)
-	}
-	return list, nil
-}
-
 // SkillFile gives one file of one of the thread's skills; path is relative to the skill's folder.
 func (r *Orchestrator) SkillFile(ctx context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
 	t, err := thread(c, id)
