@@ -224,7 +224,7 @@ func (r *Orchestrator) prepareSpares() {
 	tick := time.NewTicker(spareEvery)
 	defer tick.Stop()
 	for {
-		if err := r.o.Views.Prepare(r.o.Skills.Everybody()); err != nil {
+		if err := errors.Join(r.o.Views.Prepare(r.o.Skills.Everybody()), r.o.Views.Clean()); err != nil {
 			r.o.Log.Warn("no spare folder of skills", "error", err)
 		}
 		select {

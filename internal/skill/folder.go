@@ -38,8 +38,11 @@ type Folder struct {
 	gone bool
 }
 
+// unknown is the key of a tree that a former process made. No tree has it.
+const unknown = ""
+
 // OpenFolder takes over the folder at dir, which it makes when it is not there. What is in it is not
-// known, so the first Show makes all of it anew.
+// known: the first Show keeps the trees whose files are those of the store, and makes the others anew.
 func OpenFolder(dir string) (*Folder, error) {
 	f := &Folder{dir: dir, have: map[string]string{}}
 	if err := os.RemoveAll(f.stage()); err != nil {
@@ -60,7 +63,7 @@ func OpenFolder(dir string) (*Folder, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			f.have[path.Join(group, e.Name())] = "" // no tree has this key
+			f.have[path.Join(group, e.Name())] = unknown
 		}
 	}
 	return f, nil
@@ -151,6 +154,7 @@ func (f *Folder) put(trees []Tree) error {
 		mu.Lock()
 		key, ok := f.have[t.Path]
 		mu.Unlock()
+		t.doubtful = ok && key == unknown
 		if !ok || key != t.Key {
 			work <- t
 		}
@@ -163,6 +167,9 @@ func (f *Folder) put(trees []Tree) error {
 // place makes one tree aside and moves it to where it belongs, exchanged with one that is there.
 func (f *Folder) place(t Tree) error {
 	aside, target := f.next(), filepath.Join(f.dir, filepath.FromSlash(t.Path))
+	if t.doubtful && t.isAt(target) {
+		return nil
+	}
 	if err := t.link(aside); err != nil {
 		return err
 	}
@@ -224,6 +231,43 @@ func (t Tree) link(to string) error {
 	}
 	return nil
 }
+
+// isAt says whether a folder holds links to the files of the tree, and no other files. A copy counts as another
+// file.
+func (t Tree) isAt(target string) bool {
+	files := t.files
+	if files == nil {
+		var err error
+		if files, err = treeFiles(t.Dir); err != nil {
+			return false
+		}
+	}
+	want := map[string]bool{}
+	for _, f := range files {
+		if !t.hides(f.Path) {
+			want[f.Path] = true
+		}
+	}
+	err := filepath.WalkDir(target, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(target, p)
+		if err != nil {
+			return err
+		}
+		here, e1 := os.Lstat(p)
+		there, e2 := os.Lstat(filepath.Join(t.Dir, rel))
+		if !want[filepath.ToSlash(rel)] || e1 != nil || e2 != nil || !os.SameFile(here, there) {
+			return errOther
+		}
+		delete(want, filepath.ToSlash(rel))
+		return nil
+	})
+	return err == nil && len(want) == 0
+}
+
+var errOther = errors.New("another file")
 
 func (t Tree) hides(p string) bool {
 	return slices.ContainsFunc(t.Without, func(w string) bool { return p == w || strings.HasPrefix(p, w+"/") })

@@ -222,6 +222,23 @@ func TestSparesAndSharedViews(t *testing.T) {
 		}
 		return f
 	}
+	if views, err = NewViews(filepath.Join(dir, "skills")); err != nil || len(views.spares) != 1 || views.spares[0].known() {
+		t.Fatalf("a former server's spare is not there: %d, %v", len(views.spares), err)
+	}
+	kept, err := os.Stat(filepath.Join(views.spares[0].Skills(), "public/skill-0001"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(views.spares[0].Skills(), "public/skill-0002/evil"), "x", 0o444)
+	if err := views.Prepare(all); err != nil || len(views.spares) != 1 || !views.spares[0].known() {
+		t.Fatalf("%d spares, %v", len(views.spares), err)
+	}
+	if again, err := os.Stat(filepath.Join(views.spares[0].Skills(), "public/skill-0001")); err != nil || !os.SameFile(kept, again) {
+		t.Errorf("a tree that was right was made anew: %v", err)
+	}
+	if got := shown(t, views.spares[0].Skills()); len(got) != spareTrees+1 {
+		t.Errorf("%d files", len(got))
+	}
 	// A spare of all becomes the folder of a sandbox that has few.
 	if got := shown(t, box("a", few).Skills()); !slices.Equal(got, []string{"public/skill-0000/SKILL.md"}) || len(views.spares) != 0 {
 		t.Errorf("%q", got)
@@ -247,6 +264,12 @@ func TestSparesAndSharedViews(t *testing.T) {
 		if _, _, err := views.Shared(h.set(t, anna).View([]string{fmt.Sprintf("skill-%04d", i%spareTrees), "skill-0000"}, nil)); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := views.Clean(); err != nil {
+		t.Error(err)
+	}
+	if list, err := os.ReadDir(filepath.Join(dir, "skills/spare")); err != nil || slices.ContainsFunc(list, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), oldPrefix) }) {
+		t.Errorf("%v, %v", list, err)
 	}
 	if list, err := os.ReadDir(filepath.Join(dir, "skills/views")); err != nil || len(list) > 4*maxShared {
 		t.Errorf("%d views, %v", len(list), err)

@@ -258,6 +258,8 @@ type Tree struct {
 	Key     string   // names the contents
 	Without []string // paths in it that are left out, sorted
 	files   []File   // when they are known
+	// doubtful says that a former process made what is there.
+	doubtful bool
 }
 
 // View gives the view of a thread that has all skills that are on, or only those named, and virtual skills

@@ -418,8 +418,17 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.Sweep(); err != nil {
+	// What a process that died in the middle of an Add left, and what one that lives is writing.
+	left, writing := filepath.Join(h.store.dir, stagePrefix+"left"), filepath.Join(h.store.dir, stagePrefix+"writing")
+	for _, dir := range []string{left, writing} {
+		write(t, filepath.Join(dir, "skill/SKILL.md"), "half", 0o600)
+	}
+	if err := errors.Join(os.Chtimes(left, old, old), h.Sweep()); err != nil {
 		t.Fatal(err)
+	}
+	_, e1 = os.Stat(left)
+	if _, e2 = os.Stat(writing); e1 == nil || e2 != nil {
+		t.Errorf("unfinished folders: %v, %v", e1, e2)
 	}
 	for _, c := range []struct {
 		skill Skill

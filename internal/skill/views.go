@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
@@ -27,8 +28,10 @@ const (
 type Views struct {
 	dir string // spare/ and views/ in it
 
+	prepare sync.Mutex // held while a spare is made
+
 	mu     sync.Mutex
-	count  int
+	count  int64
 	spares []*Folder
 	shared map[string]*sharedView // by hash
 }
@@ -40,30 +43,70 @@ type sharedView struct {
 	used time.Time
 }
 
-// NewViews makes folders below dir. What a former process left there is removed.
+// NewViews makes folders below dir. The spares of a former process are used again; Clean removes what else it left.
 func NewViews(dir string) (*Views, error) {
-	v := &Views{dir: dir, shared: map[string]*sharedView{}}
-	if err := os.MkdirAll(dir, 0o711); err != nil {
-		return nil, fmt.Errorf("skills: %w", err)
+	v := &Views{dir: dir, shared: map[string]*sharedView{}, count: time.Now().UnixNano()}
+	for _, name := range []string{"spare", "views"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o711); err != nil {
+			return nil, fmt.Errorf("skills: %w", err)
+		}
 	}
 	for _, name := range []string{"spare", "views"} {
-		p := filepath.Join(dir, name)
-		if err := errors.Join(os.RemoveAll(p), os.Mkdir(p, 0o711)); err != nil {
+		entries, err := os.ReadDir(filepath.Join(dir, name))
+		if err != nil {
 			return nil, fmt.Errorf("skills: %w", err)
+		}
+		for _, e := range entries {
+			p := filepath.Join(dir, name, e.Name())
+			if name == "spare" && len(v.spares) < maxSpares && !strings.HasPrefix(e.Name(), oldPrefix) {
+				if f, err := OpenFolder(p); err == nil {
+					v.spares = append(v.spares, f)
+					continue
+				}
+			}
+			// Thousands of folders take seconds to remove; a name is free at once.
+			if err := os.Rename(p, v.old()); err != nil {
+				return nil, fmt.Errorf("skills: %w", err)
+			}
 		}
 	}
 	return v, nil
 }
 
+// oldPrefix begins the names of folders that go.
+const oldPrefix = "old-"
+
+// old is a name for a folder that goes.
+func (v *Views) old() string {
+	v.count++
+	return filepath.Join(v.dir, "spare", oldPrefix+fmt.Sprint(v.count))
+}
+
+// Clean removes folders that nobody uses any more. It may take seconds.
+func (v *Views) Clean() error {
+	entries, err := os.ReadDir(filepath.Join(v.dir, "spare"))
+	if err != nil {
+		return fmt.Errorf("skills: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), oldPrefix) {
+			errs = append(errs, os.RemoveAll(filepath.Join(v.dir, "spare", e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Folder makes the folder of a sandbox at dir, which is not there yet and on the same file system. It shows
 // something, or nothing: Show comes next, before the sandbox starts.
 func (v *Views) Folder(dir string) (*Folder, error) {
-	v.mu.Lock()
-	var spare *Folder
-	if n := len(v.spares); n > 0 {
-		spare, v.spares = v.spares[n-1], v.spares[:n-1]
+	spare := v.takeSpare()
+	if spare == nil {
+		// One that is being made is there sooner than another one would be.
+		v.prepare.Lock()
+		v.prepare.Unlock() //nolint:staticcheck // it was only waited for
+		spare = v.takeSpare()
 	}
-	v.mu.Unlock()
 	if spare != nil {
 		if err := os.Rename(spare.dir, dir); err == nil {
 			return &Folder{dir: dir, have: spare.have}, nil
@@ -73,6 +116,18 @@ func (v *Views) Folder(dir string) (*Folder, error) {
 		}
 	}
 	return OpenFolder(dir)
+}
+
+func (v *Views) takeSpare() *Folder {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := len(v.spares)
+	if n == 0 {
+		return nil
+	}
+	spare := v.spares[n-1]
+	v.spares = v.spares[:n-1]
+	return spare
 }
 
 // Return takes the folder of a sandbox that is surely gone, to be changed into that of another one. One that
@@ -102,17 +157,27 @@ func (v *Views) keep(dir string, have map[string]string) error {
 	return nil
 }
 
-// Prepare makes a spare folder for a view, unless there is one or the view is small.
+// Prepare makes a spare folder for a view, unless there is one or the view is small, and looks through one that a former
+// process left.
 func (v *Views) Prepare(view *View) error {
+	v.prepare.Lock()
+	defer v.prepare.Unlock()
 	v.mu.Lock()
-	needed := len(v.spares) == 0 && len(view.trees) >= spareTrees
+	if len(view.trees) < spareTrees || len(v.spares) > 0 && v.spares[len(v.spares)-1].known() {
+		v.mu.Unlock()
+		return nil
+	}
+	var f *Folder
+	if n := len(v.spares); n > 0 {
+		f, v.spares = v.spares[n-1], v.spares[:n-1]
+	}
 	v.count++
 	dir := filepath.Join(v.dir, "spare", fmt.Sprint(v.count))
 	v.mu.Unlock()
-	if !needed {
-		return nil
+	var err error
+	if f == nil {
+		f, err = OpenFolder(dir)
 	}
-	f, err := OpenFolder(dir)
 	if err == nil {
 		err = f.Show(view)
 	}
@@ -121,8 +186,20 @@ func (v *Views) Prepare(view *View) error {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.spares = append(v.spares, &Folder{dir: dir, have: f.have})
+	v.spares = append(v.spares, &Folder{dir: f.dir, have: f.have})
 	return nil
+}
+
+// known says whether it is known what is in the folder.
+func (f *Folder) known() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, key := range f.have {
+		if key == unknown {
+			return false
+		}
+	}
+	return true
 }
 
 // Shared gives the host folders of a view for threads that have no sandbox, to be read only, and soon.
@@ -135,11 +212,8 @@ func (v *Views) Shared(view *View) (skills, plugins string, err error) {
 		v.shared[hash] = s
 	}
 	s.used = time.Now()
-	old := v.forget()
+	v.forget()
 	v.mu.Unlock()
-	if old != "" {
-		_ = os.RemoveAll(old) //nolint:errcheck // what stays goes with the next start
-	}
 	s.once.Do(func() {
 		f, err := OpenFolder(s.dir)
 		if err == nil {
@@ -155,9 +229,9 @@ func (v *Views) Shared(view *View) (skills, plugins string, err error) {
 	return filepath.Join(s.dir, "skills"), filepath.Join(s.dir, "plugins"), s.err
 }
 
-// forget gives the folder of the view that was not used for the longest time when there are too many, under a
-// new name: the same view may be wanted again. v.mu is held.
-func (v *Views) forget() string {
+// forget gives up the view that was not used for the longest time when there are too many. Its name is free at once:
+// the same view may be wanted again. v.mu is held.
+func (v *Views) forget() {
 	oldest := ""
 	for hash, s := range v.shared {
 		if oldest == "" || s.used.Before(v.shared[oldest].used) {
@@ -165,16 +239,10 @@ func (v *Views) forget() string {
 		}
 	}
 	if len(v.shared) <= maxShared || time.Since(v.shared[oldest].used) < sharedTime && len(v.shared) < 4*maxShared {
-		return ""
+		return
 	}
-	dir := v.shared[oldest].dir
+	_ = os.Rename(v.shared[oldest].dir, v.old()) //nolint:errcheck // it may never have been made
 	delete(v.shared, oldest)
-	v.count++
-	old := filepath.Join(v.dir, "spare", fmt.Sprintf("old-%d", v.count))
-	if os.Rename(dir, old) != nil {
-		return ""
-	}
-	return old
 }
 
 // hashed names what a view shows.
