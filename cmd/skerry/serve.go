@@ -296,7 +296,7 @@ func (p *parts) openContainerd(ctx context.Context) error {
 }
 
 func (p *parts) openOrchestrator(ctx context.Context) error {
-	skills, views, err := p.openSkills()
+	skills, views, err := p.openSkills(ctx)
 	if err != nil {
 		return err
 	}
@@ -329,7 +329,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 }
 
 // openSkills opens the library of skills.
-func (p *parts) openSkills() (*skill.Library, *skill.Views, error) {
+func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, error) {
 	var err error
 	if p.extensions, err = extensions.New(p.cfg.Extensions); err != nil {
 		return nil, nil, err
@@ -338,8 +338,12 @@ func (p *parts) openSkills() (*skill.Library, *skill.Views, error) {
 		p.log.Error("skills: the configuration is broken", "error", err)
 	}
 	dir := filepath.Join(p.cfg.Data, "skills")
+	public, err := p.publicSkills(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	lib, err := skill.Open(skill.Options{
-		Dir: dir, Users: filepath.Join(p.cfg.Data, "tenants"), Public: []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}, Log: p.log,
+		Dir: dir, Users: filepath.Join(p.cfg.Data, "tenants"), Public: public, Log: p.log,
 		State: func(o sandbox.Owner) (skill.State, error) { return p.extensions.State(o) },
 	})
 	if err != nil {

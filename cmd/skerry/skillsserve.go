@@ -1,10 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 
+	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/skill/archive"
 	"github.com/skerry-sandbox/skerry/internal/skill/install"
 	"github.com/skerry-sandbox/skerry/internal/skill/s3"
+	"github.com/skerry-sandbox/skerry/internal/skill/source"
+	"github.com/skerry-sandbox/skerry/skills"
 )
 
 // skillInstalls makes what installs skills for users. They may read from S3 when buckets are configured.
@@ -27,4 +36,84 @@ func (p *parts) skillInstalls() (*install.Installer, error) {
 		o.Fetcher = client
 	}
 	return install.New(o)
+}
+
+// publicSkills gives where the skills for everybody are: the configured folder first, then the sources of
+// skill_sources. Folders of skills are followed as they change; archives and objects are read now. A source that
+// fails is logged and left out: a store that is down must not keep a server from starting.
+func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
+	public := []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}
+	if p.cfg.SkillSources == "" {
+		return public, nil
+	}
+	list, err := source.Read(p.cfg.SkillSources)
+	if err != nil {
+		return nil, fmt.Errorf("skill_sources: %w", err)
+	}
+	into := filepath.Join(p.cfg.Data, "skills", "sourced")
+	if err := os.RemoveAll(into); err != nil {
+		return nil, fmt.Errorf("skill_sources: %w", err)
+	}
+	finder, done, err := p.skillFinder(into)
+	if err != nil {
+		return nil, fmt.Errorf("skill_sources: %w", err)
+	}
+	defer done()
+	for i, e := range list.Sources {
+		if dir := list.Folder(e); dir != "" && !isSkill(dir) {
+			public = append(public, skill.Source{Dir: dir})
+			continue
+		}
+		if e.Type == source.TypeEmbedded && e.Name == "" {
+			sub, err := fs.Sub(skills.FS, "public")
+			if err != nil {
+				return nil, err
+			}
+			public = append(public, skill.Source{FS: sub})
+			continue
+		}
+		at := filepath.Join(into, fmt.Sprint(i))
+		if err := fetchSkill(ctx, finder, list.One(e), at); err != nil {
+			p.log.Error("a source of skills is left out", "source", i, "type", e.Type, "error", err)
+			continue
+		}
+		public = append(public, skill.Source{Dir: at})
+	}
+	return public, nil
+}
+
+// skillFinder makes a finder that works below a folder. done gives its connections free.
+func (p *parts) skillFinder(into string) (_ source.Finder, done func(), err error) {
+	f := source.Finder{Embedded: skills.FS, Temp: filepath.Join(into, "work"), Limits: archive.DefaultLimits()}
+	from, err := s3Options(p.cfg.S3)
+	if err != nil {
+		return f, nil, err
+	}
+	client, err := s3.New(from)
+	if err != nil {
+		return f, nil, err
+	}
+	f.S3 = client
+	return f, func() { _ = client.Close() }, os.MkdirAll(f.Temp, 0o700)
+}
+
+// fetchSkill puts the skill of one source into a folder of skills.
+func fetchSkill(ctx context.Context, f source.Finder, one source.Config, at string) error {
+	found, err := f.Find(ctx, one)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(at, 0o755); err != nil { //nolint:gosec // skills are for everybody
+		return err
+	}
+	for _, sk := range found {
+		staged, err := archive.Unpack(ctx, bytes.NewReader(sk.Archive), int64(len(sk.Archive)), f.Temp, f.Limits)
+		if err != nil {
+			return err
+		}
+		if err := os.Rename(staged.Dir, filepath.Join(at, sk.Name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -48,6 +48,8 @@ type Config struct {
 	Images string `yaml:"images"`
 	// Skills is the folder that holds public/.
 	Skills string `yaml:"skills"`
+	// SkillSources is a skills.json: more skills for everybody, beside those of Skills.
+	SkillSources string `yaml:"skill_sources"`
 	// StrictFrontmatter refuses to install skills that do not keep to the Agent Skills standard; StrictInstall
 	// those in which the static scan finds an error.
 	StrictFrontmatter bool `yaml:"strict_frontmatter"`
@@ -266,7 +268,7 @@ func (c *Config) Check() error {
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}
-	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.Extensions, &c.Sandboxd} {
+	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd} {
 		if *p == "" {
 			continue
 		}

@@ -94,6 +94,9 @@ func TestInstallSkill(t *testing.T) {
 		t.Errorf("another folder of the bucket: %d %s", a.status, a.body)
 	}
 	out := skerry("skills", "install", "s3://skills/team/greet2.skill")
+	if list := skerry("skills", "list"); !strings.Contains(list, "greet2") || !strings.Contains(list, "csv-profile") {
+		t.Errorf("%s", list)
+	}
 	if digest := strings.Fields(packed)[3]; !strings.Contains(out, digest) {
 		t.Errorf("packed as\n%s, installed as\n%s", packed, out)
 	}

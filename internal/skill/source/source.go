@@ -93,6 +93,17 @@ func (c Config) check(file string) error {
 	return nil
 }
 
+// One gives a list with one of the sources, so that one that fails takes no other with it.
+func (c Config) One(e Entry) Config { return Config{Sources: []Entry{e}, base: c.base} }
+
+// Folder gives the host folder of a source of type dir, "" of another one.
+func (c Config) Folder(e Entry) string {
+	if e.Type != TypeDir {
+		return ""
+	}
+	return within(c.base, e.Path)
+}
+
 // readFile reads a file of at most limit bytes.
 func readFile(file string, limit int64) ([]byte, error) {
 	f, err := os.Open(file)

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+)
+
+// TestSkillSources: a server's list of sources makes public skills of all that can be read, the earlier one wins, and a
+// source that cannot be read takes no other with it.
+func TestSkillSources(t *testing.T) {
+	dir := t.TempDir()
+	skillFolder(t, dir, "skills/public/first")
+	skillFolder(t, dir, "many/second")
+	skillFolder(t, dir, "many/first", "other.md", "x")
+	skillFolder(t, dir, "single")
+	list := filepath.Join(dir, "skills.json")
+	text := `{"sources":[{"type":"file","path":"none.skill"},{"type":"dir","path":"many"},{"type":"dir","path":"single"},{"type":"embedded"}]}`
+	if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	p := &parts{cfg: config.Default(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	p.cfg.Data, p.cfg.Skills, p.cfg.SkillSources = filepath.Join(dir, "data"), filepath.Join(dir, "skills"), list
+	for range 2 { // a second start finds the same
+		public, err := p.publicSkills(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lib, err := skill.Open(skill.Options{
+			Dir: filepath.Join(dir, "lib"), Users: filepath.Join(dir, "tenants"), Public: public, Log: p.log,
+			State: func(sandbox.Owner) (skill.State, error) { return allOn{}, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := lib.Set(cliUser.Owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, s := range set.List() {
+			if !s.Broken {
+				names = append(names, s.Name)
+			}
+		}
+		if got := strings.Join(names, " "); got != "csv-profile first second single" {
+			t.Errorf("%s", got)
+		}
+	}
+	if !strings.Contains(log.String(), "none.skill") {
+		t.Errorf("the log does not name the source that failed: %s", &log)
+	}
+	p.cfg.SkillSources = filepath.Join(dir, "none.json")
+	if _, err := p.publicSkills(t.Context()); !errors.Is(err, sandbox.NotFound) {
+		t.Error(err)
+	}
+}
