@@ -300,8 +300,7 @@ func (c *conn) judge(ctx context.Context, l *link, t *tool, limit time.Duration,
 		return verdict{ok: true, err: sandbox.Errorf(sandbox.ToolFailed, "%s: the result is larger than %d bytes, which is the limit", t.Printed, c.h.o.MaxResult)}
 	case s.login != nil:
 		return verdict{pass: true, gone: s.status == http.StatusUnauthorized, err: withoutSecrets(l, s.login)}
-	case errors.Is(err, mcp.ErrSessionMissing), s.status == http.StatusNotFound && l.session.ID() != "":
-		// The SDK's own error comes second when the end of the connection is quicker.
+	case s.forgot && !answered, errors.Is(err, mcp.ErrSessionMissing): // the end of the link may overtake the SDK's error
 		return verdict{pass: true, gone: true, again: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q has forgotten the session", c.key.server)}
 	case s.status != 0:
 		return verdict{ok: s.status < 500 && s.status != 429, gone: s.status == 404, err: sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: MCP Error (%d): %s", t.Printed, s.status, l.redact.Replace(s.message))}

@@ -19,6 +19,7 @@ type capture struct {
 	tooLarge bool
 	status   int           // of an HTTP answer that was an error
 	message  string        // its text
+	forgot   bool          // the server knows nothing of the session: it has not looked at the request
 	login    error         // why there was no token, or no use of it
 	forget   func()        // takes the request out of the transport's table
 	ttl      time.Duration // of a list
@@ -67,6 +68,12 @@ func (c *capture) setStatus(status int, message string) {
 	c.status, c.message = status, message
 }
 
+func (c *capture) setForgot() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgot = true
+}
+
 // setLogin notes why a request was not made, or its answer to be of no use: status is that answer's.
 func (c *capture) setLogin(status int, err error) {
 	c.mu.Lock()
@@ -88,12 +95,13 @@ type seen struct {
 	message  string
 	ttl      time.Duration
 	login    error
+	forgot   bool
 }
 
 func (c *capture) look() seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return seen{c.result, c.tooLarge, c.status, c.message, c.ttl, c.login}
+	return seen{c.result, c.tooLarge, c.status, c.message, c.ttl, c.login, c.forgot}
 }
 
 // codeTooLarge is the code of the error that stands for a message that was skipped.

@@ -100,6 +100,9 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Method != http.MethodPost && !r.old {
 			c = nil // a stream that a server need not have says nothing about the request
 		}
+		if c != nil && res.StatusCode == http.StatusNotFound && req.Header.Get("Mcp-Session-Id") != "" {
+			c.setForgot()
+		}
 		err = r.noteError(res, c)
 	case kind == "application/json" && call != nil:
 		err = r.bufferJSON(res, c, id)
