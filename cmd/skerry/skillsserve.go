@@ -20,7 +20,7 @@ import (
 func (p *parts) skillInstalls() (*install.Installer, error) {
 	o := install.Options{
 		Library: p.skills, Audit: p.audit, Dir: filepath.Join(p.cfg.Data, "skills", "install"),
-		Strict: p.cfg.StrictInstall, StrictFrontmatter: p.cfg.StrictFrontmatter, Log: p.log,
+		Strict: p.cfg.StrictInstall, StrictFrontmatter: p.cfg.StrictFrontmatter, Trust: p.cfg.TrustInstalls, Log: p.log,
 	}
 	if len(p.cfg.S3.Buckets) > 0 {
 		from, err := s3Options(p.cfg.S3)
@@ -61,7 +61,7 @@ func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	defer done()
 	for i, e := range list.Sources {
 		if dir := list.Folder(e); dir != "" && !isSkill(dir) {
-			public = append(public, skill.Source{Dir: dir})
+			public = append(public, skill.Source{Dir: dir, Untrusted: e.Untrusted()})
 			continue
 		}
 		if e.Type == source.TypeEmbedded && e.Name == "" {
@@ -69,7 +69,7 @@ func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
 			if err != nil {
 				return nil, err
 			}
-			public = append(public, skill.Source{FS: sub})
+			public = append(public, skill.Source{FS: sub, Untrusted: e.Untrusted()})
 			continue
 		}
 		at := filepath.Join(into, fmt.Sprint(i))
@@ -77,7 +77,7 @@ func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
 			p.log.Error("a source of skills is left out", "source", i, "type", e.Type, "error", err)
 			continue
 		}
-		public = append(public, skill.Source{Dir: at})
+		public = append(public, skill.Source{Dir: at, Untrusted: e.Untrusted()})
 	}
 	return public, nil
 }

@@ -54,6 +54,9 @@ type Config struct {
 	// those in which the static scan finds an error.
 	StrictFrontmatter bool `yaml:"strict_frontmatter"`
 	StrictInstall     bool `yaml:"strict_install"`
+	// TrustInstalls lets scripts of skills that users install run. Without it, and for a skill in which the scan
+	// has an error, they want an approval.
+	TrustInstalls bool `yaml:"trust_installs"`
 	// S3 is where skills are installed from by s3://bucket/key.
 	S3 S3 `yaml:"s3"`
 	// Extensions is extensions_config.json (mcpServers); empty means <data>/extensions_config.json.
@@ -91,7 +94,7 @@ func Default() Config {
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
-		S3: S3{PathStyle: true}, MaxSandboxes: 200, StartTimeout: 60 * time.Second,
+		S3: S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,

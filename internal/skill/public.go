@@ -35,6 +35,8 @@ type Source struct {
 	Dir string
 	// FS is used when Dir is "", and is read once.
 	FS fs.FS
+	// Untrusted makes scripts of its skills want an approval.
+	Untrusted bool
 }
 
 // public follows the sources. The skills of the first one win.

@@ -146,7 +146,7 @@ func (l *Library) publicMember(name string, p *publicSkill) *Member {
 	} else {
 		m.Skill = broken(name, "files", detail(readError(p.err)))
 	}
-	m.Skill.Category, m.Skill.Location, m.Skill.Trusted = sandbox.CategoryPublic, location(sandbox.CategoryPublic, name), true
+	m.Skill.Category, m.Skill.Location, m.Skill.Trusted = sandbox.CategoryPublic, location(sandbox.CategoryPublic, name), !l.o.Public[p.source].Untrusted
 	if p.hidden > 0 {
 		say(m, "shadows", "%d skills of other public folders have the same name and are hidden", p.hidden)
 	}

@@ -109,6 +109,26 @@ func hasRule(s Skill, rule string) bool {
 	return slices.ContainsFunc(s.Findings, func(f sandbox.Finding) bool { return f.Rule == rule })
 }
 
+// TestUntrustedSource: a skill is trusted as its source is; the first source with a name wins.
+func TestUntrustedSource(t *testing.T) {
+	data := t.TempDir()
+	l, err := Open(Options{
+		Dir: filepath.Join(data, "skills"), Users: filepath.Join(data, "tenants"), Log: slog.New(slog.DiscardHandler),
+		Public: []Source{{FS: fstest.MapFS{"a/SKILL.md": {Data: []byte(text("a"))}}}, {Untrusted: true, FS: fstest.MapFS{
+			"a/SKILL.md": {Data: []byte(text("a"))}, "b/SKILL.md": {Data: []byte(text("b"))},
+		}}},
+		State:   func(sandbox.Owner) (State, error) { return noneOff, nil },
+		Plugins: func(sandbox.Owner) (*Plugins, error) { return nil, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := l.Set(anna)
+	if err != nil || len(set.List()) != 2 || !set.List()[0].Trusted || set.List()[1].Trusted {
+		t.Errorf("%+v, %v", set.List(), err)
+	}
+}
+
 func TestPublicSkills(t *testing.T) {
 	h := newHouse(t, func(public string) {
 		write(t, filepath.Join(public, "good/SKILL.md"), text("good"), 0o600)

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -55,7 +56,9 @@ type Options struct {
 	Strict bool
 	// StrictFrontmatter refuses what the Agent Skills standard does not allow.
 	StrictFrontmatter bool
-	Log               *slog.Logger
+	// Trust lets scripts of installed skills run without an approval, but for a skill in which the scan has an error.
+	Trust bool
+	Log   *slog.Logger
 }
 
 // Installer installs skills. Make one with New.
@@ -155,8 +158,9 @@ func (i *Installer) install(ctx context.Context, c sandbox.Caller, r io.Reader, 
 	if err != nil {
 		return none, err
 	}
-	// The library parses SKILL.md itself: it keeps the findings of the scan only. What a user sends is never trusted.
-	add := skill.AddOptions{Source: req.Source, Findings: checked.scanned}
+	// The library parses SKILL.md itself: it keeps the findings of the scan only.
+	dangerous := slices.ContainsFunc(checked.scanned, func(f sandbox.Finding) bool { return f.Severity == sandbox.SeverityError })
+	add := skill.AddOptions{Source: req.Source, Trusted: i.o.Trust && !dangerous, Findings: checked.scanned}
 	if _, err := i.o.Library.Add(ctx, c.Owner, checked.Name, os.DirFS(staged.Dir), add); err != nil {
 		return none, err
 	}

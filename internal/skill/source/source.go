@@ -41,7 +41,12 @@ type Entry struct {
 	Path string `json:"path,omitempty"`
 	Name string `json:"name,omitempty"`
 	URL  string `json:"url,omitempty"`
+	// Trusted false makes scripts of its skills want an approval. Only a server's list asks for it.
+	Trusted *bool `json:"trusted,omitempty"`
 }
+
+// Untrusted reports whether the list says that the source is not trusted.
+func (e Entry) Untrusted() bool { return e.Trusted != nil && !*e.Trusted }
 
 // Limits of a list.
 const (
