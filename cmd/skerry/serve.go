@@ -38,6 +38,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/skill/runnable"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/template"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
@@ -487,7 +488,15 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	prober := runnable.NewProber(p.orch, p.log)
+	p.onClose(func() error { prober.Close(); return nil })
 	o := httpserver.Options{
+		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
+			if sk.Broken || sk.Digest == "" {
+				return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{"the skill does not load"}}
+			}
+			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
+		},
 		Threads: p.orch, Execs: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
 		SkillInstalls: installs,
 		Keys:          access, Idempotency: p.store, AuthRefused: access.refused,

@@ -229,6 +229,19 @@ func (s *Set) Get(name string) (Skill, error) {
 	return Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
 }
 
+// Open opens the folder of a skill for reading; the caller closes it. NotFound when there is none of that name.
+func (s *Set) Open(name string) (*os.Root, error) {
+	m := lookup(s.members, name)
+	if m == nil {
+		return nil, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
+	}
+	root, err := os.OpenRoot(m.dir)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return root, nil
+}
+
 func lookup(members map[string]*Member, name string) *Member {
 	if m := members[name]; m != nil {
 		return m

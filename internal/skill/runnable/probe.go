@@ -5,8 +5,8 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -21,8 +21,8 @@ var probeScript string
 // probeTimeout bounds one probe, the start of its sandbox included.
 const probeTimeout = 2 * time.Minute
 
-// waitForProbe is how long a question waits for a probe that is under way: a list of skills must not wait
-// for a slow image.
+// waitForProbe is for how long after its begin questions wait for a probe: a list of skills, which asks for
+// each of them, must not wait for a slow image.
 const waitForProbe = 3 * time.Second
 
 // probeAgain is how long a failed probe is not tried again.
@@ -53,6 +53,7 @@ type Prober struct {
 
 // probed is a probe that is under way or done.
 type probed struct {
+	began   time.Time
 	done    chan struct{} // closed when the rest is set
 	profile Profile
 	err     error
@@ -77,10 +78,11 @@ func (p *Prober) Close() {
 	p.wg.Wait()
 }
 
-// Of says whether the skill in files can run in a template. digest is that of all its files. A skill that
-// cannot be read, and a template that was not probed yet, or cannot be, is "unknown" with the reason.
-func (p *Prober) Of(ctx context.Context, template, digest string, files fs.FS) sandbox.Runnable {
-	needs, err := p.needsOf(digest, files)
+// Of says whether a skill can run in a template. digest is that of all its files, and open
+// opens its folder, when they were not read before. A skill that cannot be read, and a template that was not
+// probed yet, or cannot be, is "unknown" with the reason.
+func (p *Prober) Of(ctx context.Context, template, digest string, open func() (*os.Root, error)) sandbox.Runnable {
+	needs, err := p.needsOf(digest, open)
 	if err != nil {
 		return unknown("the skill cannot be read")
 	}
@@ -102,15 +104,19 @@ func unknown(why string) sandbox.Runnable {
 	return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{why}}
 }
 
-func (p *Prober) needsOf(digest string, files fs.FS) (Needs, error) {
+func (p *Prober) needsOf(digest string, open func() (*os.Root, error)) (Needs, error) {
 	p.mu.Lock()
 	n, ok := p.needs[digest]
 	p.mu.Unlock()
 	if ok {
 		return n, nil
 	}
-	n, err := Read(files)
+	root, err := open()
 	if err != nil {
+		return n, err
+	}
+	defer root.Close() //nolint:errcheck // only read
+	if n, err = Read(root.FS()); err != nil {
 		p.log.Warn("needs of a skill not read", "digest", digest, "error", err)
 		return n, err
 	}
@@ -131,7 +137,7 @@ func (p *Prober) Profile(ctx context.Context, template string) (Profile, error) 
 		return Profile{}, err
 	}
 	pr := p.begin(template, image)
-	late := time.NewTimer(waitForProbe)
+	late := time.NewTimer(time.Until(pr.began.Add(waitForProbe)))
 	defer late.Stop()
 	select {
 	case <-pr.done:
@@ -157,7 +163,7 @@ func (p *Prober) begin(template, image string) *probed {
 	if len(p.profiles) >= maxProfiles {
 		clear(p.profiles)
 	}
-	pr = &probed{done: make(chan struct{})}
+	pr = &probed{began: time.Now(), done: make(chan struct{})}
 	p.profiles[image] = pr
 	p.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(p.ctx, probeTimeout)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"os/exec"
 	"strings"
 	"sync/atomic"
@@ -40,6 +41,16 @@ func (f *fake) Probe(ctx context.Context, template, script string) ([]byte, erro
 	return f.answer(ctx, template)
 }
 
+// opener writes a skill into a folder.
+func opener(t *testing.T, files map[string]string) func() (*os.Root, error) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, skillOf(files)); err != nil {
+		t.Fatal(err)
+	}
+	return func() (*os.Root, error) { return os.OpenRoot(dir) }
+}
+
 func newProber(t *testing.T, answer func(ctx context.Context, template string) ([]byte, error)) (*Prober, *fake) {
 	t.Helper()
 	f := &fake{answer: answer}
@@ -53,13 +64,13 @@ func TestProbedOncePerImage(t *testing.T) {
 	p, f := newProber(t, func(context.Context, string) ([]byte, error) {
 		return []byte("c\tpandoc\nm\tjson\nd\tPandas\t1.0\nv\t3.11.2\nn\tdocx\t9.0.0\ng\tx\t1\ns\tpoppler-utils\t1\nend\n"), nil
 	})
-	files := skillOf(md("`pandoc x` and `pip install pandas`"))
+	files := opener(t, md("`pandoc x` and `pip install pandas`"))
 	for range 3 {
 		if r := p.Of(t.Context(), "base", "sha256:a", files); r.Template != sandbox.RunnableYes {
 			t.Errorf("%+v", r)
 		}
 	}
-	if r := p.Of(t.Context(), "base", "sha256:b", skillOf(md("`qpdf x`"))); r.Template != sandbox.RunnableNo || len(r.Missing) != 1 {
+	if r := p.Of(t.Context(), "base", "sha256:b", opener(t, md("`qpdf x`"))); r.Template != sandbox.RunnableNo || len(r.Missing) != 1 {
 		t.Errorf("%+v", r)
 	}
 	if n := f.probes.Load(); n != 1 {
@@ -74,7 +85,7 @@ func TestProbedOncePerImage(t *testing.T) {
 
 func TestWhatCannotBeProbed(t *testing.T) {
 	p, f := newProber(t, func(context.Context, string) ([]byte, error) { return nil, errors.New("/host/path: broken") })
-	needy := skillOf(md("`pandoc x`"))
+	needy := opener(t, md("`pandoc x`"))
 	for range 2 {
 		r := p.Of(t.Context(), "base", "sha256:a", needy)
 		if r.Template != sandbox.RunnableUnknown || len(r.Unsure) != 1 || strings.Contains(r.Unsure[0], "/host") || r.Missing == nil {
@@ -87,7 +98,7 @@ func TestWhatCannotBeProbed(t *testing.T) {
 	if r := p.Of(t.Context(), "none", "sha256:a", needy); r.Template != sandbox.RunnableUnknown || !strings.Contains(r.Unsure[0], "no template") {
 		t.Errorf("%+v", r)
 	}
-	if r := p.Of(t.Context(), "base", "sha256:c", skillOf(md("Think."))); r.Template != sandbox.RunnableYes {
+	if r := p.Of(t.Context(), "base", "sha256:c", opener(t, md("Think."))); r.Template != sandbox.RunnableYes {
 		t.Errorf("instructions: %+v", r)
 	}
 }
@@ -100,7 +111,7 @@ func TestListsDoNotWaitForAProbe(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if r := p.Of(ctx, "base", "sha256:a", skillOf(md("`pandoc x`"))); r.Template != sandbox.RunnableUnknown || !strings.Contains(r.Unsure[0], "still") {
+	if r := p.Of(ctx, "base", "sha256:a", opener(t, md("`pandoc x`"))); r.Template != sandbox.RunnableUnknown || !strings.Contains(r.Unsure[0], "still") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -1,0 +1,68 @@
+package orchestrator
+
+import (
+	"context"
+	"os"
+
+	"github.com/google/uuid"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Probes of templates run in sandboxes of threads of their own, as any exec does, with its records in the
+// audit log. Their names are new each time: nobody, whatever their tenant is called, can be in one before.
+var probeOwner = sandbox.Owner{Tenant: "skerry.internal", User: "probe"}
+
+// maxProbeOutput is the most that a probe may print.
+const maxProbeOutput = 8 << 20
+
+// Image identifies what the sandboxes of a template are made of. NotFound: there is no such template.
+func (r *Orchestrator) Image(_ context.Context, template string) (string, error) {
+	t, ok := r.o.Templates[template]
+	if !ok {
+		return "", sandbox.Errorf(sandbox.NotFound, "there is no template %.80q", template)
+	}
+	return t.Image, nil
+}
+
+// Probe runs a script with sh in a sandbox of a template that is there for nothing else, and gives what it
+// printed. NotFound: there is no such template; errors of starting and running as for any exec.
+func (r *Orchestrator) Probe(ctx context.Context, template, script string) (out []byte, err error) {
+	if _, err := r.Image(ctx, template); err != nil {
+		return nil, err
+	}
+	c := sandbox.Caller{Owner: probeOwner, Source: "internal"}
+	id := "probe-" + uuid.NewString()
+	defer func() {
+		ctx, cancel := detached(ctx, removeTimeout)
+		defer cancel()
+		if e := r.DeleteThread(ctx, c, id); e != nil && sandbox.KindOf(e) != sandbox.NotFound {
+			r.o.Log.Warn("probe not cleaned up", "template", template, "error", e)
+		}
+	}()
+	if _, err := r.Acquire(ctx, c, id, sandbox.AcquireOptions{Template: template, Wait: r.o.StartTime}); err != nil {
+		return nil, err
+	}
+	exec, err := r.RunCommand(ctx, c, id, sandbox.Command{Argv: []string{"sh", "-s"}, Stdin: script, MaxOutputBytes: maxProbeOutput})
+	if err != nil {
+		return nil, err
+	}
+	res, err := r.Wait(ctx, c, id, exec)
+	switch {
+	case err != nil:
+		return nil, err
+	case res.Status != sandbox.StatusExited || res.Truncated || res.Encoding != "":
+		return nil, sandbox.Errorf(sandbox.Unavailable, "the probe of template %q ended as %s, or printed what is no text", template, res.Status)
+	}
+	return []byte(res.Stdout), nil
+}
+
+// OpenSkill opens the folder of one of the caller's skills for reading; the caller closes it. NotFound when
+// there is none of that name.
+func (r *Orchestrator) OpenSkill(c sandbox.Caller, name string) (*os.Root, error) {
+	set, err := r.o.Skills.Set(c.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return set.Open(name)
+}
