@@ -16,7 +16,7 @@ func TestSkillScript(t *testing.T) {
 	script := `import os, sys, base64
 sys.path.insert(0, "/mnt/code-api")
 from helpers.call_mcp_tool import call_mcp_tool
-key = os.environ["KEY"]
+key = os.environ["VALUE"]
 print("key", key[:5], end="", flush=True)
 print(key[5:], base64.b64encode(b"user:" + key.encode()).decode(), file=sys.stdout)
 print(call_mcp_tool("everything__echo", {"message": "the key is " + key}))
@@ -27,7 +27,7 @@ print(call_mcp_tool("everything__echo", {"message": "the key is " + key}))
 	if made.status != 201 {
 		t.Fatalf("%d %s", made.status, made.body)
 	}
-	r := s.run("sk", "skills/teller/run", map[string]any{"script": "scripts/tell.py", "env": map[string]string{"KEY": secret}})
+	r := s.run("sk", "skills/teller/run", map[string]any{"script": "scripts/tell.py", "env": map[string]string{"VALUE": secret}})
 	if r.ExitCode == nil || *r.ExitCode != 0 || !strings.HasPrefix(r.Stdout, "key [redacted] ") || !strings.Contains(r.Stdout, "the key is [redacted]") || strings.Contains(r.Stdout, "0123456789") {
 		t.Errorf("%+v", r)
 	}

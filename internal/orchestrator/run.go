@@ -190,10 +190,12 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
 	}
 	e.id, e.thread, e.caller, e.started, e.changed = execID.String(), t, c, time.Now().UTC(), make(chan struct{})
-	if e.action == audit.ActionCode {
+	if e.action == audit.ActionCode || e.action == audit.ActionSkillRun { // what may import wrappers
 		if err := r.refreshTools(ctx, b); err != nil {
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
+	}
+	if e.action == audit.ActionCode {
 		req.Code.Javascript, req.Code.Deno = b.template.JavaScript, denoPermissions(b.template.Deno)
 		if err := r.prepareCode(b, req.Code); err != nil {
 			return "", err
