@@ -46,8 +46,9 @@ import (
 
 // Deadlines of the server as a process.
 const (
-	// startTimeout bounds opening the parts; adopting sandboxes of a former server is the longest of it.
-	startTimeout = 2 * time.Minute
+	// startTimeout bounds opening the parts; the longest of it is importing the images of templates, once, and
+	// adopting the sandboxes of a former server.
+	startTimeout = 5 * time.Minute
 	// drainTimeout is how long running calls and execs may go on after SIGTERM.
 	drainTimeout = 20 * time.Second
 	// headerTimeout is how long a client may take to send its request's head; idleTimeout how long a

@@ -10,9 +10,19 @@ import (
 	"time"
 )
 
-// everywhere runs a test on each driver and runtime.
+// everywhere runs a test on the drivers that a server takes by itself, on each runtime.
 func everywhere(t *testing.T, test func(t *testing.T, o options)) {
-	for _, driver := range []string{"oci", "docker"} {
+	on(t, []string{"oci", "docker"}, test)
+}
+
+// onAll runs a test on every driver and runtime. What differs between drivers is their own suite's to
+// find; a few tests see that the whole works on each.
+func onAll(t *testing.T, test func(t *testing.T, o options)) {
+	on(t, []string{"oci", "docker", "containerd"}, test)
+}
+
+func on(t *testing.T, drivers []string, test func(t *testing.T, o options)) {
+	for _, driver := range drivers {
 		for _, runtime := range []string{"runc", "runsc"} {
 			t.Run(driver+"/"+runtime, func(t *testing.T) { test(t, options{driver: driver, runtime: runtime}) })
 		}
@@ -21,7 +31,7 @@ func everywhere(t *testing.T, test func(t *testing.T, o options)) {
 
 // TestWalls asserts from inside a sandbox what code must not reach.
 func TestWalls(t *testing.T) {
-	everywhere(t, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("neighbour", "echo mine > /mnt/user-data/workspace/secret")
 		for name, c := range map[string]struct{ command, want string }{
@@ -88,7 +98,7 @@ func TestOneSandboxForManyCallers(t *testing.T) {
 
 // TestCrash: kill -9 of the server in the middle of an exec loses nothing and leaves nothing over.
 func TestCrash(t *testing.T) {
-	everywhere(t, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("crash", "echo precious > /mnt/user-data/workspace/file")
 		begun := s.run("crash", "exec", map[string]any{"command": "echo begun; sleep 300", "background": true, "timeout_s": 600})

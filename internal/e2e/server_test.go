@@ -45,7 +45,12 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
-	return m.Run()
+	code := m.Run()
+	if err := stopContainerd(); err != nil {
+		fmt.Fprintln(os.Stderr, "containerd:", err)
+		code = 1
+	}
+	return code
 }
 
 // need skips the test when something is missing, or fails it in CI.
@@ -82,6 +87,8 @@ func needDriver(t *testing.T, driver, runtime string) {
 			out, err := exec.Command("docker", "info", "--format", "{{range $k, $v := .Runtimes}}{{$k}} {{end}}").Output()
 			need(t, err == nil && strings.Contains(string(out), runtime), "runtime "+runtime+" in the docker daemon")
 		}
+	case "containerd":
+		needContainerd(t)
 	case "oci":
 		_, err := os.Stat(filepath.Join(cache(), "images/base/rootfs/usr/bin/python3"))
 		need(t, err == nil, "the unpacked image base")
@@ -189,6 +196,9 @@ func (s *server) boot() {
 	s.cmd.Env = append(os.Environ(),
 		"SKERRY_TEMPLATES="+filepath.Join(s.data, "templates"), "SKERRY_IMAGES="+filepath.Join(cache(), "images"),
 		"SKERRY_SKILLS="+abs(s.t, "../../skills"), "SKERRY_TEST_SECRET=hunter2-server-secret")
+	if address := containerdAddress(); address != "" {
+		s.cmd.Env = append(s.cmd.Env, "SKERRY_CONTAINERD_ADDRESS="+address)
+	}
 	s.cmd.Env = append(s.cmd.Env, s.env...)
 	out, err := s.cmd.StdoutPipe()
 	must(s.t, err)

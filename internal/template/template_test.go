@@ -44,6 +44,18 @@ func TestImageFor(t *testing.T) {
 	}
 }
 
+func TestImageSources(t *testing.T) {
+	for image, want := range map[Image]string{
+		{Docker: "a", OCI: "base"}:    "/images/base/image.tar /images/base/rootfs",
+		{Docker: "a", OCI: HostImage}: "",
+		{Docker: "a"}:                 "",
+	} {
+		if got := strings.Join((&Template{Image: image}).ImageSources("/images"), " "); got != want {
+			t.Errorf("%+v: %q, want %q", image, got, want)
+		}
+	}
+}
+
 const good = `name: x
 image: {docker: a, oci: host}
 languages: [bash]
