@@ -2,10 +2,10 @@ package containerd
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -33,6 +33,13 @@ const extension = "io.skerry.containerd.sandbox"
 type record struct {
 	Runtime string            `json:"runtime"` // Spec.Runtime
 	Labels  map[string]string `json:"labels"`  // Spec.Labels
+	Claim   string            `json:"claim"`   // a random word of the Create that made it
+}
+
+// recordOf gives the record of a container. ok is false for one that is not this driver's.
+func recordOf(c containers.Container) (rec record, ok bool) {
+	ext := c.Extensions[extension]
+	return rec, ext != nil && json.Unmarshal(ext.GetValue(), &rec) == nil
 }
 
 // Create implements driver.Driver.
@@ -121,7 +128,8 @@ func taken(id sandbox.ID) error {
 
 // claim makes the container's record. claimed is false when there is one already.
 func (d *Driver) claim(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, img image) (claimed bool, err error) {
-	c, err := d.newContainer(ctx, rt, spec, img)
+	mine := rand.Text()
+	c, err := d.newContainer(ctx, rt, spec, img, mine)
 	if err != nil {
 		return false, sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be prepared")
 	}
@@ -135,14 +143,28 @@ func (d *Driver) claim(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, i
 		return false, nil
 	}
 	if err != nil {
-		d.discard(ctx, spec.ID) // the answer may be what was lost
+		d.unclaim(ctx, spec.ID, mine)
 		return false, engineError(err, "the sandbox was not made")
 	}
 	return true, nil
 }
 
+// unclaim takes away a record whose making failed: the answer alone may be what was lost. One that
+// another server made meanwhile is not touched.
+func (d *Driver) unclaim(ctx context.Context, id sandbox.ID, claim string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	c, err := d.container(ctx, id)
+	if err != nil || c == nil {
+		return // nothing to take away, or nobody there who could; List shows it then
+	}
+	if rec, ok := recordOf(*c); ok && rec.Claim == claim {
+		d.discard(ctx, id)
+	}
+}
+
 // newContainer gives the record of a container: what it is, and the whole hardening.
-func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, img image) (containers.Container, error) {
+func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, img image, claim string) (containers.Container, error) {
 	seccomp, err := hardening.SeccompOCI(rt.Runtime)
 	if err != nil {
 		return containers.Container{}, err
@@ -159,7 +181,7 @@ func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, spec sandbox.
 	if err != nil {
 		return containers.Container{}, err
 	}
-	remembered, err := json.Marshal(record{Runtime: spec.Runtime, Labels: maps.Clone(spec.Labels)})
+	remembered, err := json.Marshal(record{Runtime: spec.Runtime, Labels: spec.Labels, Claim: claim})
 	if err != nil {
 		return containers.Container{}, err
 	}

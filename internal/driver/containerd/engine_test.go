@@ -173,6 +173,9 @@ func testHalfMade(t *testing.T, daemon *containerdtest.Daemon) {
 	if there, err := d.Inspect(ctx(t), spec.ID); err != nil || there.State != sandbox.Starting {
 		t.Errorf("a claim: %+v, %v, want starting", there, err)
 	}
+	if there, err := d.Create(ctx(t), spec); err != nil || there.State != sandbox.Starting {
+		t.Errorf("Create beside a claim: %+v, %v, want starting", there, err)
+	}
 	must(t, d.Remove(ctx(t), spec.ID))
 
 	// A snapshot that outlived its container does not stand in the way of the next one.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -174,9 +173,7 @@ const blobChunk = 1 << 20
 
 // writeBlob stores what r gives, of a length and digest that nobody knows before.
 func (s *imageStore) writeBlob(ctx context.Context, mediaType string, r io.Reader, labels map[string]string) (desc ocispec.Descriptor, err error) {
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
-	w, err := content.OpenWriter(ctx, s.engine.ContentStore(), content.WithRef("skerry-"+hex.EncodeToString(random)))
+	w, err := content.OpenWriter(ctx, s.engine.ContentStore(), content.WithRef("skerry-"+rand.Text()))
 	if err != nil {
 		return desc, err
 	}

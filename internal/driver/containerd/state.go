@@ -2,7 +2,6 @@ package containerd
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/containerd/containerd/api/services/tasks/v1"
@@ -65,10 +64,8 @@ func isMine(c containers.Container) bool { return c.Labels[labelMine] != "" }
 // instance joins a container's record with its task, nil when there is none.
 func instance(c containers.Container, t *task.Process) sandbox.Instance {
 	out := sandbox.Instance{ID: sandbox.ID(c.ID), State: sandbox.Lost, ExitCode: UnknownExitCode, CreatedAt: c.CreatedAt.UTC()}
-	var rec record
-	// A record that cannot be read is not one of this driver's; the sandbox is shown without labels then,
-	// and so belongs to nobody.
-	if ext := c.Extensions[extension]; ext != nil && json.Unmarshal(ext.GetValue(), &rec) == nil {
+	// Without a record that can be read it is shown without labels, and so belongs to nobody.
+	if rec, ok := recordOf(c); ok {
 		out.Runtime, out.Labels = rec.Runtime, rec.Labels
 	}
 	// One that was not started in this time never will be: its server died in between.

@@ -3,7 +3,6 @@ package containerd
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -116,9 +115,7 @@ func (w *watch) connect(ctx context.Context) (stream, error) {
 func (w *watch) awaitMark(ctx context.Context, s stream) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	random := make([]byte, 8)
-	_, _ = rand.Read(random) // never fails
-	mark := wrapperspb.String(hex.EncodeToString(random))
+	mark := wrapperspb.String(rand.Text())
 	for {
 		if err := w.d.engine.EventService().Publish(ctx, topicMark, mark); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/containerd/go-runc"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -30,8 +31,11 @@ const (
 	BindWhole
 )
 
+// featuresTimeout bounds asking a runtime for its features: 20 ms as a rule.
+const featuresTimeout = 10 * time.Second
+
 // BindingOf finds out what a runtime can do. program is asked for its features; one that does not tell
-// gets BindAlone.
+// gets BindAlone. The answer does not depend on how long the caller's ctx lasts: it is one to remember.
 func BindingOf(ctx context.Context, runtime hardening.Runtime, program string) Binding {
 	if runtime.OwnKernel {
 		return BindWhole
@@ -39,7 +43,8 @@ func BindingOf(ctx context.Context, runtime hardening.Runtime, program string) B
 	if !kernelHasMountSetattr() {
 		return BindAlone
 	}
-	// Bounded by ctx, and ended with this process.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), featuresTimeout)
+	defer cancel()
 	cli := runc.Runc{Command: program, Log: os.DevNull, PdeathSignal: syscall.SIGKILL}
 	features, err := cli.Features(ctx)
 	if err == nil && slices.Contains(features.MountOptions, "rro") && slices.Contains(features.MountOptions, "rnosuid") {
