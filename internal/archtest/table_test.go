@@ -30,6 +30,8 @@ var table = []row{
 	{"internal/skill", "sandbox lockedfile", "skills are files and a vocabulary; who switches them on comes in as a function"},
 	{"internal/skill/archive", "sandbox", "an archive is bytes and names, whatever is in it"},
 	{"internal/plugin", "sandbox skill skill/archive plugin/gitfetch extensions lockedfile egress audit", "plugins are files, and skills among them; who serves them comes in as functions"},
+	{"internal/skill", "sandbox", "skills are files and a vocabulary"},
+	{"internal/plugin", "sandbox skill skill/archive skill/scan plugin/gitfetch extensions jsonedit lockedfile egress audit", "plugins are files, and skills among them; who serves them comes in as functions"},
 	{"internal/plugin/gitfetch", "sandbox", "it reads commits, whatever is in them"},
 	{"internal/jsonedit", "", "text, and nothing else"},
 	{"internal/lockedfile", "", "it stands below everything"},

@@ -10,30 +10,36 @@ import (
 
 // The actions that are recorded.
 const (
-	ActionExec          = "exec"
-	ActionCode          = "execute_code"
-	ActionSkillRun      = "skill_run"
-	ActionToolCall      = "tool_call"
-	ActionUpstream      = "mcp_request" // to an MCP server, other than a tool call
-	ActionFileWrite     = "file_write"
-	ActionFileEdit      = "file_edit"
-	ActionFileDelete    = "file_delete"
-	ActionFileMove      = "file_move"
-	ActionFileMkdir     = "file_mkdir"
-	ActionSandboxCreate = "sandbox_create"
-	ActionSandboxRemove = "sandbox_remove"
-	ActionThreadDelete  = "thread_delete"
-	ActionKeyCreate     = "key_create"
-	ActionKeyRevoke     = "key_revoke"
-	ActionAuthRefused   = "auth_refused"
-	ActionMCPConfig     = "mcp_config"
-	ActionSignal        = "exec_signal"
-	ActionEgressRefused = "egress_refused"
-	ActionSkillInstall  = "skill_install"
-	ActionSkillSwitch   = "skill_switch" // on or off
-	ActionSkillWrite    = "skill_write"  // of its SKILL.md
-	ActionSkillDelete   = "skill_delete"
-	ActionSkillActivate = "skill_activate" // its instructions were given to an agent
+	ActionExec              = "exec"
+	ActionCode              = "execute_code"
+	ActionSkillRun          = "skill_run"
+	ActionToolCall          = "tool_call"
+	ActionUpstream          = "mcp_request" // to an MCP server, other than a tool call
+	ActionFileWrite         = "file_write"
+	ActionFileEdit          = "file_edit"
+	ActionFileDelete        = "file_delete"
+	ActionFileMove          = "file_move"
+	ActionFileMkdir         = "file_mkdir"
+	ActionSandboxCreate     = "sandbox_create"
+	ActionSandboxRemove     = "sandbox_remove"
+	ActionThreadDelete      = "thread_delete"
+	ActionKeyCreate         = "key_create"
+	ActionKeyRevoke         = "key_revoke"
+	ActionAuthRefused       = "auth_refused"
+	ActionMCPConfig         = "mcp_config"
+	ActionSignal            = "exec_signal"
+	ActionEgressRefused     = "egress_refused"
+	ActionSkillInstall      = "skill_install"
+	ActionSkillSwitch       = "skill_switch" // on or off
+	ActionSkillWrite        = "skill_write"  // of its SKILL.md
+	ActionSkillDelete       = "skill_delete"
+	ActionSkillActivate     = "skill_activate" // its instructions were given to an agent
+	ActionPluginInstall     = "plugin_install"
+	ActionPluginChange      = "plugin_change" // on or off, and values that it asks for
+	ActionPluginRemove      = "plugin_remove"
+	ActionPluginCommand     = "plugin_command"
+	ActionMarketplaceAdd    = "marketplace_add"
+	ActionMarketplaceRemove = "marketplace_remove"
 )
 
 // The phases of a record. What can fail midway has an attempt and then exactly one result, whose

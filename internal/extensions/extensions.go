@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -156,6 +157,24 @@ func (f *Files) Forget(ctx context.Context, o sandbox.Owner, section, name strin
 		}
 		return out, err
 	})
+}
+
+// Users lists the users of a tenant of whom there is a file, sorted.
+func (f *Files) Users(tenant string) []string {
+	if f.path == "" || sandbox.CheckOwnerName("tenant", tenant) != nil {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Join(strings.TrimSuffix(f.path, ".json")+".d", tenant))
+	if err != nil {
+		return nil // there is none
+	}
+	var users []string
+	for _, e := range entries {
+		if user, ok := strings.CutSuffix(e.Name(), ".json"); ok && sandbox.CheckOwnerName("user", user) == nil {
+			users = append(users, user)
+		}
+	}
+	return users
 }
 
 // Edit changes the user's file, or the global one for the zero Owner, while no other process does: change

@@ -78,3 +78,72 @@ type PluginOption struct {
 	Set         bool   `json:"set"`             // the user has given a value
 	Value       any    `json:"value,omitempty"` // "***" when Sensitive
 }
+
+// UserServer is an MCP server that a plugin adds for one user.
+type UserServer struct {
+	Name   string            // plugin:<plugin>:<server>
+	Config []byte            // as a value of mcpServers; what concerns the host has no effect in it
+	Values map[string]string // what ${NAME} in it stands for, and nothing else does
+	Root   string            // host folder of the plugin, read-only for its stdio servers
+	Key    string            // names the contents of Root
+}
+
+// UserServers are those of one user, which do not change. As long as nothing does, one user's are the same pointer.
+type UserServers struct {
+	List []UserServer
+}
+
+// PluginRoot is where a stdio server of a plugin finds the plugin's folder, inside its own sandbox.
+// PluginData is its home folder there, which is kept.
+const (
+	PluginRoot = "/srv/plugin"
+	PluginData = "/srv/home"
+)
+
+// PluginInstall is a request to install a plugin.
+type PluginInstall struct {
+	Plugin      string // of the marketplace
+	Marketplace string // "" for another source
+	Kind        string // "git", "archive", "folder", or "" for what From looks like
+	From        string // URL or folder; a name for people when the archive is sent along
+	Ref         string // branch or tag
+	SHA         string // commit
+	SHA256      string // of an archive
+	Path        string // folder within the source
+	Digest      string // install only this very plugin; "" for any
+	Thread      string // of the archive, for the audit log
+	Shared      bool   // for all users of the tenant: administrators only
+	Strict      bool   // refuse it when the static scan of its files has an error
+	Replace     bool   // in place of one of that name
+	Disabled    bool   // leave it switched off
+}
+
+// PluginMessage is the text of a command with its arguments put in.
+type PluginMessage struct {
+	Message  string    `json:"message"`
+	Findings []Finding `json:"findings"`
+}
+
+// Marketplace is a list of plugins that was added.
+type Marketplace struct {
+	Name        string             `json:"name"`
+	Owner       string             `json:"owner,omitempty"`
+	Description string             `json:"description,omitempty"`
+	Source      PluginSource       `json:"source"`
+	AddedAt     time.Time          `json:"added_at"`
+	Plugins     []MarketplaceEntry `json:"plugins"`
+	Findings    []Finding          `json:"findings"`
+}
+
+// MarketplaceEntry is one plugin of a marketplace.
+type MarketplaceEntry struct {
+	Name        string `json:"name"`
+	DisplayName string `json:"display_name,omitempty"`
+	Description string `json:"description"`
+	Version     string `json:"version,omitempty"`
+	Category    string `json:"category,omitempty"`
+	Source      string `json:"source"`            // "path", "git", "archive"
+	Pinned      bool   `json:"pinned"`            // to a commit or a hash
+	Problem     string `json:"problem,omitempty"` // why it cannot be installed
+	Installed   bool   `json:"installed"`         // the caller has a plugin of that name from this marketplace
+}
