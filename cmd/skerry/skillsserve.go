@@ -38,11 +38,17 @@ func (p *parts) skillInstalls() (*install.Installer, error) {
 	return install.New(o)
 }
 
-// publicSkills gives where the skills for everybody are: the configured folder first, then the sources of
-// skill_sources. Folders of skills are followed as they change; archives and objects are read now. A source that
+// publicSkills gives where the skills for everybody are: the configured folder, else those that are compiled in, then the sources of skill_sources. Folders of skills are followed as they change; archives and objects are read now. A source that
 // fails is logged and left out: a store that is down must not keep a server from starting.
 func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	public := []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}
+	if p.cfg.Skills == "" {
+		own, err := fs.Sub(skills.FS, "public")
+		if err != nil {
+			return nil, err
+		}
+		public[0] = skill.Source{FS: own}
+	}
 	if p.cfg.SkillSources == "" {
 		return public, nil
 	}

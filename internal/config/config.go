@@ -46,7 +46,7 @@ type Config struct {
 	DefaultTemplate string `yaml:"default_template"`
 	// Images is where the oci driver finds unpacked images: <images>/<name>/rootfs.
 	Images string `yaml:"images"`
-	// Skills is the folder that holds public/.
+	// Skills is the folder that holds public/; empty: the skills that are compiled in.
 	Skills string `yaml:"skills"`
 	// SkillSources is a skills.json: more skills for everybody, beside those of Skills.
 	SkillSources string `yaml:"skill_sources"`
@@ -93,7 +93,7 @@ func Default() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
-		DefaultTemplate: "base", Images: "/var/cache/skerry/images", Skills: "skills",
+		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		S3: S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
