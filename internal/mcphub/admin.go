@@ -183,7 +183,7 @@ func (h *Hub) DeleteServer(ctx context.Context, name string) error {
 
 // ReconnectServer ends the connections to a server; the next use makes new ones, without any back-off.
 func (h *Hub) ReconnectServer(_ context.Context, name string) error {
-	if _, err := h.enabledServer(name); err != nil {
+	if _, err := h.enabledServer(h.config(), name); err != nil {
 		return err
 	}
 	h.retire(func(c *conn) bool { return c.key.server == name })
@@ -191,8 +191,7 @@ func (h *Hub) ReconnectServer(_ context.Context, name string) error {
 	return nil
 }
 
-func (h *Hub) enabledServer(name string) (*serverConfig, error) {
-	cfg := h.config()
+func (h *Hub) enabledServer(cfg *config, name string) (*serverConfig, error) {
 	s := cfg.byName[name]
 	switch {
 	case s == nil:
@@ -208,7 +207,7 @@ func (h *Hub) enabledServer(name string) (*serverConfig, error) {
 // ServerTools gives the tools of one server, connecting as the caller's own user. It is for
 // administration: why there are none is the error.
 func (h *Hub) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
-	s, err := h.enabledServer(name)
+	s, err := h.enabledServer(h.configOf(c.Owner), name)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (h *Hub) resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef
 		e.conn.touch()
 		return e, nil
 	}
-	cfg := h.config()
+	cfg := h.configOf(t.Owner)
 	candidates := owners(cfg, ref)
 	if err := h.contact(ctx, t, candidates); err != nil {
 		return entry{}, err

@@ -38,9 +38,10 @@ const (
 // nothing here.
 type serverConfig struct {
 	name string
-	raw  []byte // as it is in the file, compacted
-	dial []byte // what decides over a connection: it outlives a change of the rest
-	err  error  // why it cannot be used
+	raw  []byte              // as it is in the file, compacted
+	dial []byte              // what decides over a connection: it outlives a change of the rest
+	err  error               // why it cannot be used
+	user *sandbox.UserServer // of a user's plugin; nil for one of the file
 
 	Type          string                `json:"type"`
 	Transport     string                `json:"transport"` // another name of type

@@ -133,6 +133,9 @@ func (h *Hub) retire(match func(*conn) bool) {
 // that are still connected to in the same way go on under the new terms.
 func (h *Hub) retireStale(cfg *config) {
 	h.retire(func(c *conn) bool {
+		if c.cfg.user != nil {
+			return false // its user's configuration decides
+		}
 		s := cfg.byName[c.key.server]
 		if s == nil || !s.enabled() || s.err != nil || !c.cfg.sameDial(s) {
 			return true

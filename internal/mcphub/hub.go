@@ -29,6 +29,8 @@ type Options struct {
 	StateDir string
 	// Isolation starts the servers that have "sandbox" in their configuration; nil: they are refused.
 	Isolation Isolation
+	// UserServers are what users bring along with plugins; the zero value: nothing.
+	UserServers UserServers
 	// Version is told to MCP servers.
 	Version string
 
@@ -78,6 +80,7 @@ type Hub struct {
 	others broadcasts // of changes of what is not tools
 
 	indexes indexes // for searches
+	users   users
 
 	version atomic.Uint64 // of the tools
 	epoch   atomic.Uint64 // of anything that a view shows
@@ -210,6 +213,7 @@ func (h *Hub) tick() {
 			return
 		case now := <-t.C:
 			h.config()
+			h.mindUsers(now)
 			h.mind(now)
 			h.logins.expire(now)
 		}

@@ -155,7 +155,7 @@ func (c *conn) isolatedTransport(l *link, log *slog.Logger) (mcp.Transport, erro
 	if c.h.o.Isolation == nil {
 		return nil, invalidField("sandbox", "this server cannot start sandboxes for MCP servers")
 	}
-	t, err := c.cfg.expand(c.h.o.LookupEnv, isolatedHome)
+	t, err := c.cfg.expand(c.cfg.lookup(c.h.o.LookupEnv), isolatedHome)
 	if err != nil {
 		return nil, err
 	}

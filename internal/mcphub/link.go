@@ -150,7 +150,7 @@ func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 
 func (c *conn) transport(l *link) (mcp.Transport, error) {
 	if c.cfg.Type != transportStdio {
-		t, err := c.cfg.expand(c.h.o.LookupEnv, "")
+		t, err := c.cfg.expand(c.cfg.lookup(c.h.o.LookupEnv), "")
 		if err != nil {
 			return nil, err
 		}
@@ -158,16 +158,22 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 		var transport mcp.Transport
 		transport, l.remote, err = c.cfg.newRemote(t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
 		if err == nil {
-			l.remote.login, err = c.cfg.loginClient(t, c.h.vault, c.key.scope)
+			if c.cfg.user != nil {
+				c.h.confine(l.remote.base)
+			}
+			l.remote.login, err = c.h.loginClient(c.cfg, t, c.key.scope)
 		}
 		return transport, err
 	}
 	log := c.h.o.Log.With("server", c.key.server)
+	if c.cfg.user != nil && !c.cfg.Sandbox.on {
+		return nil, invalidField("sandbox", "a program of a plugin runs in a sandbox")
+	}
 	if c.cfg.Sandbox.on {
 		return c.isolatedTransport(l, log)
 	}
 	home := filepath.Join(c.h.homes.dir, c.homeName())
-	t, err := c.cfg.expand(c.h.o.LookupEnv, home)
+	t, err := c.cfg.expand(c.cfg.lookup(c.h.o.LookupEnv), home)
 	if err != nil {
 		return nil, err
 	}

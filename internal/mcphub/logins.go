@@ -23,7 +23,7 @@ const maxPending = 200
 
 // loginClient gives what gets tokens for a scope at a server, nil when its configuration leaves no place
 // for them.
-func (s *serverConfig) loginClient(t *target, vault *login.Vault, scope scopeKey) (*login.Client, error) {
+func (h *Hub) loginClient(s *serverConfig, t *target, scope scopeKey) (*login.Client, error) {
 	if t.oauth.Off {
 		return nil, nil
 	}
@@ -33,8 +33,8 @@ func (s *serverConfig) loginClient(t *target, vault *login.Vault, scope scopeKey
 		}
 	}
 	return login.New(login.Options{
-		Server: s.name, URL: t.url, Settings: t.oauth, Declared: s.OAuth != nil, Vault: vault, Hide: t.redact.hide,
-		Owner: sandbox.Owner{Tenant: scope.tenant, User: scope.user},
+		Server: s.name, URL: t.url, Settings: t.oauth, Declared: s.OAuth != nil, Vault: h.vault, Hide: t.redact.hide,
+		Owner: sandbox.Owner{Tenant: scope.tenant, User: scope.user}, Confined: s.user != nil, Within: h.o.UserServers.Addresses,
 	})
 }
 
@@ -110,7 +110,7 @@ func (p *logins) expire(now time.Time) {
 // loginAt gives what logs a caller in at a server, and the scope whose login it is: the caller's own, or
 // for a shared server that of all, which is an administrator's business.
 func (h *Hub) loginAt(c sandbox.Caller, server string) (*login.Client, *target, scopeKey, error) {
-	s, err := h.enabledServer(server)
+	s, err := h.enabledServer(h.configOf(c.Owner), server)
 	if err != nil {
 		return nil, nil, scopeKey{}, err
 	}
@@ -121,11 +121,11 @@ func (h *Hub) loginAt(c sandbox.Caller, server string) (*login.Client, *target, 
 	if s.Type == transportStdio {
 		return nil, nil, scope, sandbox.Errorf(sandbox.Invalid, "the MCP server %q is a program: it has no login here", server)
 	}
-	t, err := s.expand(h.o.LookupEnv, "")
+	t, err := s.expand(s.lookup(h.o.LookupEnv), "")
 	if err != nil {
 		return nil, nil, scope, configError(server, err)
 	}
-	client, err := s.loginClient(t, h.vault, scope)
+	client, err := h.loginClient(s, t, scope)
 	switch {
 	case err != nil:
 		return nil, nil, scope, configError(server, err)
@@ -161,7 +161,7 @@ func (h *Hub) FinishLogin(ctx context.Context, c sandbox.Caller, server, redirec
 	if err != nil || len(redirected) > 16<<10 {
 		return invalidField("redirected", "is not the URL that the browser was sent back to")
 	}
-	s, err := h.enabledServer(server)
+	s, err := h.enabledServer(h.configOf(c.Owner), server)
 	if err != nil {
 		return err
 	}

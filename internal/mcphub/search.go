@@ -59,7 +59,7 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
-	server, err := h.filter(q.Server)
+	server, err := h.filter(t.Owner, q.Server)
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
@@ -90,11 +90,11 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 }
 
 // filter gives the server that a filter names, also by the way in which its tools are printed.
-func (h *Hub) filter(name string) (string, error) {
+func (h *Hub) filter(o sandbox.Owner, name string) (string, error) {
 	if name == "" {
 		return "", nil
 	}
-	cfg := h.config()
+	cfg := h.configOf(o)
 	if s := cfg.byName[name]; s != nil && s.enabled() {
 		return name, nil
 	}

@@ -45,7 +45,7 @@ func (h *Hub) Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.Upstr
 	if err != nil {
 		return nil, err
 	}
-	servers := slices.SortedFunc(slices.Values(h.config().usable()), byName)
+	servers := slices.SortedFunc(slices.Values(h.configOf(t.Owner).usable()), byName)
 	lists := make([][]sandbox.UpstreamItem, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
@@ -80,7 +80,7 @@ func (h *Hub) Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamReque
 
 // upstreamConn gives the thread's connection to a server by its name.
 func (h *Hub) upstreamConn(ctx context.Context, t sandbox.Thread, name string) (*conn, error) {
-	cfg := h.config()
+	cfg := h.configOf(t.Owner)
 	s := cfg.byName[name]
 	if s == nil || !s.enabled() || s.err != nil {
 		return nil, notFound(cfg, h.view(t), sandbox.ToolRef{Server: name})

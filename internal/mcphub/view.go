@@ -67,7 +67,7 @@ func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverCo
 // view gives what the thread sees now, without connecting to anything.
 func (h *Hub) view(t sandbox.Thread) *view {
 	epoch := h.epoch.Load() // before everything that it stands for
-	cfg := h.config()
+	cfg := h.configOf(t.Owner)
 	key := viewKey{keyOf(scopeUser, t)}
 	if cfg.threadScoped() {
 		key = viewKey{keyOf(scopeThread, t)}
@@ -101,7 +101,16 @@ func newView(epoch uint64, conns []*conn) *view {
 		refused: map[string]error{}, servers: map[string]bool{},
 	}
 	// In the order of the names: of two servers that collide, the same one is refused each time.
-	conns = slices.SortedFunc(slices.Values(conns), func(a, b *conn) int { return strings.Compare(a.key.server, b.key.server) })
+	// A server of the file goes before one that a user brings along.
+	conns = slices.SortedFunc(slices.Values(conns), func(a, b *conn) int {
+		if ofUser := a.cfg.user != nil; ofUser != (b.cfg.user != nil) {
+			if ofUser {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(a.key.server, b.key.server)
+	})
 	for _, c := range conns {
 		tools, _, _ := c.known()
 		if tools != nil {
@@ -173,7 +182,7 @@ func (h *Hub) Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServ
 	if err != nil {
 		return nil, err
 	}
-	cfg := h.config()
+	cfg := h.configOf(t.Owner)
 	list := []sandbox.ToolServer{}
 	for _, s := range cfg.servers {
 		if s.enabled() {
@@ -235,7 +244,7 @@ func (h *Hub) Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, err
 }
 
 func (h *Hub) tools(ctx context.Context, t sandbox.Thread) (*view, error) {
-	cfg := h.config()
+	cfg := h.configOf(t.Owner)
 	if err := h.contact(ctx, t, cfg.usable()); err != nil {
 		return nil, err
 	}

@@ -170,8 +170,8 @@ func (s *Server) config(format string) []byte {
 			headers[k] = literal(v)
 		}
 		c["url"], c["headers"] = literal(s.URL), headers
-		if len(s.OAuth) > 0 {
-			c["oauth"] = s.OAuth
+		if oauth := s.oauth(); len(oauth) > 0 {
+			c["oauth"] = oauth
 		}
 	}
 	if s.TimeoutMillis >= 100 && s.TimeoutMillis <= 3_600_000 {
@@ -182,6 +182,35 @@ func (s *Server) config(format string) []byte {
 		return []byte(`{}`) // no text fails
 	}
 	return raw
+}
+
+// oauth gives what a plugin may say of a login: which client it is, where it is sent back to on loopback, and what it asks for.
+func (s *Server) oauth() map[string]any {
+	var o struct {
+		ClientID     string          `json:"clientId"`
+		CallbackPort int             `json:"callbackPort"`
+		Scopes       json.RawMessage `json:"scopes"`
+		MetadataURL  string          `json:"authServerMetadataUrl"`
+	}
+	if json.Unmarshal(s.OAuth, &o) != nil || s.OAuth == nil {
+		return nil
+	}
+	c := map[string]any{}
+	if o.ClientID != "" {
+		c["client_id"] = o.ClientID
+		if o.CallbackPort > 1023 && o.CallbackPort < 65536 {
+			c["redirect_uri"] = fmt.Sprintf("http://localhost:%d/callback", o.CallbackPort)
+		}
+	}
+	if o.MetadataURL != "" {
+		c["metadata_url"] = o.MetadataURL
+	}
+	var text string
+	var list []string
+	if json.Unmarshal(o.Scopes, &text) == nil || json.Unmarshal(o.Scopes, &list) == nil {
+		c["scopes"] = o.Scopes
+	}
+	return c
 }
 
 // escapeReferences keeps ${…} from being read as one, where the format does not know it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,6 +29,10 @@ type Options struct {
 	Owner    sandbox.Owner // whose login it is; the zero value for one that all share
 	Vault    *Vault
 	Hide     func(secrets ...string) // is told what must not be in any text
+	// Confined says that the server was named by somebody who may not reach what this machine does: then its own address is no
+	// exception, there is no proxy, and besides the public internet there is only what Within names.
+	Confined bool
+	Within   []netip.Prefix
 }
 
 // Client gets tokens for one owner at one server. Its methods may be called at the same time.
@@ -51,7 +56,7 @@ func New(o Options) (*Client, error) {
 		o.Owner = sandbox.Owner{} // the machine's own login
 	}
 	id := o.Settings.ClientID + " " + o.Settings.MetadataDocument + " " + o.Settings.Grant
-	return &Client{o: o, target: u, slot: o.Vault.slot(o.Server, o.URL, id, o.Owner), http: newClient(u, o.Settings.AllowPrivate)}, nil
+	return &Client{o: o, target: u, slot: o.Vault.slot(o.Server, o.URL, id, o.Owner), http: newClient(u, o)}, nil
 }
 
 // Close ends the use of the client; it is called once.

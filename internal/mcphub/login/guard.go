@@ -32,6 +32,8 @@ const (
 type guard struct {
 	target       *url.URL // of the MCP server
 	allowPrivate bool
+	confined     bool           // the target's own address is no exception
+	within       []netip.Prefix // that confined may reach besides the public internet
 	resolver     *net.Resolver
 	direct       *http.Transport
 	proxied      *http.Transport
@@ -64,8 +66,12 @@ func within(list []netip.Prefix, ip netip.Addr) bool {
 }
 
 // newClient gives the client for all that concerns one server's tokens.
-func newClient(target *url.URL, allowPrivate bool) *http.Client {
-	g := &guard{target: target, allowPrivate: allowPrivate, resolver: net.DefaultResolver, proxy: http.ProxyFromEnvironment}
+func newClient(target *url.URL, o Options) *http.Client {
+	g := &guard{target: target, allowPrivate: o.Settings.AllowPrivate, resolver: net.DefaultResolver, proxy: http.ProxyFromEnvironment}
+	if o.Confined {
+		g.confined, g.within, g.allowPrivate = true, o.Within, false
+		g.proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	}
 	g.direct = &http.Transport{
 		DialContext: g.dial, TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
 		MaxResponseHeaderBytes: maxHeaders, DisableKeepAlives: true, ResponseHeaderTimeout: requestTimeout,
@@ -156,6 +162,9 @@ func (g *guard) check(ctx context.Context, ip netip.Addr) error {
 		own = nil // then it is at no special address
 	}
 	var allowed []netip.Prefix
+	if g.confined {
+		own, allowed = nil, slices.Clone(g.within)
+	}
 	if g.allowPrivate {
 		allowed = slices.Concat(private, loopback)
 	}

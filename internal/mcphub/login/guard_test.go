@@ -37,7 +37,7 @@ func TestGuardAddresses(t *testing.T) {
 		{"https://[fd00:ec2::254]/mcp", false, strings.Join([]string{public, cloud2, lan, lan2, ula, bits}, " ")},
 		{"https://no-such-host.invalid/mcp", false, public},
 	} {
-		g, ok := newClient(parsed(t, c.target), c.private).Transport.(*guard)
+		g, ok := newClient(parsed(t, c.target), Options{Settings: Settings{AllowPrivate: c.private}}).Transport.(*guard)
 		if !ok {
 			t.Fatal("no guard")
 		}
@@ -64,7 +64,7 @@ func TestGuardRequests(t *testing.T) {
 	})
 	s := httptest.NewServer(mux)
 	defer s.Close()
-	c := newClient(parsed(t, s.URL), false)
+	c := newClient(parsed(t, s.URL), Options{})
 	defer c.CloseIdleConnections()
 	for _, r := range []struct {
 		method, to string
@@ -108,7 +108,7 @@ func TestGuardProxy(t *testing.T) {
 	asked := 0
 	proxy := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
 	defer proxy.Close()
-	c := newClient(parsed(t, "http://93.184.216.34/mcp"), false)
+	c := newClient(parsed(t, "http://93.184.216.34/mcp"), Options{})
 	g, ok := c.Transport.(*guard)
 	if !ok {
 		t.Fatal("no guard")
