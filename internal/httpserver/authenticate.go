@@ -92,6 +92,7 @@ var rawBodies = map[string][]string{
 	"PUT /api/threads/:thread/files/content": nil, // any
 	"POST /api/threads/:thread/files/upload": {"multipart/form-data"},
 	"POST /api/skills/install":               {"application/json", "multipart/form-data"},
+	"POST /api/plugins/install":              {"application/json", "multipart/form-data"},
 	"PUT /api/skills/custom/:name":           nil, // a browser asks before it sends a PUT to another site
 }
 

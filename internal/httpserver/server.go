@@ -44,6 +44,8 @@ type Options struct {
 	Audit        auditLog
 	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
 	SkillInstalls skillInstalls
+	// Plugins are the caller's plugins and their commands; nil: there are none.
+	Plugins plugins
 	// Runnable says whether a skill can run here; nil: nobody knows.
 	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
 	// Keys checks credentials. Without it no key is valid.
@@ -137,6 +139,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.skillInstallRoutes()
 	s.skillRoutes()
 	s.skillToolRoutes()
+	s.pluginRoutes()
 	s.adminRoutes()
 	s.healthRoutes()
 	doc, err := json.Marshal(s.api.OpenAPI())

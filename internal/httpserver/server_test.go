@@ -405,8 +405,10 @@ func compileSchemas(t *testing.T, document []byte, schemas map[string]json.RawMe
 // routes is the API as published. Changing an id breaks generated clients.
 const routes = `
 DELETE /api/keys/{id} revokeKey
+DELETE /api/marketplaces/{name} removeMarketplace
 DELETE /api/mcp/servers/{name} deleteMCPServer
 DELETE /api/mcp/servers/{name}/login endMCPLogin
+DELETE /api/plugins/{name} removePlugin
 DELETE /api/skills/custom/{name} deleteSkill
 DELETE /api/threads/{thread} deleteThread
 DELETE /api/threads/{thread}/execs/{exec} killExec
@@ -415,8 +417,12 @@ DELETE /api/threads/{thread}/sandbox releaseSandbox
 DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill
 GET /api/audit listAudit
 GET /api/keys listKeys
+GET /api/marketplaces listMarketplaces
 GET /api/mcp/servers listMCPServers
 GET /api/mcp/servers/{name}/tools listMCPServerTools
+GET /api/plugins listPlugins
+GET /api/plugins/{name} getPlugin
+GET /api/plugins/{name}/commands listPluginCommands
 GET /api/skills listSkills
 GET /api/skills/custom/{name} getSkillText
 GET /api/skills/{name} getSkill
@@ -445,8 +451,11 @@ HEAD /api/threads/{thread}/files/content headContent
 POST /api/keys createKey
 POST /api/mcp/servers/{name}/login beginMCPLogin
 POST /api/mcp/servers/{name}/login/finish finishMCPLogin
+POST /api/marketplaces addMarketplace
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer
+POST /api/plugins/install installPlugin
 POST /api/skills/install installSkill
+POST /api/threads/{thread}/commands/{plugin}/{command} invokeCommand
 POST /api/threads/{thread}/exec exec
 POST /api/threads/{thread}/execs/{exec}/signal execSignal
 POST /api/threads/{thread}/execs/{exec}/stdin execStdin
@@ -464,6 +473,7 @@ POST /api/threads/{thread}/skills/{skill}/activate activateSkill
 POST /api/threads/{thread}/skills/{skill}/run runSkill
 POST /api/threads/{thread}/tools/call callTool
 PUT /api/mcp/servers/{name} putMCPServer
+PUT /api/plugins/{name} changePlugin
 PUT /api/skills/custom/{name} putSkillText
 PUT /api/skills/{name} switchSkill
 PUT /api/threads/{thread}/files writeFile
