@@ -449,9 +449,9 @@ GET /metrics metrics
 GET /readyz readyz
 HEAD /api/threads/{thread}/files/content headContent
 POST /api/keys createKey
+POST /api/marketplaces addMarketplace
 POST /api/mcp/servers/{name}/login beginMCPLogin
 POST /api/mcp/servers/{name}/login/finish finishMCPLogin
-POST /api/marketplaces addMarketplace
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer
 POST /api/plugins/install installPlugin
 POST /api/skills/install installSkill
