@@ -30,6 +30,7 @@ func (s *server) announceTo(srv *mcp.Server) (stop func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	// Before the goroutine: no change from here on is missed.
 	tools, prompts, resources := up.ToolsChanged(), up.UpstreamChanged(sandbox.UpstreamPrompts), up.UpstreamChanged(sandbox.UpstreamResources)
+	skills := s.o.ThreadSkills.SkillsChanged()
 	go func() {
 		defer close(done)
 		for {
@@ -38,9 +39,11 @@ func (s *server) announceTo(srv *mcp.Server) (stop func()) {
 				return
 			case <-tools:
 				tools = up.ToolsChanged()
-				srv.AddTool(&mcp.Tool{Name: announcement, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-					return toolText("not a tool", true), nil
-				})
+				announceTools(srv)
+			case <-skills: // each is a resource, and named in the schema of activate_skill
+				skills = s.o.ThreadSkills.SkillsChanged()
+				announceTools(srv)
+				announceResources(srv)
 			case <-prompts:
 				prompts = up.UpstreamChanged(sandbox.UpstreamPrompts)
 				srv.AddPrompt(&mcp.Prompt{Name: announcement}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
@@ -48,11 +51,21 @@ func (s *server) announceTo(srv *mcp.Server) (stop func()) {
 				})
 			case <-resources:
 				resources = up.UpstreamChanged(sandbox.UpstreamResources)
-				srv.AddResource(&mcp.Resource{Name: announcement, URI: announcementURI}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-					return nil, mcp.ResourceNotFoundError(announcementURI)
-				})
+				announceResources(srv)
 			}
 		}
 	}()
 	return func() { close(ended); <-done }
+}
+
+func announceTools(srv *mcp.Server) {
+	srv.AddTool(&mcp.Tool{Name: announcement, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return toolText("not a tool", true), nil
+	})
+}
+
+func announceResources(srv *mcp.Server) {
+	srv.AddResource(&mcp.Resource{Name: announcement, URI: announcementURI}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return nil, mcp.ResourceNotFoundError(announcementURI)
+	})
 }

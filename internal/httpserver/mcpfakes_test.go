@@ -101,6 +101,8 @@ func (w *world) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
 	return w.others[kind]
 }
 
+func (w *world) SkillsChanged() <-chan struct{} { return w.UpstreamChanged("skills") }
+
 // changeOf says that what servers offer of a kind is another one now.
 func (w *world) changeOf(kind sandbox.UpstreamKind) {
 	w.mu.Lock()

@@ -314,6 +314,11 @@ func TestMCPChanges(t *testing.T) {
 		if got := wait(t, "a change of tools", heard); got != "notifications/tools/list_changed" {
 			t.Errorf("heard %s", got)
 		}
+		h.w.changeOf("skills")
+		got := []string{wait(t, "a change of skills", heard), wait(t, "their resources", heard)}
+		if slices.Sort(got); !slices.Equal(got, []string{"notifications/resources/list_changed", "notifications/tools/list_changed"}) {
+			t.Errorf("heard %q", got)
+		}
 		for _, kind := range []sandbox.UpstreamKind{sandbox.UpstreamPrompts, sandbox.UpstreamResources} {
 			h.w.changeOf(kind)
 			if got := wait(t, "a change of "+string(kind), heard); got != "notifications/"+string(kind)+"/list_changed" {

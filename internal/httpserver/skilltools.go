@@ -24,6 +24,8 @@ type threadSkills interface {
 	SearchSkills(ctx context.Context, c sandbox.Caller, thread, query string) (found []sandbox.SkillFound, matches int, err error)
 	AddVirtualSkill(ctx context.Context, c sandbox.Caller, thread string, sk sandbox.VirtualSkill) (sandbox.Skill, error)
 	RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, thread, name string) error
+	// SkillsChanged gives a channel that is closed when the skills of any thread may have changed.
+	SkillsChanged() <-chan struct{}
 }
 
 // maxSkillFileText is the longest text of a skill's file that is given as text; a longer one is given by its

@@ -167,6 +167,10 @@ func (r *Orchestrator) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller,
 	return r.virtualChange(ctx, c, t, audit.ActionSkillDelete, name, func() error { return r.virtuals.Remove(t, name) })
 }
 
+// SkillsChanged gives a channel that is closed when the skills of any thread may have changed by an act of this
+// process.
+func (r *Orchestrator) SkillsChanged() <-chan struct{} { return r.o.Skills.Changed() }
+
 // virtualChange makes a change, shows it in the thread's sandbox, and records what came of it.
 func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
 	err := change()
@@ -174,6 +178,7 @@ func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sa
 		if b := r.find(t); b != nil && b.isReady() {
 			r.showSkills(b)
 		}
+		r.o.Skills.Notify()
 	}
 	rec := record(c, t, action, audit.PhaseResult)
 	rec.Subject, rec.Detail, rec.Outcome = name, "virtual", "ok"
