@@ -271,9 +271,24 @@ func TestSkill(t *testing.T) {
 	}
 }
 
+// TestBrokenExtensions: with a configuration that is no JSON the server works, without what that would switch.
+func TestBrokenExtensions(t *testing.T) {
+	s := start(t, options{extensions: `{"mcpServers": {"x": }`})
+	if got := s.ok("b", "ls /mnt/skills/public"); got != "" {
+		t.Errorf("nobody can tell which skills are off, and there are %q", got)
+	}
+	a := s.do("POST", "/api/threads/b/skills/csv-profile/run", map[string]any{"script": "scripts/profile.py"})
+	if a.status != 503 || a.code() != "unavailable" || !strings.Contains(string(a.body), "column 22") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := s.do("PUT", "/api/threads/b/files", map[string]any{"path": "/mnt/skills/public/x", "content": "x"}); a.code() != "forbidden" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
 // TestBadInput: each gets its named error, and the next call works.
 func TestBadInput(t *testing.T) {
-	s := start(t, options{extensions: `{"mcpServers": {"x": }`})
+	s := start(t, options{extensions: `{"mcpServers": {"x": {}}}`})
 	s.ok("bad", "ln -s /etc /mnt/user-data/workspace/etc; ln -s ../../../../../../etc/passwd /mnt/user-data/workspace/up; mkfifo /mnt/user-data/workspace/pipe")
 	for name, c := range map[string]struct {
 		method, path string

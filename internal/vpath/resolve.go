@@ -175,6 +175,9 @@ func (r *resolver) nowhere(next, name string, last bool) (*place, error) {
 	if !inRoots(next) {
 		return nil, leaves(r.asis)
 	}
+	if !last && r.how.parents && (r.m == nil || !r.m.writable) {
+		return nil, readOnly(next)
+	}
 	if !last {
 		return nil, notFound(r.asis)
 	}
