@@ -36,6 +36,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/plugin"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/skill/runnable"
@@ -128,6 +129,7 @@ type parts struct {
 	orch    *orchestrator.Orchestrator
 
 	extensions *extensions.Files
+	plugins    *plugin.Service
 	skills     *skill.Library
 	templates  map[string]orchestrator.Template
 	sandboxd   string // host path
@@ -146,7 +148,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	defer func() { err = errors.Join(err, p.close()) }()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openDriver, p.openTemplates, p.openIsolation, p.openTools, p.openOrchestrator} {
+	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openDriver, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
 		if err := open(startCtx); err != nil {
 			return err
 		}
@@ -241,7 +243,7 @@ func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store
 }
 
 func (p *parts) openTools(context.Context) (err error) {
-	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: os.LookupEnv, Isolation: p.isolation})
+	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: os.LookupEnv, Isolation: p.isolation, UserServers: p.userServers()})
 	if err != nil {
 		return err
 	}
@@ -332,10 +334,6 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 
 // openSkills opens the library of skills.
 func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, error) {
-	var err error
-	if p.extensions, err = extensions.New(p.cfg.Extensions); err != nil {
-		return nil, nil, err
-	}
 	if err := p.extensions.Problem(); err != nil {
 		p.log.Error("skills: the configuration is broken", "error", err)
 	}
@@ -346,7 +344,8 @@ func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, e
 	}
 	lib, err := skill.Open(skill.Options{
 		Dir: dir, Users: filepath.Join(p.cfg.Data, "tenants"), Public: public, Log: p.log,
-		State: func(o sandbox.Owner) (skill.State, error) { return p.extensions.State(o) },
+		State:   func(o sandbox.Owner) (skill.State, error) { return p.extensions.State(o) },
+		Plugins: p.plugins.Mounts,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -498,7 +497,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
-		Threads: p.orch, Execs: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
+		Threads: p.orch, Execs: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
 		SkillInstalls: installs,
 		Keys:          access, Idempotency: p.store, AuthRefused: access.refused,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,

@@ -57,6 +57,8 @@ type Config struct {
 	// TrustInstalls lets scripts of skills that users install run. Without it, and for a skill in which the scan
 	// has an error, they want an approval.
 	TrustInstalls bool `yaml:"trust_installs"`
+	// Plugins says what plugins may do.
+	Plugins Plugins `yaml:"plugins"`
 	// S3 is where skills are installed from by s3://bucket/key.
 	S3 S3 `yaml:"s3"`
 	// Extensions is extensions_config.json (mcpServers); empty means <data>/extensions_config.json.
@@ -268,6 +270,7 @@ func (c *Config) Check() error {
 	}
 	c.CodeExecution.check(bad)
 	c.S3.check(bad)
+	c.Plugins.check(bad)
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}

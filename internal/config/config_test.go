@@ -125,3 +125,13 @@ func TestS3(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// TestPlugins: what cannot be right is named.
+func TestPlugins(t *testing.T) {
+	c := Default()
+	c.Plugins = Plugins{Addresses: []string{"nonsense"}, Folders: []string{"relative", "/", "/srv/plugins"}}
+	err := c.Check()
+	if err == nil || strings.Count(err.Error(), "plugins.folders") != 2 || !strings.Contains(err.Error(), "plugins.addresses") || strings.Contains(err.Error(), "/srv/plugins") {
+		t.Error(err)
+	}
+}

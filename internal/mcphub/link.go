@@ -194,10 +194,16 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 
 // homeName names the home folder of the server for this scope. It stays the same from one process to
 // the next.
-func (c *conn) homeName() string {
-	s := c.key.scope
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", c.key.server, s.tenant, s.user, s.thread))
+func (c *conn) homeName() string { return homeName(c.key.server, c.key.scope) }
+
+func homeName(server string, s scopeKey) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", server, s.tenant, s.user, s.thread))
 	return hex.EncodeToString(sum[:12])
+}
+
+// HomeName names the home folder that a server of a user's plugin has.
+func HomeName(server string, o sandbox.Owner) string {
+	return homeName(server, scopeKey{tenant: o.Tenant, user: o.User})
 }
 
 // connectError says why there is no connection.

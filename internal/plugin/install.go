@@ -308,8 +308,22 @@ func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) err
 			return err
 		}
 		s.changed()
-		return errors.Join(s.forget(ctx, c.Owner, m), s.sweep())
+		return errors.Join(s.forget(ctx, c.Owner, m), s.forgetServers(c.Owner, m), s.sweep())
 	})
+}
+
+func (s *Service) forgetServers(o sandbox.Owner, m *member) error {
+	if s.o.Removed == nil {
+		return nil
+	}
+	var names []string
+	for _, srv := range m.plugin.Servers {
+		names = append(names, Registered(m.name, srv.Name))
+	}
+	if err := s.o.Removed(o, m.shared, names); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the plugin is removed, but what its MCP servers kept stays behind")
+	}
+	return nil
 }
 
 func (s *Service) sweep() error {

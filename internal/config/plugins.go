@@ -1,0 +1,33 @@
+package config
+
+import (
+	"net/netip"
+	"path/filepath"
+)
+
+// Plugins says what plugins may do.
+type Plugins struct {
+	// Addresses are networks that plugins may be fetched from, and their MCP servers connected to, besides the public
+	// internet, such as 10.1.0.0/16. Only these may be reached by http://.
+	Addresses []string `yaml:"addresses"`
+	// Folders of this host may be installed from, as they are and as git repositories by file://.
+	Folders []string `yaml:"folders"`
+	// Egress are the hosts that MCP servers of plugins that are programs may reach from their sandboxes, such as registry.npmjs.org.
+	Egress []string `yaml:"egress"`
+	// RunCommands lets !`command` in the commands of plugins run, in the thread's sandbox, before the agent sees the text.
+	RunCommands bool `yaml:"run_commands"`
+}
+
+// Prefixes are Addresses, parsed. A single address is a network of one.
+func (p Plugins) Prefixes() ([]netip.Prefix, error) { return S3{Addresses: p.Addresses}.Prefixes() }
+
+func (p Plugins) check(bad func(key, format string, args ...any)) {
+	if _, err := p.Prefixes(); err != nil {
+		bad("plugins.addresses", "%s; write networks such as 10.1.0.0/16", err)
+	}
+	for _, f := range p.Folders {
+		if !filepath.IsAbs(f) || filepath.Clean(f) == "/" {
+			bad("plugins.folders", "%q is not an absolute path of a folder below /", f)
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestPlugins: a plugin is installed by the command line, is in a sandbox that runs, its command becomes a message, its
+// program is a tool server in a sandbox of its own, and when it is removed nothing of it is there.
+func TestPlugins(t *testing.T) {
+	needDriver(t, "docker", "runc")
+	dir := filepath.Join(t.TempDir(), "sales")
+	for name, text := range map[string]string{
+		".claude-plugin/plugin.json": `{"name":"sales","description":"sells"}`,
+		"skills/prep/SKILL.md":       fmt.Sprintf(skillText, "prep"),
+		"skills/prep/who.sh":         "#!/bin/sh\necho prep\n",
+		"commands/do.md":             "---\ndescription: does\nargument-hint: \"[who]\"\n---\nPrepare $1 in ${CLAUDE_PLUGIN_ROOT}\n!`printf '%s;' \"$@\"; ls /mnt/plugins`\n@notes.md",
+		".mcp.json":                  `{"mcpServers":{"own":{"command":"python3","args":["${CLAUDE_PLUGIN_ROOT}/server.py"]}}}`,
+		"server.py":                  toolServer,
+	} {
+		file := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	s := start(t, options{driver: "docker", runtime: "runc", env: []string{"SKERRY_PLUGINS_RUN_COMMANDS=true"}})
+	s.ok("p", "echo of the thread > notes.md")
+	cli := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(filepath.Join(bin, "skerry"), append([]string{"--server", s.url, "plugins"}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	if out := cli("install", dir); !strings.Contains(out, "1 skills, 1 commands, 1 MCP servers") {
+		t.Error(out)
+	}
+	if got := s.ok("p", "sh /mnt/plugins/sales/skills/prep/who.sh; touch /mnt/plugins/sales/x 2>&1 | wc -l"); got != "prep\n1\n" {
+		t.Errorf("in the sandbox: %q", got)
+	}
+	var msg struct{ Message string }
+	s.do("POST", "/api/threads/p/commands/sales/do", map[string]any{"args": "'Acme; id' x"}).into(t, &msg)
+	want := "Prepare Acme; id in /mnt/plugins/sales\nAcme; id;x;sales\n@notes.md\n\n<file path=\"/mnt/user-data/workspace/notes.md\">\nof the thread\n</file>"
+	if msg.Message != want {
+		t.Errorf("%q\nwant %q", msg.Message, want)
+	}
+	var call struct{ Result any }
+	s.do("POST", "/api/threads/p/tools/call", map[string]any{"tool": "plugin_sales_own__where", "input": map[string]any{}}).into(t, &call)
+	if got := fmt.Sprint(call.Result); !strings.Contains(got, "/srv/plugin") || strings.Contains(got, "writable") {
+		t.Errorf("the tool says %s", got)
+	}
+	if out := cli("list"); !strings.Contains(out, "sales") {
+		t.Error(out)
+	}
+	if homes, err := filepath.Glob(filepath.Join(s.data, "mcp-homes/*")); err != nil || len(homes) != 1 {
+		t.Errorf("homes: %v, %v", homes, err)
+	}
+	cli("disable", "sales")
+	if got := s.ok("p", "ls /mnt/plugins | wc -l"); got != "0\n" {
+		t.Errorf("switched off, and there: %q", got)
+	}
+	if a := s.do("POST", "/api/threads/p/tools/call", map[string]any{"tool": "plugin_sales_own__where", "input": map[string]any{}}); a.status != 404 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	cli("enable", "sales")
+	cli("rm", "sales")
+	if a := s.do("GET", "/api/plugins/sales", nil); a.status != 404 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	for _, pattern := range []string{"plugins/store/*", "mcp-homes/*", "plugins/stage/*"} {
+		if left, err := filepath.Glob(filepath.Join(s.data, pattern)); err != nil || len(left) > 0 {
+			t.Errorf("%v stays behind, %v", left, err)
+		}
+	}
+}
+
+// toolServer is an MCP server of a few lines with one tool, which says where it is.
+const toolServer = `import json, os, sys
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m:
+        continue
+    r = None
+    if m["method"] == "initialize":
+        r = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "own", "version": "1"}}
+    elif m["method"] == "tools/list":
+        r = {"tools": [{"name": "where", "inputSchema": {"type": "object"}}]}
+    elif m["method"] == "tools/call":
+        text = os.path.dirname(os.path.abspath(sys.argv[0]))
+        if os.access(text, os.W_OK):
+            text += " writable"
+        r = {"content": [{"type": "text", "text": text}]}
+    out = {"jsonrpc": "2.0", "id": m["id"]}
+    if r is None:
+        out["error"] = {"code": -32601, "message": "no such method"}
+    else:
+        out["result"] = r
+    print(json.dumps(out), flush=True)
+`
