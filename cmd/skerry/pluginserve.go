@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/plugin"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
@@ -31,7 +32,7 @@ func (p *parts) openPlugins(context.Context) (err error) {
 	}
 	p.plugins, err = plugin.Open(plugin.Options{
 		Dir: filepath.Join(p.cfg.Data, "plugins"), Extensions: p.extensions, Audit: p.audit, Log: p.log,
-		RunCommands: p.cfg.Plugins.RunCommands, Addresses: addresses, Folders: p.cfg.Plugins.Folders,
+		RunCommands: p.cfg.Plugins.RunCommands, Trust: p.cfg.TrustInstalls, Addresses: addresses, Folders: p.cfg.Plugins.Folders,
 		Changed: p.pluginsChanged, Removed: p.pluginRemoved,
 	})
 	if err != nil {
@@ -48,6 +49,19 @@ func (p *parts) openPlugins(context.Context) (err error) {
 func (p *parts) userServers() mcphub.UserServers {
 	addresses, _ := p.cfg.Plugins.Prefixes() // openPlugins has looked at them
 	return mcphub.UserServers{Of: p.plugins.Servers, Addresses: addresses, Egress: p.cfg.Plugins.Egress}
+}
+
+// pluginCommands gives what a user's plugins add to prompts.
+func (p *parts) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
+	list, err := p.plugins.AllCommands(o)
+	if err != nil {
+		return nil, err
+	}
+	commands := make([]prompt.Command, 0, len(list))
+	for _, c := range list {
+		commands = append(commands, prompt.Command{Name: c.Name, Description: c.Description, ArgumentHint: c.ArgumentHint})
+	}
+	return commands, nil
 }
 
 // pluginsChanged brings a change to where it shows: tools, and the folders of sandboxes.

@@ -319,7 +319,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Daemon: p.sandboxd, Install: p.install,
-		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Log: p.log,
+		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
 	})
 	if err != nil {
 		return err

@@ -48,6 +48,12 @@ func TestPlugins(t *testing.T) {
 	if msg.Message != want {
 		t.Errorf("%q\nwant %q", msg.Message, want)
 	}
+	if r := s.run("p", "skills/prep/run", map[string]any{"script": "who.sh"}); r.Stdout != "prep\n" {
+		t.Errorf("a script of its skill: %+v", r)
+	}
+	if a := s.do("GET", "/api/threads/p/prompt", nil); !strings.Contains(string(a.body), "/sales:do") {
+		t.Errorf("the prompt does not know the command: %s", a.body)
+	}
 	var call struct{ Result any }
 	s.do("POST", "/api/threads/p/tools/call", map[string]any{"tool": "plugin_sales_own__where", "input": map[string]any{}}).into(t, &call)
 	if got := fmt.Sprint(call.Result); !strings.Contains(got, "/srv/plugin") || strings.Contains(got, "writable") {

@@ -284,6 +284,9 @@ func TestBrokenExtensions(t *testing.T) {
 	if a := s.do("PUT", "/api/threads/b/files", map[string]any{"path": "/mnt/skills/public/x", "content": "x"}); a.code() != "forbidden" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	if a := s.do("GET", "/readyz", nil); !strings.Contains(string(a.body), "extensions_config.json") {
+		t.Errorf("the broken configuration is not named: %s", a.body)
+	}
 }
 
 // TestBadInput: each gets its named error, and the next call works.
@@ -339,10 +342,6 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	s.ok("bad", "true")
-	var ready struct{}
-	if a := s.do("GET", "/readyz", nil); !strings.Contains(string(a.body), "extensions_config.json") {
-		t.Errorf("the broken configuration is not named: %s %v", a.body, ready)
-	}
 }
 
 // TestStreamAndResume: a stream can be taken up again by number; stdin and signals reach the exec.

@@ -23,6 +23,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -74,7 +75,9 @@ type Options struct {
 	StartTime time.Duration // bound of one start
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
-	Log          *slog.Logger
+	// Commands are those that a user's plugins add to prompts.
+	Commands func(o sandbox.Owner) ([]prompt.Command, error)
+	Log      *slog.Logger
 }
 
 // Orchestrator holds the sandboxes of this server. Make one with New.

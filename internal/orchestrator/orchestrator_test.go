@@ -22,6 +22,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
@@ -157,6 +158,9 @@ func newHouseWith(t *testing.T, d daemon, hub toolHub) *house {
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxBoxes: 3, StartTime: 20 * time.Second, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
+		Commands: func(sandbox.Owner) ([]prompt.Command, error) {
+			return []prompt.Command{{Name: "sales:call-prep", Description: "prepares a call"}}, nil
+		},
 	})
 	ok(err)
 	t.Cleanup(func() {

@@ -271,7 +271,7 @@ func TestVirtualSkills(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	p, err := h.Prompt(t.Context(), caller, "x")
-	if err != nil || !strings.Contains(p.Text, "/mnt/skills/virtual/v/SKILL.md") || strings.Contains(p.Text, "/public/a") {
+	if err != nil || !strings.Contains(p.Text, "/mnt/skills/virtual/v/SKILL.md") || !strings.Contains(p.Sections["commands"], "/sales:call-prep") || strings.Contains(p.Text, "/public/a") {
 		t.Errorf("%s, %v", p.Text, err)
 	}
 }

@@ -173,8 +173,12 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
+	commands, err := r.o.Commands(t.Owner)
+	if err != nil {
+		return prompt.Prompt{}, err
+	}
 	p, err := prompt.Build(prompt.Input{
-		Mode: offer.Mode, Settings: r.o.CodeSettings(t.Tenant), Tools: offer.Tools, Servers: servers, Skills: view.List(),
+		Mode: offer.Mode, Settings: r.o.CodeSettings(t.Tenant), Tools: offer.Tools, Servers: servers, Skills: view.List(), Commands: commands,
 	})
 	if err != nil {
 		return p, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")

@@ -33,6 +33,28 @@ func (s *Service) Commands(_ context.Context, c sandbox.Caller, name string, ski
 	return m.plugin.CommandViews(skills), nil
 }
 
+// AllCommands lists the commands of all enabled plugins that an agent may know of, by their full names,
+// "plugin:command".
+func (s *Service) AllCommands(o sandbox.Owner) ([]sandbox.PluginCommand, error) {
+	set, err := s.Set(o)
+	if err != nil {
+		return nil, err
+	}
+	var all []sandbox.PluginCommand
+	for _, m := range set.list {
+		if !m.enabled {
+			continue
+		}
+		for _, c := range m.plugin.CommandViews(false) {
+			if !c.Hidden {
+				c.Name = m.name + ":" + c.Name
+				all = append(all, c)
+			}
+		}
+	}
+	return all, nil
+}
+
 func (s *Service) enabled(o sandbox.Owner, name string) (*member, error) {
 	set, err := s.Set(o)
 	if err != nil {

@@ -33,6 +33,8 @@ type Options struct {
 	Log        *slog.Logger
 	// RunCommands lets !`command` of installed plugins run, in the thread's sandbox.
 	RunCommands bool
+	// Trust lets scripts of plugins' skills run without an approval.
+	Trust bool
 	// Addresses may be fetched from and connected to besides the public internet.
 	Addresses []netip.Prefix
 	// Folders of this host may be installed from, as they are and by file:// with git.
@@ -176,7 +178,7 @@ func (s *Service) fill(o sandbox.Owner, set *Set) error {
 		if !m.enabled {
 			continue
 		}
-		p := skill.Plugin{Name: m.name, Dir: m.dir, Key: m.record.Digest}
+		p := skill.Plugin{Name: m.name, Dir: m.dir, Key: m.record.Digest, Trusted: s.o.Trust}
 		for _, sk := range m.plugin.Skills {
 			p.Skills = append(p.Skills, sk.Folder)
 		}
