@@ -22,8 +22,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
