@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,20 +13,29 @@ func TestReadme(t *testing.T) {
 	need(t, have("curl"), "curl")
 	text, err := os.ReadFile("../../README.md")
 	must(t, err)
-	_, rest, ok := strings.Cut(string(text), "<!-- tested by internal/e2e TestReadme -->\n```sh\n")
-	block, _, closed := strings.Cut(rest, "\n```")
-	if !ok || !closed {
-		t.Fatal("the README has no tested block")
+	blocks := strings.Split(string(text), "<!-- tested by internal/e2e TestReadme -->\n```sh\n")[1:]
+	wants := [][]string{
+		{`\ncode-api\nplugins\nskills\nuser-data\n`, `"stdout":"42\n"`, `"content":"hi"`, `"action":"execute_code"`},
+		{"skill greeter is installed", "hello Bob", "Greets people"},
+	}
+	if len(blocks) != len(wants) {
+		t.Fatalf("the README has %d tested blocks", len(blocks))
 	}
 	s := start(t, options{})
-	script := strings.ReplaceAll(block, "localhost:8080", strings.TrimPrefix(s.url, "http://"))
-	out, err := exec.Command("bash", "-euo", "pipefail", "-c", strings.ReplaceAll(script, "curl -s", "curl -sf")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v:\n%s", err, out)
-	}
-	for _, want := range []string{`\ncode-api\nplugins\nskills\nuser-data\n`, `"stdout":"42\n"`, `"content":"hi"`, `"action":"execute_code"`} {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("%s is not in the output:\n%s", want, out)
+	here := t.TempDir()
+	for i, block := range blocks {
+		block, _, _ = strings.Cut(block, "\n```")
+		script := strings.NewReplacer("localhost:8080", strings.TrimPrefix(s.url, "http://"), "curl -s", "curl -sf", "bin/skerry", filepath.Join(bin, "skerry")).Replace(block)
+		cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+		cmd.Dir, cmd.Env = here, append(os.Environ(), "SKERRY_SERVER="+s.url)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		for _, want := range wants[i] {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%s is not in the output:\n%s", want, out)
+			}
 		}
 	}
 }
