@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -152,6 +153,7 @@ func (s *Service) check(ctx context.Context, got *fetched, entry json.RawMessage
 	if p.found, err = scan.Folder(ctx, os.DirFS(got.Dir)); err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be read")
 	}
+	p.found = slices.DeleteFunc(p.found, p.plugin.expects)
 	if req.Strict && scan.Refuses(p.found) {
 		return nil, refused(p.found)
 	}
@@ -167,6 +169,17 @@ func (s *Service) check(ctx context.Context, got *fetched, entry json.RawMessage
 	}
 	p.record = record{Digest: digest, Source: got.source, Entry: entry, InstalledAt: time.Now().UTC()}
 	return p, nil
+}
+
+// expects reports whether a finding of the scan, which knows skills only, is what a plugin is made of.
+func (p *Plugin) expects(f sandbox.Finding) bool {
+	switch f.Rule {
+	case "nested-skill":
+		return slices.ContainsFunc(p.Skills, func(sk Skill) bool { return path.Join(sk.Folder, skillFile) == f.File })
+	case "hidden-file":
+		return f.File == ".mcp.json"
+	}
+	return false
 }
 
 // refused names the findings that are to blame.

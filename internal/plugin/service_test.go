@@ -129,6 +129,24 @@ func (b *bed) mustUpload(user, name string) sandbox.Plugin {
 	return p
 }
 
+// TestWhatPluginsAreMadeOf: the skills of a plugin and its .mcp.json are no findings; a skill inside of one is.
+func TestWhatPluginsAreMadeOf(t *testing.T) {
+	b := newBed(t, nil)
+	files := plainPlugin("sales")
+	files["skills/a/b/SKILL.md"] = plainSkill
+	p, err := b.Install(ctx, caller("ann"), bytes.NewReader(tarOf(t, "", files)), sandbox.PluginInstall{From: "sales.tar.gz"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range p.Findings {
+		got = append(got, f.Rule+" "+f.File)
+	}
+	if !slices.Contains(got, "nested-skill skills/a/b/SKILL.md") || slices.Contains(got, "nested-skill skills/a/SKILL.md") || slices.Contains(got, "hidden-file .mcp.json") {
+		t.Errorf("%q", got)
+	}
+}
+
 func (b *bed) names(user string) (names []string) {
 	b.Helper()
 	list, err := b.List(ctx, caller(user))
