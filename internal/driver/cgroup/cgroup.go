@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,3 +177,38 @@ func remove(dir string) error {
 	}
 	return nil
 }
+
+// Controllers gives the version of control groups that limits are set in, and the controllers that are
+// there, sorted. 0: this process sees none. A host with both has those of version 1.
+func Controllers() (version int, names []string) {
+	unified := ""
+	for _, h := range hierarchies() {
+		if len(h.controllers) == 0 {
+			unified = h.mount
+		}
+		for _, c := range h.controllers {
+			if mount, v1 := mountOf(c); v1 && mount == h.mount && isController(c) {
+				names = append(names, c)
+			}
+		}
+	}
+	if slices.Contains(names, "memory") || unified == "" && len(names) > 0 {
+		slices.Sort(names)
+		return 1, slices.Compact(names)
+	}
+	if unified == "" {
+		return 0, nil
+	}
+	data, err := os.ReadFile(filepath.Join(unified, "cgroup.controllers"))
+	if err != nil {
+		return 2, nil
+	}
+	names = strings.Fields(string(data))
+	slices.Sort(names)
+	return 2, names
+}
+
+// known are the controllers of version 1; the other options of its mounts are not controllers.
+var known = []string{"blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "hugetlb", "memory", "net_cls", "net_prio", "perf_event", "pids", "rdma"}
+
+func isController(option string) bool { return slices.Contains(known, option) }

@@ -299,6 +299,7 @@ func calls(t *testing.T, d *containerd.Driver) map[string]func(context.Context) 
 		"List":         func(ctx context.Context) error { _, err := d.List(ctx, nil); return err },
 		"Watch":        func(ctx context.Context) error { _, err := d.Watch(ctx); return err },
 		"Pause":        func(ctx context.Context) error { return d.Pause(ctx, spec.ID) },
+		"About":        func(ctx context.Context) error { _, err := d.About(ctx); return err },
 		"ImportImage":  func(ctx context.Context) error { _, err := d.ImportImage(ctx, "x", "/usr"); return err },
 	}
 }

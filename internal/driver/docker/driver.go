@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"github.com/moby/moby/client/pkg/versions"
 
@@ -153,8 +154,13 @@ func (d *Driver) runtimeNames(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, engineError(err, "the container engine does not tell its runtimes")
 	}
+	return namesOf(info.Info.Runtimes), nil
+}
+
+// namesOf gives the engine's names for the runtimes that we know.
+func namesOf(registered map[string]system.RuntimeWithStatus) map[string]string {
 	names := make(map[string]string)
-	for name, rt := range info.Info.Runtimes {
+	for name, rt := range registered {
 		for _, known := range hardening.Runtimes() {
 			// A runtime of exactly our name wins over one whose program has it.
 			if name == known.Name || (names[known.Name] == "" && filepath.Base(rt.Path) == known.Name) {
@@ -162,7 +168,7 @@ func (d *Driver) runtimeNames(ctx context.Context) (map[string]string, error) {
 			}
 		}
 	}
-	return names, nil
+	return names
 }
 
 // turn is a lock whose wait ends with a context.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -197,6 +198,16 @@ func calls(t *testing.T, d *docker.Driver) map[string]func(context.Context) erro
 		"List":         func(ctx context.Context) error { _, err := d.List(ctx, nil); return err },
 		"Watch":        func(ctx context.Context) error { _, err := d.Watch(ctx); return err },
 		"Pause":        func(ctx context.Context) error { return d.Pause(ctx, spec.ID) },
+		"About":        func(ctx context.Context) error { _, err := d.About(ctx); return err },
+	}
+}
+
+// TestAbout: a real engine tells its versions and where its runtimes are.
+func TestAbout(t *testing.T) {
+	about, err := at(t, "/var/run/docker.sock").About(ctx(t))
+	must(t, err)
+	if !strings.HasPrefix(about.Engine, "Docker ") || !strings.Contains(about.API, "1.41") || about.Programs["runc"] == "" {
+		t.Errorf("%+v", about)
 	}
 }
 

@@ -1,0 +1,28 @@
+package containerd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+)
+
+var _ driver.Describer = (*Driver)(nil)
+
+// maxTold bounds each word that is believed of an engine.
+const maxTold = 200
+
+// About implements driver.Describer. containerd's API has no number of its own: it is that of its version.
+func (d *Driver) About(ctx context.Context) (driver.About, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	v, err := d.engine.Version(ctx)
+	if err != nil {
+		return driver.About{}, engineError(err, "containerd does not answer")
+	}
+	about := driver.About{Engine: fmt.Sprintf("containerd %.*s", maxTold, v.Version), Programs: map[string]string{}}
+	for name, rt := range d.runtimes {
+		about.Programs[name] = rt.program
+	}
+	return about, nil
+}
