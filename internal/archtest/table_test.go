@@ -23,6 +23,7 @@ var table = []row{
 	{"internal/archtest", "", "it reads text"},
 	{"internal/buildinfo", "", "it stands below everything"},
 	{"internal/config", "", "it stands below everything"},
+	{"internal/doctor", "driver/cgroup", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/vpath", "sandbox", "files stand below the use cases"},
 	{"internal/template", "sandbox /sandbox-templates", "templates are text and a vocabulary"},
 	{"skills", "", "files, and nothing else"},
