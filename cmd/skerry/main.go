@@ -52,7 +52,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "skerry",
 		Short:         "Sealed sandboxes for AI agents",
-		Long:          "Skerry runs a sealed sandbox for every conversation of an agent.\n\n`skerry serve` starts the server; `skerry demo` shows what it does; the other commands talk to a server.",
+		Long:          "Skerry runs a sealed sandbox for every conversation of an agent.\n\n`skerry serve` starts the server; `skerry demo` shows what it does; `skerry doctor` says what is wrong; the other commands talk to a server.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 			api.key = os.Getenv("SKERRY_API_KEY")
 		}
 	}
-	root.AddCommand(newServe(), newDemo(), newKeys(&api), newExec(&api), newCode(&api), newThread(&api), newAudit(&api), newMCP(&api), newPlugins(&api), newSkills(&api), newVersion())
+	root.AddCommand(newServe(), newDemo(), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newThread(&api), newAudit(&api), newMCP(&api), newPlugins(&api), newSkills(&api), newVersion())
 	return root
 }
 

@@ -82,15 +82,20 @@ func newServe() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", envOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
+	configFlags(cmd, &file, &flags)
+	return cmd
+}
+
+// configFlags adds the flags by which a server is configured.
+func configFlags(cmd *cobra.Command, file *string, flags *config.Config) {
+	cmd.Flags().StringVar(file, "config", envOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
 	usage := map[string]string{
 		"listen": "address of the API; one that is not loopback needs keys", "data": "folder of everything that is kept",
 		"driver": "auto, docker, oci or containerd", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
 	}
-	for name, field := range flagFields(&flags) {
+	for name, field := range flagFields(flags) {
 		cmd.Flags().StringVar(field, name, "", usage[name])
 	}
-	return cmd
 }
 
 // spaceGC lets the heap grow to five times of what lives before it is collected, unless GOGC says
@@ -121,12 +126,15 @@ type parts struct {
 	log     *slog.Logger
 	install string
 	closers []func() error
-	store   *store.Store
-	audit   *audit.Log
-	keys    *auth.Keys
-	hub     *mcphub.Hub
-	driver  driver.Driver
-	orch    *orchestrator.Orchestrator
+
+	dockerHost string // "" = Docker's own socket
+
+	store  *store.Store
+	audit  *audit.Log
+	keys   *auth.Keys
+	hub    *mcphub.Hub
+	driver driver.Driver
+	orch   *orchestrator.Orchestrator
 
 	extensions *extensions.Files
 	plugins    *plugin.Service
@@ -260,14 +268,14 @@ func (p *parts) openDriver(ctx context.Context) (err error) {
 		return p.openContainerd(ctx)
 	}
 	if p.cfg.Driver != "oci" {
-		d, err := docker.New(docker.Options{Root: filepath.Join(p.cfg.Data, "docker"), Log: p.log})
+		d, err := docker.New(docker.Options{Host: p.dockerHost, Root: filepath.Join(p.cfg.Data, "docker"), Log: p.log})
 		if err == nil {
-			_, err = d.Capabilities(ctx)
-		}
-		if err == nil {
-			p.driver = d
-			p.onClose(d.Close)
-			return nil
+			if _, err = d.Capabilities(ctx); err == nil {
+				p.driver = d
+				p.onClose(d.Close)
+				return nil
+			}
+			err = errors.Join(err, d.Close())
 		}
 		if p.cfg.Driver == "docker" {
 			return fmt.Errorf("driver docker: %w", err)

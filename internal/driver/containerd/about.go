@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 )
 
 var _ driver.Describer = (*Driver)(nil)
@@ -20,7 +21,7 @@ func (d *Driver) About(ctx context.Context) (driver.About, error) {
 	if err != nil {
 		return driver.About{}, engineError(err, "containerd does not answer")
 	}
-	about := driver.About{Engine: fmt.Sprintf("containerd %.*s", maxTold, v.Version), Programs: map[string]string{}}
+	about := driver.About{Engine: fmt.Sprintf("containerd %.*s", maxTold, v.Version), Programs: map[string]string{}, Advice: hardening.Advice()}
 	for name, rt := range d.runtimes {
 		about.Programs[name] = rt.program
 	}

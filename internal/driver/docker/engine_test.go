@@ -206,7 +206,7 @@ func calls(t *testing.T, d *docker.Driver) map[string]func(context.Context) erro
 func TestAbout(t *testing.T) {
 	about, err := at(t, "/var/run/docker.sock").About(ctx(t))
 	must(t, err)
-	if !strings.HasPrefix(about.Engine, "Docker ") || !strings.Contains(about.API, "1.41") || about.Programs["runc"] == "" {
+	if !strings.HasPrefix(about.Engine, "Docker ") || !strings.Contains(about.API, "1.41") || about.Programs["runc"] == "" || !strings.Contains(about.Advice["runsc"], `"--host-uds=all"`) {
 		t.Errorf("%+v", about)
 	}
 }

@@ -21,6 +21,15 @@ func Runtimes() []Runtime {
 	return []Runtime{{Name: "runc"}, {Name: "runsc", OwnKernel: true}}
 }
 
+// Advice says for each runtime what to do when it cannot be used by a driver that finds its program on PATH
+// and gives it the right flags by itself.
+func Advice() map[string]string {
+	return map[string]string{
+		"runc":  "install runc 1.1 or newer where PATH leads (apt install runc)",
+		"runsc": "install a newer runsc (gVisor) where PATH leads, such as /usr/local/bin",
+	}
+}
+
 // FindRuntime gives the runtime of a name, or a NotSupported error.
 func FindRuntime(name string) (Runtime, error) {
 	for _, r := range Runtimes() {
