@@ -243,7 +243,7 @@ func (e *examination) openServer(ctx context.Context) (_ *parts, err error) {
 	for _, open := range []func(context.Context) error{
 		p.openData, p.openState,
 		func(ctx context.Context) error { _, err := p.store.NextUID(ctx, firstDoctorUID); return err },
-		p.openTemplates, p.openIsolation, p.openOrchestrator,
+		p.openTemplates, p.openIsolation, p.openPlugins, p.openOrchestrator,
 	} {
 		if err := open(ctx); err != nil {
 			return nil, err

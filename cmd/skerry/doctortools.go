@@ -120,7 +120,10 @@ func (e *examination) skills(ctx context.Context, r *doctor.Report) {
 			r.Warn("", "", "not looked at: %s", err)
 			return
 		}
-		if _, _, err := p.openSkills(ctx); err != nil {
+		if p.extensions, err = extensions.New(p.cfg.Extensions); err == nil {
+			_, _, err = p.openSkills(ctx)
+		}
+		if err != nil {
 			r.Problem("", "mend what it names; `skills` and `skill_sources` say where skills are", "%s", err)
 			return
 		}

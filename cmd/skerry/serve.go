@@ -350,11 +350,14 @@ func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, e
 	if err != nil {
 		return nil, nil, err
 	}
-	lib, err := skill.Open(skill.Options{
+	o := skill.Options{
 		Dir: dir, Users: filepath.Join(p.cfg.Data, "tenants"), Public: public, Log: p.log,
-		State:   func(o sandbox.Owner) (skill.State, error) { return p.extensions.State(o) },
-		Plugins: p.plugins.Mounts,
-	})
+		State: func(o sandbox.Owner) (skill.State, error) { return p.extensions.State(o) },
+	}
+	if p.plugins != nil { // doctor may look at skills alone
+		o.Plugins = p.plugins.Mounts
+	}
+	lib, err := skill.Open(o)
 	if err != nil {
 		return nil, nil, err
 	}
