@@ -16,6 +16,7 @@ func TestReadme(t *testing.T) {
 	blocks := strings.Split(string(text), "<!-- tested by internal/e2e TestReadme -->\n```sh\n")[1:]
 	wants := [][]string{
 		{`\ncode-api\nplugins\nskills\nuser-data\n`, `"stdout":"42\n"`, `"content":"hi"`, `"action":"execute_code"`},
+		{"ok       template base: ", "is ready\n", "\nA server can serve here: 0 problems, "},
 		{"skill greeter is installed", "hello Bob", "Greets people"},
 	}
 	if len(blocks) != len(wants) {
@@ -25,9 +26,12 @@ func TestReadme(t *testing.T) {
 	here := t.TempDir()
 	for i, block := range blocks {
 		block, _, _ = strings.Cut(block, "\n```")
-		script := strings.NewReplacer("localhost:8080", strings.TrimPrefix(s.url, "http://"), "curl -s", "curl -sf", "bin/skerry", filepath.Join(bin, "skerry")).Replace(block)
+		script := strings.NewReplacer("localhost:8080", strings.TrimPrefix(s.url, "http://"), "curl -s", "curl -sf", "sudo bin/skerry", filepath.Join(bin, "skerry"), "bin/skerry", filepath.Join(bin, "skerry")).Replace(block)
 		cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
-		cmd.Dir, cmd.Env = here, append(os.Environ(), "SKERRY_SERVER="+s.url)
+		cmd.Dir, cmd.Env = here, append(os.Environ(), "SKERRY_SERVER="+s.url,
+			// doctor reads what the server reads
+			"SKERRY_DATA="+s.data, "SKERRY_DRIVER=oci", "SKERRY_LISTEN="+strings.TrimPrefix(s.url, "http://"),
+			"SKERRY_TEMPLATES="+filepath.Join(s.data, "templates"), "SKERRY_IMAGES="+filepath.Join(cache(), "images"), "SKERRY_SKILLS="+abs(t, "../../skills"))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v:\n%s", err, out)
