@@ -25,6 +25,7 @@ const (
 	MaxOutputBytes     = 16 << 20
 	MaxStdinBytes      = 8 << 20
 	MaxCodeBytes       = 4 << 20
+	MaxTerminalSide    = 1000
 )
 
 // Command is a request to run a command. Exactly one of Shell and Argv is set.
@@ -39,6 +40,21 @@ type Command struct {
 	Background     bool
 	MaxOutputBytes int64 // each of stdout and stderr
 	ReportFiles    bool
+	// Terminal gives the command a terminal of this size instead of pipes, and leaves stdin open. What
+	// it shows is stdout, and goes on coming as events beyond MaxOutputBytes: of those the newest
+	// MaxOutputBytes are kept.
+	Terminal *TerminalSize `json:",omitempty"`
+}
+
+// TerminalSize is counted in characters, 1 to MaxTerminalSide each.
+type TerminalSize struct {
+	Cols uint16 `json:"cols"`
+	Rows uint16 `json:"rows"`
+}
+
+// Valid tells whether a terminal can have this size.
+func (s TerminalSize) Valid() bool {
+	return s.Cols >= 1 && s.Cols <= MaxTerminalSide && s.Rows >= 1 && s.Rows <= MaxTerminalSide
 }
 
 // Code is a request to run a program text.

@@ -110,6 +110,12 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	if r.Cwd == "" {
 		r.Cwd = s.o.WorkspaceDir
 	}
+	if size := m.GetTerminal(); size != nil {
+		if m.GetCode() != nil {
+			return r, errors.New("code cannot be given a terminal: run its interpreter as a command")
+		}
+		r.Terminal = terminalSize(size)
+	}
 	if r.Timeout == 0 {
 		r.Timeout = sandbox.DefaultExecTimeout
 	}
@@ -146,6 +152,9 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 		}
 	}
 	r.Env = mergeEnv(s.o.BaseEnv, m.GetEnv(), path.Clean(r.Cwd), program)
+	if r.Terminal != nil && envValue(r.Env, "TERM") == "" {
+		r.Env = append(r.Env, "TERM=xterm-256color") // what nearly every terminal understands
+	}
 	if r.Standby != nil {
 		r.Wake = wakeText(r.Env)
 	}
@@ -249,6 +258,20 @@ func (s *service) Signal(_ context.Context, req *connect.Request[sandboxv1.Signa
 	return answer(&sandboxv1.SignalResponse{}, err)
 }
 
+// terminalSize gives a size as package process has it, which refuses what is out of bounds.
+func terminalSize(s *sandboxv1.TerminalSize) *process.Size {
+	side := func(n uint32) uint16 { return uint16(min(n, process.MaxSide+1)) } //nolint:gosec // the bound is below
+	return &process.Size{Cols: side(s.GetCols()), Rows: side(s.GetRows())}
+}
+
+func (s *service) Resize(_ context.Context, req *connect.Request[sandboxv1.ResizeRequest]) (*connect.Response[sandboxv1.ResizeResponse], error) {
+	e, err := s.execs.Get(req.Msg.GetExecId())
+	if err == nil {
+		err = e.Resize(*terminalSize(req.Msg.GetSize()))
+	}
+	return answer(&sandboxv1.ResizeResponse{}, err)
+}
+
 func (s *service) Kill(ctx context.Context, req *connect.Request[sandboxv1.KillRequest]) (*connect.Response[sandboxv1.KillResponse], error) {
 	e, err := s.execs.Get(req.Msg.GetExecId())
 	if err == nil {
@@ -278,7 +301,7 @@ func execError(err error) error {
 		code = connect.CodeResourceExhausted
 	case errors.Is(err, process.ErrClosed):
 		code = connect.CodeUnavailable
-	case errors.Is(err, process.ErrEnded), errors.Is(err, process.ErrRunning), errors.Is(err, process.ErrNoStdin):
+	case errors.Is(err, process.ErrEnded), errors.Is(err, process.ErrRunning), errors.Is(err, process.ErrNoStdin), errors.Is(err, process.ErrNoTerminal):
 		code = connect.CodeFailedPrecondition
 	case errors.Is(err, process.ErrOutOfRange):
 		code = connect.CodeOutOfRange

@@ -216,6 +216,16 @@ func (c *Client) Signal(ctx context.Context, execID string, signal int32) error 
 	return err
 }
 
+// Resize tells the terminal of an exec its new size. Conflict: it has no terminal, or has ended.
+func (c *Client) Resize(ctx context.Context, execID string, size sandbox.TerminalSize) error {
+	req := &sandboxv1.ResizeRequest{ExecId: execID, Size: &sandboxv1.TerminalSize{Cols: uint32(size.Cols), Rows: uint32(size.Rows)}}
+	_, err := call(ctx, c, req,
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.ResizeRequest]) (*connect.Response[sandboxv1.ResizeResponse], error) {
+			return api.Resize(ctx, r)
+		})
+	return err
+}
+
 // Kill ends the process tree of an exec and returns once it is gone. Killing an ended one is no
 // error.
 func (c *Client) Kill(ctx context.Context, execID string) error {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"connectrpc.com/connect"
+	"golang.org/x/time/rate"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -20,6 +21,11 @@ const (
 	maxPath    = 4 << 10
 	maxExecs   = 1024
 	maxStrings = 64
+
+	// A terminal is followed at most so fast, in bytes a second; sandboxd is to be slower.
+	liveRate  = 32 << 20
+	liveBurst = 1 << 20
+	minCost   = 512 // bytes that a smaller event counts as
 )
 
 // Emit gets the events of an exec in order, the exit included; it may keep them. An error from
@@ -28,13 +34,16 @@ type Emit func(*sandboxv1.Event) error
 
 // Run starts an exec and calls emit for each of its events, until the exit, which it returns too.
 // When ctx ends, or emit fails, the exec goes on. When the connection breaks and comes back, the
-// events go on without a gap; SandboxLost when it does not come back.
+// events go on without a gap (but see RunRequest.terminal); SandboxLost when it does not come back.
 //
 // Invalid: the request breaks a rule. CapacityExceeded: too many execs run.
 func (c *Client) Run(ctx context.Context, req *sandboxv1.RunRequest, emit Emit) (*sandboxv1.Exit, error) {
 	f := follower{c: c, execID: req.GetExecId(), run: req, emit: emit, limit: req.GetMaxOutputBytes(), spillDir: req.GetSpillDir()}
 	if f.limit == 0 {
 		f.limit = sandbox.DefaultOutputBytes
+	}
+	if req.GetTerminal() != nil {
+		f.live = rate.NewLimiter(liveRate, liveBurst)
 	}
 	return f.follow(ctx)
 }
@@ -58,6 +67,8 @@ type follower struct {
 	got      [2]uint64
 	exit     *sandboxv1.Exit
 	failure  error // of emit, or of a check
+	// live is set for a terminal: its output has no limit but how fast it comes.
+	live *rate.Limiter
 }
 
 func (f *follower) follow(ctx context.Context) (*sandboxv1.Exit, error) {
@@ -102,7 +113,7 @@ func (f *follower) stream(ctx context.Context, api sandboxv1connect.SandboxServi
 	defer s.Close() // after cancel has ended a stream that is not at its end
 	defer cancel()
 	for s.Receive() {
-		if f.failure = f.take(s.Msg()); f.failure != nil {
+		if f.failure = f.take(ctx, s.Msg()); f.failure != nil {
 			return f.failure
 		}
 		if f.exit != nil {
@@ -115,11 +126,12 @@ func (f *follower) stream(ctx context.Context, api sandboxv1connect.SandboxServi
 }
 
 // take checks an event and passes it on.
-func (f *follower) take(e *sandboxv1.Event) error {
+func (f *follower) take(ctx context.Context, e *sandboxv1.Event) error {
 	if f.exit != nil {
 		return contractError("event %d after the exit", e.GetN())
 	}
-	if e.GetN() != f.last+1 {
+	// A terminal has let go of what was not fetched in time.
+	if e.GetN() != f.last+1 && (f.live == nil || e.GetN() <= f.last) {
 		return contractError("event %d after event %d", e.GetN(), f.last)
 	}
 	// Its clock is ours, but its word is not: a record must not claim another day.
@@ -132,7 +144,7 @@ func (f *follower) take(e *sandboxv1.Event) error {
 			return contractError("event %d says that the exec started", e.GetN())
 		}
 	case *sandboxv1.Event_Output:
-		if err := f.checkOutput(k.Output); err != nil {
+		if err := f.checkOutput(ctx, k.Output); err != nil {
 			return err
 		}
 	case *sandboxv1.Event_Exit:
@@ -142,7 +154,7 @@ func (f *follower) take(e *sandboxv1.Event) error {
 	default:
 		return contractError("event %d is of no known kind", e.GetN())
 	}
-	f.last++
+	f.last = e.GetN()
 	if err := f.emit(e); err != nil {
 		return err
 	}
@@ -150,10 +162,13 @@ func (f *follower) take(e *sandboxv1.Event) error {
 	return nil
 }
 
-func (f *follower) checkOutput(o *sandboxv1.Output) error {
+func (f *follower) checkOutput(ctx context.Context, o *sandboxv1.Output) error {
 	n := uint64(len(o.GetData()))
 	if n == 0 || n > maxChunk {
 		return contractError("output event of %d bytes", n)
+	}
+	if f.live != nil {
+		return f.live.WaitN(ctx, int(max(n, minCost)))
 	}
 	i := 0
 	if o.GetStderr() {

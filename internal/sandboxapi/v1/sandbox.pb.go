@@ -83,7 +83,7 @@ func (x Exit_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Exit_Status.Descriptor instead.
 func (Exit_Status) EnumDescriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9, 0}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10, 0}
 }
 
 type StatusRequest struct {
@@ -289,8 +289,13 @@ type RunRequest struct {
 	MaxOutputBytes uint64                 `protobuf:"varint,10,opt,name=max_output_bytes,json=maxOutputBytes,proto3" json:"max_output_bytes,omitempty"` // each of stdout and stderr; the rest goes to a spill file
 	MaxSpillBytes  uint64                 `protobuf:"varint,11,opt,name=max_spill_bytes,json=maxSpillBytes,proto3" json:"max_spill_bytes,omitempty"`    // each; beyond it output is counted and dropped
 	SpillDir       string                 `protobuf:"bytes,12,opt,name=spill_dir,json=spillDir,proto3" json:"spill_dir,omitempty"`                      // absolute, under /mnt/user-data; made when needed
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The exec gets a terminal of this size: stdin, stdout and stderr are one, stdin stays open, and to
+	// close it is to type the end of file. All that it shows comes as Output events (stdout), however
+	// much that is; the newest max_output_bytes of it are kept, and numbers have gaps where a reader was
+	// slower. Exit sums up as for any other exec.
+	Terminal      *TerminalSize `protobuf:"bytes,13,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest) Reset() {
@@ -407,6 +412,66 @@ func (x *RunRequest) GetSpillDir() string {
 	return ""
 }
 
+func (x *RunRequest) GetTerminal() *TerminalSize {
+	if x != nil {
+		return x.Terminal
+	}
+	return nil
+}
+
+// TerminalSize is counted in characters, 1 to 1000 each.
+type TerminalSize struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cols          uint32                 `protobuf:"varint,1,opt,name=cols,proto3" json:"cols,omitempty"`
+	Rows          uint32                 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TerminalSize) Reset() {
+	*x = TerminalSize{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TerminalSize) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TerminalSize) ProtoMessage() {}
+
+func (x *TerminalSize) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
+func (*TerminalSize) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *TerminalSize) GetCols() uint32 {
+	if x != nil {
+		return x.Cols
+	}
+	return 0
+}
+
+func (x *TerminalSize) GetRows() uint32 {
+	if x != nil {
+		return x.Rows
+	}
+	return 0
+}
+
 type Code struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Language      string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"`
@@ -419,7 +484,7 @@ type Code struct {
 
 func (x *Code) Reset() {
 	*x = Code{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -431,7 +496,7 @@ func (x *Code) String() string {
 func (*Code) ProtoMessage() {}
 
 func (x *Code) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -444,7 +509,7 @@ func (x *Code) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Code.ProtoReflect.Descriptor instead.
 func (*Code) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Code) GetLanguage() string {
@@ -490,7 +555,7 @@ type Permissions struct {
 
 func (x *Permissions) Reset() {
 	*x = Permissions{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +567,7 @@ func (x *Permissions) String() string {
 func (*Permissions) ProtoMessage() {}
 
 func (x *Permissions) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +580,7 @@ func (x *Permissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permissions.ProtoReflect.Descriptor instead.
 func (*Permissions) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Permissions) GetRead() []string {
@@ -569,7 +634,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +646,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +659,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Event) GetN() uint64 {
@@ -676,7 +741,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +753,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +766,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Started) GetPid() int32 {
@@ -721,7 +786,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -733,7 +798,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -746,7 +811,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Output) GetStderr() bool {
@@ -782,7 +847,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +859,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +872,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Exit) GetStatus() Exit_Status {
@@ -880,7 +945,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +957,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +970,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Stream) GetTotal() uint64 {
@@ -946,7 +1011,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -958,7 +1023,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -971,7 +1036,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AttachRequest) GetExecId() string {
@@ -999,7 +1064,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1011,7 +1076,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1024,7 +1089,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WriteStdinRequest) GetExecId() string {
@@ -1056,7 +1121,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1068,7 +1133,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1081,7 +1146,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 type SignalRequest struct {
@@ -1094,7 +1159,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1171,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1184,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -1144,7 +1209,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1156,7 +1221,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1169,7 +1234,95 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
+}
+
+type ResizeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	Size          *TerminalSize          `protobuf:"bytes,2,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeRequest) Reset() {
+	*x = ResizeRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeRequest) ProtoMessage() {}
+
+func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
+func (*ResizeRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ResizeRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ResizeRequest) GetSize() *TerminalSize {
+	if x != nil {
+		return x.Size
+	}
+	return nil
+}
+
+type ResizeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResizeResponse) Reset() {
+	*x = ResizeResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResizeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResizeResponse) ProtoMessage() {}
+
+func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
+func (*ResizeResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 type KillRequest struct {
@@ -1181,7 +1334,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1346,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1359,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *KillRequest) GetExecId() string {
@@ -1224,7 +1377,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1389,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1402,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 type ForgetRequest struct {
@@ -1261,7 +1414,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1426,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1439,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ForgetRequest) GetExecId() string {
@@ -1304,7 +1457,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1316,7 +1469,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1329,7 +1482,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 type FileInfo struct {
@@ -1346,7 +1499,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1511,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1524,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -1425,7 +1578,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1590,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1603,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -1471,7 +1624,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1636,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1649,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -1530,7 +1683,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1542,7 +1695,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1555,7 +1708,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListDirResponse) GetItems() []*FileInfo {
@@ -1583,7 +1736,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1748,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1761,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -1641,7 +1794,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1653,7 +1806,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1666,7 +1819,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FileChunk) GetData() []byte {
@@ -1689,7 +1842,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1701,7 +1854,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1714,7 +1867,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -1747,7 +1900,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1912,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1925,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -1792,7 +1945,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +1957,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1970,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MoveRequest) GetFrom() string {
@@ -1844,7 +1997,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2009,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2022,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -1894,7 +2047,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2059,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2072,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
@@ -1941,7 +2094,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\arunning\x18\x02 \x01(\bR\arunning\x12\x1d\n" +
 	"\n" +
 	"last_event\x18\x03 \x01(\x04R\tlastEvent\x12&\n" +
-	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\"\xe3\x02\n" +
+	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\"\xa0\x03\n" +
 	"\n" +
 	"RunRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
@@ -1958,7 +2111,11 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x10max_output_bytes\x18\n" +
 	" \x01(\x04R\x0emaxOutputBytes\x12&\n" +
 	"\x0fmax_spill_bytes\x18\v \x01(\x04R\rmaxSpillBytes\x12\x1b\n" +
-	"\tspill_dir\x18\f \x01(\tR\bspillDir\"\x8a\x01\n" +
+	"\tspill_dir\x18\f \x01(\tR\bspillDir\x12;\n" +
+	"\bterminal\x18\r \x01(\v2\x1f.skerry.sandbox.v1.TerminalSizeR\bterminal\"6\n" +
+	"\fTerminalSize\x12\x12\n" +
+	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x8a\x01\n" +
 	"\x04Code\x12\x1a\n" +
 	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1e\n" +
@@ -2019,7 +2176,11 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\rSignalRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\"\x10\n" +
-	"\x0eSignalResponse\"&\n" +
+	"\x0eSignalResponse\"]\n" +
+	"\rResizeRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x123\n" +
+	"\x04size\x18\x02 \x01(\v2\x1f.skerry.sandbox.v1.TerminalSizeR\x04size\"\x10\n" +
+	"\x0eResizeResponse\"&\n" +
 	"\vKillRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\"\x0e\n" +
 	"\fKillResponse\"(\n" +
@@ -2060,14 +2221,15 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x02 \x01(\bR\trecursive\"\x10\n" +
-	"\x0eRemoveResponse2\xc2\b\n" +
+	"\x0eRemoveResponse2\x91\t\n" +
 	"\x0eSandboxService\x12M\n" +
 	"\x06Status\x12 .skerry.sandbox.v1.StatusRequest\x1a!.skerry.sandbox.v1.StatusResponse\x12@\n" +
 	"\x03Run\x12\x1d.skerry.sandbox.v1.RunRequest\x1a\x18.skerry.sandbox.v1.Event0\x01\x12F\n" +
 	"\x06Attach\x12 .skerry.sandbox.v1.AttachRequest\x1a\x18.skerry.sandbox.v1.Event0\x01\x12Y\n" +
 	"\n" +
 	"WriteStdin\x12$.skerry.sandbox.v1.WriteStdinRequest\x1a%.skerry.sandbox.v1.WriteStdinResponse\x12M\n" +
-	"\x06Signal\x12 .skerry.sandbox.v1.SignalRequest\x1a!.skerry.sandbox.v1.SignalResponse\x12G\n" +
+	"\x06Signal\x12 .skerry.sandbox.v1.SignalRequest\x1a!.skerry.sandbox.v1.SignalResponse\x12M\n" +
+	"\x06Resize\x12 .skerry.sandbox.v1.ResizeRequest\x1a!.skerry.sandbox.v1.ResizeResponse\x12G\n" +
 	"\x04Kill\x12\x1e.skerry.sandbox.v1.KillRequest\x1a\x1f.skerry.sandbox.v1.KillResponse\x12M\n" +
 	"\x06Forget\x12 .skerry.sandbox.v1.ForgetRequest\x1a!.skerry.sandbox.v1.ForgetResponse\x12C\n" +
 	"\x04Stat\x12\x1e.skerry.sandbox.v1.StatRequest\x1a\x1b.skerry.sandbox.v1.FileInfo\x12P\n" +
@@ -2091,85 +2253,92 @@ func file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_sandboxapi_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(Exit_Status)(0),           // 0: skerry.sandbox.v1.Exit.Status
 	(*StatusRequest)(nil),      // 1: skerry.sandbox.v1.StatusRequest
 	(*StatusResponse)(nil),     // 2: skerry.sandbox.v1.StatusResponse
 	(*ExecStatus)(nil),         // 3: skerry.sandbox.v1.ExecStatus
 	(*RunRequest)(nil),         // 4: skerry.sandbox.v1.RunRequest
-	(*Code)(nil),               // 5: skerry.sandbox.v1.Code
-	(*Permissions)(nil),        // 6: skerry.sandbox.v1.Permissions
-	(*Event)(nil),              // 7: skerry.sandbox.v1.Event
-	(*Started)(nil),            // 8: skerry.sandbox.v1.Started
-	(*Output)(nil),             // 9: skerry.sandbox.v1.Output
-	(*Exit)(nil),               // 10: skerry.sandbox.v1.Exit
-	(*Stream)(nil),             // 11: skerry.sandbox.v1.Stream
-	(*AttachRequest)(nil),      // 12: skerry.sandbox.v1.AttachRequest
-	(*WriteStdinRequest)(nil),  // 13: skerry.sandbox.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil), // 14: skerry.sandbox.v1.WriteStdinResponse
-	(*SignalRequest)(nil),      // 15: skerry.sandbox.v1.SignalRequest
-	(*SignalResponse)(nil),     // 16: skerry.sandbox.v1.SignalResponse
-	(*KillRequest)(nil),        // 17: skerry.sandbox.v1.KillRequest
-	(*KillResponse)(nil),       // 18: skerry.sandbox.v1.KillResponse
-	(*ForgetRequest)(nil),      // 19: skerry.sandbox.v1.ForgetRequest
-	(*ForgetResponse)(nil),     // 20: skerry.sandbox.v1.ForgetResponse
-	(*FileInfo)(nil),           // 21: skerry.sandbox.v1.FileInfo
-	(*StatRequest)(nil),        // 22: skerry.sandbox.v1.StatRequest
-	(*ListDirRequest)(nil),     // 23: skerry.sandbox.v1.ListDirRequest
-	(*ListDirResponse)(nil),    // 24: skerry.sandbox.v1.ListDirResponse
-	(*ReadFileRequest)(nil),    // 25: skerry.sandbox.v1.ReadFileRequest
-	(*FileChunk)(nil),          // 26: skerry.sandbox.v1.FileChunk
-	(*WriteFileRequest)(nil),   // 27: skerry.sandbox.v1.WriteFileRequest
-	(*MakeDirRequest)(nil),     // 28: skerry.sandbox.v1.MakeDirRequest
-	(*MoveRequest)(nil),        // 29: skerry.sandbox.v1.MoveRequest
-	(*RemoveRequest)(nil),      // 30: skerry.sandbox.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 31: skerry.sandbox.v1.RemoveResponse
+	(*TerminalSize)(nil),       // 5: skerry.sandbox.v1.TerminalSize
+	(*Code)(nil),               // 6: skerry.sandbox.v1.Code
+	(*Permissions)(nil),        // 7: skerry.sandbox.v1.Permissions
+	(*Event)(nil),              // 8: skerry.sandbox.v1.Event
+	(*Started)(nil),            // 9: skerry.sandbox.v1.Started
+	(*Output)(nil),             // 10: skerry.sandbox.v1.Output
+	(*Exit)(nil),               // 11: skerry.sandbox.v1.Exit
+	(*Stream)(nil),             // 12: skerry.sandbox.v1.Stream
+	(*AttachRequest)(nil),      // 13: skerry.sandbox.v1.AttachRequest
+	(*WriteStdinRequest)(nil),  // 14: skerry.sandbox.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil), // 15: skerry.sandbox.v1.WriteStdinResponse
+	(*SignalRequest)(nil),      // 16: skerry.sandbox.v1.SignalRequest
+	(*SignalResponse)(nil),     // 17: skerry.sandbox.v1.SignalResponse
+	(*ResizeRequest)(nil),      // 18: skerry.sandbox.v1.ResizeRequest
+	(*ResizeResponse)(nil),     // 19: skerry.sandbox.v1.ResizeResponse
+	(*KillRequest)(nil),        // 20: skerry.sandbox.v1.KillRequest
+	(*KillResponse)(nil),       // 21: skerry.sandbox.v1.KillResponse
+	(*ForgetRequest)(nil),      // 22: skerry.sandbox.v1.ForgetRequest
+	(*ForgetResponse)(nil),     // 23: skerry.sandbox.v1.ForgetResponse
+	(*FileInfo)(nil),           // 24: skerry.sandbox.v1.FileInfo
+	(*StatRequest)(nil),        // 25: skerry.sandbox.v1.StatRequest
+	(*ListDirRequest)(nil),     // 26: skerry.sandbox.v1.ListDirRequest
+	(*ListDirResponse)(nil),    // 27: skerry.sandbox.v1.ListDirResponse
+	(*ReadFileRequest)(nil),    // 28: skerry.sandbox.v1.ReadFileRequest
+	(*FileChunk)(nil),          // 29: skerry.sandbox.v1.FileChunk
+	(*WriteFileRequest)(nil),   // 30: skerry.sandbox.v1.WriteFileRequest
+	(*MakeDirRequest)(nil),     // 31: skerry.sandbox.v1.MakeDirRequest
+	(*MoveRequest)(nil),        // 32: skerry.sandbox.v1.MoveRequest
+	(*RemoveRequest)(nil),      // 33: skerry.sandbox.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 34: skerry.sandbox.v1.RemoveResponse
 }
 var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	3,  // 0: skerry.sandbox.v1.StatusResponse.execs:type_name -> skerry.sandbox.v1.ExecStatus
-	5,  // 1: skerry.sandbox.v1.RunRequest.code:type_name -> skerry.sandbox.v1.Code
-	6,  // 2: skerry.sandbox.v1.Code.deno:type_name -> skerry.sandbox.v1.Permissions
-	8,  // 3: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
-	9,  // 4: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
-	10, // 5: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
-	0,  // 6: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
-	11, // 7: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
-	11, // 8: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
-	21, // 9: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
-	1,  // 10: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
-	4,  // 11: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
-	12, // 12: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
-	13, // 13: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
-	15, // 14: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
-	17, // 15: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
-	19, // 16: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
-	22, // 17: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
-	23, // 18: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
-	25, // 19: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
-	27, // 20: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
-	28, // 21: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
-	29, // 22: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
-	30, // 23: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
-	2,  // 24: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
-	7,  // 25: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
-	7,  // 26: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
-	14, // 27: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
-	16, // 28: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
-	18, // 29: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
-	20, // 30: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
-	21, // 31: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
-	24, // 32: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
-	26, // 33: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
-	21, // 34: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
-	21, // 35: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
-	21, // 36: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
-	31, // 37: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
-	24, // [24:38] is the sub-list for method output_type
-	10, // [10:24] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 1: skerry.sandbox.v1.RunRequest.code:type_name -> skerry.sandbox.v1.Code
+	5,  // 2: skerry.sandbox.v1.RunRequest.terminal:type_name -> skerry.sandbox.v1.TerminalSize
+	7,  // 3: skerry.sandbox.v1.Code.deno:type_name -> skerry.sandbox.v1.Permissions
+	9,  // 4: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
+	10, // 5: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
+	11, // 6: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
+	0,  // 7: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
+	12, // 8: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
+	12, // 9: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
+	5,  // 10: skerry.sandbox.v1.ResizeRequest.size:type_name -> skerry.sandbox.v1.TerminalSize
+	24, // 11: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
+	1,  // 12: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
+	4,  // 13: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
+	13, // 14: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
+	14, // 15: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
+	16, // 16: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
+	18, // 17: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
+	20, // 18: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
+	22, // 19: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
+	25, // 20: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
+	26, // 21: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
+	28, // 22: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
+	30, // 23: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
+	31, // 24: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
+	32, // 25: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
+	33, // 26: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
+	2,  // 27: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
+	8,  // 28: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
+	8,  // 29: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
+	15, // 30: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
+	17, // 31: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
+	19, // 32: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
+	21, // 33: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
+	23, // 34: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
+	24, // 35: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
+	27, // 36: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
+	29, // 37: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
+	24, // 38: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
+	24, // 39: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
+	24, // 40: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
+	34, // 41: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
+	27, // [27:42] is the sub-list for method output_type
+	12, // [12:27] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_internal_sandboxapi_v1_sandbox_proto_init() }
@@ -2177,7 +2346,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 	if File_internal_sandboxapi_v1_sandbox_proto != nil {
 		return
 	}
-	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6].OneofWrappers = []any{
+	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{
 		(*Event_Started)(nil),
 		(*Event_Output)(nil),
 		(*Event_Exit)(nil),
@@ -2188,7 +2357,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_sandboxapi_v1_sandbox_proto_rawDesc), len(file_internal_sandboxapi_v1_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -17,8 +17,12 @@ const drainTime = 250 * time.Millisecond
 // come; what follows goes into a ring of the other half. When all fits into max the ring becomes
 // events too, at the end; else it is the tail, and a file has the whole. Only the goroutine of read
 // touches a capture.
+//
+// With live everything becomes events as it comes, for a terminal that falls silent is of no use; the
+// log lets go of old ones.
 type capture struct {
 	log    *eventLog
+	live   bool
 	stderr bool
 	half   int
 	max    uint64
@@ -43,8 +47,13 @@ func (c *capture) write(p []byte) {
 		}
 		c.spill.write(p)
 	}
+	if c.live {
+		c.log.output(c.stderr, p)
+	}
 	if n := min(c.half-c.head, len(p)); n > 0 {
-		c.log.output(c.stderr, p[:n])
+		if !c.live {
+			c.log.output(c.stderr, p[:n])
+		}
 		c.head += n
 		p = p[n:]
 	}
@@ -52,10 +61,13 @@ func (c *capture) write(p []byte) {
 }
 
 // openSpill writes what came so far: the head, which the events hold, and the ring, which lost
-// nothing yet.
+// nothing yet; the events of a terminal hold both.
 func (c *capture) openSpill() {
 	c.spill.open()
 	_ = c.log.stream(c.stderr, func(p []byte) error { c.spill.write(p); return nil })
+	if c.live {
+		return
+	}
 	a, b := c.ring.parts()
 	c.spill.write(a)
 	c.spill.write(b)
@@ -66,6 +78,9 @@ func (c *capture) finish() Stream {
 	s := Stream{Total: c.total}
 	a, b := c.ring.parts()
 	if c.total <= c.max {
+		if c.live {
+			return s
+		}
 		c.log.output(c.stderr, a)
 		c.log.output(c.stderr, b)
 		return s
@@ -101,7 +116,7 @@ func (c *capture) read(pipe *os.File, ended <-chan struct{}) {
 		if err != nil || n <= 0 {
 			return
 		}
-		if d := pace(chunks, n); d > 0 {
+		if d := c.pause(chunks, n); d > 0 {
 			select {
 			case <-time.After(d):
 			case <-ended:
@@ -140,6 +155,18 @@ func (c *capture) drain(pipe *os.File) {
 			taken += n
 		}
 	})
+}
+
+// liveRate is how fast a terminal is read at most, in bytes a second: whoever follows it has to keep
+// up, and nobody reads faster.
+const liveRate = 16 << 20
+
+// pause is how long to wait after a read of n bytes.
+func (c *capture) pause(chunks, n int) time.Duration {
+	if !c.live {
+		return pace(chunks, n)
+	}
+	return max(time.Duration(n)*time.Second/liveRate, min(pace(chunks, n), 2*time.Millisecond))
 }
 
 // pace slows down the reading of an exec that prints many small pieces, so that the pipe gathers

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 )
@@ -66,12 +67,20 @@ var (
 	ErrRunning    = errors.New("the exec still runs")
 	ErrNoStdin    = errors.New("stdin of the exec is not open")
 	ErrOutOfRange = errors.New("the exec has fewer events")
+	ErrNoTerminal = errors.New("the exec has no terminal")
 )
+
+// maxLive bounds the events that are kept of a terminal: a person who types makes small ones.
+const maxLive = 32 << 10
 
 // eventLog holds the events of one exec. A record costs 40 bytes besides its data.
 type eventLog struct {
+	// keep is how many bytes of output stay, of an exec with a terminal; older events go. 0: all.
+	keep int
+
 	mu      sync.Mutex
 	records []record
+	base    uint64 // number of the event before the first record
 	exit    *Exit
 	pid     int
 	block   []byte        // where the next output goes
@@ -132,6 +141,20 @@ func (l *eventLog) output(stderr bool, p []byte) {
 		l.add(kind, l.block[from:from+n:from+n])
 		p = p[n:]
 	}
+	l.trim()
+}
+
+// trim lets go of the oldest events of a terminal. Called with mu held.
+func (l *eventLog) trim() {
+	if l.keep == 0 {
+		return
+	}
+	for len(l.records) > maxLive || l.bytes > l.keep && len(l.records) > 1 {
+		l.bytes -= len(l.records[0].data)
+		l.records[0] = record{} // the array lives on
+		l.records = l.records[1:]
+		l.base++
+	}
 }
 
 func (l *eventLog) end(x *Exit) {
@@ -146,7 +169,7 @@ func (l *eventLog) end(x *Exit) {
 func (l *eventLog) last() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return uint64(len(l.records))
+	return l.base + uint64(len(l.records))
 }
 
 // stream calls each with all output of one stream so far.
@@ -156,7 +179,7 @@ func (l *eventLog) stream(stderr bool, each func([]byte) error) error {
 		kind = recStderr
 	}
 	l.mu.Lock()
-	records := l.records
+	records := slices.Clone(l.records)
 	l.mu.Unlock()
 	for _, r := range records {
 		if r.kind != kind {
@@ -169,12 +192,12 @@ func (l *eventLog) stream(stderr bool, each func([]byte) error) error {
 	return nil
 }
 
-// next gives up to limit events after number after, and waits for one when there is none yet. After
-// the exit it returns io.EOF.
+// next gives up to limit events after number after, and waits for one when there is none yet. Where
+// they were let go the oldest that is kept comes first. After the exit it returns io.EOF.
 func (l *eventLog) next(ctx context.Context, after uint64, limit int) ([]Event, error) {
 	for {
 		l.mu.Lock()
-		count := uint64(len(l.records))
+		count := l.base + uint64(len(l.records))
 		if after > count {
 			l.mu.Unlock()
 			return nil, fmt.Errorf("%w: the last is number %d", ErrOutOfRange, count)
@@ -202,7 +225,8 @@ func (l *eventLog) next(ctx context.Context, after uint64, limit int) ([]Event, 
 }
 
 func (l *eventLog) collect(after uint64, limit int) []Event {
-	rs := l.records[after:]
+	after = max(after, l.base)
+	rs := l.records[after-l.base:]
 	rs = rs[:min(len(rs), limit)]
 	events := make([]Event, len(rs))
 	for i, r := range rs {

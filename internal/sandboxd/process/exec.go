@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -45,6 +44,8 @@ type Request struct {
 	MaxOutput int64 // bytes of each stream; 0 = 1 MiB
 	SpillDir  string
 	MaxSpill  int64 // bytes of each stream; 0 = no spill file
+	// Terminal gives the command a terminal of this size instead of pipes; stdin stays open. nil: none.
+	Terminal *Size
 	// Standby is a command to use instead, woken with Wake. Argv, Env and Cwd must say the same
 	// command: it is started when Standby turns out to be lost.
 	Standby *Standby
@@ -98,7 +99,14 @@ func (r *Request) check() error {
 	if r.MaxOutput == 0 {
 		r.MaxOutput = defaultOutput
 	}
-	return nil
+	if r.Terminal == nil {
+		return nil
+	}
+	r.KeepStdin = true
+	if r.Standby != nil {
+		return errors.New("a command that waits cannot be given a terminal")
+	}
+	return r.Terminal.check()
 }
 
 type cause int
@@ -126,7 +134,8 @@ type Exec struct {
 	over   bool        // the tree is gone: too late for a cause
 	stuck  *time.Timer // ends a supervisor that does not end its tree
 
-	stdin *stdin
+	stdin    *stdin
+	terminal *terminal // nil: none
 }
 
 var serials struct {
@@ -142,7 +151,11 @@ func nextSerial() uint64 {
 }
 
 func newExec(m *Manager, id string, req Request) *Exec {
-	return &Exec{id: id, m: m, req: req, began: time.Now(), serial: nextSerial(), log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
+	e := &Exec{id: id, m: m, req: req, began: time.Now(), serial: nextSerial(), log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
+	if req.Terminal != nil {
+		e.terminal, e.stdin.terminal, e.log.keep = &terminal{}, true, int(req.MaxOutput)
+	}
+	return e
 }
 
 // ID is the name that the exec was started under.
@@ -275,10 +288,17 @@ func (e *Exec) supervised() *Exit {
 	}
 	pipes, err := openPipes(e.req)
 	if err != nil {
-		return &Exit{Status: FailedToStart, Code: codeCannotExecute, Reason: "sandboxd has no descriptors left"}
+		e.m.log.Error("no streams", "error", err)
+		reason := "sandboxd has no descriptors left"
+		if e.req.Terminal != nil {
+			reason = "no terminal can be had here"
+		}
+		return &Exit{Status: FailedToStart, Code: codeCannotExecute, Reason: reason}
 	}
 	sup, err := e.handOver(pipes)
-	pipes.closeTheirs()
+	if e.req.Terminal == nil || err != nil {
+		pipes.closeTheirs()
+	}
 	if err != nil {
 		pipes.closeOurs()
 		e.m.log.Error("no supervisor", "error", err)
@@ -292,6 +312,7 @@ func (e *Exec) supervised() *Exit {
 		pid = first.PID
 	case err == nil && first.Kind == msgFailed:
 		x.Status, x.Code, x.Reason = FailedToStart, first.Code, first.Reason
+		pipes.closeTheirs()
 		pipes.closeOurs()
 		e.m.wardens.put(sup)
 		return x
@@ -311,11 +332,14 @@ func (e *Exec) attend(sup *warden, pipes *pipes, pid int, x *Exit) {
 	}
 	gone := make(chan struct{})
 	collect := e.collect(pipes, gone)
+	e.terminal.open(pipes.stdin)
 	e.stdin.start(pipes.stdin, e.req)
 	if pid != 0 {
 		e.await(sup, x)
 	}
+	e.terminal.close()
 	e.stdin.close()
+	pipes.closeTheirs() // of a terminal, that nothing else has open any more
 	close(gone)
 	collect(x)
 }
@@ -341,7 +365,7 @@ func (e *Exec) handOver(p *pipes) (*warden, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := message{Kind: msgRun, Serial: e.serial, Argv: e.req.Argv, Env: e.req.Env, Cwd: e.req.Cwd}
+		m := message{Kind: msgRun, Serial: e.serial, Argv: e.req.Argv, Env: e.req.Env, Cwd: e.req.Cwd, Terminal: e.req.Terminal != nil}
 		if last = sup.send(m, p.theirs[0], p.theirs[1], p.theirs[2]); last == nil {
 			return sup, nil
 		}
@@ -398,11 +422,15 @@ func (e *Exec) collect(p *pipes, gone <-chan struct{}) func(*Exit) {
 	var streams [2]Stream
 	var wg sync.WaitGroup
 	for i, name := range []string{"stdout", "stderr"} {
+		if p.out[i] == nil { // a terminal has one stream
+			continue
+		}
 		var s *spill
 		if e.req.MaxSpill > 0 && e.req.SpillDir != "" {
 			s = &spill{rootDir: e.m.opts.SpillRoot, dir: filepath.Clean(e.req.SpillDir), name: name, limit: uint64(e.req.MaxSpill)}
 		}
 		c := newCapture(&e.log, i == 1, e.req.MaxOutput, s)
+		c.live = e.req.Terminal != nil
 		wg.Go(func() {
 			c.read(p.out[i], gone)
 			streams[i] = c.finish()
@@ -410,70 +438,11 @@ func (e *Exec) collect(p *pipes, gone <-chan struct{}) func(*Exit) {
 	}
 	return func(x *Exit) {
 		for _, f := range p.out {
-			_ = f.SetReadDeadline(time.Now().Add(drainTime))
+			if f != nil {
+				_ = f.SetReadDeadline(time.Now().Add(drainTime))
+			}
 		}
 		wg.Wait()
 		x.Stdout, x.Stderr = streams[0], streams[1]
-	}
-}
-
-// pipes are the standard streams of an exec. Our ends do not block, theirs do.
-type pipes struct {
-	theirs [3]int
-	stdin  *os.File // nil: stdin is /dev/null
-	out    [2]*os.File
-}
-
-func openPipes(req Request) (*pipes, error) {
-	p := &pipes{theirs: [3]int{-1, -1, -1}}
-	var err error
-	if len(req.Stdin) > 0 || req.KeepStdin {
-		p.theirs[0], p.stdin, err = openPipe(false)
-	} else {
-		p.theirs[0], err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	}
-	for i := range p.out {
-		if err == nil {
-			p.theirs[i+1], p.out[i], err = openPipe(true)
-		}
-	}
-	if err != nil {
-		p.closeTheirs()
-		p.closeOurs()
-		return nil, err
-	}
-	return p, nil
-}
-
-// openPipe makes a pipe of which we read or write one end.
-func openPipe(weRead bool) (theirs int, ours *os.File, err error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return -1, nil, err
-	}
-	our, their := fds[0], fds[1]
-	if !weRead {
-		our, their = their, our
-	}
-	if err := unix.SetNonblock(our, true); err != nil {
-		return -1, nil, errors.Join(err, unix.Close(our), unix.Close(their))
-	}
-	return their, os.NewFile(uintptr(our), "pipe"), nil
-}
-
-func (p *pipes) closeTheirs() {
-	for i, fd := range p.theirs {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-			p.theirs[i] = -1
-		}
-	}
-}
-
-func (p *pipes) closeOurs() {
-	for _, f := range append(p.out[:], p.stdin) {
-		if f != nil {
-			_ = f.Close()
-		}
 	}
 }

@@ -3,14 +3,20 @@ package process
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
+
+// endOfFile is what a person types (Ctrl-D).
+const endOfFile = 0x04
 
 // stdin is the open stdin of an exec. Writes happen one after the other.
 type stdin struct {
 	ready chan struct{} // closed once start was called
 	turn  chan struct{} // holds a token while nobody writes
+	// terminal: it is one, whose input ends by a character and goes on after it.
+	terminal bool
 
 	mu   sync.Mutex
 	file *os.File // nil: not open, or closed
@@ -77,7 +83,7 @@ func (s *stdin) write(ctx context.Context, data []byte) error {
 }
 
 // WriteStdin writes to an exec started with KeepStdin, waiting until the command took all or ctx
-// ends; with closeIt stdin is closed after it. Errors: ErrNoStdin when stdin is not open (any more).
+// ends; with closeIt stdin is closed after it, which for a terminal is to type the end of file. Errors: ErrNoStdin when stdin is not open (any more).
 func (e *Exec) WriteStdin(ctx context.Context, data []byte, closeIt bool) error {
 	s := e.stdin
 	for _, wait := range []chan struct{}{s.ready, s.turn} {
@@ -90,6 +96,9 @@ func (e *Exec) WriteStdin(ctx context.Context, data []byte, closeIt bool) error 
 		}
 	}
 	defer func() { s.turn <- struct{}{} }()
+	if closeIt && s.terminal {
+		data, closeIt = append(slices.Clip(data), endOfFile), false
+	}
 	err := s.write(ctx, data)
 	if closeIt && err == nil {
 		s.close()

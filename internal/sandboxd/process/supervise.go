@@ -137,7 +137,7 @@ func (s *supervisor) start(m message, files []int, pidfd *int) *failure {
 		Dir:   m.Cwd,
 		Env:   m.Env,
 		Files: inherited,
-		Sys:   &syscall.SysProcAttr{Setsid: true, PidFD: pidfd},
+		Sys:   &syscall.SysProcAttr{Setsid: true, Setctty: m.Terminal, PidFD: pidfd}, // Ctty is descriptor 0
 	})
 	s.setOOM(s.base)
 	if err != nil {

@@ -35,6 +35,8 @@ type message struct {
 	Argv []string `json:"argv,omitempty"`
 	Env  []string `json:"env,omitempty"`
 	Cwd  string   `json:"cwd,omitempty"`
+	// Terminal: descriptor 0 of the command is a terminal, which becomes its controlling one.
+	Terminal bool `json:"terminal,omitempty"`
 
 	Signal int    `json:"signal,omitempty"` // msgSignal: to send; msgExit: the one that ended the command
 	Serial uint64 `json:"serial,omitempty"` // of the run that a kill or signal is meant for

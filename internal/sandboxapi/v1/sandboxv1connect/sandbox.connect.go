@@ -51,6 +51,8 @@ const (
 	SandboxServiceWriteStdinProcedure = "/skerry.sandbox.v1.SandboxService/WriteStdin"
 	// SandboxServiceSignalProcedure is the fully-qualified name of the SandboxService's Signal RPC.
 	SandboxServiceSignalProcedure = "/skerry.sandbox.v1.SandboxService/Signal"
+	// SandboxServiceResizeProcedure is the fully-qualified name of the SandboxService's Resize RPC.
+	SandboxServiceResizeProcedure = "/skerry.sandbox.v1.SandboxService/Resize"
 	// SandboxServiceKillProcedure is the fully-qualified name of the SandboxService's Kill RPC.
 	SandboxServiceKillProcedure = "/skerry.sandbox.v1.SandboxService/Kill"
 	// SandboxServiceForgetProcedure is the fully-qualified name of the SandboxService's Forget RPC.
@@ -85,6 +87,9 @@ type SandboxServiceClient interface {
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
 	// Signal sends a signal to every process of the exec.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
+	// Resize tells the terminal of an exec that its window has another size. FailedPrecondition: the
+	// exec has no terminal, or has ended.
+	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
@@ -140,6 +145,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+SandboxServiceSignalProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Signal")),
+			connect.WithClientOptions(opts...),
+		),
+		resize: connect.NewClient[v1.ResizeRequest, v1.ResizeResponse](
+			httpClient,
+			baseURL+SandboxServiceResizeProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Resize")),
 			connect.WithClientOptions(opts...),
 		),
 		kill: connect.NewClient[v1.KillRequest, v1.KillResponse](
@@ -206,6 +217,7 @@ type sandboxServiceClient struct {
 	attach     *connect.Client[v1.AttachRequest, v1.Event]
 	writeStdin *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
 	signal     *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	resize     *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
 	kill       *connect.Client[v1.KillRequest, v1.KillResponse]
 	forget     *connect.Client[v1.ForgetRequest, v1.ForgetResponse]
 	stat       *connect.Client[v1.StatRequest, v1.FileInfo]
@@ -240,6 +252,11 @@ func (c *sandboxServiceClient) WriteStdin(ctx context.Context, req *connect.Requ
 // Signal calls skerry.sandbox.v1.SandboxService.Signal.
 func (c *sandboxServiceClient) Signal(ctx context.Context, req *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error) {
 	return c.signal.CallUnary(ctx, req)
+}
+
+// Resize calls skerry.sandbox.v1.SandboxService.Resize.
+func (c *sandboxServiceClient) Resize(ctx context.Context, req *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error) {
+	return c.resize.CallUnary(ctx, req)
 }
 
 // Kill calls skerry.sandbox.v1.SandboxService.Kill.
@@ -300,6 +317,9 @@ type SandboxServiceHandler interface {
 	WriteStdin(context.Context, *connect.Request[v1.WriteStdinRequest]) (*connect.Response[v1.WriteStdinResponse], error)
 	// Signal sends a signal to every process of the exec.
 	Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error)
+	// Resize tells the terminal of an exec that its window has another size. FailedPrecondition: the
+	// exec has no terminal, or has ended.
+	Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error)
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
@@ -351,6 +371,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		SandboxServiceSignalProcedure,
 		svc.Signal,
 		connect.WithSchema(sandboxServiceMethods.ByName("Signal")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceResizeHandler := connect.NewUnaryHandler(
+		SandboxServiceResizeProcedure,
+		svc.Resize,
+		connect.WithSchema(sandboxServiceMethods.ByName("Resize")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServiceKillHandler := connect.NewUnaryHandler(
@@ -419,6 +445,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceWriteStdinHandler.ServeHTTP(w, r)
 		case SandboxServiceSignalProcedure:
 			sandboxServiceSignalHandler.ServeHTTP(w, r)
+		case SandboxServiceResizeProcedure:
+			sandboxServiceResizeHandler.ServeHTTP(w, r)
 		case SandboxServiceKillProcedure:
 			sandboxServiceKillHandler.ServeHTTP(w, r)
 		case SandboxServiceForgetProcedure:
@@ -464,6 +492,10 @@ func (UnimplementedSandboxServiceHandler) WriteStdin(context.Context, *connect.R
 
 func (UnimplementedSandboxServiceHandler) Signal(context.Context, *connect.Request[v1.SignalRequest]) (*connect.Response[v1.SignalResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.Signal is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Resize(context.Context, *connect.Request[v1.ResizeRequest]) (*connect.Response[v1.ResizeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.Resize is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
