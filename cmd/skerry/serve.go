@@ -523,8 +523,11 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
+	requests, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end() // a WebSocket is none of srv's any more
 	srv := &http.Server{
-		Handler: h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
+		BaseContext: func(net.Listener) context.Context { return requests },
+		Handler:     h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	ended := make(chan error, 1)

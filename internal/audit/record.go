@@ -40,6 +40,7 @@ const (
 	ActionPluginCommand     = "plugin_command"
 	ActionMarketplaceAdd    = "marketplace_add"
 	ActionMarketplaceRemove = "marketplace_remove"
+	ActionTerminal          = "exec_pty" // somebody joined the terminal of an exec
 )
 
 // The phases of a record. What can fail midway has an attempt and then exactly one result, whose

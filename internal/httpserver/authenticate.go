@@ -1,11 +1,13 @@
 package httpserver
 
 import (
+	"context"
 	"mime"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -129,4 +131,39 @@ func admin(c sandbox.Caller) error {
 		return sandbox.Errorf(sandbox.Forbidden, "this needs a key with administration rights")
 	}
 	return nil
+}
+
+// recheckEvery is how often the credential behind a request that goes on is checked again.
+const recheckEvery = 10 * time.Second
+
+// watchCredential checks the credential again while a request goes on: a stream may stay open for hours, and its
+// key may be revoked meanwhile. revoked is called once. stop ends the checks and waits for one in progress.
+func (s *server) watchCredential(r *http.Request, caller sandbox.Caller, revoked func()) (stop func()) {
+	ctx, cancel := context.WithCancel(r.Context())
+	credential := (&http.Request{Header: r.Header.Clone()}).WithContext(ctx) // others change r meanwhile
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(s.recheck)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			again, err := s.identify(credential)
+			kind := sandbox.KindOf(err)
+			if kind == sandbox.Unauthorized || kind == sandbox.Forbidden || err == nil && !sameCaller(again, caller) {
+				revoked()
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// sameCaller reports whether two requests come from the same principal with the same rights.
+func sameCaller(a, b sandbox.Caller) bool {
+	return a.Owner == b.Owner && a.KeyID == b.KeyID && a.Admin == b.Admin
 }

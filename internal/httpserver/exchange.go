@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -145,6 +146,11 @@ func (x *exchange) Write(p []byte) (int, error) {
 func (x *exchange) Flush() {
 	x.extend()
 	_ = x.rc.Flush() // the next write reports that the client is gone
+}
+
+// Hijack hands the connection over, without deadlines; nothing can be written here from then on.
+func (x *exchange) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return x.rc.Hijack()
 }
 
 // Unwrap lets http.ResponseController find the connection.

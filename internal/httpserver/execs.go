@@ -3,7 +3,6 @@ package httpserver
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -27,7 +26,13 @@ type execBody struct {
 	Background     bool              `json:"background,omitempty" doc:"Answer at once, with status running"`
 	MaxOutputBytes int64             `json:"max_output_bytes,omitempty" minimum:"0" maximum:"16777216" doc:"Each of stdout and stderr; 1048576 when absent or 0"`
 	ReportFiles    bool              `json:"report_files,omitempty" doc:"List the files under /mnt/user-data that changed"`
-	PTY            json.RawMessage   `json:"pty,omitempty" doc:"Not supported yet"`
+	PTY            *ptySize          `json:"pty,omitempty" doc:"Give the command a terminal, with background true; GET …/pty?exec= joins it"`
+}
+
+// ptySize is the size of a terminal, in characters.
+type ptySize struct {
+	Cols uint16 `json:"cols" minimum:"1" maximum:"1000"`
+	Rows uint16 `json:"rows" minimum:"1" maximum:"1000"`
 }
 
 func (b *execBody) command() (sandbox.Command, error) {
@@ -38,8 +43,8 @@ func (b *execBody) command() (sandbox.Command, error) {
 		return sandbox.Command{}, invalidField("argv", "the first element is the program: it cannot be empty")
 	case strings.ContainsRune(b.Command, 0) || strings.ContainsRune(b.Cwd, 0) || strings.ContainsRune(strings.Join(b.Argv, ""), 0):
 		return sandbox.Command{}, invalidField("command", "a NUL character cannot be part of a command")
-	case len(b.PTY) > 0 && string(b.PTY) != "null":
-		return sandbox.Command{}, sandbox.Errorf(sandbox.NotSupported, "pty: this server does not have terminals yet")
+	case b.PTY != nil && !b.Background:
+		return sandbox.Command{}, invalidField("pty", "a terminal needs background: true; GET …/pty?exec= joins it")
 	}
 	if err := checkInput(b.Stdin, b.Env); err != nil {
 		return sandbox.Command{}, err
@@ -51,6 +56,9 @@ func (b *execBody) command() (sandbox.Command, error) {
 	c := sandbox.Command{
 		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, Stdin: b.Stdin, KeepStdin: keep, Timeout: seconds(b.TimeoutSeconds),
 		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles,
+	}
+	if b.PTY != nil {
+		c.Terminal, c.KeepStdin = &sandbox.TerminalSize{Cols: b.PTY.Cols, Rows: b.PTY.Rows}, true
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = sandbox.DefaultExecTimeout

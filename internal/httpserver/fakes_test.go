@@ -48,7 +48,9 @@ type world struct {
 	stdin   []byte
 	closed  bool
 	signal  string
-	dir     string // the thread's folder
+	resized chan sandbox.TerminalSize
+	typed   chan []byte // gets what is sent to stdin, when it is not nil
+	dir     string      // the thread's folder
 	quota   int64
 	changes []string
 	answers map[string]stored
@@ -214,6 +216,10 @@ func (w *world) Events(ctx context.Context, _ sandbox.Caller, _, _ string, after
 	return nil
 }
 func (w *world) SendStdin(_ context.Context, c sandbox.Caller, _, _ string, data []byte, closeIt bool) error {
+	if w.typed != nil {
+		w.typed <- data
+		return nil
+	}
 	w.stdin, w.closed = data, closeIt
 	return w.see(c)
 }
@@ -226,6 +232,17 @@ func (w *world) Kill(_ context.Context, c sandbox.Caller, _, exec string) error 
 		w.killed <- exec
 	}
 	return w.see(c)
+}
+
+func (w *world) JoinTerminal(_ context.Context, c sandbox.Caller, _, exec string) error {
+	if exec != "tty" {
+		return sandbox.Errorf(sandbox.Conflict, "no terminal")
+	}
+	return w.see(c)
+}
+func (w *world) Resize(_ context.Context, _ sandbox.Caller, _, _ string, size sandbox.TerminalSize) error {
+	w.resized <- size
+	return nil
 }
 
 func (w *world) fs(uid int) (*vpath.FS, error) {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/gin-gonic/gin"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,9 +21,6 @@ const (
 	versionHeader    = "MCP-Protocol-Version"
 	sessionHeader    = "Mcp-Session-Id"
 )
-
-// recheckEvery is how often the credential behind a request that goes on is checked again.
-const recheckEvery = 10 * time.Second
 
 // mcpService serves the use cases as an MCP server, in both eras of the protocol. Every request is
 // authenticated by itself and bound to the thread that it names. Since 2026-07-28 there are no sessions;
@@ -100,7 +96,7 @@ func (m *mcpService) serve(c *gin.Context) {
 	r.Header = r.Header.Clone()
 	r.Header.Set("X-Request-Id", x.id) // handlers in a session learn it from there
 	session := m.sessionOf(r, scope)
-	stop := m.guard(r, x.caller, func() {
+	stop := m.s.watchCredential(r, x.caller, func() {
 		if session != nil {
 			session.end()
 		}
@@ -139,38 +135,6 @@ func mcpScopeFrom(c *gin.Context) (*mcpScope, *Problem) {
 	}
 	x := exchangeOf(c.Request.Context())
 	return &mcpScope{caller: x.caller, thread: thread, only: c.Param("server"), modern: c.GetHeader(versionHeader) >= statelessVersion}, nil
-}
-
-// guard checks the credential again while a request goes on: a stream may stay open for hours, and its
-// key may be revoked meanwhile. revoked is called once. stop ends the checks and waits for one in progress.
-func (m *mcpService) guard(r *http.Request, caller sandbox.Caller, revoked func()) (stop func()) {
-	ctx, cancel := context.WithCancel(r.Context())
-	credential := (&http.Request{Header: r.Header.Clone()}).WithContext(ctx) // the SDK changes r meanwhile
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(m.s.recheck)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			again, err := m.s.identify(credential)
-			kind := sandbox.KindOf(err)
-			if kind == sandbox.Unauthorized || kind == sandbox.Forbidden || err == nil && !sameCaller(again, caller) {
-				revoked()
-				return
-			}
-		}
-	}()
-	return func() { cancel(); <-done }
-}
-
-// sameCaller reports whether two requests come from the same principal with the same rights.
-func sameCaller(a, b sandbox.Caller) bool {
-	return a.Owner == b.Owner && a.KeyID == b.KeyID && a.Admin == b.Admin
 }
 
 // isInitialize looks into the body of a request, which it leaves as it was.

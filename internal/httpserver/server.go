@@ -142,6 +142,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.pluginRoutes()
 	s.adminRoutes()
 	s.healthRoutes()
+	s.terminalRoutes(engine)
 	doc, err := json.Marshal(s.api.OpenAPI())
 	if err != nil {
 		return nil, err

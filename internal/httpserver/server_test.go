@@ -120,7 +120,9 @@ func TestShapes(t *testing.T) {
 		{"POST", execURL, `{"command":"x","timeout_s":3601}`, "timeout_s", 400, "invalid"},
 		{"POST", execURL, `{"command":"x","timeout_s":-1}`, "timeout_s", 400, "invalid"},
 		{"POST", execURL, `{"command":"x","env":{"A-B":"c"}}`, "env.A-B", 400, "invalid"},
-		{"POST", execURL, `{"command":"x","pty":{"cols":80}}`, "", 501, "not_supported"},
+		{"POST", execURL, `{"command":"x","pty":{"cols":80,"rows":24}}`, "", 400, "invalid"}, // not in the background
+		{"POST", execURL, `{"command":"x","background":true,"pty":{"cols":80}}`, "", 400, "invalid"},
+		{"POST", execURL, `{"command":"x","background":true,"pty":{"cols":80,"rows":1001}}`, "", 400, "invalid"},
 		{"POST", execURL, `{"command":"a\u0000b"}`, "command", 400, "invalid"},
 		{"POST", "/api/threads/t1/execute_code", `{"code":"1","timeout":121}`, "timeout", 400, "invalid"},
 		{"POST", "/api/threads/t1/execute_code", `{"code":"1","language":"perl"}`, "language", 400, "invalid"},
@@ -439,6 +441,7 @@ GET /api/threads/{thread}/files/grep grepFiles
 GET /api/threads/{thread}/files/list listFiles
 GET /api/threads/{thread}/files/stat statFile
 GET /api/threads/{thread}/prompt getPrompt
+GET /api/threads/{thread}/pty joinTerminal
 GET /api/threads/{thread}/servers listToolServers
 GET /api/threads/{thread}/servers/{name}/tools listServerTools
 GET /api/threads/{thread}/skills searchSkills

@@ -46,6 +46,10 @@ type execs interface {
 	// Signal takes a name such as "TERM".
 	Signal(ctx context.Context, c sandbox.Caller, thread, execID, signal string) error
 	Kill(ctx context.Context, c sandbox.Caller, thread, execID string) error
+	// JoinTerminal records that the caller follows an exec with a terminal; sandbox.Conflict when it has none.
+	JoinTerminal(ctx context.Context, c sandbox.Caller, thread, execID string) error
+	// Resize changes the size of a terminal; sandbox.Conflict when the exec has none, or has ended.
+	Resize(ctx context.Context, c sandbox.Caller, thread, execID string, size sandbox.TerminalSize) error
 }
 
 type files interface {

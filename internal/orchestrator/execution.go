@@ -24,6 +24,7 @@ type execution struct {
 	action     string
 	subject    string
 	background bool
+	live       int64 // it has a terminal, of whose output the newest so many bytes are kept as events; 0: none
 	started    time.Time
 	deadline   time.Duration
 	code       *sandbox.Code // of execute_code
@@ -31,6 +32,7 @@ type execution struct {
 	before     vpath.Snapshot
 	attempt    audit.Record
 	secret     secrets // only the goroutine that sees it through uses the streams in it
+	seen       uint64  // number that sandboxd gave its newest event; of the same goroutine
 
 	mu     sync.Mutex
 	events []sandbox.Event
@@ -155,10 +157,13 @@ func (e *execution) addLocked(ev sandbox.Event) {
 	e.held += int64(len(ev.Data))
 	switch ev.Type {
 	case sandbox.EventStdout:
-		e.stdout = append(e.stdout, ev.Data...)
+		if e.live == 0 || int64(len(e.stdout)) <= e.live {
+			e.stdout = append(e.stdout, ev.Data...)
+		}
 	case sandbox.EventStderr:
 		e.stderr = append(e.stderr, ev.Data...)
 	}
+	e.trim()
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
@@ -198,10 +203,11 @@ func (e *execution) compose(exit *sandboxv1.Exit) sandbox.Result {
 	default:
 		res.Status = sandbox.StatusKilled
 	}
-	stdout, res.StdoutPath = joinStream(stdout, e.secret.rawOut, exit.GetStdout(), e.secret.hide)
+	stdout, rawOut := e.head(stdout)
+	stdout, res.StdoutPath = joinStream(stdout, rawOut, exit.GetStdout(), e.secret.hide)
 	stderr, res.StderrPath = joinStream(stderr, e.secret.rawErr, exit.GetStderr(), e.secret.hide)
 	res.Truncated = res.StdoutPath != nil || res.StderrPath != nil ||
-		exit.GetStdout().GetTotal() > e.secret.rawOut || exit.GetStderr().GetTotal() > e.secret.rawErr
+		exit.GetStdout().GetTotal() > rawOut || exit.GetStderr().GetTotal() > e.secret.rawErr
 	setText(&res, stdout, stderr)
 	return res
 }

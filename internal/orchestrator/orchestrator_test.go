@@ -71,6 +71,13 @@ type daemon struct {
 	run func(*connect.ServerStream[sandboxv1.Event]) error
 	// asked is told of each exec before run answers it. May be nil.
 	asked func(*sandboxv1.RunRequest)
+	// resized is told of each new size of a terminal.
+	resized func(*sandboxv1.TerminalSize)
+}
+
+func (d daemon) Resize(_ context.Context, req *connect.Request[sandboxv1.ResizeRequest]) (*connect.Response[sandboxv1.ResizeResponse], error) {
+	d.resized(req.Msg.GetSize())
+	return connect.NewResponse(&sandboxv1.ResizeResponse{}), nil
 }
 
 func (d daemon) Status(context.Context, *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {

@@ -65,11 +65,17 @@ func (r *Orchestrator) RunCommand(ctx context.Context, c sandbox.Caller, id stri
 		Shell: cmd.Shell, Argv: cmd.Argv, Cwd: cmd.Cwd, Stdin: []byte(cmd.Stdin), KeepStdin: cmd.KeepStdin,
 		MaxOutputBytes: uint64(cmd.MaxOutputBytes),
 	}
+	if cmd.Terminal != nil {
+		req.Terminal = &sandboxv1.TerminalSize{Cols: uint32(cmd.Terminal.Cols), Rows: uint32(cmd.Terminal.Rows)}
+	}
 	subject := cmd.Shell
 	if subject == "" {
 		subject = strings.Join(cmd.Argv, " ")
 	}
 	e := &execution{action: audit.ActionExec, subject: subject, background: cmd.Background, deadline: cmd.Timeout, report: cmd.ReportFiles}
+	if cmd.Terminal != nil {
+		e.live = cmd.MaxOutputBytes
+	}
 	return r.run(ctx, c, id, e, req, cmd.Env, cmd)
 }
 
@@ -84,6 +90,10 @@ func checkCommand(cmd sandbox.Command) error {
 		return bad("timeout_s: want 0 to %d", int(sandbox.MaxExecTimeout.Seconds()))
 	case cmd.MaxOutputBytes < 0 || cmd.MaxOutputBytes > sandbox.MaxOutputBytes:
 		return bad("max_output_bytes: want 0 to %d", sandbox.MaxOutputBytes)
+	case cmd.Terminal != nil && !cmd.Terminal.Valid():
+		return bad("pty: want 1 to %d columns and rows", sandbox.MaxTerminalSide)
+	case cmd.Terminal != nil && !cmd.Background:
+		return bad("pty: a terminal needs \"background\": true; GET …/pty?exec= shows it")
 	case len(cmd.Stdin) > sandbox.MaxStdinBytes:
 		return bad("stdin: %d bytes, at most %d", len(cmd.Stdin), sandbox.MaxStdinBytes)
 	}
@@ -416,10 +426,15 @@ func (e *execution) take(ev *sandboxv1.Event) error {
 		if k.Output.GetStderr() {
 			typ = sandbox.EventStderr
 		}
-		if data := e.secret.next(typ, k.Output.GetData()); len(data) > 0 {
+		data := k.Output.GetData()
+		if ev.GetN() > e.seen+1 { // only a terminal has gaps
+			data = e.secret.skip(data)
+		}
+		if data = e.secret.next(typ, data); len(data) > 0 {
 			e.add(sandbox.Event{Type: typ, Time: at, Data: data})
 		}
 	}
+	e.seen = ev.GetN()
 	return nil
 }
 

@@ -41,6 +41,17 @@ func (s *secrets) next(typ sandbox.EventType, piece []byte) []byte {
 	return stream.Next(piece)
 }
 
+// skip begins stdout anew with a piece before which some is missing: neither the beginning of a secret
+// that was kept back nor the rest of one in the piece is shown.
+func (s *secrets) skip(piece []byte) []byte {
+	if s.out == nil {
+		return piece
+	}
+	before := s.out.End(true)
+	s.out = s.hide.Stream()
+	return append(before, s.hide.Tail(piece)...)
+}
+
 // end gives what was kept back of a stream of which sandboxd saw total bytes in all.
 func (s *secrets) end(typ sandbox.EventType, total uint64) []byte {
 	raw, stream := s.rawOut, s.out
