@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,21 +19,51 @@ import (
 
 func newExec(api *apiClient) *cobra.Command {
 	var timeout int
+	var terminal bool
+	var join string
 	cmd := &cobra.Command{
 		Use: "exec THREAD -- COMMAND…", Short: "Run a command in a thread's sandbox; ends with its exit code",
-		Example: "  skerry exec demo -- ls -la\n  skerry exec demo -- sh -c 'echo $HOME | wc -c'",
-		Args:    cobra.MinimumNArgs(2),
+		Long: "Run a command in a thread's sandbox; ends with its exit code.\n\n" +
+			"With -t the command gets a terminal, and yours shows it: whatever the command prints reaches your terminal as it is, " +
+			"control sequences included. Without -t they are left out when the output goes to a terminal.\n\n" +
+			"A command in a terminal goes on when your connection is lost; --join shows it again.",
+		Example: "  skerry exec demo -- ls -la\n  skerry exec demo -- sh -c 'echo $HOME | wc -c'\n  skerry exec -t demo -- bash\n  skerry exec -t demo --join 0198c0de-…",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (join == "") == (len(args) < 2) || join != "" && !terminal {
+				return errors.New("name a command after --, or with -t the exec to --join")
+			}
+			if terminal {
+				if !cmd.Flags().Changed("timeout") {
+					timeout = 3600
+				}
+				return runTerminal(cmd, api, args[0], join, map[string]any{"argv": args[1:], "timeout_s": timeout})
+			}
 			body := map[string]any{"argv": args[1:], "timeout_s": timeout}
-			res, err := api.stream(cmd.Context(), threadPath(args[0], "exec"), body, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			res, err := api.stream(cmd.Context(), threadPath(args[0], "exec"), body, eyes{cmd.OutOrStdout()}, eyes{cmd.ErrOrStderr()})
 			if err != nil {
 				return err
 			}
 			return ending(res)
 		},
 	}
-	cmd.Flags().IntVar(&timeout, "timeout", 60, "seconds, at most 3600")
+	cmd.Flags().IntVar(&timeout, "timeout", 60, "seconds, at most 3600, which is what a terminal has")
+	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, "give the command a terminal")
+	cmd.Flags().StringVar(&join, "join", "", "with -t: the id of an exec to join instead")
 	return cmd
+}
+
+// eyes writes hostile output for forEyes.
+type eyes struct{ w io.Writer }
+
+func (e eyes) Write(p []byte) (int, error) {
+	if !onTerminal(e.w) {
+		return e.w.Write(p)
+	}
+	if _, err := io.WriteString(e.w, forEyes(e.w, string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 func threadPath(thread string, parts ...string) string {
@@ -64,8 +95,8 @@ func newCode(api *apiClient) *cobra.Command {
 			if api.json {
 				return printJSON(cmd.OutOrStdout(), res)
 			}
-			fmt.Fprint(cmd.OutOrStdout(), res.Stdout)
-			fmt.Fprint(cmd.ErrOrStderr(), res.Stderr)
+			fmt.Fprint(eyes{cmd.OutOrStdout()}, res.Stdout)
+			fmt.Fprint(eyes{cmd.ErrOrStderr()}, res.Stderr)
 			return ending(res)
 		},
 	}
