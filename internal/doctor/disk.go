@@ -35,13 +35,13 @@ func Folder(r *Report, dir string) {
 	if unix.Access(at, unix.W_OK|unix.X_OK) != nil {
 		r.Problem("", "mount it for writing, or choose another folder with --data", "%s cannot be written", at)
 	}
-	space(r, at)
 	if at != dir {
 		r.OK("", "%s is not there yet; `skerry serve` makes it", dir)
-		return
+	} else {
+		owner(r, dir, info)
+		passage(r, dir)
 	}
-	owner(r, dir, info)
-	passage(r, dir)
+	space(r, at)
 }
 
 // nearest gives the folder itself, or the nearest above it that is there.
@@ -83,7 +83,7 @@ func passage(r *Report, dir string) {
 func space(r *Report, dir string) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {
-		r.Warn("space", "", "how much is free cannot be read: %s", reason(err))
+		r.Warn("space", "look whether the disk is in order", "how much is free cannot be read: %s", reason(err))
 		return
 	}
 	free := int64(s.Bavail) * s.Bsize //nolint:gosec // sizes of disks are far below 2^63
@@ -123,12 +123,12 @@ func Quota(r *Report, dir string) {
 		at, err = filepath.EvalSymlinks(at)
 	}
 	if err != nil {
-		r.Warn("", "", "the data folder cannot be reached: %s", reason(err))
+		r.Warn("", "see the line of the data folder", "the data folder cannot be reached: %s", reason(err))
 		return
 	}
 	m, ok := mountOf(at, "/proc/self/mountinfo")
 	if !ok {
-		r.Warn("", "", "the file system of the data folder is not among those mounted here")
+		r.Warn("", "keep the data folder on a disk of this host", "the file system of the data folder is not among those mounted here")
 		return
 	}
 	quota(r, m, loopImages())

@@ -21,9 +21,11 @@ type feature struct {
 	there func() bool
 }
 
-// there reports whether a system call is known: any answer but ENOSYS is one. EPERM is what a filter
-// around this process says.
-func there(err error) bool { return !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) }
+// there reports whether a system call is known: any answer but ENOSYS is one. EPERM is what root hears of a
+// filter around this process, and what others hear of a call that is root's.
+func there(err error) bool {
+	return !errors.Is(err, unix.ENOSYS) && (os.Geteuid() != 0 || !errors.Is(err, unix.EPERM))
+}
 
 var features = []feature{
 	{"openat2", "5.6", Warning, "runtimes resolve the paths of mounts step by step, which is less safe", func() bool {
