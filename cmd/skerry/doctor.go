@@ -68,8 +68,14 @@ func examine(ctx context.Context, e *examination, out *doctorOutput) error {
 		checks = e.checks()
 	}
 	out.begin(e.cfg)
-	lines := doctor.Run(ctx, checks, doctor.Output{Lines: out.lines, Waiting: out.waiting})
+	show := func(lines []doctor.Line) {
+		if ctx.Err() == nil { // what is found while all is given up is not true
+			out.lines(lines)
+		}
+	}
+	lines := doctor.Run(ctx, checks, doctor.Output{Lines: show, Waiting: out.waiting})
 	if ctx.Err() != nil {
+		out.erase()
 		return ctx.Err()
 	}
 	if err := out.end(lines); err != nil {

@@ -133,6 +133,10 @@ func (e *examination) state(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	s, err := e.embedded(ctx)
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		r.Problem("journal", "see the line of the data folder", "it cannot be read: %s", err)
+		return
+	}
 	if err != nil {
 		r.Problem("journal", "restore "+filepath.Join(e.cfg.Data, "state.jsonl")+" from a copy, or move it away to begin without keys and labels", "%s", err)
 		return

@@ -253,6 +253,21 @@ func (e *examination) openServer(ctx context.Context) (_ *parts, err error) {
 	return p, nil
 }
 
+// openLibrary opens as much as the files of skills need, when no sandbox can be started.
+func (e *examination) openLibrary(ctx context.Context) (*parts, error) {
+	p := e.parts(filepath.Join(e.scratch, "library"), e.cfg.Driver)
+	e.onClose(p.close)
+	for _, open := range []func(context.Context) error{
+		p.openData, p.openState, p.openPlugins,
+		func(ctx context.Context) error { _, _, err := p.openSkills(ctx); return err },
+	} {
+		if err := open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
 // sweep removes what a doctor left that was killed.
 func (e *examination) sweep(ctx context.Context, driverName string) {
 	old, err := filepath.Glob(filepath.Join(e.parent, scratchPrefix+"*"))

@@ -90,7 +90,7 @@ func (e *examination) mcpServers(ctx context.Context, r *doctor.Report) {
 	began := time.Now()
 	list, err := e.hub.Servers(ctx, sandbox.Thread{Owner: local, ID: "doctor"})
 	if err != nil {
-		r.Warn("", "", "not looked at: %s", detailOf(err))
+		r.Warn("", "run doctor again", "not looked at: %s", detailOf(err))
 		return
 	}
 	if len(list) == 0 {
@@ -115,15 +115,7 @@ func (e *examination) skills(ctx context.Context, r *doctor.Report) {
 	p, err := e.server.get(ctx)
 	sandboxes := err == nil
 	if err != nil { // their files can be read all the same
-		p = e.parts(filepath.Join(e.scratch, "library"), e.cfg.Driver)
-		if err := os.MkdirAll(p.cfg.Data, 0o700); err != nil {
-			r.Warn("", "", "not looked at: %s", err)
-			return
-		}
-		if p.extensions, err = extensions.New(p.cfg.Extensions); err == nil {
-			_, _, err = p.openSkills(ctx)
-		}
-		if err != nil {
+		if p, err = e.openLibrary(ctx); err != nil {
 			r.Problem("", "mend what it names; `skills` and `skill_sources` say where skills are", "%s", err)
 			return
 		}
@@ -155,7 +147,7 @@ func (e *examination) customSkills(t *skillTally) {
 	}
 	lib, err := skill.Open(skill.Options{Dir: dir, Users: users, Log: e.log, State: func(sandbox.Owner) (skill.State, error) { return everySkillOn{}, nil }})
 	if err != nil {
-		t.r.Warn("users", "", "their skills are not looked at: %s", err)
+		t.r.Warn("users", "see the line of the data folder", "their skills are not looked at: %s", err)
 		return
 	}
 	for _, file := range lists[:min(len(lists), maxUserFiles)] {
@@ -312,17 +304,16 @@ func (e *examination) egress(_ context.Context, r *doctor.Report) {
 		return
 	}
 	raw, err := files.Raw(sandbox.Owner{}, "mcpServers")
-	if err != nil || raw == nil {
-		r.OK("", "nothing in a sandbox has a way out")
-		return
-	}
 	var servers map[string]struct {
 		Sandbox json.RawMessage `json:"sandbox"`
 	}
-	if json.Unmarshal(raw, &servers) != nil {
+	if err != nil || raw != nil && json.Unmarshal(raw, &servers) != nil {
 		return // the check of the MCP servers says so
 	}
 	hosts := map[string]bool{}
+	for _, h := range e.cfg.Plugins.Egress {
+		hosts[h] = true
+	}
 	for _, name := range sortedKeys(servers) {
 		var box struct {
 			Egress []string `json:"egress"`
