@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // line is one line of `skerry doctor --json`.
@@ -53,6 +54,9 @@ func TestDoctor(t *testing.T) {
 		"gone": {"command": "/nonexistent/hunter", "env": {"TOKEN": "${DOCTOR_TEST_SECRET}"}}}}`})
 	s.ok("beside", "echo begun > kept")
 	before := s.left()
+	killed := filepath.Join(s.data, "skerry-doctor-killed") // what another one left that was killed
+	must(t, os.Mkdir(killed, 0o700))
+	must(t, os.Chtimes(killed, time.Time{}, time.Now().Add(-time.Hour)))
 	exit, lines := s.examined("--server", s.url)
 	if exit != 0 {
 		t.Errorf("exit code %d", exit)
