@@ -31,4 +31,4 @@ step "house: imports, comments, links, dependencies"
 go test ./internal/archtest
 step "lint"
 scripts/install.sh linters
-"$cache/bin/golangci-lint" run
+"$cache/bin/golangci-lint" run --allow-parallel-runners
