@@ -1,13 +1,8 @@
 package containerd
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
-	"io"
 	"os"
-	"strings"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
@@ -18,9 +13,6 @@ import (
 // there, and leaves it.
 const ProbeImage = "docker.io/skerry/runtime-probe:1"
 
-// probeAge is how old a probe's sandbox must be to be a left-over: a probe takes seconds.
-const probeAge = 5 * time.Minute
-
 // probed tells why a runtime cannot be used here, or "". The first call for a runtime starts a
 // sandbox on it; the answer is kept for the life of the driver. An error says that the probe could
 // not be made, and the next call tries again.
@@ -30,7 +22,7 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 		return "not installed on this host", nil
 	}
 	return d.answers.Ask(ctx, name, func() (string, error, error) {
-		d.sweepProbes(ctx)
+		runtimeprobe.SweepSandboxes(ctx, d, d.log)
 		problem, detail, err := d.probeRuntime(ctx, rt)
 		if err == nil && problem != "" {
 			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
@@ -73,7 +65,7 @@ func (d *Driver) ensureProbeImage(ctx context.Context) error {
 	if !isNotFound(err) {
 		return engineError(err, "containerd does not tell its images")
 	}
-	rootfs, err := emptyRootfs()
+	rootfs, err := hardening.EmptyRootfs()
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the image of the runtime probe could not be made")
 	}
@@ -81,35 +73,6 @@ func (d *Driver) ensureProbeImage(ctx context.Context) error {
 		return engineError(err, "the image of the runtime probe was not made")
 	}
 	return nil
-}
-
-// emptyRootfs gives a root file system that holds nothing but mount points.
-func emptyRootfs() (io.Reader, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, dir := range hardening.MountPoints() {
-		header := &tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: 0o755}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-	}
-	return &buf, w.Close()
-}
-
-// sweepProbes removes the sandboxes of probes that a crash of a server interrupted.
-func (d *Driver) sweepProbes(ctx context.Context) {
-	old, err := d.List(ctx, nil)
-	if err != nil {
-		d.log.Warn("looking for old runtime probes failed", "error", err)
-		return
-	}
-	for _, i := range old {
-		if _, isProbe := i.Labels[runtimeprobe.LabelProbe]; isProbe && time.Since(i.CreatedAt) > probeAge {
-			if err := d.Remove(ctx, i.ID); err != nil {
-				d.log.Warn("removing an old runtime probe failed", "sandbox", i.ID, "error", err)
-			}
-		}
-	}
 }
 
 // unprobed starts sandboxes on a runtime whose probe is under way.

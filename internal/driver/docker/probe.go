@@ -1,14 +1,10 @@
 package docker
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
-	"strings"
-	"time"
 
 	"github.com/moby/moby/client"
 
@@ -20,9 +16,6 @@ import (
 // ProbeImage is the image of runtime probes: a few empty folders. The driver makes it when it is not
 // there, and leaves it.
 const ProbeImage = "skerry/runtime-probe:1"
-
-// probeAge is how old a probe's sandbox must be to be a left-over: a probe takes seconds.
-const probeAge = 5 * time.Minute
 
 // probed gives a runtime and tells why it cannot be used here, or "". The first call for a runtime
 // starts a sandbox on it; the answer is kept for the life of the driver. An error says that the
@@ -42,7 +35,7 @@ func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string
 			return engineRuntime{}, "", err
 		}
 		d.names = names
-		d.sweepProbes(ctx)
+		runtimeprobe.SweepSandboxes(ctx, d, d.log)
 	}
 	rt := engineRuntime{known, d.names[name]}
 	if problem, done := d.problems[name]; done {
@@ -100,7 +93,7 @@ func (d *Driver) ensureProbeImage(ctx context.Context) error {
 	} else if !isNotFound(err) {
 		return engineError(err, "the container engine does not tell its images")
 	}
-	archive, err := emptyRootfs()
+	archive, err := hardening.EmptyRootfs()
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the image of the runtime probe could not be made")
 	}
@@ -114,35 +107,6 @@ func (d *Driver) ensureProbeImage(ctx context.Context) error {
 		return engineError(err, "the image of the runtime probe was not made")
 	}
 	return nil
-}
-
-// emptyRootfs gives a root file system that holds nothing but mount points.
-func emptyRootfs() (io.Reader, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, dir := range hardening.MountPoints() {
-		header := &tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: 0o755}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-	}
-	return &buf, w.Close()
-}
-
-// sweepProbes removes the sandboxes of probes that a crash of a server interrupted.
-func (d *Driver) sweepProbes(ctx context.Context) {
-	old, err := d.List(ctx, nil)
-	if err != nil {
-		d.log.Warn("looking for old runtime probes failed", "error", err)
-		return
-	}
-	for _, i := range old {
-		if _, isProbe := i.Labels[runtimeprobe.LabelProbe]; isProbe && time.Since(i.CreatedAt) > probeAge {
-			if err := d.Remove(ctx, i.ID); err != nil {
-				d.log.Warn("removing an old runtime probe failed", "sandbox", i.ID, "error", err)
-			}
-		}
-	}
 }
 
 // unprobed starts sandboxes on a runtime whose probe is under way.

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -72,8 +73,8 @@ func Check(ctx context.Context, starter Starter, cfg Config) (problem string, de
 	return problem, detail, nil
 }
 
-// sweepAge is how old a scratch folder must be to be one that a crash of a server left: a probe takes
-// seconds.
+// sweepAge is how old a scratch folder or a sandbox must be to be one that a crash of a server left: a probe
+// takes seconds.
 const sweepAge = 5 * time.Minute
 
 // sweep removes what interrupted probes left.
@@ -85,6 +86,29 @@ func sweep(dir string) {
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > sweepAge {
 			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// Fleet is the part of a driver that SweepSandboxes uses.
+type Fleet interface {
+	List(ctx context.Context, labels map[string]string) ([]sandbox.Instance, error)
+	Remove(ctx context.Context, id sandbox.ID) error
+}
+
+// SweepSandboxes removes the sandboxes of probes that a crash of a server interrupted, told by their age. What fails
+// is logged: it keeps nobody from a probe.
+func SweepSandboxes(ctx context.Context, fleet Fleet, log *slog.Logger) {
+	old, err := fleet.List(ctx, nil)
+	if err != nil {
+		log.Warn("looking for old runtime probes failed", "error", err)
+		return
+	}
+	for _, i := range old {
+		if _, isProbe := i.Labels[LabelProbe]; isProbe && time.Since(i.CreatedAt) > sweepAge {
+			if err := fleet.Remove(ctx, i.ID); err != nil {
+				log.Warn("removing an old runtime probe failed", "sandbox", i.ID, "error", err)
+			}
 		}
 	}
 }
