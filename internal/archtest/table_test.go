@@ -65,6 +65,7 @@ var table = []row{
 	{"internal/sandboxapi/v1", "", "generated"},
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
 	{"internal/ownedsocket", "", "it stands below everything"},
+	{"internal/replica", "ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/sandboxapi/link", "ownedsocket", "the connection knows no messages"},
 	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
 
