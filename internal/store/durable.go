@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"github.com/redis/go-redis/v9"
 
@@ -67,21 +68,46 @@ func (s *Store) change(ctx context.Context, apply func(context.Context) (entry, 
 	return s.journal.change(ctx, apply)
 }
 
+// nextUIDScript answers 0 when there is no counter, unless ARGV[3] is "make".
 var nextUIDScript = redis.NewScript(`
-local n = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0') + 1
+local last = redis.call('HGET', KEYS[1], ARGV[1])
+if not last and ARGV[3] ~= 'make' then return 0 end
+local n = tonumber(last or '0') + 1
 if n < tonumber(ARGV[2]) then n = tonumber(ARGV[2]) end
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', n))
 return n`)
 
+// errNoCounter says that nothing was given, because nobody knows where to begin.
+var errNoCounter = errors.New("there is no counter of uids")
+
 // NextUID gives a host uid that was never given before and is at least min. Uids only grow; one
-// that is not used after all is not given again.
+// that is not used after all is not given again. When Redis lost the counter, it begins above what
+// Options.HighestUID says is in use: two threads with one uid could read each other's files.
 func (s *Store) NextUID(ctx context.Context, min int) (int, error) {
+	if s.highestUID == nil {
+		return s.nextUID(ctx, min, "make")
+	}
+	uid, err := s.nextUID(ctx, min, "")
+	if !errors.Is(err, errNoCounter) {
+		return uid, err
+	}
+	highest, err := s.highestUID()
+	if err != nil {
+		return 0, sandbox.Wrap(sandbox.Internal, err, "the uids in use cannot be read")
+	}
+	return s.nextUID(ctx, max(min, highest+1), "make")
+}
+
+func (s *Store) nextUID(ctx context.Context, min int, make string) (int, error) {
 	var uid int
 	err := s.change(ctx, func(ctx context.Context) (entry, error) {
 		var err error
-		uid, err = nextUIDScript.Run(ctx, s.rdb, []string{uidKey}, uidField, min).Int()
+		uid, err = nextUIDScript.Run(ctx, s.rdb, []string{uidKey}, uidField, min, make).Int()
 		if err != nil {
 			return entry{}, failure(err)
+		}
+		if uid == 0 {
+			return entry{}, errNoCounter
 		}
 		text, err := json.Marshal(uid)
 		return entry{Key: uidKey, Field: uidField, Value: text}, err

@@ -26,7 +26,7 @@ type Lease struct {
 var acquireScript = redis.NewScript(`
 local owner = redis.call('HGET', KEYS[1], 'owner')
 local state = redis.call('HGET', KEYS[1], 'state') or 'own'
-if owner and owner ~= ARGV[1] then
+if owner and owner ~= ARGV[1] and owner ~= ARGV[3] then
   return {'taken', owner, redis.call('HGET', KEYS[1], 'token'), state}
 end
 local now = redis.call('TIME')
@@ -39,13 +39,14 @@ redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'token', token, 'state', 'own')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'ok', ARGV[1], token, state}`)
 
-// keepScript lengthens a lease that the caller has. ARGV[3] is the new state, or "" for the old one.
+// keepScript lengthens a lease that the caller has. ARGV[3] is the new state, or "" for the old one;
+// ARGV[4] the token of the lease that is meant, or "" for whichever.
 var keepScript = redis.NewScript(`
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if not owner then return {'gone', '', '0', ''} end
 local token = redis.call('HGET', KEYS[1], 'token')
 local state = redis.call('HGET', KEYS[1], 'state')
-if owner ~= ARGV[1] then return {'taken', owner, token, state} end
+if owner ~= ARGV[1] or ARGV[4] ~= '' and token ~= ARGV[4] then return {'taken', owner, token, state} end
 if ARGV[3] ~= '' then
   state = ARGV[3]
   redis.call('HSET', KEYS[1], 'state', state)
@@ -60,10 +61,39 @@ return 0`)
 // AcquireLease takes the thread for a replica, for ttl. The replica that has it already gets it
 // again, with a new token and in the state own. When another has it: Conflict, with that lease.
 func (s *Store) AcquireLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) (Lease, error) {
+	return s.TakeLease(ctx, t, replica, replica, ttl)
+}
+
+// TakeLease is AcquireLease that takes the thread also from the replica from, which is known to have
+// ended: nobody waits for its lease to run out. From anybody else it takes nothing.
+func (s *Store) TakeLease(ctx context.Context, t sandbox.Thread, replica, from string, ttl time.Duration) (Lease, error) {
 	if err := checkLease(t, replica, ttl); err != nil {
 		return Lease{}, err
 	}
-	return s.lease(ctx, acquireScript, []string{leaseKey(t), fenceKey(t.Tenant)}, t, replica, ttl.Milliseconds())
+	return s.lease(ctx, acquireScript, []string{leaseKey(t), fenceKey(t.Tenant)}, t, replica, ttl.Milliseconds(), from)
+}
+
+// Lease gives the lease of a thread as it is. NotFound: nobody has one.
+func (s *Store) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
+	if err := checkThread(t); err != nil {
+		return Lease{}, err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	got, err := s.rdb.HMGet(ctx, leaseKey(t), "owner", "token", "state").Result()
+	if err != nil {
+		return Lease{}, failure(err)
+	}
+	owner, _ := got[0].(string)
+	if owner == "" {
+		return Lease{}, sandbox.Errorf(sandbox.NotFound, "nobody has a lease of thread %q", t.ID)
+	}
+	text, _ := got[1].(string)
+	token, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return Lease{}, sandbox.Wrap(sandbox.Internal, err, "the lease cannot be read")
+	}
+	return Lease{Owner: owner, Token: token, Deleting: got[2] == "deleting"}, nil
 }
 
 // RenewLease keeps the thread for another ttl. NotFound: the lease ran out and nobody has taken it
@@ -72,7 +102,20 @@ func (s *Store) RenewLease(ctx context.Context, t sandbox.Thread, replica string
 	if err := checkLease(t, replica, ttl); err != nil {
 		return err
 	}
-	_, err := s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "")
+	_, err := s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "", "")
+	return err
+}
+
+// KeepLease is RenewLease of one certain lease: Conflict also when the replica has the thread by another
+// token. token 0 stands for any.
+func (s *Store) KeepLease(ctx context.Context, t sandbox.Thread, replica string, token int64, ttl time.Duration) error {
+	if token == 0 {
+		return s.RenewLease(ctx, t, replica, ttl)
+	}
+	if err := checkLease(t, replica, ttl); err != nil {
+		return err
+	}
+	_, err := s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "", strconv.FormatInt(token, 10))
 	return err
 }
 
@@ -82,7 +125,7 @@ func (s *Store) MarkDeleting(ctx context.Context, t sandbox.Thread, replica stri
 	if err := checkLease(t, replica, ttl); err != nil {
 		return Lease{}, err
 	}
-	return s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "deleting")
+	return s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "deleting", "")
 }
 
 // ReleaseLease gives the thread free. It is no error when the replica does not have it (any more).

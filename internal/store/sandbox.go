@@ -51,6 +51,47 @@ func (s *Store) Sandbox(ctx context.Context, t sandbox.Thread) (SandboxRecord, e
 	return r, nil
 }
 
+// Sandboxes gives the sandboxes of the threads that have one, in one round trip. All threads have to be
+// of one tenant.
+func (s *Store) Sandboxes(ctx context.Context, threads []sandbox.Thread) (map[sandbox.Thread]SandboxRecord, error) {
+	found := map[sandbox.Thread]SandboxRecord{}
+	if len(threads) == 0 {
+		return found, nil
+	}
+	for _, t := range threads {
+		if err := checkThread(t); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	answers := make([]*redis.StringCmd, len(threads))
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, t := range threads {
+			answers[i] = p.HGet(ctx, sandboxKey(t), "record")
+		}
+		return nil
+	})
+	if err != nil && !isNil(err) {
+		return nil, failure(err)
+	}
+	for i, t := range threads {
+		text, err := answers[i].Bytes()
+		if isNil(err) {
+			continue
+		}
+		var r SandboxRecord
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err != nil {
+			return nil, sandbox.Wrap(sandbox.Internal, err, "the sandbox's record cannot be read")
+		}
+		found[t] = r
+	}
+	return found, nil
+}
+
 var deleteSandboxScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], 'id') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)

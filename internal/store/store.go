@@ -35,7 +35,9 @@ type Options struct {
 	// Journal is the file of the durable records in embedded mode; its folder must exist. "" = they
 	// are lost with the process.
 	Journal string
-	Log     *slog.Logger // nil = none
+	// HighestUID gives the highest uid that anything has, for when the counter is lost; nil: NextUID counts from min.
+	HighestUID func() (int, error)
+	Log        *slog.Logger // nil = none
 }
 
 // Store is the state. Make one with Open.
@@ -43,6 +45,8 @@ type Store struct {
 	rdb      redis.UniversalClient
 	embedded *embedded // nil with a Redis of its own
 	journal  *journal  // nil unless embedded with a file
+
+	highestUID func() (int, error) // Options.HighestUID
 
 	closing sync.Once
 	closed  error
@@ -60,7 +64,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Store{rdb: rdb}, nil
+		return &Store{rdb: rdb, highestUID: o.HighestUID}, nil
 	}
 	return openEmbedded(ctx, o)
 }
@@ -70,7 +74,7 @@ func openEmbedded(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the embedded state cannot be started")
 	}
-	s := &Store{embedded: e, rdb: e.client()}
+	s := &Store{embedded: e, rdb: e.client(), highestUID: o.HighestUID}
 	if o.Journal == "" {
 		return s, nil
 	}

@@ -45,7 +45,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
-		"Sandbox": testSandbox, "Lease": testLease, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"LargePipeline": testLargePipeline,
 	}
@@ -269,6 +269,77 @@ func testLease(t *testing.T, s *Store) {
 	must(t, err)
 	if l2.Token <= again.Token {
 		t.Errorf("token %d after %d", l2.Token, again.Token)
+	}
+}
+
+func testTakeLease(t *testing.T, s *Store) {
+	ctx := t.Context()
+	_, err := s.Lease(ctx, main)
+	wantKind(t, err, sandbox.NotFound)
+	dead, err := s.AcquireLease(ctx, main, "r1", time.Minute)
+	must(t, err)
+	if got, err := s.Lease(ctx, main); err != nil || got != dead {
+		t.Errorf("the lease is %+v, %v; want %+v", got, err, dead)
+	}
+	held, err := s.TakeLease(ctx, main, "r2", "r0", time.Minute)
+	wantKind(t, err, sandbox.Conflict)
+	if held != dead {
+		t.Errorf("the conflict gives %+v", held)
+	}
+	taken, err := s.TakeLease(ctx, main, "r2", "r1", time.Minute)
+	must(t, err)
+	if taken.Owner != "r2" || taken.Token <= dead.Token {
+		t.Errorf("taken: %+v after %+v", taken, dead)
+	}
+	// The one that was taken for dead comes back.
+	wantKind(t, s.KeepLease(ctx, main, "r1", dead.Token, time.Minute), sandbox.Conflict)
+	wantKind(t, s.KeepLease(ctx, main, "r2", dead.Token, time.Minute), sandbox.Conflict)
+	must(t, s.KeepLease(ctx, main, "r2", taken.Token, time.Minute))
+	must(t, s.KeepLease(ctx, main, "r2", 0, time.Minute))
+	must(t, s.ReleaseLease(ctx, main, "r1"))
+	if got, err := s.Lease(ctx, main); err != nil || got.Token != taken.Token {
+		t.Errorf("the former owner released it: %+v, %v", got, err)
+	}
+	must(t, s.ReleaseLease(ctx, main, "r2"))
+	wantKind(t, s.KeepLease(ctx, main, "r2", taken.Token, time.Minute), sandbox.NotFound)
+	if _, err := s.TakeLease(ctx, main, "r2", "r1", time.Minute); err != nil {
+		t.Errorf("one that nobody has: %v", err)
+	}
+}
+
+func testSandboxes(t *testing.T, s *Store) {
+	ctx := t.Context()
+	other := sandbox.Thread{Owner: main.Owner, ID: "other"}
+	rec := SandboxRecord{ID: "skerry-1", Info: sandbox.Info{ID: "skerry-1", State: sandbox.Running, CreatedAt: t0}, Replica: "r1"}
+	must(t, s.PutSandbox(ctx, main, rec))
+	got, err := s.Sandboxes(ctx, []sandbox.Thread{other, main})
+	must(t, err)
+	if len(got) != 1 || got[main] != rec {
+		t.Errorf("got %+v", got)
+	}
+	if got, err := s.Sandboxes(ctx, nil); err != nil || len(got) != 0 {
+		t.Errorf("of none: %v, %v", got, err)
+	}
+	_, err = s.Sandboxes(ctx, []sandbox.Thread{{Owner: main.Owner, ID: "a/b"}})
+	wantKind(t, err, sandbox.Invalid)
+}
+
+// testUIDLost: a counter that is gone begins above what is in use.
+func testUIDLost(t *testing.T, s *Store) {
+	asked := 0
+	s.highestUID = func() (int, error) { asked++; return 1_000_007, nil }
+	for i, want := range []int{1_000_008, 1_000_009} {
+		if uid, err := s.NextUID(t.Context(), 1_000_000); err != nil || uid != want {
+			t.Errorf("%d: NextUID = %d, %v; want %d", i, uid, err, want)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("the uids in use were read %d times", asked)
+	}
+	must(t, s.rdb.Del(t.Context(), uidKey).Err())
+	s.highestUID = func() (int, error) { return 0, errors.New("no") }
+	if uid, err := s.NextUID(t.Context(), 1_000_000); err == nil {
+		t.Errorf("given %d without knowing which are in use", uid)
 	}
 }
 
