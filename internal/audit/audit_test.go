@@ -326,3 +326,33 @@ func TestCommitEndsWithContext(t *testing.T) {
 	}
 	must(t, l.Commit(t.Context(), r))
 }
+
+// TestSlots: two logs of one folder are written side by side, each is one process's, and both are verified.
+func TestSlots(t *testing.T) {
+	dir := t.TempDir()
+	one, two := openLog(t, Options{Dir: dir}), openLog(t, Options{Dir: dir, Slot: 2})
+	if one.Writer() == two.Writer() {
+		t.Fatal("both have one name")
+	}
+	_, err := Open(Options{Dir: dir, Slot: 2})
+	wantKind(t, err, sandbox.Conflict)
+	var open Record
+	for range 3 {
+		for _, l := range []*Log{one, two} {
+			if open, err = l.AppendSync(t.Context(), Record{Action: ActionExec, Phase: PhaseAttempt}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if res, err := Verify(dir); err != nil || !res.OK || res.Records != 6 || len(res.Heads) != 2 {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err := two.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openLog(t, Options{Dir: dir, Slot: 2})
+	left := again.OpenAttempts()
+	if again.Writer() != two.Writer() || len(left) != 3 || left[2].ID != open.ID {
+		t.Errorf("writer %s after %s, open: %+v", again.Writer(), two.Writer(), left)
+	}
+}

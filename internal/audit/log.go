@@ -27,8 +27,11 @@ const (
 
 // Options of Open. Zero values of the numbers are the defaults.
 type Options struct {
-	// Dir is the folder of the log, made when missing. One process at a time has it.
+	// Dir is the folder of the log, made when missing.
 	Dir string
+	// Slot is which of the logs in Dir it is: processes that write side by side have one each. One process
+	// at a time has a slot. 0 is 1.
+	Slot int
 	// Redis gets a copy of every record for List. nil = no copies; List is then Unavailable.
 	Redis redis.UniversalClient
 	// MaxLen bounds a tenant's stream, about. The log on disk is not bounded. 0 = Backlog if that is
@@ -68,7 +71,7 @@ type Log struct {
 
 // Open reads the end of the log and goes on where it stopped. Bytes behind the last intact record
 // are what a crash left of a record that nobody was told is written: they are moved to a file beside
-// and reported. Conflict: another process has the log.
+// and reported. Conflict: another process has the slot.
 func Open(o Options) (*Log, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -82,7 +85,7 @@ func Open(o Options) (*Log, error) {
 	if o.MaxLen <= 0 {
 		o.MaxLen = DefaultMaxLen
 	}
-	lock, err := lockDir(o.Dir)
+	lock, err := lockDir(o.Dir, o.Slot)
 	if err != nil {
 		return nil, err
 	}

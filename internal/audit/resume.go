@@ -24,12 +24,20 @@ const (
 
 var writerPattern = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
-// lockDir makes the folder and takes it for this process.
-func lockDir(dir string) (*os.File, error) {
+// ofSlot is the name of a slot's file: the first one has no number.
+func ofSlot(name string, slot int) string {
+	if slot <= 1 {
+		return name
+	}
+	return fmt.Sprintf("%s.%d", name, slot)
+}
+
+// lockDir makes the folder and takes a slot of it for this process.
+func lockDir(dir string, slot int) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the folder of the audit log cannot be made")
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, ofSlot(lockFile, slot)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be opened")
 	}
@@ -43,7 +51,7 @@ func lockDir(dir string) (*os.File, error) {
 // resume finds the end of the log and opens it for appending.
 func (l *Log) resume() error {
 	var err error
-	if l.writer, err = writerID(filepath.Join(l.o.Dir, writerFile)); err != nil {
+	if l.writer, err = writerID(filepath.Join(l.o.Dir, ofSlot(writerFile, l.o.Slot))); err != nil {
 		return err
 	}
 	l.dir = filepath.Join(l.o.Dir, l.writer)
