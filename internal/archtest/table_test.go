@@ -53,6 +53,7 @@ var table = []row{
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 	{"internal/audit", "sandbox store store/groupcommit", "the log stands below the use cases"},
 	{"internal/auth", "sandbox store", "keys are records"},
+	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 
 	{"internal/toolsearch", "sandbox", "a search knows a tool set, not where it comes from"},
 	{"internal/mcphub", "sandbox toolsearch extensions jsonedit lockedfile egress mcphub/...", "the hub knows tools, not who calls them"},

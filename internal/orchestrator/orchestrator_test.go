@@ -115,13 +115,13 @@ type house struct {
 
 var caller = sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "u"}}
 
-func newHouse(t *testing.T, d daemon) *house {
+func newHouse(t testing.TB, d daemon) *house {
 	t.Helper()
 	return newHouseWith(t, d, noTools{})
 }
 
 // newHouseWith is a house with another hub.
-func newHouseWith(t *testing.T, d daemon, hub toolHub) *house {
+func newHouseWith(t testing.TB, d daemon, hub toolHub) *house {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("workspaces get uids of their own: needs root")
