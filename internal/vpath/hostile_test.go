@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -456,4 +458,32 @@ func deep(t *testing.T, top string, n int) {
 		dir = sub
 	}
 	_ = dir.Close()
+}
+
+// TestLinkThatChanges: a name that is a link when it is looked at and something else when it is read is walked anew;
+// that is no failure of the server's.
+func TestLinkThatChanges(t *testing.T) {
+	f, host := thread(t)
+	a, b := filepath.Join(host, "workspace/a"), filepath.Join(host, "workspace/b")
+	put(t, a, "own")
+	link(t, "real", b)
+	put(t, filepath.Join(host, "workspace/real"), "own")
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer wg.Wait()
+	defer cancel()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		text, err := f.Read(ws+"/a", 0, 0)
+		if k := sandbox.KindOf(err); k == sandbox.Internal || err == nil && text.Content != "own" {
+			t.Fatalf("%q, %v", text.Content, err)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -228,6 +229,10 @@ func (r *resolver) descend(next, name string, last bool) (*place, error) {
 // link puts a symbolic link's target in the place of its name.
 func (r *resolver) link(name string) error {
 	target, err := r.cur.Readlink(name)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, fs.ErrNotExist) {
+		// It was a link a moment ago. What it is now is found by going there again.
+		return r.again(append(elements(path.Join(r.at, name)), r.todo...))
+	}
 	if err != nil {
 		return err
 	}
