@@ -3,7 +3,7 @@
 # the Dockerfile beside it installs the same.
 
 # From Debian.
-packages=(bash ca-certificates coreutils curl findutils git grep gzip jq less patch procps python3 ripgrep sed tar unzip xz-utils zip)
+packages=(bash ca-certificates coreutils curl findutils git grep gzip jq less patch procps python3 python3-ipython ripgrep sed tar unzip xz-utils zip)
 
 # From npm, by the platform's own package, which holds the program and runs no script.
 case $(uname -m) in
