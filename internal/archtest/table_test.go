@@ -23,6 +23,7 @@ var table = []row{
 	{"internal/archtest", "", "it reads text"},
 	{"internal/buildinfo", "", "it stands below everything"},
 	{"internal/config", "", "it stands below everything"},
+	{"internal/diskquota", "", "it knows folders and the kernel, no thread"},
 	{"internal/doctor", "driver/cgroup", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/vpath", "sandbox", "files stand below the use cases"},
 	{"internal/template", "sandbox /sandbox-templates", "templates are text and a vocabulary"},
@@ -90,7 +91,7 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath store audit bridge codeapi skill prompt redact toolsearch", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge codeapi skill prompt redact toolsearch", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},

@@ -1,0 +1,319 @@
+package diskquota
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	imageBytes = 320 << 20
+	uid        = 1_234_567
+)
+
+// folder is one that uids of threads pass through.
+func folder(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { //nolint:gosec // see above
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// open makes a data folder with an image, which is unmounted when the test ends.
+func open(t *testing.T, data string, o Options) *Volume {
+	t.Helper()
+	o.Data, o.Log = data, slog.New(slog.NewTextHandler(t.Output(), nil))
+	if o.Mode == "" {
+		o.Mode, o.ImageBytes = Image, max(o.ImageBytes, imageBytes)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(filepath.Join(data, "tenants"), 0) })
+	v, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// thread makes a thread of a user with a folder that belongs to uid, as the server does.
+func thread(t *testing.T, v *Volume, user, name string, uid int, bytes int64) string {
+	t.Helper()
+	threads := filepath.Join(v.root, "acme", "users", user, "threads")
+	dir := filepath.Join(threads, name)
+	stage := filepath.Join(threads, ".new-"+name)
+	must(t, v.MakeUser(threads))
+	must(t, os.Mkdir(stage, 0o755))
+	must(t, v.MakeThread(filepath.Join(stage, "files")))
+	must(t, os.Mkdir(filepath.Join(stage, "files", "workspace"), 0o700))
+	must(t, os.Chown(filepath.Join(stage, "files", "workspace"), uid, uid))
+	must(t, os.Rename(filepath.Join(stage, "files"), dir))
+	must(t, os.Remove(stage))
+	must(t, v.Limit(dir, uid, bytes))
+	return dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asCode runs a shell command in a thread's workspace like code in a sandbox: with its uid and without
+// capabilities.
+func asCode(t *testing.T, dir string, uid int, script string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	cmd.Dir = filepath.Join(dir, "workspace")
+	id := uint32(uid) //nolint:gosec // small
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func isFull(out string) bool {
+	return strings.Contains(out, "No space left") || strings.Contains(out, "uota exceeded")
+}
+
+func TestCodeCannotPassTheLimit(t *testing.T) {
+	v := open(t, folder(t), Options{UserBytes: 24 << 20})
+	if !v.State().Enforced || !strings.Contains(v.State().String(), "image of 320 MiB") {
+		t.Fatalf("state %q", v.State())
+	}
+	a := thread(t, v, "ada", "a", uid, 16<<20)
+	b := thread(t, v, "ada", "b", uid+1, 16<<20)
+	c := thread(t, v, "bob", "c", uid+2, 16<<20)
+
+	out, err := asCode(t, a, uid, "dd if=/dev/urandom of=big bs=1M count=64")
+	if err == nil || !isFull(out) {
+		t.Fatalf("64 MiB fitted into 16: %v %s", err, out)
+	}
+	if n := size(t, a); n < 12<<20 || n > 16<<20 {
+		t.Errorf("%d bytes are there, of 16 MiB", n)
+	}
+	if out, err := asCode(t, b, uid+1, "dd if=/dev/urandom of=big bs=1M count=12"); err == nil || !isFull(out) {
+		t.Errorf("28 MiB fitted into the 24 of the user: %v %s", err, out)
+	}
+	if out, err := asCode(t, c, uid+2, "dd if=/dev/urandom of=big bs=1M count=12 && sync big"); err != nil {
+		t.Errorf("another user cannot write: %v %s", err, out)
+	}
+	if out, err := asCode(t, a, uid, "rm big && dd if=/dev/urandom of=small bs=1M count=8 && sync small"); err != nil {
+		t.Errorf("no room after the file is gone: %v %s", err, out)
+	}
+	// Holes cost nothing and promise nothing.
+	if out, err := asCode(t, a, uid, "truncate -s 1G holes && dd if=/dev/urandom of=holes bs=1M count=64 seek=100 conv=notrunc"); err == nil || !isFull(out) {
+		t.Errorf("holes were filled past the limit: %v %s", err, out)
+	}
+}
+
+func TestTinyFilesAreBounded(t *testing.T) {
+	v := open(t, folder(t), Options{})
+	a := thread(t, v, "ada", "a", uid, 8<<20)
+	out, err := asCode(t, a, uid, `for d in $(seq 1 200); do mkdir d$d && (cd d$d && touch $(seq 1 1000)) || exit 1; done 2>&1 | tail -1; ls | wc -l`)
+	if err != nil || !isFull(out) {
+		t.Fatalf("200,000 files fitted into 8 MiB: %v %s", err, out)
+	}
+	if out, err := asCode(t, a, uid, "rm -rf d1 d2 && touch again"); err != nil {
+		t.Errorf("no file after others are gone: %v %s", err, out)
+	}
+}
+
+func TestTheServerIsHeld(t *testing.T) {
+	v := open(t, folder(t), Options{})
+	a := thread(t, v, "ada", "a", uid, 8<<20)
+	if err := tooMuch(filepath.Join(a, "workspace", "f"), uid); err == nil {
+		t.Fatal("4 MiB did not fit into 8")
+	}
+	must(t, v.Limit(a, uid, 2<<20))
+	if err := tooMuch(filepath.Join(a, "workspace", "f"), uid); err != nil {
+		t.Fatal(err)
+	}
+	must(t, v.Limit(a, uid, 8<<20)) // the template was changed
+	if err := tooMuch(filepath.Join(a, "workspace", "f"), uid); err == nil {
+		t.Fatal("4 MiB did not fit into 8")
+	}
+}
+
+func TestLimitsOutliveTheServer(t *testing.T) {
+	data := folder(t)
+	v := open(t, data, Options{})
+	a := thread(t, v, "ada", "a", uid, 8<<20)
+	if out, err := asCode(t, a, uid, "echo kept > f"); err != nil {
+		t.Fatal(err, out)
+	}
+	open(t, data, Options{})                                   // a server that was killed leaves it mounted
+	must(t, unix.Unmount(filepath.Join(data, "tenants"), 0))   // a restart of the machine does not
+	if _, err := os.Stat(a); !errors.Is(err, os.ErrNotExist) { // so that the next lines mean something
+		t.Fatal("the thread is not in the image")
+	}
+	v = open(t, data, Options{ImageBytes: imageBytes + 64<<20})
+	if got, err := os.ReadFile(filepath.Join(a, "workspace", "f")); err != nil || string(got) != "kept\n" {
+		t.Fatal(string(got), err)
+	}
+	if out, err := asCode(t, a, uid, "dd if=/dev/urandom of=big bs=1M count=64"); err == nil || !isFull(out) {
+		t.Errorf("the limit is lost: %v %s", err, out)
+	}
+	if !strings.Contains(v.State().String(), "image of 384 MiB") {
+		t.Errorf("state %q", v.State())
+	}
+	var s unix.Statfs_t
+	must(t, unix.Statfs(v.root, &s))
+	if all := int64(s.Blocks) * s.Bsize; all < 350<<20 { //nolint:gosec // small
+		t.Errorf("the file system has %d bytes after the image has grown", all)
+	}
+}
+
+func TestDropFreesTheQuota(t *testing.T) {
+	v := open(t, folder(t), Options{UserBytes: 16 << 20})
+	for i := range 4 { // each takes most of what the user may have
+		a := thread(t, v, "ada", fmt.Sprint("t", i), uid+i, 64<<20)
+		if out, err := asCode(t, a, uid+i, "dd if=/dev/urandom of=big bs=1M count=10 && sync big"); err != nil {
+			t.Fatalf("thread %d: %v %s", i, err, out)
+		}
+		must(t, os.RemoveAll(filepath.Join(a, "workspace")))
+		v.Forget(a)
+		must(t, v.Drop(a, uid+i))
+		if _, err := os.Lstat(a); !errors.Is(err, os.ErrNotExist) {
+			t.Fatal("the folder is still there", err)
+		}
+	}
+}
+
+func TestFoldersOfAServerWithoutQuotasAreTakenOver(t *testing.T) {
+	data := folder(t)
+	v := open(t, data, Options{Mode: Off})
+	a := thread(t, v, "ada", "a", uid, 0)
+	if out, err := asCode(t, a, uid, "echo one > f && ln f g && ln -s /etc/passwd l && mkfifo p && truncate -s 50M holes && chmod 640 f"); err != nil {
+		t.Fatal(err, out)
+	}
+	must(t, os.WriteFile(filepath.Join(v.root, "acme", "users", "ada", "skills.json"), []byte("{}"), 0o600))
+
+	live := Options{Data: data, Mode: Image, ImageBytes: imageBytes, Live: func(dir string) bool { return dir == "acme/users/ada/threads" }}
+	if _, err := Open(t.Context(), live); err == nil || !strings.Contains(err.Error(), "end them first") {
+		t.Fatalf("threads of live sandboxes were moved: %v", err)
+	}
+
+	v = open(t, data, Options{})
+	must(t, v.Limit(a, uid, 8<<20))
+	out, err := asCode(t, a, uid, "cat g; readlink l; test -p p && stat -c '%a %h %u' f; stat -c %s holes")
+	if want := fmt.Sprintf("one\n/etc/passwd\n640 2 %d\n%d\n", uid, 50<<20); err != nil || out != want {
+		t.Errorf("%v\n%s, want\n%s", err, out, want)
+	}
+	if _, err := os.Stat(filepath.Join(v.root, "acme", "users", "ada", "skills.json")); err != nil {
+		t.Error(err)
+	}
+	if out, err := asCode(t, a, uid, "dd if=/dev/urandom of=big bs=1M count=64"); err == nil || !isFull(out) {
+		t.Errorf("64 MiB fitted into 8: %v %s", err, out)
+	}
+	kept, err := filepath.Glob(filepath.Join(data, "tenants.before-image-*", "acme", "users", "ada", "threads", "a", "workspace", "f"))
+	if err != nil || len(kept) != 1 {
+		t.Errorf("what was copied is not kept: %v %v", kept, err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	data := folder(t)
+	for name, o := range map[string]Options{
+		"image without a size": {Mode: Image},
+		"image too small":      {Mode: Image, ImageBytes: 1 << 20},
+		"image too large":      {Mode: Image, ImageBytes: 1 << 50},
+	} {
+		o.Data = data
+		if v, err := Open(t.Context(), o); err == nil {
+			t.Errorf("%s: %s", name, v.State())
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(data, "disk*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ctx, Options{Data: data, Mode: Image, ImageBytes: imageBytes}); err == nil {
+		t.Error("opened although it was given up")
+	}
+}
+
+func TestInspectSaysWhatOpenFinds(t *testing.T) {
+	data := folder(t)
+	o := Options{Data: data, Mode: Auto, ImageBytes: imageBytes}
+	for _, want := range []string{"makes when it starts", "", "mounts when it starts"} {
+		if want == "" { // between the other two the image is made
+			open(t, data, o)
+			want = "quota" // of the file system in it
+		}
+		s, err := Inspect(t.Context(), o)
+		if err != nil || !s.Enforced || !strings.Contains(s.String(), want) {
+			t.Errorf("%q, %v; want %q", s, err, want)
+		}
+		if want == "quota" {
+			must(t, unix.Unmount(filepath.Join(data, "tenants"), 0))
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(data, "tenants", ".probe*")); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+	if s, err := Inspect(t.Context(), Options{Data: "/proc/sys", Mode: Auto}); err != nil || s.Enforced {
+		t.Errorf("/proc has quotas: %q %v", s, err)
+	}
+	if _, err := Inspect(t.Context(), Options{Data: "/proc/sys", Mode: Kernel}); err == nil {
+		t.Error("/proc has quotas, when they must be there")
+	}
+}
+
+func size(t *testing.T, dir string) int64 {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "du", "-s", "-B1", dir).Output()
+	must(t, err)
+	var n int64
+	if _, err := fmt.Fscan(bytes.NewReader(out), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func BenchmarkLimit(b *testing.B) {
+	data := folder(b)
+	v, err := Open(b.Context(), Options{Data: data, Mode: Image, ImageBytes: imageBytes})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = unix.Unmount(v.root, 0) })
+	threads := filepath.Join(v.root, "acme", "users", "ada", "threads")
+	dir := filepath.Join(threads, "a")
+	if err := errors.Join(v.MakeUser(threads), v.MakeThread(dir)); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("changed", func(b *testing.B) {
+		for i := range b.N {
+			if err := v.Limit(dir, uid, int64(8+i%2)<<20); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("same", func(b *testing.B) {
+		for range b.N {
+			if err := v.Limit(dir, uid, 8<<20); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("new thread", func(b *testing.B) {
+		for i := range b.N {
+			dir := filepath.Join(threads, fmt.Sprint("n", b.N, "-", i))
+			if err := errors.Join(v.MakeThread(dir), v.Limit(dir, uid, 8<<20)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
