@@ -265,6 +265,9 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 		return err
 	}
 	b.uid = uid
+	if err := r.bound(b.thread, uid, b.template.Limits.DiskBytes); err != nil {
+		return err
+	}
 	if err = os.MkdirAll(b.dir, 0o711); err == nil {
 		b.skills.folder, err = r.o.Views.Folder(b.viewDir())
 	}

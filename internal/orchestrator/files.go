@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
@@ -33,6 +34,12 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, us
 	if b := r.find(t); b != nil {
 		o.Mounts[3].Host = b.codeAPI()
 		o.DiskBytes = b.template.Limits.DiskBytes
+	}
+	if uid != nil {
+		o.Hold = diskquota.Hold
+		if err := r.bound(t, o.UID, o.DiskBytes); err != nil {
+			return err
+		}
 	}
 	if view != nil {
 		var err error

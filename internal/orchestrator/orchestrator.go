@@ -21,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -69,6 +70,8 @@ type Options struct {
 	Templates map[string]Template
 	Default   string // name of the default template
 	DataDir   string
+	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
+	Disk      *diskquota.Volume
 	Daemon    string // host path of skerry-sandboxd
 	Install   string // id of the data folder
 	MaxBoxes  int
@@ -147,6 +150,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.pushTools)
 	r.wg.Go(r.pushSkills)
 	r.wg.Go(r.prepareSpares)
+	r.wg.Go(r.sweepGraves)
 	return r, nil
 }
 

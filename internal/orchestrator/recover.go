@@ -110,6 +110,9 @@ func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, 
 	if err := r.firstSkills(ctx, b); err != nil {
 		return b, err
 	}
+	if err := r.bound(t, uid, tmpl.Limits.DiskBytes); err != nil {
+		return b, err
+	}
 	if err := r.open(b); err != nil {
 		return b, err
 	}

@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,6 +89,11 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		return err
 	}
 	dir := r.threadDir(t)
+	uid, err := workspaceUID(dir)
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
+	}
+	r.o.Disk.Forget(dir)
 	grave, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
 	if err == nil {
 		err = os.Rename(dir, filepath.Join(grave, "files"))
@@ -97,7 +101,10 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 	r.o.Hub.ForgetThread(t)
 	r.virtuals.Forget(t)
 	ctx = context.WithoutCancel(ctx)
-	if err = errors.Join(err, vpath.RemoveAll(ctx, grave)); err != nil {
+	if err == nil {
+		err = r.bury(ctx, grave, uid)
+	}
+	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
 	}
 	return r.o.Store.DeleteThread(ctx, t)

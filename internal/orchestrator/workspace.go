@@ -46,7 +46,7 @@ func (r *Orchestrator) ensureThread(ctx context.Context, t sandbox.Thread) (int,
 		if errors.As(err, &known) {
 			return 0, err
 		}
-		return 0, sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
+		return 0, noRoom(err, "the thread's files cannot be opened")
 	}
 	if _, err := r.o.Store.Thread(ctx, t); errors.Is(err, sandbox.NotFound) {
 		now := time.Now().UTC()
@@ -62,7 +62,7 @@ func (r *Orchestrator) ensureThread(ctx context.Context, t sandbox.Thread) (int,
 
 func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string) (int, error) {
 	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o711); err != nil {
+	if err := r.o.Disk.MakeUser(parent); err != nil {
 		return 0, err
 	}
 	uid, err := r.o.Store.NextUID(ctx, firstUID)
@@ -74,22 +74,23 @@ func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string) (int, erro
 		return 0, err
 	}
 	defer os.RemoveAll(stage)
-	if err := os.Chmod(stage, 0o755); err != nil {
+	files := filepath.Join(stage, "files")
+	if err := r.o.Disk.MakeThread(files); err != nil {
 		return 0, err
 	}
 	for _, name := range workspaceFolders {
-		p := filepath.Join(stage, name)
+		p := filepath.Join(files, name)
 		if err := errors.Join(os.Mkdir(p, 0o700), os.Lchown(p, uid, uid)); err != nil {
 			return 0, err
 		}
 	}
-	err = os.Rename(stage, dir)
+	err = os.Rename(files, dir)
 	if err == nil {
 		return uid, syncDir(parent)
 	}
 	// Another request made it first; its uid counts.
 	if made, e := workspaceUID(dir); e == nil {
-		return made, nil
+		return made, r.o.Disk.Drop(files, uid)
 	}
 	return 0, err
 }

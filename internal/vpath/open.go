@@ -181,6 +181,10 @@ func (f *FS) chown(file *os.File) error {
 // mkdir makes one folder that belongs to the thread's user. A folder that is there already stays as
 // it is.
 func (f *FS) mkdir(dir *os.Root, name string) error {
+	return f.hold(func() error { return f.mkdirOwned(dir, name) })
+}
+
+func (f *FS) mkdirOwned(dir *os.Root, name string) error {
 	if err := dir.Mkdir(name, 0o755); err != nil {
 		if os.IsExist(err) {
 			return nil
@@ -192,5 +196,9 @@ func (f *FS) mkdir(dir *os.Root, name string) error {
 		return err
 	}
 	defer made.Close() //nolint:errcheck // read-only
-	return f.chown(made)
+	if err := f.chown(made); err != nil {
+		_ = dir.Remove(name) // only when it is empty
+		return err
+	}
+	return nil
 }

@@ -31,6 +31,9 @@ type Options struct {
 	// UID owns (as user and as group) what is made in writable mounts. 0 or less: no change of
 	// owner, for a server that does not run as root.
 	UID int
+	// Hold calls a function that makes or writes a file so that the kernel's limits hold it, although
+	// the server is root. nil: it is called as it is.
+	Hold func(write func() error) error
 	// DiskBytes is the most that workspace, uploads and outputs together may hold after a write. 0: no
 	// limit.
 	DiskBytes int64

@@ -56,7 +56,7 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 // replace writes a new file beside the place and renames it over it.
 func (f *FS) replace(p *place, body io.Reader) (n int64, err error) {
 	temp := tempName()
-	file, err := p.dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	file, err := f.make(p.dir, temp)
 	if err != nil {
 		return 0, fail(err, p.virtual)
 	}
@@ -67,7 +67,7 @@ func (f *FS) replace(p *place, body io.Reader) (n int64, err error) {
 			err = fail(err, p.virtual)
 		}
 	}()
-	if n, err = io.Copy(file, body); err != nil {
+	if n, err = io.Copy(f.held(file), body); err != nil {
 		return 0, err
 	}
 	mode := os.FileMode(0o644)
@@ -75,9 +75,6 @@ func (f *FS) replace(p *place, body io.Reader) (n int64, err error) {
 		mode = p.info.Mode().Perm()
 	}
 	if err = file.Chmod(mode); err != nil {
-		return 0, err
-	}
-	if err = f.chown(file); err != nil {
 		return 0, err
 	}
 	if err = file.Close(); err != nil {
@@ -97,7 +94,7 @@ func (f *FS) add(p *place, body io.Reader) (Written, error) {
 		_ = file.Close()
 		return Written{}, sandbox.Errorf(sandbox.Forbidden, "%s: permission denied", p.virtual)
 	}
-	n, err := io.Copy(file, body)
+	n, err := io.Copy(f.held(file), body)
 	if err != nil {
 		_ = file.Truncate(info.Size()) // best effort: the error tells that the write failed
 	}
