@@ -43,6 +43,9 @@ call('setpriority 1', %d, 0, 1, 0)
 call('setpriority user', %d, 2, 0, 19)
 call('ioprio_set 1', %d, 1, 1, -1)
 call('ioprio_set user', %d, 3, 0, -1)
+for name, cmd in (('FSSETXATTR', 0x401c5820), ('SETFLAGS', 0x40086602), ('32-bit SETFLAGS', 0x40046602), ('snapshot', 0x50009401), ('snapshot 2', 0x50009417), ('subvolume', 0x5000940e), ('subvolume 2 in 64 bits', (5 << 32) + 0x50009418)):
+    call('ioctl ' + name, %d, 0, cmd, 0)
+call('file_setattr', 469, -1, 0, 0, 0, 0)
 print('--')
 call('kill self', %d, me, 0)
 call('kill group', %d, 0, 0)
@@ -52,11 +55,11 @@ call('fcntl F_GETFD', %d, 0, 1, 0)
 `, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD,
 		unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL,
 		unix.SYS_FCNTL, unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM,
-		unix.SYS_SCHED_SETATTR, unix.SYS_SETPRIORITY, unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET, unix.SYS_IOPRIO_SET,
+		unix.SYS_SCHED_SETATTR, unix.SYS_SETPRIORITY, unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET, unix.SYS_IOPRIO_SET, unix.SYS_IOCTL,
 		unix.SYS_KILL, unix.SYS_KILL, unix.SYS_SETPRIORITY, unix.SYS_PRLIMIT64, unix.SYS_FCNTL)))
 	b.wantExit(r, 0)
 	denied, allowed, ok := strings.Cut(r.stdout, "--\n")
-	if !ok || strings.Count(denied, "\n") != 25 {
+	if !ok || strings.Count(denied, "\n") != 33 {
 		t.Fatalf("%s%s", r.stdout, r.stderr)
 	}
 	for line := range strings.Lines(denied) {
@@ -115,6 +118,9 @@ func TestFilterProgram(t *testing.T) {
 			{unix.SYS_SETPRIORITY, number, unix.PRIO_USER, 0, true},
 			{unix.SYS_SETPRIORITY, number, 0, 0, false},
 			{unix.SYS_FCNTL, number, 1, unix.F_SETSIG, true},
+			{unix.SYS_IOCTL, number, 1, 0x401c5820, true},
+			{unix.SYS_IOCTL, number, 1, unix.TCGETS, false},
+			{unix.SYS_IOCTL, number, 0x401c5820, unix.FICLONE, false},
 			{unix.SYS_FCNTL, number, unix.F_SETSIG, unix.F_GETFD, false},
 		} {
 			got, err := vm.Run(seccompData(c.nr, c.arch, c.arg0, c.arg1))
