@@ -93,7 +93,7 @@ func (e *examination) checks() []doctor.Check {
 		{Name: "cgroups", Within: hostWait, Run: doctor.Cgroups},
 		{Name: "clock", Within: hostWait, Run: doctor.Clock},
 		{Name: "data folder", Within: hostWait, Run: e.dataFolder, Late: doctor.Line{Fix: "the disk of the data folder hangs: mend it, or choose another one with --data"}},
-		{Name: "disk quota", Within: hostWait, Run: func(_ context.Context, r *doctor.Report) { doctor.Quota(r, e.cfg.Data) }, Late: doctor.Line{State: doctor.Warning}},
+		{Name: "disk quota", Within: hostWait, Run: e.diskQuota, Late: doctor.Line{State: doctor.Warning}},
 		{Name: "state", Within: stateWait, Run: e.state},
 	}
 	if os.Geteuid() == 0 {

@@ -28,6 +28,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
@@ -142,6 +143,7 @@ type parts struct {
 	templates  map[string]orchestrator.Template
 	sandboxd   string // host path
 	isolation  *isolation
+	disk       *diskquota.Volume
 }
 
 // serve runs a server until ctx ends, and then stops it in order. ready is told the address.
@@ -156,7 +158,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	defer func() { err = errors.Join(err, p.close()) }()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openDriver, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
+	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openDriver, p.openDisk, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
 		if err := open(startCtx); err != nil {
 			return err
 		}
@@ -326,7 +328,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			},
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
-		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Daemon: p.sandboxd, Install: p.install,
+		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Daemon: p.sandboxd, Install: p.install,
 		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
 	})
 	if err != nil {
@@ -483,6 +485,7 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 	}
 	_, driverErr := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
 	return []httpserver.Check{
+		{Name: "disk quota", OK: true, Detail: p.disk.State().String()},
 		check("state", p.store.Ping(ctx)),
 		check("driver", driverErr),
 		check("mcp servers", p.hub.ConfigError()),

@@ -65,6 +65,13 @@ type Config struct {
 	Extensions string `yaml:"extensions"`
 	// Sandboxd is the static skerry-sandboxd; empty means beside this program.
 	Sandboxd string `yaml:"sandboxd"`
+	// DiskQuota says what bounds the files of threads: auto, kernel (quotas of the data folder's file system),
+	// image (a file system of a fixed size in <data>/disk.img), or off.
+	DiskQuota string `yaml:"disk_quota"`
+	// DiskImageMiB is the size of that image; 0: none is made. It can grow.
+	DiskImageMiB int `yaml:"disk_image_mib"`
+	// UserDiskMiB bounds the files of all threads of one user together; 0: only each thread's limit counts.
+	UserDiskMiB int `yaml:"user_disk_mib"`
 	// MaxSandboxes bounds how many sandboxes run at once on this server.
 	MaxSandboxes int `yaml:"max_sandboxes"`
 	// StartTimeout bounds the start of one sandbox.
@@ -97,7 +104,7 @@ func Default() Config {
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		S3: S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, StartTimeout: 60 * time.Second,
-		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info",
+		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info", DiskQuota: "auto",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
 		}},
@@ -245,6 +252,15 @@ func (c *Config) Check() error {
 	oneOf("driver", c.Driver, "auto", "docker", "oci", "containerd")
 	if c.Driver == "containerd" && !filepath.IsAbs(c.Containerd.Address) {
 		bad("containerd.address", "%q is not the absolute path of a unix socket", c.Containerd.Address)
+	}
+	oneOf("disk_quota", c.DiskQuota, "auto", "kernel", "image", "off")
+	for key, n := range map[string]int{"disk_image_mib": c.DiskImageMiB, "user_disk_mib": c.UserDiskMiB} {
+		if n < 0 || n > 1<<30 {
+			bad(key, "%d is not 0 to %d", n, 1<<30)
+		}
+	}
+	if c.DiskImageMiB != 0 && c.DiskImageMiB < 256 || c.DiskQuota == "image" && c.DiskImageMiB == 0 {
+		bad("disk_image_mib", "%d is less than 256, the smallest image", c.DiskImageMiB)
 	}
 	oneOf("auth", c.Auth, "auto", "keys", "none")
 	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")

@@ -1,14 +1,10 @@
 package doctor
 
 import (
-	"bufio"
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -107,92 +103,4 @@ func reason(err error) string {
 		return p.Err.Error()
 	}
 	return err.Error()
-}
-
-// mount is a mounted file system.
-type mount struct {
-	at, kind string
-	options  []string // of the mount, and of the file system
-}
-
-// Quota looks at what the host offers to bound the disk space of a thread and of a user: project quotas of the
-// file system that dir is on, or file systems of a given size in a file.
-func Quota(r *Report, dir string) {
-	at, _, err := nearest(dir)
-	if err == nil {
-		at, err = filepath.EvalSymlinks(at)
-	}
-	if err != nil {
-		r.Warn("", "see the line of the data folder", "the data folder cannot be reached: %s", reason(err))
-		return
-	}
-	m, ok := mountOf(at, "/proc/self/mountinfo")
-	if !ok {
-		r.Warn("", "keep the data folder on a disk of this host", "the file system of the data folder is not among those mounted here")
-		return
-	}
-	quota(r, m, loopImages())
-}
-
-func quota(r *Report, m mount, loop string) {
-	on := slices.ContainsFunc(m.options, func(o string) bool { return o == "prjquota" || o == "pquota" })
-	image := "; a file system image of a fixed size is possible (loop device, mkfs.ext4)"
-	if loop != "" {
-		image = "; a file system image of a fixed size is not: " + loop
-	}
-	switch {
-	case on:
-		r.OK("project quota", "%s at %s counts by project (prjquota)%s", m.kind, m.at, image)
-		return
-	case loop == "":
-		r.OK("loop image", "%s at %s does not count by project (no prjquota)%s", m.kind, m.at, image)
-		return
-	}
-	fix := "keep the data folder on xfs or ext4, mounted with prjquota"
-	switch m.kind {
-	case "xfs":
-		fix = "mount " + m.at + " with the option prjquota (for a root file system: rootflags=prjquota)"
-	case "ext4":
-		fix = "unmount " + m.at + ", run tune2fs -O project,quota on its device, and mount it with the option prjquota"
-	}
-	r.Warn("", fix, "%s at %s does not count by project (no prjquota)%s. Nothing of the host can keep a thread from filling the disk", m.kind, m.at, image)
-}
-
-// mountOf finds the file system that a path without links is on.
-func mountOf(path, mountinfo string) (mount, bool) {
-	f, err := os.Open(mountinfo)
-	if err != nil {
-		return mount{}, false
-	}
-	defer f.Close() //nolint:errcheck // only read
-	var found mount
-	ok := false
-	for scanner := bufio.NewScanner(f); scanner.Scan(); {
-		before, after, cut := strings.Cut(scanner.Text(), " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !cut || len(left) < 6 || len(right) < 3 {
-			continue
-		}
-		at := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(left[4])
-		if within(path, at) && len(at) >= len(found.at) { // of two at one place the later one is on top
-			ok = true
-			found = mount{at: at, kind: right[0], options: append(strings.Split(left[5], ","), strings.Split(right[2], ",")...)}
-		}
-	}
-	return found, ok
-}
-
-func within(path, at string) bool {
-	return at == "/" || path == at || strings.HasPrefix(path, at+"/")
-}
-
-// loopImages says why no file system image can be mounted, or "".
-func loopImages() string {
-	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		return "there are no loop devices"
-	}
-	if _, err := exec.LookPath("mkfs.ext4"); err != nil {
-		return "there is no mkfs.ext4 (e2fsprogs)"
-	}
-	return ""
 }

@@ -108,35 +108,6 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-func TestQuota(t *testing.T) {
-	info := filepath.Join(t.TempDir(), "mountinfo")
-	text := `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-30 22 254:1 / /srv rw,relatime shared:2 - xfs /dev/vdb rw,prjquota
-31 22 254:2 / /srv/a\040b rw - ext4 /dev/vdc rw
-`
-	if err := os.WriteFile(info, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ path, loop, want string }{
-		{"/srv/data", "no loops", "ok project quota|xfs at /srv counts by project"},
-		{"/srvx", "", "ok loop image|ext4 at / does not"},
-		{"/srv/a b/c", "no loops", "warning|tune2fs"},
-	} {
-		m, ok := mountOf(c.path, info)
-		if !ok {
-			t.Fatalf("%s is on no file system", c.path)
-		}
-		r := &Report{}
-		quota(r, m, c.loop)
-		said(t, c.path, r, c.want)
-	}
-	r := &Report{}
-	Quota(r, t.TempDir())
-	if lines := r.end(); len(lines) != 1 || !strings.Contains(lines[0].Detail, "prjquota") && !strings.Contains(lines[0].Detail, "image") {
-		t.Errorf("here: %+v", lines)
-	}
-}
-
 func TestClock(t *testing.T) {
 	now := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
 	for _, c := range []struct {

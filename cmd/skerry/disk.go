@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/diskquota"
+	"github.com/skerry-sandbox/skerry/internal/doctor"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// openDisk finds or makes what bounds the files of threads. Sandboxes of a former server have them open.
+func (p *parts) openDisk(ctx context.Context) (err error) {
+	found, err := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
+	if err != nil {
+		return fmt.Errorf("list sandboxes: %w", err)
+	}
+	live := map[string]bool{}
+	for _, inst := range found {
+		if inst.Labels[sandbox.LabelRole] == "" {
+			live[filepath.Join(inst.Labels[sandbox.LabelTenant], "users", inst.Labels[sandbox.LabelUser], "threads")] = true
+		}
+	}
+	o := diskOptions(p.cfg)
+	o.Log, o.Live = p.log, func(threads string) bool { return live[threads] }
+	p.disk, err = diskquota.Open(ctx, o)
+	return err
+}
+
+func diskOptions(cfg config.Config) diskquota.Options {
+	return diskquota.Options{
+		Data: cfg.Data, Mode: cfg.DiskQuota,
+		ImageBytes: int64(cfg.DiskImageMiB) << 20, UserBytes: int64(cfg.UserDiskMiB) << 20,
+	}
+}
+
+// diskQuota tells what bounds the files of threads, as a server would find it. It changes nothing that stays.
+func (e *examination) diskQuota(ctx context.Context, r *doctor.Report) {
+	if e.cfg.DiskQuota == diskquota.Off {
+		r.Warn("", "set disk_quota to auto", "switched off (disk_quota): only the server's own writes are counted")
+		return
+	}
+	state, err := diskquota.Inspect(ctx, diskOptions(e.cfg))
+	switch {
+	case err != nil:
+		r.Problem("", "mend that, or set disk_quota to auto", "%s", err)
+	case state.Enforced:
+		r.OK("", "%s", state)
+	case os.Geteuid() != 0:
+		r.Warn("", "run doctor as root", "%s", state)
+	default:
+		r.Warn("", "mount the data folder with usrquota and prjquota (ext4, xfs), switch on its quotas (btrfs quota enable --simple), or set disk_image_mib", "%s", state)
+	}
+}
