@@ -65,7 +65,7 @@ wait $parts || exit 1
 
 # Not `mapfile < <(go list)`: a package that does not load must not end as one that is not tested.
 packages=$(go list ./...) || exit 1
-real='/internal/(e2e|driver|toolserver)(/|$)'
+real='/internal/(e2e|driver|toolserver|attack)(/|$)'
 mapfile -t quick < <(grep -vE "$real" <<<"$packages")
 mapfile -t slow < <(grep -E "$real" <<<"$packages")
 

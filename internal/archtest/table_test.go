@@ -94,7 +94,11 @@ var table = []row{
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge codeapi skill prompt redact toolsearch", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
+	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
+	{"internal/attack/wire", "", "what the attacks and their program say to each other"},
+	{"internal/attack/probe", "attack/wire sandboxd/process", "the attacker in the sandbox"},
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},
+
 	{"internal/e2e", "", "the whole is tested through its public API"},
 	{"bench", "", "the whole is measured through its public API"},
 }

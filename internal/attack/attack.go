@@ -1,0 +1,82 @@
+package attack
+
+import (
+	"slices"
+)
+
+// Scope says from where an attack is made.
+type Scope int
+
+const (
+	// Inside: by code in a sandbox, on every driver and runtime.
+	Inside Scope = iota
+	// Outside: against the server, by what a sandbox, a client, an archive or an MCP server sends it.
+	Outside
+)
+
+// Places where results come from. Those of Inside attacks are "driver/runtime".
+const (
+	ServerPlace  = "server"
+	ControlPlace = "control"
+)
+
+// Drivers and Runtimes are those on which Inside attacks are made, each with each.
+var (
+	Drivers  = []string{"docker", "oci", "containerd"}
+	Runtimes = []string{"runc", "runsc"}
+)
+
+// Succeeds is the result of a control that proves its guards: without them the attack succeeds.
+const Succeeds = "succeeds"
+
+// Lacking begins the result of a control on a kernel that lacks what the attack uses: then there is no
+// proof that a guard holds it, and the attack does not count.
+const Lacking = "no such thing in this kernel"
+
+// Attack is one named attempt.
+type Attack struct {
+	Name  string // lower case with dashes, unique
+	Class string // at most MaxOfClass of a class count
+	What  string // what hostile code does, a sentence without its full stop
+	Scope Scope
+	// Refused lists the refusals that count: names of errors ("EPERM"), or reasons that the attempt gives.
+	Refused []string
+	// OwnKernel lists those that count in addition on a kernel in user space (gVisor).
+	OwnKernel []string
+	// Guards is what holds the attack off, and what its control takes away: any one of them is enough.
+	Guards []string
+	// Absent lists the errors by which a kernel says, in the control, that it lacks what the attack uses.
+	Absent []string
+}
+
+// MaxOfClass bounds how many attacks of a class count: many variants of one idea prove little.
+const MaxOfClass = 3
+
+// All gives every attack, in the order of the document.
+func All() []Attack {
+	return slices.Concat(inside(), outside())
+}
+
+// Of gives the attacks of a scope.
+func Of(s Scope) []Attack {
+	return slices.DeleteFunc(All(), func(a Attack) bool { return a.Scope != s })
+}
+
+// Places gives the places where an attack of this scope has results, the control last.
+func (s Scope) Places() []string {
+	if s == Outside {
+		return []string{ServerPlace, ControlPlace}
+	}
+	var out []string
+	for _, d := range Drivers {
+		for _, r := range Runtimes {
+			out = append(out, d+"/"+r)
+		}
+	}
+	return append(out, ControlPlace)
+}
+
+// Accepts reports whether a refusal counts as one of a. ownKernel: it was seen on gVisor.
+func (a Attack) Accepts(refusal string, ownKernel bool) bool {
+	return slices.Contains(a.Refused, refusal) || ownKernel && slices.Contains(a.OwnKernel, refusal)
+}

@@ -1,0 +1,34 @@
+package attack
+
+// Guards of the product, as the table names them. control_test.go knows for each how a sandbox is made
+// without it.
+const (
+	guardSeccomp     = "seccomp profile"
+	guardFilter      = "filter of execs"
+	guardUID         = "uid of its own"
+	guardRoot        = "root of its own" // the host's files are not there
+	guardPIDs        = "pid namespace"
+	guardNet         = "network namespace"
+	guardIPC         = "ipc namespace"
+	guardCgroupNS    = "cgroup namespace"
+	guardLoopback    = "loopback only"
+	guardMasks       = "masked paths"
+	guardReadonly    = "read-only paths"
+	guardROMounts    = "read-only mounts"
+	guardRORoot      = "read-only root"
+	guardNosuid      = "nosuid mounts"
+	guardNodev       = "nodev mounts"
+	guardDevices     = "device cgroup"
+	guardNoNodes     = "no such device node"
+	guardNoNewPrivs  = "no_new_privs"
+	guardDumpable    = "PID 1 is not dumpable"
+	guardDescriptors = "no descriptor left open"
+	guardOwner       = "root owns the mount point"
+	guardNoSocket    = "no socket of the host"
+	guardCoreLimit   = "no core dumps"
+)
+
+// capability is the guard that a capability is not there.
+func capability(name string) string { return capabilityGuard + name }
+
+const capabilityGuard = "no CAP_"

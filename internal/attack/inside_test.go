@@ -1,0 +1,104 @@
+package attack
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/attack/wire"
+)
+
+// Where the attacker and its victims run.
+const (
+	attacker  = "attacker"
+	neighbour = "neighbour"
+	probePath = "/mnt/user-data/workspace/probe"
+)
+
+// TestInside makes every attack from inside on every driver and runtime, in a sandbox that a server
+// started, beside a neighbour's.
+func TestInside(t *testing.T) {
+	for _, driver := range Drivers {
+		for _, runtime := range Runtimes {
+			t.Run(driver+"/"+runtime, func(t *testing.T) { testInside(t, driver, runtime) })
+		}
+	}
+}
+
+func testInside(t *testing.T, driver, runtime string) {
+	place, ownKernel := driver+"/"+runtime, runtime == "runsc"
+	s := start(t, options{driver: driver, runtime: runtime})
+	program, err := os.ReadFile(filepath.Join(bin, "probe"))
+	must(t, err)
+	for _, thread := range []string{attacker, neighbour} {
+		a := s.do("PUT", "/api/threads/"+thread+"/files/content?path="+probePath, program)
+		if a.status/100 != 2 {
+			t.Fatalf("upload: %d %s", a.status, a.body)
+		}
+		s.ok(thread, "chmod 755 "+probePath)
+	}
+	facts := hostFacts(t, s)
+	maps.Copy(facts, s.victims())
+	plant(t, s.folder(attacker))
+	for _, a := range Of(Inside) {
+		t.Run(a.Name, func(t *testing.T) {
+			out := s.attempt(t, a.Name, facts)
+			record(t, a.Name, place, ownKernel, out.Refused, out.Evidence)
+		})
+	}
+	if got := s.ok(attacker, "echo alive"); got != "alive\n" {
+		t.Errorf("after all attacks an exec says %q", got)
+	}
+}
+
+// attempt makes one attack in the attacker's sandbox.
+func (s *server) attempt(t *testing.T, name string, facts wire.Facts) wire.Outcome {
+	t.Helper()
+	r := s.run(attacker, map[string]any{"argv": append([]string{probePath, "run", name}, facts.Args()...), "timeout_s": 60})
+	return readOutcome(t, r.Stdout, fmt.Sprintf("%s, stderr %s", r.Status, r.Stderr))
+}
+
+// readOutcome reads the program's line. An attempt that could not be made fails the test.
+func readOutcome(t testing.TB, line, otherwise string) wire.Outcome {
+	t.Helper()
+	var out wire.Outcome
+	if err := json.Unmarshal([]byte(line), &out); err != nil {
+		t.Fatalf("no outcome: %q, %s", line, otherwise)
+	}
+	if out.Broken != "" {
+		t.Fatalf("the attempt could not be made: %s", out.Broken)
+	}
+	return out
+}
+
+// hostFacts makes what is to be reached on the host, open to all who can see it, and tells where it is.
+func hostFacts(t testing.TB, s *server) wire.Facts {
+	t.Helper()
+	dir := openDir(t)
+	canary, secret := filepath.Join(dir, "canary"), "secret-of-"+filepath.Base(dir)
+	must(t, os.WriteFile(canary, []byte(secret), 0o644)) //nolint:gosec // modes must not be what holds
+	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, canary, 0)
+	must(t, err)
+	facts := wire.Facts{"canary": canary, "secret": secret, "handle": fmt.Sprintf("%d:%x", handle.Type(), handle.Bytes())}
+	if s != nil {
+		facts["api"] = "127.0.0.1:" + s.port()
+	}
+	return facts
+}
+
+// plant puts into a thread's folder what a careless restore by root might.
+func plant(t testing.TB, folder string) {
+	t.Helper()
+	must(t, os.WriteFile(filepath.Join(folder, "of-root"), []byte("root's"), 0o644)) //nolint:gosec // as said
+}
+
+// victims starts those who are attacked, and tells what the attacker may know of them.
+func (s *server) victims() wire.Facts {
+	s.t.Helper()
+	return wire.Facts{}
+}

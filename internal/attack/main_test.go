@@ -1,0 +1,171 @@
+package attack
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// update writes what was seen into docs/security.md instead of comparing it.
+var update = flag.Bool("update", false, "write the results into docs/security.md")
+
+const documentPath = "../../docs/security.md"
+
+// bin is where TestMain built skerry, skerry-sandboxd and the probe.
+var bin string
+
+// programs are what the tests run, by the names that they get in bin.
+var programs = map[string]string{
+	"skerry":          "../../cmd/skerry",
+	"skerry-sandboxd": "../../cmd/skerry-sandboxd",
+	"probe":           "./probe",
+}
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	flag.Parse()
+	err := build()
+	defer os.RemoveAll(bin)
+	if err == nil {
+		err = seen.load()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	if err := errors.Join(stopContainerd(), seen.save()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	return code
+}
+
+func build() (err error) {
+	if bin, err = os.MkdirTemp("", "skerry-attack-"); err != nil {
+		return err
+	}
+	if err := os.Chmod(bin, 0o755); err != nil { //nolint:gosec // the sandbox's uid runs programs from here
+		return err
+	}
+	for name, source := range programs {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(bin, name), source)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return nil
+}
+
+// ledger holds what the document says and what the tests of this run saw.
+type ledger struct {
+	mu        sync.Mutex
+	document  string
+	says, saw Cells
+}
+
+var seen ledger
+
+func (l *ledger) load() error {
+	data, err := os.ReadFile(documentPath)
+	if err != nil {
+		return err
+	}
+	l.document, l.saw = string(data), make(Cells)
+	l.says, err = Parse(l.document)
+	return err
+}
+
+// save writes what was seen over what the document said, when asked to.
+func (l *ledger) save() error {
+	if !*update {
+		return nil
+	}
+	cells := maps.Clone(l.says)
+	maps.Copy(cells, l.saw)
+	text, err := Render(l.document, cells)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(documentPath, []byte(text), 0o644) //nolint:gosec // a document
+}
+
+// byName gives the row of an attack: a test that makes an attack which the table lacks is wrong.
+func byName(t testing.TB, name string) Attack {
+	t.Helper()
+	for _, a := range All() {
+		if a.Name == name {
+			return a
+		}
+	}
+	t.Fatalf("no attack %q in the table", name)
+	return Attack{}
+}
+
+// record reports how an attack was refused at a place: an error unless the table accepts that refusal and
+// the document says the same. refusal "" means that the attack succeeded.
+func record(t testing.TB, name, place string, ownKernel bool, refusal, evidence string) {
+	t.Helper()
+	a := byName(t, name)
+	switch {
+	case refusal == "":
+		t.Errorf("%s on %s SUCCEEDED: %s", name, place, evidence)
+		refusal = "SUCCEEDED"
+	case !a.Accepts(refusal, ownKernel):
+		t.Errorf("%s on %s: refused by %q (%s), want %s", name, place, refusal, evidence, a.expected())
+	}
+	seen.compare(t, a, place, ownKernel, refusal)
+}
+
+// recordControl reports that the control of an attack succeeded, or why there cannot be one: lacking is
+// "" or the error by which the kernel says so, which the table must name.
+func recordControl(t testing.TB, name string, succeeded bool, lacking, evidence string) {
+	t.Helper()
+	a := byName(t, name)
+	result := Succeeds
+	switch {
+	case succeeded:
+	case lacking != "" && contains(a.Absent, lacking):
+		result = Lacking + " (" + lacking + ")"
+	default:
+		t.Errorf("the control of %s did not succeed, so nothing shows what holds the attack off: %s %s", name, lacking, evidence)
+		result = "FAILED"
+	}
+	seen.compare(t, a, ControlPlace, false, result)
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}
+
+// compare holds a result against the document. Kernels differ in which of several fit errors they give:
+// elsewhere than in CI, whose machine the document speaks of, any that the table accepts will do.
+func (l *ledger) compare(t testing.TB, a Attack, place string, ownKernel bool, result string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := Key{a.Name, place}
+	l.saw[key] = result
+	says := l.says[key]
+	if *update || says == result {
+		return
+	}
+	if os.Getenv("CI") == "" && (a.Accepts(says, ownKernel) && a.Accepts(result, ownKernel) || place == ControlPlace && says != "") {
+		t.Logf("%s on %s: docs/security.md says %q, here it is %q", a.Name, place, says, result)
+		return
+	}
+	t.Errorf("%s on %s: docs/security.md says %q, seen is %q (go test ./internal/attack -update writes what is seen)", a.Name, place, says, result)
+}

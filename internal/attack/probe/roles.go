@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/attack/wire"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+)
+
+// modes are what the program does besides attempts.
+var modes = map[string]func(args []string) error{
+	"control":  control,
+	"confined": confined,
+	"run":      runAttempt,
+}
+
+// Facts that tell the PID 1 of a control which guards of sandboxd it does without.
+const (
+	withoutFilter   = "without-filter"
+	withoutDumpable = "without-dumpable" // not the state, the guard
+)
+
+const controlTimeout = 30 * time.Second
+
+// control is PID 1 of a container in which a guard is missing: like sandboxd in what guards it, but it makes
+// one attempt and ends.
+func control(args []string) error {
+	if len(args) < 1 {
+		return errors.New("no attempt is named")
+	}
+	facts, err := wire.ParseFacts(args[1:])
+	if err != nil {
+		return err
+	}
+	signal.Notify(make(chan os.Signal, 1)) // sandboxd takes every signal, too
+	if facts[withoutDumpable] == "" {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			return fmt.Errorf("non-dumpable: %w", err)
+		}
+	}
+	mode := "confined"
+	if facts[withoutFilter] != "" {
+		mode = "run"
+	}
+	var out, complaints bytes.Buffer
+	cmd := exec.Command("/proc/self/exe", append([]string{mode}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	cmd.WaitDelay = time.Second
+	for fd := 3; fd < maxFD; fd++ { // as a runtime that leaves them open would
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && isPassedOn(fd) {
+			for len(cmd.ExtraFiles) < fd-3 {
+				cmd.ExtraFiles = append(cmd.ExtraFiles, nil)
+			}
+			cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "inherited"))
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	late := time.AfterFunc(controlTimeout, func() { _ = cmd.Process.Kill() })
+	defer late.Stop()
+	err = cmd.Wait()
+	os.Stdout.Write(out.Bytes())        //nolint:errcheck // nobody else is left to tell
+	os.Stderr.Write(complaints.Bytes()) //nolint:errcheck // as above
+	return err
+}
+
+// isPassedOn reports whether a descriptor is a folder or a socket that this program did not open itself.
+func isPassedOn(fd int) bool {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return false
+	}
+	kind := st.Mode & unix.S_IFMT
+	return kind == unix.S_IFDIR || kind == unix.S_IFSOCK
+}
+
+// confined makes an attempt under the filter that sandboxd puts every exec under.
+func confined(args []string) error {
+	if err := process.Confine(); err != nil {
+		return err
+	}
+	return runAttempt(args)
+}

@@ -1,0 +1,6 @@
+package attack
+
+// outside lists the attacks against the server.
+func outside() []Attack {
+	return nil
+}
