@@ -30,11 +30,19 @@ func TmpfsMounts(l sandbox.Limits) []Tmpfs {
 	}
 }
 
+// An empty file takes a kilobyte of kernel memory and no space, so that files are bounded too: one for every
+// so many bytes of space. gVisor keeps no such count; there, the memory limit alone bounds them.
+const (
+	bytesPerInode = 4 << 10
+	minInodes     = 256
+)
+
 // Options are the mount options of t for a sandbox that runs as uid.
 func (t Tmpfs) Options(uid int) []string {
 	return []string{
 		"rw", "nosuid", "nodev", "exec",
 		fmt.Sprintf("size=%d", t.Bytes),
+		fmt.Sprintf("nr_inodes=%d", max(minInodes, t.Bytes/bytesPerInode)),
 		fmt.Sprintf("mode=%04o", t.Mode),
 		fmt.Sprintf("uid=%d", uid),
 		fmt.Sprintf("gid=%d", uid),

@@ -67,7 +67,7 @@ func (r Runtime) Rlimits(l sandbox.Limits) []Rlimit {
 	out := []Rlimit{
 		{"RLIMIT_NOFILE", atMost(unix.RLIMIT_NOFILE, l.OpenFiles)},
 		{"RLIMIT_FSIZE", atMost(unix.RLIMIT_FSIZE, l.FileBytes)},
-		{"RLIMIT_CORE", 0}, // a core dump would hold other execs' memory
+		{"RLIMIT_CORE", CoreLimit}, // a core dump would hold other execs' memory
 	}
 	if r.OwnKernel {
 		out = append(out, Rlimit{"RLIMIT_NPROC", atMost(unix.RLIMIT_NPROC, l.PIDs)})

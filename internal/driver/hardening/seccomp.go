@@ -7,7 +7,6 @@ import (
 
 	"github.com/moby/profiles/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 )
 
 // neverNeeded are the system calls that Docker's default lets through and no agent needs: each is a
@@ -22,7 +21,7 @@ var neverNeeded = []string{
 	"mount", "umount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "mount_setattr",
 	"fsopen", "fsconfig", "fsmount", "fspick", "listmount", "statmount", "quotactl", "quotactl_fd",
 	"name_to_handle_at", "open_by_handle_at",
-	"kcmp", "pidfd_getfd", "process_madvise", "process_mrelease",
+	"ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd", "process_madvise", "process_mrelease",
 	"kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "acct",
 	"swapon", "swapoff", "settimeofday", "stime", "clock_settime", "clock_settime64", "adjtimex", "clock_adjtime", "clock_adjtime64",
 	"sethostname", "setdomainname", "syslog", "vhangup", "iopl", "ioperm", "modify_ldt", "memfd_secret",
@@ -31,12 +30,11 @@ var neverNeeded = []string{
 	"socketcall", "ipc", "vm86", "vm86old",
 }
 
-// families are the kinds of socket that a sandbox may make. Packet, vsock, alg, bluetooth and the
-// like are kernel surface without use here; netlink is how programs list network interfaces.
-var families = []uint64{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+// limited are the system calls that the profile lets through with some arguments only: see argumentRules.
+var limited = []string{"socket", "socketpair", "personality", "prlimit64", "setrlimit"}
 
-// profile is Docker's default for a container without capabilities, less neverNeeded, with sockets
-// of the listed families only, and for programs of the machine's own word size only.
+// profile is Docker's default for a container without capabilities, less neverNeeded, with those in
+// limited for a few arguments only, and for programs of the machine's own word size only.
 func profile(r Runtime) *seccomp.Seccomp {
 	p := seccomp.DefaultProfile()
 	kept := p.Syscalls[:0]
@@ -46,7 +44,7 @@ func profile(r Runtime) *seccomp.Seccomp {
 				continue // no sandbox has a capability
 			}
 			rule.Names = slices.DeleteFunc(rule.Names, func(name string) bool {
-				return name == "socket" || slices.Contains(neverNeeded, name)
+				return slices.Contains(limited, name) || slices.Contains(neverNeeded, name)
 			})
 			if len(rule.Names) == 0 {
 				continue
@@ -54,22 +52,13 @@ func profile(r Runtime) *seccomp.Seccomp {
 		}
 		kept = append(kept, rule)
 	}
-	for _, family := range families {
-		kept = append(kept, &seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{
-			Names:  []string{"socket"},
-			Action: specs.ActAllow,
-			Args:   []specs.LinuxSeccompArg{{Index: 0, Value: family, Op: specs.OpEqualTo}},
-		}})
-	}
+	kept = append(kept, argumentRules(r)...)
 	if r.OwnKernel {
 		// A filter cannot see the flags of clone3, so the profile refuses it with ENOSYS and the C library
 		// falls back to clone. After EPERM, the only answer that gVisor gives, it does not, and no program
 		// could start a thread. The namespaces that clone3 can make there are gVisor's, not the host's.
 		kept = slices.DeleteFunc(kept, func(rule *seccomp.Syscall) bool { return slices.Contains(rule.Names, "clone3") })
-		kept = append(kept, &seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{
-			Names:  []string{"clone3"},
-			Action: specs.ActAllow,
-		}})
+		kept = append(kept, allow("clone3"))
 	}
 	p.Syscalls = kept
 	for i := range p.ArchMap {

@@ -100,7 +100,7 @@ func inChild(req probewire.Request) probewire.Response {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-			return probewire.Response{Err: exit.Error(), Signal: int(ws.Signal())}
+			return probewire.Response{Err: exit.Error(), Signal: int(ws.Signal()), Core: ws.CoreDump()}
 		}
 		return probewire.Response{Err: fmt.Sprintf("%v: %s", exit, tail(exit.Stderr))}
 	}

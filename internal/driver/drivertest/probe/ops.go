@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -57,6 +58,8 @@ var ops = map[probewire.Op]func(probewire.Request) (probewire.Response, error){
 	probewire.OpBurn:       burn,
 	probewire.OpExec:       run,
 	probewire.OpLimits:     limits,
+	probewire.OpCrash:      crash,
+	probewire.OpMakeFiles:  makeFiles,
 	probewire.OpExit: func(req probewire.Request) (probewire.Response, error) {
 		os.Exit(int(req.N))
 		return probewire.Response{}, nil
@@ -289,4 +292,31 @@ func limits(probewire.Request) (probewire.Response, error) {
 		resp.Lines = append(resp.Lines, fmt.Sprintf("%s %d %d", name, have.Cur, have.Max))
 	}
 	return resp, nil
+}
+
+// crash is run in a child: it does not return.
+func crash(req probewire.Request) (probewire.Response, error) {
+	limit := unix.Rlimit{Cur: uint64(req.N), Max: uint64(req.N)}
+	if err := unix.Prlimit(0, unix.RLIMIT_CORE, &limit, nil); err != nil {
+		return probewire.Response{}, err
+	}
+	if err := os.Chdir("/tmp"); err != nil {
+		return probewire.Response{}, err
+	}
+	debug.SetTraceback("crash") // ends by SIGABRT, as a C program does
+	panic("as asked for")
+}
+
+func makeFiles(req probewire.Request) (probewire.Response, error) {
+	dir, err := os.MkdirTemp(req.Path, "many")
+	if err != nil {
+		return probewire.Response{}, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // the sandbox ends soon
+	for i := range req.N {
+		if err := os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o600); err != nil {
+			return probewire.Response{N: i}, err
+		}
+	}
+	return probewire.Response{N: req.N}, nil
 }

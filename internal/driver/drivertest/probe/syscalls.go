@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -63,6 +64,23 @@ var forbidden = map[string]func() error{
 	"socket-alg":          socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0),
 	"socket-bluetooth":    socket(unix.AF_BLUETOOTH, unix.SOCK_RAW, 0),
 	"lower-oom-score":     func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-500"), 0) },
+	"socket-sctp":         socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
+	"socket-mptcp":        socket(unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
+	"socket-udplite":      socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
+	"socket-raw-ipv6":     socket(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6),
+	"socket-netfilter":    socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER),
+	"socket-audit":        socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT),
+	"socket-tipc":         socket(unix.AF_TIPC, unix.SOCK_STREAM, 0),
+	"socketpair-tipc":     socketpair(unix.AF_TIPC),
+	"socketpair-vsock":    socketpair(unix.AF_VSOCK),
+	"ptrace":              raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0),
+	"process_vm_readv":    raw(unix.SYS_PROCESS_VM_READV, 1, 0, 0, 0, 0, 1),
+	"process_vm_writev":   raw(unix.SYS_PROCESS_VM_WRITEV, 1, 0, 0, 0, 0, 1),
+	"personality":         raw(unix.SYS_PERSONALITY, 0x0040000), // ADDR_NO_RANDOMIZE
+	"clone-newtime":       raw(unix.SYS_UNSHARE, unix.CLONE_NEWTIME),
+	"memfd_secret":        raw(unix.SYS_MEMFD_SECRET, badFD),
+	"lower-core-limit":    lowerCoreLimit, // to 0, at which a program of the host may get the dump
+	"raise-core-limit":    func() error { return raiseLimit(unix.RLIMIT_CORE) },
 	"raise-nofile-limit":  func() error { return raiseLimit(unix.RLIMIT_NOFILE) },
 	"raise-fsize-limit":   func() error { return raiseLimit(unix.RLIMIT_FSIZE) },
 	"write-sysctl":        func() error { return os.WriteFile("/proc/sys/kernel/core_pattern", []byte("x"), 0) },
@@ -92,6 +110,16 @@ func socket(family, kind, protocol int) func() error {
 	}
 }
 
+func socketpair(family int) func() error {
+	return func() error {
+		fds, err := unix.Socketpair(family, unix.SOCK_STREAM, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+}
+
 func cloneWith(flags uintptr) error {
 	cmd := exec.Command("/proc/self/exe", probeNothing)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
@@ -113,8 +141,32 @@ func raiseLimit(which int) error {
 	if err := unix.Prlimit(0, which, nil, &have); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
-	have.Max++
-	return unix.Prlimit(0, which, &have, nil)
+	want := have
+	want.Max++
+	if err := unix.Prlimit(0, which, &want, nil); err != nil {
+		return err
+	}
+	if err := unix.Prlimit(0, which, nil, &want); err != nil {
+		return err
+	}
+	if want == have { // the answer is "done", and nothing was
+		return unix.EPERM
+	}
+	return nil
+}
+
+func lowerCoreLimit() error {
+	var now, none unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_CORE, &none, nil); err != nil {
+		return err
+	}
+	if err := unix.Prlimit(0, unix.RLIMIT_CORE, nil, &now); err != nil {
+		return fmt.Errorf("look: %w", err)
+	}
+	if now != none { // the answer was "done", and nothing was
+		return unix.EPERM
+	}
+	return nil
 }
 
 // clone3 is not in the table: its right answer differs between runtimes.

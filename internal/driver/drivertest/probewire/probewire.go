@@ -43,6 +43,8 @@ const (
 	OpExec       Op = "exec"       // Path: runs a program -> Text its output
 	OpExit       Op = "exit"       // the program itself ends with status N
 	OpLimits     Op = "limits"     // -> Lines: "<name> <soft> <hard>"
+	OpCrash      Op = "crash"      // sets RLIMIT_CORE to N, then ends as a crash does; in /tmp
+	OpMakeFiles  Op = "makefiles"  // Path, N: makes N empty files in a folder, and removes them -> N made
 )
 
 // Request is one request.
@@ -63,4 +65,5 @@ type Response struct {
 	Lines  []string `json:"lines,omitempty"`
 	N      int64    `json:"n,omitempty"`
 	Signal int      `json:"signal,omitempty"` // what ended the child, when it was ended
+	Core   bool     `json:"core,omitempty"`   // and whether that dumped core
 }

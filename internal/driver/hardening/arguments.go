@@ -1,0 +1,92 @@
+package hardening
+
+import (
+	"github.com/moby/profiles/seccomp"
+	"github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+)
+
+// The rules compare whole 64-bit registers, of which the kernel may read the low half only. So each names
+// what is allowed, and none what is not: a register with rubbish in its high half is refused.
+
+// argumentRules let the calls of limited through with the arguments that programs need.
+func argumentRules(r Runtime) []*seccomp.Syscall {
+	rules := socketRules()
+	for _, persona := range []uint64{0, 0xffffffff} { // Linux, as ever, and the question for it
+		rules = append(rules, allow("personality", equal(0, persona)))
+	}
+	return append(rules, coreRules(r)...)
+}
+
+// protocols are those of a socket of the Internet families, by its type. Others (SCTP, DCCP, MPTCP, UDP-Lite,
+// raw) are pieces of kernel without use here, which the kernel would load for whoever asks.
+var protocols = map[uint64][]uint64{
+	unix.SOCK_STREAM: {0, unix.IPPROTO_TCP},
+	unix.SOCK_DGRAM:  {0, unix.IPPROTO_UDP},
+}
+
+// socketType is the part of socket's second argument that is not flags.
+const socketType = 0xf
+
+// socketRules let through unix, TCP and UDP sockets, and netlink for the list of network interfaces. Packet,
+// vsock, alg, bluetooth and the like, and netlink's other protocols, are kernel surface without use here.
+func socketRules() []*seccomp.Syscall {
+	rules := []*seccomp.Syscall{
+		allow("socket", equal(0, unix.AF_UNIX)),
+		allow("socket", equal(0, unix.AF_NETLINK), equal(2, unix.NETLINK_ROUTE)),
+		// The kernel makes both sockets, whatever the family, before it finds that they cannot be a pair.
+		allow("socketpair", equal(0, unix.AF_UNIX)),
+	}
+	for _, family := range []uint64{unix.AF_INET, unix.AF_INET6} {
+		for kind, numbers := range protocols {
+			for _, protocol := range numbers {
+				rules = append(rules, allow("socket", equal(0, family), masked(1, socketType, kind), equal(2, protocol)))
+			}
+		}
+	}
+	return rules
+}
+
+// CoreLimit is the limit of a core dump's size that stops all of them. With 0 the kernel would still hand
+// the dump to a program of the host where core_pattern names one; 1 is what it takes for "none at all",
+// and is too small for a file.
+const CoreLimit = 1
+
+// coreRules keep code from lowering CoreLimit to 0: the calls answer that it is done, as those programs
+// expect that want no dump of theirs, and nothing changes. gVisor's kernel dumps nothing.
+func coreRules(r Runtime) []*seccomp.Syscall {
+	if r.OwnKernel {
+		return []*seccomp.Syscall{allow("prlimit64"), allow("setrlimit")}
+	}
+	var rules []*seccomp.Syscall
+	for name, arg := range map[string]uint{"prlimit64": 1, "setrlimit": 0} {
+		// All of the sixteen limits but RLIMIT_CORE, which is number 4.
+		rules = append(rules, allow(name, masked(arg, ^uint64(3), 0)), allow(name, equal(arg, 5)),
+			allow(name, masked(arg, ^uint64(1), 6)), allow(name, masked(arg, ^uint64(7), 8)))
+	}
+	done := uint(0)
+	core := equal(1, unix.RLIMIT_CORE)
+	return append(rules,
+		allow("prlimit64", core, equal(2, 0)), // a question
+		&seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{
+			Names: []string{"prlimit64"}, Action: specs.ActErrno, ErrnoRet: &done,
+			Args: []specs.LinuxSeccompArg{core, {Index: 2, Value: 0, Op: specs.OpNotEqual}},
+		}},
+		&seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{
+			Names: []string{"setrlimit"}, Action: specs.ActErrno, ErrnoRet: &done,
+			Args: []specs.LinuxSeccompArg{equal(0, unix.RLIMIT_CORE)},
+		}})
+}
+
+func allow(name string, args ...specs.LinuxSeccompArg) *seccomp.Syscall {
+	return &seccomp.Syscall{LinuxSyscall: specs.LinuxSyscall{Names: []string{name}, Action: specs.ActAllow, Args: args}}
+}
+
+func equal(index uint, value uint64) specs.LinuxSeccompArg {
+	return specs.LinuxSeccompArg{Index: index, Value: value, Op: specs.OpEqualTo}
+}
+
+// masked compares the bits of mask.
+func masked(index uint, mask, value uint64) specs.LinuxSeccompArg {
+	return specs.LinuxSeccompArg{Index: index, Value: mask, ValueTwo: value, Op: specs.OpMaskedEqual}
+}
