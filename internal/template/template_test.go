@@ -17,7 +17,7 @@ func TestBuiltInTemplates(t *testing.T) {
 	if v.Name != "base" || v.Limits.MemoryBytes != 1<<30 || v.Limits.CPUMillis != 2000 || v.Limits.DiskBytes != 2<<30 {
 		t.Errorf("%+v", v)
 	}
-	if v.IdleSeconds != 900 || len(v.Languages) != 4 || v.Runtime != "runc" || v.Limits.PIDs != 256 || v.Limits.OpenFiles != 4096 {
+	if v.IdleSeconds != 900 || len(v.Languages) != 4 || v.Runtime != "runc" || v.Limits.PIDs != 512 || v.Limits.OpenFiles != 4096 {
 		t.Errorf("%+v", v)
 	}
 	if v.Limits.FileBytes != 1<<30 || v.Limits.TmpBytes != 256<<20 {
