@@ -419,38 +419,25 @@ func (p *parts) readTemplates(ctx context.Context) (map[string]orchestrator.Temp
 			p.log.Warn("template left out: it has no image for this driver", "template", t.Name, "driver", caps.Name)
 			continue
 		}
-		if _, err := os.Stat(image); caps.HostRootfs && image != "" && err != nil && t.Image.Docker != "" {
-			p.log.Warn("the template's image is not unpacked here; using the host's own /usr", "template", t.Name, "missing", image)
-			image = ""
+		if _, err := os.Stat(image); caps.HostRootfs && image != "" && err != nil {
+			p.log.Warn("the template's image is not unpacked here", "template", t.Name, "missing", image)
+			if t.Image.OCI == baseImage { // what is in it, most hosts have
+				p.log.Warn("using the host's own /usr", "template", t.Name)
+				image = ""
+			}
 		}
+		made := orchestrator.Template{Template: t.Vocabulary(), Image: image}
 		if store, ok := p.driver.(driver.ImageStore); ok {
-			if err := p.importImage(ctx, store, t, image); err != nil {
+			if made.Prepare, err = p.importing(ctx, store, t, image); err != nil {
 				return nil, fmt.Errorf("template %s: %w", t.Name, err)
 			}
 		}
-		all[t.Name] = orchestrator.Template{Template: t.Vocabulary(), Image: image}
+		all[t.Name] = made
 	}
 	if _, ok := all[p.cfg.DefaultTemplate]; !ok {
 		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", p.cfg.DefaultTemplate, caps.Name)
 	}
 	return all, nil
-}
-
-// importImage brings what the images folder has of a template into the driver's own store, when it is
-// not there or is another by now. A template without any uses what is in the store.
-func (p *parts) importImage(ctx context.Context, store driver.ImageStore, t template.Template, image string) error {
-	for _, source := range t.ImageSources(p.cfg.Images) {
-		if _, err := os.Stat(source); err != nil {
-			continue
-		}
-		began := time.Now()
-		imported, err := store.ImportImage(ctx, image, source)
-		if imported {
-			p.log.Info("imported an image", "template", t.Name, "image", image, "source", source, "took", time.Since(began).Round(time.Millisecond))
-		}
-		return err
-	}
-	return nil
 }
 
 // daemon finds skerry-sandboxd: where the configuration says, else beside this program.

@@ -26,7 +26,8 @@ var table = []row{
 	{"internal/diskquota", "", "it knows folders and the kernel, no thread"},
 	{"internal/doctor", "driver/cgroup", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/vpath", "sandbox", "files stand below the use cases"},
-	{"internal/template", "sandbox /sandbox-templates", "templates are text and a vocabulary"},
+	{"internal/editdistance", "", "it compares two words"},
+	{"internal/template", "sandbox editdistance /sandbox-templates", "templates are text and a vocabulary"},
 	{"skills", "", "files, and nothing else"},
 	{"sandbox-templates", "", "files, and nothing else"},
 	{"internal/skill", "sandbox lockedfile", "skills are files and a vocabulary; who switches them on comes in as a function"},
@@ -57,7 +58,7 @@ var table = []row{
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 
 	{"internal/toolsearch", "sandbox", "a search knows a tool set, not where it comes from"},
-	{"internal/mcphub", "sandbox toolsearch extensions jsonedit lockedfile egress mcphub/...", "the hub knows tools, not who calls them"},
+	{"internal/mcphub", "sandbox editdistance toolsearch extensions jsonedit lockedfile egress mcphub/...", "the hub knows tools, not who calls them"},
 	{"internal/mcphub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},

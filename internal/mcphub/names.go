@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/editdistance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -100,9 +101,9 @@ func nearest(want string, names []string) []string {
 	}
 	for _, n := range names {
 		l := strings.ToLower(n)
-		d := editDistance(low, l)
+		d := editdistance.Of(low, l)
 		if _, short, ok := strings.Cut(l, "__"); ok {
-			d = min(d, editDistance(low, short)+1)
+			d = min(d, editdistance.Of(low, short)+1)
 		}
 		if d <= max(2, len(low)/3) {
 			list = append(list, candidate{n, d})
@@ -114,27 +115,4 @@ func nearest(want string, names []string) []string {
 		near = append(near, c.name)
 	}
 	return near
-}
-
-func editDistance(a, b string) int {
-	if len(a)-len(b) > 100 || len(b)-len(a) > 100 {
-		return 1000
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next := min(row[j]+1, row[j+1]+1, diagonal+cost)
-			diagonal, row[j+1] = row[j+1], next
-		}
-	}
-	return row[len(b)]
 }

@@ -282,7 +282,12 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, b) })
 	skills := make(chan error, 1)
 	r.wg.Go(func() { skills <- r.firstSkills(ctx, b) })
-	_, err = r.o.Driver.Create(ctx, r.spec(b))
+	if b.template.Prepare != nil {
+		err = b.template.Prepare(ctx)
+	}
+	if err == nil {
+		_, err = r.o.Driver.Create(ctx, r.spec(b))
+	}
 	created := time.Now()
 	if e := <-skills; err == nil {
 		err = e

@@ -33,6 +33,9 @@ import (
 type Template struct {
 	sandbox.Template
 	Image string
+	// Prepare, when there is one, brings the image to where the driver looks for it, before each start. It does
+	// nothing when that was done. Errors are for the caller.
+	Prepare func(ctx context.Context) error
 }
 
 // tools is what the orchestrator needs of mcphub.

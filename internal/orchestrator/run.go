@@ -207,6 +207,9 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	}
 	if e.action == audit.ActionCode {
 		req.Code.Javascript, req.Code.Deno = b.template.JavaScript, denoPermissions(b.template.Deno)
+		if waits, said := b.template.Interpreters[req.Code.Language]; said {
+			req.Code.Preload, req.Code.Cold = waits.Preload, waits.Warm == 0
+		}
 		if err := r.prepareCode(b, req.Code); err != nil {
 			return "", err
 		}
@@ -226,7 +229,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
-	req.Env = execEnv(t, e.id, token, common, env)
+	req.Env = execEnv(t, e.id, token, b.template.Env, common, env)
 	if e.report {
 		e.before = r.snapshot(t)
 	}
@@ -237,13 +240,13 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 
 func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/execs/" + execID }
 
-// execEnv is the environment of an exec: that of the sandbox, over it the caller's, over both ours.
-func execEnv(t sandbox.Thread, execID, token string, common, own map[string]string) []string {
-	all := maps.Clone(common)
-	if all == nil {
-		all = map[string]string{}
+// execEnv is the environment of an exec: layers of what the template, the sandbox and the caller say, each over
+// those before it, and over all of them ours.
+func execEnv(t sandbox.Thread, execID, token string, layers ...map[string]string) []string {
+	all := map[string]string{}
+	for _, layer := range layers {
+		maps.Copy(all, layer)
 	}
-	maps.Copy(all, own)
 	env := make([]string, 0, len(all)+6)
 	for k, v := range all {
 		env = append(env, k+"="+v)

@@ -122,6 +122,32 @@ type Template struct {
 	JavaScript string `json:"javascript,omitempty" yaml:"javascript"`
 	// Deno is what Deno lets such a program do, where it is the runtime; nil: all that the sandbox does.
 	Deno *DenoPermissions `json:"deno,omitempty" yaml:"deno"`
+	// Env is in every exec, below what the sandbox and the exec are given.
+	Env map[string]string `json:"env,omitempty" yaml:"env"`
+	// Interpreters says, by language, how one waits for the next program.
+	Interpreters map[string]Interpreter `json:"interpreters,omitempty" yaml:"interpreters"`
+	// Smoke are the runs that show whether the image has what the template promises.
+	Smoke []SmokeTest `json:"smoke,omitempty" yaml:"smoke"`
+}
+
+// Interpreter says how the interpreter of a language waits in a sandbox.
+type Interpreter struct {
+	Warm int `json:"warm"` // how many wait: 0 or 1
+	// Preload are the modules that a waiting one has imported already. One that cannot be imported is left out.
+	Preload []string `json:"preload,omitempty"`
+}
+
+// SmokeTest is one run in a new sandbox of a template. Exactly one of Run, Argv and Code is set.
+type SmokeTest struct {
+	Name     string   `json:"name"`
+	Run      string   `json:"run,omitempty"`  // a command for the shell
+	Argv     []string `json:"argv,omitempty"` // the same without one
+	Code     string   `json:"code,omitempty"` // a program text in Language
+	Language string   `json:"language,omitempty"`
+	Expect   string   `json:"expect,omitempty"` // what standard output must contain
+	ExitCode int      `json:"exit_code"`
+	// TimeoutSeconds bounds it: 1 to 120.
+	TimeoutSeconds int `json:"timeout_s"`
 }
 
 // DenoPermissions are Deno's own (--allow-read and so on). An empty list allows nothing of its kind.

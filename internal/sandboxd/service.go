@@ -147,7 +147,9 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 			program, r.Argv, r.Standby = p, p.Argv, sb
 			r.Cleanup = func() {
 				p.Cleanup()
-				s.prepareStandby(c.GetLanguage(), m.GetEnv(), r.Cwd)
+				if !c.GetCold() {
+					s.prepareStandby(c.GetLanguage(), c.GetPreload(), m.GetEnv(), r.Cwd)
+				}
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func (s *service) discard(w *waiting) {
 
 // prepareStandby starts the interpreter for the next program of a language. One that cannot be
 // started is done without: the program starts its own.
-func (s *service) prepareStandby(language string, request []string, cwd string) {
+func (s *service) prepareStandby(language string, preload, request []string, cwd string) {
 	s.standbys.mu.Lock()
 	enough := s.standbys.waiting[language] != nil || s.standbys.making[language]
 	if !enough {
@@ -71,7 +71,7 @@ func (s *service) prepareStandby(language string, request []string, cwd string) 
 	if enough {
 		return
 	}
-	w := s.newStandby(language, lasting(request), cwd)
+	w := s.newStandby(language, preload, lasting(request), cwd)
 	s.standbys.mu.Lock()
 	delete(s.standbys.making, language)
 	if w != nil {
@@ -80,12 +80,12 @@ func (s *service) prepareStandby(language string, request []string, cwd string) 
 	s.standbys.mu.Unlock()
 }
 
-func (s *service) newStandby(language string, request []string, cwd string) *waiting {
+func (s *service) newStandby(language string, preload, request []string, cwd string) *waiting {
 	p, err := s.interp.Ahead(language, cwd)
 	if err != nil || p == nil {
 		return nil
 	}
-	env := append(mergeEnv(s.o.BaseEnv, request, cwd, p), interp.StandbyEnv+"=3")
+	env := append(mergeEnv(s.o.BaseEnv, request, cwd, p), interp.StandbyEnv+"=3", interp.PreloadEnv+"="+strings.Join(preload, ","))
 	sb, err := s.execs.Standby(process.Request{Argv: p.Argv, Env: env, Cwd: cwd})
 	if err != nil {
 		p.Cleanup()

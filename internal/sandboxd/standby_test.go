@@ -130,3 +130,45 @@ func TestStandbySpoilt(t *testing.T) {
 		t.Errorf("%q %s", r.stdout, r.stderr)
 	}
 }
+
+// TestStandbyPreload: an interpreter that waits has the template's modules imported, says nothing of those that are
+// broken, and leaves a module of the agent's own in its place.
+func TestStandbyPreload(t *testing.T) {
+	p := newPair(t)
+	broken := filepath.Join(p.data, "broken_one.py")
+	if err := os.WriteFile(broken, []byte("print('said'); raise SystemExit(3)"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(text string, cold bool) result {
+		id := p.id()
+		return p.run(&sandboxv1.RunRequest{
+			ExecId: id, TimeoutMs: 20_000, Env: []string{"HOME=" + p.o.TempDir, "PYTHONPATH=" + p.data, "SKERRY_EXEC_ID=" + id},
+			Code: &sandboxv1.Code{Language: "python", Text: text, Preload: []string{"colorsys", "broken_one", "no_such_module", "wave"}, Cold: cold},
+		})
+	}
+	const loaded = "import sys, os; print([m for m in ('colorsys', 'wave') if m in sys.modules], 'SKERRY_PRELOAD' in os.environ)\n"
+	if r := run(loaded, false); r.stdout != "[] False\n" {
+		t.Fatalf("the first: %q %s", r.stdout, r.stderr)
+	}
+	p.waitForStandby()
+	if r := run(loaded+age, false); r.stdout != "['colorsys', 'wave'] False\nTrue\n" || r.stderr != "" {
+		t.Errorf("%q %q", r.stdout, r.stderr)
+	}
+	p.waitForStandby()
+	own := filepath.Join(p.o.WorkspaceDir, "colorsys.py")
+	if err := os.WriteFile(own, []byte("mine = 7"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := run("import colorsys; print(colorsys.mine)", false); r.stdout != "7\n" {
+		t.Errorf("a module beside the program: %q %s", r.stdout, r.stderr)
+	}
+	if err := os.Remove(own); err != nil {
+		t.Fatal(err)
+	}
+	p.waitForStandby()
+	run("print(1)", true) // takes the one that waits, and asks for none
+	p.waitForStandby()
+	if r := run(loaded+age, false); r.stdout != "[] False\nFalse\n" {
+		t.Errorf("after warm: 0 one waited: %q %s", r.stdout, r.stderr)
+	}
+}

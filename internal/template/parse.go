@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/skerry-sandbox/skerry/internal/editdistance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -34,6 +38,9 @@ func Parse(text []byte) (Template, error) {
 
 // document gives the one mapping that the text holds.
 func document(text []byte) (*yaml.Node, error) {
+	if line := unreadable(text); line > 0 {
+		return nil, fmt.Errorf("line %d: a character that no YAML may have: want plain text in UTF-8", line)
+	}
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	if err := dec.Decode(&doc); err != nil {
@@ -52,6 +59,18 @@ func document(text []byte) (*yaml.Node, error) {
 		return nil, fmt.Errorf("line %d: want a mapping with name, image, runtime and limits", doc.Line)
 	}
 	return doc.Content[0], nil
+}
+
+// unreadable gives the line of the first byte that is no text, or 0.
+func unreadable(text []byte) int {
+	for i := 0; i < len(text); {
+		r, size := utf8.DecodeRune(text[i:])
+		if r == utf8.RuneError && size == 1 || r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f {
+			return 1 + bytes.Count(text[:i], []byte{'\n'})
+		}
+		i += size
+	}
+	return 0
 }
 
 // parser collects what is wrong. seen has the line of each field that was there, by its path
@@ -84,7 +103,7 @@ func (p *parser) bad(field, format string, args ...any) {
 // refused: a file this small needs none, and they could nest without end.
 func (p *parser) fields(n *yaml.Node, prefix string, known map[string]func(field string, n *yaml.Node)) {
 	if n.Kind != yaml.MappingNode {
-		p.bad(strings.TrimSuffix(prefix, "."), "want a mapping")
+		p.bad(strings.TrimSuffix(prefix, "."), "want a mapping with %s", orList(known))
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -95,7 +114,7 @@ func (p *parser) fields(n *yaml.Node, prefix string, known map[string]func(field
 		read, ok := known[key.Value]
 		switch {
 		case !ok:
-			p.bad(fmt.Sprintf("%.80s", field), "there is no such field")
+			p.bad(fmt.Sprintf("%.80s", field), "there is no such field; %s", meant(key.Value, known))
 		case twice:
 			p.bad(field, "is there twice")
 		case value.Kind == yaml.AliasNode:
@@ -104,6 +123,24 @@ func (p *parser) fields(n *yaml.Node, prefix string, known map[string]func(field
 			read(field, value)
 		}
 	}
+}
+
+// meant names the key that was probably meant, or all that there are.
+func meant[T any](key string, known map[string]T) string {
+	best, least := "", max(2, len(key)/3)+1
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		if d := editdistance.Of(strings.ToLower(key), name); d < least {
+			best, least = name, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("did you mean %s?", best)
+	}
+	return "want " + orList(known)
+}
+
+func orList[T any](known map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(known)), ", ")
 }
 
 func (p *parser) template(root *yaml.Node) Template {
@@ -122,6 +159,9 @@ func (p *parser) template(root *yaml.Node) Template {
 				"allow_env": p.list(&t.Deno.Env), "allow_run": p.list(&t.Deno.Run),
 			})
 		},
+		"env":          p.variables(&t.Env),
+		"interpreters": p.interpreters(&t.Interpreters),
+		"smoke":        p.smoke(&t.Smoke),
 		"image": func(field string, n *yaml.Node) {
 			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "oci": p.text(&t.Image.OCI)})
 		},
@@ -139,7 +179,7 @@ func (p *parser) template(root *yaml.Node) Template {
 func (p *parser) scalar(read func(field, value string)) func(string, *yaml.Node) {
 	return func(field string, n *yaml.Node) {
 		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" {
-			p.bad(field, "want one value")
+			p.bad(field, "want one value, not a list, a mapping or nothing")
 			return
 		}
 		read(field, n.Value)
@@ -183,11 +223,13 @@ func (p *parser) cores(to *Cores) func(string, *yaml.Node) {
 func (p *parser) list(to *[]string) func(string, *yaml.Node) {
 	return func(field string, n *yaml.Node) {
 		if n.Kind != yaml.SequenceNode {
-			p.bad(field, "want a list")
+			p.bad(field, "want a list, such as [a, b]")
 			return
 		}
-		for _, item := range n.Content {
-			p.scalar(func(_, value string) { *to = append(*to, value) })(field, item)
+		for i, item := range n.Content {
+			at := fmt.Sprintf("%s[%d]", field, i)
+			p.seen[at] = item.Line
+			p.scalar(func(_, value string) { *to = append(*to, value) })(at, item)
 		}
 	}
 }

@@ -27,6 +27,10 @@ type Template struct {
 	Limits      Limits
 	JavaScript  string                   // "bun", "deno", "node", or "" for the first that is there
 	Deno        *sandbox.DenoPermissions // nil: all
+	// Env, Interpreters and Smoke: see sandbox.Template.
+	Env          map[string]string
+	Interpreters map[string]sandbox.Interpreter
+	Smoke        []sandbox.SmokeTest
 }
 
 // Image names the root file system, once for each kind of driver.
@@ -116,15 +120,14 @@ func inFile(name string, err error) []error {
 	return named
 }
 
+// maxDescription bounds a description, in bytes: it is shown in lists.
+const maxDescription = 1000
+
 var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // check reports what was read well and still cannot be right.
 func (p *parser) check(t *Template) {
-	bad := func(wrong bool, field, format string, args ...any) {
-		if wrong && !p.broken[field] {
-			p.bad(field, format, args...)
-		}
-	}
+	bad := p.wrong
 	bad(!namePattern.MatchString(t.Name), "name", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Name)
 	bad(t.Image.Docker == "" && t.Image.OCI == "", "image", "name one for docker, for oci, or both")
 	bad(t.Image.OCI != "" && !namePattern.MatchString(t.Image.OCI), "image.oci", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Image.OCI)
@@ -132,19 +135,24 @@ func (p *parser) check(t *Template) {
 	bad(len(t.Languages) == 0, "languages", "name at least one")
 	for i, l := range t.Languages {
 		known := slices.Contains([]string{"typescript", "javascript", "python", "bash"}, l)
-		bad(!known, "languages", "%.40q: want typescript, javascript, python or bash", l)
-		bad(slices.Contains(t.Languages[:i], l), "languages", "%.40q is there twice", l)
+		field := fmt.Sprintf("languages[%d]", i)
+		bad(!known, field, "%.40q: want typescript, javascript, python or bash", l)
+		bad(slices.Contains(t.Languages[:i], l), field, "%.40q is there twice", l)
 	}
+	p.checkEnv(t)
+	p.checkInterpreters(t)
+	p.checkSmoke(t)
 	bad(!slices.Contains([]string{"", "bun", "deno", "node"}, t.JavaScript), "javascript", "%.40q: want bun, deno or node", t.JavaScript)
 	bad(t.Deno != nil && t.JavaScript != "deno", "deno", "is for javascript: deno")
 	if d := t.Deno; d != nil {
 		for name, list := range map[string][]string{"allow_read": d.Read, "allow_write": d.Write, "allow_net": d.Net, "allow_env": d.Env, "allow_run": d.Run} {
-			for _, v := range list {
-				bad(v == "" || strings.ContainsAny(v, ",\x00"), "deno."+name, "%.80q: want one entry, without a comma", v)
+			for i, v := range list {
+				bad(v == "" || strings.ContainsAny(v, ",\x00"), fmt.Sprintf("deno.%s[%d]", name, i), "%.80q: want one entry, without a comma", v)
 			}
 		}
 	}
-	bad(t.IdleSeconds < 0, "idle_timeout_s", "is negative")
+	bad(t.IdleSeconds < 0, "idle_timeout_s", "is negative: want seconds, or 0 for never")
+	bad(len(t.Description) > maxDescription, "description", "%d bytes, at most %d", len(t.Description), maxDescription)
 	for _, l := range []struct {
 		field    string
 		v, least int64
@@ -164,7 +172,7 @@ func (p *parser) check(t *Template) {
 func (t *Template) Vocabulary() sandbox.Template {
 	return sandbox.Template{
 		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds,
-		JavaScript: t.JavaScript, Deno: t.Deno,
+		JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(t.Limits.Memory), CPUMillis: int64(t.Limits.CPU), PIDs: t.Limits.PIDs, OpenFiles: t.Limits.OpenFiles,
 			FileBytes: int64(t.Limits.FileSize), TmpBytes: int64(t.Limits.Tmp), DiskBytes: int64(t.Limits.Disk),

@@ -63,6 +63,28 @@ runtime: runc
 limits: {memory: 64MiB, cpu: "1", pids: 10, open_files: 100, file_size: 1MiB, tmp: 1MiB, disk: 1048576}
 `
 
+// py is good with Python.
+var py = strings.Replace(good, "[bash]", "[bash, python]", 1)
+
+func TestRuns(t *testing.T) {
+	got, err := Parse([]byte(py + `env: {MPLBACKEND: Agg}
+interpreters: {python: {preload: [numpy, a.b]}}
+smoke:
+- {name: shell, run: "id -u", exit_code: 3, timeout_s: 5}
+- {name: text, code: "print(1)", language: python, expect: "1"}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := got.Vocabulary()
+	if v.Env["MPLBACKEND"] != "Agg" || v.Interpreters["python"].Warm != 1 || strings.Join(v.Interpreters["python"].Preload, " ") != "numpy a.b" {
+		t.Errorf("%+v", v)
+	}
+	if len(v.Smoke) != 2 || v.Smoke[0].ExitCode != 3 || v.Smoke[0].TimeoutSeconds != 5 || v.Smoke[1].TimeoutSeconds != 60 || v.Smoke[1].Expect != "1" {
+		t.Errorf("%+v", v.Smoke)
+	}
+}
+
 func TestDeno(t *testing.T) {
 	got, err := Parse([]byte(good + "javascript: deno\ndeno: {allow_read: [/mnt], allow_net: []}\n"))
 	if err != nil {
@@ -87,8 +109,8 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "64MiB", "1MiB", 1):                          "line 5: limits.memory: 1048576 is less than 16777216",
 		strings.Replace(good, "64MiB", "-64MiB", 1):                        `line 5: limits.memory: "-64MiB" is not a size such as 512MiB`,
 		strings.Replace(good, "64MiB", "99999999999TiB", 1):                `line 5: limits.memory: "99999999999TiB" is not a size such as 512MiB`,
-		strings.Replace(good, "64MiB", "[1]", 1):                           "line 5: limits.memory: want one value",
-		strings.Replace(good, "64MiB", "", 1):                              "line 5: limits.memory: want one value",
+		strings.Replace(good, "64MiB", "[1]", 1):                           "line 5: limits.memory: want one value, not a list, a mapping or nothing",
+		strings.Replace(good, "64MiB", "", 1):                              "line 5: limits.memory: want one value, not a list, a mapping or nothing",
 		strings.Replace(good, `cpu: "1"`, "cpu: fast", 1):                  `line 5: limits.cpu: "fast" is not an amount of CPU such as 2000m`,
 		strings.Replace(good, "pids: 10, ", "", 1):                         "line 5: limits.pids: is missing: there is no unlimited sandbox",
 		strings.Replace(good, "pids: 10", "pids: ten", 1):                  `line 5: limits.pids: "ten" is not a whole number`,
@@ -96,21 +118,47 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "runc", "crun", 1):                           `line 4: runtime: "crun": want runc or runsc`,
 		strings.Replace(good, "runtime: runc\n", "", 1):                    `line 1: runtime: "": want runc or runsc`,
 		strings.Replace(good, "name: x", "name: X Y", 1):                   `line 1: name: "X Y": use 1 to 63 of a-z, 0-9 and -`,
-		strings.Replace(good, "[bash]", "[cobol]", 1):                      `line 3: languages: "cobol": want typescript, javascript, python or bash`,
-		strings.Replace(good, "[bash]", "[bash, bash]", 1):                 `line 3: languages: "bash" is there twice`,
-		strings.Replace(good, "[bash]", "bash", 1):                         "line 3: languages: want a list",
+		strings.Replace(good, "[bash]", "[cobol]", 1):                      `line 3: languages[0]: "cobol": want typescript, javascript, python or bash`,
+		strings.Replace(good, "[bash]", "[bash, bash]", 1):                 `line 3: languages[1]: "bash" is there twice`,
+		strings.Replace(good, "[bash]", "bash", 1):                         "line 3: languages: want a list, such as [a, b]",
 		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1): `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
-		strings.Replace(good, "{docker: a, oci: host}", "a", 1):            "line 2: image: want a mapping",
-		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):          "line 2: nombre: there is no such field",
+		strings.Replace(good, "{docker: a, oci: host}", "a", 1):            "line 2: image: want a mapping with docker, oci",
+		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):          "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, languages, limits, name, runtime, smoke",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):       "line 5: description: aliases are not supported",
 		good + "javascript: rhino\n":                                       `line 6: javascript: "rhino": want bun, deno or node`,
 		good + "deno: {allow_net: [a.example]}\n":                          "line 6: deno: is for javascript: deno",
-		good + "javascript: deno\ndeno: {allow: [x]}\n":                    "line 7: deno.allow: there is no such field",
-		good + "javascript: deno\ndeno: {allow_read: [\"a,b\"]}\n":         `line 7: deno.allow_read: "a,b": want one entry, without a comma`,
-		good + "idle_timeout_s: -1\n":                                      "line 6: idle_timeout_s: is negative",
+		good + "javascript: deno\ndeno: {allow: [x]}\n":                    "line 7: deno.allow: there is no such field; want allow_env, allow_net, allow_read, allow_run, allow_write",
+		good + "javascript: deno\ndeno: {allow_read: [\"a,b\"]}\n":         `line 7: deno.allow_read[0]: "a,b": want one entry, without a comma`,
+		good + "idle_timeout_s: -1\n":                                      "line 6: idle_timeout_s: is negative: want seconds, or 0 for never",
 		good + "---\nname: y\n":                                            "line 6: a second document; one file holds one template",
 		"":                                                                 "is empty",
 		"- a\n":                                                            "line 1: want a mapping with name, image, runtime and limits",
+		good + "limit: {}\n":                                               "line 6: limit: there is no such field; did you mean limits?",
+		strings.Replace(good, "pids", "pid", 1):                            "line 5: limits.pid: there is no such field; did you mean pids?\nline 5: limits.pids: is missing: there is no unlimited sandbox",
+		good + "description: \x01\n":                                       "line 6: a character that no YAML may have: want plain text in UTF-8",
+		good + "description: \xff\n":                                       "line 6: a character that no YAML may have: want plain text in UTF-8",
+		good + "description: a: b\n":                                       "yaml: line 6: mapping values are not allowed in this context",
+		good + "env: [A]\n":                                                "line 6: env: want a mapping, such as {NAME: value}",
+		good + "env:\n  A: 1\n  B-C: 2\n":                                  "line 8: env.B-C: a name of a variable has only letters, digits and _, and begins with no digit",
+		good + "env:\n  A: [1]\n":                                          "line 7: env.A: want one value, not a list, a mapping or nothing",
+		good + "env:\n  A: 1\n  A: 2\n":                                    "line 8: env.A: is there twice",
+		good + "env: {SKERRY_X: 1}\n":                                      "line 6: env.SKERRY_X: is set by Skerry: choose a name without SKERRY_ or MCP_ in front",
+		good + "interpreters: {bash: {}}\n":                                "line 6: interpreters.bash: only python's interpreter can wait for its program: leave it away",
+		good + "interpreters: {python: {warm: 1}}\n":                       "line 6: interpreters.python: is not among the languages",
+		py + "interpreters:\n  python: {warm: 2}\n":                        "line 7: interpreters.python.warm: 2: want 1, or 0 for none",
+		py + "interpreters:\n  python:\n    prelaod: [x]\n":                "line 8: interpreters.python.prelaod: there is no such field; did you mean preload?",
+		py + "interpreters: {python: {preload: [a, b-c]}}\n":               `line 6: interpreters.python.preload[1]: "b-c": want the name of a module, such as numpy`,
+		py + "interpreters: {python: {warm: 0, preload: [a]}}":             "line 6: interpreters.python.preload: needs warm: 1, because it is loaded while one waits",
+		good + "smoke: {}\n":                                               `line 6: smoke: want a list, such as [{name: starts, run: "true"}]`,
+		good + "smoke:\n- name: a\n":                                       "line 7: smoke[0]: want exactly one of run (for the shell), argv (without one) and code",
+		good + "smoke:\n- name: a\n  run: x\n  argv: [x]\n":                "line 7: smoke[0]: want exactly one of run (for the shell), argv (without one) and code",
+		good + "smoke:\n- run: x\n":                                        "line 7: smoke[0].name: want a name of at most 100 bytes",
+		good + "smoke:\n- {name: a, run: x}\n- {name: a, run: x}\n":        `line 8: smoke[1].name: "a" is there twice`,
+		good + "smoke:\n- {name: a, code: x}\n":                            "line 7: smoke[0].language: goes with code, and only with it",
+		good + "smoke:\n- {name: a, code: x, language: python}\n":          `line 7: smoke[0].language: "python" is not among the languages`,
+		good + "smoke:\n- name: a\n  run: x\n  timeout_s: 500\n":           "line 9: smoke[0].timeout_s: 500: want 1 to 120 seconds",
+		good + "smoke:\n- name: a\n  run: x\n  exit_code: -1\n":            "line 9: smoke[0].exit_code: -1: want 0 to 255",
+		good + "smoke:\n- name: a\n  argv:\n  - x\n  - [y]\n":              "line 10: smoke[0].argv[1]: want one value, not a list, a mapping or nothing",
 		strings.Repeat("#", maxFile+1):                                     "larger than 65536 bytes",
 	} {
 		_, err := Parse([]byte(text))
@@ -142,7 +190,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(good)
-	for _, name := range []string{"base.yaml"} {
+	for _, name := range []string{"base.yaml", "data.yaml", "office.yaml"} {
 		text, err := sandboxtemplates.FS.ReadFile(name)
 		if err != nil {
 			f.Fatal(err)

@@ -478,6 +478,8 @@ type Code struct {
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	Javascript    string                 `protobuf:"bytes,3,opt,name=javascript,proto3" json:"javascript,omitempty"` // bun, deno or node for TypeScript and JavaScript; "" = the first that is there
 	Deno          *Permissions           `protobuf:"bytes,4,opt,name=deno,proto3" json:"deno,omitempty"`             // when deno runs it; absent = all
+	Preload       []string               `protobuf:"bytes,5,rep,name=preload,proto3" json:"preload,omitempty"`       // modules that the interpreter which waits for the next program has imported already
+	Cold          bool                   `protobuf:"varint,6,opt,name=cold,proto3" json:"cold,omitempty"`            // none waits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -538,6 +540,20 @@ func (x *Code) GetDeno() *Permissions {
 		return x.Deno
 	}
 	return nil
+}
+
+func (x *Code) GetPreload() []string {
+	if x != nil {
+		return x.Preload
+	}
+	return nil
+}
+
+func (x *Code) GetCold() bool {
+	if x != nil {
+		return x.Cold
+	}
+	return false
 }
 
 // Permissions are what Deno lets a program do; an empty list is nothing. What the code API needs is
@@ -2115,14 +2131,16 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\bterminal\x18\r \x01(\v2\x1f.skerry.sandbox.v1.TerminalSizeR\bterminal\"6\n" +
 	"\fTerminalSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\x8a\x01\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xb8\x01\n" +
 	"\x04Code\x12\x1a\n" +
 	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1e\n" +
 	"\n" +
 	"javascript\x18\x03 \x01(\tR\n" +
 	"javascript\x122\n" +
-	"\x04deno\x18\x04 \x01(\v2\x1e.skerry.sandbox.v1.PermissionsR\x04deno\"m\n" +
+	"\x04deno\x18\x04 \x01(\v2\x1e.skerry.sandbox.v1.PermissionsR\x04deno\x12\x18\n" +
+	"\apreload\x18\x05 \x03(\tR\apreload\x12\x12\n" +
+	"\x04cold\x18\x06 \x01(\bR\x04cold\"m\n" +
 	"\vPermissions\x12\x12\n" +
 	"\x04read\x18\x01 \x03(\tR\x04read\x12\x14\n" +
 	"\x05write\x18\x02 \x03(\tR\x05write\x12\x10\n" +

@@ -70,6 +70,10 @@ type Program struct {
 // changed since.
 const StandbyEnv = "SKERRY_STANDBY"
 
+// PreloadEnv names the variable that lists, with commas between, the modules that a Standby imports before it
+// waits. One that cannot be imported is left to the program; what an import prints is dropped.
+const PreloadEnv = "SKERRY_PRELOAD"
+
 // Choice is how a template wants TypeScript and JavaScript to run.
 type Choice struct {
 	JavaScript string       // "bun", "deno" or "node"; "" = the first that is there
