@@ -32,6 +32,7 @@ type service struct {
 	interp *interp.Runner
 
 	standbys standbys
+	contexts contexts
 }
 
 var execID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -49,6 +50,7 @@ func (s *service) Status(context.Context, *connect.Request[sandboxv1.StatusReque
 			ExecId: e.ID(), Running: !e.Ended(), LastEvent: e.LastEvent(), StartedUnixMs: e.Began().UnixMilli(),
 		})
 	}
+	res.Contexts = s.contexts.status()
 	return connect.NewResponse(res), nil
 }
 
@@ -110,14 +112,17 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	if r.Cwd == "" {
 		r.Cwd = s.o.WorkspaceDir
 	}
+	if r.Timeout == 0 {
+		r.Timeout = sandbox.DefaultExecTimeout
+	}
+	if m.GetContextId() != "" {
+		return s.contextRequest(m, r)
+	}
 	if size := m.GetTerminal(); size != nil {
 		if m.GetCode() != nil {
 			return r, errors.New("code cannot be given a terminal: run its interpreter as a command")
 		}
 		r.Terminal = terminalSize(size)
-	}
-	if r.Timeout == 0 {
-		r.Timeout = sandbox.DefaultExecTimeout
 	}
 	ways := 0
 	var program *interp.Program
@@ -220,7 +225,11 @@ func toProto(ev process.Event) *sandboxv1.Event {
 		p.Kind = &sandboxv1.Event_Exit{Exit: &sandboxv1.Exit{
 			Status: statuses[x.Status], Code: int32(x.Code), DurationUs: x.Duration.Microseconds(), CpuUs: x.CPU.Microseconds(),
 			MaxRssBytes: x.MaxRSS, Stdout: streamToProto(x.Stdout), Stderr: streamToProto(x.Stderr), Reason: x.Reason,
+			ContextLost: x.Lost, ResultsLeftOut: x.LeftOut,
 		}}
+		for _, res := range x.Results {
+			p.GetExit().Results = append(p.GetExit().Results, res)
+		}
 	default:
 		p.Kind = &sandboxv1.Event_Output{Output: &sandboxv1.Output{Stderr: ev.Stderr, Data: ev.Data}}
 	}
@@ -299,7 +308,9 @@ func execError(err error) error {
 	switch {
 	case errors.Is(err, process.ErrNotFound):
 		code = connect.CodeNotFound
-	case errors.Is(err, process.ErrBusy):
+	case errors.Is(err, process.ErrTaken):
+		code = connect.CodeAborted
+	case errors.Is(err, process.ErrBusy), errors.Is(err, process.ErrNoStart):
 		code = connect.CodeResourceExhausted
 	case errors.Is(err, process.ErrClosed):
 		code = connect.CodeUnavailable

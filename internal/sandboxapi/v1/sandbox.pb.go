@@ -83,7 +83,7 @@ func (x Exit_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Exit_Status.Descriptor instead.
 func (Exit_Status) EnumDescriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10, 0}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17, 0}
 }
 
 type StatusRequest struct {
@@ -130,6 +130,7 @@ type StatusResponse struct {
 	Languages     []string               `protobuf:"bytes,4,rep,name=languages,proto3" json:"languages,omitempty"` // those of typescript, javascript, python, bash that can run here
 	Roots         []string               `protobuf:"bytes,5,rep,name=roots,proto3" json:"roots,omitempty"`
 	RssBytes      int64                  `protobuf:"varint,6,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"` // of sandboxd itself
+	Contexts      []*ContextStatus       `protobuf:"bytes,7,rep,name=contexts,proto3" json:"contexts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -206,6 +207,13 @@ func (x *StatusResponse) GetRssBytes() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetContexts() []*ContextStatus {
+	if x != nil {
+		return x.Contexts
+	}
+	return nil
+}
+
 type ExecStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -274,6 +282,346 @@ func (x *ExecStatus) GetStartedUnixMs() int64 {
 	return 0
 }
 
+type ContextStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContextId     string                 `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	Language      string                 `protobuf:"bytes,2,opt,name=language,proto3" json:"language,omitempty"`
+	Cwd           string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"` // as it was asked for
+	StartedUnixMs int64                  `protobuf:"varint,4,opt,name=started_unix_ms,json=startedUnixMs,proto3" json:"started_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContextStatus) Reset() {
+	*x = ContextStatus{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContextStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContextStatus) ProtoMessage() {}
+
+func (x *ContextStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContextStatus.ProtoReflect.Descriptor instead.
+func (*ContextStatus) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ContextStatus) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *ContextStatus) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *ContextStatus) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *ContextStatus) GetStartedUnixMs() int64 {
+	if x != nil {
+		return x.StartedUnixMs
+	}
+	return 0
+}
+
+type OpenContextRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContextId     string                 `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	Language      string                 `protobuf:"bytes,2,opt,name=language,proto3" json:"language,omitempty"`     // python, typescript or javascript
+	Cwd           string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"`               // absolute; "" = /mnt/user-data/workspace
+	Env           []string               `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`               // lasting; each exec adds its own
+	Javascript    string                 `protobuf:"bytes,5,opt,name=javascript,proto3" json:"javascript,omitempty"` // what the template wants for JavaScript; "" = any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenContextRequest) Reset() {
+	*x = OpenContextRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenContextRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenContextRequest) ProtoMessage() {}
+
+func (x *OpenContextRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenContextRequest.ProtoReflect.Descriptor instead.
+func (*OpenContextRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *OpenContextRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+func (x *OpenContextRequest) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *OpenContextRequest) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+func (x *OpenContextRequest) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *OpenContextRequest) GetJavascript() string {
+	if x != nil {
+		return x.Javascript
+	}
+	return ""
+}
+
+type OpenContextResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenContextResponse) Reset() {
+	*x = OpenContextResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenContextResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenContextResponse) ProtoMessage() {}
+
+func (x *OpenContextResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenContextResponse.ProtoReflect.Descriptor instead.
+func (*OpenContextResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
+}
+
+type InterruptContextRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContextId     string                 `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptContextRequest) Reset() {
+	*x = InterruptContextRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptContextRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptContextRequest) ProtoMessage() {}
+
+func (x *InterruptContextRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptContextRequest.ProtoReflect.Descriptor instead.
+func (*InterruptContextRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *InterruptContextRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+type InterruptContextResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterruptContextResponse) Reset() {
+	*x = InterruptContextResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterruptContextResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterruptContextResponse) ProtoMessage() {}
+
+func (x *InterruptContextResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterruptContextResponse.ProtoReflect.Descriptor instead.
+func (*InterruptContextResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
+}
+
+type CloseContextRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ContextId     string                 `protobuf:"bytes,1,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseContextRequest) Reset() {
+	*x = CloseContextRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseContextRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseContextRequest) ProtoMessage() {}
+
+func (x *CloseContextRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseContextRequest.ProtoReflect.Descriptor instead.
+func (*CloseContextRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CloseContextRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
+type CloseContextResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CloseContextResponse) Reset() {
+	*x = CloseContextResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CloseContextResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CloseContextResponse) ProtoMessage() {}
+
+func (x *CloseContextResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CloseContextResponse.ProtoReflect.Descriptor instead.
+func (*CloseContextResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
+}
+
 // Exactly one of argv, shell and code is set.
 type RunRequest struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -293,14 +641,17 @@ type RunRequest struct {
 	// close it is to type the end of file. All that it shows comes as Output events (stdout), however
 	// much that is; the newest max_output_bytes of it are kept, and numbers have gaps where a reader was
 	// slower. Exit sums up as for any other exec.
-	Terminal      *TerminalSize `protobuf:"bytes,13,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Terminal *TerminalSize `protobuf:"bytes,13,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	// The context that the code runs in; its language is the context's, and it has no stdin and no cwd of
+	// its own. NotFound: no such context. Aborted: another exec runs in it.
+	ContextId     string `protobuf:"bytes,14,opt,name=context_id,json=contextId,proto3" json:"context_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +663,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +676,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RunRequest) GetExecId() string {
@@ -419,6 +770,13 @@ func (x *RunRequest) GetTerminal() *TerminalSize {
 	return nil
 }
 
+func (x *RunRequest) GetContextId() string {
+	if x != nil {
+		return x.ContextId
+	}
+	return ""
+}
+
 // TerminalSize is counted in characters, 1 to 1000 each.
 type TerminalSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -430,7 +788,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +800,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +813,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TerminalSize) GetCols() uint32 {
@@ -486,7 +844,7 @@ type Code struct {
 
 func (x *Code) Reset() {
 	*x = Code{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -498,7 +856,7 @@ func (x *Code) String() string {
 func (*Code) ProtoMessage() {}
 
 func (x *Code) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -511,7 +869,7 @@ func (x *Code) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Code.ProtoReflect.Descriptor instead.
 func (*Code) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Code) GetLanguage() string {
@@ -571,7 +929,7 @@ type Permissions struct {
 
 func (x *Permissions) Reset() {
 	*x = Permissions{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -583,7 +941,7 @@ func (x *Permissions) String() string {
 func (*Permissions) ProtoMessage() {}
 
 func (x *Permissions) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -596,7 +954,7 @@ func (x *Permissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permissions.ProtoReflect.Descriptor instead.
 func (*Permissions) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Permissions) GetRead() []string {
@@ -650,7 +1008,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +1020,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +1033,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Event) GetN() uint64 {
@@ -757,7 +1115,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -769,7 +1127,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -782,7 +1140,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Started) GetPid() int32 {
@@ -802,7 +1160,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1172,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1185,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Output) GetStderr() bool {
@@ -850,20 +1208,27 @@ type Exit struct {
 	// Of STATUS_EXITED; a process that died of signal N counts as exited with 128+N. Of
 	// STATUS_FAILED_TO_START: 125 the language has no interpreter here, 126 the program cannot be
 	// executed, 127 it or its folder does not exist.
-	Code          int32   `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
-	DurationUs    int64   `protobuf:"varint,3,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
-	CpuUs         int64   `protobuf:"varint,4,opt,name=cpu_us,json=cpuUs,proto3" json:"cpu_us,omitempty"`
-	MaxRssBytes   int64   `protobuf:"varint,5,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
-	Stdout        *Stream `protobuf:"bytes,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
-	Stderr        *Stream `protobuf:"bytes,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Reason        string  `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Code        int32   `protobuf:"varint,2,opt,name=code,proto3" json:"code,omitempty"`
+	DurationUs  int64   `protobuf:"varint,3,opt,name=duration_us,json=durationUs,proto3" json:"duration_us,omitempty"`
+	CpuUs       int64   `protobuf:"varint,4,opt,name=cpu_us,json=cpuUs,proto3" json:"cpu_us,omitempty"`
+	MaxRssBytes int64   `protobuf:"varint,5,opt,name=max_rss_bytes,json=maxRssBytes,proto3" json:"max_rss_bytes,omitempty"`
+	Stdout      *Stream `protobuf:"bytes,6,opt,name=stdout,proto3" json:"stdout,omitempty"`
+	Stderr      *Stream `protobuf:"bytes,7,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Reason      string  `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The rest is of an exec in a context.
+	ContextLost bool `protobuf:"varint,9,opt,name=context_lost,json=contextLost,proto3" json:"context_lost,omitempty"` // it ended with this exec; reason says why
+	// What it displayed, each a JSON object of MIME types and their data (a string; any value for JSON
+	// types; base64 for images); at most 64, and 8 MiB together. Larger data is in a file under spill_dir,
+	// which "application/vnd.skerry.file+json" names as [{"mime", "path", "bytes"}].
+	Results        [][]byte `protobuf:"bytes,10,rep,name=results,proto3" json:"results,omitempty"`
+	ResultsLeftOut uint32   `protobuf:"varint,11,opt,name=results_left_out,json=resultsLeftOut,proto3" json:"results_left_out,omitempty"` // displayed beyond the limits
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1240,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1253,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Exit) GetStatus() Exit_Status {
@@ -947,6 +1312,27 @@ func (x *Exit) GetReason() string {
 	return ""
 }
 
+func (x *Exit) GetContextLost() bool {
+	if x != nil {
+		return x.ContextLost
+	}
+	return false
+}
+
+func (x *Exit) GetResults() [][]byte {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+func (x *Exit) GetResultsLeftOut() uint32 {
+	if x != nil {
+		return x.ResultsLeftOut
+	}
+	return 0
+}
+
 // Stream sums up one output stream. The Output events carried the first half of max_output_bytes
 // (all, when total is not above it); tail holds the last half when total was above it.
 type Stream struct {
@@ -961,7 +1347,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1359,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1372,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Stream) GetTotal() uint64 {
@@ -1027,7 +1413,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1425,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1438,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AttachRequest) GetExecId() string {
@@ -1080,7 +1466,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1478,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1491,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WriteStdinRequest) GetExecId() string {
@@ -1137,7 +1523,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1535,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1548,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 type SignalRequest struct {
@@ -1175,7 +1561,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1573,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1586,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -1225,7 +1611,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1623,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1636,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 type ResizeRequest struct {
@@ -1263,7 +1649,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1661,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1674,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -1313,7 +1699,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1711,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1724,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 type KillRequest struct {
@@ -1350,7 +1736,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1748,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1761,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *KillRequest) GetExecId() string {
@@ -1393,7 +1779,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1791,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1804,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 type ForgetRequest struct {
@@ -1430,7 +1816,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1442,7 +1828,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1455,7 +1841,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForgetRequest) GetExecId() string {
@@ -1473,7 +1859,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1871,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1884,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 type FileInfo struct {
@@ -1515,7 +1901,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1913,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1926,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -1594,7 +1980,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1992,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +2005,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -1640,7 +2026,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +2038,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +2051,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -1699,7 +2085,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +2097,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +2110,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListDirResponse) GetItems() []*FileInfo {
@@ -1752,7 +2138,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +2150,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +2163,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -1810,7 +2196,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +2208,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2221,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FileChunk) GetData() []byte {
@@ -1858,7 +2244,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +2256,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2269,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -1916,7 +2302,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2314,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2327,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -1961,7 +2347,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2359,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2372,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MoveRequest) GetFrom() string {
@@ -2013,7 +2399,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2411,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2424,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -2063,7 +2449,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2461,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2474,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
@@ -2096,21 +2482,46 @@ var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
 const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"$internal/sandboxapi/v1/sandbox.proto\x12\x11skerry.sandbox.v1\"\x0f\n" +
-	"\rStatusRequest\"\xcc\x01\n" +
+	"\rStatusRequest\"\x8a\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x123\n" +
 	"\x05execs\x18\x03 \x03(\v2\x1d.skerry.sandbox.v1.ExecStatusR\x05execs\x12\x1c\n" +
 	"\tlanguages\x18\x04 \x03(\tR\tlanguages\x12\x14\n" +
 	"\x05roots\x18\x05 \x03(\tR\x05roots\x12\x1b\n" +
-	"\trss_bytes\x18\x06 \x01(\x03R\brssBytes\"\x86\x01\n" +
+	"\trss_bytes\x18\x06 \x01(\x03R\brssBytes\x12<\n" +
+	"\bcontexts\x18\a \x03(\v2 .skerry.sandbox.v1.ContextStatusR\bcontexts\"\x86\x01\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\x12\x1d\n" +
 	"\n" +
 	"last_event\x18\x03 \x01(\x04R\tlastEvent\x12&\n" +
-	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\"\xa0\x03\n" +
+	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\"\x84\x01\n" +
+	"\rContextStatus\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x1a\n" +
+	"\blanguage\x18\x02 \x01(\tR\blanguage\x12\x10\n" +
+	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12&\n" +
+	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\"\x93\x01\n" +
+	"\x12OpenContextRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x1a\n" +
+	"\blanguage\x18\x02 \x01(\tR\blanguage\x12\x10\n" +
+	"\x03cwd\x18\x03 \x01(\tR\x03cwd\x12\x10\n" +
+	"\x03env\x18\x04 \x03(\tR\x03env\x12\x1e\n" +
+	"\n" +
+	"javascript\x18\x05 \x01(\tR\n" +
+	"javascript\"\x15\n" +
+	"\x13OpenContextResponse\"8\n" +
+	"\x17InterruptContextRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"\x1a\n" +
+	"\x18InterruptContextResponse\"4\n" +
+	"\x13CloseContextRequest\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x01 \x01(\tR\tcontextId\"\x16\n" +
+	"\x14CloseContextResponse\"\xbf\x03\n" +
 	"\n" +
 	"RunRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
@@ -2128,7 +2539,9 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	" \x01(\x04R\x0emaxOutputBytes\x12&\n" +
 	"\x0fmax_spill_bytes\x18\v \x01(\x04R\rmaxSpillBytes\x12\x1b\n" +
 	"\tspill_dir\x18\f \x01(\tR\bspillDir\x12;\n" +
-	"\bterminal\x18\r \x01(\v2\x1f.skerry.sandbox.v1.TerminalSizeR\bterminal\"6\n" +
+	"\bterminal\x18\r \x01(\v2\x1f.skerry.sandbox.v1.TerminalSizeR\bterminal\x12\x1d\n" +
+	"\n" +
+	"context_id\x18\x0e \x01(\tR\tcontextId\"6\n" +
 	"\fTerminalSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xb8\x01\n" +
@@ -2158,7 +2571,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\"4\n" +
 	"\x06Output\x12\x16\n" +
 	"\x06stderr\x18\x01 \x01(\bR\x06stderr\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data\"\xb5\x03\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\"\x9c\x04\n" +
 	"\x04Exit\x126\n" +
 	"\x06status\x18\x01 \x01(\x0e2\x1e.skerry.sandbox.v1.Exit.StatusR\x06status\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\x05R\x04code\x12\x1f\n" +
@@ -2168,7 +2581,11 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\rmax_rss_bytes\x18\x05 \x01(\x03R\vmaxRssBytes\x121\n" +
 	"\x06stdout\x18\x06 \x01(\v2\x19.skerry.sandbox.v1.StreamR\x06stdout\x121\n" +
 	"\x06stderr\x18\a \x01(\v2\x19.skerry.sandbox.v1.StreamR\x06stderr\x12\x16\n" +
-	"\x06reason\x18\b \x01(\tR\x06reason\"\x86\x01\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12!\n" +
+	"\fcontext_lost\x18\t \x01(\bR\vcontextLost\x12\x18\n" +
+	"\aresults\x18\n" +
+	" \x03(\fR\aresults\x12(\n" +
+	"\x10results_left_out\x18\v \x01(\rR\x0eresultsLeftOut\"\x86\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rSTATUS_EXITED\x10\x01\x12\x12\n" +
@@ -2239,7 +2656,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x02 \x01(\bR\trecursive\"\x10\n" +
-	"\x0eRemoveResponse2\x91\t\n" +
+	"\x0eRemoveResponse2\xbd\v\n" +
 	"\x0eSandboxService\x12M\n" +
 	"\x06Status\x12 .skerry.sandbox.v1.StatusRequest\x1a!.skerry.sandbox.v1.StatusResponse\x12@\n" +
 	"\x03Run\x12\x1d.skerry.sandbox.v1.RunRequest\x1a\x18.skerry.sandbox.v1.Event0\x01\x12F\n" +
@@ -2248,7 +2665,10 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"WriteStdin\x12$.skerry.sandbox.v1.WriteStdinRequest\x1a%.skerry.sandbox.v1.WriteStdinResponse\x12M\n" +
 	"\x06Signal\x12 .skerry.sandbox.v1.SignalRequest\x1a!.skerry.sandbox.v1.SignalResponse\x12M\n" +
 	"\x06Resize\x12 .skerry.sandbox.v1.ResizeRequest\x1a!.skerry.sandbox.v1.ResizeResponse\x12G\n" +
-	"\x04Kill\x12\x1e.skerry.sandbox.v1.KillRequest\x1a\x1f.skerry.sandbox.v1.KillResponse\x12M\n" +
+	"\x04Kill\x12\x1e.skerry.sandbox.v1.KillRequest\x1a\x1f.skerry.sandbox.v1.KillResponse\x12\\\n" +
+	"\vOpenContext\x12%.skerry.sandbox.v1.OpenContextRequest\x1a&.skerry.sandbox.v1.OpenContextResponse\x12k\n" +
+	"\x10InterruptContext\x12*.skerry.sandbox.v1.InterruptContextRequest\x1a+.skerry.sandbox.v1.InterruptContextResponse\x12_\n" +
+	"\fCloseContext\x12&.skerry.sandbox.v1.CloseContextRequest\x1a'.skerry.sandbox.v1.CloseContextResponse\x12M\n" +
 	"\x06Forget\x12 .skerry.sandbox.v1.ForgetRequest\x1a!.skerry.sandbox.v1.ForgetResponse\x12C\n" +
 	"\x04Stat\x12\x1e.skerry.sandbox.v1.StatRequest\x1a\x1b.skerry.sandbox.v1.FileInfo\x12P\n" +
 	"\aListDir\x12!.skerry.sandbox.v1.ListDirRequest\x1a\".skerry.sandbox.v1.ListDirResponse\x12N\n" +
@@ -2271,92 +2691,106 @@ func file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_sandboxapi_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
-	(Exit_Status)(0),           // 0: skerry.sandbox.v1.Exit.Status
-	(*StatusRequest)(nil),      // 1: skerry.sandbox.v1.StatusRequest
-	(*StatusResponse)(nil),     // 2: skerry.sandbox.v1.StatusResponse
-	(*ExecStatus)(nil),         // 3: skerry.sandbox.v1.ExecStatus
-	(*RunRequest)(nil),         // 4: skerry.sandbox.v1.RunRequest
-	(*TerminalSize)(nil),       // 5: skerry.sandbox.v1.TerminalSize
-	(*Code)(nil),               // 6: skerry.sandbox.v1.Code
-	(*Permissions)(nil),        // 7: skerry.sandbox.v1.Permissions
-	(*Event)(nil),              // 8: skerry.sandbox.v1.Event
-	(*Started)(nil),            // 9: skerry.sandbox.v1.Started
-	(*Output)(nil),             // 10: skerry.sandbox.v1.Output
-	(*Exit)(nil),               // 11: skerry.sandbox.v1.Exit
-	(*Stream)(nil),             // 12: skerry.sandbox.v1.Stream
-	(*AttachRequest)(nil),      // 13: skerry.sandbox.v1.AttachRequest
-	(*WriteStdinRequest)(nil),  // 14: skerry.sandbox.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil), // 15: skerry.sandbox.v1.WriteStdinResponse
-	(*SignalRequest)(nil),      // 16: skerry.sandbox.v1.SignalRequest
-	(*SignalResponse)(nil),     // 17: skerry.sandbox.v1.SignalResponse
-	(*ResizeRequest)(nil),      // 18: skerry.sandbox.v1.ResizeRequest
-	(*ResizeResponse)(nil),     // 19: skerry.sandbox.v1.ResizeResponse
-	(*KillRequest)(nil),        // 20: skerry.sandbox.v1.KillRequest
-	(*KillResponse)(nil),       // 21: skerry.sandbox.v1.KillResponse
-	(*ForgetRequest)(nil),      // 22: skerry.sandbox.v1.ForgetRequest
-	(*ForgetResponse)(nil),     // 23: skerry.sandbox.v1.ForgetResponse
-	(*FileInfo)(nil),           // 24: skerry.sandbox.v1.FileInfo
-	(*StatRequest)(nil),        // 25: skerry.sandbox.v1.StatRequest
-	(*ListDirRequest)(nil),     // 26: skerry.sandbox.v1.ListDirRequest
-	(*ListDirResponse)(nil),    // 27: skerry.sandbox.v1.ListDirResponse
-	(*ReadFileRequest)(nil),    // 28: skerry.sandbox.v1.ReadFileRequest
-	(*FileChunk)(nil),          // 29: skerry.sandbox.v1.FileChunk
-	(*WriteFileRequest)(nil),   // 30: skerry.sandbox.v1.WriteFileRequest
-	(*MakeDirRequest)(nil),     // 31: skerry.sandbox.v1.MakeDirRequest
-	(*MoveRequest)(nil),        // 32: skerry.sandbox.v1.MoveRequest
-	(*RemoveRequest)(nil),      // 33: skerry.sandbox.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 34: skerry.sandbox.v1.RemoveResponse
+	(Exit_Status)(0),                 // 0: skerry.sandbox.v1.Exit.Status
+	(*StatusRequest)(nil),            // 1: skerry.sandbox.v1.StatusRequest
+	(*StatusResponse)(nil),           // 2: skerry.sandbox.v1.StatusResponse
+	(*ExecStatus)(nil),               // 3: skerry.sandbox.v1.ExecStatus
+	(*ContextStatus)(nil),            // 4: skerry.sandbox.v1.ContextStatus
+	(*OpenContextRequest)(nil),       // 5: skerry.sandbox.v1.OpenContextRequest
+	(*OpenContextResponse)(nil),      // 6: skerry.sandbox.v1.OpenContextResponse
+	(*InterruptContextRequest)(nil),  // 7: skerry.sandbox.v1.InterruptContextRequest
+	(*InterruptContextResponse)(nil), // 8: skerry.sandbox.v1.InterruptContextResponse
+	(*CloseContextRequest)(nil),      // 9: skerry.sandbox.v1.CloseContextRequest
+	(*CloseContextResponse)(nil),     // 10: skerry.sandbox.v1.CloseContextResponse
+	(*RunRequest)(nil),               // 11: skerry.sandbox.v1.RunRequest
+	(*TerminalSize)(nil),             // 12: skerry.sandbox.v1.TerminalSize
+	(*Code)(nil),                     // 13: skerry.sandbox.v1.Code
+	(*Permissions)(nil),              // 14: skerry.sandbox.v1.Permissions
+	(*Event)(nil),                    // 15: skerry.sandbox.v1.Event
+	(*Started)(nil),                  // 16: skerry.sandbox.v1.Started
+	(*Output)(nil),                   // 17: skerry.sandbox.v1.Output
+	(*Exit)(nil),                     // 18: skerry.sandbox.v1.Exit
+	(*Stream)(nil),                   // 19: skerry.sandbox.v1.Stream
+	(*AttachRequest)(nil),            // 20: skerry.sandbox.v1.AttachRequest
+	(*WriteStdinRequest)(nil),        // 21: skerry.sandbox.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),       // 22: skerry.sandbox.v1.WriteStdinResponse
+	(*SignalRequest)(nil),            // 23: skerry.sandbox.v1.SignalRequest
+	(*SignalResponse)(nil),           // 24: skerry.sandbox.v1.SignalResponse
+	(*ResizeRequest)(nil),            // 25: skerry.sandbox.v1.ResizeRequest
+	(*ResizeResponse)(nil),           // 26: skerry.sandbox.v1.ResizeResponse
+	(*KillRequest)(nil),              // 27: skerry.sandbox.v1.KillRequest
+	(*KillResponse)(nil),             // 28: skerry.sandbox.v1.KillResponse
+	(*ForgetRequest)(nil),            // 29: skerry.sandbox.v1.ForgetRequest
+	(*ForgetResponse)(nil),           // 30: skerry.sandbox.v1.ForgetResponse
+	(*FileInfo)(nil),                 // 31: skerry.sandbox.v1.FileInfo
+	(*StatRequest)(nil),              // 32: skerry.sandbox.v1.StatRequest
+	(*ListDirRequest)(nil),           // 33: skerry.sandbox.v1.ListDirRequest
+	(*ListDirResponse)(nil),          // 34: skerry.sandbox.v1.ListDirResponse
+	(*ReadFileRequest)(nil),          // 35: skerry.sandbox.v1.ReadFileRequest
+	(*FileChunk)(nil),                // 36: skerry.sandbox.v1.FileChunk
+	(*WriteFileRequest)(nil),         // 37: skerry.sandbox.v1.WriteFileRequest
+	(*MakeDirRequest)(nil),           // 38: skerry.sandbox.v1.MakeDirRequest
+	(*MoveRequest)(nil),              // 39: skerry.sandbox.v1.MoveRequest
+	(*RemoveRequest)(nil),            // 40: skerry.sandbox.v1.RemoveRequest
+	(*RemoveResponse)(nil),           // 41: skerry.sandbox.v1.RemoveResponse
 }
 var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	3,  // 0: skerry.sandbox.v1.StatusResponse.execs:type_name -> skerry.sandbox.v1.ExecStatus
-	6,  // 1: skerry.sandbox.v1.RunRequest.code:type_name -> skerry.sandbox.v1.Code
-	5,  // 2: skerry.sandbox.v1.RunRequest.terminal:type_name -> skerry.sandbox.v1.TerminalSize
-	7,  // 3: skerry.sandbox.v1.Code.deno:type_name -> skerry.sandbox.v1.Permissions
-	9,  // 4: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
-	10, // 5: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
-	11, // 6: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
-	0,  // 7: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
-	12, // 8: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
-	12, // 9: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
-	5,  // 10: skerry.sandbox.v1.ResizeRequest.size:type_name -> skerry.sandbox.v1.TerminalSize
-	24, // 11: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
-	1,  // 12: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
-	4,  // 13: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
-	13, // 14: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
-	14, // 15: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
-	16, // 16: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
-	18, // 17: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
-	20, // 18: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
-	22, // 19: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
-	25, // 20: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
-	26, // 21: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
-	28, // 22: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
-	30, // 23: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
-	31, // 24: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
-	32, // 25: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
-	33, // 26: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
-	2,  // 27: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
-	8,  // 28: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
-	8,  // 29: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
-	15, // 30: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
-	17, // 31: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
-	19, // 32: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
-	21, // 33: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
-	23, // 34: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
-	24, // 35: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
-	27, // 36: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
-	29, // 37: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
-	24, // 38: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
-	24, // 39: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
-	24, // 40: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
-	34, // 41: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
-	27, // [27:42] is the sub-list for method output_type
-	12, // [12:27] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	4,  // 1: skerry.sandbox.v1.StatusResponse.contexts:type_name -> skerry.sandbox.v1.ContextStatus
+	13, // 2: skerry.sandbox.v1.RunRequest.code:type_name -> skerry.sandbox.v1.Code
+	12, // 3: skerry.sandbox.v1.RunRequest.terminal:type_name -> skerry.sandbox.v1.TerminalSize
+	14, // 4: skerry.sandbox.v1.Code.deno:type_name -> skerry.sandbox.v1.Permissions
+	16, // 5: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
+	17, // 6: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
+	18, // 7: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
+	0,  // 8: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
+	19, // 9: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
+	19, // 10: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
+	12, // 11: skerry.sandbox.v1.ResizeRequest.size:type_name -> skerry.sandbox.v1.TerminalSize
+	31, // 12: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
+	1,  // 13: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
+	11, // 14: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
+	20, // 15: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
+	21, // 16: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
+	23, // 17: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
+	25, // 18: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
+	27, // 19: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
+	5,  // 20: skerry.sandbox.v1.SandboxService.OpenContext:input_type -> skerry.sandbox.v1.OpenContextRequest
+	7,  // 21: skerry.sandbox.v1.SandboxService.InterruptContext:input_type -> skerry.sandbox.v1.InterruptContextRequest
+	9,  // 22: skerry.sandbox.v1.SandboxService.CloseContext:input_type -> skerry.sandbox.v1.CloseContextRequest
+	29, // 23: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
+	32, // 24: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
+	33, // 25: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
+	35, // 26: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
+	37, // 27: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
+	38, // 28: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
+	39, // 29: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
+	40, // 30: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
+	2,  // 31: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
+	15, // 32: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
+	15, // 33: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
+	22, // 34: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
+	24, // 35: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
+	26, // 36: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
+	28, // 37: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
+	6,  // 38: skerry.sandbox.v1.SandboxService.OpenContext:output_type -> skerry.sandbox.v1.OpenContextResponse
+	8,  // 39: skerry.sandbox.v1.SandboxService.InterruptContext:output_type -> skerry.sandbox.v1.InterruptContextResponse
+	10, // 40: skerry.sandbox.v1.SandboxService.CloseContext:output_type -> skerry.sandbox.v1.CloseContextResponse
+	30, // 41: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
+	31, // 42: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
+	34, // 43: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
+	36, // 44: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
+	31, // 45: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
+	31, // 46: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
+	31, // 47: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
+	41, // 48: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
+	31, // [31:49] is the sub-list for method output_type
+	13, // [13:31] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_internal_sandboxapi_v1_sandbox_proto_init() }
@@ -2364,7 +2798,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 	if File_internal_sandboxapi_v1_sandbox_proto != nil {
 		return
 	}
-	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7].OneofWrappers = []any{
+	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14].OneofWrappers = []any{
 		(*Event_Started)(nil),
 		(*Event_Output)(nil),
 		(*Event_Exit)(nil),
@@ -2375,7 +2809,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_sandboxapi_v1_sandbox_proto_rawDesc), len(file_internal_sandboxapi_v1_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -21,8 +21,8 @@ import (
 // Languages are all that a template may offer.
 var Languages = []string{"typescript", "javascript", "python", "bash"}
 
-// maxText bounds a program text.
-const maxText = 4 << 20
+// MaxText bounds a program text, in bytes.
+const MaxText = 4 << 20
 
 // ErrLanguage is the error of Prepare for a language that is not one of Languages.
 var ErrLanguage = errors.New("unknown language")
@@ -124,8 +124,8 @@ func (r *Runner) Ahead(language, cwd string) (*Program, error) {
 
 // Write puts the text in its place. It may be called once.
 func (p *Program) Write(text string) error {
-	if len(text) > maxText {
-		return fmt.Errorf("the code has %d bytes, the limit is %d", len(text), maxText)
+	if len(text) > MaxText {
+		return fmt.Errorf("the code has %d bytes, the limit is %d", len(text), MaxText)
 	}
 	if err := writeNew(p.main, text); err != nil {
 		return fmt.Errorf("private folder: %w", err)

@@ -291,7 +291,7 @@ func TestUnavailable(t *testing.T) {
 	if _, err := none.Prepare("cobol", "", b.cwd, Choice{}); !errors.Is(err, ErrLanguage) {
 		t.Errorf("cobol: %v", err)
 	}
-	if _, err := none.Prepare("bash", strings.Repeat("x", maxText+1), b.cwd, Choice{}); err == nil {
+	if _, err := none.Prepare("bash", strings.Repeat("x", MaxText+1), b.cwd, Choice{}); err == nil {
 		t.Error("a text that is too long was accepted")
 	}
 	if got := b.runner("bash", "python3").Available(); !slices.Equal(got, []string{"python", "bash"}) {

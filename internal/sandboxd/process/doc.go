@@ -11,6 +11,9 @@
 // supervise.go and tree.go run in the supervisor; filter.go is the seccomp filter that every command
 // lives under, which keeps it from reaching PID 1 and its supervisor.
 //
+// A Session is a command that outlives execs and serves them one after the other, such as an
+// interpreter that keeps its variables. It has a supervisor for as long as it lives.
+//
 // Commands share the uid of sandboxd. One can kill the supervisor of another exec: that exec ends as
 // killed, its orphans fall to PID 1, and PID 1 kills them.
 package process

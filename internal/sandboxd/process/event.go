@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,11 @@ type Exit struct {
 	MaxRSS         int64 // bytes, of the largest process
 	Stdout, Stderr Stream
 	Reason         string
+
+	// Of an exec in a Session.
+	Results []json.RawMessage // what it displayed, as the Session gave it: data, at most 8 MiB together
+	LeftOut uint32            // how many more there were
+	Lost    bool              // the Session ended with it
 }
 
 // Stream sums up an output stream.

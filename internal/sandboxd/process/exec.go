@@ -50,6 +50,10 @@ type Request struct {
 	// command: it is started when Standby turns out to be lost.
 	Standby *Standby
 	Wake    []byte
+	// Session runs the exec: it is sent Frame. Of the rest only the limits and Cleanup matter then, and
+	// Kill ends the Session. Timeout interrupts first, and ends it only when that does not help.
+	Session *Session
+	Frame   []byte
 	// Refuse makes the exec end as FailedToStart at once, with this reason and CodeNoInterpreter.
 	Refuse string
 	// Cleanup runs after the exit event. It is not called when Start returned an error, or an exec
@@ -60,7 +64,7 @@ type Request struct {
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (r *Request) check() error {
-	if len(r.Argv) == 0 && r.Refuse == "" {
+	if len(r.Argv) == 0 && r.Refuse == "" && r.Session == nil {
 		return errors.New("no command")
 	}
 	if !filepath.IsAbs(r.Cwd) || strings.ContainsRune(r.Cwd, 0) {
@@ -93,6 +97,8 @@ func (r *Request) check() error {
 		return fmt.Errorf("timeout %v is not between 0 and %v", r.Timeout, maxTimeout)
 	case r.MaxOutput < 0 || r.MaxOutput > maxOutput:
 		return fmt.Errorf("max_output_bytes %d is above %d", r.MaxOutput, maxOutput)
+	case len(r.Frame) > maxRequest:
+		return fmt.Errorf("code and environment of %d bytes, the limit is %d", len(r.Frame), maxRequest)
 	case r.MaxSpill < 0:
 		return fmt.Errorf("max_spill_bytes %d", r.MaxSpill)
 	}
@@ -136,6 +142,9 @@ type Exec struct {
 
 	stdin    *stdin
 	terminal *terminal // nil: none
+
+	session *Session      // nil: none
+	asked   chan struct{} // closed with the first cause, of an exec in a session
 }
 
 var serials struct {
@@ -152,6 +161,9 @@ func nextSerial() uint64 {
 
 func newExec(m *Manager, id string, req Request) *Exec {
 	e := &Exec{id: id, m: m, req: req, began: time.Now(), serial: nextSerial(), log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
+	if req.Session != nil {
+		e.session, e.asked = req.Session, make(chan struct{})
+	}
 	if req.Terminal != nil {
 		e.terminal, e.stdin.terminal, e.log.keep = &terminal{}, true, int(req.MaxOutput)
 	}
@@ -206,6 +218,9 @@ func (e *Exec) Signal(sig int) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.session != nil && !e.Ended() {
+		return e.session.signal(sig, false)
+	}
 	if e.sup == nil || e.Ended() {
 		return ErrEnded
 	}
@@ -221,9 +236,18 @@ func (e *Exec) end(c cause) {
 		return
 	}
 	e.cause = c
+	if e.asked != nil {
+		close(e.asked)
+	}
 	if e.sup != nil {
 		e.askEnd()
 	}
+}
+
+func (e *Exec) causeOfEnd() cause {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cause
 }
 
 // askEnd is called with mu held, and a supervisor.
@@ -246,7 +270,11 @@ func (e *Exec) run() {
 	defer deadline.Stop()
 	oomBefore := oomKills(e.m.opts.OOMCounters)
 	x := &Exit{Status: FailedToStart, Code: CodeNoInterpreter, Reason: e.req.Refuse}
-	if e.req.Refuse == "" {
+	switch {
+	case e.req.Refuse != "":
+	case e.session != nil:
+		x = e.session.serve(e)
+	default:
 		x = e.supervised()
 	}
 	cleanup := e.req.Cleanup
@@ -265,6 +293,9 @@ func (e *Exec) run() {
 		x.Status, x.Code, x.Reason = OOM, 0, "out of memory"
 	}
 	e.keptBytes = e.log.bytes + len(x.Stdout.Tail) + len(x.Stderr.Tail)
+	for _, res := range x.Results {
+		e.keptBytes += len(res)
+	}
 	e.endedAt = time.Now()
 	e.req = Request{} // its stdin may be large
 	e.log.end(x)
@@ -416,6 +447,15 @@ func (e *Exec) giveUp(sup *warden, why error, x *Exit) {
 	}
 }
 
+// capture makes the capture of one stream.
+func (e *Exec) capture(stderr bool, name string) *capture {
+	var s *spill
+	if e.req.MaxSpill > 0 && e.req.SpillDir != "" {
+		s = &spill{rootDir: e.m.opts.SpillRoot, dir: filepath.Clean(e.req.SpillDir), name: name, limit: uint64(e.req.MaxSpill)}
+	}
+	return newCapture(&e.log, stderr, e.req.MaxOutput, s)
+}
+
 // collect starts to read the output. The function that it returns waits for the end of it, which
 // comes soon after gone is closed, and notes the sums.
 func (e *Exec) collect(p *pipes, gone <-chan struct{}) func(*Exit) {
@@ -425,11 +465,7 @@ func (e *Exec) collect(p *pipes, gone <-chan struct{}) func(*Exit) {
 		if p.out[i] == nil { // a terminal has one stream
 			continue
 		}
-		var s *spill
-		if e.req.MaxSpill > 0 && e.req.SpillDir != "" {
-			s = &spill{rootDir: e.m.opts.SpillRoot, dir: filepath.Clean(e.req.SpillDir), name: name, limit: uint64(e.req.MaxSpill)}
-		}
-		c := newCapture(&e.log, i == 1, e.req.MaxOutput, s)
+		c := e.capture(i == 1, name)
 		c.live = e.req.Terminal != nil
 		wg.Go(func() {
 			c.read(p.out[i], gone)

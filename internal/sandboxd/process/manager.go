@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -46,6 +48,7 @@ type Manager struct {
 	mu       sync.Mutex
 	execs    map[string]*Exec
 	standbys map[*Standby]bool
+	sessions map[*Session]bool
 	running  int
 	ended    []*Exec // oldest first
 	closed   bool
@@ -70,6 +73,7 @@ func New(opts Options) (*Manager, error) {
 		wardens:  &wardens{argv: opts.Supervisor, orphan: opts.Orphans, live: map[int]*warden{}},
 		execs:    map[string]*Exec{},
 		standbys: map[*Standby]bool{},
+		sessions: map[*Session]bool{},
 		stop:     make(chan struct{}),
 	}
 	children := make(chan os.Signal, 1)
@@ -213,7 +217,7 @@ func (m *Manager) Close(ctx context.Context) {
 			running = append(running, e)
 		}
 	}
-	standbys := m.standbys
+	standbys, sessions := m.standbys, slices.Collect(maps.Keys(m.sessions))
 	m.standbys = nil
 	m.mu.Unlock()
 	for s := range standbys {
@@ -224,6 +228,12 @@ func (m *Manager) Close(ctx context.Context) {
 	}
 	for _, e := range running {
 		_ = e.Wait(ctx)
+	}
+	for _, s := range sessions {
+		s.kill()
+	}
+	for _, s := range sessions {
+		<-s.gone // bounded: see Session.kill
 	}
 	m.wardens.close(time.Second)
 	close(m.stop)

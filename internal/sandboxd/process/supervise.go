@@ -178,6 +178,8 @@ func (s *supervisor) wait(pidfd int) bool {
 		case m.Serial != s.serial: // meant for a run that has ended
 		case m.Kind == msgKill:
 			return true
+		case m.Kind == msgSignal && m.Group:
+			_ = unix.Kill(-s.main, unix.Signal(m.Signal))
 		case m.Kind == msgSignal:
 			for _, pid := range s.tree() {
 				_ = unix.Kill(pid, unix.Signal(m.Signal))

@@ -23,7 +23,7 @@ type messageKind string
 const (
 	msgRun     messageKind = "run"     // to the supervisor: start a command
 	msgKill    messageKind = "kill"    // to the supervisor: end the whole tree
-	msgSignal  messageKind = "signal"  // to the supervisor: signal every process of the tree
+	msgSignal  messageKind = "signal"  // to the supervisor: signal every process of the tree, or the command's group
 	msgStarted messageKind = "started" // from the supervisor
 	msgFailed  messageKind = "failed"  // from the supervisor: nothing was started
 	msgExit    messageKind = "exit"    // from the supervisor: the tree is gone
@@ -37,6 +37,9 @@ type message struct {
 	Cwd  string   `json:"cwd,omitempty"`
 	// Terminal: descriptor 0 of the command is a terminal, which becomes its controlling one.
 	Terminal bool `json:"terminal,omitempty"`
+
+	// Group: msgSignal is for the process group of the command only.
+	Group bool `json:"group,omitempty"`
 
 	Signal int    `json:"signal,omitempty"` // msgSignal: to send; msgExit: the one that ended the command
 	Serial uint64 `json:"serial,omitempty"` // of the run that a kill or signal is meant for

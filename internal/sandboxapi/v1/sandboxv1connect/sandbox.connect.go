@@ -55,6 +55,15 @@ const (
 	SandboxServiceResizeProcedure = "/skerry.sandbox.v1.SandboxService/Resize"
 	// SandboxServiceKillProcedure is the fully-qualified name of the SandboxService's Kill RPC.
 	SandboxServiceKillProcedure = "/skerry.sandbox.v1.SandboxService/Kill"
+	// SandboxServiceOpenContextProcedure is the fully-qualified name of the SandboxService's
+	// OpenContext RPC.
+	SandboxServiceOpenContextProcedure = "/skerry.sandbox.v1.SandboxService/OpenContext"
+	// SandboxServiceInterruptContextProcedure is the fully-qualified name of the SandboxService's
+	// InterruptContext RPC.
+	SandboxServiceInterruptContextProcedure = "/skerry.sandbox.v1.SandboxService/InterruptContext"
+	// SandboxServiceCloseContextProcedure is the fully-qualified name of the SandboxService's
+	// CloseContext RPC.
+	SandboxServiceCloseContextProcedure = "/skerry.sandbox.v1.SandboxService/CloseContext"
 	// SandboxServiceForgetProcedure is the fully-qualified name of the SandboxService's Forget RPC.
 	SandboxServiceForgetProcedure = "/skerry.sandbox.v1.SandboxService/Forget"
 	// SandboxServiceStatProcedure is the fully-qualified name of the SandboxService's Stat RPC.
@@ -93,6 +102,17 @@ type SandboxServiceClient interface {
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	// OpenContext starts an interpreter that lives on between execs, and returns once it is ready. What
+	// ends it is CloseContext, its own exit, or an exec in it that is killed or does not stop at its
+	// deadline. AlreadyExists: the id is known. ResourceExhausted: too many contexts.
+	// Unimplemented: the language has no interpreter for contexts here; the message says what is missing.
+	OpenContext(context.Context, *connect.Request[v1.OpenContextRequest]) (*connect.Response[v1.OpenContextResponse], error)
+	// InterruptContext sends SIGINT to what runs in a context, and returns at once. An idle context
+	// takes no notice. NotFound: no such context.
+	InterruptContext(context.Context, *connect.Request[v1.InterruptContextRequest]) (*connect.Response[v1.InterruptContextResponse], error)
+	// CloseContext ends a context with all that it started, and returns once that is gone. An exec in it
+	// ends as killed. Closing one that is not known is no error.
+	CloseContext(context.Context, *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error)
 	// Forget drops an ended exec and its events.
 	Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error)
 	// File operations, for drivers whose host cannot see the files. Paths are absolute and virtual,
@@ -159,6 +179,24 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("Kill")),
 			connect.WithClientOptions(opts...),
 		),
+		openContext: connect.NewClient[v1.OpenContextRequest, v1.OpenContextResponse](
+			httpClient,
+			baseURL+SandboxServiceOpenContextProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("OpenContext")),
+			connect.WithClientOptions(opts...),
+		),
+		interruptContext: connect.NewClient[v1.InterruptContextRequest, v1.InterruptContextResponse](
+			httpClient,
+			baseURL+SandboxServiceInterruptContextProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("InterruptContext")),
+			connect.WithClientOptions(opts...),
+		),
+		closeContext: connect.NewClient[v1.CloseContextRequest, v1.CloseContextResponse](
+			httpClient,
+			baseURL+SandboxServiceCloseContextProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("CloseContext")),
+			connect.WithClientOptions(opts...),
+		),
 		forget: connect.NewClient[v1.ForgetRequest, v1.ForgetResponse](
 			httpClient,
 			baseURL+SandboxServiceForgetProcedure,
@@ -212,21 +250,24 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 
 // sandboxServiceClient implements SandboxServiceClient.
 type sandboxServiceClient struct {
-	status     *connect.Client[v1.StatusRequest, v1.StatusResponse]
-	run        *connect.Client[v1.RunRequest, v1.Event]
-	attach     *connect.Client[v1.AttachRequest, v1.Event]
-	writeStdin *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
-	signal     *connect.Client[v1.SignalRequest, v1.SignalResponse]
-	resize     *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
-	kill       *connect.Client[v1.KillRequest, v1.KillResponse]
-	forget     *connect.Client[v1.ForgetRequest, v1.ForgetResponse]
-	stat       *connect.Client[v1.StatRequest, v1.FileInfo]
-	listDir    *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
-	readFile   *connect.Client[v1.ReadFileRequest, v1.FileChunk]
-	writeFile  *connect.Client[v1.WriteFileRequest, v1.FileInfo]
-	makeDir    *connect.Client[v1.MakeDirRequest, v1.FileInfo]
-	move       *connect.Client[v1.MoveRequest, v1.FileInfo]
-	remove     *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
+	status           *connect.Client[v1.StatusRequest, v1.StatusResponse]
+	run              *connect.Client[v1.RunRequest, v1.Event]
+	attach           *connect.Client[v1.AttachRequest, v1.Event]
+	writeStdin       *connect.Client[v1.WriteStdinRequest, v1.WriteStdinResponse]
+	signal           *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	resize           *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
+	kill             *connect.Client[v1.KillRequest, v1.KillResponse]
+	openContext      *connect.Client[v1.OpenContextRequest, v1.OpenContextResponse]
+	interruptContext *connect.Client[v1.InterruptContextRequest, v1.InterruptContextResponse]
+	closeContext     *connect.Client[v1.CloseContextRequest, v1.CloseContextResponse]
+	forget           *connect.Client[v1.ForgetRequest, v1.ForgetResponse]
+	stat             *connect.Client[v1.StatRequest, v1.FileInfo]
+	listDir          *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
+	readFile         *connect.Client[v1.ReadFileRequest, v1.FileChunk]
+	writeFile        *connect.Client[v1.WriteFileRequest, v1.FileInfo]
+	makeDir          *connect.Client[v1.MakeDirRequest, v1.FileInfo]
+	move             *connect.Client[v1.MoveRequest, v1.FileInfo]
+	remove           *connect.Client[v1.RemoveRequest, v1.RemoveResponse]
 }
 
 // Status calls skerry.sandbox.v1.SandboxService.Status.
@@ -262,6 +303,21 @@ func (c *sandboxServiceClient) Resize(ctx context.Context, req *connect.Request[
 // Kill calls skerry.sandbox.v1.SandboxService.Kill.
 func (c *sandboxServiceClient) Kill(ctx context.Context, req *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
 	return c.kill.CallUnary(ctx, req)
+}
+
+// OpenContext calls skerry.sandbox.v1.SandboxService.OpenContext.
+func (c *sandboxServiceClient) OpenContext(ctx context.Context, req *connect.Request[v1.OpenContextRequest]) (*connect.Response[v1.OpenContextResponse], error) {
+	return c.openContext.CallUnary(ctx, req)
+}
+
+// InterruptContext calls skerry.sandbox.v1.SandboxService.InterruptContext.
+func (c *sandboxServiceClient) InterruptContext(ctx context.Context, req *connect.Request[v1.InterruptContextRequest]) (*connect.Response[v1.InterruptContextResponse], error) {
+	return c.interruptContext.CallUnary(ctx, req)
+}
+
+// CloseContext calls skerry.sandbox.v1.SandboxService.CloseContext.
+func (c *sandboxServiceClient) CloseContext(ctx context.Context, req *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error) {
+	return c.closeContext.CallUnary(ctx, req)
 }
 
 // Forget calls skerry.sandbox.v1.SandboxService.Forget.
@@ -323,6 +379,17 @@ type SandboxServiceHandler interface {
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	// OpenContext starts an interpreter that lives on between execs, and returns once it is ready. What
+	// ends it is CloseContext, its own exit, or an exec in it that is killed or does not stop at its
+	// deadline. AlreadyExists: the id is known. ResourceExhausted: too many contexts.
+	// Unimplemented: the language has no interpreter for contexts here; the message says what is missing.
+	OpenContext(context.Context, *connect.Request[v1.OpenContextRequest]) (*connect.Response[v1.OpenContextResponse], error)
+	// InterruptContext sends SIGINT to what runs in a context, and returns at once. An idle context
+	// takes no notice. NotFound: no such context.
+	InterruptContext(context.Context, *connect.Request[v1.InterruptContextRequest]) (*connect.Response[v1.InterruptContextResponse], error)
+	// CloseContext ends a context with all that it started, and returns once that is gone. An exec in it
+	// ends as killed. Closing one that is not known is no error.
+	CloseContext(context.Context, *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error)
 	// Forget drops an ended exec and its events.
 	Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error)
 	// File operations, for drivers whose host cannot see the files. Paths are absolute and virtual,
@@ -383,6 +450,24 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		SandboxServiceKillProcedure,
 		svc.Kill,
 		connect.WithSchema(sandboxServiceMethods.ByName("Kill")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceOpenContextHandler := connect.NewUnaryHandler(
+		SandboxServiceOpenContextProcedure,
+		svc.OpenContext,
+		connect.WithSchema(sandboxServiceMethods.ByName("OpenContext")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceInterruptContextHandler := connect.NewUnaryHandler(
+		SandboxServiceInterruptContextProcedure,
+		svc.InterruptContext,
+		connect.WithSchema(sandboxServiceMethods.ByName("InterruptContext")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceCloseContextHandler := connect.NewUnaryHandler(
+		SandboxServiceCloseContextProcedure,
+		svc.CloseContext,
+		connect.WithSchema(sandboxServiceMethods.ByName("CloseContext")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServiceForgetHandler := connect.NewUnaryHandler(
@@ -449,6 +534,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceResizeHandler.ServeHTTP(w, r)
 		case SandboxServiceKillProcedure:
 			sandboxServiceKillHandler.ServeHTTP(w, r)
+		case SandboxServiceOpenContextProcedure:
+			sandboxServiceOpenContextHandler.ServeHTTP(w, r)
+		case SandboxServiceInterruptContextProcedure:
+			sandboxServiceInterruptContextHandler.ServeHTTP(w, r)
+		case SandboxServiceCloseContextProcedure:
+			sandboxServiceCloseContextHandler.ServeHTTP(w, r)
 		case SandboxServiceForgetProcedure:
 			sandboxServiceForgetHandler.ServeHTTP(w, r)
 		case SandboxServiceStatProcedure:
@@ -500,6 +591,18 @@ func (UnimplementedSandboxServiceHandler) Resize(context.Context, *connect.Reque
 
 func (UnimplementedSandboxServiceHandler) Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.Kill is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) OpenContext(context.Context, *connect.Request[v1.OpenContextRequest]) (*connect.Response[v1.OpenContextResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.OpenContext is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) InterruptContext(context.Context, *connect.Request[v1.InterruptContextRequest]) (*connect.Response[v1.InterruptContextResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.InterruptContext is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) CloseContext(context.Context, *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.CloseContext is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error) {

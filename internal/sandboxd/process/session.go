@@ -1,0 +1,391 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// interruptTime is how long an exec in a Session may go on after the SIGINT at its deadline.
+	interruptTime = time.Second
+	// interruptAgain is the pause between the first SIGINT and those after it: a child may have taken one.
+	interruptAgain = 300 * time.Millisecond
+	// brokenTime is how long a Session that closed its socket may take to end by itself.
+	brokenTime = 250 * time.Millisecond
+
+	maxResults     = 64
+	maxResultBytes = 8 << 20
+	maxAnswer      = maxResultBytes + 1<<20 // one frame of a Session
+)
+
+// Errors of a Session.
+var (
+	ErrTaken   = errors.New("another exec runs in the context")
+	ErrNoStart = errors.New("the interpreter did not start")
+)
+
+// RefusedError is what a Session gave as the reason why it cannot serve.
+type RefusedError struct{ Reason string }
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// Session is a command that lives on while execs come and go: an interpreter that keeps its
+// variables. It serves one exec at a time (Request.Session).
+//
+// It speaks on StandbyFD, a stream socket, in frames: a length of four bytes, little endian, and a
+// JSON object. The first frame is its own: {"ready": true}, or {"refused": "why"} before it ends. Then
+// each {"run": id, …} that it gets is answered by {"run": id, "code": 0 to 255, "results": […],
+// "left_out": n}, which is the end of that exec; what it printed before is flushed by then. On SIGINT
+// it ends the run, if there is one.
+//
+// All that the command starts belongs to the Session, and is gone when that is. What is printed while
+// no exec runs is dropped.
+type Session struct {
+	m      *Manager
+	sup    *warden
+	serial uint64
+	pid    int
+	feed   *net.UnixConn
+	taps   [2]*tap
+	gone   chan struct{} // closed when the tree is gone
+	exit   Exit          // of the command; set before gone is closed
+
+	mu    sync.Mutex
+	run   *sessionRun // nil: idle
+	stuck *time.Timer // ends a supervisor that does not end its tree
+}
+
+// sessionRun is the exec that a Session serves now.
+type sessionRun struct {
+	id     string
+	answer chan answer // holds one
+}
+
+// answer is a frame of the command.
+type answer struct {
+	Run     string            `json:"run"`
+	Ready   bool              `json:"ready"`
+	Refused string            `json:"refused"`
+	Code    int               `json:"code"`
+	Results []json.RawMessage `json:"results"`
+	LeftOut uint32            `json:"left_out"`
+}
+
+// OpenSession starts a command and waits until it is ready, or ctx ends. Of req only Argv, Env, Cwd
+// and Cleanup matter; Cleanup runs when the Session is gone, or could not be opened. Errors: ErrClosed,
+// *RefusedError, ErrNoStart, that of ctx, or a request that breaks a rule.
+func (m *Manager) OpenSession(ctx context.Context, req Request) (*Session, error) {
+	cleanup := req.Cleanup
+	if cleanup == nil {
+		cleanup = func() {}
+	}
+	sb, err := m.Standby(req)
+	if err != nil {
+		cleanup()
+		return nil, err
+	}
+	if !m.take(sb) {
+		cleanup()
+		return nil, ErrClosed
+	}
+	first, err := sb.sup.receive(answerTime)
+	if err == nil && first.Kind != msgStarted {
+		err = fmt.Errorf("%w: %s", ErrNoStart, first.Reason)
+	}
+	if err != nil {
+		m.end(sb)
+		cleanup()
+		return nil, err
+	}
+	s := &Session{m: m, sup: sb.sup, serial: sb.serial, pid: first.PID, feed: sb.feed, gone: make(chan struct{})}
+	ready := &sessionRun{answer: make(chan answer, 1)}
+	s.run = ready
+	for i, pipe := range sb.pipes.out {
+		s.taps[i] = newTap(pipe)
+	}
+	if !m.addSession(s, cleanup) {
+		m.end(sb)
+		cleanup()
+		return nil, ErrClosed
+	}
+	return s, s.waitReady(ctx, ready)
+}
+
+func (s *Session) waitReady(ctx context.Context, ready *sessionRun) error {
+	var err error
+	select {
+	case a := <-ready.answer:
+		if a.Ready && a.Refused == "" {
+			s.leave(ready)
+			return nil
+		}
+		err = &RefusedError{a.Refused}
+	case <-s.gone:
+		err = fmt.Errorf("%w: it ended at once with code %d", ErrNoStart, s.exit.Code)
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	s.kill()
+	<-s.gone // bounded: see kill
+	return err
+}
+
+// addSession notes a Session and starts what serves it.
+func (m *Manager) addSession(s *Session, cleanup func()) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	_ = s.sup.conn.SetReadDeadline(time.Time{})
+	m.sessions[s] = true
+	for _, t := range s.taps {
+		m.wg.Go(func() { t.run(s.gone) })
+	}
+	m.wg.Go(s.listen)
+	m.wg.Go(func() {
+		s.await()
+		cleanup()
+		m.mu.Lock()
+		delete(m.sessions, s)
+		m.mu.Unlock()
+		close(s.gone)
+	})
+	return true
+}
+
+// await stays until the tree is gone.
+func (s *Session) await() {
+	m, err := readMessage(s.sup.conn, maxReport)
+	if err == nil && m.Kind == msgExit {
+		s.exit = Exit{Status: Exited, Code: m.Code, CPU: time.Duration(m.CPU) * time.Microsecond, MaxRSS: m.MaxRSS}
+		if m.Signal != 0 {
+			s.exit.Code, s.exit.Reason = 128+m.Signal, signalReason(m.Signal)
+		}
+	} else {
+		s.m.log.Warn("supervisor of a context lost", "pid", s.sup.pid, "error", err)
+		s.exit = Exit{Status: Killed, Reason: "its supervisor was killed or stopped"}
+	}
+	s.mu.Lock()
+	if s.stuck != nil {
+		s.stuck.Stop()
+	}
+	sup := s.sup
+	s.sup = nil
+	s.mu.Unlock()
+	if s.exit.Status == Exited {
+		s.m.wardens.put(sup)
+	} else if !s.m.wardens.kill(sup, orphanTime) {
+		s.m.log.Error("processes of a context are left over")
+	}
+	_ = s.feed.Close()
+	for _, t := range s.taps {
+		t.expire()
+	}
+}
+
+// listen takes the frames of the command. One that breaks the rules is ended: its exec could not be.
+func (s *Session) listen() {
+	for {
+		a, err := readAnswer(s.feed)
+		if err != nil {
+			select {
+			case <-s.gone:
+			case <-time.After(brokenTime):
+				s.kill()
+			}
+			return
+		}
+		s.mu.Lock()
+		if r := s.run; r != nil && r.id == a.Run {
+			select {
+			case r.answer <- a:
+			default: // its first word counts
+			}
+		}
+		s.mu.Unlock()
+	}
+}
+
+func readAnswer(r io.Reader) (a answer, err error) {
+	var length [4]byte
+	if _, err := io.ReadFull(r, length[:]); err != nil {
+		return a, err
+	}
+	n := binary.LittleEndian.Uint32(length[:])
+	if n > maxAnswer {
+		return a, fmt.Errorf("a frame of %d bytes", n)
+	}
+	var body bytes.Buffer // grows with what comes: the length alone costs nothing
+	if _, err := io.CopyN(&body, r, int64(n)); err != nil {
+		return a, err
+	}
+	if err := json.Unmarshal(body.Bytes(), &a); err != nil {
+		return a, err
+	}
+	a.bound()
+	return a, nil
+}
+
+// bound cuts an answer to what an Exit may hold.
+func (a *answer) bound() {
+	a.Code = min(max(a.Code, 0), 255)
+	total := 0
+	for i, res := range a.Results {
+		if total += len(res); i == maxResults || total > maxResultBytes {
+			a.LeftOut += uint32(len(a.Results) - i) //nolint:gosec // maxAnswer bounds it
+			a.Results = a.Results[:i]
+			return
+		}
+	}
+}
+
+// enter makes r the run of now. ErrTaken: there is another; ErrNotFound: the Session is gone.
+func (s *Session) enter(r *sessionRun) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sup == nil {
+		return ErrNotFound
+	}
+	if s.run != nil {
+		return ErrTaken
+	}
+	s.run = r
+	return nil
+}
+
+func (s *Session) leave(r *sessionRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run == r {
+		s.run = nil
+	}
+}
+
+// Gone is closed when the command has ended, with all that it started.
+func (s *Session) Gone() <-chan struct{} { return s.gone }
+
+// Busy tells whether an exec runs in s.
+func (s *Session) Busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.run != nil
+}
+
+// Interrupt sends SIGINT to the process group of the command.
+func (s *Session) Interrupt() error { return s.signal(int(unix.SIGINT), true) }
+
+func (s *Session) signal(sig int, group bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sup == nil {
+		return ErrEnded
+	}
+	return s.sup.send(message{Kind: msgSignal, Serial: s.serial, Signal: sig, Group: group})
+}
+
+// Close ends the command with all that it started, and waits until that is gone or ctx ends.
+func (s *Session) Close(ctx context.Context) error {
+	s.kill()
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// kill asks for the end of the tree. When the supervisor does not manage it in time, await ends both.
+func (s *Session) kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sup == nil || s.stuck != nil {
+		return
+	}
+	sup := s.sup
+	_ = unix.Kill(sup.pid, unix.SIGCONT)
+	_ = sup.send(message{Kind: msgKill, Serial: s.serial}) // when that fails, the timer does it
+	s.stuck = time.AfterFunc(treeTime, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.sup == sup { // else it serves another exec by now
+			_ = sup.conn.SetReadDeadline(time.Unix(1, 0))
+		}
+	})
+}
+
+// serve runs e in s, from its first event to the end of its output.
+func (s *Session) serve(e *Exec) *Exit {
+	r := &sessionRun{id: e.id, answer: make(chan answer, 1)}
+	if err := s.enter(r); err != nil {
+		return &Exit{Status: FailedToStart, Code: CodeNoInterpreter, Reason: err.Error()}
+	}
+	defer s.leave(r)
+	for i, name := range []string{"stdout", "stderr"} {
+		s.taps[i].begin(e.capture(i == 1, name))
+	}
+	before := usageOf(s.pid)
+	e.log.started(s.pid)
+	frame := e.req.Frame
+	s.m.wg.Go(func() { // a command that does not read must not keep us from the deadline
+		if s.tell(frame) != nil {
+			s.kill()
+		}
+	})
+	x := s.attend(e, r)
+	if !x.Lost {
+		x.CPU, x.MaxRSS = usageOf(s.pid).since(before)
+	}
+	x.Stdout, x.Stderr = s.taps[0].finish(), s.taps[1].finish()
+	return x
+}
+
+func (s *Session) tell(frame []byte) error {
+	if err := s.feed.SetWriteDeadline(time.Now().Add(answerTime)); err != nil {
+		return err
+	}
+	_, err := s.feed.Write(append(binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(frame)), uint32(len(frame))), frame...)) //nolint:gosec // Request bounds it
+	return err
+}
+
+// attend waits for the answer to r, ending it as e is asked to end.
+func (s *Session) attend(e *Exec, r *sessionRun) *Exit {
+	asked := e.asked
+	var late, again <-chan time.Time
+	for {
+		select {
+		case a := <-r.answer:
+			return &Exit{Status: Exited, Code: a.Code, Results: a.Results, LeftOut: a.LeftOut}
+		case <-s.gone:
+			x := s.exit
+			x.Lost = true
+			return &x
+		case <-asked:
+			asked = nil
+			if e.causeOfEnd() != causeTimeout {
+				s.kill()
+				continue
+			}
+			_ = s.Interrupt() // when that fails, it is gone
+			timer, ticker := time.NewTimer(interruptTime), time.NewTicker(interruptAgain)
+			defer timer.Stop()  //nolint:gocritic // once: asked is nil from here on
+			defer ticker.Stop() //nolint:gocritic // as above
+			late, again = timer.C, ticker.C
+		case <-again:
+			_ = s.Interrupt()
+		case <-late:
+			late, again = nil, nil
+			s.kill()
+		}
+	}
+}
