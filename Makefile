@@ -8,22 +8,29 @@ LDFLAGS := -s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check bench images run generate fuzz
+IMAGES ?= base
+.PHONY: help build demo test check bench images images-test run generate fuzz
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/skerry and bin/skerry-sandboxd
 	@echo "  building bin/skerry and bin/skerry-sandboxd (1 to 3 minutes the first time)"
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 
-images: ## build the image of the template "base" (mmdebstrap and npm; no registry needed)
-	@scripts/install.sh run
-	@images/base/build.sh
+images: ## build the image of the template "base", or IMAGES="data office" (mmdebstrap, npm, pip; no registry needed)
+	@scripts/install.sh images
+	@images/build.sh $(IMAGES)
+
+images-test: ## build all images anew where they changed, and run the tests of the templates data and office
+	@scripts/install.sh run images test runsc
+	@scripts/dockerd.sh
+	@images/build.sh base data office
+	@$(SUDO) go test -count=1 -run TestTemplateImages ./internal/e2e
 
 demo: build ## the whole of it on this machine: a skill, code that calls tools, the audit trail
 	@scripts/install.sh run mcp
-	@images/base/build.sh
+	@images/build.sh base
 	@$(SUDO) bin/skerry demo
 
 run: build ## start a server on 127.0.0.1:8080 with its data in ./skerry-data
@@ -38,7 +45,7 @@ check: ## what needs no container: format, vet, lint, generated code, shell, ski
 bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client, and tools in tokens (ONLY=speed|bridge|tokens)
 	@scripts/install.sh run test mcp
 	@scripts/dockerd.sh
-	@images/base/build.sh
+	@images/build.sh base
 	@go build -o bin/bench ./bench
 	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY))
 

@@ -2,9 +2,10 @@
 # What `make test` runs: everything, with real parts. Tiers that need no quiet machine run side by
 # side; each has a log of its own, which is shown whole when the tier fails.
 #
-#   check  scripts/check.sh
-#   unit   go test -race of all packages that need no container
-#   real   go test -race of the drivers and the whole system: Docker, runc, gVisor, Redis, MCP servers
+#   check   scripts/check.sh
+#   images  the images of the templates data and office, which only the last tier needs (2 minutes, or nothing when they are there)
+#   unit    go test -race of all packages that need no container
+#   real    go test -race of the drivers and the whole system: Docker, runc, gVisor, Redis, MCP servers
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # Sandboxes get uids and mounts of their own: the tests run as root.
@@ -33,7 +34,7 @@ show() {
   code=$(cat "$logs/$1.code" 2>/dev/null || echo 1)
   if [ "$code" = 0 ]; then
     printf '== %s %s: ok\n' "$(at)" "$1"
-    grep -E '^(ok  |--|==)' "$logs/$1"
+    grep -E '^(ok  |--|==|  \[.*done in)' "$logs/$1"
   else
     printf '== %s %s: FAILED\n' "$(at)" "$1"
     grep -v 'no test files' "$logs/$1" | tail -3000
@@ -55,7 +56,7 @@ heartbeat() {
 }
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
-prepare_parts() { scripts/install.sh mcp mcp-many s3 && images/base/build.sh; }
+prepare_parts() { scripts/install.sh images mcp mcp-many s3 && images/build.sh base; }
 
 scripts/install.sh run test || exit 1
 prepare_parts &
@@ -73,10 +74,14 @@ heartbeat &
 beat=$!
 tier check scripts/check.sh &
 check=$!
+tier images images/build.sh data office &
+images=$!
 tier unit go test -race -timeout 15m "${quick[@]}" &
 unit=$!
 wait $unit
 show unit
+wait $images
+show images
 # Containers and clocks: after the tests that keep both cores busy, and one package at a time, because
 # the suite of the drivers wants an end to be told within a second.
 tier real go test -race -p 1 -timeout 25m "${slow[@]}"

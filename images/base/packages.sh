@@ -1,6 +1,5 @@
-# shellcheck shell=bash disable=SC2034 # read by build.sh and the Dockerfile
-# What the image of the template "base" holds, read by build.sh;
-# the Dockerfile beside it installs the same.
+# shellcheck shell=bash disable=SC2034 # read by fetch.sh and install.sh
+# What the image of the template "base" has beyond a bare Debian.
 
 # From Debian.
 packages=(bash ca-certificates coreutils curl findutils git grep gzip jq less patch procps python3 python3-ipython ripgrep sed tar unzip xz-utils zip)
