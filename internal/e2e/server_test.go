@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -132,6 +133,7 @@ type options struct {
 	image           string // of the oci driver: "base", or "host" for the host's own /usr
 	extensions      string // text of extensions_config.json
 	args            []string
+	disk            string   // of a thread; "": 512MiB
 	template        string   // lines that are added to the template
 	env             []string // SKERRY_…=…
 }
@@ -164,13 +166,20 @@ func start(t *testing.T, o options) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if err := syscall.Unmount(filepath.Join(data, "tenants"), 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+			t.Errorf("disk image not unmounted: %v", err)
+		}
 		if err := os.RemoveAll(data); err != nil {
 			t.Errorf("data folder not removed: %v", err)
 		}
 	})
 	must(t, os.Chmod(data, 0o711)) //nolint:gosec // passed through by other uids, not listed
 	must(t, os.Mkdir(filepath.Join(data, "templates"), 0o755))
-	must(t, os.WriteFile(filepath.Join(data, "templates/base.yaml"), fmt.Appendf(nil, template+"%s", o.image, o.runtime, o.template), 0o644))
+	limits := template
+	if o.disk != "" {
+		limits = strings.Replace(template, "disk: 512MiB", "disk: "+o.disk, 1)
+	}
+	must(t, os.WriteFile(filepath.Join(data, "templates/base.yaml"), fmt.Appendf(nil, limits+"%s", o.image, o.runtime, o.template), 0o644))
 	if o.extensions != "" {
 		must(t, os.WriteFile(filepath.Join(data, "extensions_config.json"), []byte(o.extensions), 0o600))
 	}
