@@ -40,6 +40,10 @@ const (
 	ActionPluginCommand     = "plugin_command"
 	ActionMarketplaceAdd    = "marketplace_add"
 	ActionMarketplaceRemove = "marketplace_remove"
+	ActionContextOpen       = "context_open"      // a stateful interpreter of a thread
+	ActionContextInterrupt  = "context_interrupt" // of the run in it
+	ActionContextRestart    = "context_restart"
+	ActionContextClose      = "context_close"
 	ActionTerminal          = "exec_pty" // somebody joined the terminal of an exec
 )
 

@@ -76,20 +76,17 @@ type codeBody struct {
 	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
 	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
 	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
-	ContextID      string            `json:"context_id,omitempty" doc:"Not supported yet"`
+	ContextID      string            `json:"context_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" doc:"Run it in this context, whose language it is in; a fresh interpreter when absent"`
 }
 
 func (b *codeBody) code() (sandbox.Code, error) {
-	if b.ContextID != "" {
-		return sandbox.Code{}, sandbox.Errorf(sandbox.NotSupported, "context_id: this server does not have stateful contexts yet")
-	}
 	if len(b.Code) > sandbox.MaxCodeBytes {
 		return sandbox.Code{}, invalidField("code", "at most "+strconv.Itoa(sandbox.MaxCodeBytes)+" bytes")
 	}
 	if err := checkEnv(b.Env); err != nil {
 		return sandbox.Code{}, err
 	}
-	c := sandbox.Code{Language: b.Language, Text: b.Code, Env: b.Env, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
+	c := sandbox.Code{Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
 	return c, nil // what is absent follows the tenant's settings
 }
 
@@ -168,7 +165,7 @@ func (s *server) execRoutes() {
 	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun,
 		"Run a command. One that fails is 200 with its exit code. With Accept: text/event-stream the answer is a stream")), s.exec)
 	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun,
-		"Run a program text in a fresh interpreter; it may call the thread's tools")), s.executeCode)
+		"Run a program text in a fresh interpreter, or in a context; it may call the thread's tools")), s.executeCode)
 	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, "Run a script of a skill")), s.runSkill)
 	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", tagRun, "Execs of the thread, newest first"), s.listExecs)
 	op := s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", tagRun, "An exec as it is now"))

@@ -389,7 +389,7 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Threads: w, Execs: w, Files: w, Tools: w, Upstream: w, Skills: w, ThreadSkills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
+		Threads: w, Execs: w, Contexts: w, Files: w, Tools: w, Upstream: w, Skills: w, ThreadSkills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
 		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }

@@ -35,6 +35,7 @@ type Check struct {
 type Options struct {
 	Threads      threads
 	Execs        execs
+	Contexts     contexts
 	Files        files
 	Tools        tools
 	Upstream     upstream
@@ -133,6 +134,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.api = humagin.NewWithGroup(engine, engine.Group("", s.authenticate, contentType, s.idempotent), cfg)
 	s.threadRoutes()
 	s.execRoutes()
+	s.contextRoutes()
 	s.fileRoutes()
 	s.transferRoutes()
 	s.toolRoutes()

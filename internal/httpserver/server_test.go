@@ -127,7 +127,9 @@ func TestShapes(t *testing.T) {
 		{"POST", "/api/threads/t1/execute_code", `{"code":"1","timeout":121}`, "timeout", 400, "invalid"},
 		{"POST", "/api/threads/t1/execute_code", `{"code":"1","language":"perl"}`, "language", 400, "invalid"},
 		{"POST", "/api/threads/t1/execute_code", `{"code":""}`, "code", 400, "invalid"},
-		{"POST", "/api/threads/t1/execute_code", `{"code":"1","context_id":"c"}`, "", 501, "not_supported"},
+		{"POST", "/api/threads/t1/execute_code", `{"code":"1","context_id":"a/b"}`, "context_id", 400, "invalid"},
+		{"POST", "/api/threads/t1/contexts", `{"language":"bash"}`, "language", 400, "invalid"},
+		{"GET", "/api/threads/t1/contexts/none", "", "", 404, "not_found"},
 		{"GET", "/api/threads?limit=1001", "", "limit", 400, "invalid"},
 		{"GET", "/api/threads?label=x", "", "", 400, "invalid"},
 		{"GET", "/api/threads/t1/files", "", "path", 400, "invalid"},
@@ -413,6 +415,7 @@ DELETE /api/mcp/servers/{name}/login endMCPLogin
 DELETE /api/plugins/{name} removePlugin
 DELETE /api/skills/custom/{name} deleteSkill
 DELETE /api/threads/{thread} deleteThread
+DELETE /api/threads/{thread}/contexts/{context} deleteContext
 DELETE /api/threads/{thread}/execs/{exec} killExec
 DELETE /api/threads/{thread}/files deleteFile
 DELETE /api/threads/{thread}/sandbox releaseSandbox
@@ -431,6 +434,8 @@ GET /api/skills/{name} getSkill
 GET /api/templates listTemplates
 GET /api/threads listThreads
 GET /api/threads/{thread} getThread
+GET /api/threads/{thread}/contexts listContexts
+GET /api/threads/{thread}/contexts/{context} getContext
 GET /api/threads/{thread}/execs listExecs
 GET /api/threads/{thread}/execs/{exec} getExec
 GET /api/threads/{thread}/execs/{exec}/events execEvents
@@ -459,6 +464,9 @@ POST /api/mcp/servers/{name}/reconnect reconnectMCPServer
 POST /api/plugins/install installPlugin
 POST /api/skills/install installSkill
 POST /api/threads/{thread}/commands/{plugin}/{command} invokeCommand
+POST /api/threads/{thread}/contexts createContext
+POST /api/threads/{thread}/contexts/{context}/interrupt interruptContext
+POST /api/threads/{thread}/contexts/{context}/restart restartContext
 POST /api/threads/{thread}/exec exec
 POST /api/threads/{thread}/execs/{exec}/signal execSignal
 POST /api/threads/{thread}/execs/{exec}/stdin execStdin

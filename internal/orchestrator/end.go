@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -91,6 +92,17 @@ func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error
 	sum.Write([]byte(res.Stdout)) //nolint:errcheck // a hash never fails
 	sum.Write([]byte{0})          //nolint:errcheck // a hash never fails
 	sum.Write([]byte(res.Stderr)) //nolint:errcheck // a hash never fails
+	if res.Results != nil {
+		for _, rich := range *res.Results {
+			text, err := json.Marshal(rich) // sorted by key
+			if err != nil {
+				continue // it was read from JSON
+			}
+			rec.BytesOut += int64(len(text))
+			sum.Write([]byte{1}) //nolint:errcheck // a hash never fails
+			sum.Write(text)      //nolint:errcheck // a hash never fails
+		}
+	}
 	rec.OutHash = hex.EncodeToString(sum.Sum(nil))
 	rec.Detail = e.secret.hide.String(detail(res))
 	return r.note(ctx, rec)

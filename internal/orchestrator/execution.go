@@ -31,8 +31,9 @@ type execution struct {
 	report     bool          // list the files that it changed
 	before     vpath.Snapshot
 	attempt    audit.Record
-	secret     secrets // only the goroutine that sees it through uses the streams in it
-	seen       uint64  // number that sandboxd gave its newest event; of the same goroutine
+	context    *contextRun // of code in a context
+	secret     secrets     // only the goroutine that sees it through uses the streams in it
+	seen       uint64      // number that sandboxd gave its newest event; of the same goroutine
 
 	mu     sync.Mutex
 	events []sandbox.Event

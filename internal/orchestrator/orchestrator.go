@@ -99,6 +99,8 @@ type Orchestrator struct {
 	boxes map[sandbox.Thread]*box
 	execs registry
 
+	contexts contextRegistry
+
 	virtuals     *skill.Virtuals
 	skillIndexes skillIndexes
 }

@@ -131,6 +131,7 @@ func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, 
 			return b, fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
 		}
 	}
+	r.adoptContexts(ctx, b, st.GetContexts())
 	return b, r.o.Store.PutSandbox(ctx, t, store.SandboxRecord{ID: b.id, Info: b.info, Replica: r.o.Install})
 }
 
@@ -186,6 +187,7 @@ func (r *Orchestrator) housekeeping() {
 			r.keep(b)
 		}
 		r.execs.expire(time.Now())
+		r.expireContexts()
 		r.reconcile()
 	}
 }

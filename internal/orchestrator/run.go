@@ -114,7 +114,7 @@ func checkCommand(cmd sandbox.Command) error {
 // RunCode starts a program text and returns the id of its exec.
 func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string, code sandbox.Code) (string, error) {
 	settings := r.o.CodeSettings(c.Tenant)
-	if code.Language == "" {
+	if code.Language == "" && code.ContextID == "" {
 		code.Language = settings.Language
 	}
 	if code.Timeout == 0 {
@@ -127,7 +127,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		return "", sandbox.Errorf(sandbox.Invalid, format, args...)
 	}
 	switch {
-	case !slices.Contains([]string{"typescript", "javascript", "python", "bash"}, code.Language):
+	case code.ContextID == "" && !slices.Contains([]string{"typescript", "javascript", "python", "bash"}, code.Language):
 		return bad("language %.40q: want typescript, javascript, python or bash", code.Language)
 	case strings.TrimSpace(code.Text) == "":
 		return bad("code: is empty")
@@ -138,15 +138,29 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 	case code.MaxOutputChars < 0 || code.MaxOutputChars > sandbox.DefaultOutputBytes:
 		return bad("max_output_chars: want 1 to %d", sandbox.DefaultOutputBytes)
 	}
-	req := &sandboxv1.RunRequest{
-		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
-		MaxOutputBytes: sandbox.DefaultOutputBytes,
-	}
 	if err := checkEnv(code.Env); err != nil {
 		return "", err
 	}
-	e := &execution{action: audit.ActionCode, subject: code.Language, deadline: code.Timeout, code: &code, report: true}
-	return r.run(ctx, c, id, e, req, code.Env, code)
+	e := &execution{action: audit.ActionCode, deadline: code.Timeout, code: &code, report: true}
+	if code.ContextID != "" {
+		t, err := thread(c, id)
+		if err != nil {
+			return "", err
+		}
+		if e.context, err = r.claimContext(t, &code); err != nil {
+			return "", err
+		}
+	}
+	e.subject = code.Language
+	req := &sandboxv1.RunRequest{
+		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
+		MaxOutputBytes: sandbox.DefaultOutputBytes, ContextId: code.ContextID,
+	}
+	execID, err := r.run(ctx, c, id, e, req, code.Env, code)
+	if err != nil && e.context != nil {
+		r.endRun(e.context, "")
+	}
+	return execID, err
 }
 
 // RunScript starts a script of a skill and returns the id of its exec.
@@ -205,7 +219,10 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
 	}
-	if e.action == audit.ActionCode {
+	if e.context != nil && e.context.box != b {
+		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.context.cc.id, goneWithSandbox, whatToDo)
+	}
+	if e.action == audit.ActionCode && e.context == nil {
 		req.Code.Javascript, req.Code.Deno = b.template.JavaScript, denoPermissions(b.template.Deno)
 		if waits, said := b.template.Interpreters[req.Code.Language]; said {
 			req.Code.Preload, req.Code.Cold = waits.Preload, waits.Warm == 0
@@ -232,6 +249,9 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	req.Env = execEnv(t, e.id, token, b.template.Env, common, env)
 	if e.report {
 		e.before = r.snapshot(t)
+	}
+	if e.context != nil {
+		r.beginRun(e.context, e.id)
 	}
 	r.execs.add(e)
 	r.wg.Go(func() { r.see(b, e, req) })
@@ -324,6 +344,9 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 		res.Status = status
 	}
 	r.settle(b, e, &res, r.o.Bridge.Finish(e.id))
+	if e.context != nil {
+		r.settleContext(b, e, exit, &res)
+	}
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		e.failStart(exit, &res)
 	}
@@ -349,7 +372,11 @@ func (e *execution) failStart(exit *sandboxv1.Exit, res *sandbox.Result) {
 	code := 127
 	reason := e.secret.hide.String(exit.GetReason())
 	res.Status, res.ExitCode, res.Stderr = sandbox.StatusExited, &code, reason+"\n"
-	e.startErr = sandbox.Errorf(startFailure(exit), "%s", reason)
+	kind := startFailure(exit)
+	if e.context != nil {
+		kind = sandbox.Conflict
+	}
+	e.startErr = sandbox.Errorf(kind, "%s", reason)
 }
 
 // startFailure is the kind of a command that could not be started: the reason is about the request,
@@ -368,7 +395,11 @@ const exitNoInterpreter = 125
 // stream runs e and takes in its events until its exit. The client takes up a broken connection again
 // by itself while the sandbox lives. Without an exit the status says why.
 func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
-	ctx, cancel := context.WithTimeout(r.ctx, e.deadline+unansweredGrace)
+	grace := unansweredGrace
+	if e.context != nil {
+		grace += contextGrace
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, e.deadline+grace)
 	defer cancel()
 	exit, err := b.client.Run(ctx, req, e.take)
 	switch kind := sandbox.KindOf(err); {
@@ -376,6 +407,12 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 		return exit, ""
 	case kind == sandbox.Invalid || kind == sandbox.CapacityExceeded:
 		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: err.Error()}, ""
+	case e.context != nil && (kind == sandbox.NotFound || kind == sandbox.Conflict):
+		reason := err.Error()
+		if kind == sandbox.NotFound {
+			reason = goneByItself + whatToDo
+		}
+		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.context.cc.id + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
 	case errors.Is(ctx.Err(), context.DeadlineExceeded) || kind == sandbox.Timeout:
 		// The deadline, which travels with the call and may be seen there first,
 		// passed and sandboxd said nothing: the sandbox is not to be trusted any more.

@@ -100,6 +100,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 	}
 	r.o.Hub.ForgetThread(t)
 	r.virtuals.Forget(t)
+	r.contexts.forget(t)
 	ctx = context.WithoutCancel(ctx)
 	if err == nil {
 		err = r.bury(ctx, grave, uid)

@@ -59,7 +59,8 @@ func (s TerminalSize) Valid() bool {
 
 // Code is a request to run a program text.
 type Code struct {
-	Language       string // "typescript", "javascript", "python", "bash"
+	Language       string // "typescript", "javascript", "python", "bash"; "" = that of the context, else the configured one
+	ContextID      string `json:",omitempty"` // "" = a fresh interpreter
 	Text           string
 	Env            map[string]string
 	Timeout        time.Duration
@@ -115,6 +116,11 @@ type Result struct {
 	ToolsCalled    []ToolCall   `json:"tools_called,omitempty"`
 	Files          []FileChange `json:"files"`
 	FilesTruncated bool         `json:"files_truncated,omitempty"`
+
+	// Of a run in a context; nil for all others.
+	Context        *ContextOutcome `json:"context,omitempty"`
+	Results        *[]RichResult   `json:"results,omitempty"`
+	ResultsLeftOut int             `json:"results_left_out,omitempty"` // displayed beyond MaxResults; kept in results.jsonl beside the exec's other files
 }
 
 // EventType is the kind of an event of an exec.

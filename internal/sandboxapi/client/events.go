@@ -195,8 +195,26 @@ func (f *follower) checkExit(x *sandboxv1.Exit) error {
 			return contractError("spill path %.100q", p)
 		}
 	}
+	if err := f.checkResults(x); err != nil {
+		return err
+	}
 	x.DurationUs, x.CpuUs, x.MaxRssBytes = max(x.GetDurationUs(), 0), max(x.GetCpuUs(), 0), max(x.GetMaxRssBytes(), 0)
 	x.Reason = clean(x.GetReason())
+	return nil
+}
+
+// checkResults bounds what a run in a context displayed. What it says is checked by its reader.
+func (f *follower) checkResults(x *sandboxv1.Exit) error {
+	if f.run != nil && f.run.GetContextId() == "" && (len(x.GetResults()) > 0 || x.GetContextLost() || x.GetResultsLeftOut() > 0) {
+		return contractError("results of an exec that runs in no context")
+	}
+	total := 0
+	for _, r := range x.GetResults() {
+		total += len(r)
+	}
+	if len(x.GetResults()) > sandbox.MaxResults || total > sandbox.MaxResultBytes {
+		return contractError("%d results of %d bytes", len(x.GetResults()), total)
+	}
 	return nil
 }
 
@@ -217,6 +235,14 @@ func checkStatus(s *sandboxv1.StatusResponse) error {
 	for _, e := range s.GetExecs() {
 		if len(e.GetExecId()) > 128 {
 			return contractError("an exec id of %d bytes", len(e.GetExecId()))
+		}
+	}
+	if len(s.GetContexts()) > maxStrings {
+		return contractError("a status with %d contexts", len(s.GetContexts()))
+	}
+	for _, c := range s.GetContexts() {
+		if len(c.GetContextId()) > 128 || len(c.GetLanguage()) > 128 || len(c.GetCwd()) > maxPath {
+			return contractError("a context of %d, %d and %d bytes", len(c.GetContextId()), len(c.GetLanguage()), len(c.GetCwd()))
 		}
 	}
 	return nil
