@@ -30,19 +30,19 @@ func TmpfsMounts(l sandbox.Limits) []Tmpfs {
 	}
 }
 
-// An empty file takes a kilobyte of kernel memory and no space, so that files are bounded too: one for every
-// so many bytes of space. gVisor keeps no such count; there, the memory limit alone bounds them.
-const (
-	bytesPerInode = 4 << 10
-	minInodes     = 256
-)
+// tmpfsBytesPerInode bounds the files of a Tmpfs: an empty one costs the sandbox a kilobyte of its memory, which
+// nothing but the end of the sandbox gives back when nothing can run any more that deletes it.
+const tmpfsBytesPerInode = 4 << 10
+
+// Inodes is how many files and folders t may hold.
+func (t Tmpfs) Inodes() int64 { return max(t.Bytes/tmpfsBytesPerInode, 1024) }
 
 // Options are the mount options of t for a sandbox that runs as uid.
 func (t Tmpfs) Options(uid int) []string {
 	return []string{
 		"rw", "nosuid", "nodev", "exec",
 		fmt.Sprintf("size=%d", t.Bytes),
-		fmt.Sprintf("nr_inodes=%d", max(minInodes, t.Bytes/bytesPerInode)),
+		fmt.Sprintf("nr_inodes=%d", t.Inodes()),
 		fmt.Sprintf("mode=%04o", t.Mode),
 		fmt.Sprintf("uid=%d", uid),
 		fmt.Sprintf("gid=%d", uid),

@@ -61,6 +61,10 @@ type Rlimit struct {
 	Value uint64
 }
 
+// pendingSignals bounds queued signals and, what matters more, timers: each is an interrupt of the host's
+// that no CPU quota counts, as often as the program likes.
+const pendingSignals = 256
+
 // Rlimits gives the resource limits of the processes of a sandbox. None is above the hard limit of
 // this process: raising one needs CAP_SYS_RESOURCE, which a server in a container lacks.
 func (r Runtime) Rlimits(l sandbox.Limits) []Rlimit {
@@ -69,6 +73,7 @@ func (r Runtime) Rlimits(l sandbox.Limits) []Rlimit {
 		{"RLIMIT_FSIZE", atMost(unix.RLIMIT_FSIZE, l.FileBytes)},
 		{"RLIMIT_CORE", CoreLimit}, // a core dump would hold other execs' memory
 	}
+	out = append(out, Rlimit{"RLIMIT_SIGPENDING", atMost(unix.RLIMIT_SIGPENDING, pendingSignals)})
 	if r.OwnKernel {
 		out = append(out, Rlimit{"RLIMIT_NPROC", atMost(unix.RLIMIT_NPROC, l.PIDs)})
 	}
