@@ -98,10 +98,11 @@ var table = []row{
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
 	{"internal/attack/wire", "", "what the attacks and their program say to each other"},
 	{"internal/attack/probe", "attack/wire sandboxd/process", "the attacker in the sandbox"},
+	{"internal/attack/bomb", "", "programs, and nothing else"},
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},
 
 	{"internal/e2e", "", "the whole is tested through its public API"},
-	{"bench", "", "the whole is measured through its public API"},
+	{"bench", "attack/bomb", "the whole is measured through its public API"},
 }
 
 // allows reports whether a package with this row may import our package dir.

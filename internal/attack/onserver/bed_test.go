@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/attack/bomb"
 )
 
 // The users of the server: the one who attacks, and the one who must not notice.
@@ -36,6 +38,8 @@ type bed struct {
 	log  *syncBuffer
 	done chan struct{}
 	mcp  *toolServer
+	// plain is a container of the same image without limits: where bombs go off.
+	plain string
 }
 
 var theBed *bed
@@ -79,15 +83,6 @@ func missing() string {
 	return ""
 }
 
-const template = `name: base
-description: for the attacks
-image: {docker: "skerry/base:latest", oci: base}
-runtime: runc
-languages: [python, bash]
-idle_timeout_s: 900
-limits: {memory: 256MiB, cpu: 1000m, pids: 128, open_files: 1024, file_size: 64MiB, tmp: 64MiB, disk: 256MiB}
-`
-
 func newBed() (_ *bed, err error) {
 	runtime.LockOSThread() // children get a signal when the thread that started them ends
 	b := &bed{log: &syncBuffer{}, done: make(chan struct{})}
@@ -106,7 +101,8 @@ func newBed() (_ *bed, err error) {
 	}
 	config := fmt.Appendf(nil, `{"mcpServers": {"far": {"type": "http", "url": %q}}}`, b.mcp.url)
 	err = errors.Join(os.Chmod(b.dir, 0o711), os.Mkdir(b.data, 0o711), os.Mkdir(filepath.Join(b.data, "templates"), 0o755), //nolint:gosec // passed through by other uids
-		os.WriteFile(filepath.Join(b.data, "templates/base.yaml"), []byte(template), 0o600),
+		os.WriteFile(filepath.Join(b.data, "templates/base.yaml"), []byte(bomb.Template), 0o600),
+		os.WriteFile(filepath.Join(b.data, "templates/slow.yaml"), []byte(bomb.SlowTemplate), 0o600),
 		os.WriteFile(filepath.Join(b.data, "extensions_config.json"), config, 0o600))
 	if err != nil {
 		return nil, err
@@ -180,6 +176,9 @@ func (b *bed) close() error {
 			<-b.done
 		}
 		errs = append(errs, b.leftOver())
+	}
+	if b.plain != "" {
+		errs = append(errs, exec.Command("docker", "rm", "-f", b.plain).Run())
 	}
 	if b.mcp != nil {
 		errs = append(errs, b.mcp.close())
