@@ -68,6 +68,7 @@ var table = []row{
 	{"internal/sandboxapi/v1", "", "generated"},
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
 	{"internal/ownedsocket", "", "it stands below everything"},
+	{"internal/claim", "sandbox", "who holds a thread is text in files"},
 	{"internal/replica", "ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/sandboxapi/link", "ownedsocket", "the connection knows no messages"},
 	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
@@ -93,6 +94,7 @@ var table = []row{
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge codeapi skill prompt redact toolsearch", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath store audit bridge claim codeapi skill prompt redact toolsearch", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},

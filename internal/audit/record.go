@@ -22,6 +22,7 @@ const (
 	ActionFileMkdir         = "file_mkdir"
 	ActionSandboxCreate     = "sandbox_create"
 	ActionSandboxRemove     = "sandbox_remove"
+	ActionSandboxAdopt      = "sandbox_adopt" // from a server that ended, or was stopped
 	ActionThreadDelete      = "thread_delete"
 	ActionKeyCreate         = "key_create"
 	ActionKeyRevoke         = "key_revoke"

@@ -15,7 +15,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
-	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
 // box is the sandbox of one thread. It is put into Orchestrator.boxes by whoever starts it, and
@@ -32,6 +31,8 @@ type box struct {
 	ready    chan struct{} // closed when the start has ended, well or with err
 	err      error
 	gone     chan struct{} // closed when the box is out of the map
+	hold     *hold         // of the thread, nil when it was not got
+	left     bool          // gone is closed; of Orchestrator.mu
 
 	mu         sync.Mutex
 	info       sandbox.Info
@@ -257,8 +258,13 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, form
 
 func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, queued time.Duration) error {
 	began := time.Now()
-	if _, err := r.o.Store.AcquireLease(ctx, b.thread, r.o.Install, leaseTime); err != nil {
-		return err
+	h, err := r.acquire(ctx, b.thread, "")
+	if err != nil {
+		return notHere(err)
+	}
+	b.hold = h
+	if err := r.withSandbox(ctx, h, b.id); err != nil {
+		return notHere(err)
 	}
 	uid, err := r.ensureThread(ctx, b.thread)
 	if err != nil {
@@ -299,6 +305,9 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 		// They write into the box's folder, which goes now.
 		return errors.Join(err, <-tools)
 	}
+	if !r.confirm(h) { // this server was stopped meanwhile
+		return errors.Join(notHere(&elsewhere{}), <-tools)
+	}
 	b.mu.Lock()
 	b.info.State = sandbox.Running
 	b.info.Timings = sandbox.Timings{Queue: millis(queued), Create: millis(created.Sub(began)), Ready: millis(time.Since(created))}
@@ -308,7 +317,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 			r.o.Log.Warn("wrappers not written; they are when code runs", "thread", b.thread.String(), "error", err)
 		}
 	})
-	return r.o.Store.PutSandbox(ctx, b.thread, store.SandboxRecord{ID: b.id, Info: b.snapshot(), Replica: r.o.Install})
+	return r.publish(ctx, b)
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -358,7 +367,7 @@ func (r *Orchestrator) spec(b *box) sandbox.Spec {
 		},
 		Labels: map[string]string{
 			sandbox.LabelInstall: r.o.Install, sandbox.LabelTenant: b.thread.Tenant, sandbox.LabelUser: b.thread.User,
-			sandbox.LabelThread: b.thread.ID, sandbox.LabelTemplate: b.template.Name,
+			sandbox.LabelThread: b.thread.ID, sandbox.LabelTemplate: b.template.Name, sandbox.LabelReplica: r.peers.ID(),
 		},
 	}
 }
@@ -369,6 +378,9 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, b *box, sta
 	case <-b.ready:
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
+	}
+	if b.hold != nil && b.err == nil && !r.confirm(b.hold) {
+		return nil // it is another server's now
 	}
 	b.mu.Lock()
 	first := b.ending == ""
@@ -398,7 +410,11 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	ctx, cancel := detached(ctx, removeTimeout)
 	defer cancel()
 	log := r.o.Log.With("thread", b.thread.String(), "sandbox", string(b.id))
-	removed := r.o.Driver.Remove(ctx, b.id)
+	theirs, removed := r.removeSandbox(ctx, b)
+	if theirs {
+		r.abandonTo(b)
+		return
+	}
 	if removed != nil {
 		log.Error("sandbox not removed; tried again later", "error", removed)
 	}
@@ -413,15 +429,10 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	if err := r.o.Store.DeleteSandbox(ctx, b.thread, b.id); err != nil {
 		log.Warn("sandbox record not deleted", "error", err)
 	}
-	if err := r.o.Store.ReleaseLease(ctx, b.thread, r.o.Install); err != nil {
-		log.Warn("lease not released", "error", err)
+	if b.hold != nil {
+		r.release(b.hold)
 	}
-	r.mu.Lock()
-	if r.boxes[b.thread] == b {
-		delete(r.boxes, b.thread)
-	}
-	r.mu.Unlock()
-	close(b.gone)
+	r.leaveMap(b)
 }
 
 // find gives the thread's box, or nil.

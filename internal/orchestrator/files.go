@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -34,6 +35,8 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, us
 	if b := r.find(t); b != nil {
 		o.Mounts[3].Host = b.codeAPI()
 		o.DiskBytes = b.template.Limits.DiskBytes
+	} else if id := r.claimOf(t).Sandbox; id != "" { // another replica runs it
+		o.Mounts[3].Host = filepath.Join(r.runRoot(), string(id), "code-api")
 	}
 	if uid != nil {
 		o.Hold = diskquota.Hold

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/claim"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -74,11 +75,20 @@ type Options struct {
 	Default   string // name of the default template
 	DataDir   string
 	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
-	Disk      *diskquota.Volume
-	Daemon    string // host path of skerry-sandboxd
-	Install   string // id of the data folder
-	MaxBoxes  int
-	StartTime time.Duration // bound of one start
+	Disk    *diskquota.Volume
+	Daemon  string // host path of skerry-sandboxd
+	Install string // id of the data folder
+	// Peers are the other servers of the data folder; nil: there are none, and never will be.
+	Peers peers
+	// Bury calls settle for each replica that ended and was not settled yet, one at a time among all servers;
+	// nil: there is none.
+	Bury func(settle func(Dead) error) error
+	// OpenAudit opens the audit log of a replica that ended, to be closed by the caller.
+	OpenAudit func(slot int) (*audit.Log, error)
+	// SweepReplica removes what else a replica that ended left running.
+	SweepReplica func(ctx context.Context, replica string) error
+	MaxBoxes     int
+	StartTime    time.Duration // bound of one start
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
 	// Commands are those that a user's plugins add to prompts.
@@ -100,6 +110,9 @@ type Orchestrator struct {
 	execs registry
 
 	contexts contextRegistry
+	peers    peers
+	claims   *claim.Book
+	holds    holds
 
 	virtuals     *skill.Virtuals
 	skillIndexes skillIndexes
@@ -117,8 +130,6 @@ const (
 	adoptTimeout = 5 * time.Second
 	// cleanupTimeout bounds records and releases that must outlive the request they belong to.
 	cleanupTimeout = 10 * time.Second
-	// leaseTime is how long a thread stays ours without a sign of life; renewed three times as often.
-	leaseTime = 30 * time.Second
 	// touchEvery is how often the last activity of a thread is written down.
 	touchEvery = 10 * time.Second
 	// reapEvery is how often idle sandboxes are looked for.
@@ -141,6 +152,14 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 			return nil, fmt.Errorf("data folder: %w", err)
 		}
 	}
+	if r.peers = o.Peers; r.peers == nil {
+		r.peers = alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
+	}
+	r.holds.init()
+	if r.claims, err = claim.Open(filepath.Join(r.runRoot(), "claims")); err != nil {
+		stop()
+		return nil, err
+	}
 	events, err := o.Driver.Watch(own)
 	if err != nil {
 		stop()
@@ -148,9 +167,12 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	}
 	if err := r.recover(ctx); err != nil {
 		stop()
+		r.wg.Wait()
 		return nil, err
 	}
 	r.wg.Go(func() { r.watch(events) })
+	r.wg.Go(r.keepLeases)
+	r.wg.Go(r.lookAfterPeers)
 	r.wg.Go(r.housekeeping)
 	r.wg.Go(r.pushTools)
 	r.wg.Go(r.pushSkills)

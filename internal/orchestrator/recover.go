@@ -6,18 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/claim"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// recover brings this server to where the one before it stopped, however that was: sandboxes that
-// answer are adopted, the others removed with their folders, and each exec that was under way gets
-// its one terminal record. An exec cannot be taken over: its token and its callers died with the
+// recover brings this server to where those before it stopped, however that was: sandboxes that no living
+// server holds are adopted when they answer, else removed with their folders, and each exec that was under
+// way gets its one terminal record. An exec cannot be taken over: its token and its callers died with the
 // former server, so what still runs of it is killed.
 func (r *Orchestrator) recover(ctx context.Context) error {
 	highest, err := r.highestUID()
@@ -34,44 +32,64 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
 	}
-	var wg sync.WaitGroup
+	if err := r.claimFound(ctx, found); err != nil {
+		return err
+	}
+	if err := r.closeOpenAttempts(ctx, r.o.Audit); err != nil {
+		return err
+	}
+	r.takeOverDead(ctx)
+	return r.sweepRunFolders()
+}
+
+// claimFound takes the sandboxes that no claim names, as those that a server of an older version made.
+func (r *Orchestrator) claimFound(ctx context.Context, found []sandbox.Instance) error {
+	var unclaimed []claim.Claim
 	for _, inst := range found {
-		if inst.Labels[sandbox.LabelRole] != "" { // not of a thread
+		t := threadOf(inst)
+		if inst.Labels[sandbox.LabelRole] != "" || sandbox.CheckThreadID(t.ID) != nil { // not of a thread
 			continue
 		}
-		wg.Go(func() { r.adoptOrRemove(ctx, inst) })
-	}
-	wg.Wait()
-	r.sweepRunFolders()
-	return r.closeOpenAttempts(ctx)
-}
-
-func (r *Orchestrator) adoptOrRemove(ctx context.Context, inst sandbox.Instance) {
-	b, err := r.adopt(ctx, inst)
-	if err == nil {
-		r.mu.Lock()
-		r.boxes[b.thread] = b
-		r.mu.Unlock()
-		r.o.Log.Info("sandbox adopted", "thread", b.thread.String(), "sandbox", string(inst.ID))
-		return
-	}
-	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(inst.ID), "why", err)
-	if b != nil {
-		if err := b.letGo(); err != nil {
-			r.o.Log.Warn("sockets not closed", "error", err)
+		if err := r.claimFor(ctx, t, inst.ID); err != nil {
+			return err
 		}
+		unclaimed = append(unclaimed, claim.Of(t, "", 0, inst.ID))
 	}
-	ctx, cancel := detached(ctx, removeTimeout)
-	defer cancel()
-	if err := r.o.Driver.Remove(ctx, inst.ID); err != nil {
-		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(inst.ID), "error", err)
-	}
+	// Those that a living server holds stay as they are.
+	r.takeOver(ctx, unclaimed, "")
+	return nil
 }
 
-func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, error) {
-	t := sandbox.Thread{
+// claimFor writes a claim of nobody for a sandbox, when its thread has none.
+func (r *Orchestrator) claimFor(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
+	page, err := r.lockPage(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	if _, ok, err := page.Claim(); err != nil || ok {
+		return err
+	}
+	return page.Write(claim.Of(t, nobody, 0, id))
+}
+
+// nobody is in a claim the replica that never was.
+const nobody = "nobody"
+
+// threadOf reads the labels of a sandbox.
+func threadOf(inst sandbox.Instance) sandbox.Thread {
+	return sandbox.Thread{
 		Owner: sandbox.Owner{Tenant: inst.Labels[sandbox.LabelTenant], User: inst.Labels[sandbox.LabelUser]},
 		ID:    inst.Labels[sandbox.LabelThread],
+	}
+}
+
+// adopt makes a box of a sandbox that another server made, for a thread that is held. With an error there may
+// be a part of it.
+func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance) (*box, error) {
+	t := threadOf(inst)
+	if err := r.awake(ctx, &inst); err != nil {
+		return nil, err
 	}
 	tmpl, ok := r.o.Templates[inst.Labels[sandbox.LabelTemplate]]
 	switch {
@@ -79,6 +97,8 @@ func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, 
 		return nil, fmt.Errorf("it is %s", inst.State)
 	case !ok:
 		return nil, errors.New("its template is gone")
+	case t != h.thread:
+		return nil, errors.New("its labels name another thread")
 	case r.find(t) != nil:
 		return nil, errors.New("its thread has another one")
 	}
@@ -87,7 +107,7 @@ func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, 
 		return nil, fmt.Errorf("its workspace: %w", err)
 	}
 	b := &box{
-		thread: t, template: tmpl, id: inst.ID, uid: uid, dir: filepath.Join(r.runRoot(), string(inst.ID)),
+		thread: t, template: tmpl, id: inst.ID, uid: uid, hold: h, dir: filepath.Join(r.runRoot(), string(inst.ID)),
 		ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(),
 		info: sandbox.Info{
 			ID: inst.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: inst.Runtime,
@@ -97,9 +117,6 @@ func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, 
 	close(b.ready)
 	if _, err := os.Stat(b.secretFile()); err != nil {
 		return b, errors.New("its run folder is gone")
-	}
-	if _, err := r.o.Store.AcquireLease(ctx, t, r.o.Install, leaseTime); err != nil {
-		return b, err
 	}
 	if _, err := os.Stat(b.viewDir()); err != nil {
 		return b, errors.New("a server of another version made it")
@@ -132,19 +149,22 @@ func (r *Orchestrator) adopt(ctx context.Context, inst sandbox.Instance) (*box, 
 		}
 	}
 	r.adoptContexts(ctx, b, st.GetContexts())
-	return b, r.o.Store.PutSandbox(ctx, t, store.SandboxRecord{ID: b.id, Info: b.info, Replica: r.o.Install})
+	return b, r.publish(ctx, b)
 }
 
-// sweepRunFolders removes the run folders of sandboxes that are no more.
-func (r *Orchestrator) sweepRunFolders() {
+// sweepRunFolders removes the run folders of sandboxes that are no more: a claim names each before its folder is made.
+func (r *Orchestrator) sweepRunFolders() error {
 	entries, err := os.ReadDir(r.runRoot())
 	if err != nil {
-		r.o.Log.Error("run folder not read", "error", err)
-		return
+		return fmt.Errorf("run folder: %w", err)
+	}
+	claims, err := r.claims.All()
+	if err != nil {
+		return err
 	}
 	keep := map[string]bool{}
-	for _, b := range r.all() {
-		keep[string(b.id)] = true
+	for _, c := range claims {
+		keep[string(c.Sandbox)] = true
 	}
 	for _, e := range entries {
 		if keep[e.Name()] || len(e.Name()) != len(sandbox.NewID()) {
@@ -154,29 +174,14 @@ func (r *Orchestrator) sweepRunFolders() {
 			r.o.Log.Error("run folder not removed", "folder", e.Name(), "error", err)
 		}
 	}
-}
-
-// closeOpenAttempts gives every action that a former server began and did not end its one result.
-func (r *Orchestrator) closeOpenAttempts(ctx context.Context) error {
-	for _, a := range r.o.Audit.OpenAttempts() {
-		rec := a
-		rec.Parent, rec.Phase, rec.Outcome = a.ID, audit.PhaseResult, string(sandbox.StatusLost)
-		rec.Detail = "the server ended before the action did"
-		rec.Args, rec.Millis = nil, time.Since(a.Time).Milliseconds()
-		if err := r.note(ctx, rec); err != nil {
-			return err
-		}
-		if a.Exec != "" && a.Action != audit.ActionToolCall {
-			r.execs.addLost(a)
-		}
-	}
 	return nil
 }
 
-// housekeeping renews leases, ends idle sandboxes, and removes sandboxes that nobody knows.
+// housekeeping ends idle sandboxes, and removes sandboxes that nobody knows.
 func (r *Orchestrator) housekeeping() {
 	tick := time.NewTicker(reapEvery)
 	defer tick.Stop()
+	orphans := map[sandbox.ID]time.Time{}
 	for {
 		select {
 		case <-r.ctx.Done():
@@ -188,12 +193,11 @@ func (r *Orchestrator) housekeeping() {
 		}
 		r.execs.expire(time.Now())
 		r.expireContexts()
-		r.reconcile()
+		r.reconcile(orphans)
 	}
 }
 
-// keep renews the lease of a box, or ends it when it has been idle for too long. A lease that cannot
-// be renewed is no reason to end anything: Redis may be away.
+// keep ends a box that has been idle for too long.
 func (r *Orchestrator) keep(b *box) {
 	ctx, cancel := context.WithTimeout(r.ctx, removeTimeout)
 	defer cancel()
@@ -209,20 +213,13 @@ func (r *Orchestrator) keep(b *box) {
 		if err := r.retire(ctx, sandbox.Caller{}, b, sandbox.StatusKilled, "idle"); err != nil {
 			r.o.Log.Error("idle sandbox not removed", "thread", b.thread.String(), "error", err)
 		}
-		return
-	}
-	err := r.o.Store.RenewLease(ctx, b.thread, r.o.Install, leaseTime)
-	if errors.Is(err, sandbox.NotFound) { // Redis lost it, or was away for longer than it lasts
-		_, err = r.o.Store.AcquireLease(ctx, b.thread, r.o.Install, leaseTime)
-	}
-	if err != nil {
-		r.o.Log.Warn("lease not renewed", "thread", b.thread.String(), "error", err)
 	}
 }
 
-// reconcile removes sandboxes of this data folder that no box stands for, for instance because their
-// removal failed the first time. One that is young may be in the middle of its creation.
-func (r *Orchestrator) reconcile() {
+// reconcile removes sandboxes of this data folder that no claim names, for instance because their
+// removal failed the first time. One that is young may be in the middle of its creation, and one that was not
+// an orphan before may be in the middle of a take-over: each is seen as one for a whole lease time first.
+func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 	ctx, cancel := context.WithTimeout(r.ctx, removeTimeout)
 	defer cancel()
 	found, err := r.o.Driver.List(ctx, map[string]string{sandbox.LabelInstall: r.o.Install})
@@ -230,17 +227,50 @@ func (r *Orchestrator) reconcile() {
 		r.o.Log.Warn("sandboxes not listed", "error", err)
 		return
 	}
-	known := map[sandbox.ID]bool{}
-	for _, b := range r.all() {
-		known[b.id] = true
+	claims, err := r.claims.All() // after the list: a claim comes before its sandbox
+	if err != nil {
+		r.o.Log.Error("claims not read", "error", err)
+		return
 	}
+	claimed := map[sandbox.ID]bool{}
+	for _, c := range claims {
+		claimed[c.Sandbox] = true
+	}
+	there := map[sandbox.ID]bool{}
 	for _, inst := range found {
-		if known[inst.ID] || inst.Labels[sandbox.LabelRole] != "" || time.Since(inst.CreatedAt) < r.o.StartTime {
+		if claimed[inst.ID] || inst.Labels[sandbox.LabelRole] != "" || time.Since(inst.CreatedAt) < r.o.StartTime {
 			continue
 		}
-		r.o.Log.Info("orphan sandbox removed", "sandbox", string(inst.ID))
-		if err := r.o.Driver.Remove(ctx, inst.ID); err != nil {
-			r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(inst.ID), "error", err)
+		there[inst.ID] = true
+		since, seen := orphans[inst.ID]
+		if !seen {
+			orphans[inst.ID] = time.Now()
+		} else if time.Since(since) > leaseTime {
+			r.removeOrphan(ctx, inst)
 		}
 	}
+	for id := range orphans {
+		if !there[id] {
+			delete(orphans, id)
+		}
+	}
+}
+
+// removeOrphan removes a sandbox that no claim names, while nobody can claim it.
+func (r *Orchestrator) removeOrphan(ctx context.Context, inst sandbox.Instance) {
+	page, err := r.lockPage(ctx, threadOf(inst))
+	if err != nil {
+		r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(inst.ID), "error", err)
+		return
+	}
+	defer page.Close()
+	if c, ok, err := page.Claim(); err != nil || ok && c.Sandbox == inst.ID {
+		return
+	}
+	r.o.Log.Info("orphan sandbox removed", "sandbox", string(inst.ID))
+	if err := r.o.Driver.Remove(ctx, inst.ID); err != nil {
+		r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(inst.ID), "error", err)
+		return
+	}
+	r.clearAway(ctx, inst.ID)
 }

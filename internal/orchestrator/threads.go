@@ -52,7 +52,14 @@ func (r *Orchestrator) Threads(ctx context.Context, c sandbox.Caller, f sandbox.
 	}
 	views := make([]sandbox.ThreadView, 0, len(infos))
 	for _, info := range infos {
-		v := r.view(info)
+		views = append(views, r.view(info))
+	}
+	if err := r.elsewhereViews(ctx, views); err != nil {
+		return nil, "", err
+	}
+	all := views
+	views = views[:0]
+	for _, v := range all {
 		if f.State != "" && (v.Sandbox == nil || v.Sandbox.State != f.State) {
 			continue
 		}
@@ -136,7 +143,7 @@ func (r *Orchestrator) freeze(ctx context.Context, c sandbox.Caller, id string, 
 		return sandbox.Info{}, err
 	}
 	b.setState(to)
-	return b.snapshot(), nil
+	return b.snapshot(), r.publish(ctx, b)
 }
 
 // Hibernate ends the container and keeps the files; the next call that needs a sandbox brings one back.

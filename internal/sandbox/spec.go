@@ -105,6 +105,7 @@ const (
 	LabelUser     = "io.skerry.user"
 	LabelThread   = "io.skerry.thread"
 	LabelTemplate = "io.skerry.template"
+	LabelReplica  = "io.skerry.replica" // the server process that made it; another one may have it by now
 	// LabelRole is absent on the sandbox of a thread.
 	LabelRole = "io.skerry.role"
 )

@@ -1,0 +1,394 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/extensions"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+// town is what several servers share: a data folder, a store, and a machine with sandboxes.
+type town struct {
+	*testing.T
+	data   string
+	store  *store.Store
+	host   *memory.Host
+	boxes  atomic.Int64 // started
+	mu     sync.Mutex
+	dead   map[string]bool
+	silent map[string]bool
+	wait   sync.WaitGroup
+}
+
+// neighbour is a replica as the others see it.
+type neighbour struct {
+	*town
+	id string
+}
+
+func (n neighbour) ID() string { return n.id }
+
+func (n neighbour) Alive(id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	dead, known := n.dead[id]
+	return known && !dead
+}
+
+func (n neighbour) Answers(_ context.Context, id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.silent[id]
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}}
+	st, err := store.Open(t.Context(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.store = st
+	w.host = memory.NewHost(func(sandbox.Spec) http.Handler {
+		w.boxes.Add(1)
+		mux := http.NewServeMux()
+		mux.Handle(sandboxv1connect.NewSandboxServiceHandler(daemon{}))
+		return mux
+	}, nil)
+	t.Cleanup(func() {
+		w.wait.Wait()
+		w.host.Stop()
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// settle starts a server of the town.
+func (w *town) settle(id string) *Orchestrator {
+	w.Helper()
+	ok := func(err error) {
+		w.Helper()
+		if err != nil {
+			w.Fatal(err)
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	w.mu.Lock()
+	w.dead[id] = false
+	slot := len(w.dead)
+	w.mu.Unlock()
+	records, err := audit.Open(audit.Options{Dir: filepath.Join(w.data, "audit"), Slot: slot, Log: log})
+	ok(err)
+	switches, err := extensions.New(filepath.Join(w.data, "extensions_config.json"))
+	ok(err)
+	skills, err := skill.Open(skill.Options{
+		Dir: filepath.Join(w.data, "skills"), Users: filepath.Join(w.data, "tenants"), Log: log,
+		State: func(o sandbox.Owner) (skill.State, error) { return switches.State(o) },
+	})
+	ok(err)
+	views, err := skill.NewViews(filepath.Join(w.data, "skills", id))
+	ok(err)
+	wrappers, err := codeapi.NewStore(filepath.Join(w.data, "code-api"))
+	ok(err)
+	driver := memory.New(memory.Options{Host: w.host, Log: log})
+	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
+	r, err := New(w.Context(), Options{
+		Driver: driver, Store: w.store, Audit: records, Hub: noTools{}, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
+		Bridge:    bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(records), Log: log, Keep: noKeep}),
+		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
+		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, StartTime: 20 * time.Second, Log: log,
+		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
+		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
+		Peers:        neighbour{w, id},
+	})
+	ok(err)
+	w.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := errors.Join(r.Close(ctx), driver.Close(), records.Close()); err != nil {
+			w.Errorf("close: %v", err)
+		}
+	})
+	return r
+}
+
+func noKeep(context.Context, sandbox.Thread, string, json.RawMessage) (sandbox.ResultFile, error) {
+	return sandbox.ResultFile{}, sandbox.NotSupported
+}
+
+// die makes a server one that has ended for the others. It goes on all the same, as a process does that was
+// stopped for a while; its connections break once another one has claimed what they were for.
+func (w *town) die(r *Orchestrator) {
+	w.mu.Lock()
+	w.dead[r.peers.ID()] = true
+	w.mu.Unlock()
+	for _, b := range r.all() {
+		w.wait.Go(func() {
+			for {
+				c, ok, err := r.claims.Read(b.thread)
+				if err != nil || !ok || c.Replica != r.peers.ID() {
+					break
+				}
+				time.Sleep(time.Millisecond)
+			}
+			b.link.Close()
+		})
+	}
+}
+
+func (w *town) eventually(what string, ok func() bool) {
+	w.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+var mainThread = sandbox.Thread{Owner: caller.Owner, ID: "main"}
+
+// TestTwoServersOneSandbox: whoever asks whichever server, the thread gets one sandbox, and all learn who runs it.
+func TestTwoServersOneSandbox(t *testing.T) {
+	w := newTown(t)
+	servers := []*Orchestrator{w.settle("a"), w.settle("b")}
+	ids := map[string]*Orchestrator{"a": servers[0], "b": servers[1]}
+	var mu sync.Mutex
+	got := map[sandbox.ID]int{}
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			at := servers[i%2]
+			replica, done, err := at.Hold(t.Context(), caller, "main")
+			if err == nil && replica != "" {
+				at = ids[replica]
+				replica, done, err = at.Hold(t.Context(), caller, "main")
+			}
+			if err != nil || replica != "" {
+				t.Errorf("held by %q, %v", replica, err)
+				return
+			}
+			defer done()
+			info, err := at.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			got[info.ID]++
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	if len(got) != 1 || w.boxes.Load() != 1 {
+		t.Fatalf("sandboxes %v, %d started", got, w.boxes.Load())
+	}
+	for _, r := range servers {
+		views, _, err := r.Threads(t.Context(), caller, sandbox.ThreadFilter{})
+		if err != nil || len(views) != 1 || views[0].Sandbox == nil || views[0].Sandbox.State != sandbox.Running {
+			t.Errorf("%s lists %+v, %v", r.peers.ID(), views, err)
+		}
+	}
+	owner, other := servers[0], servers[1]
+	if owner.find(mainThread) == nil {
+		owner, other = other, owner
+	}
+	if _, err := other.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true"}); !errors.Is(err, sandbox.Unavailable) {
+		t.Errorf("the other server runs it, too: %v", err)
+	}
+	if err := owner.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := other.claims.Read(mainThread); ok || err != nil {
+		t.Errorf("a claim is left: %v, %v", ok, err)
+	}
+	if _, err := w.store.Lease(t.Context(), mainThread); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("a lease is left: %v", err)
+	}
+	if len(owner.holds.list())+len(other.holds.list()) != 0 {
+		t.Error("a hold is left")
+	}
+}
+
+// TestTakenOver: the sandbox of a server that ended is adopted by another one. Should the first one go on, because it
+// was only stopped, it lets go of the sandbox, whose execs end there, and does not remove it.
+func TestTakenOver(t *testing.T) {
+	w := newTown(t)
+	a, b := w.settle("a"), w.settle("b")
+	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := a.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "sleep 100", Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "a" || err != nil {
+		t.Fatalf("owner %q, %v", owner, err)
+	}
+	w.die(a)
+	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
+		t.Fatalf("owner %q, %v", owner, err)
+	}
+	if box := b.find(mainThread); box == nil || box.id != info.ID {
+		t.Fatalf("not adopted: %+v", box)
+	}
+	res, err := a.Wait(t.Context(), caller, "main", id)
+	if err != nil || res.Status != sandbox.StatusLost {
+		t.Errorf("the exec of the former server: %+v, %v", res, err)
+	}
+	w.eventually("the former server lets go", func() bool { return a.find(mainThread) == nil && len(a.holds.list()) == 0 })
+	w.mu.Lock()
+	w.dead["a"] = false
+	w.mu.Unlock()
+	if owner, err := a.Owner(t.Context(), caller, "main"); owner != "b" || err != nil {
+		t.Errorf("for the former server the owner is %q, %v", owner, err)
+	}
+	if _, err := b.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true", Timeout: time.Minute}); err != nil {
+		t.Errorf("run in the adopted sandbox: %v", err)
+	}
+	if n := w.boxes.Load(); n != 1 {
+		t.Errorf("%d sandboxes were started", n)
+	}
+}
+
+// TestStaleRemovalIsRefused: a server that does not know yet that its sandbox is another one's, and removes it.
+func TestStaleRemovalIsRefused(t *testing.T) {
+	w := newTown(t)
+	a, b := w.settle("a"), w.settle("b")
+	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale := a.find(mainThread)
+	w.die(a)
+	if _, err := b.Owner(t.Context(), caller, "main"); err != nil {
+		t.Fatal(err)
+	}
+	stale.end(sandbox.StatusKilled)
+	a.remove(t.Context(), stale)
+	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
+		t.Errorf("the sandbox is gone: %v", err)
+	}
+	c, ok, err := b.claims.Read(mainThread)
+	if err != nil || !ok || c.Replica != "b" || c.Sandbox != info.ID {
+		t.Errorf("the claim is %+v, %v, %v", c, ok, err)
+	}
+	if a.find(mainThread) != nil || len(a.holds.list()) != 0 {
+		t.Error("the former server has not let go")
+	}
+}
+
+// TestRedisLosesAll: neither is a sandbox taken from its server, nor is a second one started; the lease comes back.
+func TestRedisLosesAll(t *testing.T) {
+	w := newTown(t)
+	a, b := w.settle("a"), w.settle("b")
+	if _, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.Redis().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if replica, _, err := b.Hold(t.Context(), caller, "main"); replica != "a" || err != nil {
+		t.Errorf("held by %q, %v", replica, err)
+	}
+	w.eventually("the lease is there again", func() bool {
+		l, err := w.store.Lease(t.Context(), mainThread)
+		return err == nil && l.Owner == "a"
+	})
+	w.eventually("the claim has its token", func() bool {
+		l, err := w.store.Lease(t.Context(), mainThread)
+		c, ok, e := b.claims.Read(mainThread)
+		return err == nil && e == nil && ok && c.Token == l.Token
+	})
+	if box := a.find(mainThread); box == nil || !a.confirm(box.hold) {
+		t.Error("the server gave its sandbox up")
+	}
+	views, _, err := b.Threads(t.Context(), caller, sandbox.ThreadFilter{})
+	if err != nil || len(views) != 0 { // the list of threads was in Redis only
+		t.Errorf("%+v, %v", views, err)
+	}
+	if n := w.boxes.Load(); n != 1 {
+		t.Errorf("%d sandboxes were started", n)
+	}
+}
+
+// TestSecondServerStarts: the start of another server leaves the sandboxes of the first one alone, and their folders.
+func TestSecondServerStarts(t *testing.T) {
+	w := newTown(t)
+	a := w.settle("a")
+	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := w.settle("b")
+	if b.find(mainThread) != nil || a.find(mainThread) == nil || a.find(mainThread).id != info.ID {
+		t.Error("the second server took the sandbox of the first one")
+	}
+	if err := a.find(mainThread).hello(t.Context()); err != nil {
+		t.Errorf("the sandbox does not answer: %v", err)
+	}
+	b.removeOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
+		sandbox.LabelTenant: mainThread.Tenant, sandbox.LabelUser: mainThread.User, sandbox.LabelThread: mainThread.ID,
+	}})
+	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
+		t.Errorf("a sandbox that is claimed was taken for an orphan: %v", err)
+	}
+}
+
+// TestSilentServer: from a server that is there but does not answer a thread is taken only when its lease ran out.
+func TestSilentServer(t *testing.T) {
+	w := newTown(t)
+	a, b := w.settle("a"), w.settle("b")
+	if _, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.mu.Lock()
+	w.silent["a"] = true
+	w.mu.Unlock()
+	long := map[string]time.Time{"a": time.Now().Add(-2 * leaseTime)}
+	b.takeOverSilent(long)
+	if b.find(mainThread) != nil {
+		t.Fatal("taken although the lease is there")
+	}
+	first := map[string]time.Time{}
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.find(mainThread).link.Close()
+	page, err := b.claims.Lock(t.Context(), mainThread) // so that a does not take its lease again
+	must(err)
+	c, _, err := page.Claim()
+	must(err)
+	must(w.store.ReleaseLease(t.Context(), mainThread, "a"))
+	must(page.Write(claim.Of(mainThread, "a", c.Token+1, c.Sandbox)))
+	page.Close()
+	b.takeOverSilent(first)
+	if b.find(mainThread) != nil || first["a"].IsZero() {
+		t.Fatal("taken at the first look")
+	}
+	b.takeOverSilent(long)
+	if b.find(mainThread) == nil {
+		t.Fatal("not taken")
+	}
+}

@@ -1,0 +1,108 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+// Where a request about a thread is answered. Those that need its sandbox are answered by the replica that
+// holds the thread. On that one none of this costs more than a look into a map.
+
+// Owner gives the replica that holds the thread: "" when it is this one, or nobody does. One that has ended
+// is none: its sandbox is adopted first.
+func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (replica string, err error) {
+	t, err := thread(c, id)
+	if err != nil || r.runsHere(t) {
+		return "", err
+	}
+	held, ok, err := r.claims.Read(t)
+	if err != nil {
+		return "", sandbox.Wrap(sandbox.Internal, err, "the claim of the thread cannot be read")
+	}
+	switch {
+	case !ok || held.Replica == r.peers.ID():
+		return "", nil
+	case r.peers.Alive(held.Replica):
+		return held.Replica, nil
+	}
+	replica, done, err := r.Hold(ctx, c, id)
+	if done != nil {
+		done()
+	}
+	return replica, err
+}
+
+// Hold is Owner for a request that may start a sandbox: when nobody holds the thread, this replica does until
+// done is called, which is nil when replica is not "".
+func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (replica string, done func(), err error) {
+	t, err := thread(c, id)
+	if err != nil {
+		return "", nil, err
+	}
+	if r.runsHere(t) {
+		return "", func() {}, nil
+	}
+	// Without a look at the lease: when its owner lives, it is asked whatever Redis says.
+	if held, ok, err := r.claims.Read(t); err == nil && ok && held.Replica != r.peers.ID() && r.peers.Alive(held.Replica) {
+		return held.Replica, nil, nil
+	}
+	h, err := r.acquire(ctx, t, "")
+	var other *elsewhere
+	if errors.As(err, &other) {
+		return other.replica, nil, nil
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return "", func() { r.release(h) }, nil
+}
+
+// runsHere reports whether the thread's box is in this process, and nobody took it.
+func (r *Orchestrator) runsHere(t sandbox.Thread) bool {
+	b := r.find(t)
+	return b != nil && r.stillOurs(b)
+}
+
+// HasExec reports whether this replica ran an exec of the thread, and still knows it.
+func (r *Orchestrator) HasExec(t sandbox.Thread, execID string) bool {
+	_, err := r.execs.get(t, execID)
+	return err == nil
+}
+
+// elsewhereViews adds to views the sandboxes that other replicas run.
+func (r *Orchestrator) elsewhereViews(ctx context.Context, views []sandbox.ThreadView) error {
+	var absent []sandbox.Thread
+	for _, v := range views {
+		if v.Sandbox == nil {
+			absent = append(absent, v.Thread)
+		}
+	}
+	records, err := r.o.Store.Sandboxes(ctx, absent)
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	for i := range views {
+		if rec, ok := records[views[i].Thread]; ok && views[i].Sandbox == nil && r.lives(rec) {
+			views[i].Sandbox = &rec.Info
+		}
+	}
+	return nil
+}
+
+// lives reports whether a record is of a sandbox that another replica runs now. Ours are in the map.
+func (r *Orchestrator) lives(rec store.SandboxRecord) bool {
+	return rec.Replica != r.peers.ID() && r.peers.Alive(rec.Replica)
+}
+
+// claimOf is the claim of a thread, also of another replica; the zero Claim when there is none.
+func (r *Orchestrator) claimOf(t sandbox.Thread) claim.Claim {
+	c, _, err := r.claims.Read(t)
+	if err != nil {
+		r.o.Log.Warn("claim not read", "thread", t.String(), "error", err)
+	}
+	return c
+}

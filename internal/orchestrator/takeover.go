@@ -1,0 +1,288 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// What a replica leaves that ended, however it did: claims with sandboxes, which are adopted by whoever
+// is asked for the thread first, or looks first; and attempts in its audit log, which get their results from
+// whoever buries it.
+
+const (
+	// lookEvery is how often it is looked for replicas that ended.
+	lookEvery = time.Second
+	// takeOverParallel is how many threads are taken over side by side.
+	takeOverParallel = 8
+)
+
+// Dead is a replica that ended.
+type Dead struct {
+	Replica string
+	// Slot is that of its audit log.
+	Slot int
+}
+
+// errBusy says that a replica cannot be buried yet.
+var errBusy = errors.New("there are claims of it left")
+
+// inherit adopts the sandbox of a former replica, or removes it.
+func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim) error {
+	inst, err := r.o.Driver.Inspect(ctx, former.Sandbox)
+	if errors.Is(err, sandbox.NotFound) || err == nil && inst.Labels[sandbox.LabelInstall] != r.o.Install {
+		r.clearAway(ctx, former.Sandbox)
+		return nil
+	}
+	if err != nil { // the engine is away: nobody can say what became of the sandbox
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandbox cannot be looked at now; try again"), r.giveBack(ctx, h, former))
+	}
+	why := errors.New("this server could not remove it before")
+	var b *box
+	if former.Replica != r.peers.ID() {
+		b, why = r.adopt(ctx, h, inst)
+	}
+	if why == nil {
+		r.mu.Lock()
+		if r.boxes[h.thread] == nil {
+			r.boxes[h.thread] = b
+		} else {
+			why = errors.New("its thread has begun another one")
+		}
+		r.mu.Unlock()
+	}
+	if why == nil {
+		r.holds.mu.Lock()
+		h.refs++ // of the box
+		r.holds.mu.Unlock()
+		r.o.Log.Info("sandbox adopted", "thread", h.thread.String(), "sandbox", string(inst.ID), "from", former.Replica)
+		rec := record(sandbox.Caller{}, h.thread, audit.ActionSandboxAdopt, audit.PhaseResult)
+		rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), b.template.Name, "ok", "from "+former.Replica
+		if _, err := r.o.Audit.Append(ctx, rec); err != nil {
+			r.o.Log.Error("adoption not recorded", "sandbox", string(inst.ID), "error", err)
+		}
+		return nil
+	}
+	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(inst.ID), "why", why)
+	if b != nil {
+		if err := b.letGo(); err != nil {
+			r.o.Log.Warn("sockets not closed", "error", err)
+		}
+		r.endSkills(b, false)
+	}
+	removing, cancel := detached(ctx, removeTimeout)
+	defer cancel()
+	if err := r.o.Driver.Remove(removing, inst.ID); err != nil {
+		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(inst.ID), "error", err)
+		return nil
+	}
+	r.clearAway(removing, inst.ID)
+	if err := r.o.Store.DeleteSandbox(removing, h.thread, inst.ID); err != nil {
+		r.o.Log.Warn("sandbox record not deleted", "error", err)
+	}
+	return nil
+}
+
+// giveBack makes a claim again what it was, for the next try.
+func (r *Orchestrator) giveBack(ctx context.Context, h *hold, former claim.Claim) error {
+	page, err := r.lockPage(context.WithoutCancel(ctx), h.thread)
+	if err != nil {
+		return err
+	}
+	defer page.Close()
+	if c, ok, err := page.Claim(); err != nil || !ok || !r.ours(h, c) {
+		return err
+	}
+	return errors.Join(page.Write(former), r.o.Store.ReleaseLease(context.WithoutCancel(ctx), h.thread, r.peers.ID()))
+}
+
+// clearAway removes the run folder of a sandbox that is no more.
+func (r *Orchestrator) clearAway(_ context.Context, id sandbox.ID) {
+	if id == "" {
+		return
+	}
+	if err := os.RemoveAll(filepath.Join(r.runRoot(), string(id))); err != nil {
+		r.o.Log.Error("run folder not removed", "sandbox", string(id), "error", err)
+	}
+}
+
+// awake resumes a sandbox that was paused when its server ended: a frozen sandboxd dials nobody.
+func (r *Orchestrator) awake(ctx context.Context, inst *sandbox.Instance) error {
+	p, ok := r.o.Driver.(driver.Pauser)
+	if inst.State != sandbox.Paused || !ok {
+		return nil
+	}
+	if err := p.Resume(ctx, inst.ID); err != nil {
+		return err
+	}
+	inst.State = sandbox.Running
+	return nil
+}
+
+// lookAfterPeers takes over what other replicas leave, until the orchestrator is closed.
+func (r *Orchestrator) lookAfterPeers() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	silent := map[string]time.Time{} // replica that does not answer -> since when we know
+	for n := 0; ; n++ {
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.takeOverDead(r.ctx)
+		if time.Duration(n)*lookEvery%renewEvery == 0 {
+			r.takeOverSilent(silent)
+		}
+	}
+}
+
+// takeOverDead takes the threads of replicas that ended, and then buries these. Its failures are tried again.
+func (r *Orchestrator) takeOverDead(ctx context.Context) {
+	claims, err := r.claims.All()
+	if err != nil {
+		r.o.Log.Error("claims not read", "error", err)
+		return
+	}
+	alive := map[string]bool{r.peers.ID(): true}
+	var left []claim.Claim
+	for _, c := range claims {
+		known, seen := alive[c.Replica]
+		if !seen {
+			known = r.peers.Alive(c.Replica)
+			alive[c.Replica] = known
+		}
+		// One of our own that nobody holds is of a sandbox that could not be removed.
+		if !known || c.Replica == r.peers.ID() && !r.holds.has(c.Thread()) {
+			left = append(left, c)
+		}
+	}
+	r.takeOver(ctx, left, "")
+	if r.o.Bury == nil {
+		return
+	}
+	if err := r.o.Bury(func(d Dead) error { return r.settleDead(ctx, d) }); err != nil && !errors.Is(err, errBusy) && ctx.Err() == nil {
+		r.o.Log.Error("what a former server left is not settled; tried again", "error", err)
+	}
+}
+
+// takeOver takes threads, some side by side. from is as for acquire.
+func (r *Orchestrator) takeOver(ctx context.Context, claims []claim.Claim, from string) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	free := make(chan struct{}, takeOverParallel)
+	for _, c := range claims {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			h, err := r.acquire(ctx, c.Thread(), from)
+			var other *elsewhere
+			switch {
+			case err == nil:
+				r.release(h) // its box has it, if there is one
+			case !errors.As(err, &other) && ctx.Err() == nil:
+				r.o.Log.Warn("thread not taken over; tried again", "thread", c.Thread().String(), "error", err)
+			}
+		})
+	}
+}
+
+// takeOverSilent takes threads whose server is there but does not answer, and whose lease ran out: a stopped
+// process, say. That a lease is not there is no proof by itself, for Redis may have lost it: a whole lease time must
+// pass in which the server could have taken it again.
+func (r *Orchestrator) takeOverSilent(silent map[string]time.Time) {
+	claims, err := r.claims.All()
+	if err != nil {
+		return
+	}
+	of := map[string][]claim.Claim{}
+	for _, c := range claims {
+		if c.Replica != r.peers.ID() {
+			of[c.Replica] = append(of[c.Replica], c)
+		}
+	}
+	for replica := range silent {
+		if of[replica] == nil {
+			delete(silent, replica)
+		}
+	}
+	for replica, theirs := range of {
+		if !r.peers.Alive(replica) || r.peers.Answers(r.ctx, replica) {
+			delete(silent, replica)
+			continue
+		}
+		since, known := silent[replica]
+		if !known {
+			silent[replica] = time.Now()
+			continue
+		}
+		if time.Since(since) > leaseTime {
+			r.takeOver(r.ctx, r.expired(theirs), replica)
+		}
+	}
+}
+
+// expired gives the claims whose lease nobody has.
+func (r *Orchestrator) expired(claims []claim.Claim) []claim.Claim {
+	var list []claim.Claim
+	for _, c := range claims {
+		if _, err := r.o.Store.Lease(r.ctx, c.Thread()); errors.Is(err, sandbox.NotFound) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// settleDead gives every action that a replica which ended began its one result. Its threads are taken first,
+// because that ends what still ran in them.
+func (r *Orchestrator) settleDead(ctx context.Context, d Dead) error {
+	claims, err := r.claims.All()
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		if c.Replica == d.Replica {
+			return errBusy
+		}
+	}
+	if r.o.SweepReplica != nil {
+		if err := r.o.SweepReplica(ctx, d.Replica); err != nil {
+			return err
+		}
+	}
+	if r.o.OpenAudit == nil {
+		return nil
+	}
+	log, err := r.o.OpenAudit(d.Slot)
+	if err != nil {
+		return fmt.Errorf("its audit log: %w", err)
+	}
+	err = r.closeOpenAttempts(ctx, log)
+	return errors.Join(err, log.Close())
+}
+
+// closeOpenAttempts gives every action that the writer of a log began and did not end its one result.
+func (r *Orchestrator) closeOpenAttempts(ctx context.Context, log *audit.Log) error {
+	for _, a := range log.OpenAttempts() {
+		rec := a
+		rec.Parent, rec.Phase, rec.Outcome = a.ID, audit.PhaseResult, string(sandbox.StatusLost)
+		rec.Detail = "the server ended before the action did"
+		rec.Args, rec.Millis = nil, time.Since(a.Time).Milliseconds()
+		if _, err := log.AppendSync(ctx, rec); err != nil {
+			return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		}
+		if a.Exec != "" && a.Action != audit.ActionToolCall {
+			r.execs.addLost(a)
+		}
+	}
+	return nil
+}
