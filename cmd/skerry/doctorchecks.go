@@ -302,7 +302,11 @@ func (e *examination) runtimes(ctx context.Context, r *doctor.Report) {
 	}
 	wanted := e.wantedRuntimes()
 	for _, rt := range caps.Runtimes {
-		r.OK(rt, "%s; a sandbox starts, reaches the server, and its filter and memory limit hold", version(ctx, about.Programs[rt]))
+		userns := "it has a user namespace of its own"
+		if without := caps.NoUserNamespace[rt]; without != "" {
+			userns = "it has no user namespace of its own: " + without
+		}
+		r.OK(rt, "%s; a sandbox starts, reaches the server, and its filter and memory limit hold; %s", version(ctx, about.Programs[rt]), userns)
 	}
 	for _, rt := range slices.Sorted(maps.Keys(caps.RuntimeProblems)) {
 		why := caps.RuntimeProblems[rt]

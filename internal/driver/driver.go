@@ -29,6 +29,10 @@ type Capabilities struct {
 	HostRootfs      bool   // Spec.Image may be ""
 	// OOMEndsSandbox lists the runtimes under which an exec out of memory ends the whole sandbox.
 	OOMEndsSandbox []string
+	// UserNamespaces lists the runtimes under which a sandbox has a user namespace of its own, in which the
+	// host's root is nobody. NoUserNamespace says for each other usable runtime why it has none.
+	UserNamespaces  []string
+	NoUserNamespace map[string]string
 }
 
 // Event says that a sandbox changed.

@@ -58,11 +58,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if problem != "" {
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
 	}
-	return d.create(ctx, rt, spec)
+	return d.create(ctx, rt, rt.without == "", spec)
 }
 
 // create starts a sandbox on a runtime, probed or not.
-func (d *Driver) create(ctx context.Context, rt *ociRuntime, spec sandbox.Spec) (sandbox.Instance, error) {
+func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec) (sandbox.Instance, error) {
 	unlock, err := d.locks.Lock(ctx, spec.ID)
 	if err != nil {
 		return sandbox.Instance{}, err
@@ -83,7 +83,7 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, spec sandbox.Spec) 
 	if err := hardening.CheckSources(spec); err != nil {
 		return sandbox.Instance{}, err
 	}
-	claimed, err := d.claim(ctx, rt, spec, img)
+	claimed, err := d.claim(ctx, rt, userNamespace, spec, img)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -99,7 +99,7 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, spec sandbox.Spec) 
 	// off with ctx; what nobody waits for any more is taken away again.
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()
-	err = d.start(own, spec, img)
+	err = d.start(own, userNamespace, spec, img)
 	if err == nil && ctx.Err() != nil {
 		err = sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox did not start in time")
 	}
@@ -127,9 +127,9 @@ func taken(id sandbox.ID) error {
 }
 
 // claim makes the container's record. claimed is false when there is one already.
-func (d *Driver) claim(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, img image) (claimed bool, err error) {
+func (d *Driver) claim(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image) (claimed bool, err error) {
 	mine := rand.Text()
-	c, err := d.newContainer(ctx, rt, spec, img, mine)
+	c, err := d.newContainer(ctx, rt, userNamespace, spec, img, mine)
 	if err != nil {
 		return false, sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be prepared")
 	}
@@ -164,7 +164,7 @@ func (d *Driver) unclaim(ctx context.Context, id sandbox.ID, claim string) {
 }
 
 // newContainer gives the record of a container: what it is, and the whole hardening.
-func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, img image, claim string) (containers.Container, error) {
+func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image, claim string) (containers.Container, error) {
 	seccomp, err := hardening.SeccompOCI(rt.Runtime)
 	if err != nil {
 		return containers.Container{}, err
@@ -177,6 +177,8 @@ func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, spec sandbox.
 		Cgroup:    cgroupPath(spec.ID),
 		Binding:   rt.binding(ctx),
 		Seccomp:   seccomp,
+
+		UserNamespace: userNamespace,
 	}))
 	if err != nil {
 		return containers.Container{}, err
@@ -199,7 +201,7 @@ func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, spec sandbox.
 
 // start makes all else of a claimed sandbox and runs it. The image's own passwd and group are not read:
 // they are in a snapshot that is mounted nowhere yet.
-func (d *Driver) start(ctx context.Context, spec sandbox.Spec, img image) error {
+func (d *Driver) start(ctx context.Context, userNamespace bool, spec sandbox.Spec, img image) error {
 	etc := d.etc(spec.ID)
 	if err := os.RemoveAll(etc); err != nil { // of a sandbox whose removal a crash interrupted
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be prepared")
@@ -210,6 +212,11 @@ func (d *Driver) start(ctx context.Context, spec sandbox.Spec, img image) error 
 	rootfs, err := d.images.prepare(ctx, string(spec.ID), img)
 	if err != nil {
 		return engineError(err, "the root file system of the sandbox was not made")
+	}
+	if userNamespace {
+		if err := d.makeMountPoints(spec, rootfs); err != nil {
+			return err
+		}
 	}
 	// Without names for its streams a shim opens /dev/null: output of PID 1 would fill a disk.
 	_, err = d.engine.TaskService().Create(ctx, &tasks.CreateTaskRequest{ContainerID: string(spec.ID), Rootfs: protoMounts(rootfs)})

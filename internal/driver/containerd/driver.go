@@ -125,7 +125,7 @@ func New(opts Options) (*Driver, error) {
 		log:       opts.Log,
 		answers:   runtimeprobe.NewAnswers(),
 	}
-	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700} {
+	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700, d.rootfsRoot(): 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
 			return nil, fmt.Errorf("containerd driver: make the folder for mounted files: %w", err)
 		}
@@ -178,6 +178,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 	c := driver.Capabilities{
 		Name:            Name,
 		RuntimeProblems: make(map[string]string),
+		NoUserNamespace: make(map[string]string),
 		Network:         "none",
 		Isolated:        true,
 	}
@@ -191,6 +192,11 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 			continue
 		}
 		c.Runtimes = append(c.Runtimes, known.Name)
+		if without := d.runtimes[known.Name].without; without != "" {
+			c.NoUserNamespace[known.Name] = without
+		} else {
+			c.UserNamespaces = append(c.UserNamespaces, known.Name)
+		}
 		if known.OwnKernel {
 			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
 		}

@@ -23,30 +23,34 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 	}
 	return d.answers.Ask(ctx, name, func() (string, error, error) {
 		runtimeprobe.SweepSandboxes(ctx, d, d.log)
-		problem, detail, err := d.probeRuntime(ctx, rt)
+		problem, without, detail, err := d.probeRuntime(ctx, rt)
 		if err == nil && problem != "" {
 			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
+		}
+		if rt.without = without; without != "" {
+			d.log.Warn("sandboxes get no user namespace of their own", "driver", Name, "runtime", name, "problem", without, "error", detail)
 		}
 		return problem, detail, err
 	})
 }
 
-func (d *Driver) probeRuntime(ctx context.Context, rt *ociRuntime) (problem string, detail, err error) {
+func (d *Driver) probeRuntime(ctx context.Context, rt *ociRuntime) (problem, without string, detail, err error) {
 	if err := d.ensureProbeImage(ctx); err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	program := d.probe
 	if program == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
+			return "", "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
 		}
 		program = self
 	}
 	if err := runtimeprobe.RequireStatic(program); err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
-	return runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+	starter := func(userNamespace bool) runtimeprobe.Starter { return unprobed{d, rt, userNamespace} }
+	return runtimeprobe.CheckUserNamespace(ctx, starter, runtimeprobe.Config{
 		Runtime: rt.Name,
 		Image:   ProbeImage,
 		Program: program,
@@ -78,10 +82,11 @@ func (d *Driver) ensureProbeImage(ctx context.Context) error {
 // unprobed starts sandboxes on a runtime whose probe is under way.
 type unprobed struct {
 	*Driver
-	rt *ociRuntime
+	rt            *ociRuntime
+	userNamespace bool
 }
 
 // Create implements runtimeprobe.Starter.
 func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	return u.create(ctx, u.rt, spec)
+	return u.create(ctx, u.rt, u.userNamespace, spec)
 }

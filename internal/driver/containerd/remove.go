@@ -57,6 +57,9 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	if err := cgroup.Remove(ctx, cgroupPath(id)); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left a control group")
 	}
+	if err := d.unmountRootfs(id); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left a mount")
+	}
 	if err := d.images.release(ctx, string(id)); err != nil {
 		return engineError(err, "the root file system of the sandbox was not removed")
 	}

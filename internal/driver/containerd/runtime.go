@@ -39,6 +39,10 @@ type ociRuntime struct {
 
 	featuresOnce sync.Once
 	how          ociconfig.Binding
+
+	// without says why sandboxes have no user namespace of their own; "" when they have. It is written by the
+	// probe, and read by who has its answer.
+	without string
 }
 
 func findRuntimes(root string, programs map[string]string) (map[string]*ociRuntime, error) {

@@ -44,6 +44,7 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 			NetworkMode:    "none",
 			IpcMode:        container.IPCModePrivate,
 			CgroupnsMode:   container.CgroupnsModePrivate,
+			UsernsMode:     "host", // the engine has one for all containers, in which a sandbox's uid is not
 			MaskedPaths:    hardening.MaskedPaths(),
 			ReadonlyPaths:  hardening.ReadonlyPaths(),
 			ShmSize:        hardening.ShmBytes,

@@ -113,6 +113,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 	c := driver.Capabilities{
 		Name:            Name,
 		RuntimeProblems: make(map[string]string),
+		NoUserNamespace: make(map[string]string),
 		Network:         "none",
 		Isolated:        true,
 	}
@@ -126,6 +127,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 			continue
 		}
 		c.Runtimes = append(c.Runtimes, known.Name)
+		c.NoUserNamespace[known.Name] = "the engine has one for all containers or none (userns-remap), and none for one container"
 		if known.OwnKernel {
 			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
 		}

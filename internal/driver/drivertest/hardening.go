@@ -27,6 +27,7 @@ func (s *suite) hardening(t *testing.T) {
 	}{
 		{"Identity", s.identity},
 		{"Namespaces", s.namespaces},
+		{"UserNamespace", s.userNamespace},
 		{"Network", s.network},
 		{"FileSystems", s.fileSystems},
 		{"ProcAndSys", s.procAndSys},
@@ -121,6 +122,47 @@ func (s *suite) namespaces(t *testing.T, r *rig) {
 	}
 	if name := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/sys/kernel/hostname"}).Text; strings.TrimSpace(name) != r.spec.Hostname {
 		t.Errorf("the hostname is %q, want %q", name, r.spec.Hostname)
+	}
+}
+
+// userNamespace: what the driver declares is so, seen from the host: in a user namespace of its own the
+// sandbox's uid is itself, and neither the host's root nor any other uid of the host is in it. A file of
+// another owner then belongs to nobody, which only a kernel that shows the host's owners tells inside.
+func (s *suite) userNamespace(t *testing.T, r *rig) {
+	declared := slices.Contains(s.caps.UserNamespaces, s.h.Runtime)
+	if why := s.caps.NoUserNamespace[s.h.Runtime]; declared == (why != "") {
+		t.Fatalf("a user namespace is declared: %v, and why not: %q", declared, why)
+	}
+	pid := s.h.PID(t, r.spec.ID)
+	have := true
+	for _, file := range []string{"uid_map", "gid_map"} {
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+		must(t, err)
+		lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+		var host []string
+		for _, line := range lines {
+			if f := strings.Fields(line); len(f) == 3 && f[2] == "1" {
+				host = append(host, f[0]+" "+f[1])
+			}
+		}
+		uid := fmt.Sprint(r.spec.UID)
+		if len(host) != len(lines) || len(host) != 2 || host[1] != uid+" "+uid || host[0] == "0 0" {
+			have = false
+			if declared {
+				t.Errorf("%s is %q, want the sandbox's own %s and one that stands for root", file, data, uid)
+			}
+		}
+	}
+	if have != declared {
+		t.Errorf("the sandbox has a user namespace of its own: %v; declared: %v", have, declared)
+	}
+	if !declared {
+		t.Skipf("capability UserNamespaces: the driver declares that it lacks it: %s", s.caps.NoUserNamespace[s.h.Runtime])
+	}
+	must(t, os.WriteFile(filepath.Join(r.thread, "workspace", "of-root"), nil, 0o600))
+	got := r.ask(t, probewire.Request{Op: probewire.OpOwner, Path: sandbox.WorkspaceDir + "/of-root"})
+	if !slices.Equal(got.Lines, []string{"65534", "65534"}) {
+		t.Errorf("a file of the host's root belongs to %v inside, want nobody", got.Lines)
 	}
 }
 

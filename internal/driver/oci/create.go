@@ -43,11 +43,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if problem != "" {
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
 	}
-	return d.create(ctx, rt, spec)
+	return d.create(ctx, rt, rt.without == "", spec)
 }
 
 // create starts a sandbox on a runtime, probed or not.
-func (d *Driver) create(ctx context.Context, rt *ociRuntime, spec sandbox.Spec) (sandbox.Instance, error) {
+func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec) (sandbox.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	unlock, err := d.locks.Lock(ctx, spec.ID)
@@ -71,7 +71,7 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, spec sandbox.Spec) 
 		Created: time.Now().UTC().Truncate(time.Millisecond),
 		Maker:   thisProcess(),
 	}
-	if err := d.writeBundle(ctx, rt, spec, rec); err != nil {
+	if err := d.writeBundle(ctx, rt, userNamespace, spec, rec); err != nil {
 		if errors.Is(err, os.ErrExist) { // another server was faster
 			return d.existingNow(ctx, spec.ID)
 		}
@@ -103,8 +103,10 @@ func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instan
 	return existing(there)
 }
 
-func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.Spec, rec record) error {
-	in := ociconfig.Input{Spec: spec, Runtime: rt.Runtime, Cgroup: d.cgroupPath(spec.ID), Binding: rt.binding(ctx)}
+func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, rec record) error {
+	in := ociconfig.Input{
+		Spec: spec, Runtime: rt.Runtime, Cgroup: d.cgroupPath(spec.ID), Binding: rt.binding(ctx), UserNamespace: userNamespace,
+	}
 	var img image
 	var err error
 	if spec.Image == "" {
@@ -114,6 +116,11 @@ func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, spec sandbox.S
 	}
 	if err != nil {
 		return err
+	}
+	if userNamespace {
+		if err := errors.Join(img.checkPassable(), img.makeMountPointsOf(spec)); err != nil {
+			return err
+		}
 	}
 	in.Rootfs = img.rootfs
 	in.Seccomp, err = hardening.SeccompOCI(rt.Runtime)

@@ -40,7 +40,8 @@ const UnknownExitCode = -1
 
 // Options of New.
 type Options struct {
-	// Root is the folder for state and bundles; made with mode 0700 when missing. Required, absolute.
+	// Root is the folder for state and bundles; made when missing, and given the mode 0711. The folders above it
+	// must let others by, else sandboxes have no user namespace. Required, absolute.
 	Root string
 	// Runtimes maps "runc" and "runsc" to their programs. Nil: those found on PATH.
 	Runtimes map[string]string
@@ -104,6 +105,10 @@ func New(opts Options) (*Driver, error) {
 			return nil, fmt.Errorf("oci driver: make the state folder: %w", err)
 		}
 	}
+	// In a user namespace, the runtime passes through it as nobody on its way to the root file system.
+	if err := os.Chmod(d.root, 0o711); err != nil { //nolint:gosec // see above
+		return nil, fmt.Errorf("oci driver: open the state folder: %w", err)
+	}
 	if err := sweepBundles(d.bundles()); err != nil {
 		return nil, fmt.Errorf("oci driver: clear unfinished bundles: %w", err)
 	}
@@ -124,6 +129,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 	c := driver.Capabilities{
 		Name:            Name,
 		RuntimeProblems: make(map[string]string),
+		NoUserNamespace: make(map[string]string),
 		Network:         "none",
 		Isolated:        true,
 		HostRootfs:      true,
@@ -138,6 +144,11 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 			continue
 		}
 		c.Runtimes = append(c.Runtimes, known.Name)
+		if without := d.runtimes[known.Name].without; without != "" {
+			c.NoUserNamespace[known.Name] = without
+		} else {
+			c.UserNamespaces = append(c.UserNamespaces, known.Name)
+		}
 		if known.OwnKernel {
 			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
 		}

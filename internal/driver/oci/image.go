@@ -1,17 +1,16 @@
 package oci
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path"
-	"strings"
+	"path/filepath"
 	"sync"
 	"syscall"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -75,19 +74,8 @@ func prepareImage(dir string) (image, error) {
 		return image{}, sandbox.Wrap(sandbox.NotFound, err, "the template's image cannot be opened")
 	}
 	defer root.Close() //nolint:errcheck // nothing was written through this handle itself
-	for _, target := range hardening.MountPoints() {
-		if err := makeFolder(root, target); err != nil {
-			return image{}, sandbox.Wrap(sandbox.NotSupported, err, "the template's image has no room for %s", target)
-		}
-	}
-	files := []string{sandbox.DaemonPath}
-	for _, name := range hardening.NewEtcFiles(sandbox.Spec{}, nil, nil).Names() {
-		files = append(files, "/etc/"+name)
-	}
-	for _, target := range files {
-		if err := makeFile(root, target); err != nil {
-			return image{}, sandbox.Wrap(sandbox.NotSupported, err, "the template's image has no room for %s", target)
-		}
+	if err := ociconfig.MakeMountPoints(root); err != nil {
+		return image{}, err
 	}
 	img := image{rootfs: dir}
 	if img.passwd, err = readSmall(root, "etc/passwd"); err == nil {
@@ -99,43 +87,31 @@ func prepareImage(dir string) (image, error) {
 	return img, nil
 }
 
-func makeFolder(root *os.Root, target string) error {
-	name := strings.TrimPrefix(target, "/")
-	if err := root.MkdirAll(name, 0o755); err != nil {
-		return err
+// makeMountPointsOf makes the places of a Spec's own mounts in an image.
+func (i image) makeMountPointsOf(spec sandbox.Spec) error {
+	root, err := os.OpenRoot(i.rootfs)
+	if err != nil {
+		return sandbox.Wrap(sandbox.NotFound, err, "the template's image cannot be opened")
 	}
-	info, err := root.Stat(name)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a folder", name)
-	}
-	return err
+	defer root.Close() //nolint:errcheck // nothing was written through this handle itself
+	return ociconfig.MakeMountPointsOf(root, spec)
 }
 
-func makeFile(root *os.Root, target string) error {
-	name := strings.TrimPrefix(target, "/")
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
-	info, err := root.Lstat(name)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return err
-	case info.Mode().IsRegular():
-		return nil
-	case info.Mode()&fs.ModeSymlink != 0:
-		// As resolv.conf often is: a link to a file of a running host. Nothing could be mounted there.
-		if err := root.Remove(name); err != nil {
-			return err
+// checkPassable reports, as a NotSupported error, that a folder on the way to the image lets only its owner by.
+// In a user namespace of the sandbox's own the runtime is not that.
+func (i image) checkPassable() error {
+	dir, err := filepath.EvalSymlinks(i.rootfs)
+	for err == nil && dir != "/" {
+		var info fs.FileInfo
+		if info, err = os.Stat(dir); err == nil && info.Mode()&0o001 == 0 {
+			return sandbox.Errorf(sandbox.NotSupported, "the template's image lies in a folder that others may not pass: the folders above it, and its own, need the mode 711")
 		}
-	default:
-		return fmt.Errorf("%s is not a file", name)
+		dir = filepath.Dir(dir)
 	}
-	f, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
-		return err
+		return sandbox.Wrap(sandbox.NotFound, err, "the template's image cannot be opened")
 	}
-	return f.Close()
+	return nil
 }
 
 func readSmall(root *os.Root, name string) ([]byte, error) {

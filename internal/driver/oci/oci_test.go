@@ -79,6 +79,9 @@ func tempRoot(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(root, 0o711); err != nil { // as a data folder: sandboxes pass through it
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		for _, pattern := range []string{root + "/bundles/*", root + "/runc/*", root + "/runsc/*", root + "/probe/*", root + "/bundles/.*"} {
 			if left, _ := filepath.Glob(pattern); len(left) > 0 {

@@ -26,13 +26,17 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 			program = self
 		}
 		d.sweepProbes(ctx)
-		problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+		starter := func(userNamespace bool) runtimeprobe.Starter { return unprobed{d, rt, userNamespace} }
+		problem, without, detail, err := runtimeprobe.CheckUserNamespace(ctx, starter, runtimeprobe.Config{
 			Runtime: name,
 			Program: program,
 			Dir:     d.root + "/probe",
 		})
 		if err == nil && problem != "" {
 			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
+		}
+		if rt.without = without; without != "" {
+			d.log.Warn("sandboxes get no user namespace of their own", "driver", Name, "runtime", name, "problem", without, "error", detail)
 		}
 		return problem, detail, err
 	})
@@ -57,10 +61,11 @@ func (d *Driver) sweepProbes(ctx context.Context) {
 // unprobed starts sandboxes on a runtime whose probe is under way.
 type unprobed struct {
 	*Driver
-	rt *ociRuntime
+	rt            *ociRuntime
+	userNamespace bool
 }
 
 // Create implements runtimeprobe.Starter.
 func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	return u.create(ctx, u.rt, spec)
+	return u.create(ctx, u.rt, u.userNamespace, spec)
 }

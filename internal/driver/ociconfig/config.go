@@ -24,12 +24,15 @@ type Input struct {
 	Cgroup     string        // absolute, in the hierarchy
 	Binding    Binding       // what the runtime can do
 	Seccomp    *specs.LinuxSeccomp
+	// UserNamespace gives the sandbox one of its own: see hardening.IDMappings. The root file system, and every
+	// folder above it, must let others by, and hold the mount points.
+	UserNamespace bool
 }
 
 // New gives the OCI config of a sandbox.
 func New(in Input) *specs.Spec {
 	spec := in.Spec
-	return &specs.Spec{
+	out := &specs.Spec{
 		Version:  "1.0.2", // the newest that runc 1.1 and runsc both take
 		Hostname: hardening.Hostname(spec),
 		Root:     &specs.Root{Path: in.Rootfs, Readonly: true},
@@ -45,6 +48,14 @@ func New(in Input) *specs.Spec {
 			RootfsPropagation: "rprivate",
 		},
 	}
+	if in.UserNamespace {
+		out.Linux.Namespaces = append(out.Linux.Namespaces, specs.LinuxNamespace{Type: specs.UserNamespace})
+		for _, m := range hardening.IDMappings(spec.UID) {
+			out.Linux.UIDMappings = append(out.Linux.UIDMappings, specs.LinuxIDMapping{ContainerID: m.Inside, HostID: m.Host, Size: 1})
+		}
+		out.Linux.GIDMappings = out.Linux.UIDMappings
+	}
+	return out
 }
 
 func process1(in Input) *specs.Process {
@@ -97,7 +108,7 @@ func mounts(in Input) []specs.Mount {
 	out := []specs.Mount{
 		{Type: "proc", Source: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "tmpfs", Source: "tmpfs", Destination: "/dev", Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"}},
-		{Type: "devpts", Source: "devpts", Destination: "/dev/pts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"}},
+		{Type: "devpts", Source: "devpts", Destination: "/dev/pts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", fmt.Sprintf("gid=%d", hardening.TerminalGroup(in.Spec.UID, in.UserNamespace))}},
 		{Type: "tmpfs", Source: "shm", Destination: "/dev/shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", hardening.ShmBytes)}},
 		{Type: "mqueue", Source: "mqueue", Destination: "/dev/mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "sysfs", Source: "sysfs", Destination: "/sys", Options: []string{"nosuid", "noexec", "nodev", "ro"}},

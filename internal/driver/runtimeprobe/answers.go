@@ -13,6 +13,22 @@ type Answers struct {
 	problems map[string]string
 }
 
+// CheckUserNamespace is Check for a driver that can give a sandbox a user namespace: it tries with one, and, if that
+// cannot be used, without. without says why there is to be none, "" when there is. What only took too long is
+// not tried without: a slow host must not take a wall away.
+func CheckUserNamespace(ctx context.Context, starter func(userNamespace bool) Starter, cfg Config) (problem, without string, detail, err error) {
+	problem, detail, err = Check(ctx, starter(true), cfg)
+	if err != nil || problem == "" || errors.Is(detail, context.DeadlineExceeded) || errors.Is(detail, sandbox.Timeout) {
+		return problem, "", detail, err
+	}
+	without, first := problem, detail
+	problem, detail, err = Check(ctx, starter(false), cfg)
+	if err != nil || problem != "" {
+		return problem, "", detail, err
+	}
+	return "", without, first, nil
+}
+
 // NewAnswers gives one that remembers nothing.
 func NewAnswers() *Answers {
 	return &Answers{turn: make(chan struct{}, 1), problems: make(map[string]string)}

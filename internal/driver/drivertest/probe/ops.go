@@ -42,6 +42,7 @@ var ops = map[probewire.Op]func(probewire.Request) (probewire.Response, error){
 	probewire.OpMkdir:      mkdir,
 	probewire.OpList:       list,
 	probewire.OpReadlink:   readlink,
+	probewire.OpOwner:      owner,
 	probewire.OpDevices:    devices,
 	probewire.OpOpenDevice: openDevice,
 	probewire.OpIdentity:   identity,
@@ -96,6 +97,12 @@ func list(req probewire.Request) (probewire.Response, error) {
 func readlink(req probewire.Request) (probewire.Response, error) {
 	text, err := os.Readlink(req.Path)
 	return probewire.Response{Text: text}, err
+}
+
+func owner(req probewire.Request) (probewire.Response, error) {
+	var st unix.Stat_t
+	err := unix.Lstat(req.Path, &st)
+	return probewire.Response{Lines: []string{fmt.Sprint(st.Uid), fmt.Sprint(st.Gid)}}, err
 }
 
 func devices(probewire.Request) (probewire.Response, error) {

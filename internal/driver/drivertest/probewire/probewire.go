@@ -26,6 +26,7 @@ const (
 	OpMkdir      Op = "mkdir"      // Path
 	OpList       Op = "list"       // Path -> Lines
 	OpReadlink   Op = "readlink"   // Path -> Text
+	OpOwner      Op = "owner"      // Path -> Lines: uid, gid
 	OpDevices    Op = "devices"    // -> Lines: "<type> <path>" of each device node under /dev
 	OpOpenDevice Op = "opendevice" // Path: opens for reading
 	OpIdentity   Op = "identity"   // -> Lines: uid, euid, gid, egid, then supplementary groups
