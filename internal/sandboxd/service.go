@@ -132,7 +132,11 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	}
 	if m.GetShell() != "" {
 		ways++
-		r.Argv = []string{s.shell(), "-c", m.GetShell()}
+		if shell := s.shell(); shell != "" {
+			r.Argv = []string{shell, "-c", m.GetShell()}
+		} else {
+			r.Refuse = "there is no shell in this sandbox: give argv, which runs a program without one, in place of command"
+		}
 	}
 	if m.GetCode() != nil {
 		ways++
@@ -188,12 +192,12 @@ func choice(c *sandboxv1.Code) interp.Choice {
 	return how
 }
 
-// shell is bash where there is one.
+// shell is bash where there is one, else sh, or "" where there is neither.
 func (s *service) shell() string {
 	if p := process.LookPath("bash", envValue(s.o.BaseEnv, "PATH")); p != "" {
 		return p
 	}
-	return "/bin/sh"
+	return process.LookPath("sh", "/bin")
 }
 
 // follow sends the events after number after, the exit included.

@@ -80,6 +80,9 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool,
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
+	if img.tmpfs, err = hardening.VolumeMounts(img.volumes, spec); err != nil {
+		return sandbox.Instance{}, err
+	}
 	if err := hardening.CheckSources(spec); err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -171,6 +174,7 @@ func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, userNamespace
 	}
 	config, err := typeurl.MarshalAny(ociconfig.New(ociconfig.Input{
 		Spec:      spec,
+		Volumes:   img.tmpfs,
 		Runtime:   rt.Runtime,
 		Rootfs:    "rootfs",
 		EtcMounts: ociconfig.EtcMounts(hardening.NewEtcFiles(spec, nil, nil), d.etc(spec.ID)),

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/opencontainers/image-spec/identity"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -33,6 +36,9 @@ type image struct {
 	name   string        // containerd's name of it
 	target digest.Digest // names its contents for good
 	chain  string        // the snapshot of its layers
+	// volumes are the folders that the image declares to be written to.
+	volumes []string
+	tmpfs   []hardening.Tmpfs // in their place, for one sandbox
 }
 
 // imageStore is the driver's hold on containerd's images and snapshots.
@@ -127,10 +133,10 @@ func (s *imageStore) look(ctx context.Context, ref string, found images.Image) (
 	if err != nil {
 		return image{}, sandbox.Wrap(sandbox.NotSupported, native(err), "image %.200q is not one for this host, or not whole", ref)
 	}
-	if len(config.Config.Volumes) > 0 {
-		return image{}, sandbox.Errorf(sandbox.NotSupported, "image %.200q declares volumes, which no limit would bound", ref)
+	img := image{
+		name: found.Name, target: found.Target.Digest, chain: identity.ChainID(config.RootFS.DiffIDs).String(),
+		volumes: slices.Collect(maps.Keys(config.Config.Volumes)),
 	}
-	img := image{name: found.Name, target: found.Target.Digest, chain: identity.ChainID(config.RootFS.DiffIDs).String()}
 	if err := s.unpack(ctx, found); err != nil {
 		return image{}, engineError(err, "the image was not unpacked")
 	}

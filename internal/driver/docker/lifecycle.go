@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/moby/moby/client"
@@ -45,13 +48,14 @@ func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec
 	if !errors.Is(err, sandbox.NotFound) {
 		return sandbox.Instance{}, err
 	}
-	if err := d.checkImage(ctx, spec.Image); err != nil {
+	volumes, err := d.checkImage(ctx, spec)
+	if err != nil {
 		return sandbox.Instance{}, err
 	}
 	if err := hardening.CheckSources(spec); err != nil {
 		return sandbox.Instance{}, err
 	}
-	made, err := d.make(ctx, rt, spec)
+	made, err := d.make(ctx, rt, spec, volumes)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -83,33 +87,34 @@ func (d *Driver) existing(ctx context.Context, there sandbox.Instance) (sandbox.
 	}
 }
 
-// checkImage reports an image that is not there, and one that would bring a writable folder of its
-// own, without any bound.
-func (d *Driver) checkImage(ctx context.Context, image string) error {
+// checkImage reports an image that is not there, and gives what takes the place of the volumes that it declares:
+// the engine's own would have no bound.
+func (d *Driver) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening.Tmpfs, error) {
+	image := spec.Image
 	if image == "" {
-		return sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
+		return nil, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	got, err := d.engine.ImageInspect(ctx, image)
 	if isNotFound(err) {
-		return sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", image)
+		return nil, sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", image)
 	}
 	if err != nil {
-		return engineError(err, "the container engine does not tell whether the image is there")
+		return nil, engineError(err, "the container engine does not tell whether the image is there")
 	}
-	if got.Config != nil && len(got.Config.Volumes) > 0 {
-		return sandbox.Errorf(sandbox.NotSupported, "image %.200q declares volumes, which no limit would bound", image)
+	if got.Config == nil {
+		return nil, nil
 	}
-	return nil
+	return hardening.VolumeMounts(slices.Collect(maps.Keys(got.Config.Volumes)), spec)
 }
 
 // make makes the container without starting it. made is false when there is one already.
 //
 // The engine finishes a request whether or not anybody waits for the answer. So a request that makes
 // something is not cut off with ctx: nothing would tell when it is time to take away what it made.
-func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec) (made bool, err error) {
-	options, err := d.options(rt, spec)
+func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (made bool, err error) {
+	options, err := d.options(rt, spec, volumes)
 	if err != nil {
 		return false, err
 	}
@@ -134,7 +139,7 @@ func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec) 
 }
 
 // options writes the sandbox's files of /etc and gives the engine's options.
-func (d *Driver) options(rt engineRuntime, spec sandbox.Spec) (client.ContainerCreateOptions, error) {
+func (d *Driver) options(rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (client.ContainerCreateOptions, error) {
 	seccomp, err := hardening.SeccompJSON(rt.Runtime)
 	if err != nil {
 		return client.ContainerCreateOptions{}, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
@@ -143,6 +148,9 @@ func (d *Driver) options(rt engineRuntime, spec sandbox.Spec) (client.ContainerC
 	options, err := containerOptions(spec, rt, seccomp, etc)
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
+	}
+	for _, v := range volumes {
+		options.HostConfig.Tmpfs[v.Target] = strings.Join(v.Options(spec.UID), ",")
 	}
 	// Another server of this host may have made the folder just now, with the same files.
 	if err := hardening.NewEtcFiles(spec, nil, nil).Write(etc); err != nil && !errors.Is(err, fs.ErrExist) {

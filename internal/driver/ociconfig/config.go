@@ -18,11 +18,12 @@ import (
 type Input struct {
 	Spec       sandbox.Spec
 	Runtime    hardening.Runtime
-	Rootfs     string        // a folder; not absolute: in the bundle
-	RootMounts []specs.Mount // what fills the root file system, before all others
-	EtcMounts  []specs.Mount // see EtcMounts
-	Cgroup     string        // absolute, in the hierarchy
-	Binding    Binding       // what the runtime can do
+	Rootfs     string            // a folder; not absolute: in the bundle
+	RootMounts []specs.Mount     // what fills the root file system, before all others
+	EtcMounts  []specs.Mount     // see EtcMounts
+	Volumes    []hardening.Tmpfs // in the place of what the image declares, see hardening.VolumeMounts
+	Cgroup     string            // absolute, in the hierarchy
+	Binding    Binding           // what the runtime can do
 	Seccomp    *specs.LinuxSeccomp
 	// UserNamespace gives the sandbox one of its own: see hardening.IDMappings. The root file system, and every
 	// folder above it, must let others by, and hold the mount points.
@@ -116,7 +117,7 @@ func mounts(in Input) []specs.Mount {
 	}
 	out = append(out, in.RootMounts...)
 	out = append(out, in.EtcMounts...)
-	for _, t := range hardening.TmpfsMounts(in.Spec.Limits) {
+	for _, t := range slices.Concat(hardening.TmpfsMounts(in.Spec.Limits), in.Volumes) {
 		out = append(out, specs.Mount{Type: "tmpfs", Source: "tmpfs", Destination: t.Target, Options: t.Options(in.Spec.UID)})
 	}
 	out = append(out, BindFile(in.Spec.Daemon, sandbox.DaemonPath))
