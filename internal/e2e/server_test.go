@@ -134,8 +134,9 @@ type options struct {
 	extensions      string // text of extensions_config.json
 	args            []string
 	disk            string   // of a thread; "": 512MiB
-	template        string   // lines that are added to the template
-	env             []string // SKERRY_…=…
+	template        string            // lines that are added to the template
+	templates       map[string]string // more of them: text by file name
+	env             []string          // SKERRY_…=…
 }
 
 const template = `name: base
@@ -180,6 +181,9 @@ func start(t *testing.T, o options) *server {
 		limits = strings.Replace(template, "disk: 512MiB", "disk: "+o.disk, 1)
 	}
 	must(t, os.WriteFile(filepath.Join(data, "templates/base.yaml"), fmt.Appendf(nil, limits+"%s", o.image, o.runtime, o.template), 0o644))
+	for name, text := range o.templates {
+		must(t, os.WriteFile(filepath.Join(data, "templates", name), []byte(text), 0o644))
+	}
 	if o.extensions != "" {
 		must(t, os.WriteFile(filepath.Join(data, "extensions_config.json"), []byte(o.extensions), 0o600))
 	}

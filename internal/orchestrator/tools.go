@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -18,6 +19,16 @@ func denoPermissions(d *sandbox.DenoPermissions) *sandboxv1.Permissions {
 		return nil
 	}
 	return &sandboxv1.Permissions{Read: d.Read, Write: d.Write, Net: d.Net, Env: d.Env, Run: d.Run}
+}
+
+// interpreterOf names what a language needs in the image.
+var interpreterOf = map[string]string{"python": "python3", "typescript": "bun, deno or node", "javascript": "bun, deno or node", "bash": "bash"}
+
+func anyOf(languages []string) string {
+	if len(languages) == 0 {
+		return "programs by argv only"
+	}
+	return strings.Join(languages, ", ")
 }
 
 // prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
@@ -40,7 +51,7 @@ func (r *Orchestrator) prepareCode(b *box, code *sandboxv1.Code) error {
 		code.Language, code.Text = "javascript", text
 		return nil
 	default:
-		return sandbox.Errorf(sandbox.NotSupported, "the template %q has no runtime for %s; it has: %v", b.template.Name, lang, known)
+		return sandbox.Errorf(sandbox.NotSupported, "the image of template %q has no %s, which %s needs; it can run: %s", b.template.Name, interpreterOf[lang], lang, anyOf(known))
 	}
 }
 
