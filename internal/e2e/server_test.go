@@ -133,7 +133,7 @@ type options struct {
 	image           string // of the oci driver: "base", or "host" for the host's own /usr
 	extensions      string // text of extensions_config.json
 	args            []string
-	disk            string   // of a thread; "": 512MiB
+	disk            string            // of a thread; "": 512MiB
 	template        string            // lines that are added to the template
 	templates       map[string]string // more of them: text by file name
 	env             []string          // SKERRY_…=…
