@@ -70,6 +70,7 @@ var table = []row{
 	{"internal/ownedsocket", "", "it stands below everything"},
 	{"internal/claim", "sandbox", "who holds a thread is text in files"},
 	{"internal/replica", "ownedsocket", "it knows processes of one data folder, not what they do"},
+	{"internal/peer", "sandbox replica", "servers ask each other by socket; what a request means, others know"},
 	{"internal/sandboxapi/link", "ownedsocket", "the connection knows no messages"},
 	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
 

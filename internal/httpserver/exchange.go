@@ -77,7 +77,7 @@ func (s *server) exchanges(next http.Handler) http.Handler {
 		h["X-Content-Type-Options"] = nosniff
 		defer x.finish(s, start)
 		x.extend()
-		if p := s.guard.check(w, r); p != nil {
+		if p := s.guard.check(w, r); p != nil && !fromPeer(r) {
 			writeProblem(x, p)
 			return
 		}

@@ -47,7 +47,7 @@ func (s *server) mcpRoutes(engine *gin.Engine) {
 		}
 		return scope.server
 	}, options)
-	group := engine.Group("", s.authenticate, contentType)
+	group := engine.Group("", s.authenticate, s.place, contentType)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		for _, path := range []string{"/mcp", "/mcp/:thread", "/mcp/:thread/:server"} {
 			group.Handle(method, path, m.serve)

@@ -49,6 +49,8 @@ type Options struct {
 	Plugins plugins
 	// Runnable says whether a skill can run here; nil: nobody knows.
 	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
+	// Placement says which server answers a request about a thread; nil: there is only this one.
+	Placement placement
 	// Keys checks credentials. Without it no key is valid.
 	Keys keys
 	// Idempotency remembers answers; nil: the header Idempotency-Key is ignored.
@@ -131,7 +133,7 @@ func (s *server) handler() (http.Handler, error) {
 	})
 	cfg := apiConfig(s.o.Version)
 	s.open = humagin.New(engine, cfg)
-	s.api = humagin.NewWithGroup(engine, engine.Group("", s.authenticate, contentType, s.idempotent), cfg)
+	s.api = humagin.NewWithGroup(engine, engine.Group("", s.authenticate, s.place, contentType, s.idempotent), cfg)
 	s.threadRoutes()
 	s.execRoutes()
 	s.contextRoutes()

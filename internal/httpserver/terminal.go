@@ -38,7 +38,7 @@ var (
 // terminalRoutes serves the terminal of an exec as a WebSocket. huma knows no such routes, so that the
 // document gets it by hand.
 func (s *server) terminalRoutes(engine *gin.Engine) {
-	engine.Group("", s.authenticate).GET("/api/threads/:thread/pty", s.terminal)
+	engine.Group("", s.authenticate, s.place).GET("/api/threads/:thread/pty", s.terminal)
 	op := on(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", tagRun, "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
 		`The server sends as text {"next":n}: the next binary frame is event n, each one after it the next event, until it says so again; and {"exit":{…}} as the last frame. ` +

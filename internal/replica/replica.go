@@ -17,6 +17,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -181,6 +182,12 @@ func List(dir string) ([]Info, error) {
 		}
 	}
 	return living, nil
+}
+
+// Unsettled reports whether there is a replica that ended and is not buried yet.
+func (r *Replica) Unsettled() bool {
+	all, err := read(r.dir)
+	return err != nil || slices.ContainsFunc(all, func(s slot) bool { return !s.alive })
 }
 
 // Bury calls settle for each replica that ended and whose slot nobody has taken since, with the slot

@@ -1,0 +1,228 @@
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// street is a server that holds no thread: owner does, which is at another address.
+type street struct {
+	mu    sync.Mutex
+	owner string // "" = this one
+	exec  string // the replica that knows the execs
+	held  int
+	deaf  bool // the owner does not answer
+	dead  bool
+	err   error
+	addr  string // of the owner
+}
+
+func (s *street) Owner(context.Context, sandbox.Caller, string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owner, s.err
+}
+
+func (s *street) Hold(ctx context.Context, c sandbox.Caller, thread string) (string, func(), error) {
+	owner, err := s.Owner(ctx, c, thread)
+	if owner != "" || err != nil {
+		return owner, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held++
+	return "", func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held--
+	}, nil
+}
+
+func (s *street) ExecOwner(context.Context, sandbox.Caller, string, string) (string, error) {
+	return s.exec, s.err
+}
+
+func (s *street) Alive(string) bool { return !s.dead }
+
+func (s *street) Answers(context.Context, string) bool { return !s.deaf }
+
+func (s *street) Transport() http.RoundTripper {
+	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		if s.addr == "" || !strings.HasPrefix(addr, "other:") {
+			return nil, fmt.Errorf("dial %s", addr)
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", s.addr)
+	}}
+}
+
+// neighbours are two servers: what the first is asked about a thread, the second answers.
+func neighbours(t *testing.T, behind *world) (url string, s *street) {
+	t.Helper()
+	owner := httptest.NewServer(FromPeer(handler(t, behind, func(o *Options) { o.Placement = &street{} })))
+	t.Cleanup(owner.Close)
+	s = &street{owner: "other", exec: "other", addr: owner.Listener.Addr().String()}
+	front := httptest.NewServer(handler(t, newWorld(t), func(o *Options) { o.Placement = s }))
+	t.Cleanup(front.Close)
+	return front.URL, s
+}
+
+func ask(t *testing.T, method, url, body string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, line := range headers {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Set(name, value)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	return res, string(text)
+}
+
+// TestForward: the owner answers, with the credential, the id and the source of the request, and the answer's headers
+// are there once.
+func TestForward(t *testing.T) {
+	behind := newWorld(t)
+	url, _ := neighbours(t, behind)
+	res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`, "X-Request-Id: mine", "Skerry-Forwarded-Source: 9.9.9.9", "User-Agent: me")
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", res.StatusCode, text)
+	}
+	behind.mu.Lock()
+	defer behind.mu.Unlock()
+	if behind.runs != 1 || len(behind.callers) == 0 {
+		t.Fatalf("the owner ran %d commands", behind.runs)
+	}
+	if c := behind.callers[0]; c.RequestID != "mine" || c.Source != "127.0.0.1" || c.UserAgent != "me" {
+		t.Errorf("the owner saw %+v", c)
+	}
+	for _, name := range []string{"X-Request-Id", "X-Content-Type-Options", "Content-Type"} {
+		if v := res.Header[name]; len(v) != 1 {
+			t.Errorf("%s: %q", name, v)
+		}
+	}
+	if id := res.Header.Get("X-Request-Id"); id != "mine" {
+		t.Errorf("id %q", id)
+	}
+}
+
+// TestForwardStream: events come through as they are.
+func TestForwardStream(t *testing.T) {
+	behind := newWorld(t)
+	url, _ := neighbours(t, behind)
+	res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`, "Accept: text/event-stream")
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") || !strings.Contains(text, "event: exit") {
+		t.Errorf("%d %v %s", res.StatusCode, res.Header, text)
+	}
+}
+
+// TestNotForwarded: files are answered by any server, and so is what names no thread.
+func TestNotForwarded(t *testing.T) {
+	url, s := neighbours(t, newWorld(t))
+	s.err = errors.New("was asked")
+	for _, path := range []string{"/api/threads/t/files/list?path=/mnt/user-data", "/api/threads", "/api/templates", "/healthz"} {
+		if res, text := ask(t, http.MethodGet, url+path, ""); res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d %s", path, res.StatusCode, text)
+		}
+	}
+	if res, _ := ask(t, http.MethodGet, url+"/api/threads/t", ""); res.StatusCode != http.StatusInternalServerError {
+		t.Errorf("a thread: %d", res.StatusCode)
+	}
+}
+
+// TestForwardedOnce: what was passed on once goes no further.
+func TestForwardedOnce(t *testing.T) {
+	front := httptest.NewServer(FromPeer(handler(t, newWorld(t), func(o *Options) { o.Placement = &street{owner: "other", exec: "other"} })))
+	defer front.Close()
+	res, text := ask(t, http.MethodPost, front.URL+execURL, `{"command":"true"}`)
+	if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `"unavailable"`) {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+}
+
+// TestHeldWhileAnswering: a thread that nobody holds is this server's as long as the request lasts.
+func TestHeldWhileAnswering(t *testing.T) {
+	w, s := newWorld(t), &street{}
+	during := -1
+	w.wait = func(context.Context) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		during = s.held
+		return nil
+	}
+	front := httptest.NewServer(handler(t, w, func(o *Options) { o.Placement = s }))
+	defer front.Close()
+	if res, text := ask(t, http.MethodPost, front.URL+execURL, `{"command":"true"}`); res.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", res.StatusCode, text)
+	}
+	if during != 1 || s.held != 0 {
+		t.Errorf("held %d times during the request, %d after it", during, s.held)
+	}
+}
+
+// TestOwnerIsSilent: a request whose server does not answer is given up in time, and one that went there is answered
+// when the server is gone.
+func TestOwnerIsSilent(t *testing.T) {
+	url, s := neighbours(t, newWorld(t))
+	s.deaf = true
+	began := time.Now()
+	res, text := ask(t, http.MethodGet, url+"/api/threads/t", "")
+	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || time.Since(began) > 3*placeTime {
+		t.Errorf("%d %s after %s", res.StatusCode, text, time.Since(began))
+	}
+	s.deaf, s.addr = false, ""
+	if res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`); res.StatusCode != http.StatusServiceUnavailable || strings.Contains(text, "dial") {
+		t.Errorf("%d %s", res.StatusCode, text)
+	}
+}
+
+func TestNeedOf(t *testing.T) {
+	for _, c := range []struct {
+		method, route string
+		want          need
+	}{
+		{http.MethodPost, "/api/threads/:thread/exec", needHold},
+		{http.MethodPut, "/api/threads/:thread/sandbox", needHold},
+		{http.MethodDelete, "/api/threads/:thread/sandbox", needOwner},
+		{http.MethodDelete, "/api/threads/:thread", needHold},
+		{http.MethodGet, "/api/threads/:thread", needOwner},
+		{http.MethodGet, "/api/threads", needNothing},
+		{http.MethodGet, "/api/threads/:thread/execs", needOwner},
+		{http.MethodGet, "/api/threads/:thread/execs/:exec/events", needExec},
+		{http.MethodDelete, "/api/threads/:thread/execs/:exec", needExec},
+		{http.MethodGet, "/api/threads/:thread/pty", needExec},
+		{http.MethodPut, "/api/threads/:thread/files/content", needNothing},
+		{http.MethodPost, "/mcp/:thread", needHold},
+		{http.MethodPost, "/api/skills/install", needNothing},
+	} {
+		if got := needOf(c.method, c.route); got != c.want {
+			t.Errorf("%s %s: %d, want %d", c.method, c.route, got, c.want)
+		}
+	}
+}
