@@ -16,11 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/skerry-sandbox/skerry/internal/doctor"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/template"
@@ -74,14 +73,10 @@ func (e *examination) listener(r *doctor.Report) {
 	}
 }
 
-// running reports whether a server uses a data folder. The lock that it holds is asked for, not taken.
+// running reports whether a server uses a data folder.
 func running(data string) bool {
-	f, err := os.Open(filepath.Join(data, "lock"))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	living, err := replica.List(replicasDir(data))
+	return err == nil && len(living) > 0
 }
 
 // checks are all checks, in the order in which they are shown.

@@ -33,7 +33,7 @@ func (p *parts) openIsolation(ctx context.Context) error {
 	i := &isolation{audit: p.audit}
 	var err error
 	i.sandboxes, err = toolserver.New(ctx, toolserver.Options{
-		Driver: p.driver, NextUID: p.store.NextUID, Template: tmpl.Template, Daemon: p.sandboxd, Install: p.install,
+		Driver: p.driver, NextUID: p.store.NextUID, Template: tmpl.Template, Daemon: p.sandboxd, Install: p.install, Replica: p.peers.ID(), Alive: p.peers.Alive,
 		RunDir: filepath.Join(p.cfg.Data, "mcp-run"), HomesDir: filepath.Join(p.cfg.Data, "mcp-homes"),
 		StartTime: p.cfg.StartTimeout, Log: p.log, Refused: i.refused,
 	})

@@ -72,7 +72,7 @@ func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis stri
 		if err := os.MkdirAll(cfg.Data, 0o711); err != nil {
 			return "", err
 		}
-		lock, err := lockData(cfg.Data)
+		lock, err := lockData(cfg.Data, false)
 		if errors.Is(err, errDataInUse) {
 			return "", errors.New("a server runs on this data folder: leave out --data and ask it (--server, --api-key)")
 		}

@@ -31,7 +31,7 @@ func (p *parts) openPlugins(context.Context) (err error) {
 		return fmt.Errorf("plugins.egress: %w", err)
 	}
 	p.plugins, err = plugin.Open(plugin.Options{
-		Dir: filepath.Join(p.cfg.Data, "plugins"), Extensions: p.extensions, Audit: p.audit, Log: p.log,
+		Dir: filepath.Join(p.cfg.Data, "plugins"), Stage: p.ofSlot("stage"), Extensions: p.extensions, Audit: p.audit, Log: p.log,
 		RunCommands: p.cfg.Plugins.RunCommands, Trust: p.cfg.TrustInstalls, Addresses: addresses, Folders: p.cfg.Plugins.Folders,
 		Changed: p.pluginsChanged, Removed: p.pluginRemoved,
 	})
@@ -39,6 +39,9 @@ func (p *parts) openPlugins(context.Context) (err error) {
 		return err
 	}
 	p.onClose(p.plugins.Close)
+	if !p.onlyServer() {
+		return nil // what seems to be nobody's may be what another server is installing
+	}
 	if err := p.plugins.Sweep(); err != nil {
 		p.log.Warn("plugins: files of none stay behind", "error", err)
 	}

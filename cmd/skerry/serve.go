@@ -15,12 +15,10 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
@@ -37,6 +35,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/peer"
 	"github.com/skerry-sandbox/skerry/internal/plugin"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
@@ -130,6 +129,7 @@ type parts struct {
 
 	dockerHost string // "" = Docker's own socket
 
+	peers  *peer.Peers // nil in what needs no server
 	store  *store.Store
 	audit  *audit.Log
 	keys   *auth.Keys
@@ -181,7 +181,7 @@ func (p *parts) close() error {
 
 func (p *parts) onClose(f func() error) { p.closers = append(p.closers, f) }
 
-// openData makes the data folder ours: no other server may use it at the same time.
+// openData makes the data folder ours: with a state of its own no other server may use it at the same time.
 func (p *parts) openData(context.Context) error {
 	if err := os.MkdirAll(p.cfg.Data, 0o711); err != nil {
 		return fmt.Errorf("data folder: %w", err)
@@ -190,27 +190,16 @@ func (p *parts) openData(context.Context) error {
 	if err := os.Chmod(p.cfg.Data, 0o711); err != nil { //nolint:gosec // see above
 		return fmt.Errorf("data folder: %w", err)
 	}
-	lock, err := lockData(p.cfg.Data)
+	lock, err := lockData(p.cfg.Data, p.cfg.Redis != "")
 	if err != nil {
 		return err
 	}
 	p.onClose(lock.Close)
+	if err := p.openReplica(); err != nil {
+		return err
+	}
 	p.install, err = installID(filepath.Join(p.cfg.Data, "install-id"))
 	return err
-}
-
-// errDataInUse says that another server has the data folder.
-var errDataInUse = errors.New("another skerry server uses this data folder")
-
-func lockData(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", dir, errDataInUse), f.Close())
-	}
-	return f, nil
 }
 
 // installID names the data folder; sandboxes bear it, so that a server touches only its own.
@@ -219,16 +208,26 @@ func installID(file string) (string, error) {
 	if err == nil && len(strings.TrimSpace(string(raw))) == 16 {
 		return strings.TrimSpace(string(raw)), nil
 	}
+	if err == nil {
+		return "", fmt.Errorf("data folder: %s does not hold an id", filepath.Base(file))
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("data folder: %w", err)
 	}
 	var id [8]byte
 	rand.Read(id[:]) //nolint:errcheck // never fails
 	text := hex.EncodeToString(id[:])
-	if err := os.WriteFile(file+".new", []byte(text+"\n"), 0o600); err != nil {
+	fresh := file + "." + text
+	if err := os.WriteFile(fresh, []byte(text+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("data folder: %w", err)
 	}
-	return text, os.Rename(file+".new", file)
+	defer os.Remove(fresh) //nolint:errcheck // it has another name by then
+	if err := os.Link(fresh, file); errors.Is(err, fs.ErrExist) {
+		return installID(file) // of another server, which begins at the same time
+	} else if err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
+	}
+	return text, nil
 }
 
 func (p *parts) openState(ctx context.Context) (err error) {
@@ -236,11 +235,7 @@ func (p *parts) openState(ctx context.Context) (err error) {
 		return err
 	}
 	p.onClose(p.store.Close)
-	options := audit.Options{Dir: filepath.Join(p.cfg.Data, "audit"), Redis: p.store.Redis(), Log: p.log}
-	if p.store.Embedded() {
-		options.Backlog = 100_000
-	}
-	if p.audit, err = audit.Open(options); err != nil {
+	if p.audit, err = p.openAudit(p.peers.Slot()); err != nil {
 		return err
 	}
 	p.onClose(p.audit.Close)
@@ -249,7 +244,7 @@ func (p *parts) openState(ctx context.Context) (err error) {
 }
 
 func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store.Store, error) {
-	return store.Open(ctx, store.Options{URL: cfg.Redis, Journal: filepath.Join(cfg.Data, "state.jsonl"), Log: log})
+	return store.Open(ctx, store.Options{URL: cfg.Redis, Journal: filepath.Join(cfg.Data, "state.jsonl"), Log: log, HighestUID: func() (int, error) { return highestUID(cfg.Data) }})
 }
 
 func (p *parts) openTools(context.Context) (err error) {
@@ -330,6 +325,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Daemon: p.sandboxd, Install: p.install,
 		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
+		Peers: p.peers, Bury: p.bury, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
 	})
 	if err != nil {
 		return err
@@ -364,6 +360,9 @@ func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, e
 		return nil, nil, err
 	}
 	p.skills = lib
+	if p.peers != nil && p.peers.Slot() > 1 {
+		dir = filepath.Join(dir, p.ofSlot("slot"))
+	}
 	views, err := skill.NewViews(dir)
 	return lib, views, err
 }
@@ -372,7 +371,7 @@ func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, e
 // former server keep theirs: they have links of their own to the files.
 func (p *parts) wrappers() (*codeapi.Store, error) {
 	dir := filepath.Join(p.cfg.Data, "code-api")
-	if p.cfg.CodeExecution.RegenerateOnStartup {
+	if p.cfg.CodeExecution.RegenerateOnStartup && p.onlyServer() {
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("code API: %w", err)
 		}
@@ -499,8 +498,8 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
 		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
-		SkillInstalls: installs,
-		Keys:          access, Idempotency: p.store, AuthRefused: access.refused,
+		SkillInstalls: installs, Placement: placement{p.orch, p.peers},
+		Keys: access, Idempotency: p.store, AuthRefused: access.refused,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: promhttp.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}
@@ -520,23 +519,33 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 		Handler:     h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
+	stopPeers, err := p.peers.Serve(requests, httpserver.FromPeer(h), p.orch.HasExec, p.log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(l) }()
+	err = p.peers.SetAddress(l.Addr().String())
+	if err != nil {
+		p.log.Warn("address not told to other servers", "error", err)
+	}
 	ready(l.Addr().String())
 	select {
 	case err := <-ended:
-		return err
+		return errors.Join(err, stopPeers(requests))
 	case <-ctx.Done():
 	}
 	p.log.Info("stopping")
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
+	peersEnded := make(chan error, 1)
+	go func() { peersEnded <- stopPeers(stop) }()
 	if err := srv.Shutdown(stop); err != nil {
 		// Streams of long execs outlast the drain; their clients resume by number.
 		err = srv.Close()
-		return errors.Join(err, ignoreClosed(<-ended))
+		return errors.Join(err, ignoreClosed(<-ended), <-peersEnded)
 	}
-	return ignoreClosed(<-ended)
+	return errors.Join(ignoreClosed(<-ended), <-peersEnded)
 }
 
 func ignoreClosed(err error) error {

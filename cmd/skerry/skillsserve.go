@@ -19,7 +19,7 @@ import (
 // skillInstalls makes what installs skills for users. They may read from S3 when buckets are configured.
 func (p *parts) skillInstalls() (*install.Installer, error) {
 	o := install.Options{
-		Library: p.skills, Audit: p.audit, Dir: filepath.Join(p.cfg.Data, "skills", "install"),
+		Library: p.skills, Audit: p.audit, Dir: filepath.Join(p.cfg.Data, "skills", p.ofSlot("install")),
 		Strict: p.cfg.StrictInstall, StrictFrontmatter: p.cfg.StrictFrontmatter, Trust: p.cfg.TrustInstalls, Log: p.log,
 	}
 	if len(p.cfg.S3.Buckets) > 0 {
@@ -56,7 +56,7 @@ func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("skill_sources: %w", err)
 	}
-	into := filepath.Join(p.cfg.Data, "skills", "sourced")
+	into := filepath.Join(p.cfg.Data, "skills", p.ofSlot("sourced"))
 	if err := os.RemoveAll(into); err != nil {
 		return nil, fmt.Errorf("skill_sources: %w", err)
 	}

@@ -165,13 +165,13 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		stop()
 		return nil, fmt.Errorf("watch sandboxes: %w", err)
 	}
+	r.wg.Go(r.keepLeases) // recovering may take longer than a lease lasts
 	if err := r.recover(ctx); err != nil {
 		stop()
 		r.wg.Wait()
 		return nil, err
 	}
 	r.wg.Go(func() { r.watch(events) })
-	r.wg.Go(r.keepLeases)
 	r.wg.Go(r.lookAfterPeers)
 	r.wg.Go(r.housekeeping)
 	r.wg.Go(r.pushTools)

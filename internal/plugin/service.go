@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,9 @@ type auditLog interface {
 
 // Options say how a Service works. Dir, Extensions, Audit and Log are needed.
 type Options struct {
-	Dir        string // folder of everything that is kept, on the file system of the skills' folder; made when missing
+	Dir string // folder of everything that is kept, on the file system of the skills' folder; made when missing
+	// Stage is the name of the folder in Dir where installs are put together, for each process its own; "" = "stage".
+	Stage      string
 	Extensions *extensions.Files
 	Audit      auditLog
 	Log        *slog.Logger
@@ -70,7 +73,7 @@ func Open(o Options) (*Service, error) {
 	if o.Dir == "" || o.Extensions == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("plugins: an option is missing")
 	}
-	stage := filepath.Join(o.Dir, "stage")
+	stage := filepath.Join(o.Dir, cmp.Or(o.Stage, "stage"))
 	if err := os.RemoveAll(stage); err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}

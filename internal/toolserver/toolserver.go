@@ -45,11 +45,14 @@ type Options struct {
 	Driver  driver.Driver
 	NextUID func(ctx context.Context, min int) (int, error) // see store.Store.NextUID
 	// Template says image, runtime and limits.
-	Template  sandbox.Template
-	RunDir    string // for sockets: <data>/run
-	HomesDir  string // <data>/mcp-homes
-	Daemon    string // host path of skerry-sandboxd
-	Install   string // id of the data folder
+	Template sandbox.Template
+	RunDir   string // for sockets: <data>/run
+	HomesDir string // <data>/mcp-homes
+	Daemon   string // host path of skerry-sandboxd
+	Install  string // id of the data folder
+	Replica  string // id of this process, among those of the data folder
+	// Alive reports whether another process lives, whose servers are left alone; nil: there is none.
+	Alive     func(replica string) bool
 	StartTime time.Duration
 	Log       *slog.Logger
 	// Refused is told of each connection that a server tried and may not make.
@@ -59,7 +62,7 @@ type Options struct {
 // Sandboxes starts tool servers. Its methods may be called concurrently.
 type Sandboxes struct{ o Options }
 
-// New removes what a former process of the same data folder left over.
+// New removes what former processes of the same data folder left over.
 func New(ctx context.Context, o Options) (*Sandboxes, error) {
 	if err := os.MkdirAll(o.HomesDir, 0o711); err != nil {
 		return nil, fmt.Errorf("tool servers: %w", err)
@@ -72,16 +75,27 @@ func New(ctx context.Context, o Options) (*Sandboxes, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tool servers: %w", err)
 	}
-	found, err := o.Driver.List(ctx, map[string]string{sandbox.LabelInstall: o.Install, sandbox.LabelRole: Role})
+	return s, s.sweep(ctx, func(replica string) bool { return o.Alive == nil || !o.Alive(replica) })
+}
+
+// Sweep removes the servers of another process, which has ended.
+func (s *Sandboxes) Sweep(ctx context.Context, replica string) error {
+	return s.sweep(ctx, func(r string) bool { return r == replica })
+}
+
+func (s *Sandboxes) sweep(ctx context.Context, of func(replica string) bool) error {
+	found, err := s.o.Driver.List(ctx, map[string]string{sandbox.LabelInstall: s.o.Install, sandbox.LabelRole: Role})
 	if err != nil {
-		return nil, fmt.Errorf("tool servers: %w", err)
+		return fmt.Errorf("tool servers: %w", err)
 	}
 	var wg sync.WaitGroup
 	for _, inst := range found {
-		wg.Go(func() { s.remove(inst.ID) })
+		if of(inst.Labels[sandbox.LabelReplica]) {
+			wg.Go(func() { s.remove(inst.ID) })
+		}
 	}
 	wg.Wait()
-	return s, nil
+	return nil
 }
 
 // Spec is one server to run.
@@ -162,7 +176,7 @@ func (s *Sandboxes) start(ctx context.Context, v *Server, spec Spec, home string
 
 func (s *Sandboxes) sandbox(v *Server, spec Spec, home, sock string, uid int) sandbox.Spec {
 	labels := map[string]string{
-		sandbox.LabelInstall: s.o.Install, sandbox.LabelRole: Role, sandbox.LabelTemplate: s.o.Template.Name,
+		sandbox.LabelInstall: s.o.Install, sandbox.LabelRole: Role, sandbox.LabelTemplate: s.o.Template.Name, sandbox.LabelReplica: s.o.Replica,
 	}
 	if spec.Owner.Tenant != "" {
 		labels[sandbox.LabelTenant], labels[sandbox.LabelUser] = spec.Owner.Tenant, spec.Owner.User

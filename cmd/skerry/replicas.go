@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/peer"
+	"github.com/skerry-sandbox/skerry/internal/replica"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Several servers may have one data folder when they have one Redis. Each is a replica with a slot: what only
+// one process may write is in folders of the slot's number, where the first slot has the plain names.
+
+// errDataInUse says that another server has the data folder.
+var errDataInUse = errors.New("another skerry server uses this data folder")
+
+// lockData takes a data folder: for this process alone, or together with others that share it.
+func lockData(dir string, shared bool) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	how := unix.LOCK_EX
+	if shared {
+		how = unix.LOCK_SH
+	}
+	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w%s", dir, errDataInUse, whoHas(dir)), f.Close())
+	}
+	return f, nil
+}
+
+func replicasDir(data string) string { return filepath.Join(data, "run", "replicas") }
+
+// whoHas names the servers of a data folder.
+func whoHas(data string) string {
+	living, err := replica.List(replicasDir(data))
+	if err != nil || len(living) == 0 {
+		return ""
+	}
+	i := living[0]
+	text := fmt.Sprintf(": process %d, since %s", i.PID, i.Started.Format("2006-01-02 15:04:05 MST"))
+	if i.Address != "" {
+		text += ", on " + i.Address
+	}
+	return text + "; several servers share a data folder when all have the same --redis"
+}
+
+// openReplica makes this process one of the servers of the data folder.
+func (p *parts) openReplica() error {
+	dir := replicasDir(p.cfg.Data)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // sandboxes' sockets are below
+		return fmt.Errorf("data folder: %w", err)
+	}
+	r, err := replica.Join(dir)
+	if err != nil {
+		return err
+	}
+	p.onClose(r.Leave)
+	p.peers = peer.New(r)
+	p.onClose(p.peers.Close)
+	return nil
+}
+
+// ofSlot is the name of a file or folder that only this replica writes.
+func (p *parts) ofSlot(name string) string {
+	if p.peers.Slot() == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, p.peers.Slot())
+}
+
+// onlyServer reports whether no other server has the data folder now.
+func (p *parts) onlyServer() bool {
+	others, err := p.peers.Peers()
+	return err == nil && len(others) == 0
+}
+
+// openAudit opens the audit log of a slot.
+func (p *parts) openAudit(slot int) (*audit.Log, error) {
+	options := audit.Options{Dir: filepath.Join(p.cfg.Data, "audit"), Slot: slot, Redis: p.store.Redis(), Log: p.log}
+	if p.store.Embedded() {
+		options.Backlog = 100_000
+	}
+	return audit.Open(options)
+}
+
+// bury has the orchestrator settle what replicas left that ended.
+func (p *parts) bury(settle func(orchestrator.Dead) error) error {
+	return p.peers.Bury(func(i replica.Info) error { return settle(orchestrator.Dead{Replica: i.ID, Slot: i.Slot}) })
+}
+
+// placement is httpserver's view of the replicas.
+type placement struct {
+	*orchestrator.Orchestrator
+	*peer.Peers
+}
+
+// ExecOwner gives the replica that knows an exec, "" when it is this one or nobody does. Unavailable: one that
+// may know it does not answer, or has ended and is not settled yet.
+func (p placement) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec string) (string, error) {
+	t := sandbox.Thread{Owner: c.Owner, ID: thread}
+	if p.HasExec(t, exec) {
+		return "", nil
+	}
+	owner, err := p.Owner(ctx, c, thread)
+	if err != nil {
+		return "", err
+	}
+	found, sure := p.FindExec(ctx, t, exec, owner)
+	switch {
+	case found == "" && (!sure || p.Unsettled()) && !p.HasExec(t, exec):
+		return "", sandbox.Errorf(sandbox.Unavailable, "a server that may know the exec does not answer now; try again")
+	default:
+		return found, nil
+	}
+}
+
+// highestUID is the highest uid that a workspace or the home of an MCP server has.
+func highestUID(data string) (int, error) {
+	highest := 0
+	for _, pattern := range []string{"tenants/*/users/*/threads/*/workspace", "mcp-homes/*"} {
+		paths, err := filepath.Glob(filepath.Join(data, pattern))
+		if err != nil {
+			return 0, err
+		}
+		for _, path := range paths {
+			info, err := os.Lstat(path)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return 0, err
+			}
+			if st, ok := info.Sys().(*syscall.Stat_t); ok && !strings.HasPrefix(info.Name(), ".") {
+				highest = max(highest, int(st.Uid))
+			}
+		}
+	}
+	return highest, nil
+}
