@@ -1,5 +1,6 @@
 // Skerry-sandboxd is PID 1 of every sandbox: it runs what the server asks for and nothing else. It
-// takes no flags and no configuration; all it needs is at the fixed paths of package sandbox.
+// takes no flags and no configuration; all it needs is at the fixed paths of package sandbox. Only
+// what its template loosens it is told: see sandbox.LoosenArgument.
 //
 // "skerry-sandboxd toolserver" is PID 1 of the sandbox of an MCP server: it runs that one program.
 //
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
@@ -35,12 +37,13 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == sandboxd.ToolServerCommand {
 		os.Exit(runToolServer(slog.New(slog.NewJSONHandler(os.Stderr, nil))))
 	}
-	if len(os.Args) > 1 {
+	mayTrace := len(os.Args) == 2 && os.Args[1] == sandbox.LoosenArgument(sandbox.LoosenPtrace)
+	if len(os.Args) > 1 && !mayTrace {
 		fmt.Printf("skerry-sandboxd %s, protocol %d\n", link.Version(), link.Protocol)
 		return
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(log); err != nil {
+	if err := run(log, mayTrace); err != nil {
 		log.Error("sandboxd cannot start", "error", err)
 		os.Exit(1)
 	}
@@ -58,7 +61,7 @@ func runToolServer(log *slog.Logger) int {
 	return sandboxd.RunToolServer(ctx, sandboxd.DefaultToolServer(log))
 }
 
-func run(log *slog.Logger) error {
+func run(log *slog.Logger, mayTrace bool) error {
 	// First of all, before any code of the sandbox could be there: the memory of this process holds
 	// the secret of the link.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -72,7 +75,11 @@ func run(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	return sandboxd.Run(ctx, sandboxd.Default(exe, log))
+	options := sandboxd.Default(exe, log)
+	if mayTrace {
+		options.Supervisor = append(options.Supervisor, process.TraceArgument)
+	}
+	return sandboxd.Run(ctx, options)
 }
 
 // takeSignals gives every signal a handler, so that none from a neighbour of the same uid ends or

@@ -182,7 +182,7 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, tmpl Template) (*
 	now := time.Now().UTC()
 	b := &box{
 		thread: t, template: tmpl, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
-		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds},
+		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened},
 	}
 	b.info.ID = b.id
 	b.dir = filepath.Join(r.runRoot(), string(b.id))
@@ -232,6 +232,7 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, form
 	queued := time.Now()
 	rec := record(c, b.thread, audit.ActionSandboxCreate, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(b.id), b.template.Name
+	recordLoosened(&rec, b.template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		err = sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
@@ -355,7 +356,7 @@ func (b *box) hello(ctx context.Context) error {
 }
 
 func (r *Orchestrator) spec(b *box) sandbox.Spec {
-	return sandbox.Spec{
+	spec := sandbox.Spec{
 		ID: b.id, Image: b.template.Image, Runtime: b.template.Runtime, UID: b.uid,
 		Daemon: r.o.Daemon, Hostname: "skerry", Limits: b.template.Limits,
 		Mounts: []sandbox.Mount{
@@ -370,6 +371,8 @@ func (r *Orchestrator) spec(b *box) sandbox.Spec {
 			sandbox.LabelThread: b.thread.ID, sandbox.LabelTemplate: b.template.Name, sandbox.LabelReplica: r.peers.ID(),
 		},
 	}
+	loosen(&spec, b.template.Loosened)
+	return spec
 }
 
 // retire ends the sandbox of a box, once; its execs end with status. It returns when all of it is gone.

@@ -111,7 +111,7 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 		ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(),
 		info: sandbox.Info{
 			ID: inst.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: inst.Runtime,
-			CreatedAt: inst.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds,
+			CreatedAt: inst.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(inst.Labels),
 		},
 	}
 	close(b.ready)

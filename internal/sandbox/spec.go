@@ -71,7 +71,7 @@ type Mount struct {
 }
 
 // Spec is all that a driver needs to start a sandbox. The driver adds the hardening of design §4 by
-// itself; nothing in a Spec can loosen it.
+// itself; nothing in a Spec can loosen it but Loosen, by name.
 type Spec struct {
 	ID      ID
 	Image   string // reference of the image for docker and containerd, or folder of the unpacked one for oci; "" = the host's own /usr (oci only)
@@ -85,6 +85,7 @@ type Spec struct {
 	Mounts   []Mount // in order: a later one may lie inside an earlier one
 	Limits   Limits
 	Labels   map[string]string // kept by the driver, given back by Inspect and List
+	Loosen   []Loosening       // points of the hardening that are taken back; each once
 }
 
 // Instance is a sandbox as its driver sees it.
@@ -106,6 +107,8 @@ const (
 	LabelThread   = "io.skerry.thread"
 	LabelTemplate = "io.skerry.template"
 	LabelReplica  = "io.skerry.replica" // the server process that made it; another one may have it by now
+	// LabelLoosened holds the loosened points, with commas between; absent when there are none.
+	LabelLoosened = "io.skerry.loosened"
 	// LabelRole is absent on the sandbox of a thread.
 	LabelRole = "io.skerry.role"
 )
@@ -123,6 +126,8 @@ type Template struct {
 	JavaScript string `json:"javascript,omitempty" yaml:"javascript"`
 	// Deno is what Deno lets such a program do, where it is the runtime; nil: all that the sandbox does.
 	Deno *DenoPermissions `json:"deno,omitempty" yaml:"deno"`
+	// Loosened are the points of the hardening that its sandboxes lack.
+	Loosened []Loosening `json:"loosened,omitempty" yaml:"-"`
 	// Env is in every exec, below what the sandbox and the exec are given.
 	Env map[string]string `json:"env,omitempty" yaml:"env"`
 	// Interpreters says, by language, how one waits for the next program.
@@ -171,6 +176,8 @@ type Info struct {
 	CreatedAt          time.Time `json:"created_at"`
 	IdleTimeoutSeconds int       `json:"idle_timeout_s"`
 	Timings            Timings   `json:"timings_ms"`
+	// Loosened are the points of the hardening that it lacks, by its template's wish.
+	Loosened []Loosening `json:"loosened,omitempty"`
 }
 
 // Timings say how long a sandbox took to start, in milliseconds a phase.

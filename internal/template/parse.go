@@ -159,6 +159,7 @@ func (p *parser) template(root *yaml.Node) Template {
 				"allow_env": p.list(&t.Deno.Env), "allow_run": p.list(&t.Deno.Run),
 			})
 		},
+		"loosen":       p.list(&t.Loosen),
 		"env":          p.variables(&t.Env),
 		"interpreters": p.interpreters(&t.Interpreters),
 		"smoke":        p.smoke(&t.Smoke),

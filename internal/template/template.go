@@ -27,6 +27,7 @@ type Template struct {
 	Limits      Limits
 	JavaScript  string                   // "bun", "deno", "node", or "" for the first that is there
 	Deno        *sandbox.DenoPermissions // nil: all
+	Loosen      []string                 // points of the hardening that are taken back: see sandbox.Loosenings
 	// Env, Interpreters and Smoke: see sandbox.Template.
 	Env          map[string]string
 	Interpreters map[string]sandbox.Interpreter
@@ -139,6 +140,13 @@ func (p *parser) check(t *Template) {
 		bad(!known, field, "%.40q: want typescript, javascript, python or bash", l)
 		bad(slices.Contains(t.Languages[:i], l), field, "%.40q is there twice", l)
 	}
+	for i, name := range t.Loosen {
+		field := fmt.Sprintf("loosen[%d]", i)
+		err := sandbox.CheckLoosening(sandbox.Loosening(name), t.Runtime)
+		var why *sandbox.Error
+		bad(errors.As(err, &why), field, "%s", detail(why))
+		bad(slices.Contains(t.Loosen[:i], name), field, "%.40q is there twice", name)
+	}
 	p.checkEnv(t)
 	p.checkInterpreters(t)
 	p.checkSmoke(t)
@@ -168,11 +176,22 @@ func (p *parser) check(t *Template) {
 	}
 }
 
+func detail(e *sandbox.Error) string {
+	if e == nil {
+		return ""
+	}
+	return e.Detail
+}
+
 // Vocabulary is the template as the rest of Skerry knows it. Image stays empty: see ImageFor.
 func (t *Template) Vocabulary() sandbox.Template {
+	var loosened []sandbox.Loosening
+	for _, name := range t.Loosen {
+		loosened = append(loosened, sandbox.Loosening(name))
+	}
 	return sandbox.Template{
 		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds,
-		JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke,
+		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(t.Limits.Memory), CPUMillis: int64(t.Limits.CPU), PIDs: t.Limits.PIDs, OpenFiles: t.Limits.OpenFiles,
 			FileBytes: int64(t.Limits.FileSize), TmpBytes: int64(t.Limits.Tmp), DiskBytes: int64(t.Limits.Disk),

@@ -188,6 +188,7 @@ func (s *Sandboxes) sandbox(v *Server, spec Spec, home, sock string, uid int) sa
 	return sandbox.Spec{
 		ID: v.id, Image: s.o.Template.Image, Runtime: s.o.Template.Runtime, UID: uid,
 		Daemon: s.o.Daemon, Args: []string{"toolserver"}, Hostname: "mcp", Mounts: mounts, Limits: s.o.Template.Limits, Labels: labels,
+		Loosen: s.o.Template.Loosened,
 	}
 }
 

@@ -168,7 +168,7 @@ func (d *Driver) unclaim(ctx context.Context, id sandbox.ID, claim string) {
 
 // newContainer gives the record of a container: what it is, and the whole hardening.
 func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image, claim string) (containers.Container, error) {
-	seccomp, err := hardening.SeccompOCI(rt.Runtime)
+	seccomp, err := hardening.SeccompOCI(rt.Runtime, spec.Loosen...)
 	if err != nil {
 		return containers.Container{}, err
 	}

@@ -47,22 +47,23 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 			UsernsMode:     "host", // the engine has one for all containers, in which a sandbox's uid is not
 			MaskedPaths:    hardening.MaskedPaths(),
 			ReadonlyPaths:  hardening.ReadonlyPaths(),
-			ShmSize:        hardening.ShmBytes,
+			ShmSize:        hardening.ShmBytes(spec),
 			Tmpfs:          tmpfs(spec),
 			Mounts:         mounts(spec, etc, rt.Runtime),
 			Init:           new(bool), // sandboxd is PID 1
 			RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 			// Output of PID 1 would fill the engine's disk, without a bound that we set.
 			LogConfig: container.LogConfig{Type: "none"},
-			Resources: resources(spec.Limits, rt.Runtime),
+			Resources: resources(spec, rt.Runtime),
 		},
 	}, nil
 }
 
-func resources(l sandbox.Limits, runtime hardening.Runtime) container.Resources {
+func resources(spec sandbox.Spec, runtime hardening.Runtime) container.Resources {
+	l := spec.Limits
 	pids := runtime.PIDs(l)
 	ulimits := make([]*container.Ulimit, 0, 4)
-	for _, r := range runtime.Rlimits(l) {
+	for _, r := range runtime.Rlimits(spec) {
 		name := strings.ToLower(strings.TrimPrefix(r.Name, "RLIMIT_"))
 		value := int64(r.Value) //nolint:gosec // Limits are positive int64
 		ulimits = append(ulimits, &units.Ulimit{Name: name, Soft: value, Hard: value})

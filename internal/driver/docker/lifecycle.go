@@ -140,7 +140,7 @@ func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, 
 
 // options writes the sandbox's files of /etc and gives the engine's options.
 func (d *Driver) options(rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (client.ContainerCreateOptions, error) {
-	seccomp, err := hardening.SeccompJSON(rt.Runtime)
+	seccomp, err := hardening.SeccompJSON(rt.Runtime, spec.Loosen...)
 	if err != nil {
 		return client.ContainerCreateOptions{}, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
 	}

@@ -61,6 +61,7 @@ func Run(t *testing.T, h Harness) {
 	t.Run("Pause", s.pause)
 	t.Run("Limits", s.limits)
 	t.Run("Hardening", s.hardening)
+	t.Run("Loosened", s.loosened)
 	t.Run("MountsBelow", s.mountsBelow)
 	t.Run("HostPrograms", s.hostPrograms)
 	t.Run("NothingLeft", s.nothingLeft)

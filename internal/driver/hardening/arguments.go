@@ -1,21 +1,25 @@
 package hardening
 
 import (
+	"slices"
+
 	"github.com/moby/profiles/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // The rules compare whole 64-bit registers, of which the kernel may read the low half only. So each names
 // what is allowed, and none what is not: a register with rubbish in its high half is refused.
 
 // argumentRules let the calls of limited through with the arguments that programs need.
-func argumentRules(r Runtime) []*seccomp.Syscall {
+func argumentRules(r Runtime, loosen []sandbox.Loosening) []*seccomp.Syscall {
 	rules := socketRules()
 	for _, persona := range []uint64{0, 0xffffffff} { // Linux, as ever, and the question for it
 		rules = append(rules, allow("personality", equal(0, persona)))
 	}
-	return append(rules, coreRules(r)...)
+	return append(rules, coreRules(r, slices.Contains(loosen, sandbox.LoosenCoreDumps))...)
 }
 
 // protocols are those of a socket of the Internet families, by its type. Others (SCTP, DCCP, MPTCP, UDP-Lite,
@@ -54,8 +58,8 @@ const CoreLimit = 1
 
 // coreRules keep code from lowering CoreLimit to 0: the calls answer that it is done, as those programs
 // expect that want no dump of theirs, and nothing changes. gVisor's kernel dumps nothing.
-func coreRules(r Runtime) []*seccomp.Syscall {
-	if r.OwnKernel {
+func coreRules(r Runtime, dumps bool) []*seccomp.Syscall {
+	if r.OwnKernel || dumps {
 		return []*seccomp.Syscall{allow("prlimit64"), allow("setrlimit")}
 	}
 	var rules []*seccomp.Syscall
@@ -76,6 +80,28 @@ func coreRules(r Runtime) []*seccomp.Syscall {
 			Names: []string{"setrlimit"}, Action: specs.ActErrno, ErrnoRet: &done,
 			Args: []specs.LinuxSeccompArg{equal(0, unix.RLIMIT_CORE)},
 		}})
+}
+
+// noRandomize is ADDR_NO_RANDOMIZE of personality: debuggers set it, so that addresses stay the same.
+const noRandomize = 0x0040000
+
+// loosened are the rules that a loosened point adds.
+func loosened(point sandbox.Loosening) []*seccomp.Syscall {
+	var names []string
+	var rules []*seccomp.Syscall
+	switch point {
+	case sandbox.LoosenPtrace:
+		names = []string{"ptrace", "process_vm_readv", "process_vm_writev"}
+		rules = append(rules, allow("personality", equal(0, noRandomize)))
+	case sandbox.LoosenNamespaces:
+		// clone3 stays unknown, so that programs take clone.
+		names = []string{"clone", "unshare", "setns", "mount", "umount2", "pivot_root", "chroot"}
+	case sandbox.LoosenCoreDumps, sandbox.LoosenShm: // see coreRules and ShmBytes
+	}
+	for _, name := range names {
+		rules = append(rules, allow(name))
+	}
+	return rules
 }
 
 func allow(name string, args ...specs.LinuxSeccompArg) *seccomp.Syscall {

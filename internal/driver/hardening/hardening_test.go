@@ -51,7 +51,12 @@ func TestCheckSpec(t *testing.T) {
 		"trailing slash":   func(s *sandbox.Spec) { s.Mounts[0].Target = sandbox.UserDataDir + "/" },
 		"the host's root":  func(s *sandbox.Spec) { s.Mounts[0].Source = "/" },
 		"root in disguise": func(s *sandbox.Spec) { s.Mounts[0].Source = "/usr/.." },
-		"too many mounts":  func(s *sandbox.Spec) { s.Mounts = make([]sandbox.Mount, MaxMounts+1) },
+		"unknown point":    func(s *sandbox.Spec) { s.Loosen = []sandbox.Loosening{"privileged"} },
+		"point twice":      func(s *sandbox.Spec) { s.Loosen = []sandbox.Loosening{"large_shm", "large_shm"} },
+		"no such dumps": func(s *sandbox.Spec) {
+			s.Runtime, s.Loosen = "runsc", []sandbox.Loosening{sandbox.LoosenCoreDumps}
+		},
+		"too many mounts": func(s *sandbox.Spec) { s.Mounts = make([]sandbox.Mount, MaxMounts+1) },
 	} {
 		spec := goodSpec()
 		change(&spec)
@@ -141,7 +146,7 @@ func TestRlimitsNeverExceedOurs(t *testing.T) {
 	limits := goodSpec().Limits
 	limits.OpenFiles = 1 << 40
 	for _, r := range Runtimes() {
-		for _, l := range r.Rlimits(limits) {
+		for _, l := range r.Rlimits(sandbox.Spec{Limits: limits}) {
 			if l.Name == "RLIMIT_NOFILE" && l.Value >= 1<<40 {
 				t.Errorf("%s: %s is %d, beyond this process's own", r.Name, l.Name, l.Value)
 			}

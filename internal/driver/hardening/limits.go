@@ -2,12 +2,21 @@ package hardening
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// DefaultShmBytes bounds /dev/shm where nothing is loosened: Docker's default.
+const DefaultShmBytes = 64 << 20
+
 // ShmBytes bounds /dev/shm. It is memory, and so counts against the sandbox's memory limit too.
-const ShmBytes = 64 << 20
+func ShmBytes(spec sandbox.Spec) int64 {
+	if slices.Contains(spec.Loosen, sandbox.LoosenShm) {
+		return max(DefaultShmBytes, spec.Limits.MemoryBytes/2)
+	}
+	return DefaultShmBytes
+}
 
 // CPUPeriod is the scheduling period of the CPU quota, in microseconds: the kernel's default.
 const CPUPeriod = 100_000

@@ -1,6 +1,8 @@
 package hardening
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -67,11 +69,15 @@ const pendingSignals = 256
 
 // Rlimits gives the resource limits of the processes of a sandbox. None is above the hard limit of
 // this process: raising one needs CAP_SYS_RESOURCE, which a server in a container lacks.
-func (r Runtime) Rlimits(l sandbox.Limits) []Rlimit {
+func (r Runtime) Rlimits(spec sandbox.Spec) []Rlimit {
+	l, core := spec.Limits, uint64(CoreLimit) // a core dump would hold other execs' memory
+	if slices.Contains(spec.Loosen, sandbox.LoosenCoreDumps) {
+		core = atMost(unix.RLIMIT_CORE, l.FileBytes)
+	}
 	out := []Rlimit{
 		{"RLIMIT_NOFILE", atMost(unix.RLIMIT_NOFILE, l.OpenFiles)},
 		{"RLIMIT_FSIZE", atMost(unix.RLIMIT_FSIZE, l.FileBytes)},
-		{"RLIMIT_CORE", CoreLimit}, // a core dump would hold other execs' memory
+		{"RLIMIT_CORE", core},
 	}
 	out = append(out, Rlimit{"RLIMIT_SIGPENDING", atMost(unix.RLIMIT_SIGPENDING, pendingSignals)})
 	if r.OwnKernel {

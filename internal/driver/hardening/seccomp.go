@@ -7,6 +7,8 @@ import (
 
 	"github.com/moby/profiles/seccomp"
 	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // neverNeeded are the system calls that Docker's default lets through and no agent needs: each is a
@@ -35,7 +37,7 @@ var limited = []string{"socket", "socketpair", "personality", "prlimit64", "setr
 
 // profile is Docker's default for a container without capabilities, less neverNeeded, with those in
 // limited for a few arguments only, and for programs of the machine's own word size only.
-func profile(r Runtime) *seccomp.Seccomp {
+func profile(r Runtime, loosen []sandbox.Loosening) *seccomp.Seccomp {
 	p := seccomp.DefaultProfile()
 	kept := p.Syscalls[:0]
 	for _, rule := range p.Syscalls {
@@ -52,13 +54,16 @@ func profile(r Runtime) *seccomp.Seccomp {
 		}
 		kept = append(kept, rule)
 	}
-	kept = append(kept, argumentRules(r)...)
+	kept = append(kept, argumentRules(r, loosen)...)
 	if r.OwnKernel {
 		// A filter cannot see the flags of clone3, so the profile refuses it with ENOSYS and the C library
 		// falls back to clone. After EPERM, the only answer that gVisor gives, it does not, and no program
 		// could start a thread. The namespaces that clone3 can make there are gVisor's, not the host's.
 		kept = slices.DeleteFunc(kept, func(rule *seccomp.Syscall) bool { return slices.Contains(rule.Names, "clone3") })
 		kept = append(kept, allow("clone3"))
+	}
+	for _, point := range loosen {
+		kept = append(kept, loosened(point)...)
 	}
 	p.Syscalls = kept
 	for i := range p.ArchMap {
@@ -68,8 +73,8 @@ func profile(r Runtime) *seccomp.Seccomp {
 }
 
 // SeccompJSON gives the profile as Docker's engine reads it in a security option.
-func SeccompJSON(r Runtime) (string, error) {
-	data, err := json.Marshal(profile(r))
+func SeccompJSON(r Runtime, loosen ...sandbox.Loosening) (string, error) {
+	data, err := json.Marshal(profile(r, loosen))
 	if err != nil {
 		return "", fmt.Errorf("encode the seccomp profile: %w", err)
 	}
@@ -77,8 +82,8 @@ func SeccompJSON(r Runtime) (string, error) {
 }
 
 // SeccompOCI gives the profile as an OCI runtime reads it, for this machine and kernel.
-func SeccompOCI(r Runtime) (*specs.LinuxSeccomp, error) {
-	data, err := SeccompJSON(r)
+func SeccompOCI(r Runtime, loosen ...sandbox.Loosening) (*specs.LinuxSeccomp, error) {
+	data, err := SeccompJSON(r, loosen...)
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package hardening
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -65,6 +66,14 @@ func CheckSpec(spec sandbox.Spec) error {
 	for _, arg := range spec.Args {
 		if strings.ContainsRune(arg, 0) {
 			return sandbox.Errorf(sandbox.Invalid, "an argument of the daemon holds a NUL byte")
+		}
+	}
+	for i, point := range spec.Loosen {
+		if err := sandbox.CheckLoosening(point, spec.Runtime); err != nil {
+			return err
+		}
+		if slices.Contains(spec.Loosen[:i], point) {
+			return sandbox.Errorf(sandbox.Invalid, "%s is loosened twice", point)
 		}
 	}
 	if err := checkLimits(spec.Limits); err != nil {

@@ -123,7 +123,7 @@ func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace 
 		}
 	}
 	in.Rootfs = img.rootfs
-	in.Seccomp, err = hardening.SeccompOCI(rt.Runtime)
+	in.Seccomp, err = hardening.SeccompOCI(rt.Runtime, spec.Loosen...)
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
 	}

@@ -62,7 +62,7 @@ func New(in Input) *specs.Spec {
 func process1(in Input) *specs.Process {
 	spec := in.Spec
 	rlimits := make([]specs.POSIXRlimit, 0, 4)
-	for _, r := range in.Runtime.Rlimits(spec.Limits) {
+	for _, r := range in.Runtime.Rlimits(spec) {
 		rlimits = append(rlimits, specs.POSIXRlimit{Type: r.Name, Hard: r.Value, Soft: r.Value})
 	}
 	id := uint32(spec.UID) //nolint:gosec // CheckSpec bounds it by hardening.MaxUID
@@ -110,7 +110,7 @@ func mounts(in Input) []specs.Mount {
 		{Type: "proc", Source: "proc", Destination: "/proc", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "tmpfs", Source: "tmpfs", Destination: "/dev", Options: []string{"nosuid", "strictatime", "mode=755", "size=64k"}},
 		{Type: "devpts", Source: "devpts", Destination: "/dev/pts", Options: []string{"nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", fmt.Sprintf("gid=%d", hardening.TerminalGroup(in.Spec.UID, in.UserNamespace))}},
-		{Type: "tmpfs", Source: "shm", Destination: "/dev/shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", hardening.ShmBytes)}},
+		{Type: "tmpfs", Source: "shm", Destination: "/dev/shm", Options: []string{"nosuid", "noexec", "nodev", "mode=1777", fmt.Sprintf("size=%d", hardening.ShmBytes(in.Spec))}},
 		{Type: "mqueue", Source: "mqueue", Destination: "/dev/mqueue", Options: []string{"nosuid", "noexec", "nodev"}},
 		{Type: "sysfs", Source: "sysfs", Destination: "/sys", Options: []string{"nosuid", "noexec", "nodev", "ro"}},
 		{Type: "cgroup", Source: "cgroup", Destination: "/sys/fs/cgroup", Options: []string{"nosuid", "noexec", "nodev", "relatime", "ro"}},

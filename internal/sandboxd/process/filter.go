@@ -39,15 +39,16 @@ var uncounted = []uint32{0x401c5820, 0x40086602, 0x40046602, 0x50009401, 0x50009
 // sysFileSetattr is file_setattr, of Linux 6.17: FS_IOC_FSSETXATTR by path. Its number is the same everywhere.
 const sysFileSetattr = 469
 
+// tracing are the calls by which one process looks into another: whoever may use them
+// still does not reach PID 1 and supervisors, which are not dumpable.
+var tracing = []rule{{call: unix.SYS_PTRACE}, {call: unix.SYS_PROCESS_VM_READV}, {call: unix.SYS_PROCESS_VM_WRITEV}}
+
 // rules for a supervisor with this pid.
-func rules(self int) []rule {
+func rules(self int, mayTrace bool) []rule {
 	pid := uint32(self)
 	targets := []uint32{1, pid}
 	broadcast := []uint32{1, pid, ^uint32(0), -pid} // kill(-1), and the supervisor's group
 	rs := []rule{
-		{call: unix.SYS_PTRACE},
-		{call: unix.SYS_PROCESS_VM_READV},
-		{call: unix.SYS_PROCESS_VM_WRITEV},
 		{call: unix.SYS_PIDFD_OPEN},
 		{call: unix.SYS_PIDFD_GETFD},
 		// A /proc/<pid> folder serves as a pidfd, and a siginfo of one's own making turns any signal
@@ -73,6 +74,9 @@ func rules(self int) []rule {
 		// Whoever owns a file may give it to another project, which is how a user's disk space is counted.
 		{call: unix.SYS_IOCTL, arg: 1, values: uncounted},
 		{call: sysFileSetattr},
+	}
+	if !mayTrace {
+		rs = append(rs, tracing...)
 	}
 	return rs
 }
@@ -120,12 +124,12 @@ func assembleFilter(arch uint32, rs []rule) ([]bpf.RawInstruction, error) {
 }
 
 // installFilter puts this process, and all that it starts from now on, under the filter.
-func installFilter(self int) error {
+func installFilter(self int, mayTrace bool) error {
 	arch, err := auditArch()
 	if err != nil {
 		return err
 	}
-	raw, err := assembleFilter(arch, rules(self))
+	raw, err := assembleFilter(arch, rules(self, mayTrace))
 	if err != nil {
 		return err
 	}

@@ -74,6 +74,21 @@ call('fcntl F_GETFD', %d, 0, 1, 0)
 	}
 }
 
+// A template can let commands trace each other; nothing else is let through then.
+func TestFilterThatLetsTrace(t *testing.T) {
+	strict, loose := rules(77, false), rules(77, true)
+	if len(strict)-len(loose) != len(tracing) {
+		t.Errorf("%d rules, and %d for who may trace", len(strict), len(loose))
+	}
+	for _, r := range loose {
+		for _, call := range tracing {
+			if r.call == call.call {
+				t.Errorf("call %d is still denied", r.call)
+			}
+		}
+	}
+}
+
 func TestFilterIsInForce(t *testing.T) {
 	b := newBed(t)
 	r := b.run(shell("grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status"))
@@ -86,7 +101,7 @@ func TestFilterIsInForce(t *testing.T) {
 func TestFilterProgram(t *testing.T) {
 	const self = 77
 	for arch, number := range map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64} {
-		raw, err := assembleFilter(number, rules(self))
+		raw, err := assembleFilter(number, rules(self, false))
 		if err != nil {
 			t.Fatal(arch, err)
 		}

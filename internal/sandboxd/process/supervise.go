@@ -29,19 +29,23 @@ const (
 // SuperviseCommand is the argument that makes a binary a supervisor.
 const SuperviseCommand = "supervise"
 
+// TraceArgument, behind SuperviseCommand, lets commands trace each other: see sandbox.LoosenPtrace.
+const TraceArgument = "trace"
+
 // SuperviseIfAsked turns this process into a supervisor, and never returns, when it was started as
-// one: with SuperviseCommand as its only argument. Call it before anything else: in main, and in
+// one: with SuperviseCommand as its first argument. Call it before anything else: in main, and in
 // TestMain of a package whose tests run a Manager with the test binary as supervisor.
 func SuperviseIfAsked() {
-	if len(os.Args) == 2 && os.Args[1] == SuperviseCommand {
-		syscall.Exit(Supervise()) // nothing is left to flush, and the race detector's exit takes a second
+	mayTrace := len(os.Args) == 3 && os.Args[2] == TraceArgument
+	if (len(os.Args) == 2 || mayTrace) && os.Args[1] == SuperviseCommand {
+		syscall.Exit(Supervise(mayTrace)) // nothing is left to flush, and the race detector's exit takes a second
 	}
 }
 
 // Supervise is the main function of a supervisor: descriptor 3 is its control socket. It serves one
 // run after the other until the socket closes, and returns the exit code of the process.
-func Supervise() int {
-	s := &supervisor{self: os.Getpid(), oom: -1}
+func Supervise(mayTrace bool) int {
+	s := &supervisor{self: os.Getpid(), mayTrace: mayTrace, oom: -1}
 	if err := s.harden(); err != nil {
 		fmt.Fprintln(os.Stderr, "skerry-sandboxd supervise:", err)
 		s.send(message{Kind: msgFailed, Code: codeCannotExecute, Reason: "sandboxd cannot confine commands here: " + err.Error()})
@@ -63,9 +67,10 @@ func Supervise() int {
 }
 
 type supervisor struct {
-	self int
-	oom  int // descriptor of /proc/self/oom_score_adj, or -1
-	base string
+	self     int
+	mayTrace bool // commands each other
+	oom      int  // descriptor of /proc/self/oom_score_adj, or -1
+	base     string
 
 	serial uint64
 	main   int
@@ -96,7 +101,7 @@ func (s *supervisor) harden() error {
 	}
 	// For all threads: it leads a process group of its own. Fails only where it is higher already.
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, commandNice)
-	return installFilter(s.self)
+	return installFilter(s.self, s.mayTrace)
 }
 
 // run serves one run message. It returns false when sandboxd is gone.

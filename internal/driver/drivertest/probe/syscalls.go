@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -27,6 +28,7 @@ var forbidden = map[string]func() error{
 	"setns":               raw(unix.SYS_SETNS, badFD, 0),
 	"mount":               func() error { return unix.Mount("none", "/tmp", "tmpfs", 0, "") },
 	"umount":              func() error { return unix.Unmount("/tmp", unix.MNT_DETACH) },
+	"mount-in-own":        mountInOwn,
 	"pivot_root":          func() error { return unix.PivotRoot("/tmp", "/tmp") },
 	"chroot":              func() error { return unix.Chroot("/tmp") },
 	"open_tree":           raw(unix.SYS_OPEN_TREE, badFD, 0, 0),
@@ -73,7 +75,7 @@ var forbidden = map[string]func() error{
 	"socket-tipc":         socket(unix.AF_TIPC, unix.SOCK_STREAM, 0),
 	"socketpair-tipc":     socketpair(unix.AF_TIPC),
 	"socketpair-vsock":    socketpair(unix.AF_VSOCK),
-	"ptrace":              raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0),
+	"ptrace":              traceChild,
 	"process_vm_readv":    raw(unix.SYS_PROCESS_VM_READV, 1, 0, 0, 0, 0, 1),
 	"process_vm_writev":   raw(unix.SYS_PROCESS_VM_WRITEV, 1, 0, 0, 0, 0, 1),
 	"personality":         raw(unix.SYS_PERSONALITY, 0x0040000), // ADDR_NO_RANDOMIZE
@@ -124,6 +126,41 @@ func cloneWith(flags uintptr) error {
 	cmd := exec.Command("/proc/self/exe", probeNothing)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 	return cmd.Run()
+}
+
+// traceChild makes this process the tracer of one that it starts.
+func traceChild() error {
+	p, err := os.StartProcess("/proc/self/exe", []string{"probe", sleepArg}, &os.ProcAttr{})
+	if err != nil {
+		return fmt.Errorf("prepare: %s", err) //nolint:errorlint // its number would look like a refusal
+	}
+	defer func() {
+		_ = p.Kill()
+		_, _ = p.Wait()
+	}()
+	return raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(p.Pid), 0, 0)()
+}
+
+// mountInOwn makes a user and a mount namespace and mounts a tmpfs in it.
+func mountInOwn() error {
+	cmd := exec.Command("/proc/self/exe", childArg, `{"op":"syscall","path":"mount"}`)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	var resp probewire.Response
+	if err := json.Unmarshal(out, &resp); err != nil {
+		return err
+	}
+	if resp.Errno != 0 {
+		return syscall.Errno(resp.Errno)
+	}
+	return nil
 }
 
 // probeNothing is an argument with which the program ends at once: a child request that is no JSON.
