@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -214,7 +215,7 @@ func testSandbox(t *testing.T, s *Store) {
 	wantKind(t, err, sandbox.NotFound)
 	rec := SandboxRecord{ID: "skerry-1", Info: sandbox.Info{ID: "skerry-1", State: sandbox.Running, CreatedAt: t0}, Replica: "r1"}
 	must(t, s.PutSandbox(ctx, main, rec))
-	if got, err := s.Sandbox(ctx, main); err != nil || got != rec {
+	if got, err := s.Sandbox(ctx, main); err != nil || !reflect.DeepEqual(got, rec) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	must(t, s.DeleteSandbox(ctx, main, "skerry-0"))
@@ -314,7 +315,7 @@ func testSandboxes(t *testing.T, s *Store) {
 	must(t, s.PutSandbox(ctx, main, rec))
 	got, err := s.Sandboxes(ctx, []sandbox.Thread{other, main})
 	must(t, err)
-	if len(got) != 1 || got[main] != rec {
+	if len(got) != 1 || !reflect.DeepEqual(got[main], rec) {
 		t.Errorf("got %+v", got)
 	}
 	if got, err := s.Sandboxes(ctx, nil); err != nil || len(got) != 0 {

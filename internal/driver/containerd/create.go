@@ -218,7 +218,7 @@ func (d *Driver) start(ctx context.Context, userNamespace bool, spec sandbox.Spe
 		return engineError(err, "the root file system of the sandbox was not made")
 	}
 	if userNamespace {
-		if err := d.makeMountPoints(spec, rootfs); err != nil {
+		if err := d.makeMountPoints(spec, img.tmpfs, rootfs); err != nil {
 			return err
 		}
 	}

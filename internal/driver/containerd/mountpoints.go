@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -21,7 +22,7 @@ func (d *Driver) rootfs(id sandbox.ID) string { return filepath.Join(d.rootfsRoo
 // makeMountPoints makes the mount points in the root file system of a sandbox, which is mounted for that, once
 // and for some milliseconds: in a user namespace the runtime cannot. The image is hostile, so nothing follows
 // a link out of it.
-func (d *Driver) makeMountPoints(spec sandbox.Spec, mounts []mount.Mount) (err error) {
+func (d *Driver) makeMountPoints(spec sandbox.Spec, volumes []hardening.Tmpfs, mounts []mount.Mount) (err error) {
 	failed := func(err error) error {
 		return sandbox.Wrap(sandbox.Internal, err, "the root file system of the sandbox could not be prepared")
 	}
@@ -45,7 +46,7 @@ func (d *Driver) makeMountPoints(spec sandbox.Spec, mounts []mount.Mount) (err e
 	if err := ociconfig.MakeMountPoints(root); err != nil {
 		return err
 	}
-	return ociconfig.MakeMountPointsOf(root, spec)
+	return ociconfig.MakeMountPointsOf(root, spec, volumes)
 }
 
 // unmountRootfs takes away what makeMountPoints mounted, also when a crash interrupted it. Nothing there is no

@@ -94,7 +94,7 @@ func (i image) makeMountPointsOf(spec sandbox.Spec) error {
 		return sandbox.Wrap(sandbox.NotFound, err, "the template's image cannot be opened")
 	}
 	defer root.Close() //nolint:errcheck // nothing was written through this handle itself
-	return ociconfig.MakeMountPointsOf(root, spec)
+	return ociconfig.MakeMountPointsOf(root, spec, nil)
 }
 
 // checkPassable reports, as a NotSupported error, that a folder on the way to the image lets only its owner by.

@@ -33,20 +33,27 @@ func MakeMountPoints(root *os.Root) error {
 	return nil
 }
 
-// MakeMountPointsOf makes the places of a Spec's own mounts. Those that lie in another mount or in a tmpfs are
-// not in the root file system.
-func MakeMountPointsOf(root *os.Root, spec sandbox.Spec) error {
+// MakeMountPointsOf makes the places of a Spec's own mounts, and of what stands for the image's volumes. Those that
+// lie in another mount or in a tmpfs are not in the root file system.
+func MakeMountPointsOf(root *os.Root, spec sandbox.Spec, volumes []hardening.Tmpfs) error {
 	var covered []string
 	for _, t := range hardening.TmpfsMounts(spec.Limits) {
 		covered = append(covered, t.Target)
 	}
+	var targets []string
+	for _, v := range volumes {
+		targets = append(targets, v.Target)
+	}
 	for _, m := range spec.Mounts {
-		if !within(m.Target, covered) {
-			if err := makeFolder(root, m.Target); err != nil {
-				return noRoom(err, m.Target)
+		targets = append(targets, m.Target)
+	}
+	for _, target := range targets {
+		if !within(target, covered) {
+			if err := makeFolder(root, target); err != nil {
+				return noRoom(err, target)
 			}
 		}
-		covered = append(covered, m.Target)
+		covered = append(covered, target)
 	}
 	return nil
 }
