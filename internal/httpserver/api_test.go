@@ -3,6 +3,7 @@ package httpserver
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"mime/multipart"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -382,4 +384,32 @@ func TestMCP(t *testing.T) {
 	wantProblem(t, send(h, "POST", "/mcp", "{}"), 400, "invalid")
 	wantProblem(t, send(h, "POST", "/mcp/a%2Fb", "{}"), 400, "invalid")
 	wantProblem(t, send(h, "POST", "/mcp/t1", "{}", "Content-Type: text/plain"), 415, "invalid")
+}
+
+// TestErrorsAreBrief: what is wrong with a request is not said in the request's own length.
+func TestErrorsAreBrief(t *testing.T) {
+	many := make([]string, 5000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`"unknown%d":1`, i)
+	}
+	for what, body := range map[string]string{"a long name": `{"` + strings.Repeat("k", 1<<20) + `":1}`, "many names": "{" + strings.Join(many, ",") + "}"} {
+		p := newHumaError(http.StatusUnprocessableEntity, "x", detailsOf(body)...)
+		raw, err := json.Marshal(p)
+		if err != nil || len(raw) > 32<<10 {
+			t.Errorf("%s: %d bytes, %v", what, len(raw), err)
+		}
+	}
+}
+
+// detailsOf is what huma finds in an object of unknown fields.
+func detailsOf(body string) []error {
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(body), &fields); err != nil {
+		return []error{err}
+	}
+	var errs []error
+	for name := range fields {
+		errs = append(errs, &huma.ErrorDetail{Message: "unexpected property " + name, Location: "body." + name})
+	}
+	return errs
 }

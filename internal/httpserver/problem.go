@@ -168,14 +168,14 @@ func newHumaError(status int, msg string, errs ...error) huma.StatusError {
 		kind = sandbox.Internal
 	}
 	var fields []FieldError
-	for _, err := range errs {
+	for _, err := range errs[:min(len(errs), maxFieldErrors)] {
 		var d huma.ErrorDetailer
 		switch {
 		case err == nil:
 		case errors.As(err, &d):
 			fields = append(fields, fieldError(d.ErrorDetail()))
 		default:
-			fields = append(fields, FieldError{Detail: err.Error()})
+			fields = append(fields, FieldError{Detail: brief(err.Error())})
 		}
 	}
 	if kind == sandbox.Internal {
@@ -198,11 +198,22 @@ func fieldError(d *huma.ErrorDetail) FieldError {
 	for _, prefix := range []string{"body.", "query.", "path.", "header."} {
 		field = strings.TrimPrefix(field, prefix)
 	}
-	detail := d.Message
-	if len(detail) > 300 {
-		detail = strings.ToValidUTF8(detail[:300], "") + "…"
+	return FieldError{Field: brief(field), Detail: brief(d.Message)}
+}
+
+// An error says what is wrong in so many words. Names of fields come from the request: a caller that
+// sends 8 MiB of them is not sent them back.
+const (
+	maxFieldErrors = 20
+	maxFieldText   = 300 // bytes
+)
+
+// brief cuts a text of an error.
+func brief(text string) string {
+	if len(text) <= maxFieldText {
+		return text
 	}
-	return FieldError{Field: field, Detail: detail}
+	return strings.ToValidUTF8(text[:maxFieldText], "") + "…"
 }
 
 // writeProblem sends p where huma does not: before a route's handler, or in place of a stream.
