@@ -31,7 +31,7 @@ type row struct {
 // attacks lists all, in the order of the report.
 func attacks() []attack {
 	var all []attack
-	for _, part := range [][]attack{races(), oddFiles(), daemons(), bombs()} {
+	for _, part := range [][]attack{races(), oddFiles(), daemons(), bridges(), archives(), requests(), bombs()} {
 		all = append(all, part...)
 	}
 	return all

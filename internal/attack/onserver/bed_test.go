@@ -99,7 +99,7 @@ func newBed() (_ *bed, err error) {
 	if b.mcp, err = startTools(); err != nil {
 		return nil, err
 	}
-	config := fmt.Appendf(nil, `{"mcpServers": {"far": {"type": "http", "url": %q}}}`, b.mcp.url)
+	config := fmt.Appendf(nil, `{"mcpServers": {"far": {"type": "http", "url": %[1]q, "disabledTools": ["secret_tool"]}, "open": {"type": "http", "url": %[1]q}}}`, b.mcp.url)
 	err = errors.Join(os.Chmod(b.dir, 0o711), os.Mkdir(b.data, 0o711), os.Mkdir(filepath.Join(b.data, "templates"), 0o755), //nolint:gosec // passed through by other uids
 		os.WriteFile(filepath.Join(b.data, "templates/base.yaml"), []byte(bomb.Template), 0o600),
 		os.WriteFile(filepath.Join(b.data, "templates/slow.yaml"), []byte(bomb.SlowTemplate), 0o600),
