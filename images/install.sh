@@ -35,7 +35,7 @@ mkdir -p /mnt/user-data /mnt/skills /mnt/plugins /mnt/code-api /home/agent /run/
 : >/opt/skerry/skerry-sandboxd
 rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /var/cache/debconf/*-old /var/lib/dpkg/*-old /tmp/* /root/.[!.]* \
   /usr/share/man/* /usr/share/info/* /usr/share/locale/*
-find /usr/share/doc -mindepth 1 -not -type d -not -name copyright -delete
+find /usr/share/doc -mindepth 1 -type f -not -name copyright -delete # links lead to the copyright of another package
 find /usr/share/doc -mindepth 1 -type d -empty -delete
 # Nothing in the image may raise privileges; no-new-privileges would stop it, this is the second lock.
 find / -xdev -perm /6000 -type f -exec chmod a-s {} +

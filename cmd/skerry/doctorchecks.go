@@ -31,7 +31,7 @@ const (
 	hostWait     = 10 * time.Second // files and system calls; a network disk may hang
 	stateWait    = 15 * time.Second
 	driverWait   = 60 * time.Second // probes of two runtimes
-	templateWait = 85 * time.Second // a start may take start_timeout, 60 s
+	templateWait = 5 * time.Minute  // a start may take start_timeout, 60 s, and each template has smoke tests
 	mcpWait      = 20 * time.Second // of one MCP server
 	skillWait    = 88 * time.Second
 )
@@ -410,5 +410,24 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *parts, 
 		r.Warn(t.Name, "make images unpacks it into "+e.cfg.Images, "its image is not unpacked here; sandboxes see the programs of this host's /usr. sandboxd runs in it")
 	default:
 		r.OK(t.Name, "%s; sandboxd runs in it, %s for a start, a command and the end", image, took)
+	}
+	if err == nil && made.Image != "" && len(t.Smoke) > 0 {
+		e.smoke(ctx, r, p, t, add)
+	}
+}
+
+// smoke runs what a template says of itself. On the host's own programs nobody promised it.
+func (e *examination) smoke(ctx context.Context, r *doctor.Report, p *parts, t template.Template, add func(name, fix, format string, args ...any)) {
+	began := time.Now()
+	failed, err := p.orch.Smoke(ctx, t.Name)
+	if err != nil {
+		add(t.Name+" smoke", "look at the line of the template", "its smoke tests could not be run: %s", err)
+		return
+	}
+	for _, f := range failed {
+		add(t.Name+" smoke", "skerry templates test "+t.Name+" shows more; images/build.sh "+t.Image.OCI+" makes the image of a built-in template anew", "the test %q fails: %s", f.Name, f.Why)
+	}
+	if len(failed) == 0 {
+		r.OK(t.Name+" smoke", "%d smoke tests pass, in %s", len(t.Smoke), time.Since(began).Round(time.Millisecond))
 	}
 }

@@ -27,6 +27,7 @@ var table = []row{
 	{"internal/doctor", "driver/cgroup", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/vpath", "sandbox", "files stand below the use cases"},
 	{"internal/editdistance", "", "it compares two words"},
+	{"internal/sbom", "", "a list of parts is text, whatever printed it"},
 	{"internal/template", "sandbox editdistance /sandbox-templates", "templates are text and a vocabulary"},
 	{"skills", "", "files, and nothing else"},
 	{"sandbox-templates", "", "files, and nothing else"},

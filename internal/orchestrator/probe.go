@@ -2,7 +2,9 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
 	"os"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -28,8 +30,28 @@ func (r *Orchestrator) Image(_ context.Context, template string) (string, error)
 // Probe runs a script with sh in a sandbox of a template that is there for nothing else, and gives what it
 // printed. NotFound: there is no such template; errors of starting and running as for any exec.
 func (r *Orchestrator) Probe(ctx context.Context, template, script string) (out []byte, err error) {
+	err = r.inProbe(ctx, template, func(c sandbox.Caller, id string) error {
+		exec, err := r.RunCommand(ctx, c, id, sandbox.Command{Argv: []string{"sh", "-s"}, Stdin: script, MaxOutputBytes: maxProbeOutput})
+		if err != nil {
+			return err
+		}
+		res, err := r.Wait(ctx, c, id, exec)
+		switch {
+		case err != nil:
+			return err
+		case res.Status != sandbox.StatusExited || res.Truncated || res.Encoding != "":
+			return sandbox.Errorf(sandbox.Unavailable, "the probe of template %q ended as %s, or printed what is no text", template, res.Status)
+		}
+		out = []byte(res.Stdout)
+		return nil
+	})
+	return out, err
+}
+
+// inProbe calls do with a thread that has a sandbox of the template, and deletes it afterwards.
+func (r *Orchestrator) inProbe(ctx context.Context, template string, do func(c sandbox.Caller, id string) error) error {
 	if _, err := r.Image(ctx, template); err != nil {
-		return nil, err
+		return err
 	}
 	c := sandbox.Caller{Owner: probeOwner, Source: "internal"}
 	id := "probe-" + uuid.NewString()
@@ -41,20 +63,50 @@ func (r *Orchestrator) Probe(ctx context.Context, template, script string) (out 
 		}
 	}()
 	if _, err := r.Acquire(ctx, c, id, sandbox.AcquireOptions{Template: template, Wait: r.o.StartTime}); err != nil {
-		return nil, err
+		return err
 	}
-	exec, err := r.RunCommand(ctx, c, id, sandbox.Command{Argv: []string{"sh", "-s"}, Stdin: script, MaxOutputBytes: maxProbeOutput})
-	if err != nil {
-		return nil, err
+	return do(c, id)
+}
+
+// SmokeFailure is a smoke test that did not pass.
+type SmokeFailure struct{ Name, Why string }
+
+// Smoke runs the smoke tests of a template, one after the other in one sandbox that is there for nothing else. Errors
+// are those of starting it; what a test came to is in failed.
+func (r *Orchestrator) Smoke(ctx context.Context, template string) (failed []SmokeFailure, err error) {
+	err = r.inProbe(ctx, template, func(c sandbox.Caller, id string) error {
+		for _, s := range r.o.Templates[template].Smoke {
+			if why := r.smoke(ctx, c, id, s); why != "" {
+				failed = append(failed, SmokeFailure{s.Name, why})
+			}
+		}
+		return nil
+	})
+	return failed, err
+}
+
+// smoke runs one test and says why it did not pass, or "".
+func (r *Orchestrator) smoke(ctx context.Context, c sandbox.Caller, id string, s sandbox.SmokeTest) string {
+	var exec string
+	var err error
+	timeout := time.Duration(s.TimeoutSeconds) * time.Second
+	if s.Code != "" {
+		exec, err = r.RunCode(ctx, c, id, sandbox.Code{Language: s.Language, Text: s.Code, Timeout: timeout})
+	} else {
+		exec, err = r.RunCommand(ctx, c, id, sandbox.Command{Shell: s.Run, Argv: s.Argv, Timeout: timeout})
 	}
-	res, err := r.Wait(ctx, c, id, exec)
+	var res sandbox.Result
+	if err == nil {
+		res, err = r.Wait(ctx, c, id, exec)
+	}
+	var e *sandbox.Error
 	switch {
+	case errors.As(err, &e):
+		return e.Detail
 	case err != nil:
-		return nil, err
-	case res.Status != sandbox.StatusExited || res.Truncated || res.Encoding != "":
-		return nil, sandbox.Errorf(sandbox.Unavailable, "the probe of template %q ended as %s, or printed what is no text", template, res.Status)
+		return "it could not be run"
 	}
-	return []byte(res.Stdout), nil
+	return s.Judge(res)
 }
 
 // OpenSkill opens the folder of one of the caller's skills for reading; the caller closes it. NotFound when

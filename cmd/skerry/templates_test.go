@@ -1,0 +1,41 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func runTemplates(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(append([]string{"templates"}, args...))
+	err := root.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestTemplatesLint(t *testing.T) {
+	if out, err := runTemplates(t, "lint", "../../sandbox-templates"); err != nil || !strings.Contains(out, "base, data, mcp-server, office") {
+		t.Errorf("%s %v", out, err)
+	}
+	good, err := os.ReadFile("../../sandbox-templates/base.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "mine.txt") // an editor's copy has any ending
+	if err := os.WriteFile(file, bytes.Replace(good, []byte("  pids:"), []byte("  pid:"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = runTemplates(t, "lint", file)
+	if err == nil || !strings.Contains(err.Error(), "template mine.txt: line 17: limits.pid: there is no such field; did you mean pids?") {
+		t.Errorf("%v", err)
+	}
+	if _, err := runTemplates(t, "lint", filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a file that is not there was taken")
+	}
+}

@@ -1,0 +1,86 @@
+package sbom
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+const listed = "o\tdebian\t12\t\t\ndeb\tlibc6\t2.36-9+deb12u10\tamd64\tGPL-2+;LGPL-2.1+\npypi\tPillow_Heif\t1.0\t\tMIT-CMU\n" +
+	"npm\t@types/node\t22.1.0\t\t(MIT OR Apache-2.0)\nnpm\t@types/node\t22.1.0\t\t(MIT OR Apache-2.0)\npypi\told\t1\t\tBSD License\nend\n"
+
+func TestWrite(t *testing.T) {
+	list, err := Parse(strings.NewReader(listed))
+	if err != nil || len(list.Parts) != 4 || list.System != "debian" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	var out bytes.Buffer
+	if err := list.Write(&out, "skerry/x", "v1", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	var bom cdx.BOM
+	if err := cdx.NewBOMDecoder(&out, cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.SpecVersion != cdx.SpecVersion1_6 || bom.Metadata.Component.Name != "skerry/x" || len(*bom.Components) != 5 {
+		t.Errorf("%+v", bom)
+	}
+	got := map[string]string{}
+	for _, c := range *bom.Components {
+		raw, err := json.Marshal(c.Licenses)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[c.PackageURL] = string(raw)
+	}
+	for purl, want := range map[string]string{
+		"pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64": `[{"license":{"name":"GPL-2+"}},{"license":{"name":"LGPL-2.1+"}}]`,
+		"pkg:pypi/pillow-heif@1.0":                          `[{"expression":"MIT-CMU"}]`,
+		"pkg:npm/%40types/node@22.1.0":                      `[{"expression":"(MIT OR Apache-2.0)"}]`,
+		"pkg:pypi/old@1":                                    `[{"license":{"name":"BSD License"}}]`,
+	} {
+		if got[purl] != want {
+			t.Errorf("%s: %s, want %s; there are %v", purl, got[purl], want, got)
+		}
+	}
+}
+
+func TestOutputIsData(t *testing.T) {
+	for name, text := range map[string]string{
+		"cut": "deb\ta\t1\t\t\n", "garbage": "rm -rf\nend\n", "kind": "evil\ta\t1\t\t\nend\n", "nameless": "deb\t\t1\t\t\nend\n", "empty": "",
+		"long": "deb\t" + strings.Repeat("x", 1<<20) + "\t1\t\t\nend\n", "many": strings.Repeat("deb\ta\t1\t\t\n", maxParts+1) + "end\n",
+	} {
+		if _, err := Parse(strings.NewReader(text)); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	list, err := Parse(strings.NewReader("deb\ta\xff" + strings.Repeat("é", 400) + "\t1\t\t\nend\n"))
+	if err != nil || len(list.Parts[0].Name) > maxField {
+		t.Errorf("%v, %v", list, err)
+	}
+}
+
+// TestScript runs the script on this machine, as it runs in a sandbox.
+func TestScript(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, sh)
+	cmd.Stdin = strings.NewReader(Script)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Parse(bytes.NewReader(out)); err != nil {
+		t.Error(err)
+	}
+}
