@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -260,4 +262,56 @@ func TestContextSecrets(t *testing.T) {
 	}
 	// It is not there for the next run.
 	s.shows("s", c.ID, "'PASS' in os.environ", "False")
+}
+
+// TestTypeScriptContexts: TypeScript keeps its variables, imports and tools, too.
+func TestTypeScriptContexts(t *testing.T) {
+	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
+	c := s.context("ts", "typescript")
+	s.shows("ts", c.ID, "import { echo } from './servers/everything';\nlet n: number = await Promise.resolve(20);\nn + 1", "21")
+	for range 2 {
+		r := s.in("ts", c.ID, "n += 1; await echo({ message: `n is ${n}` })", 60)
+		if len(r.ToolsCalled) != 1 || len(r.Results) != 1 || !strings.Contains(fmt.Sprint(r.Results[0]["text/plain"]), "Echo: n is 2") {
+			t.Errorf("%v %v %s", r.ToolsCalled, r.Results, r.Stderr)
+		}
+	}
+	r := s.in("ts", c.ID, "n = 30; while (true) {}", 1)
+	if r.Status != "timeout" || r.Context.State != "idle" {
+		t.Errorf("%s, context %+v, %s", r.Status, r.Context, r.Stderr)
+	}
+	s.shows("ts", c.ID, "n", "30")
+	r = s.in("ts", c.ID, "const a = 1;\n\nthrow new Error('boom');", 0)
+	if *r.ExitCode != 1 || !strings.Contains(r.Stderr, ".ts:3:7") {
+		t.Errorf("%v %s", *r.ExitCode, r.Stderr)
+	}
+	// The template's wish for another runtime is kept.
+	s = start(t, options{template: "javascript: bun\n"})
+	if a := s.do("POST", "/api/threads/ts/contexts", map[string]any{"language": "typescript"}); a.status != 501 || !strings.Contains(string(a.body), "node") {
+		t.Errorf("a template that wants bun: %d %s", a.status, a.body)
+	}
+}
+
+// TestFigures: matplotlib's figures and tables of pandas come as they are in a notebook. The packages are in
+// the image of the template data, which not every machine builds.
+func TestFigures(t *testing.T) {
+	if exec.Command("docker", "image", "inspect", "skerry/data:latest").Run() != nil {
+		t.Skip("the image skerry/data is not here: images/build.sh data makes it")
+	}
+	s := start(t, options{driver: "docker", env: []string{"SKERRY_TEMPLATES=" + abs(t, "../../sandbox-templates")}})
+	if a := s.do("PUT", "/api/threads/f/sandbox", map[string]any{"template": "data"}); a.status != 200 {
+		t.Fatalf("%s", a.body)
+	}
+	c := s.context("f", "python")
+	r := s.in("f", c.ID, "import matplotlib.pyplot as plt\nimport pandas as pd\nplt.plot([1, 3, 2]);", 110)
+	if len(r.Results) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	png, err := base64.StdEncoding.DecodeString(fmt.Sprint(r.Results[0]["image/png"]))
+	if err != nil || !strings.HasPrefix(string(png), "\x89PNG\r\n") || len(png) < 1000 {
+		t.Errorf("a figure of %d bytes, %v", len(png), err)
+	}
+	r = s.in("f", c.ID, "pd.DataFrame({'a': [1, 2]})", 60)
+	if len(r.Results) != 1 || !strings.Contains(fmt.Sprint(r.Results[0]["text/html"]), "<table") || !strings.Contains(fmt.Sprint(r.Results[0]["text/plain"]), "0  1") {
+		t.Errorf("%+v", r)
+	}
 }

@@ -239,6 +239,8 @@ class Kernel:
 
     def run(self, job):
         env = job.get("env") or {}
+        if env.get("MPLBACKEND", "").lower() == "agg":  # "there is no screen": here there is one
+            del env["MPLBACKEND"]
         before = {name: os.environ.get(name) for name in env}
         os.environ.update(env)
         self.shell.results = results = Results(job["dir"])
@@ -273,7 +275,8 @@ class Kernel:
 def main():
     channel = Channel(3)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    if os.environ.get("MPLBACKEND", "agg").lower() == "agg":
+        os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # draws as agg does, and displays
     os.environ.setdefault("IPYTHONDIR", os.path.join(os.path.dirname(os.path.abspath(__file__)), "ipython"))
     try:
         shell = make_shell()
