@@ -96,7 +96,6 @@ var table = []row{
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge codeapi skill prompt redact toolsearch claim", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge claim codeapi skill prompt redact toolsearch", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
