@@ -75,7 +75,7 @@ func (p *parts) openReplica() error {
 
 // ofSlot is the name of a file or folder that only this replica writes.
 func (p *parts) ofSlot(name string) string {
-	if p.peers.Slot() == 1 {
+	if p.peers == nil || p.peers.Slot() == 1 { // doctor looks at some parts without a server
 		return name
 	}
 	return fmt.Sprintf("%s-%d", name, p.peers.Slot())
@@ -83,6 +83,9 @@ func (p *parts) ofSlot(name string) string {
 
 // onlyServer reports whether no other server has the data folder now.
 func (p *parts) onlyServer() bool {
+	if p.peers == nil {
+		return true
+	}
 	others, err := p.peers.Peers()
 	return err == nil && len(others) == 0
 }
