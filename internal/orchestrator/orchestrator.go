@@ -126,8 +126,10 @@ const (
 	unansweredGrace = 2 * time.Second
 	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
 	inspectTimeout = 2 * time.Second
-	// adoptTimeout is the same after a restart of the server: its sandboxd dials at least once a second.
-	adoptTimeout = 5 * time.Second
+	// adoptTimeout is the same after a restart of the server, on a machine that is busy: its sandboxd dials at
+	// least once a second. Of a server that was stopped, it may have dialled that one's socket just now, and waits
+	// there for the 5 s that a handshake may take.
+	adoptTimeout = 15 * time.Second
 	// cleanupTimeout bounds records and releases that must outlive the request they belong to.
 	cleanupTimeout = 10 * time.Second
 	// touchEvery is how often the last activity of a thread is written down.

@@ -135,6 +135,9 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
+	if _, err := b.link.Conn(ctx); err != nil { // a call of its own waits for less
+		return b, fmt.Errorf("it does not dial: %w", err)
+	}
 	st, err := b.client.Status(ctx)
 	if err != nil {
 		return b, fmt.Errorf("it does not answer: %w", err)
