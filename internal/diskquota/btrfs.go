@@ -267,7 +267,8 @@ func (q *subvolumes) unused(id string) bool {
 }
 
 // convert exchanges the folder of a user's threads, when it is an ordinary one, for a subvolume in which each
-// thread is one. The blocks of files are shared, not copied. It does nothing while sandboxes have the files open.
+// thread is one. The blocks of files are copied, not shared: simple quotas count a block for whoever wrote it first. It does
+// nothing while sandboxes have the files open.
 func (q *subvolumes) convert(ctx context.Context, dir string, live bool) error {
 	if id, err := subvolume(dir); err != nil || id != 0 || live {
 		return err
@@ -316,7 +317,7 @@ func (q *subvolumes) discard(dir string) error {
 
 // copyTree copies all that is in a folder into another one as it is: owners, modes, times, links, holes.
 func copyTree(ctx context.Context, from, to string) error {
-	cmd := exec.CommandContext(ctx, "cp", "-a", "--reflink=auto", "--sparse=always", "--", from+"/.", to)
+	cmd := exec.CommandContext(ctx, "cp", "-a", "--reflink=never", "--sparse=always", "--", from+"/.", to)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("copy: %w: %.300s", err, bytes.TrimSpace(out))
 	}
