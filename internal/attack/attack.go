@@ -1,30 +1,15 @@
 package attack
 
-import (
-	"slices"
-)
+import "slices"
 
-// Scope says from where an attack is made.
-type Scope int
-
-const (
-	// Inside: by code in a sandbox, on every driver and runtime.
-	Inside Scope = iota
-	// Outside: against the server, by what a sandbox, a client, an archive or an MCP server sends it.
-	Outside
-)
-
-// Places where results come from. Those of Inside attacks are "driver/runtime".
-const (
-	ServerPlace  = "server"
-	ControlPlace = "control"
-)
-
-// Drivers and Runtimes are those on which Inside attacks are made, each with each.
+// Drivers and Runtimes are those on which the attacks from inside are made, each with each.
 var (
 	Drivers  = []string{"docker", "oci", "containerd"}
 	Runtimes = []string{"runc", "runsc"}
 )
+
+// ControlPlace is where results of controls stand. Those of attacks stand under "driver/runtime".
+const ControlPlace = "control"
 
 // Succeeds is the result of a control that proves its guards: without them the attack succeeds.
 const Succeeds = "succeeds"
@@ -33,12 +18,11 @@ const Succeeds = "succeeds"
 // proof that a guard holds it, and the attack does not count.
 const Lacking = "no such thing in this kernel"
 
-// Attack is one named attempt.
+// Attack is one named attempt from inside a sandbox.
 type Attack struct {
 	Name  string // lower case with dashes, unique
 	Class string // at most MaxOfClass of a class count
 	What  string // what hostile code does, a sentence without its full stop
-	Scope Scope
 	// Refused lists the refusals that count: names of errors ("EPERM"), or reasons that the attempt gives.
 	Refused []string
 	// OwnKernel lists those that count in addition on a kernel in user space (gVisor).
@@ -52,21 +36,13 @@ type Attack struct {
 // MaxOfClass bounds how many attacks of a class count: many variants of one idea prove little.
 const MaxOfClass = 3
 
-// All gives every attack, in the order of the document.
+// All gives every attack from inside, in the order of the document.
 func All() []Attack {
-	return slices.Concat(inside(), outside())
+	return slices.Concat(insideFiles(), insideMounts(), insideProcesses(), insideKernel(), insideNetwork())
 }
 
-// Of gives the attacks of a scope.
-func Of(s Scope) []Attack {
-	return slices.DeleteFunc(All(), func(a Attack) bool { return a.Scope != s })
-}
-
-// Places gives the places where an attack of this scope has results, the control last.
-func (s Scope) Places() []string {
-	if s == Outside {
-		return []string{ServerPlace, ControlPlace}
-	}
+// Places gives the places where an attack has results, the control last.
+func Places() []string {
 	var out []string
 	for _, d := range Drivers {
 		for _, r := range Runtimes {

@@ -27,6 +27,9 @@ import (
 // controlUID is the uid of the containers of the controls: far from those of workspaces.
 const controlUID = 1_900_000
 
+// controlCgroup is above those of the containers.
+const controlCgroup = "/skerry-attack"
+
 // pid1Path is the program that makes the attempt.
 const pid1Path = "/usr/bin/control"
 
@@ -44,10 +47,23 @@ type rig struct {
 // not. So what the table names is what holds it off.
 func TestControls(t *testing.T) {
 	needPlace(t, "oci", "runc")
-	facts := hostFacts(t, nil)
-	maps.Copy(facts, hostVictims(t))
-	for _, a := range Of(Inside) {
+	need(t, exec.Command("docker", "info").Run() == nil, "a docker daemon") // whose socket one of them reaches
+	t.Cleanup(func() {
+		for _, pattern := range []string{"/sys/fs/cgroup/*" + controlCgroup, "/sys/fs/cgroup" + controlCgroup} {
+			empty, err := filepath.Glob(pattern)
+			must(t, err)
+			for _, dir := range empty {
+				must(t, os.Remove(dir))
+			}
+		}
+	})
+	facts := hostFacts(t)
+	maps.Copy(facts, hostVictim(t))
+	facts["api"], facts["hosts-abstract"] = facts["port"], facts["abstract"]
+	maps.Copy(facts, theOutside(t))
+	for _, a := range All() {
 		t.Run(a.Name, func(t *testing.T) {
+			t.Parallel()
 			out, err := without(t, a, a.Guards, facts)
 			must(t, err)
 			if out.Refused != "" && contains(a.Absent, out.Refused) {
@@ -60,11 +76,19 @@ func TestControls(t *testing.T) {
 				out, err := without(t, a, slices.Delete(slices.Clone(a.Guards), i, i+1), facts)
 				must(t, err)
 				if out.Refused == "" {
-					t.Errorf("it succeeds also with the guard %q: that one holds nothing off: %s", g, out.Evidence)
+					strict(t)("it succeeds also with the guard %q: that one holds nothing off: %s", g, out.Evidence)
 				}
 			}
 		})
 	}
+}
+
+// strict complains in CI. Elsewhere a kernel may leave to everybody what the table thinks it guards, such as its log.
+func strict(t *testing.T) func(string, ...any) {
+	if os.Getenv("CI") != "" || *update {
+		return t.Errorf
+	}
+	return t.Logf
 }
 
 const controlTimeout = 2 * time.Minute
@@ -116,12 +140,13 @@ func newRig(t *testing.T, facts wire.Facts) *rig {
 		must(t, os.MkdirAll(filepath.Join(dir, "rootfs", point), 0o755))
 	}
 	must(t, os.Chmod(filepath.Join(dir, "rootfs"), 0o755))                                     //nolint:gosec // a root file system
+	must(t, os.Chmod(filepath.Join(dir, "rootfs/tmp"), 0o777|os.ModeSticky))                   //nolint:gosec // runc gives a tmpfs the mode of what it covers
 	must(t, os.WriteFile(filepath.Join(dir, "rootfs/opt/skerry/skerry-sandboxd"), nil, 0o755)) //nolint:gosec // a mount point
 	for _, own := range []string{"user-data/workspace", "user-data/uploads", "user-data/outputs"} {
 		must(t, os.MkdirAll(filepath.Join(dir, own), 0o755))
 		must(t, os.Chown(filepath.Join(dir, own), controlUID, controlUID))
 	}
-	plant(t, filepath.Join(dir, "user-data"))
+	plant(t, filepath.Join(dir, "user-data"), facts)
 	for _, shown := range []string{"skills", "code-api", "run"} {
 		must(t, os.MkdirAll(filepath.Join(dir, shown), 0o755))
 	}
@@ -149,15 +174,9 @@ func newRig(t *testing.T, facts wire.Facts) *rig {
 			},
 		},
 		Runtime: hardening.Runtime{Name: "runc"}, Rootfs: filepath.Join(dir, "rootfs"),
-		Cgroup: "/skerry-attack/" + filepath.Base(dir), Binding: ociconfig.BindAlone, Seccomp: seccomp,
+		Cgroup: controlCgroup + "/" + filepath.Base(dir), Binding: ociconfig.BindAlone, Seccomp: seccomp,
 	})
 	return r
-}
-
-// hostVictims starts those on the host that are attacked when namespaces are shared.
-func hostVictims(t testing.TB) wire.Facts {
-	t.Helper()
-	return wire.Facts{}
 }
 
 // takeAway gives what takes a guard away.
@@ -175,24 +194,33 @@ func takeAway(t testing.TB, guard string) func(*rig) {
 
 // removals says for each guard how a container is made without it.
 var removals = map[string]func(*rig){
-	guardSeccomp:     func(r *rig) { r.spec.Linux.Seccomp = nil },
-	guardFilter:      func(r *rig) { r.facts["without-filter"] = "1" },
-	guardDumpable:    func(r *rig) { r.facts["without-dumpable"] = "1" },
-	guardUID:         func(r *rig) { r.spec.Process.User = specs.User{} },
-	guardOwner:       func(r *rig) { r.owner = controlUID },
-	guardPIDs:        func(r *rig) { r.share(specs.PIDNamespace) },
-	guardNet:         func(r *rig) { r.share(specs.NetworkNamespace) },
-	guardIPC:         func(r *rig) { r.share(specs.IPCNamespace) },
-	guardCgroupNS:    func(r *rig) { r.share(specs.CgroupNamespace) },
-	guardMasks:       func(r *rig) { r.spec.Linux.MaskedPaths = nil },
-	guardReadonly:    func(r *rig) { r.spec.Linux.ReadonlyPaths = nil },
-	guardRORoot:      func(r *rig) { r.spec.Root.Readonly = false },
-	guardROMounts:    func(r *rig) { r.drop("ro") },
-	guardNosuid:      func(r *rig) { r.drop("nosuid") },
-	guardNodev:       func(r *rig) { r.drop("nodev") },
-	guardNoNewPrivs:  func(r *rig) { r.spec.Process.NoNewPrivileges = false },
-	guardCoreLimit:   func(r *rig) { r.spec.Process.Rlimits = withoutCore(r.spec.Process.Rlimits) },
-	guardRoot:        func(r *rig) { r.bind(filepath.Dir(r.facts["canary"])) },
+	guardSeccomp:  func(r *rig) { r.spec.Linux.Seccomp = nil },
+	guardFilter:   func(r *rig) { r.facts["without-filter"] = "1" },
+	guardDumpable: func(r *rig) { r.facts["without-dumpable"] = "1" },
+	guardNotRoot:  func(r *rig) { r.spec.Process.User = specs.User{} },
+	guardUID:      func(r *rig) { r.spec.Process.User = specs.User{UID: victimUID, GID: victimUID} },
+	guardOwner:    func(r *rig) { r.owner = controlUID },
+	guardPIDs:     func(r *rig) { r.share(specs.PIDNamespace) },
+	guardNet:      func(r *rig) { r.share(specs.NetworkNamespace) },
+	guardIPC:      func(r *rig) { r.share(specs.IPCNamespace) },
+	guardCgroupNS: func(r *rig) { r.share(specs.CgroupNamespace) },
+	guardMasks:    func(r *rig) { r.spec.Linux.MaskedPaths = nil },
+	guardReadonly: func(r *rig) { r.spec.Linux.ReadonlyPaths = nil },
+	guardRORoot:   func(r *rig) { r.spec.Root.Readonly = false },
+	guardROMounts: func(r *rig) { r.drop("ro") },
+	guardNosuid:   func(r *rig) { r.drop("nosuid") },
+	guardNodev:    func(r *rig) { r.drop("nodev") },
+	// The filter of execs cannot be without it.
+	guardNoNewPrivs: func(r *rig) { r.spec.Process.NoNewPrivileges, r.facts["without-filter"] = false, "1" },
+	guardCoreLimit:  func(r *rig) { r.spec.Process.Rlimits = withoutCore(r.spec.Process.Rlimits) },
+	guardRoot:       func(r *rig) { r.bind(filepath.Dir(r.facts["canary"])); r.bind(filepath.Dir(r.facts["file"])) },
+	guardLoopback:   func(r *rig) { r.join(specs.NetworkNamespace, "/proc/"+r.facts["outside"]+"/ns/net") },
+	guardNoSocket:   func(r *rig) { r.mount("/var/run/docker.sock", "/run/docker.sock") },
+	guardDevices:    func(r *rig) { r.spec.Linux.Resources.Devices = []specs.LinuxDeviceCgroup{{Allow: true, Access: "rwm"}} },
+	guardNoNodes:    addNode,
+	guardBounding: func(r *rig) {
+		r.spec.Process.Capabilities.Bounding = append(r.spec.Process.Capabilities.Bounding, "CAP_NET_RAW")
+	},
 	guardDescriptors: leaveOpen,
 }
 
@@ -216,8 +244,25 @@ func (r *rig) drop(option string) {
 }
 
 // bind shows a folder of the host under its own path.
-func (r *rig) bind(path string) {
-	r.spec.Mounts = append(r.spec.Mounts, specs.Mount{Type: "bind", Source: path, Destination: path, Options: []string{"bind", "ro"}})
+func (r *rig) bind(path string) { r.mount(path, path) }
+
+func (r *rig) mount(source, target string) {
+	r.spec.Mounts = append(r.spec.Mounts, specs.Mount{Type: "bind", Source: source, Destination: target, Options: []string{"bind", "ro"}})
+}
+
+// join puts the container into a namespace that is there.
+func (r *rig) join(kind specs.LinuxNamespaceType, path string) {
+	for i, n := range r.spec.Linux.Namespaces {
+		if n.Type == kind {
+			r.spec.Linux.Namespaces[i].Path = path
+		}
+	}
+}
+
+// addNode makes the node of the kernel's log.
+func addNode(r *rig) {
+	mode := os.FileMode(0o666)
+	r.spec.Linux.Devices = append(r.spec.Linux.Devices, specs.LinuxDevice{Path: "/dev/kmsg", Type: "c", Major: 1, Minor: 11, FileMode: &mode})
 }
 
 func withoutCore(limits []specs.POSIXRlimit) []specs.POSIXRlimit {

@@ -4,9 +4,8 @@
 // taken away: a refusal that nothing holds up would prove nothing.
 //
 // What was seen stands in docs/security.md. The tests compare each result with what stands there;
-// `go test ./internal/attack -update` writes it anew.
+// `go test ./internal/attack/... -update` writes it anew.
 //
-// How to add one: a row in a table_*.go file. An attempt from inside also needs an entry of the same name in
-// probe/, and guards that control_test.go knows; one against the server is made by a test of its own, which
-// reports with record(t, name, ServerPlace, …) and, for the control, recordControl(t, name, …).
+// How to add one: a row in a table_*.go file, an entry of the same name in probe/, and guards that control_test.go
+// knows. Attacks on the server are in onserver, where each is a test of its own; they share the document.
 package attack

@@ -11,60 +11,82 @@ type Key struct{ Attack, Place string }
 // Cells are results, as the document shows them.
 type Cells map[Key]string
 
-func marks(s Scope) (begin, end string) {
-	name := "inside"
-	if s == Outside {
-		name = "outside"
-	}
-	return "<!-- attacks " + name + ": written by go test ./internal/attack -update -->", "<!-- end of attacks " + name + " -->"
+// Row is an attack on the server, as the document shows it: its tests (onserver) are its table.
+type Row struct {
+	Name, Class, What, Expect string
+	Refused                   bool // as expected
+	Control                   bool // it succeeded where the guard is missing
 }
 
-// Render gives the document with its tables written anew from the attacks and their results.
-func Render(document string, cells Cells) (string, error) {
-	for _, s := range []Scope{Inside, Outside} {
-		before, _, after, err := cut(document, s)
-		if err != nil {
-			return "", err
-		}
-		begin, end := marks(s)
-		document = before + begin + "\n\n" + renderTable(s, cells) + "\n" + end + after
-	}
-	return document, nil
+// The tables of the document. Each lies between two marks.
+const (
+	insideTable  = "inside"
+	outsideTable = "on the server"
+)
+
+func marks(table string) (begin, end string) {
+	return "<!-- attacks " + table + ": written by go test ./internal/attack/... -update -->", "<!-- end of attacks " + table + " -->"
 }
 
-func cut(document string, s Scope) (before, table, after string, err error) {
-	begin, end := marks(s)
+func cut(document, table string) (before, text, after string, err error) {
+	begin, end := marks(table)
 	before, rest, ok := strings.Cut(document, begin)
-	table, after, closed := strings.Cut(rest, end)
+	text, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
 		return "", "", "", fmt.Errorf("the document lacks %q … %q", begin, end)
 	}
-	return before, table, after, nil
+	return before, text, after, nil
 }
 
-// Columns before and after those of the places.
-var (
-	firstColumns = []string{"attack", "class", "what it does", "expected"}
-	guardsColumn = "held off by"
-)
-
-func renderTable(s Scope, cells Cells) string {
-	attacks := Of(s)
-	if len(attacks) == 0 {
-		return ""
+func replace(document, table, text string) (string, error) {
+	before, _, after, err := cut(document, table)
+	if err != nil {
+		return "", err
 	}
-	header := append(append([]string{}, firstColumns...), guardsColumn)
-	header = append(header, s.Places()...)
+	begin, end := marks(table)
+	return before + begin + "\n\n" + text + "\n" + end + after, nil
+}
+
+// Columns of the first table, before those of the places.
+var insideColumns = []string{"attack", "class", "what it does", "expected", "held off by"}
+
+// RenderInside gives the document with its table of the attacks from inside written anew.
+func RenderInside(document string, cells Cells) (string, error) {
+	header := append(append([]string{}, insideColumns...), Places()...)
+	rows := make([][]string, 0, len(All()))
+	for _, a := range All() {
+		row := []string{a.Name, a.Class, a.What, a.expected(), strings.Join(a.Guards, "; ")}
+		for _, p := range Places() {
+			row = append(row, cells[Key{a.Name, p}])
+		}
+		rows = append(rows, row)
+	}
+	return replace(document, insideTable, table(header, rows))
+}
+
+// RenderOutside gives the document with its table of the attacks on the server written anew.
+func RenderOutside(document string, attacks []Row) (string, error) {
+	rows := make([][]string, 0, len(attacks))
+	for _, a := range attacks {
+		result, control := "as expected", Succeeds
+		if !a.Refused {
+			result = "SUCCEEDED"
+		}
+		if !a.Control {
+			control = "FAILED"
+		}
+		rows = append(rows, []string{a.Name, a.Class, a.What, a.Expect, result, control})
+	}
+	return replace(document, outsideTable, table([]string{"attack", "class", "what it does", "expected", "result", ControlPlace}, rows))
+}
+
+func table(header []string, rows [][]string) string {
 	var out strings.Builder
 	line := func(fields []string) { out.WriteString("| " + strings.Join(fields, " | ") + " |\n") }
 	line(header)
 	out.WriteString("|" + strings.Repeat("---|", len(header)) + "\n")
-	for _, a := range attacks {
-		fields := []string{a.Name, a.Class, a.What, a.expected(), strings.Join(a.Guards, "; ")}
-		for _, p := range s.Places() {
-			fields = append(fields, cells[Key{a.Name, p}])
-		}
-		line(fields)
+	for _, r := range rows {
+		line(r)
 	}
 	return out.String()
 }
@@ -78,40 +100,57 @@ func (a Attack) expected() string {
 	return text
 }
 
-// Parse reads the results out of a document.
-func Parse(document string) (Cells, error) {
-	cells := make(Cells)
-	for _, s := range []Scope{Inside, Outside} {
-		_, table, _, err := cut(document, s)
-		if err != nil {
-			return nil, err
+// rows reads the fields of a table, without its header.
+func rows(document, name string) ([][]string, error) {
+	_, text, _, err := cut(document, name)
+	if err != nil {
+		return nil, err
+	}
+	var out [][]string
+	for line := range strings.Lines(text) {
+		row, isRow := strings.CutPrefix(strings.TrimSpace(line), "| ")
+		fields := strings.Split(strings.TrimSuffix(row, " |"), " | ")
+		if isRow && fields[0] != insideColumns[0] {
+			out = append(out, fields)
 		}
-		places := s.Places()
-		skip := len(firstColumns) + 1
-		for line := range strings.Lines(table) {
-			row, isRow := strings.CutPrefix(strings.TrimSpace(line), "| ")
-			fields := strings.Split(strings.TrimSuffix(row, "|"), " | ")
-			if !isRow || len(fields) != skip+len(places) || fields[0] == firstColumns[0] {
-				continue
-			}
-			for i, p := range places {
-				cells[Key{fields[0], p}] = strings.TrimSpace(fields[skip+i])
-			}
+	}
+	return out, nil
+}
+
+// Parse reads the results of the attacks from inside out of a document.
+func Parse(document string) (Cells, error) {
+	all, err := rows(document, insideTable)
+	if err != nil {
+		return nil, err
+	}
+	cells := make(Cells)
+	for _, fields := range all {
+		if len(fields) != len(insideColumns)+len(Places()) {
+			continue
+		}
+		for i, p := range Places() {
+			cells[Key{fields[0], p}] = strings.TrimSpace(fields[len(insideColumns)+i])
 		}
 	}
 	return cells, nil
 }
 
-// Counted gives the names of the attacks that count: each has a control that succeeded, and no class
-// has more than MaxOfClass.
-func Counted(cells Cells) []string {
+// Counted gives the names of the attacks of a document that count: each has a control that succeeded, and
+// no class has more than MaxOfClass.
+func Counted(document string) ([]string, error) {
 	var out []string
-	ofClass := make(map[string]int)
-	for _, a := range All() {
-		if cells[Key{a.Name, ControlPlace}] == Succeeds && ofClass[a.Class] < MaxOfClass {
-			ofClass[a.Class]++
-			out = append(out, a.Name)
+	for _, name := range []string{insideTable, outsideTable} {
+		all, err := rows(document, name)
+		if err != nil {
+			return nil, err
+		}
+		ofClass := make(map[string]int)
+		for _, fields := range all {
+			if len(fields) > 1 && fields[len(fields)-1] == Succeeds && ofClass[fields[1]] < MaxOfClass {
+				ofClass[fields[1]]++
+				out = append(out, fields[0])
+			}
 		}
 	}
-	return out
+	return out, nil
 }

@@ -5,6 +5,7 @@ package attack
 const (
 	guardSeccomp     = "seccomp profile"
 	guardFilter      = "filter of execs"
+	guardNotRoot     = "not root"
 	guardUID         = "uid of its own"
 	guardRoot        = "root of its own" // the host's files are not there
 	guardPIDs        = "pid namespace"
@@ -21,6 +22,7 @@ const (
 	guardDevices     = "device cgroup"
 	guardNoNodes     = "no such device node"
 	guardNoNewPrivs  = "no_new_privs"
+	guardBounding    = "empty bounding set"
 	guardDumpable    = "PID 1 is not dumpable"
 	guardDescriptors = "no descriptor left open"
 	guardOwner       = "root owns the mount point"

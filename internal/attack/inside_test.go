@@ -6,6 +6,8 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -42,10 +44,12 @@ func testInside(t *testing.T, driver, runtime string) {
 		}
 		s.ok(thread, "chmod 755 "+probePath)
 	}
-	facts := hostFacts(t, s)
+	facts := hostFacts(t)
+	facts["hosts-abstract"] = hostVictim(t)["abstract"]
 	maps.Copy(facts, s.victims())
-	plant(t, s.folder(attacker))
-	for _, a := range Of(Inside) {
+	facts["api"] = "127.0.0.1:" + s.port()
+	plant(t, s.folder(attacker), facts)
+	for _, a := range All() {
 		t.Run(a.Name, func(t *testing.T) {
 			out := s.attempt(t, a.Name, facts)
 			record(t, a.Name, place, ownKernel, out.Refused, out.Evidence)
@@ -77,7 +81,7 @@ func readOutcome(t testing.TB, line, otherwise string) wire.Outcome {
 }
 
 // hostFacts makes what is to be reached on the host, open to all who can see it, and tells where it is.
-func hostFacts(t testing.TB, s *server) wire.Facts {
+func hostFacts(t testing.TB) wire.Facts {
 	t.Helper()
 	dir := openDir(t)
 	canary, secret := filepath.Join(dir, "canary"), "secret-of-"+filepath.Base(dir)
@@ -85,20 +89,43 @@ func hostFacts(t testing.TB, s *server) wire.Facts {
 	handle, _, err := unix.NameToHandleAt(unix.AT_FDCWD, canary, 0)
 	must(t, err)
 	facts := wire.Facts{"canary": canary, "secret": secret, "handle": fmt.Sprintf("%d:%x", handle.Type(), handle.Bytes())}
-	if s != nil {
-		facts["api"] = "127.0.0.1:" + s.port()
-	}
+	facts["device"] = strconv.FormatUint(disk(t), 10)
 	return facts
 }
 
-// plant puts into a thread's folder what a careless restore by root might.
-func plant(t testing.TB, folder string) {
+// disk gives the number of a block device of the host that root can open there: that of its root file system,
+// or a loop device where the host keeps that from root, too.
+func disk(t testing.TB) uint64 {
 	t.Helper()
-	must(t, os.WriteFile(filepath.Join(folder, "of-root"), []byte("root's"), 0o644)) //nolint:gosec // as said
+	root, err := os.Stat("/")
+	must(t, err)
+	path := filepath.Join(openDir(t), "disk")
+	for _, dev := range []uint64{root.Sys().(*syscall.Stat_t).Dev, unix.Mkdev(7, 0)} {
+		must(t, unix.Mknod(path, unix.S_IFBLK|0o600, int(dev))) //nolint:gosec // below 1<<63
+		file, err := os.Open(path)
+		must(t, os.Remove(path))
+		if err == nil {
+			file.Close()
+			return dev
+		}
+	}
+	t.Fatal("no block device can be opened here")
+	return 0
 }
 
-// victims starts those who are attacked, and tells what the attacker may know of them.
+// victims starts another exec in the attacker's sandbox and the neighbour, and tells what the attacker may
+// know of it.
 func (s *server) victims() wire.Facts {
 	s.t.Helper()
-	return wire.Facts{}
+	mark := "neighbour-" + filepath.Base(s.data)
+	file := filepath.Join("/mnt/user-data/workspace", "victim.json")
+	s.run(attacker, map[string]any{"argv": []string{probePath, "sibling"}, "background": true, "timeout_s": 600})
+	s.run(neighbour, map[string]any{"argv": []string{probePath, "victim", mark, file}, "background": true, "timeout_s": 600})
+	folder := s.folder(neighbour)
+	facts := waitFor(s.t, filepath.Join(folder, "workspace/victim.json"))
+	info, err := os.Stat(filepath.Join(folder, "workspace"))
+	must(s.t, err)
+	facts["file"] = filepath.Join(folder, "workspace/victim.json")
+	facts["uid"] = strconv.Itoa(int(info.Sys().(*syscall.Stat_t).Uid))
+	return facts
 }

@@ -91,7 +91,7 @@ func (l *ledger) save() error {
 	}
 	cells := maps.Clone(l.says)
 	maps.Copy(cells, l.saw)
-	text, err := Render(l.document, cells)
+	text, err := RenderInside(l.document, cells)
 	if err != nil {
 		return err
 	}

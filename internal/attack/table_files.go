@@ -45,19 +45,19 @@ func insideFiles() []Attack {
 		},
 		{
 			Name: "write-root", Class: "read-only places", What: "plants a program in the root file system",
-			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardRORoot, guardUID},
+			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardRORoot, guardNotRoot},
 		},
 		{
 			Name: "write-skills", Class: "read-only places", What: "plants a file among the skills",
-			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardROMounts, guardUID},
+			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardROMounts, guardNotRoot},
 		},
 		{
 			Name: "write-daemon", Class: "read-only places", What: "overwrites the program that is PID 1, also through `/proc/1/exe` (CVE-2019-5736)",
-			Refused: []string{"EROFS", "EACCES", "ETXTBSY"}, Guards: []string{guardROMounts, guardUID},
+			Refused: []string{"EROFS", "EACCES", "ETXTBSY"}, Guards: []string{guardROMounts, guardNotRoot},
 		},
 		{
 			Name: "own-sockets", Class: "sockets of the server", What: "moves the sockets away that lead to the server",
-			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardROMounts, guardUID},
+			Refused: []string{"EROFS", "EACCES"}, Guards: []string{guardROMounts, guardNotRoot},
 		},
 		{
 			Name: "shocker", Class: "file handles", What: "opens a file of the host by its handle (\"shocker\")",

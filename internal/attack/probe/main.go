@@ -30,7 +30,7 @@ func (r refusal) Error() string { return string(r) }
 
 func attempts() map[string]attempt {
 	all := make(map[string]attempt)
-	for _, group := range []map[string]attempt{fileAttempts} {
+	for _, group := range []map[string]attempt{fileAttempts, mountAttempts, processAttempts, kernelAttempts, networkAttempts, privilegeAttempts} {
 		maps.Copy(all, group)
 	}
 	return all

@@ -20,6 +20,13 @@ var modes = map[string]func(args []string) error{
 	"control":  control,
 	"confined": confined,
 	"run":      runAttempt,
+	"sibling":  sibling,
+	"victim":   victim,
+	"outside":  outside,
+	"idle":     idle,
+	"crash":    crash,
+	"whoami":   whoami,
+	"call32":   ownPIDBy32,
 }
 
 // Facts that tell the PID 1 of a control which guards of sandboxd it does without.
@@ -46,6 +53,10 @@ func control(args []string) error {
 			return fmt.Errorf("non-dumpable: %w", err)
 		}
 	}
+	other := exec.Command("/proc/self/exe", "sibling")
+	if err := other.Start(); err != nil {
+		return err
+	}
 	mode := "confined"
 	if facts[withoutFilter] != "" {
 		mode = "run"
@@ -54,14 +65,7 @@ func control(args []string) error {
 	cmd := exec.Command("/proc/self/exe", append([]string{mode}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &complaints
 	cmd.WaitDelay = time.Second
-	for fd := 3; fd < maxFD; fd++ { // as a runtime that leaves them open would
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && isPassedOn(fd) {
-			for len(cmd.ExtraFiles) < fd-3 {
-				cmd.ExtraFiles = append(cmd.ExtraFiles, nil)
-			}
-			cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "inherited"))
-		}
-	}
+	cmd.ExtraFiles = passedOn()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -71,6 +75,22 @@ func control(args []string) error {
 	os.Stdout.Write(out.Bytes())        //nolint:errcheck // nobody else is left to tell
 	os.Stderr.Write(complaints.Bytes()) //nolint:errcheck // as above
 	return err
+}
+
+// passedOn gives what this program was started with besides its three streams, as a runtime or a daemon that
+// forgets to close would.
+func passedOn() []*os.File {
+	var files []*os.File
+	for fd := 3; fd < maxFD; fd++ {
+		if !isPassedOn(fd) {
+			continue
+		}
+		for len(files) < fd-3 {
+			files = append(files, nil)
+		}
+		files = append(files, os.NewFile(uintptr(fd), "inherited"))
+	}
+	return files
 }
 
 // isPassedOn reports whether a descriptor is a folder or a socket that this program did not open itself.
@@ -83,10 +103,12 @@ func isPassedOn(fd int) bool {
 	return kind == unix.S_IFDIR || kind == unix.S_IFSOCK
 }
 
-// confined makes an attempt under the filter that sandboxd puts every exec under.
+// confined is the supervisor of an attempt: it is under the filter that sandboxd puts every exec under.
 func confined(args []string) error {
 	if err := process.Confine(); err != nil {
 		return err
 	}
-	return runAttempt(args)
+	cmd := exec.Command("/proc/self/exe", append([]string{"run"}, args...)...)
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = os.Stdout, os.Stderr, passedOn()
+	return cmd.Run()
 }

@@ -146,6 +146,28 @@ func TestFilterProgram(t *testing.T) {
 	}
 }
 
+// A C library that is told anything but ENOSYS by clone3 does not fall back to clone, and starts no thread.
+func TestClone3IsUnknown(t *testing.T) {
+	raw, err := assembleFilter(unix.AUDIT_ARCH_X86_64, rules(77, false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	prog, _ := bpf.Disassemble(raw)
+	vm, err := bpf.NewVM(prog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := vm.Run(seccompData(unix.SYS_CLONE3, unix.AUDIT_ARCH_X86_64, 0, 0))
+	if want := retErrno | uint32(unix.ENOSYS); err != nil || uint32(got) != want {
+		t.Errorf("%#x, %v, want %#x", got, err, want)
+	}
+	b := newBed(t)
+	r := b.run(request("python3", "-c", "import threading; t = threading.Thread(target=print, args=('ran',)); t.start(); t.join()"))
+	if r.stdout != "ran\n" {
+		t.Errorf("a thread: %q, %s", r.stdout, r.stderr)
+	}
+}
+
 // seccompData is struct seccomp_data as the simulation reads it: big endian words.
 func seccompData(nr, arch, arg0, arg1 uint32) []byte {
 	b := make([]byte, 64)

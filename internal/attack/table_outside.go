@@ -1,6 +1,0 @@
-package attack
-
-// outside lists the attacks against the server.
-func outside() []Attack {
-	return nil
-}
