@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -41,6 +39,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/skill/runnable"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/telemetry"
 	"github.com/skerry-sandbox/skerry/internal/template"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
@@ -50,8 +49,6 @@ const (
 	// startTimeout bounds opening the parts; the longest of it is importing the images of templates, once, and
 	// adopting the sandboxes of a former server.
 	startTimeout = 5 * time.Minute
-	// drainTimeout is how long running calls and execs may go on after SIGTERM.
-	drainTimeout = 20 * time.Second
 	// headerTimeout is how long a client may take to send its request's head; idleTimeout how long a
 	// connection without a request is kept. Bodies and answers are bounded by the handlers.
 	headerTimeout = 10 * time.Second
@@ -137,6 +134,9 @@ type parts struct {
 	driver driver.Driver
 	orch   *orchestrator.Orchestrator
 
+	metrics *telemetry.Metrics
+	halt    *time.Timer // ends the process when it does not stop; nil before it is told to
+
 	extensions *extensions.Files
 	plugins    *plugin.Service
 	skills     *skill.Library
@@ -154,8 +154,13 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	if os.Geteuid() != 0 {
 		return errors.New("the server gives every workspace a uid of its own and so must run as root")
 	}
-	p := &parts{cfg: cfg, log: log}
-	defer func() { err = errors.Join(err, p.close()) }()
+	p := &parts{cfg: cfg, log: log, metrics: telemetry.New(buildinfo.Version())}
+	defer func() {
+		err = errors.Join(err, p.close())
+		if p.halt != nil {
+			p.halt.Stop()
+		}
+	}()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openDriver, p.openDisk, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
@@ -316,7 +321,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: p.hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
 		Bridge: bridge.New(bridge.Options{
-			Hub: p.hub, Recorder: orchestrator.NewToolRecorder(p.audit), Log: p.log,
+			Hub: p.hub, Recorder: orchestrator.NewToolRecorder(p.audit, p.metrics), Log: p.log,
 			// The bridge serves before the orchestrator is whole, but there is no exec before that.
 			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 				return p.orch.KeepResult(ctx, t, name, result)
@@ -324,14 +329,18 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Daemon: p.sandboxd, Install: p.install,
-		MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
+		Lifecycle: orchestrator.Lifecycle{
+			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
+			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
+		},
+		Metrics: p.metrics, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
 		Peers: p.peers, Bury: p.bury, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
 	})
 	if err != nil {
 		return err
 	}
 	p.onClose(func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), p.cfg.DrainTimeout)
 		defer cancel()
 		return p.orch.Close(ctx)
 	})
@@ -470,12 +479,16 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 		return c
 	}
 	_, driverErr := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
-	return []httpserver.Check{
+	checks := []httpserver.Check{
 		{Name: "disk quota", OK: true, Detail: p.disk.State().String()},
 		check("state", p.store.Ping(ctx)),
 		check("driver", driverErr),
 		check("mcp servers", p.hub.ConfigError()),
 	}
+	if p.orch.Draining() {
+		checks = append(checks, httpserver.Check{Name: "drain", Detail: "the server is stopping"})
+	}
+	return checks
 }
 
 func (p *parts) handler(ctx context.Context) (http.Handler, error) {
@@ -501,56 +514,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		SkillInstalls: installs, Placement: placement{p.orch, p.peers},
 		Keys: access, Idempotency: p.store, AuthRefused: access.refused,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
-		Ready: p.ready, Metrics: promhttp.Handler(), Version: buildinfo.Version(), Log: p.log,
+		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}
 	return access.handlers(o)
-}
-
-// listen serves until ctx ends, then lets running calls finish.
-func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) error {
-	l, err := net.Listen("tcp", p.cfg.Listen)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
-	requests, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end() // a WebSocket is none of srv's any more
-	srv := &http.Server{
-		BaseContext: func(net.Listener) context.Context { return requests },
-		Handler:     h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
-	}
-	stopPeers, err := p.peers.Serve(requests, httpserver.FromPeer(h), p.orch.HasExec, p.log)
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
-	err = p.peers.SetAddress(l.Addr().String())
-	if err != nil {
-		p.log.Warn("address not told to other servers", "error", err)
-	}
-	ready(l.Addr().String())
-	select {
-	case err := <-ended:
-		return errors.Join(err, stopPeers(requests))
-	case <-ctx.Done():
-	}
-	p.log.Info("stopping")
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	peersEnded := make(chan error, 1)
-	go func() { peersEnded <- stopPeers(stop) }()
-	if err := srv.Shutdown(stop); err != nil {
-		// Streams of long execs outlast the drain; their clients resume by number.
-		err = srv.Close()
-		return errors.Join(err, ignoreClosed(<-ended), <-peersEnded)
-	}
-	return errors.Join(ignoreClosed(<-ended), <-peersEnded)
-}
-
-func ignoreClosed(err error) error {
-	if errors.Is(err, http.ErrServerClosed) {
-		return nil
-	}
-	return err
 }

@@ -23,6 +23,13 @@ const (
 	ActionSandboxCreate     = "sandbox_create"
 	ActionSandboxRemove     = "sandbox_remove"
 	ActionSandboxAdopt      = "sandbox_adopt" // from a server that ended, or was stopped
+	ActionSandboxPause      = "sandbox_pause"
+	ActionSandboxResume     = "sandbox_resume"
+	ActionSandboxHibernate  = "sandbox_hibernate" // its end, too: no sandbox_remove follows
+	ActionSandboxExpire     = "sandbox_expire"    // likewise, with execs in it, because of its age
+	ActionSandboxReap       = "sandbox_reap"      // one that nobody knew, or what was left of one
+	ActionSandboxQueue      = "sandbox_queue"     // it waited for a place
+	ActionServerDrain       = "server_drain"
 	ActionThreadDelete      = "thread_delete"
 	ActionKeyCreate         = "key_create"
 	ActionKeyRevoke         = "key_revoke"

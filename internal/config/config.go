@@ -74,6 +74,7 @@ type Config struct {
 	UserDiskMiB int `yaml:"user_disk_mib"`
 	// MaxSandboxes bounds how many sandboxes run at once on this server.
 	MaxSandboxes int `yaml:"max_sandboxes"`
+	Lifecycle    `yaml:",inline"`
 	// StartTimeout bounds the start of one sandbox.
 	StartTimeout time.Duration `yaml:"start_timeout"`
 	// ToolCalls bounds how many tools one exec may call, ToolMiB the results of them together, and
@@ -103,7 +104,7 @@ func Default() Config {
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
-		S3: S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, StartTimeout: 60 * time.Second,
+		S3: S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info", DiskQuota: "auto",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
@@ -284,6 +285,7 @@ func (c *Config) Check() error {
 	if c.Data == "" {
 		bad("data", "is empty")
 	}
+	c.Lifecycle.check(bad)
 	c.CodeExecution.check(bad)
 	c.S3.check(bad)
 	c.Plugins.check(bad)

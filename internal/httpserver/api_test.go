@@ -32,7 +32,7 @@ func TestThreads(t *testing.T) {
 	if rec.Code != 200 || m["thread_id"] != "t1" || m["sandbox"].(map[string]any)["state"] != "running" {
 		t.Errorf("%d %v", rec.Code, m)
 	}
-	if o := w.acquire; o.Template != "base" || o.Labels["a"] != "b" || o.Env["K"] != "v" || o.Skills[0] != "csv" || o.Mode != "code" || o.Wait != 0 {
+	if o := w.acquire; o.Template != "base" || o.Labels["a"] != "b" || o.Env["K"] != "v" || o.Skills[0] != "csv" || o.Mode != "code" || o.Wait != time.Millisecond {
 		t.Errorf("options %+v", o)
 	}
 	w.state = sandbox.Starting

@@ -31,6 +31,7 @@ type world struct {
 	mu      sync.Mutex
 	err     error
 	callers []sandbox.Caller
+	forced  bool // Hibernate was
 	cmd     sandbox.Command
 	code    sandbox.Code
 	script  sandbox.Script
@@ -169,7 +170,8 @@ func (w *world) Pause(_ context.Context, c sandbox.Caller, _ string) (sandbox.In
 func (w *world) Resume(_ context.Context, c sandbox.Caller, _ string) (sandbox.Info, error) {
 	return w.info(), w.see(c)
 }
-func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string) (sandbox.Info, error) {
+func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string, force bool) (sandbox.Info, error) {
+	w.forced = force
 	return w.info(), w.see(c)
 }
 func (w *world) Templates() []sandbox.Template { return []sandbox.Template{{Name: "base"}} }

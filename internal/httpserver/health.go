@@ -36,9 +36,10 @@ func (s *server) healthRoutes() {
 	op := on(http.MethodGet, "/readyz", "readyz", tagServer, "Whether the server can work: 200 or 503, one line per dependency (JSON with Accept: application/json)")
 	op.Responses = textResponses("200", "503")
 	register(s, s.open, op, s.ready)
-	op = on(http.MethodGet, "/metrics", "metrics", tagServer, "Prometheus metrics")
+	op = on(http.MethodGet, "/metrics", "metrics", tagServer, "Prometheus metrics; with a key that has administration rights")
 	op.Responses = textResponses("200")
-	register(s, s.open, op, s.metrics)
+	op.Responses["default"] = s.problemResponse()
+	register(s, s.api, op, s.metrics)
 }
 
 func textResponses(statuses ...string) map[string]*huma.Response {
@@ -89,7 +90,10 @@ func (r readiness) lines() string {
 	return b.String()
 }
 
-func (s *server) metrics(context.Context, *struct{}) (*written, error) {
+func (s *server) metrics(ctx context.Context, _ *struct{}) (*written, error) {
+	if err := admin(callerOf(ctx)); err != nil { // how busy others are is not everybody's to know
+		return nil, err
+	}
 	if s.o.Metrics == nil {
 		return nil, sandbox.Errorf(sandbox.NotFound, "this server has no metrics")
 	}

@@ -163,7 +163,8 @@ func TestLimits(t *testing.T) {
 }
 
 func TestContentType(t *testing.T) {
-	h := handler(t, newWorld(t))
+	w := newWorld(t)
+	h := handler(t, w)
 	for given, status := range map[string]int{
 		"application/json": 200, "application/json; charset=utf-8": 200, "text/plain": 415, "application/x-www-form-urlencoded": 415, "": 415,
 		"application/json; charset=latin1": 415, "multipart/form-data; boundary=x": 415, "application/jsonx": 415,
@@ -176,8 +177,16 @@ func TestContentType(t *testing.T) {
 			wantProblem(t, rec, 415, "invalid")
 		}
 	}
-	if rec := send(h, "POST", "/api/threads/t1/sandbox/pause", ""); rec.Code != 200 {
-		t.Errorf("a POST without body: %d %s", rec.Code, rec.Body)
+	for _, verb := range []string{"pause", "resume", "hibernate"} {
+		if rec := send(h, "POST", "/api/threads/t1/sandbox/"+verb, ""); rec.Code != 200 {
+			t.Errorf("a POST without body: %d %s", rec.Code, rec.Body)
+		}
+	}
+	if w.forced {
+		t.Error("hibernate without a body was forced")
+	}
+	if rec := send(h, "POST", "/api/threads/t1/sandbox/hibernate", `{"force":true}`); rec.Code != 200 || !w.forced {
+		t.Errorf("hibernate with force: %d, forced %t", rec.Code, w.forced)
 	}
 	wantProblem(t, send(h, "POST", "/api/threads/t1/files/upload", "{}"), 415, "invalid")
 }
@@ -524,4 +533,13 @@ func TestDocsAndHealth(t *testing.T) {
 		t.Errorf("not ready %d %v", rec.Code, m)
 	}
 	wantProblem(t, send(handler(t, w), "GET", "/metrics", ""), 404, "not_found")
+	keys := handler(t, w, func(o *Options) {
+		o.Keys, o.Anonymous = w, nil
+		o.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("up 1\n")) })
+	})
+	wantProblem(t, send(keys, "GET", "/metrics", ""), 401, "unauthorized")
+	wantProblem(t, send(keys, "GET", "/metrics", "", "X-API-Key: ann"), 403, "forbidden")
+	if rec := send(keys, "GET", "/metrics", "", "X-API-Key: root"); rec.Body.String() != "up 1\n" {
+		t.Errorf("metrics with an administrator's key: %d %s", rec.Code, rec.Body)
+	}
 }

@@ -25,7 +25,8 @@ type threads interface {
 	DeleteThread(ctx context.Context, c sandbox.Caller, thread string) error
 	Pause(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
 	Resume(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
-	Hibernate(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
+	// Hibernate is a Conflict when execs run and force is not given.
+	Hibernate(ctx context.Context, c sandbox.Caller, thread string, force bool) (sandbox.Info, error)
 	Templates() []sandbox.Template
 }
 

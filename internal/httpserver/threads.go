@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -34,7 +35,7 @@ func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
 		return o, err
 	}
 	if b.WaitSeconds != nil {
-		o.Wait = seconds(*b.WaitSeconds)
+		o.Wait = max(seconds(*b.WaitSeconds), time.Millisecond) // 0 in the options has no end
 	}
 	o.Template, o.Labels, o.Env, o.Skills, o.Mode = b.Template, b.Labels, b.Env, b.Skills, b.Mode
 	return o, nil
@@ -66,7 +67,7 @@ type sandboxOnly struct {
 
 type listThreadsIn struct {
 	Label  []string `query:"label,explode" maxItems:"16" doc:"key=value; all have to fit"`
-	State  string   `query:"state" enum:"starting,running,paused,stopping,lost" doc:"State of the sandbox"`
+	State  string   `query:"state" enum:"starting,running,paused,stopping,lost,hibernated" doc:"State of the sandbox"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Cursor string   `query:"cursor" maxLength:"512"`
 }
@@ -99,9 +100,10 @@ func (s *server) threadRoutes() {
 		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
 			return nil, s.o.Threads.DeleteThread(ctx, callerOf(ctx), in.Thread)
 		})
-	s.stateRoute("pause", "Stop the sandbox's processes; they keep their memory", s.o.Threads.Pause)
+	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Threads.Pause)
 	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Threads.Resume)
-	s.stateRoute("hibernate", "Put the sandbox to disk, to be resumed later", s.o.Threads.Hibernate)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads,
+		"End the container and keep the files and what the sandbox was: the next call that needs one brings it back; 409 while execs run"), s.hibernate)
 	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, "Kinds of sandbox that can be asked for"),
 		func(context.Context, *struct{}) (*body[page[sandbox.Template]], error) {
 			return pageOf(s.o.Threads.Templates(), ""), nil
@@ -117,6 +119,20 @@ func (s *server) stateRoute(verb, summary string, change func(context.Context, s
 			}
 			return bodyOf(sandboxOnly{Sandbox: info}), nil
 		})
+}
+
+func (s *server) hibernate(ctx context.Context, in *struct {
+	ThreadIn
+	Body *struct {
+		Force bool `json:"force,omitempty" doc:"End execs that run"`
+	}
+},
+) (*body[sandboxOnly], error) {
+	info, err := s.o.Threads.Hibernate(ctx, callerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(sandboxOnly{Sandbox: info}), nil
 }
 
 func (s *server) acquire(ctx context.Context, in *struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/capacity"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
@@ -33,6 +34,12 @@ type box struct {
 	gone     chan struct{} // closed when the box is out of the map
 	hold     *hold         // of the thread, nil when it was not got
 	left     bool          // gone is closed; of Orchestrator.mu
+	place    *capacity.Ticket
+	passed   bool      // the place is another's, or given back; guarded by Orchestrator.mu
+	asked    time.Time // when its first caller did; zero: it was adopted
+
+	shift   sync.Mutex // held while it is paused or resumed
+	keeping sync.Mutex // held while what it is is written
 
 	mu         sync.Mutex
 	info       sandbox.Info
@@ -42,6 +49,10 @@ type box struct {
 	touched    time.Time
 	env        map[string]string // of every exec; replaced, never changed
 	languages  []string          // that sandboxd found a runtime for
+	turn       turn
+	overAge    bool // it is put away when nothing runs in it
+	released   bool // it is not to come back
+	unused     bool // its first exec is still to come
 
 	tools  toolsView
 	skills skillsView
@@ -58,12 +69,6 @@ func (b *box) snapshot() sandbox.Info {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.info
-}
-
-func (b *box) setState(s sandbox.State) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.info.State = s
 }
 
 // isReady says whether the start has ended well.
@@ -108,11 +113,10 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	if o.Template == "" {
-		o.Template = r.o.Default
+	if err := r.refuse(); err != nil {
+		return sandbox.Info{}, err
 	}
-	tmpl, ok := r.o.Templates[o.Template]
-	if !ok {
+	if _, ok := r.o.Templates[o.Template]; !ok && o.Template != "" {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Invalid, "there is no template %.80q; GET /api/templates lists them", o.Template)
 	}
 	if err := checkEnv(o.Env); err != nil {
@@ -121,21 +125,21 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err := r.narrowSkills(ctx, t, o.Skills); err != nil {
 		return sandbox.Info{}, err
 	}
-	b, err := r.box(c, t, tmpl)
-	if err != nil {
+	newEnv := false
+	b, err := r.join(ctx, c, t, o.Template, o.Wait, func(b *box) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if newEnv = o.Env != nil && !maps.Equal(o.Env, b.env); newEnv {
+			b.env = o.Env
+		}
+	})
+	if err != nil && !errors.Is(err, errStillStarting) {
 		return sandbox.Info{}, err
 	}
-	b.mu.Lock()
-	if o.Env != nil {
-		b.env = o.Env
+	if newEnv { // of one that is starting it is kept when it runs
+		r.saveOrder(b)
 	}
-	b.mu.Unlock()
-	if b.template.Name != tmpl.Name {
-		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "the thread has a sandbox of template %q; delete it first to get one of %q", b.template.Name, tmpl.Name)
-	}
-	if err := r.waitReady(ctx, b, o.Wait); err != nil && !errors.Is(err, errStillStarting) {
-		return sandbox.Info{}, err
-	}
+	r.active(t, ActivityAcquire)
 	if o.Skills != nil && b.isReady() {
 		r.showSkills(b)
 	}
@@ -169,60 +173,59 @@ func (r *Orchestrator) remember(ctx context.Context, t sandbox.Thread, o sandbox
 
 // box finds the thread's box or puts a new one in, whose start goes on in the background. A box that
 // is being removed is waited for by the start of the new one.
-func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, tmpl Template) (*box, error) {
+func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, error) {
+	tmpl := o.template
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	former := r.boxes[t]
 	if former != nil && former.endingStatus() == "" {
 		return former, nil
 	}
-	if former == nil && len(r.boxes) >= r.o.MaxBoxes {
-		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "this server runs %d sandboxes, its most; try again when one has ended", r.o.MaxBoxes)
+	place, err := r.takePlace(t, former)
+	if err != nil {
+		return nil, err
 	}
 	now := time.Now().UTC()
 	b := &box{
 		thread: t, template: tmpl, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
+		place: place, asked: now, unused: true, env: o.env, turn: turn{unwanted: make(chan struct{})},
 		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened},
 	}
 	b.info.ID = b.id
 	b.dir = filepath.Join(r.runRoot(), string(b.id))
 	r.boxes[t] = b
-	r.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime)
-		defer cancel()
-		r.start(ctx, c, b, former)
-	})
+	r.wg.Go(func() { r.begin(c, b, former) })
 	return b, nil
 }
 
 var errStillStarting = sandbox.Errorf(sandbox.Timeout, "the sandbox is still starting")
 
-// waitReady waits for the start of b: for d when it is not 0, else until ctx ends.
-func (r *Orchestrator) waitReady(ctx context.Context, b *box, d time.Duration) error {
-	select {
-	case <-b.ready:
-		return b.err
-	default:
-	}
-	var late <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-b.ready:
-		return b.err
-	case <-late:
-		return errStillStarting
-	case <-ctx.Done():
-		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
+// join gives the thread's box when it is ready, of the template that is named, or of any when none is. use
+// is called with the box before it is waited for; nil: nothing is. On errStillStarting the box is there.
+func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*box)) (*box, error) {
+	for {
+		b := r.find(t)
+		if b == nil || b.endingStatus() != "" {
+			var err error
+			if b, err = r.box(c, t, r.order(t, named)); err != nil {
+				return nil, err
+			}
+		}
+		if named != "" && named != b.template.Name {
+			return nil, sandbox.Errorf(sandbox.Conflict, "the thread has a sandbox of template %q; delete it first to get one of %q", b.template.Name, named)
+		}
+		if use != nil {
+			use(b)
+		}
+		if err := r.waitReady(ctx, b, wait); !errors.Is(err, errGivenUp) {
+			return b, err
+		}
 	}
 }
 
 // start brings the box up and tells its waiters. When it fails nothing is left over.
 func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, former *box) {
-	began := time.Now()
+	began := b.asked
 	if former != nil {
 		select {
 		case <-former.gone:
@@ -248,6 +251,7 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, form
 	if _, e := r.o.Audit.Append(context.WithoutCancel(ctx), result); e != nil && err == nil {
 		err = sandbox.Wrap(sandbox.Unavailable, e, "the audit log cannot be written")
 	}
+	r.measureStart(b, err)
 	if err != nil {
 		r.o.Log.Error("sandbox did not start", "thread", b.thread.String(), "sandbox", string(b.id), "error", err)
 		b.err = err
@@ -377,7 +381,8 @@ func (r *Orchestrator) spec(b *box) sandbox.Spec {
 
 // retire ends the sandbox of a box, once; its execs end with status. It returns when all of it is gone.
 func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, b *box, status sandbox.Status, why string) error {
-	select { // a box that is starting is not pulled from under its start
+	b.giveUp(sandbox.Errorf(sandbox.Conflict, "the sandbox was %s before it started", why)) // one that waits for its place
+	select {                                                                                // a box that is starting is not pulled from under its start
 	case <-b.ready:
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
@@ -403,6 +408,7 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, b *box, sta
 	rec := record(c, b.thread, audit.ActionSandboxRemove, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(b.id), b.template.Name, "ok", why
 	err := r.note(context.WithoutCancel(ctx), rec)
+	r.o.Metrics.Changed(audit.ActionSandboxRemove, string(status))
 	r.remove(ctx, b)
 	return err
 }

@@ -213,18 +213,17 @@ func checkContext(q sandbox.ContextRequest) error {
 
 // openContext brings a context that is marked as starting to life in the thread's sandbox, and records it.
 func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *codeContext, action string) error {
-	b, err := r.readyBox(ctx, c, cc.thread)
+	b, common, err := r.enter(ctx, c, cc.thread) // a sandbox in which one starts is not idle
 	if err != nil {
 		return err
 	}
+	defer func() {
+		r.execs.cancel()
+		r.left(b)
+	}()
 	if err := r.refreshTools(ctx, b); err != nil {
 		r.o.Log.Warn("wrappers not written", "thread", cc.thread.String(), "error", err)
 	}
-	common, err := b.enter() // a sandbox in which one starts is not idle
-	if err != nil {
-		return err
-	}
-	defer b.leave()
 	rec := record(c, cc.thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(b.id), cc.id
 	rec.Args, rec.ArgsHash = audit.Args(sandbox.ContextRequest{Language: cc.language, Cwd: cc.cwd})

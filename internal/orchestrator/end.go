@@ -105,6 +105,11 @@ func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error
 	}
 	rec.OutHash = hex.EncodeToString(sum.Sum(nil))
 	rec.Detail = e.secret.hide.String(detail(res))
+	e.mu.Lock()
+	if e.why != "" {
+		rec.Detail = strings.TrimPrefix(rec.Detail+", "+e.why, ", ")
+	}
+	e.mu.Unlock()
 	return r.note(ctx, rec)
 }
 

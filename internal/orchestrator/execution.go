@@ -44,6 +44,7 @@ type execution struct {
 	err    error           // the result cannot be vouched for: its record is not durable
 	// startErr is why it could not be started; wait gives it instead of the result.
 	startErr error
+	why      string        // it was ended by us, for this reason
 	changed  chan struct{} // closed and replaced at each event
 }
 
@@ -167,6 +168,13 @@ func (e *execution) addLocked(ev sandbox.Event) {
 	e.trim()
 	close(e.changed)
 	e.changed = make(chan struct{})
+}
+
+// endBecause says why we are about to end e; its record will.
+func (e *execution) endBecause(why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.why = why
 }
 
 // finish is the one end of e. Only the goroutine that runs e calls it.

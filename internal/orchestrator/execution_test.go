@@ -108,6 +108,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	g.init()
 	for i := range keepPerThread + 50 {
 		e := newExecution(fmt.Sprint(i))
+		g.begin()
 		g.add(e)
 		e.finish(sandbox.Result{}, nil)
 		g.end(e)
@@ -123,6 +124,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 	big := newExecution("big")
 	big.thread.ID = "big"
+	g.begin()
 	g.add(big)
 	big.held = keepOutput + 1
 	big.finish(sandbox.Result{}, nil)

@@ -75,6 +75,7 @@ func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id strin
 	if err := r.exists(t); err != nil {
 		return err
 	}
+	r.active(t, ActivityFileRead)
 	view, err := r.skillsOf(ctx, t)
 	if err != nil {
 		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)
@@ -90,6 +91,10 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	if err != nil {
 		return err
 	}
+	if err := r.refuse(); err != nil {
+		return err
+	}
+	r.active(t, ActivityFileWrite)
 	uid, err := r.ensureThread(ctx, t)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/capacity"
 	"github.com/skerry-sandbox/skerry/internal/claim"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/diskquota"
@@ -28,6 +29,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
 // Template is a template with the image that the driver in use takes.
@@ -88,6 +90,8 @@ type Options struct {
 	// SweepReplica removes what else a replica that ended left running.
 	SweepReplica func(ctx context.Context, replica string) error
 	MaxBoxes     int
+	Lifecycle    Lifecycle
+	Metrics      *telemetry.Metrics
 	StartTime    time.Duration // bound of one start
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
@@ -113,6 +117,8 @@ type Orchestrator struct {
 	peers    peers
 	claims   *claim.Book
 	holds    holds
+	places   *capacity.Places
+	nudged   chan struct{} // holds a token: somebody waits for a place
 
 	virtuals     *skill.Virtuals
 	skillIndexes skillIndexes
@@ -148,6 +154,9 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	own, stop := context.WithCancel(context.Background())
 	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
 	r.execs.init()
+	r.places = capacity.New(capacity.Limits{Total: o.MaxBoxes, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
+	r.nudged = make(chan struct{}, 1)
+	o.Metrics.Watch(r.levels)
 	for _, dir := range []string{r.runRoot(), filepath.Join(o.DataDir, "tenants")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			stop()
@@ -176,6 +185,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(func() { r.watch(events) })
 	r.wg.Go(r.lookAfterPeers)
 	r.wg.Go(r.housekeeping)
+	r.wg.Go(r.watchLives)
 	r.wg.Go(r.pushTools)
 	r.wg.Go(r.pushSkills)
 	r.wg.Go(r.prepareSpares)
@@ -183,10 +193,9 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	return r, nil
 }
 
-// Close lets go of all sandboxes without ending them: the next server adopts them. Running execs
-// are waited for until ctx ends.
+// Close lets go of all sandboxes without ending them: the next server adopts them. It drains first.
 func (r *Orchestrator) Close(ctx context.Context) error {
-	r.drain(ctx)
+	r.Drain(ctx)
 	r.stop()
 	r.wg.Wait()
 	r.mu.Lock()
@@ -196,19 +205,6 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 		errs = append(errs, b.letGo())
 	}
 	return errors.Join(errs...)
-}
-
-// drain waits until no exec runs.
-func (r *Orchestrator) drain(ctx context.Context) {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for r.execs.running() > 0 {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 func (r *Orchestrator) runRoot() string { return filepath.Join(r.o.DataDir, "run") }

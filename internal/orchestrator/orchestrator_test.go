@@ -28,6 +28,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -109,6 +110,8 @@ type house struct {
 	audit  *audit.Log
 	boxes  atomic.Int64 // started
 
+	options Options
+
 	public     string // folder of public skills
 	extensions *extensions.Files
 }
@@ -121,7 +124,7 @@ func newHouse(t testing.TB, d daemon) *house {
 }
 
 // newHouseWith is a house with another hub.
-func newHouseWith(t testing.TB, d daemon, hub toolHub) *house {
+func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub toolHub, change ...func(*Options)) *house {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("workspaces get uids of their own: needs root")
@@ -134,6 +137,7 @@ func newHouseWith(t testing.TB, d daemon, hub toolHub) *house {
 	}
 	h := &house{}
 	data, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	metrics := telemetry.New("test")
 	st, err := store.Open(t.Context(), store.Options{Journal: filepath.Join(data, "state.jsonl"), Log: log})
 	ok(err)
 	h.audit, err = audit.Open(audit.Options{Dir: filepath.Join(data, "audit"), Redis: st.Redis(), Log: log})
@@ -157,18 +161,22 @@ func newHouseWith(t testing.TB, d daemon, hub toolHub) *house {
 		return mux
 	}})
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
-	h.Orchestrator, err = New(t.Context(), Options{
+	h.options = Options{
 		Driver: h.driver, Store: st, Audit: h.audit, Hub: hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
-		Bridge: bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Bridge: bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxBoxes: 3, StartTime: 20 * time.Second, Log: log,
+		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxBoxes: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands: func(sandbox.Owner) ([]prompt.Command, error) {
 			return []prompt.Command{{Name: "sales:call-prep", Description: "prepares a call"}}, nil
 		},
-	})
+	}
+	for _, c := range change {
+		c(&h.options)
+	}
+	h.Orchestrator, err = New(t.Context(), h.options)
 	ok(err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -350,6 +350,7 @@ func (r *Orchestrator) leaveMap(b *box) {
 	if r.boxes[b.thread] == b {
 		delete(r.boxes, b.thread)
 	}
+	givePlaceBack(b)
 	if !b.left {
 		b.left = true
 		close(b.gone)

@@ -23,6 +23,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
 // town is what several servers share: a data folder, a store, and a machine with sandboxes.
@@ -114,9 +115,9 @@ func (w *town) settle(id string) *Orchestrator {
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	r, err := New(w.Context(), Options{
 		Driver: driver, Store: w.store, Audit: records, Hub: noTools{}, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
-		Bridge:    bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(records), Log: log, Keep: noKeep}),
+		Bridge:    bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(records, telemetry.New("test")), Log: log, Keep: noKeep}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, StartTime: 20 * time.Second, Log: log,
+		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, Metrics: telemetry.New("test"), StartTime: 20 * time.Second, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
 		Peers:        neighbour{w, id},

@@ -180,7 +180,7 @@ func (r *Orchestrator) sweepRunFolders() error {
 	return nil
 }
 
-// housekeeping ends idle sandboxes, and removes sandboxes that nobody knows.
+// housekeeping forgets what is old, and removes what nobody knows.
 func (r *Orchestrator) housekeeping() {
 	tick := time.NewTicker(reapEvery)
 	defer tick.Stop()
@@ -191,31 +191,9 @@ func (r *Orchestrator) housekeeping() {
 			return
 		case <-tick.C:
 		}
-		for _, b := range r.all() {
-			r.keep(b)
-		}
 		r.execs.expire(time.Now())
 		r.expireContexts()
 		r.reconcile(orphans)
-	}
-}
-
-// keep ends a box that has been idle for too long.
-func (r *Orchestrator) keep(b *box) {
-	ctx, cancel := context.WithTimeout(r.ctx, removeTimeout)
-	defer cancel()
-	select {
-	case <-b.ready:
-	default:
-		return
-	}
-	b.mu.Lock()
-	idle := b.running == 0 && b.ending == "" && b.template.IdleSeconds > 0 && time.Since(b.lastActive) > time.Duration(b.template.IdleSeconds)*time.Second
-	b.mu.Unlock()
-	if idle {
-		if err := r.retire(ctx, sandbox.Caller{}, b, sandbox.StatusKilled, "idle"); err != nil {
-			r.o.Log.Error("idle sandbox not removed", "thread", b.thread.String(), "error", err)
-		}
 	}
 }
 
@@ -257,6 +235,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 			delete(orphans, id)
 		}
 	}
+	r.reapFolders(found)
 }
 
 // removeOrphan removes a sandbox that no claim names, while nobody can claim it.
@@ -270,10 +249,9 @@ func (r *Orchestrator) removeOrphan(ctx context.Context, inst sandbox.Instance) 
 	if c, ok, err := page.Claim(); err != nil || ok && c.Sandbox == inst.ID {
 		return
 	}
-	r.o.Log.Info("orphan sandbox removed", "sandbox", string(inst.ID))
-	if err := r.o.Driver.Remove(ctx, inst.ID); err != nil {
-		r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(inst.ID), "error", err)
-		return
+	err = r.o.Driver.Remove(ctx, inst.ID)
+	if err == nil {
+		r.clearAway(ctx, inst.ID)
 	}
-	r.clearAway(ctx, inst.ID)
+	r.noteReaped(threadOf(inst), inst.ID, "a sandbox that nobody knew", err)
 }

@@ -22,8 +22,9 @@ type registry struct {
 	mu    sync.Mutex
 	byID  map[string]*execution
 	ended []*execution // oldest first
-	alive int
-	held  int64 // bytes of output of the ended ones
+	alive int          // execs that run, and those that are about to
+	shut  bool         // no more may begin
+	held  int64        // bytes of output of the ended ones
 }
 
 func (g *registry) init() { g.byID = map[string]*execution{} }
@@ -34,11 +35,56 @@ func (g *registry) running() int {
 	return g.alive
 }
 
+// begin counts an exec that is about to run, for add or cancel; false: no more may.
+func (g *registry) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.shut {
+		g.alive++
+	}
+	return !g.shut
+}
+
+// cancel takes a begin back.
+func (g *registry) cancel() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.alive--
+}
+
+// close lets no more begin, and reports whether it was the first to say so.
+func (g *registry) close() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	first := !g.shut
+	g.shut = true
+	return first
+}
+
+func (g *registry) closed() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.shut
+}
+
+// unfinished is every exec that runs.
+func (g *registry) unfinished() []*execution {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var list []*execution
+	for _, e := range g.byID {
+		if e.info().Status == sandbox.StatusRunning {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// add makes an exec known that begin counted.
 func (g *registry) add(e *execution) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.byID[e.id] = e
-	g.alive++
 }
 
 func (g *registry) end(e *execution) {

@@ -205,10 +205,17 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		return "", err
 	}
 	e.subject = e.secret.hide.String(e.subject)
-	b, err := r.readyBox(ctx, c, t)
+	b, common, err := r.enter(ctx, c, t)
 	if err != nil {
 		return "", err
 	}
+	handedOver := false
+	defer func() {
+		if !handedOver {
+			r.execs.cancel()
+			r.left(b)
+		}
+	}()
 	execID, err := uuid.NewV7()
 	if err != nil {
 		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
@@ -235,12 +242,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if err := r.refreshSkills(b); err != nil {
 		r.o.Log.Warn("skills not shown", "thread", t.String(), "error", err)
 	}
-	common, err := b.enter()
-	if err != nil {
-		return "", err
-	}
 	if e.attempt, err = r.attempt(ctx, b, e, args); err != nil {
-		b.leave()
 		return "", err
 	}
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide})
@@ -254,6 +256,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		r.beginRun(e.context, e.id)
 	}
 	r.execs.add(e)
+	handedOver = true
 	r.wg.Go(func() { r.see(b, e, req) })
 	return e.id, nil
 }
@@ -278,21 +281,39 @@ func execEnv(t sandbox.Thread, execID, token string, layers ...map[string]string
 		fmt.Sprintf("MCP_RPC_ENDPOINT=http://localhost:%d/call", sandbox.BridgePort))
 }
 
-// readyBox gives the thread's running box, acquiring one with the default template when there is none.
-func (r *Orchestrator) readyBox(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, error) {
-	b, err := r.box(c, t, r.o.Templates[r.o.Default])
-	if err != nil {
-		return nil, err
-	}
-	if err := r.waitReady(ctx, b, 0); err != nil {
-		return nil, err
-	}
-	if b.snapshot().State == sandbox.Paused {
-		if _, err := r.Resume(ctx, c, t.ID); err != nil {
-			return nil, err
+// enterTries bounds how often a box may be put away, or paused, between being ready and being entered.
+const enterTries = 10
+
+var errPaused = sandbox.Errorf(sandbox.Conflict, "the sandbox was paused just now; try again")
+
+// enter gives the thread's running box with an exec counted in, and the environment that all execs have.
+// A box that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
+// the default template.
+func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, map[string]string, error) {
+	var err error
+	for range enterTries {
+		if !r.execs.begin() {
+			return nil, nil, errStopping
+		}
+		var b *box
+		var env map[string]string
+		if b, err = r.join(ctx, c, t, "", 0, nil); err == nil {
+			if env, err = b.enter(); err == nil {
+				return b, env, nil
+			}
+		}
+		r.execs.cancel()
+		switch {
+		case errors.Is(err, sandbox.SandboxLost) && b != nil && b.endingStatus() != "" && b.err == nil: // another one is started
+		case errors.Is(err, errPaused):
+			if _, err := r.wake(ctx, c, b, "an exec"); err != nil {
+				return nil, nil, err
+			}
+		default:
+			return nil, nil, err
 		}
 	}
-	return b, nil
+	return nil, nil, err
 }
 
 // enter counts an exec in and gives the environment that all have; leave counts it out. A box with
@@ -302,6 +323,9 @@ func (b *box) enter() (map[string]string, error) {
 	defer b.mu.Unlock()
 	if b.ending != "" {
 		return nil, sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now; try again")
+	}
+	if b.info.State == sandbox.Paused {
+		return nil, errPaused
 	}
 	if b.running >= maxRunning {
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
@@ -330,7 +354,6 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 
 // see runs e in b and gives it its one end.
 func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
-	defer b.leave()
 	exit, status := r.stream(b, e, req)
 	e.takeRest(exit)
 	var res sandbox.Result
@@ -350,7 +373,10 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		e.failStart(exit, &res)
 	}
-	e.finish(res, r.recordEnd(b, e, res))
+	err := r.recordEnd(b, e, res)
+	r.left(b) // before anybody sees the end, and pauses the sandbox
+	e.finish(res, err)
+	r.o.Metrics.Exec(e.action, res.Status, time.Since(e.started))
 	r.execs.end(e)
 	r.touch(b)
 }
@@ -401,7 +427,7 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, e.deadline+grace)
 	defer cancel()
-	exit, err := b.client.Run(ctx, req, e.take)
+	exit, err := b.client.Run(ctx, req, r.timeFirst(b, e.take))
 	switch kind := sandbox.KindOf(err); {
 	case exit != nil:
 		return exit, ""

@@ -111,7 +111,7 @@ func toolCall(t *testing.T, h *house) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := NewToolRecorder(h.audit)
+	rec := NewToolRecorder(h.audit, h.o.Metrics)
 	a := bridge.Attempt{Exec: bridge.Exec{Thread: sandbox.Thread{Owner: caller.Owner, ID: "t1"}, Hide: hide}, Tool: "x__y", Input: []byte(`{"q":"` + secretValue + `"}`)}
 	id, err := rec.Attempt(context.Background(), a)
 	if err == nil {

@@ -52,9 +52,11 @@ func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim)
 		b, why = r.adopt(ctx, h, inst)
 	}
 	if why == nil {
+		r.restore(ctx, b, inst.State == sandbox.Paused)
 		r.mu.Lock()
 		if r.boxes[h.thread] == nil {
 			r.boxes[h.thread] = b
+			b.place = r.places.Seat(b.thread.Tenant) // whatever the limits are now
 		} else {
 			why = errors.New("its thread has begun another one")
 		}

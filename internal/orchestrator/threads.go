@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
@@ -39,6 +38,8 @@ func (r *Orchestrator) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	if b := r.find(info.Thread); b != nil {
 		i := b.snapshot()
 		v.Sandbox = &i
+	} else if k := r.readKept(info.Thread); k != nil {
+		v.Sandbox = k.Hibernated
 	}
 	return v
 }
@@ -68,7 +69,7 @@ func (r *Orchestrator) Threads(ctx context.Context, c sandbox.Caller, f sandbox.
 	return views, next, nil
 }
 
-// ReleaseSandbox ends the thread's sandbox, if there is one, and keeps its files.
+// ReleaseSandbox ends the thread's sandbox, if there is one, and forgets what it was; the files stay.
 func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id string) error {
 	t, err := thread(c, id)
 	if err != nil {
@@ -78,9 +79,14 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 		return err
 	}
 	if b := r.find(t); b != nil {
-		return r.retire(ctx, c, b, sandbox.StatusKilled, "released")
+		b.mu.Lock()
+		b.released = true
+		b.mu.Unlock()
+		if err := r.retire(ctx, c, b, sandbox.StatusKilled, "released"); err != nil {
+			return err
+		}
 	}
-	return nil
+	return r.forgetKept(t)
 }
 
 // DeleteThread ends the sandbox and deletes the files. The files vanish by one rename; deleting
@@ -116,62 +122,6 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
 	}
 	return r.o.Store.DeleteThread(ctx, t)
-}
-
-// Pause freezes the thread's sandbox; Resume thaws it. Any exec resumes it by itself.
-func (r *Orchestrator) Pause(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
-	return r.freeze(ctx, c, id, sandbox.Paused, driver.Pauser.Pause)
-}
-
-// Resume thaws a paused sandbox.
-func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
-	return r.freeze(ctx, c, id, sandbox.Running, driver.Pauser.Resume)
-}
-
-func (r *Orchestrator) freeze(ctx context.Context, c sandbox.Caller, id string, to sandbox.State, do func(driver.Pauser, context.Context, sandbox.ID) error) (sandbox.Info, error) {
-	b, err := r.existing(ctx, c, id)
-	if err != nil {
-		return sandbox.Info{}, err
-	}
-	p, ok := r.o.Driver.(driver.Pauser)
-	if !ok {
-		return sandbox.Info{}, sandbox.Errorf(sandbox.NotSupported, "the driver %s cannot pause a sandbox", r.caps.Name)
-	}
-	ctx, cancel := detached(ctx, cleanupTimeout)
-	defer cancel()
-	if err := do(p, ctx, b.id); err != nil {
-		return sandbox.Info{}, err
-	}
-	b.setState(to)
-	return b.snapshot(), r.publish(ctx, b)
-}
-
-// Hibernate ends the container and keeps the files; the next call that needs a sandbox brings one back.
-func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
-	b, err := r.existing(ctx, c, id)
-	if err != nil {
-		return sandbox.Info{}, err
-	}
-	if err := r.retire(ctx, c, b, sandbox.StatusKilled, "hibernated"); err != nil {
-		return sandbox.Info{}, err
-	}
-	return b.snapshot(), nil
-}
-
-// existing gives the thread's box when there is one, ready. It starts none.
-func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string) (*box, error) {
-	t, err := thread(c, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.exists(t); err != nil {
-		return nil, err
-	}
-	b := r.find(t)
-	if b == nil {
-		return nil, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
-	}
-	return b, r.waitReady(ctx, b, 0)
 }
 
 // Templates lists what a sandbox can be made from.

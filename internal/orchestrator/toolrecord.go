@@ -5,18 +5,25 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
 // ToolRecorder writes the bridge's calls into the audit log: an attempt before each, a result after
 // it, both children of the exec whose code made the call.
-type ToolRecorder struct{ log *audit.Log }
+type ToolRecorder struct {
+	log     *audit.Log
+	metrics *telemetry.Metrics
+}
 
-// NewToolRecorder gives a recorder that writes to log.
-func NewToolRecorder(log *audit.Log) *ToolRecorder { return &ToolRecorder{log: log} }
+// NewToolRecorder gives a recorder that writes to log, and counts.
+func NewToolRecorder(log *audit.Log, metrics *telemetry.Metrics) *ToolRecorder {
+	return &ToolRecorder{log: log, metrics: metrics}
+}
 
 func toolRecord(a bridge.Attempt, phase string) audit.Record {
 	rec := record(a.Exec.Caller, a.Exec.Thread, audit.ActionToolCall, phase)
@@ -43,6 +50,7 @@ func (t *ToolRecorder) Result(ctx context.Context, id string, o bridge.Outcome) 
 		sum := sha256.Sum256(o.Output)
 		rec.OutHash = hex.EncodeToString(sum[:])
 	}
+	t.metrics.ToolCall("bridge", o.Status, time.Duration(o.Millis)*time.Millisecond)
 	_, err := t.log.Append(ctx, rec)
 	return err
 }

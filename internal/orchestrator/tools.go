@@ -122,6 +122,10 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
+	if err := r.refuse(); err != nil {
+		return sandbox.ToolResult{}, err
+	}
+	r.active(t, ActivityToolCall)
 	tool, err := r.o.Hub.Resolve(ctx, t, ref)
 	if err != nil {
 		return sandbox.ToolResult{}, err
@@ -145,6 +149,9 @@ func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func
 	rec.Parent, rec.Args = attempt.ID, nil
 	rec.Millis, rec.BytesOut = time.Since(began).Milliseconds(), int64(len(res.Result))
 	rec.Outcome, rec.Detail = toolOutcome(res, err)
+	if rec.Action == audit.ActionToolCall {
+		r.o.Metrics.ToolCall("api", rec.Outcome, time.Since(began))
+	}
 	if e := r.note(context.WithoutCancel(ctx), rec); e != nil {
 		return sandbox.ToolResult{}, e
 	}

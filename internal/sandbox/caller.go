@@ -22,7 +22,7 @@ type AcquireOptions struct {
 	Env      map[string]string // for every exec of this sandbox
 	Skills   []string          // the thread has only these skills from now on; AllSkills among them: all; nil = as before
 	Mode     string            // "direct", "code", "auto" or ""
-	Wait     time.Duration     // how long to wait for a starting sandbox
+	Wait     time.Duration     // how long to wait for a starting sandbox; 0: until it is ready
 }
 
 // ThreadFilter selects threads of one owner.

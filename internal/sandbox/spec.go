@@ -26,6 +26,8 @@ const (
 	Paused   State = "paused"
 	Stopping State = "stopping"
 	Lost     State = "lost"
+	// Hibernated: there is no container; the next call that needs one brings it back.
+	Hibernated State = "hibernated"
 )
 
 // Paths inside every sandbox.
@@ -121,7 +123,10 @@ type Template struct {
 	Runtime     string   `json:"runtime" yaml:"runtime"`
 	Languages   []string `json:"languages" yaml:"languages"`
 	Limits      Limits   `json:"limits" yaml:"-"`
-	IdleSeconds int      `json:"idle_timeout_s" yaml:"idle_timeout_s"`
+	// IdleSeconds is how long a sandbox may be unused before it is hibernated, MaxAgeSeconds how old it may
+	// get; 0: no bound, and of the age what the configuration says.
+	IdleSeconds   int `json:"idle_timeout_s" yaml:"idle_timeout_s"`
+	MaxAgeSeconds int `json:"max_age_s,omitempty" yaml:"max_age_s"`
 	// JavaScript is bun, deno or node: what runs TypeScript and JavaScript; "" = the first that is there.
 	JavaScript string `json:"javascript,omitempty" yaml:"javascript"`
 	// Deno is what Deno lets such a program do, where it is the runtime; nil: all that the sandbox does.

@@ -150,6 +150,7 @@ func (p *parser) template(root *yaml.Node) Template {
 		"description":    p.text(&t.Description),
 		"runtime":        p.text(&t.Runtime),
 		"idle_timeout_s": number(p, &t.IdleSeconds),
+		"max_age_s":      number(p, &t.MaxAge),
 		"languages":      p.list(&t.Languages),
 		"javascript":     p.text(&t.JavaScript),
 		"deno": func(field string, n *yaml.Node) {

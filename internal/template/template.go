@@ -23,7 +23,8 @@ type Template struct {
 	Image       Image
 	Runtime     string // "runc" or "runsc"
 	Languages   []string
-	IdleSeconds int // idle_timeout_s; 0 = never reaped for idleness
+	IdleSeconds int // idle_timeout_s; 0 = never hibernated for idleness
+	MaxAge      int // max_age_s; 0 = what the configuration says
 	Limits      Limits
 	JavaScript  string                   // "bun", "deno", "node", or "" for the first that is there
 	Deno        *sandbox.DenoPermissions // nil: all
@@ -161,6 +162,7 @@ func (p *parser) check(t *Template) {
 	}
 	bad(t.IdleSeconds < 0, "idle_timeout_s", "is negative: want seconds, or 0 for never")
 	bad(len(t.Description) > maxDescription, "description", "%d bytes, at most %d", len(t.Description), maxDescription)
+	bad(t.MaxAge < 0, "max_age_s", "is negative: want seconds, or 0 for what the server says")
 	for _, l := range []struct {
 		field    string
 		v, least int64
@@ -190,7 +192,7 @@ func (t *Template) Vocabulary() sandbox.Template {
 		loosened = append(loosened, sandbox.Loosening(name))
 	}
 	return sandbox.Template{
-		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds,
+		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds, MaxAgeSeconds: t.MaxAge,
 		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(t.Limits.Memory), CPUMillis: int64(t.Limits.CPU), PIDs: t.Limits.PIDs, OpenFiles: t.Limits.OpenFiles,

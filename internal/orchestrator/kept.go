@@ -1,0 +1,157 @@
+package orchestrator
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// What a thread's sandbox was asked to be outlives it, and the server, in a file beside the workspaces: the
+// next call brings back a sandbox of the same template with the same environment, after a hibernation as
+// after a crash. The environment may hold secrets, so the file is root's alone, and no part of a thread's view.
+
+// kept is such a file.
+type kept struct {
+	Template   string            `json:"template"`
+	Env        map[string]string `json:"env,omitempty"`
+	Hibernated *sandbox.Info     `json:"hibernated,omitempty"` // as it was when it was put away; nil: it was not
+}
+
+// maxKept bounds the file: maxEnv variables of maxArgBytes with room for JSON's escapes.
+const maxKept = 256 << 20
+
+func (r *Orchestrator) keptFile(t sandbox.Thread) string {
+	return filepath.Join(r.o.DataDir, "sandboxes", t.Tenant, t.User, t.ID+".json")
+}
+
+// readKept gives what is kept of a thread's sandbox, nil when nothing is. What cannot be read is as good
+// as nothing, and logged.
+func (r *Orchestrator) readKept(t sandbox.Thread) *kept {
+	info, err := os.Lstat(r.keptFile(t))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var k kept
+	if err == nil && info.Size() > maxKept {
+		err = errors.New("it is too large")
+	}
+	if err == nil {
+		var text []byte
+		if text, err = os.ReadFile(r.keptFile(t)); err == nil {
+			err = json.Unmarshal(text, &k)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		r.o.Log.Error("what is kept of a sandbox cannot be read", "thread", t.String(), "error", err)
+		return nil
+	}
+	return &k
+}
+
+// writeKept puts the file there in one step, durably.
+func (r *Orchestrator) writeKept(t sandbox.Thread, k kept) error {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	path := r.keptFile(t)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// forgetKept takes the file away. One that is not there is no error.
+func (r *Orchestrator) forgetKept(t sandbox.Thread) error {
+	if err := os.Remove(r.keptFile(t)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return sandbox.Wrap(sandbox.Internal, err, "what is kept of the sandbox cannot be deleted")
+	}
+	return nil
+}
+
+// order is what a new box is to be.
+type order struct {
+	template Template
+	env      map[string]string
+}
+
+// order says what the thread's next box is: of the template that is named, else what the one before was,
+// else of the default template.
+func (r *Orchestrator) order(t sandbox.Thread, named string) order {
+	var k *kept
+	if b := r.find(t); b != nil {
+		b.mu.Lock()
+		if !b.released {
+			k = &kept{Template: b.template.Name, Env: b.env}
+		}
+		b.mu.Unlock()
+	} else {
+		k = r.readKept(t)
+	}
+	if k != nil && (named == "" || named == k.Template) {
+		if tmpl, ok := r.o.Templates[k.Template]; ok {
+			return order{template: tmpl, env: k.Env}
+		}
+		r.o.Log.Warn("the template of a thread's sandbox is gone; it gets the default one", "thread", t.String(), "template", k.Template)
+	}
+	if named == "" {
+		named = r.o.Default
+	}
+	return order{template: r.o.Templates[named]}
+}
+
+// saveOrder keeps what a box that runs is. The default without an environment needs no file.
+func (r *Orchestrator) saveOrder(b *box) {
+	b.keeping.Lock()
+	defer b.keeping.Unlock()
+	b.mu.Lock()
+	now, ended := kept{Template: b.template.Name, Env: b.env}, b.ending != ""
+	b.mu.Unlock()
+	if ended || !b.isReady() { // whoever ended it has written what is to be kept
+		return
+	}
+	had := r.readKept(b.thread)
+	plain := now.Template == r.o.Default && len(now.Env) == 0
+	var err error
+	switch {
+	case plain && had != nil:
+		err = r.forgetKept(b.thread)
+	case !plain && (had == nil || had.Hibernated != nil || had.Template != now.Template || !maps.Equal(had.Env, now.Env)):
+		err = r.writeKept(b.thread, now)
+	}
+	if err != nil {
+		r.o.Log.Error("what the sandbox is cannot be kept: after a restart it is another", "thread", b.thread.String(), "error", err)
+	}
+}
+
+// saveHibernated keeps a box that is being put away, and gives it as it is shown from now on.
+func (r *Orchestrator) saveHibernated(b *box) (sandbox.Info, error) {
+	b.keeping.Lock()
+	defer b.keeping.Unlock()
+	b.mu.Lock()
+	info := b.info
+	k := kept{Template: b.template.Name, Env: b.env, Hibernated: &info}
+	b.mu.Unlock()
+	info.State = sandbox.Hibernated
+	return info, r.writeKept(b.thread, k)
+}

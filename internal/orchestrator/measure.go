@@ -1,0 +1,53 @@
+package orchestrator
+
+import (
+	"math"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/telemetry"
+)
+
+func startOf(i sandbox.Info) telemetry.Start {
+	return telemetry.Start{Driver: i.Driver, Runtime: i.Runtime, Template: i.Template, Warm: i.Warm}
+}
+
+// measureStart counts a start that has ended, with err or well.
+func (r *Orchestrator) measureStart(b *box, err error) {
+	i := b.snapshot()
+	if err != nil {
+		r.o.Metrics.StartFailed(startOf(i), sandbox.KindOf(err))
+		return
+	}
+	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
+	r.o.Metrics.Started(startOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
+}
+
+// timeFirst gives take, or for the first exec of a box one that times it, too.
+func (r *Orchestrator) timeFirst(b *box, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
+	b.mu.Lock()
+	first := b.unused
+	b.unused = false
+	b.mu.Unlock()
+	if !first {
+		return take
+	}
+	return func(ev *sandboxv1.Event) error {
+		if first && ev.GetStarted() != nil {
+			first = false
+			r.o.Metrics.FirstExec(startOf(b.snapshot()), time.Since(b.asked))
+		}
+		return take(ev)
+	}
+}
+
+// levels is how full this server is now.
+func (r *Orchestrator) levels() telemetry.Levels {
+	l := telemetry.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxBoxes, Execs: r.execs.running(), Waiting: r.places.Waiting()}
+	for _, b := range r.all() {
+		l.Sandboxes[b.snapshot().State]++
+	}
+	l.AuditLag = int(min(r.o.Audit.Lag(), math.MaxInt32)) //nolint:gosec // bounded
+	return l
+}

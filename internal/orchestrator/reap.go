@@ -1,0 +1,55 @@
+package orchestrator
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// reapFolders removes run folders of sandboxes that are no more. One of a sandbox that its driver knows or a claim
+// names, here or of another server, is left alone, and so is one that is young.
+func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
+	entries, err := os.ReadDir(r.runRoot())
+	if err != nil {
+		r.o.Log.Warn("run folder not read", "error", err)
+		return
+	}
+	claims, err := r.claims.All() // after the folders: a claim comes before its folder
+	if err != nil {
+		r.o.Log.Error("claims not read", "error", err)
+		return
+	}
+	used := map[sandbox.ID]bool{}
+	for _, inst := range found {
+		used[inst.ID] = true
+	}
+	for _, c := range claims {
+		used[c.Sandbox] = true
+	}
+	for _, e := range entries {
+		id := sandbox.ID(e.Name())
+		info, err := e.Info()
+		if err != nil || used[id] || len(id) != len(sandbox.NewID()) || time.Since(info.ModTime()) < r.o.StartTime {
+			continue
+		}
+		r.noteReaped(sandbox.Thread{}, id, "a folder of a sandbox that is no more", os.RemoveAll(filepath.Join(r.runRoot(), e.Name())))
+	}
+}
+
+func (r *Orchestrator) noteReaped(t sandbox.Thread, id sandbox.ID, what string, err error) {
+	rec := record(sandbox.Caller{}, t, audit.ActionSandboxReap, audit.PhaseResult)
+	rec.Sandbox, rec.Outcome, rec.Detail = string(id), "ok", what
+	if err != nil {
+		r.o.Log.Warn("what is left of a sandbox cannot be removed; tried again", "sandbox", string(id), "what", what, "error", err)
+		return // the record says what was done, not every ten seconds what was not
+	}
+	r.o.Log.Info("removed "+what, "sandbox", string(id))
+	r.o.Metrics.Changed(audit.ActionSandboxReap, "orphan")
+	if _, err := r.o.Audit.Append(context.WithoutCancel(r.ctx), rec); err != nil {
+		r.o.Log.Error("the audit log cannot be written", "error", err)
+	}
+}
