@@ -34,6 +34,9 @@ type settings struct {
 	image  string
 	rounds int
 	only   string
+	driver string
+
+	sandboxes int
 }
 
 func main() {
@@ -50,7 +53,9 @@ func main() {
 	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
 	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
 	flag.StringVar(&s.image, "image", "skerry/base:latest", "image for docker exec")
-	flag.StringVar(&s.only, "only", "", "print only this: speed, bridge or tokens")
+	flag.StringVar(&s.only, "only", "", "print only this: speed, bridge, tokens or idle (idle only when it is named)")
+	flag.StringVar(&s.driver, "driver", "docker", "driver of the server")
+	flag.IntVar(&s.sandboxes, "sandboxes", 100, "how many idle sandboxes are measured")
 	flag.IntVar(&s.rounds, "rounds", 60, "how often each thing is measured")
 	flag.Parse()
 	if err := run(context.Background(), s); err != nil {
@@ -65,6 +70,7 @@ type bench struct {
 	dir       string
 	self      string // this program, where MCP servers may run it
 	url       string
+	server    *exec.Cmd
 	echo      string // address of the HTTP server of the bridge's comparison
 	container string
 	threads   []string // to delete in the end
@@ -76,6 +82,7 @@ func run(ctx context.Context, s settings) (err error) {
 	parts := map[string]func(context.Context, *bench) error{
 		"speed": speed, "bridge": func(ctx context.Context, b *bench) error { return b.bridge(ctx) },
 		"tokens": func(_ context.Context, b *bench) error { return b.tokens() },
+		"idle":   func(ctx context.Context, b *bench) error { return b.idle(ctx) },
 	}
 	if _, ok := parts[s.only]; !ok && s.only != "" {
 		return fmt.Errorf("-only: there is no part %q", s.only)
@@ -97,11 +104,11 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	// The tokens go last: they change the MCP servers.
-	for _, name := range []string{"speed", "bridge", "tokens"} {
-		if s.only != "" && s.only != name {
+	for _, name := range []string{"speed", "bridge", "tokens", "idle"} {
+		if s.only != name && (s.only != "" || name == "idle") {
 			continue
 		}
-		if name != "tokens" && len(b.threads) == 0 {
+		if name != "tokens" && name != "idle" && len(b.threads) == 0 {
 			b.threads = append(b.threads, "bench")
 		}
 		if err := parts[name](ctx, b); err != nil {
@@ -167,10 +174,10 @@ func (b *bench) serve(dir string) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(program, "serve", "--driver", "docker", "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
+	cmd := exec.Command(program, "serve", "--driver", b.driver, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // nothing stays behind, however this ends
-	cmd.Env = append(os.Environ(), "SKERRY_LOG_LEVEL=warn")
+	cmd.Env = append(os.Environ(), "SKERRY_LOG_LEVEL=warn", "SKERRY_IMAGES="+filepath.Join(b.cache, "images"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -178,6 +185,7 @@ func (b *bench) serve(dir string) (stop func() error, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
+	b.server = cmd
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if _, url, ok := strings.Cut(lines.Text(), "serving on "); ok {
