@@ -292,17 +292,20 @@ var errPaused = sandbox.Errorf(sandbox.Conflict, "the sandbox was paused just no
 func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, map[string]string, error) {
 	var err error
 	for range enterTries {
-		if !r.execs.begin() {
-			return nil, nil, errStopping
+		if err := r.refuse(); err != nil {
+			return nil, nil, err
 		}
 		var b *box
 		var env map[string]string
 		if b, err = r.join(ctx, c, t, "", 0, nil); err == nil {
 			if env, err = b.enter(); err == nil {
-				return b, env, nil
+				if r.execs.begin() {
+					return b, env, nil
+				}
+				r.left(b)
+				return nil, nil, errStopping
 			}
 		}
-		r.execs.cancel()
 		switch {
 		case errors.Is(err, sandbox.SandboxLost) && b != nil && b.endingStatus() != "" && b.err == nil: // another one is started
 		case errors.Is(err, errPaused):
