@@ -154,7 +154,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	if os.Geteuid() != 0 {
 		return errors.New("the server gives every workspace a uid of its own and so must run as root")
 	}
-	p := &parts{cfg: cfg, log: log, metrics: telemetry.New(buildinfo.Version())}
+	p := &parts{cfg: cfg, log: log}
 	defer func() {
 		err = errors.Join(err, p.close())
 		if p.halt != nil {
@@ -318,6 +318,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.metrics = telemetry.New(buildinfo.Version())
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: p.hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
 		Bridge: bridge.New(bridge.Options{
