@@ -50,21 +50,39 @@ type Harness struct {
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	s := newSuite(t, h)
-	t.Run("Lifecycle", s.lifecycle)
-	t.Run("Idempotence", s.idempotence)
-	t.Run("Concurrency", s.concurrency)
-	t.Run("Restart", s.restart)
-	t.Run("List", s.list)
-	t.Run("Watch", s.watch)
-	t.Run("FailedCreate", s.failedCreate)
-	t.Run("Refused", s.refused)
-	t.Run("Pause", s.pause)
-	t.Run("Limits", s.limits)
-	t.Run("Hardening", s.hardening)
-	t.Run("Loosened", s.loosened)
-	t.Run("MountsBelow", s.mountsBelow)
-	t.Run("HostPrograms", s.hostPrograms)
-	t.Run("NothingLeft", s.nothingLeft)
+	for _, p := range s.parts() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Cleanup(func() { s.outcome(p.name, t) })
+			p.test(t)
+		})
+	}
+	s.checkTable(t)
+}
+
+// part is a part of the suite, and a row of the table in docs/drivers.md.
+type part struct {
+	name string
+	test func(*testing.T)
+}
+
+func (s *suite) parts() []part {
+	return []part{
+		{"Lifecycle", s.lifecycle},
+		{"Idempotence", s.idempotence},
+		{"Concurrency", s.concurrency},
+		{"Restart", s.restart},
+		{"List", s.list},
+		{"Watch", s.watch},
+		{"FailedCreate", s.failedCreate},
+		{"Refused", s.refused},
+		{"Pause", s.pause},
+		{"Limits", s.limits},
+		{"Hardening", s.hardening},
+		{"Loosened", s.loosened},
+		{"MountsBelow", s.mountsBelow},
+		{"HostPrograms", s.hostPrograms},
+		{"NothingLeft", s.nothingLeft},
+	}
 }
 
 // Main runs the tests of a package, removes what the suite built, and fails on goroutines that a
@@ -101,6 +119,8 @@ type suite struct {
 	caps    driver.Capabilities
 	program string
 	run     string // value of runLabel on all sandboxes of this run
+
+	outcomes map[string]string // of the parts that ran, as the table says them
 }
 
 // runLabel tells the sandboxes of one run from all others.
