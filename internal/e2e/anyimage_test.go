@@ -12,7 +12,11 @@ import (
 // an image can declare. images is a folder of images for the drivers without Docker.
 func staticImage(t *testing.T, driver string) (ref, images string) {
 	t.Helper()
-	images = t.TempDir()
+	// Not t.TempDir: its parents are closed to the uids of sandboxes.
+	images, err := os.MkdirTemp("", "skerry-images-")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(images)) })
+	must(t, os.Chmod(images, 0o711)) //nolint:gosec // passed through by other uids, not listed
 	must(t, os.Symlink(filepath.Join(cache(), "images/base"), filepath.Join(images, "base")))
 	root := filepath.Join(images, "static/rootfs")
 	must(t, os.MkdirAll(root, 0o755))
