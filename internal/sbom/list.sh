@@ -13,10 +13,11 @@ if command -v dpkg-query >/dev/null 2>&1; then
       gsub(/[;\t\r]/, " ", l); sub(/ +$/, "", l)
       if (l != "" && !((package, l) in seen) && ++count[package] <= 20) { seen[package, l] = 1; licences[package] = licences[package] (count[package] > 1 ? ";" : "") l }
     }
-    phase == 1 && FNR == 1 { n = split(FILENAME, path, "/"); package = path[n - 1] }
+    phase == 1 && FNR == 1 { n = split(FILENAME, path, "/"); package = path[n - 1]; there[package] = 1 }
     phase == 1 && /^License:/ { sub(/^License:[ \t]*/, ""); add($0); next }
     phase == 1 && /usr\/share\/common-licenses\// { sub(/.*usr\/share\/common-licenses\//, ""); match($0, /^[A-Za-z0-9.+-]*[A-Za-z0-9+]/); add(substr($0, 1, RLENGTH)) }
-    phase == 2 { print "deb", $1, $2, $3, licences[$1] }' phase=1 "$@" phase=2 -
+    # Some say it in free words only.
+    phase == 2 { print "deb", $1, $2, $3, ($1 in licences) ? licences[$1] : ($1 in there) ? "as in /usr/share/doc/" $1 "/copyright" : "" }' phase=1 "$@" phase=2 -
 fi
 if [ -r /lib/apk/db/installed ]; then
   awk -F: -v OFS="$t" '/^P:/{n=$2} /^V:/{v=substr($0,3)} /^A:/{a=$2} /^L:/{l=substr($0,3)} /^$/{if(n!="")print "apk",n,v,a,l; n=v=a=l=""} END{if(n!="")print "apk",n,v,a,l}' /lib/apk/db/installed

@@ -16,10 +16,10 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/verdicts.txt anew")
 
-// base is what a probe of the image of the template "base" said.
-func base(t testing.TB) Profile {
+// probeOf is what a probe of the image of a built-in template said.
+func probeOf(t testing.TB, template string) Profile {
 	t.Helper()
-	out, err := os.ReadFile("testdata/base.probe")
+	out, err := os.ReadFile("testdata/" + template + ".probe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +30,31 @@ func base(t testing.TB) Profile {
 	return p
 }
 
+// base is what that of the template "base" said.
+func base(t testing.TB) Profile { return probeOf(t, "base") }
+
+// TestTemplatesDiffer: what a skill needs is there in one template and missing in another.
+func TestTemplatesDiffer(t *testing.T) {
+	for text, want := range map[string]map[string]string{
+		"Run `pandoc in.docx -o out.pdf`.":                                           {"base": "no", "data": "no", "office": "yes"},
+		"```python\nimport sklearn, seaborn\n```\nand `pip install scikit-learn`":    {"base": "no", "data": "yes", "office": "no"},
+		"```python\nimport pandas\n```":                                              {"base": "no", "data": "yes", "office": "yes"},
+		"```js\nimport { Document } from 'docx'\n```":                                {"base": "no", "data": "no", "office": "yes"},
+		"`soffice --headless x.docx`, then `pdftoppm x.pdf x` and `tesseract x.png`": {"base": "no", "data": "no", "office": "yes"},
+		"```python\nimport json\n```":                                                {"base": "yes", "data": "yes", "office": "yes"},
+	} {
+		needs, err := Read(skillOf(md(text)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for template, verdict := range want {
+			if r := probeOf(t, template).Check(needs); r.Template != verdict {
+				t.Errorf("%s in %s: %+v, want %s", text, template, r, verdict)
+			}
+		}
+	}
+}
+
 // TestRealSkills holds the verdicts on skills that nobody on this project wrote, and prints their counts.
 func TestRealSkills(t *testing.T) {
 	const data = "../../../../shared/testdata/knowledge-work-plugins"
@@ -37,6 +62,7 @@ func TestRealSkills(t *testing.T) {
 		t.Skip("no ../shared beside the repository: the skills of others are not there")
 	}
 	profile, counts := base(t), map[string]int{}
+	more, yes := map[string]Profile{"data": probeOf(t, "data"), "office": probeOf(t, "office")}, map[string]int{}
 	var lines []string
 	err := filepath.WalkDir(data, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.Name() != "SKILL.md" {
@@ -48,6 +74,11 @@ func TestRealSkills(t *testing.T) {
 		}
 		r := profile.Check(needs)
 		counts[r.Template]++
+		for template, p := range more {
+			if p.Check(needs).Template == sandbox.RunnableYes {
+				yes[template]++
+			}
+		}
 		name := strings.Replace(path.Dir(strings.TrimPrefix(filepath.ToSlash(p), data+"/")), "/skills/", "/", 1)
 		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %s: %s", r.Template, name, strings.Join(append(r.Missing, r.Unsure...), "; "))))
 		return nil
@@ -57,7 +88,13 @@ func TestRealSkills(t *testing.T) {
 	}
 	slices.Sort(lines)
 	total := len(lines)
-	t.Logf("%d skills: %d yes, %d no, %d unknown", total, counts[sandbox.RunnableYes], counts[sandbox.RunnableNo], counts[sandbox.RunnableUnknown])
+	t.Logf("%d skills in base: %d yes, %d no, %d unknown", total, counts[sandbox.RunnableYes], counts[sandbox.RunnableNo], counts[sandbox.RunnableUnknown])
+	for template, p := range more {
+		t.Logf("in %s: %d yes", template, yes[template])
+		if yes[template] <= counts[sandbox.RunnableYes] {
+			t.Errorf("%s (%d modules) runs no more skills than base: %d", template, len(p.Modules), yes[template])
+		}
+	}
 	if counts[sandbox.RunnableUnknown]*100 > total*15 {
 		t.Errorf("%d of %d unknown: more than 15 %%", counts[sandbox.RunnableUnknown], total)
 	}
