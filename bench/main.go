@@ -278,6 +278,11 @@ func (b *bench) all() error {
 			return cmd.Run()
 		}, "npx tsx (on the host)", 10},
 	}
+	living, err := b.contextRows()
+	if err != nil {
+		return err
+	}
+	rows = append(rows, living...)
 	fmt.Printf("%-26s %9s %9s   %-24s %9s %9s %8s %6s\n", "Skerry (HTTP API, docker)", "p50 ms", "p95 ms", "against", "p50 ms", "p95 ms", "ratio", "bar")
 	for _, r := range rows {
 		ours, theirs, err := alternate(b.rounds, r.ours, r.theirs)

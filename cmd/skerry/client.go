@@ -120,6 +120,16 @@ type execResult struct {
 		SHA256 string `json:"sha256"`
 		Change string `json:"change"`
 	} `json:"files"`
+	// Of a run in a context.
+	Results []richResult    `json:"results,omitempty"`
+	Context *contextOutcome `json:"context,omitempty"`
+}
+
+// contextOutcome is what became of the context that code ran in.
+type contextOutcome struct {
+	ContextID string `json:"context_id"`
+	State     string `json:"state"`
+	Detail    string `json:"detail,omitempty"`
 }
 
 // stream sends body, writes the output of the exec as it comes, and returns its result.
@@ -198,6 +208,9 @@ func printJSON(w io.Writer, v any) error {
 
 // ending is how an exec that ended otherwise than by itself ends the command line.
 func ending(r execResult) error {
+	if r.ExitCode == nil && r.Context != nil {
+		return fmt.Errorf("the exec ended by %s after %d ms; its context is %s: %s", r.Status, r.Millis, r.Context.State, r.Context.Detail)
+	}
 	if r.ExitCode == nil {
 		return fmt.Errorf("the exec ended by %s after %d ms", r.Status, r.Millis)
 	}

@@ -73,7 +73,7 @@ func threadPath(thread string, parts ...string) string {
 var languages = map[string]string{"ts": "typescript", "js": "javascript", "py": "python", "sh": "bash"}
 
 func newCode(api *apiClient) *cobra.Command {
-	var lang string
+	var lang, inContext string
 	var timeout int
 	cmd := &cobra.Command{
 		Use: "code THREAD FILE|-", Short: "Run a program text in a thread's sandbox; ends with its exit code",
@@ -84,11 +84,8 @@ func newCode(api *apiClient) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if full, ok := languages[lang]; ok {
-				lang = full
-			}
-			body := map[string]any{"code": text, "language": lang, "timeout": timeout}
 			var res execResult
+			body := codeRequest(text, lang, inContext, timeout)
 			if err := api.call(cmd.Context(), http.MethodPost, threadPath(args[0], "execute_code"), body, &res); err != nil {
 				return err
 			}
@@ -97,10 +94,14 @@ func newCode(api *apiClient) *cobra.Command {
 			}
 			fmt.Fprint(eyes{cmd.OutOrStdout()}, res.Stdout)
 			fmt.Fprint(eyes{cmd.ErrOrStderr()}, res.Stderr)
+			for _, r := range res.Results {
+				r.show(cmd)
+			}
 			return ending(res)
 		},
 	}
 	cmd.Flags().StringVar(&lang, "lang", "typescript", "ts, js, py or sh")
+	cmd.Flags().StringVar(&inContext, "context", "", "run it in this context, in its language: skerry contexts new")
 	cmd.Flags().IntVar(&timeout, "timeout", 30, "seconds, at most 120")
 	return cmd
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -313,5 +315,50 @@ func TestFigures(t *testing.T) {
 	r = s.in("f", c.ID, "pd.DataFrame({'a': [1, 2]})", 60)
 	if len(r.Results) != 1 || !strings.Contains(fmt.Sprint(r.Results[0]["text/html"]), "<table") || !strings.Contains(fmt.Sprint(r.Results[0]["text/plain"]), "0  1") {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestContextsDoc runs the example of docs/contexts.md as it stands there.
+func TestContextsDoc(t *testing.T) {
+	need(t, have("curl"), "curl")
+	text, err := os.ReadFile("../../docs/contexts.md")
+	must(t, err)
+	_, block, found := strings.Cut(string(text), "<!-- tested by internal/e2e TestContextsDoc -->\n```sh\n")
+	block, _, _ = strings.Cut(block, "\n```")
+	if !found {
+		t.Fatal("no example in docs/contexts.md")
+	}
+	s := start(t, options{})
+	block = strings.NewReplacer("localhost:8080", strings.TrimPrefix(s.url, "http://"), "curl -s", "curl -sf").Replace(block)
+	out, err := exec.Command("bash", "-euo", "pipefail", "-c", block).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	for _, want := range []string{`"results":[{"text/plain":"12"}]`, `"stdout":"30\n"`, `"text/latex":"$x^2$"`, `"text/html":"\u003cb\u003ebold`, `"status":"timeout"`, `"state":"idle"`} {
+		if !strings.Contains(string(out), want) && !strings.Contains(string(out), strings.ReplaceAll(strings.ReplaceAll(want, `\u003c`, "<"), `\u003e`, ">")) {
+			t.Errorf("%s is not in the output:\n%s", want, out)
+		}
+	}
+	cli := func(args ...string) string {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(bin, "skerry"), args...)
+		cmd.Env = append(os.Environ(), "SKERRY_SERVER="+s.url)
+		cmd.Stdin = strings.NewReader("x = 6\nx * 7")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	id := cli("contexts", "new", "notebook")
+	if got := cli("code", "notebook", "--context", id, "-"); got != "42" {
+		t.Errorf("skerry code --context: %s", got)
+	}
+	if got := cli("contexts", "ls", "notebook"); !strings.Contains(got, id) || !strings.Contains(got, "idle") {
+		t.Errorf("skerry contexts ls: %s", got)
+	}
+	cli("contexts", "rm", "notebook", id)
+	if got := cli("contexts", "ls", "notebook"); strings.Contains(got, id) {
+		t.Errorf("it is still there: %s", got)
 	}
 }
