@@ -401,7 +401,7 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *parts, 
 	}
 	switch {
 	case sandbox.KindOf(err) == sandbox.NotFound:
-		add(t.Name, "make build images makes those of the built-in templates; docker pull fetches others", "its image %s is not there: %s", image, err)
+		add(t.Name, "make images IMAGES="+t.Image.OCI+" makes that of a built-in template; docker pull fetches others", "its image %s is not there: %s", image, err)
 	case err != nil:
 		add(t.Name, "look at the lines of driver and runtime, and whether the image has the right architecture", "a sandbox of %s does not work: %s", image, err)
 	case strings.TrimSpace(string(out)) != "there":
