@@ -81,7 +81,7 @@ func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis stri
 		}
 		defer lock.Close()
 	}
-	s, err := openStore(ctx, cfg, newLog("warn"))
+	s, err := openStore(ctx, cfg, nil, newLog("warn"))
 	if err != nil {
 		return "", err
 	}

@@ -236,7 +236,7 @@ func installID(file string) (string, error) {
 }
 
 func (p *parts) openState(ctx context.Context) (err error) {
-	if p.store, err = openStore(ctx, p.cfg, p.log); err != nil {
+	if p.store, err = openStore(ctx, p.cfg, p.peers, p.log); err != nil {
 		return err
 	}
 	p.onClose(p.store.Close)
@@ -248,8 +248,16 @@ func (p *parts) openState(ctx context.Context) (err error) {
 	return nil
 }
 
-func openStore(ctx context.Context, cfg config.Config, log *slog.Logger) (*store.Store, error) {
-	return store.Open(ctx, store.Options{URL: cfg.Redis, Journal: filepath.Join(cfg.Data, "state.jsonl"), Log: log, HighestUID: func() (int, error) { return highestUID(cfg.Data) }})
+// openStore opens the state. peers is nil in what is no server.
+func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *slog.Logger) (*store.Store, error) {
+	o := store.Options{
+		URL: cfg.Redis, Journal: filepath.Join(cfg.Data, "state.jsonl"), Log: log,
+		HighestUID: func() (int, error) { return highestUID(cfg.Data) },
+	}
+	if peers != nil {
+		o.Replica, o.Alive = peers.ID(), peers.Alive
+	}
+	return store.Open(ctx, o)
 }
 
 func (p *parts) openTools(context.Context) (err error) {

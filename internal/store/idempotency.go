@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,11 +32,11 @@ local was = redis.call('HMGET', KEYS[1], 'claim', 'fp', 'state', 'answer')
 if not was[1] then
   redis.call('HSET', KEYS[1], 'claim', ARGV[1], 'fp', ARGV[2], 'state', 'running')
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  return {'first', ''}
+  return {'first', '', ''}
 end
-if was[2] ~= ARGV[2] then return {'other', ''} end
-if was[3] == 'running' and was[1] == ARGV[1] then return {'first', ''} end
-return {was[3], was[4] or ''}`)
+if was[2] ~= ARGV[2] then return {'other', '', ''} end
+if was[3] == 'running' and was[1] == ARGV[1] then return {'first', '', ''} end
+return {was[3], was[4] or '', was[1]}`)
 
 var finishScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
@@ -45,7 +46,7 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 
 // Begin claims key for a request whose method, path and body have the hash fingerprint. first: go on
 // and call Finish. Else answer is what the first request was answered with; Conflict when that one is
-// still running or its answer was larger than MaxAnswer, Invalid when it had another fingerprint. A
+// still running, or ended with its server (Options.Alive), or had an answer larger than MaxAnswer; Invalid when it had another fingerprint. A
 // claim that is never finished frees itself after 70 minutes.
 func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string) (first bool, answer []byte, err error) {
 	at, err := idempotencyPlace(o, key)
@@ -54,11 +55,11 @@ func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint str
 	}
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	got, err := beginScript.Run(ctx, s.rdb, []string{at}, rand.Text(), fingerprint, claimTTL.Milliseconds()).StringSlice()
+	got, err := beginScript.Run(ctx, s.rdb, []string{at}, s.replica+":"+rand.Text(), fingerprint, claimTTL.Milliseconds()).StringSlice()
 	if err != nil {
 		return false, nil, failure(err)
 	}
-	if len(got) != 2 {
+	if len(got) != 3 {
 		return false, nil, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
 	}
 	switch got[0] {
@@ -71,6 +72,10 @@ func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint str
 			"the request with this Idempotency-Key was done before; its answer was too large to be kept")
 	case "other":
 		return false, nil, sandbox.Errorf(sandbox.Invalid, "this Idempotency-Key was used for another request")
+	}
+	if replica, _, _ := strings.Cut(got[2], ":"); s.alive != nil && !s.alive(replica) {
+		return false, nil, sandbox.Errorf(sandbox.Conflict,
+			"the server that had the request with this Idempotency-Key ended before it answered; the request may have been done. Look at its effects, or use another key to do it again")
 	}
 	return false, nil, sandbox.Errorf(sandbox.Conflict, "the request with this Idempotency-Key is still running")
 }

@@ -37,7 +37,10 @@ type Options struct {
 	Journal string
 	// HighestUID gives the highest uid that anything has, for when the counter is lost; nil: NextUID counts from min.
 	HighestUID func() (int, error)
-	Log        *slog.Logger // nil = none
+	// Replica names this process among those that share the state, and Alive tells which of them are there; nil: nobody knows.
+	Replica string
+	Alive   func(replica string) bool
+	Log     *slog.Logger // nil = none
 }
 
 // Store is the state. Make one with Open.
@@ -46,7 +49,9 @@ type Store struct {
 	embedded *embedded // nil with a Redis of its own
 	journal  *journal  // nil unless embedded with a file
 
-	highestUID func() (int, error) // Options.HighestUID
+	highestUID func() (int, error) // of Options, as the next two
+	replica    string
+	alive      func(replica string) bool
 
 	closing sync.Once
 	closed  error
@@ -64,7 +69,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Store{rdb: rdb, highestUID: o.HighestUID}, nil
+		return &Store{rdb: rdb, highestUID: o.HighestUID, replica: o.Replica, alive: o.Alive}, nil
 	}
 	return openEmbedded(ctx, o)
 }
@@ -74,7 +79,7 @@ func openEmbedded(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the embedded state cannot be started")
 	}
-	s := &Store{embedded: e, rdb: e.client(), highestUID: o.HighestUID}
+	s := &Store{embedded: e, rdb: e.client(), highestUID: o.HighestUID, replica: o.Replica, alive: o.Alive}
 	if o.Journal == "" {
 		return s, nil
 	}

@@ -46,7 +46,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
-		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"LargePipeline": testLargePipeline,
 	}
@@ -481,6 +481,27 @@ func testIdempotency(t *testing.T, s *Store) {
 		if ttl := s.rdb.PTTL(ctx, at).Val(); ttl > want || ttl < want-time.Minute {
 			t.Errorf("key %q lives for %v, want %v", key, ttl, want)
 		}
+	}
+}
+
+// testIdempotencyOfTheDead: who retries is told that the first request's server ended.
+func testIdempotencyOfTheDead(t *testing.T, s *Store) {
+	ended := map[string]bool{}
+	s.replica, s.alive = "r1", func(replica string) bool { return !ended[replica] }
+	if first, _, err := s.Begin(t.Context(), main.Owner, "k", "fp"); !first || err != nil {
+		t.Fatalf("%v, %v", first, err)
+	}
+	s.replica = "r2"
+	_, _, err := s.Begin(t.Context(), main.Owner, "k", "fp")
+	wantKind(t, err, sandbox.Conflict)
+	if !strings.Contains(err.Error(), "still running") {
+		t.Errorf("while it runs: %v", err)
+	}
+	ended["r1"] = true
+	first, _, err := s.Begin(t.Context(), main.Owner, "k", "fp")
+	wantKind(t, err, sandbox.Conflict)
+	if first || !strings.Contains(err.Error(), "ended before it answered") {
+		t.Errorf("after its end: %v, %v", first, err)
 	}
 }
 
