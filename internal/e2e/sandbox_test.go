@@ -10,13 +10,8 @@ import (
 	"time"
 )
 
-// everywhere runs a test on the drivers that a server takes by itself, on each runtime.
-func everywhere(t *testing.T, test func(t *testing.T, o options)) {
-	on(t, []string{"oci", "docker"}, test)
-}
-
 // onAll runs a test on every driver and runtime. What differs between drivers is their own suite's to
-// find; a few tests see that the whole works on each.
+// find; these tests see that the whole works on each.
 func onAll(t *testing.T, test func(t *testing.T, o options)) {
 	on(t, []string{"oci", "docker", "containerd"}, test)
 }
@@ -175,7 +170,7 @@ func TestSandboxDies(t *testing.T) {
 
 // TestBombs: each limit is hit with its own end, and the next call works.
 func TestBombs(t *testing.T) {
-	everywhere(t, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("bomb", "true")
 		next := func(t *testing.T) {
@@ -226,7 +221,7 @@ func TestBombs(t *testing.T) {
 
 // TestCode: programs in every language, with files reported.
 func TestCode(t *testing.T) {
-	everywhere(t, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		for lang, code := range map[string]string{
 			"typescript": "const n: number = await Promise.resolve(42); console.log('n', n); await import('node:fs').then(f => f.writeFileSync('/mnt/user-data/outputs/ts.txt', 'x'))",
@@ -447,7 +442,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestPause: a paused sandbox stands still, and the next call wakes it.
 func TestPause(t *testing.T) {
-	everywhere(t, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("p", "echo 1 > /tmp/x")
 		var view struct{ Sandbox struct{ State string } }

@@ -103,7 +103,7 @@ func (c *terminal) say(text string) { c.t.Helper(); c.send(websocket.MessageBina
 
 // TestTerminal: a shell on a real terminal in a sandbox, left and joined again.
 func TestTerminal(t *testing.T) {
-	everywhere(t, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		id := s.terminalExec("tty", "bash", "--norc", "--noprofile", "-i")
 		c := s.join("tty", id, 0)

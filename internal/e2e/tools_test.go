@@ -59,7 +59,7 @@ func sharedFolder(t *testing.T) string {
 // TestToolsFromCode: code in TypeScript and Python calls real MCP servers; the bridge counts, and
 // the audit log links each call to its exec.
 func TestToolsFromCode(t *testing.T) {
-	everywhere(t, func(t *testing.T, o options) {
+	onAll(t, func(t *testing.T, o options) {
 		shared := sharedFolder(t)
 		o.extensions = mcpServers(t, shared)
 		s := start(t, o)
