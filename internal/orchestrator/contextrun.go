@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"strings"
 	"time"
 
@@ -142,13 +143,9 @@ func (r *Orchestrator) richResult(e *execution, uid int, raw []byte) sandbox.Ric
 	return rich
 }
 
-func isMIME(s string) bool {
-	kind, sub, ok := strings.Cut(s, "/")
-	if !ok || kind == "" || sub == "" || len(s) > maxMIME {
-		return false
-	}
-	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c >= 0x7f || strings.ContainsRune(`"<>\`, c) })
-}
+var mimeType = regexp.MustCompile(`^[A-Za-z]+/[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
+
+func isMIME(s string) bool { return len(s) <= maxMIME && mimeType.MatchString(s) }
 
 // keptResults checks the list of files that hold what was too large: they are the exec's own, or left out.
 func (r *Orchestrator) keptResults(e *execution, uid int, data json.RawMessage) json.RawMessage {
