@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,8 +32,9 @@ func TestTemplatesLint(t *testing.T) {
 	if err := os.WriteFile(file, bytes.Replace(good, []byte("  pids:"), []byte("  pid:"), 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	line := 1 + bytes.Count(good[:bytes.Index(good, []byte("  pids:"))], []byte("\n"))
 	_, err = runTemplates(t, "lint", file)
-	if err == nil || !strings.Contains(err.Error(), "template mine.txt: line 17: limits.pid: there is no such field; did you mean pids?") {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("template mine.txt: line %d: limits.pid: there is no such field; did you mean pids?", line)) {
 		t.Errorf("%v", err)
 	}
 	if _, err := runTemplates(t, "lint", filepath.Join(t.TempDir(), "none")); err == nil {

@@ -294,11 +294,9 @@ func TestTypeScriptContexts(t *testing.T) {
 }
 
 // TestFigures: matplotlib's figures and tables of pandas come as they are in a notebook. The packages are in
-// the image of the template data, which not every machine builds.
+// the image of the template data.
 func TestFigures(t *testing.T) {
-	if exec.Command("docker", "image", "inspect", "skerry/data:latest").Run() != nil {
-		t.Skip("the image skerry/data is not here: images/build.sh data makes it")
-	}
+	need(t, exec.Command("docker", "image", "inspect", "skerry/data:latest").Run() == nil, "the image skerry/data")
 	s := start(t, options{driver: "docker", env: []string{"SKERRY_TEMPLATES=" + abs(t, "../../sandbox-templates")}})
 	if a := s.do("PUT", "/api/threads/f/sandbox", map[string]any{"template": "data"}); a.status != 200 {
 		t.Fatalf("%s", a.body)

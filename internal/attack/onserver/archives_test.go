@@ -139,9 +139,9 @@ func archives() []attack {
 				c.untouched(t)
 			},
 			control: func(t *testing.T, b *bed) {
-				for kind, parts := range kinds(b.canary(t)) {
+				for kind := range kinds(b.canary(t)) {
 					c := b.canary(t)
-					parts = kinds(c)[kind]
+					parts := kinds(c)[kind]
 					dir, err := os.MkdirTemp(b.dir, "extract-")
 					must(t, err)
 					defer os.RemoveAll(dir)
