@@ -39,6 +39,7 @@ func TestDocument(t *testing.T) {
 		t.Log("written at the end")
 		return
 	}
+	must(t, seen.load())
 	rendered, err := RenderInside(seen.document, seen.says)
 	if err != nil {
 		t.Fatal(err)
