@@ -177,7 +177,7 @@ func (b *bench) serve(dir string) (stop func() error, err error) {
 	cmd := exec.Command(program, "serve", "--driver", b.driver, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // nothing stays behind, however this ends
-	cmd.Env = append(os.Environ(), "SKERRY_LOG_LEVEL=warn", "SKERRY_IMAGES="+filepath.Join(b.cache, "images"))
+	cmd.Env = append(os.Environ(), "SKERRY_LOG_LEVEL=warn", "SKERRY_DISK_QUOTA=off", "SKERRY_IMAGES="+filepath.Join(b.cache, "images"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

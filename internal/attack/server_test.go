@@ -193,7 +193,7 @@ func (s *server) boot() {
 	skills, err := filepath.Abs("../../skills")
 	must(s.t, err)
 	s.cmd = exec.Command(filepath.Join(bin, "skerry"), s.args...)
-	s.cmd.Env = append(os.Environ(), "SKERRY_TEMPLATES="+filepath.Join(s.data, "templates"), "SKERRY_IMAGES="+filepath.Join(cache(), "images"),
+	s.cmd.Env = append(os.Environ(), "SKERRY_DISK_QUOTA=off", "SKERRY_TEMPLATES="+filepath.Join(s.data, "templates"), "SKERRY_IMAGES="+filepath.Join(cache(), "images"),
 		"SKERRY_SKILLS="+skills, "SKERRY_TEST_SECRET="+serverSecret)
 	if engine.daemon != nil {
 		s.cmd.Env = append(s.cmd.Env, "SKERRY_CONTAINERD_ADDRESS="+engine.daemon.Address)

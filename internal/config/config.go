@@ -68,7 +68,7 @@ type Config struct {
 	// DiskQuota says what bounds the files of threads: auto, kernel (quotas of the data folder's file system),
 	// image (a file system of a fixed size in <data>/disk.img), or off.
 	DiskQuota string `yaml:"disk_quota"`
-	// DiskImageMiB is the size of that image; 0: none is made. It can grow.
+	// DiskImageMiB is the size of that image; 0: as DiskQuota says. It can grow.
 	DiskImageMiB int `yaml:"disk_image_mib"`
 	// UserDiskMiB bounds the files of all threads of one user together; 0: only each thread's limit counts.
 	UserDiskMiB int `yaml:"user_disk_mib"`

@@ -30,7 +30,7 @@ import (
 
 // Modes of Options.
 const (
-	Auto   = "auto"   // what is there: an image when one is there or has a size, else the kernel's quotas, else nothing
+	Auto   = "auto"   // what is there: an image when one is there or has a size, else the kernel's quotas, else a first image, else nothing
 	Kernel = "kernel" // the quotas of the data folder's file system, or no start
 	Image  = "image"  // an image, or no start
 	Off    = "off"    // no limits of the kernel's
@@ -60,7 +60,7 @@ func Of(bytes int64) Limits {
 type Options struct {
 	Data       string // folder of everything that is kept; the threads are below <Data>/tenants
 	Mode       string // Auto, Kernel, Image or Off
-	ImageBytes int64  // size of the image, at least MinImage; 0: no new one
+	ImageBytes int64  // size of the image, at least MinImage; 0: in Auto, without threads yet, a part of the free space
 	UserBytes  int64  // of all threads of one user together; 0: no limit
 	// Live says whether a sandbox of a thread of that user is running, by the folder of the user's threads
 	// below tenants ("<tenant>/users/<user>/threads"). Its files are not moved then. nil: none is.
@@ -126,6 +126,11 @@ func Open(ctx context.Context, o Options) (*Volume, error) {
 	if err := os.MkdirAll(v.root, 0o711); err != nil {
 		return nil, fmt.Errorf("disk quota: %w", err)
 	}
+	unlock, err := lock(ctx, o.Data)
+	if err != nil {
+		return nil, fmt.Errorf("disk quota: %w", err)
+	}
+	defer unlock()
 	image, err := v.openImage(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("disk quota: %w", err)
@@ -138,9 +143,11 @@ func Open(ctx context.Context, o Options) (*Volume, error) {
 		v.how = nil
 		return v, nil
 	}
-	v.how, err = find(v.root)
-	if err == nil {
-		err = probe(v.how, v.root)
+	err = v.try()
+	if err != nil && image == "" && o.Mode == Auto {
+		if image, err = v.firstImage(ctx, err); err == nil {
+			err = v.try()
+		}
 	}
 	switch {
 	case err == nil && image != "":
@@ -157,6 +164,14 @@ func Open(ctx context.Context, o Options) (*Volume, error) {
 	}
 	o.Log.Info("disk quota", "state", v.state.String())
 	return v, v.convert(ctx)
+}
+
+// try finds the way of the file system that the threads are on, and makes sure of it.
+func (v *Volume) try() (err error) {
+	if v.how, err = find(v.root); err != nil {
+		return err
+	}
+	return probe(v.how, v.root)
 }
 
 // State says what holds the limits.

@@ -40,7 +40,11 @@ func Inspect(ctx context.Context, o Options) (State, error) {
 			return State{}, err
 		}
 		hint := "an image (disk_image_mib) may do it"
-		if why := noImage(); why != "" {
+		why := noImage()
+		if size, e := firstSize(o.Data); why == "" && e == nil && size > 0 {
+			return State{Enforced: true, How: fmt.Sprintf("an image of %d MiB, which the server makes when it starts", size>>20)}, nil
+		}
+		if why != "" {
 			hint = "an image cannot be made either (" + why + ")"
 		}
 		return State{How: fmt.Sprintf("%v; %s. The server bounds only what it writes itself", err, hint)}, nil

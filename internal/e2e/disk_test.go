@@ -22,7 +22,7 @@ func TestDiskQuota(t *testing.T) {
 }
 
 func diskQuota(t *testing.T, driver string) {
-	s := start(t, options{driver: driver, disk: "24MiB", env: []string{"SKERRY_DISK_IMAGE_MIB=320", "SKERRY_USER_DISK_MIB=36"}})
+	s := start(t, options{driver: driver, disk: "24MiB", env: []string{"SKERRY_DISK_QUOTA=auto", "SKERRY_DISK_IMAGE_MIB=320", "SKERRY_USER_DISK_MIB=36"}})
 	if ready := string(s.do("GET", "/readyz", nil).body); !strings.Contains(ready, "enforced by") || !strings.Contains(ready, "image of 320 MiB") {
 		t.Fatalf("readyz: %s", ready)
 	}

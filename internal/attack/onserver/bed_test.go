@@ -120,7 +120,7 @@ func newBed() (_ *bed, err error) {
 // boot starts the server and waits until it serves.
 func (b *bed) boot() error {
 	b.cmd = exec.Command(filepath.Join(b.dir, "skerry"), "serve", "--listen", "127.0.0.1:0", "--data", b.data, "--driver", "docker", "--auth", "auto")
-	b.cmd.Env = append(os.Environ(), "SKERRY_TEMPLATES="+filepath.Join(b.data, "templates"), "SKERRY_TEST_SECRET=hunter2-server-secret")
+	b.cmd.Env = append(os.Environ(), "SKERRY_DISK_QUOTA=off", "SKERRY_TEMPLATES="+filepath.Join(b.data, "templates"), "SKERRY_TEST_SECRET=hunter2-server-secret")
 	b.cmd.Stderr = b.log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // nothing stays behind, however this ends
 	out, err := b.cmd.StdoutPipe()
