@@ -267,7 +267,9 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	if err != nil {
 		return notHere(err)
 	}
+	b.mu.Lock() // others may find the box and ask whose it is
 	b.hold = h
+	b.mu.Unlock()
 	if err := r.withSandbox(ctx, h, b.id); err != nil {
 		return notHere(err)
 	}

@@ -273,7 +273,7 @@ func (r *Orchestrator) ours(h *hold, c claim.Claim) bool {
 // stillOurs reports whether nobody has taken the box's thread from us. As long as its lease was renewed in
 // time that is so; else the claim is read. Whose claim cannot be read is taken for ours: nobody can take it.
 func (r *Orchestrator) stillOurs(b *box) bool {
-	h := b.hold
+	h := b.held()
 	if h == nil {
 		return true
 	}
@@ -284,6 +284,13 @@ func (r *Orchestrator) stillOurs(b *box) bool {
 		return true
 	}
 	return r.confirm(h)
+}
+
+// held is the hold of a box that may be starting just now; nil: it has none yet.
+func (b *box) held() *hold {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.hold
 }
 
 // confirm reads the claim. One that is another's ends the hold with its box.
@@ -319,7 +326,7 @@ func (r *Orchestrator) lose(h *hold, to string) {
 	}
 	r.o.Log.Warn("another server has taken the thread over", "thread", h.thread.String(), "replica", to)
 	b := r.find(h.thread)
-	if b == nil || b.hold != h {
+	if b == nil || b.held() != h {
 		r.forgetHold(h)
 		return
 	}
