@@ -42,7 +42,7 @@ test: ## every test, with real Docker, runc, gVisor, Redis and MCP servers
 check: ## what needs no container: format, vet, lint, generated code, shell, skills
 	@scripts/check.sh
 
-bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client, and tools in tokens (ONLY=speed|bridge|tokens)
+bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client; a neighbour of bombs; tools in tokens (ONLY=speed|bridge|bombs|tokens)
 	@scripts/install.sh run test mcp
 	@scripts/dockerd.sh
 	@images/build.sh base

@@ -53,7 +53,7 @@ func main() {
 	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
 	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
 	flag.StringVar(&s.image, "image", "skerry/base:latest", "image for docker exec")
-	flag.StringVar(&s.only, "only", "", "print only this: speed, bridge, tokens or idle (idle only when it is named)")
+	flag.StringVar(&s.only, "only", "", "print only this: speed, bridge, bombs, tokens or idle (idle only when it is named)")
 	flag.StringVar(&s.driver, "driver", "docker", "driver of the server")
 	flag.IntVar(&s.sandboxes, "sandboxes", 100, "how many idle sandboxes are measured")
 	flag.IntVar(&s.rounds, "rounds", 60, "how often each thing is measured")
@@ -81,6 +81,7 @@ type bench struct {
 func run(ctx context.Context, s settings) (err error) {
 	parts := map[string]func(context.Context, *bench) error{
 		"speed": speed, "bridge": func(ctx context.Context, b *bench) error { return b.bridge(ctx) },
+		"bombs":  func(_ context.Context, b *bench) error { return b.bombs() },
 		"tokens": func(_ context.Context, b *bench) error { return b.tokens() },
 		"idle":   func(ctx context.Context, b *bench) error { return b.idle(ctx) },
 	}
@@ -104,7 +105,7 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	// The tokens go last: they change the MCP servers.
-	for _, name := range []string{"speed", "bridge", "tokens", "idle"} {
+	for _, name := range []string{"speed", "bridge", "bombs", "tokens", "idle"} {
 		if s.only != name && (s.only != "" || name == "idle") {
 			continue
 		}
