@@ -33,7 +33,7 @@ idle_timeout_s: 900
 // The templates with the limits that Enough is above.
 const (
 	Template     = "name: base" + image + "limits: {memory: 256MiB, cpu: 1000m, pids: 128, open_files: 1024, file_size: 64MiB, tmp: 64MiB, disk: 256MiB}\n"
-	SlowTemplate = "name: slow" + image + "limits: {memory: 256MiB, cpu: 100m, pids: 128, open_files: 1024, file_size: 64MiB, tmp: 64MiB, disk: 256MiB}\n"
+	SlowTemplate = "name: slow" + image + "limits: {memory: 256MiB, cpu: 40m, pids: 128, open_files: 1024, file_size: 64MiB, tmp: 64MiB, disk: 256MiB}\n"
 )
 
 // All gives the bombs.
@@ -49,7 +49,7 @@ func All() []Bomb {
 		{"bomb-tmp", "bombs: files", "fills /tmp, in MiB", "size of the tmpfs", 200},
 		{"bomb-inodes", "bombs: files", "makes empty files in /tmp", "inodes of the tmpfs", 20_000},
 		{"bomb-fds", "bombs: files", "opens files in one process", "limit of open files", 3000},
-		{"bomb-cpu", "bombs: time", "computes in 64 processes, in hundredths of a core", "cgroup: cpu", 25},
+		{"bomb-cpu", "bombs: time", "computes in 64 processes, in hundredths of a core", "cgroup: cpu", 9},
 		{"bomb-timers", "bombs: time", "arms timers that fire all the time", "limit of pending signals", 5000},
 		{"bomb-output", "bombs: time", "writes to stdout and stderr, in MiB kept", "limit of output", 8},
 	}

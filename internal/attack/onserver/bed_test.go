@@ -260,7 +260,7 @@ func (a answer) code() string {
 }
 
 // requestTime bounds every request: a server that hangs fails the attack.
-const requestTime = 90 * time.Second
+const requestTime = 150 * time.Second
 
 // request sends body as user: JSON, or as it is when it is a []byte.
 func (b *bed) request(user, method, path string, body any) (answer, error) {
@@ -339,7 +339,7 @@ func (b *bed) run(t *testing.T, user, thread, route string, body map[string]any)
 // ok runs a shell command that must exit with 0, and gives its stdout.
 func (b *bed) ok(t *testing.T, user, thread, command string) string {
 	t.Helper()
-	r := b.run(t, user, thread, "exec", map[string]any{"command": command, "timeout_s": 60})
+	r := b.run(t, user, thread, "exec", map[string]any{"command": command, "timeout_s": 120})
 	if r.ExitCode == nil || *r.ExitCode != 0 {
 		t.Fatalf("%.300s: %s %v, stderr %s", command, r.Status, r.ExitCode, r.Stderr)
 	}
@@ -349,7 +349,7 @@ func (b *bed) ok(t *testing.T, user, thread, command string) string {
 // background starts a shell command and gives what ends it.
 func (b *bed) background(t *testing.T, user, thread, command string) (id string, stop func()) {
 	t.Helper()
-	r := b.run(t, user, thread, "exec", map[string]any{"command": command, "background": true, "timeout_s": 120})
+	r := b.run(t, user, thread, "exec", map[string]any{"command": command, "background": true, "timeout_s": 300})
 	return r.ExecID, sync.OnceFunc(func() {
 		if a := b.do(t, user, "DELETE", "/api/threads/"+thread+"/execs/"+r.ExecID, nil); a.status >= 300 && a.status != http.StatusConflict {
 			t.Errorf("kill of an exec: %d %s", a.status, a.body)
