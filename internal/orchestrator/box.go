@@ -416,7 +416,7 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, b *box, sta
 }
 
 // remove takes away all of a box whose ending is set, and takes it out of the map. What the driver
-// cannot remove now is found by the next reconcile, because the box is in no map then.
+// cannot remove now keeps its claim: nothing begins for the thread before it is gone.
 func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	ctx, cancel := detached(ctx, removeTimeout)
 	defer cancel()
@@ -428,6 +428,9 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	}
 	if removed != nil {
 		log.Error("sandbox not removed; tried again later", "error", removed)
+		if b.hold != nil {
+			b.hold.unremoved.Store(true)
+		}
 	}
 	if err := b.letGo(); err != nil {
 		log.Warn("sockets not closed", "error", err)

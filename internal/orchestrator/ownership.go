@@ -73,6 +73,8 @@ type hold struct {
 	token   atomic.Int64
 	renewed atomic.Int64 // when the lease was last known to be ours: time since holds.epoch
 	lost    atomic.Bool  // another replica has the thread
+	// unremoved: the sandbox could not be removed. The claim stays, for whoever tries again.
+	unremoved atomic.Bool
 
 	refs int // of boxes and requests; of holds.mu
 }
@@ -235,7 +237,7 @@ func (r *Orchestrator) release(h *hold) {
 func (r *Orchestrator) drop(h *hold) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
-	if h.err == nil {
+	if h.err == nil && !h.unremoved.Load() {
 		if err := r.giveUp(ctx, h); err != nil {
 			r.o.Log.Warn("thread not given free; it is when this server looks again, or ends", "thread", h.thread.String(), "error", err)
 		}

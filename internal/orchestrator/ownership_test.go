@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/claim"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
@@ -37,6 +38,20 @@ type town struct {
 	dead   map[string]bool
 	silent map[string]bool
 	wait   sync.WaitGroup
+	stuck  atomic.Bool // no sandbox can be removed
+}
+
+// stubborn is a driver that can be told to remove nothing.
+type stubborn struct {
+	driver.Driver
+	*town
+}
+
+func (s *stubborn) Remove(ctx context.Context, id sandbox.ID) error {
+	if s.stuck.Load() {
+		return sandbox.Errorf(sandbox.Unavailable, "the engine is away")
+	}
+	return s.Driver.Remove(ctx, id)
 }
 
 // neighbour is a replica as the others see it.
@@ -111,7 +126,7 @@ func (w *town) settle(id string) *Orchestrator {
 	ok(err)
 	wrappers, err := codeapi.NewStore(filepath.Join(w.data, "code-api"))
 	ok(err)
-	driver := memory.New(memory.Options{Host: w.host, Log: log})
+	driver := &stubborn{Driver: memory.New(memory.Options{Host: w.host, Log: log}), town: w}
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	r, err := New(w.Context(), Options{
 		Driver: driver, Store: w.store, Audit: records, Hub: noTools{}, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
@@ -391,5 +406,34 @@ func TestSilentServer(t *testing.T) {
 	b.takeOverSilent(long)
 	if b.find(mainThread) == nil {
 		t.Fatal("not taken")
+	}
+}
+
+// TestNotRemoved: as long as a sandbox cannot be removed its thread gets no second one, on no server.
+func TestNotRemoved(t *testing.T) {
+	w := newTown(t)
+	a, b := w.settle("a"), w.settle("b")
+	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.stuck.Store(true)
+	if err := a.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.Unavailable) {
+		t.Errorf("a second sandbox is started: %v", err)
+	}
+	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "a" || err != nil {
+		t.Errorf("owner %q, %v", owner, err)
+	}
+	w.stuck.Store(false)
+	w.eventually("the sandbox is removed, and its claim", func() bool {
+		_, err := b.o.Driver.Inspect(t.Context(), info.ID)
+		_, claimed, e := b.claims.Read(mainThread)
+		return errors.Is(err, sandbox.NotFound) && !claimed && e == nil
+	})
+	if _, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+		t.Errorf("afterwards: %v", err)
 	}
 }

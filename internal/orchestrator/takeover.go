@@ -85,7 +85,7 @@ func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim)
 	defer cancel()
 	if err := r.o.Driver.Remove(removing, inst.ID); err != nil {
 		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(inst.ID), "error", err)
-		return nil
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the sandbox that the thread had cannot be removed now; try again"), r.giveBack(removing, h, former))
 	}
 	r.clearAway(removing, inst.ID)
 	if err := r.o.Store.DeleteSandbox(removing, h.thread, inst.ID); err != nil {
