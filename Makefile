@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
 IMAGES ?= base
-.PHONY: help build demo test check bench images images-test run generate fuzz
+.PHONY: help build demo test check bench chaos images images-test run generate fuzz
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client; a nei
 	@images/build.sh base
 	@go build -o bin/bench ./bench
 	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY))
+
+chaos: build ## ten minutes in which servers, sandboxes, Redis and containerd are killed at random (CHAOS="-driver oci -duration 2m")
+	@scripts/install.sh run test containerd
+	@images/build.sh base
+	@go build -o bin/chaos ./bench/chaos
+	@$(SUDO) bin/chaos -bin bin -cache $(SKERRY_CACHE) $(or $(CHAOS),-driver containerd)
 
 generate: ## make the generated code again
 	@scripts/generate.sh

@@ -106,6 +106,7 @@ var table = []row{
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},
 
 	{"internal/e2e", "", "the whole is tested through its public API"},
+	{"bench/chaos", "audit driver/containerd/containerdtest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench", "attack/bomb", "the whole is measured through its public API"},
 }
 

@@ -155,6 +155,13 @@ func (d *Daemon) Halt() error {
 	return errors.New("containerd had to be killed")
 }
 
+// Kill ends the daemon as a crash would; Run starts it again. What runs in it goes on.
+func (d *Daemon) Kill() error {
+	err := d.cmd.Process.Kill()
+	<-d.done
+	return err
+}
+
 // Stop ends the daemon and removes its folder. The error names what sandboxes left: mounts, snapshots,
 // and folders of tasks.
 func (d *Daemon) Stop(namespace string) error {
@@ -194,7 +201,12 @@ func (d *Daemon) left(namespace string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		left = append(left, found...)
+		for _, path := range found {
+			// What containerd was deleting when it was killed has a dot, and is never looked at again.
+			if !strings.HasPrefix(filepath.Base(path), ".") {
+				left = append(left, path)
+			}
+		}
 	}
 	inUse, images, err := d.snapshots(namespace)
 	if err != nil {
