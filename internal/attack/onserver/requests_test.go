@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,13 +118,13 @@ func requests() []attack {
 						t.Errorf("%s: %d %s", u, a.status, a.body)
 					}
 				}
-				if *asked > 0 {
+				if asked.Load() > 0 {
 					t.Error("the address was asked")
 				}
 			},
 			control: func(t *testing.T, _ *bed) {
 				asked, address := metadata(t)
-				if res, err := http.Get(address); err != nil || res.Body.Close() != nil || *asked != 1 { //nolint:gosec // on purpose
+				if res, err := http.Get(address); err != nil || res.Body.Close() != nil || asked.Load() != 1 { //nolint:gosec // on purpose
 					t.Errorf("a fetch without a guard: %v", err)
 				}
 			},
@@ -139,7 +140,7 @@ func requests() []attack {
 						t.Errorf("%s: %s", host, line)
 					}
 				}
-				if *asked > 0 {
+				if asked.Load() > 0 {
 					t.Error("the address was asked")
 				}
 			},
@@ -150,7 +151,7 @@ func requests() []attack {
 				defer conn.Close()
 				_, err = fmt.Fprintf(conn, "GET / HTTP/1.0\r\n\r\n")
 				must(t, err)
-				eventually(t, "a proxy that dials what it is told reaches it", func() bool { return *asked == 1 })
+				eventually(t, "a proxy that dials what it is told reaches it", func() bool { return asked.Load() == 1 })
 			},
 		},
 		{
@@ -218,10 +219,10 @@ func nesting(raw []byte, depth int) int {
 }
 
 // metadata is a server that nobody outside may reach, such as a cloud has.
-func metadata(t *testing.T) (asked *int, address string) {
+func metadata(t *testing.T) (asked *atomic.Int32, address string) {
 	t.Helper()
-	asked = new(int)
-	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { *asked++ }))
+	asked = new(atomic.Int32)
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	t.Cleanup(s.Close)
 	return asked, s.URL
 }
@@ -273,5 +274,5 @@ func followed(t *testing.T, d *net.Dialer) (asked int, err error) {
 	if err == nil {
 		err = res.Body.Close()
 	}
-	return *n, err
+	return int(n.Load()), err
 }
