@@ -67,7 +67,7 @@ func run(m *testing.M) int {
 		code = 1
 	}
 	if code != 0 {
-		fmt.Fprintf(os.Stderr, "log of the server:\n%s", b.log.tail(1<<15))
+		fmt.Fprintf(os.Stderr, "log of the server:\n%s", b.log.tail(1<<13))
 	}
 	return code
 }

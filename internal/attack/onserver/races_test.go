@@ -84,9 +84,9 @@ func (r race) begin(t *testing.T, b *bed) *racing {
 	return s
 }
 
-func (r race) attack() attack {
+func (r race) attack(class string) attack {
 	return attack{
-		name: r.name, class: "file races", does: r.does, expect: r.expect,
+		name: r.name, class: class, does: r.does, expect: r.expect,
 		try: func(t *testing.T, b *bed) {
 			s := r.begin(t, b)
 			good, refused := 0, 0
@@ -115,9 +115,14 @@ func (r race) attack() attack {
 
 func races() []attack {
 	var all []attack
-	for _, list := range [][]race{readRaces, writeRaces, ownRaces} {
-		for _, r := range list {
-			all = append(all, r.attack())
+	for _, kind := range []struct {
+		class string
+		races []race
+	}{
+		{"races: reading", readRaces}, {"races: writing", writeRaces}, {"races: moving, deleting, owning", moveRaces}, {"races: the server's own files", ownRaces},
+	} {
+		for _, r := range kind.races {
+			all = append(all, r.attack(kind.class))
 		}
 	}
 	return all
