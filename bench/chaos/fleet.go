@@ -63,6 +63,13 @@ func (p *process) take() bool {
 	return !was
 }
 
+// fell reports whether the process ended although nobody did anything to it.
+func (p *process) fell() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cmd != nil && p.ended() && !p.taken
+}
+
 func (p *process) free() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

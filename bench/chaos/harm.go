@@ -40,6 +40,7 @@ var ways = []string{
 func (h *harm) run(ctx context.Context) {
 	var repairs sync.WaitGroup
 	defer repairs.Wait()
+	repairs.Go(func() { h.supervise(ctx) })
 	for {
 		pause := h.every/2 + time.Duration(h.rand.Int64N(int64(h.every)))
 		select {
@@ -54,6 +55,25 @@ func (h *harm) run(ctx context.Context) {
 			h.mu.Lock()
 			h.counts[way]++
 			h.mu.Unlock()
+		}
+	}
+}
+
+// superviseEvery is how soon a server is started again that ended by itself.
+const superviseEvery = time.Second
+
+// supervise starts servers that ended by themselves, as the init of a machine does: a start fails while Redis or the
+// engine is away.
+func (h *harm) supervise(ctx context.Context) {
+	for ctx.Err() == nil {
+		wait(ctx, superviseEvery)
+		for _, s := range h.servers {
+			if s.fell() {
+				h.failed(s.start())
+				h.mu.Lock()
+				h.counts["server did not start at once"]++
+				h.mu.Unlock()
+			}
 		}
 	}
 }
