@@ -85,7 +85,7 @@ wait $images
 show images
 # Containers and clocks: after the tests that keep both cores busy, and one package at a time, because
 # the suite of the drivers wants an end to be told within a second.
-tier real go test -race -p 1 -timeout 25m "${slow[@]}"
+tier real go test -race -p 1 -timeout 40m "${slow[@]}"
 show real
 tier chaos make -s chaos CHAOS="-driver containerd -duration 2m"
 show chaos
