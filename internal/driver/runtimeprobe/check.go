@@ -96,8 +96,8 @@ type Fleet interface {
 	Remove(ctx context.Context, id sandbox.ID) error
 }
 
-// SweepSandboxes removes the sandboxes of probes that a crash of a server interrupted, told by their age. What fails
-// is logged: it keeps nobody from a probe.
+// SweepSandboxes removes the sandboxes of probes that a crash of a server interrupted, told by the process that made
+// them, or by their age. What fails is logged: it keeps nobody from a probe.
 func SweepSandboxes(ctx context.Context, fleet Fleet, log *slog.Logger) {
 	old, err := fleet.List(ctx, nil)
 	if err != nil {
@@ -105,7 +105,7 @@ func SweepSandboxes(ctx context.Context, fleet Fleet, log *slog.Logger) {
 		return
 	}
 	for _, i := range old {
-		if _, isProbe := i.Labels[LabelProbe]; isProbe && time.Since(i.CreatedAt) > sweepAge {
+		if _, isProbe := i.Labels[LabelProbe]; isProbe && (ended(i.Labels[LabelMaker]) || time.Since(i.CreatedAt) > sweepAge) {
 			if err := fleet.Remove(ctx, i.ID); err != nil {
 				log.Warn("removing an old runtime probe failed", "sandbox", i.ID, "error", err)
 			}
@@ -128,7 +128,7 @@ func probeSpec(cfg Config, dir string) sandbox.Spec {
 			MemoryBytes: memoryLimit, CPUMillis: 2000, PIDs: 64, OpenFiles: 256,
 			FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20,
 		},
-		Labels: map[string]string{LabelProbe: cfg.Runtime},
+		Labels: map[string]string{LabelProbe: cfg.Runtime, LabelMaker: maker()},
 	}
 }
 
