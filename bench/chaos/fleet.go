@@ -153,6 +153,7 @@ type fleet struct {
 	redisAt string
 	engine  *containerdtest.Daemon // nil with the oci driver
 	client  *http.Client
+	names   []string // of threads
 }
 
 func newFleet(s settings) (*fleet, error) {
@@ -302,6 +303,19 @@ func (f *fleet) goroutines(ctx context.Context) ([]int, error) {
 		counts = append(counts, n)
 	}
 	return counts, nil
+}
+
+// clear deletes the threads of a run that was not seen to its end: what is left after that is for people to look at.
+func (f *fleet) clear(ctx context.Context) {
+	if err := f.mend(ctx); err != nil {
+		fmt.Println("chaos: not cleared away:", err)
+		return
+	}
+	for _, name := range f.names {
+		if _, _, err := f.call(ctx, f.servers[0], http.MethodDelete, "/api/threads/"+name, nil); err != nil {
+			fmt.Println("chaos: not cleared away:", name, err)
+		}
+	}
 }
 
 // remove ends what runs, and deletes the folder unless it is wanted.

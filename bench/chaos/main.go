@@ -61,7 +61,12 @@ func run(ctx context.Context, s settings) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.remove(err != nil)) }()
+	defer func() {
+		if err != nil {
+			f.clear(context.WithoutCancel(ctx))
+		}
+		err = errors.Join(err, f.remove(err != nil))
+	}()
 	if err := f.start(ctx); err != nil {
 		return err
 	}
@@ -70,6 +75,7 @@ func run(ctx context.Context, s settings) (err error) {
 		return err
 	}
 	w := newWork(f)
+	f.names = w.names
 	working, end := context.WithTimeout(ctx, s.duration)
 	defer end()
 	h := newHarm(f, s)
