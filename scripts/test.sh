@@ -6,7 +6,6 @@
 #   images  the images of the templates data and office, which only the last tier needs (2 minutes, or nothing when they are there)
 #   unit    go test -race of all packages that need no container
 #   real    go test -race of the drivers and the whole system: Docker, runc, gVisor, Redis, MCP servers
-#   chaos   bench/chaos: two servers for two minutes, while they and all that they need are killed at random
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # Sandboxes get uids and mounts of their own: the tests run as root.
@@ -87,8 +86,6 @@ show images
 # the suite of the drivers wants an end to be told within a second.
 tier real go test -race -p 1 -timeout 40m "${slow[@]}"
 show real
-tier chaos make -s chaos CHAOS="-driver containerd -duration 2m"
-show chaos
 wait $check
 show check
 printf '== %s in %d s\n' "$([ $failed = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))
