@@ -88,6 +88,16 @@ func (c *terminal) until(text string) {
 	}
 }
 
+// prompted waits until bash has shown its prompt.
+func (c *terminal) prompted() {
+	c.t.Helper()
+	for !strings.HasSuffix(c.shown, "$ ") {
+		if !c.next() {
+			c.t.Fatalf("ended without a prompt: %q", c.shown)
+		}
+	}
+}
+
 func (c *terminal) end() {
 	c.t.Helper()
 	for c.next() {
@@ -110,6 +120,7 @@ func TestTerminal(t *testing.T) {
 		c.say("echo size $(stty size) $TERM; tty\n")
 		c.until("size 24 80 xterm-256color\r\n")
 		c.until("/dev/pts/")
+		c.prompted() // before it, bash reads the size and writes it back, as it was
 		c.send(websocket.MessageText, `{"resize":{"cols":132,"rows":50}}`)
 		c.say("echo now $(stty size)\n")
 		c.until("now 50 132\r\n")
