@@ -23,7 +23,7 @@ var table = []row{
 	{"internal/archtest", "", "it reads text"},
 	{"internal/buildinfo", "", "it stands below everything"},
 	{"internal/config", "", "it stands below everything"},
-	{"internal/diskquota", "", "it knows folders and the kernel, no thread"},
+	{"internal/diskquota", "lockedfile", "it knows folders and the kernel, no thread"},
 	{"internal/doctor", "driver/cgroup", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/vpath", "sandbox", "files stand below the use cases"},
 	{"internal/editdistance", "", "it compares two words"},

@@ -131,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Volume, error) {
 		return nil, fmt.Errorf("disk quota: %w", err)
 	}
 	defer unlock()
-	image, err := v.openImage(ctx)
+	image, err := v.openImage(ctx, o.ImageBytes)
 	if err != nil {
 		return nil, fmt.Errorf("disk quota: %w", err)
 	}

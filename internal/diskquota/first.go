@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 )
 
 const (
@@ -20,7 +22,6 @@ const (
 
 	lockName = "disk.lock"
 	lockTime = 5 * time.Minute // another server may be copying threads into an image
-	lockPoll = 50 * time.Millisecond
 )
 
 // firstImage makes the image of a data folder that has no threads yet and a file system whose quotas are
@@ -34,10 +35,7 @@ func (v *Volume) firstImage(ctx context.Context, why error) (string, error) {
 	if size == 0 {
 		return "", why
 	}
-	was := v.o.ImageBytes
-	v.o.ImageBytes = size
-	image, err := v.openImage(ctx)
-	v.o.ImageBytes = was
+	image, err := v.openImage(ctx, size)
 	if err != nil {
 		return "", fmt.Errorf("%w; %w", why, err)
 	}
@@ -72,24 +70,17 @@ func firstSize(data string) (int64, error) {
 func lock(ctx context.Context, data string) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
-	f, err := os.OpenFile(filepath.Join(data, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	path := filepath.Join(data, lockName)
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return nil, errors.Join(err, f.Close())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, errors.Join(errors.New("another server is preparing the disk image of this data folder"), f.Close())
-		case <-tick.C:
-		}
+	if err := f.Close(); err != nil {
+		return nil, err
 	}
+	unlock, err = lockedfile.Lock(ctx, path)
+	if errors.Is(err, lockedfile.ErrBusy) {
+		return nil, errors.New("another server is preparing the disk image of this data folder")
+	}
+	return unlock, err
 }

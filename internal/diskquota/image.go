@@ -41,8 +41,9 @@ var kinds = []kind{
 	{fs: "btrfs", make: []string{"mkfs.btrfs", "-q", "-f", "-K", "-m", "single", "-d", "single"}, options: "nodiscard", ready: enableQuotas},
 }
 
-// openImage mounts the image when there is one or there shall be one, and says what it is, or "".
-func (v *Volume) openImage(ctx context.Context) (string, error) {
+// openImage mounts the image when there is one or there shall be one, of so many bytes, and says what it is,
+// or "".
+func (v *Volume) openImage(ctx context.Context, size int64) (string, error) {
 	file := filepath.Join(v.o.Data, imageName)
 	at, err := mountedAt(v.root)
 	if err != nil {
@@ -59,20 +60,20 @@ func (v *Volume) openImage(ctx context.Context) (string, error) {
 	case err == nil: // mounted by a server before this one
 	case !errors.Is(err, os.ErrNotExist):
 		return "", err
-	case v.o.Mode == Kernel || v.o.Mode == Off || v.o.Mode == Auto && v.o.ImageBytes == 0:
+	case v.o.Mode == Kernel || v.o.Mode == Off || v.o.Mode == Auto && size == 0:
 		return "", nil
 	case at.fs != "":
 		return "", errors.New("no image can be mounted: something else is mounted at the folder of the threads")
 	default:
-		if at, err = v.makeImage(ctx, file); err != nil {
+		if at, err = v.makeImage(ctx, file, size); err != nil {
 			return "", err
 		}
 		if info, err = os.Stat(file); err != nil {
 			return "", err
 		}
 	}
-	if grown := v.o.ImageBytes; grown > info.Size() {
-		if err := at.grow(ctx, file, grown); err != nil {
+	if size > info.Size() {
+		if err := at.grow(ctx, file, size); err != nil {
 			v.o.Log.Error("disk image not enlarged", "error", err)
 		} else if info, err = os.Stat(file); err != nil {
 			return "", err
@@ -83,9 +84,9 @@ func (v *Volume) openImage(ctx context.Context) (string, error) {
 
 // makeImage makes the image, copies what there is of threads into it, and mounts it in their place. Until
 // all is copied nothing is changed; afterwards what was there is kept beside it.
-func (v *Volume) makeImage(ctx context.Context, file string) (mounted, error) {
-	if v.o.ImageBytes < MinImage {
-		return mounted{}, fmt.Errorf("disk_image_mib says %d, at least %d are needed", v.o.ImageBytes>>20, MinImage>>20)
+func (v *Volume) makeImage(ctx context.Context, file string, size int64) (mounted, error) {
+	if size < MinImage {
+		return mounted{}, fmt.Errorf("disk_image_mib says %d, at least %d are needed", size>>20, MinImage>>20)
 	}
 	if dirs, err := filepath.Glob(filepath.Join(v.root, "*", "users", "*", "threads")); err != nil {
 		return mounted{}, err
@@ -99,7 +100,7 @@ func (v *Volume) makeImage(ctx context.Context, file string) (mounted, error) {
 	fresh := file + ".new"
 	var errs []error
 	for _, k := range kinds {
-		err := v.tryKind(ctx, k, fresh)
+		err := v.tryKind(ctx, k, fresh, size)
 		if err == nil {
 			if err = unix.Rename(fresh, file); err != nil {
 				return mounted{}, err
@@ -122,8 +123,8 @@ func ignoreMissing(err error) error {
 }
 
 // tryKind makes an image of a kind with a copy of the threads in it, tried and not mounted.
-func (v *Volume) tryKind(ctx context.Context, k kind, file string) (err error) {
-	if err := reserve(file, v.o.ImageBytes); err != nil {
+func (v *Volume) tryKind(ctx context.Context, k kind, file string, size int64) (err error) {
+	if err := reserve(file, size); err != nil {
 		return err
 	}
 	if err := run(ctx, append(k.make, file)...); err != nil {

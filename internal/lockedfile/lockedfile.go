@@ -101,7 +101,9 @@ func Edit(ctx context.Context, path string, limit int64, change func(text []byte
 	if err := os.MkdirAll(dir, 0o711); err != nil {
 		return err
 	}
-	unlock, err := lock(ctx, dir)
+	ctx, cancel := context.WithTimeout(ctx, lockTime)
+	defer cancel()
+	unlock, err := Lock(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -117,14 +119,13 @@ func Edit(ctx context.Context, path string, limit int64, change func(text []byte
 	return replace(path, out)
 }
 
-// lock takes the lock of a folder, which ends with the process that holds it.
-func lock(ctx context.Context, dir string) (unlock func(), err error) {
-	d, err := os.Open(dir)
+// Lock takes the lock of a file or a folder, which ends with the process that holds it. ErrBusy when ctx ends
+// before.
+func Lock(ctx context.Context, path string) (unlock func(), err error) {
+	d, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTime)
-	defer cancel()
 	for {
 		err = unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
