@@ -116,7 +116,7 @@ func Edit(ctx context.Context, path string, limit int64, change func(text []byte
 	if err != nil || out == nil {
 		return err
 	}
-	return replace(path, out)
+	return Replace(path, out)
 }
 
 // Lock takes the lock of a file or a folder, which ends with the process that holds it. ErrBusy when ctx ends
@@ -144,8 +144,9 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// replace writes a file anew, durably, with the owner and the mode of the one that it replaces.
-func replace(path string, text []byte) error {
+// Replace writes a file anew in one step, durably, with the owner and the mode of the one that it replaces, 0600 when
+// there is none. Its folder is there.
+func Replace(path string, text []byte) error {
 	dir := filepath.Dir(path)
 	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".new-")
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -66,19 +67,7 @@ func (r *Orchestrator) writeKept(t sandbox.Thread, k kept) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return syncDir(filepath.Dir(path))
+	return lockedfile.Replace(path, text)
 }
 
 // forgetKept takes the file away. One that is not there is no error.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -86,21 +87,13 @@ func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string) (int, erro
 	}
 	err = os.Rename(files, dir)
 	if err == nil {
-		return uid, syncDir(parent)
+		return uid, lockedfile.SyncDir(parent)
 	}
 	// Another request made it first; its uid counts.
 	if made, e := workspaceUID(dir); e == nil {
 		return made, r.o.Disk.Drop(files, uid)
 	}
 	return 0, err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // exists reports whether the caller has such a thread, as NotFound when not.
