@@ -325,7 +325,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %s", name, v.State())
 		}
 	}
-	if left, _ := filepath.Glob(filepath.Join(data, "disk*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(data, imageName+"*")); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
