@@ -1,19 +1,18 @@
 package oci
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/procid"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -32,7 +31,7 @@ const unfinishedPrefix = "."
 
 // newUnfinished makes such a folder for this process.
 func newUnfinished(bundles string) (string, error) {
-	p := thisProcess()
+	p := procid.This()
 	return os.MkdirTemp(bundles, fmt.Sprintf("%s%d.%d.", unfinishedPrefix, p.PID, p.Start))
 }
 
@@ -42,11 +41,11 @@ func isLeftOver(name string) bool {
 	if !ok {
 		return false
 	}
-	var p process
+	var p procid.Process
 	if _, err := fmt.Sscanf(rest, "%d.%d.", &p.PID, &p.Start); err != nil {
 		return true
 	}
-	return !p.alive()
+	return !p.Alive()
 }
 
 // maxRecordBytes bounds a record: labels, and little else.
@@ -60,41 +59,7 @@ type record struct {
 	Created time.Time         `json:"created"`
 	// Maker is the server that made the bundle. While it lives, a bundle without a container is one
 	// that is starting; after its death it is a left-over.
-	Maker process `json:"maker"`
-}
-
-// process names a process for good: a pid alone is used again.
-type process struct {
-	PID   int    `json:"pid"`
-	Start uint64 `json:"start"` // clock ticks since boot
-}
-
-func thisProcess() process {
-	pid := os.Getpid()
-	return process{PID: pid, Start: startTicks(pid)}
-}
-
-func (p process) alive() bool {
-	start := startTicks(p.PID)
-	return start != 0 && start == p.Start
-}
-
-// startTicks gives the start time of a process in clock ticks since boot, or 0 when there is none.
-func startTicks(pid int) uint64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The second field is the program's name in brackets and may hold anything; the 22nd is ours.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 20 {
-		return 0
-	}
-	ticks, err := strconv.ParseUint(fields[19], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return ticks
+	Maker procid.Process `json:"maker"`
 }
 
 // writeBundle puts a whole bundle in place at once. An error that is os.ErrExist means that there is

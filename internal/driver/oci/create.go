@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/procid"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -69,7 +70,7 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool,
 		Runtime: spec.Runtime,
 		Labels:  maps.Clone(spec.Labels),
 		Created: time.Now().UTC().Truncate(time.Millisecond),
-		Maker:   thisProcess(),
+		Maker:   procid.This(),
 	}
 	if err := d.writeBundle(ctx, rt, userNamespace, spec, rec); err != nil {
 		if errors.Is(err, os.ErrExist) { // another server was faster

@@ -88,7 +88,7 @@ func (d *Driver) instance(rec record, c *runc.Container) sandbox.Instance {
 	case status == "paused":
 		return rec.instance(sandbox.Paused)
 	case status == "stopped":
-	case rec.Maker.alive() && time.Since(rec.Created) < startTimeout:
+	case rec.Maker.Alive() && time.Since(rec.Created) < startTimeout:
 		// Not known to the runtime yet, or "creating" or "created". Without its maker it stays so for ever.
 		return rec.instance(sandbox.Starting)
 	}

@@ -50,7 +50,7 @@ func (d *Driver) sweepProbes(ctx context.Context) {
 		return
 	}
 	for _, rec := range records {
-		if _, isProbe := rec.Labels[runtimeprobe.LabelProbe]; isProbe && !rec.Maker.alive() {
+		if _, isProbe := rec.Labels[runtimeprobe.LabelProbe]; isProbe && !rec.Maker.Alive() {
 			if err := d.Remove(ctx, rec.ID); err != nil {
 				d.log.Warn("removing an old runtime probe failed", "sandbox", rec.ID, "error", err)
 			}

@@ -1,11 +1,12 @@
 package runtimeprobe
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/procid"
 )
 
 // LabelMaker says which process made the sandbox of a probe. Once that has ended nobody waits for the probe any more.
@@ -26,7 +27,9 @@ func world() string {
 }
 
 // maker is the value of LabelMaker for this process.
-func maker() string { return fmt.Sprintf("%s/%d/%d", world(), os.Getpid(), started(os.Getpid())) }
+func maker() string { return name(procid.This()) }
+
+func name(p procid.Process) string { return fmt.Sprintf("%s/%d/%d", world(), p.PID, p.Start) }
 
 // ended reports whether a maker is surely no more. Of one of another boot or namespace nobody knows.
 func ended(maker string) bool {
@@ -40,23 +43,5 @@ func ended(maker string) bool {
 		return false
 	}
 	start, err := strconv.ParseUint(at, 10, 64)
-	return err == nil && start != 0 && started(number) != start
-}
-
-// started gives the start time of a process in clock ticks since boot, or 0 when there is none.
-func started(pid int) uint64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	// The second field is the program's name in brackets and may hold anything; the 22nd is ours.
-	fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
-	if len(fields) < 20 {
-		return 0
-	}
-	ticks, err := strconv.ParseUint(fields[19], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return ticks
+	return err == nil && start != 0 && !procid.Process{PID: number, Start: start}.Alive()
 }

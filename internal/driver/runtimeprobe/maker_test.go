@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/procid"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -33,13 +34,13 @@ func TestSweepSandboxes(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dead := fmt.Sprintf("%s/%d/%d", world(), cmd.Process.Pid, started(cmd.Process.Pid))
+	dead := name(procid.Of(cmd.Process.Pid))
 	if ended(dead) || ended(maker()) {
 		t.Error("a process that lives has ended")
 	}
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	again := fmt.Sprintf("%s/1/%d", world(), started(1)+1) // its number is another one's by now
+	again := fmt.Sprintf("%s/1/%d", world(), procid.Of(1).Start+1) // its number is another one's by now
 	f := &fleet{}
 	add := func(id sandbox.ID, age time.Duration, labels map[string]string) {
 		f.list = append(f.list, sandbox.Instance{ID: id, CreatedAt: time.Now().Add(-age), Labels: labels})
