@@ -23,6 +23,9 @@ func (b *bench) bombs() error {
 	b.threads = append(b.threads, "neighbour", bombThread)
 	fmt.Printf("\n%-16s %-58s %9s %9s   %9s %9s %8s %6s\n", "exec of a neighbour", "while another sandbox …", "p50 ms", "p99 ms", "alone p50", "p99", "p99 ×", "bar")
 	for _, bm := range bomb.All() {
+		if b.bomb != "" && bm.Name != b.bomb {
+			continue
+		}
 		loaded, alone, err := b.beside(bm)
 		if err != nil {
 			return fmt.Errorf("%s: %w", bm.Name, err)

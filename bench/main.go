@@ -35,6 +35,7 @@ type settings struct {
 	rounds int
 	only   string
 	driver string
+	bomb   string
 
 	sandboxes int
 }
@@ -55,6 +56,7 @@ func main() {
 	flag.StringVar(&s.image, "image", "skerry/base:latest", "image for docker exec")
 	flag.StringVar(&s.only, "only", "", "print only this: speed, bridge, bombs, tokens or idle (idle only when it is named)")
 	flag.StringVar(&s.driver, "driver", "docker", "driver of the server")
+	flag.StringVar(&s.bomb, "bomb", "", "of the bombs only this, by its name")
 	flag.IntVar(&s.sandboxes, "sandboxes", 100, "how many idle sandboxes are measured")
 	flag.IntVar(&s.rounds, "rounds", 60, "how often each thing is measured")
 	flag.Parse()
