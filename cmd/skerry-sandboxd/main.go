@@ -44,7 +44,7 @@ func main() {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	if err := run(log, mayTrace); err != nil {
-		log.Error("sandboxd cannot start", "error", err)
+		log.Error("sandboxd ends", "error", err)
 		os.Exit(1)
 	}
 }

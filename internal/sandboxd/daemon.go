@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
@@ -72,7 +75,7 @@ func Default(exe string, log *slog.Logger) Options {
 }
 
 // Run does the daemon's work until ctx ends; then it ends all execs. It returns an error only when
-// it cannot begin.
+// it cannot begin, or when no server can come any more.
 func Run(ctx context.Context, o Options) error {
 	execs, err := process.New(process.Options{
 		Supervisor: o.Supervisor, Orphans: o.Orphans, SpillRoot: o.UserDataDir, OOMCounters: process.OOMCounters, Log: o.Log,
@@ -91,18 +94,28 @@ func Run(ctx context.Context, o Options) error {
 	mux := http.NewServeMux()
 	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))
 
+	ctx, end := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer end()
 	for i, addr := range o.BridgeAddrs {
 		b := &bridge{addr: addr, optional: i > 0, socket: o.BridgeSocket, log: o.Log}
 		wg.Go(func() { b.run(ctx) })
 	}
-	serveLink(ctx, o, mux)
-	return nil
+	return serveLink(ctx, o, mux)
 }
 
-// serveLink keeps the connection to the server until ctx ends.
-func serveLink(ctx context.Context, o Options, handler http.Handler) {
+// errAbandoned ends a sandbox that no server will ever look for again: the folder of its sockets is deleted. Its
+// container should have been, before; an engine that lost sight of it (its shim was killed, say) left it running.
+var errAbandoned = errors.New("the server has deleted the folder of this sandbox")
+
+// serveLink keeps the connection to the server until ctx ends, or there can be none any more.
+func serveLink(ctx context.Context, o Options, handler http.Handler) error {
+	dir, err := os.Open(filepath.Dir(o.ControlSocket))
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // only looked at
 	secret, pause, said := "", dialFirst, ""
 	for ctx.Err() == nil {
 		conn, fresh, err := link.Dial(ctx, o.ControlSocket, secret)
@@ -118,10 +131,20 @@ func serveLink(ctx context.Context, o Options, handler http.Handler) {
 			o.Log.Warn("no connection to the server", "error", err) // once, not with each try
 			said = text
 		}
+		if deleted(dir) {
+			return errAbandoned
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 		pause = min(2*pause, dialMost)
 	}
+	return nil
+}
+
+// deleted reports whether a folder has surely been deleted since it was opened.
+func deleted(dir *os.File) bool {
+	var s unix.Stat_t
+	return unix.Fstat(int(dir.Fd()), &s) == nil && s.Nlink == 0
 }

@@ -39,6 +39,7 @@ type pair struct {
 	c     *client.Client
 	data  string
 	count int
+	done  chan error // Run's
 }
 
 func newPair(t testing.TB, change ...func(*Options)) *pair {
@@ -65,11 +66,11 @@ func newPair(t testing.TB, change ...func(*Options)) *pair {
 	}
 	p.listen()
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- Run(ctx, p.o) }()
+	p.done = make(chan error, 1)
+	go func() { p.done <- Run(ctx, p.o); close(p.done) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
+		if err := <-p.done; err != nil {
 			t.Error(err)
 		}
 		p.ln.Close()
@@ -306,6 +307,29 @@ func TestServerRestart(t *testing.T) {
 		fmt.Fprintln(&want, i)
 	}
 	p.want(rest, 0, want.String())
+}
+
+// A sandbox whose container was not removed, and for which no server listens ever again, ends itself.
+func TestAbandoned(t *testing.T) {
+	p := newPair(t)
+	p.want(p.run(&sandboxv1.RunRequest{Argv: []string{"true"}}), 0, "")
+	p.ln.Close()
+	select {
+	case err := <-p.done:
+		t.Fatalf("ended while a server may come back: %v", err)
+	case <-time.After(3 * dialMost):
+	}
+	if err := os.RemoveAll(p.lo.Dir); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-p.done:
+		if !errors.Is(err, errAbandoned) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("goes on")
+	}
 }
 
 // A connection that breaks under a stream is not noticed by its reader.
