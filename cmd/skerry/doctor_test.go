@@ -86,7 +86,7 @@ func deafSocket(t *testing.T) string {
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); group.Wait(); _ = os.RemoveAll(dir) })
-	return "unix://" + path
+	return path
 }
 
 // TestDoctorDocker: an engine that is away, or hangs, is a problem when it is asked for, and soon.
@@ -94,21 +94,21 @@ func TestDoctorDocker(t *testing.T) {
 	docker := func(e *examination) func(context.Context, *doctor.Report) {
 		return func(ctx context.Context, r *doctor.Report) { e.driver(ctx, r, "docker") }
 	}
-	away := "unix://" + filepath.Join(t.TempDir(), "none.sock")
-	finds(t, time.Minute, docker(patient(t, func(e *examination) { e.cfg.Driver, e.dockerHost = "docker", away })), "problem docker|start dockerd")
+	away := filepath.Join(t.TempDir(), "none.sock")
+	finds(t, time.Minute, docker(patient(t, func(e *examination) { e.cfg.Driver, e.cfg.Docker.Address = "docker", away })), "problem docker|start dockerd")
 	deaf := deafSocket(t)
 	began := time.Now()
-	hung := patient(t, func(e *examination) { e.cfg.Driver, e.dockerHost = "docker", deaf })
+	hung := patient(t, func(e *examination) { e.cfg.Driver, e.cfg.Docker.Address = "docker", deaf })
 	finds(t, 200*time.Millisecond, docker(hung), "problem docker|in time")
 	finds(t, time.Second, hung.runtimes, "problem|without a driver")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("took %s", took)
 	}
 	oci := func(e *examination) { e.drivers["oci"].set(nil, nil) }
-	unused := patient(t, func(e *examination) { e.cfg.Driver, e.dockerHost = "oci", away })
+	unused := patient(t, func(e *examination) { e.cfg.Driver, e.cfg.Docker.Address = "oci", away })
 	oci(unused)
 	finds(t, time.Minute, docker(unused), "ok docker|not needed")
-	auto := patient(t, func(e *examination) { e.cfg.Driver, e.dockerHost = "auto", deaf })
+	auto := patient(t, func(e *examination) { e.cfg.Driver, e.cfg.Docker.Address = "auto", deaf })
 	oci(auto)
 	finds(t, 200*time.Millisecond, docker(auto), "warning docker|and so oci is")
 }

@@ -271,11 +271,7 @@ func (e *examination) driver(ctx context.Context, r *doctor.Report, name string)
 
 // dockerIsThere reports whether somebody would expect a Docker engine to answer.
 func (e *examination) dockerIsThere() bool {
-	socket := "/var/run/docker.sock"
-	if e.dockerHost != "" {
-		socket = strings.TrimPrefix(e.dockerHost, "unix://")
-	}
-	_, err := os.Stat(socket)
+	_, err := os.Stat(e.cfg.Docker.Address)
 	return err == nil
 }
 

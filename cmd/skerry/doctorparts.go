@@ -33,8 +33,7 @@ type examination struct {
 	api    *apiClient
 	asked  bool // --server names a server to ask
 
-	dockerHost string        // "" = Docker's own socket
-	mcpWait    time.Duration // what one MCP server may take; 0 = mcpWait
+	mcpWait time.Duration // what one MCP server may take; 0 = mcpWait
 
 	problems error  // of the configuration's values
 	parent   string // the folder that scratch is in
@@ -180,7 +179,7 @@ func (e *examination) hideSecrets(out *doctorOutput) {
 func (e *examination) parts(data, driverName string) *parts {
 	cfg := e.cfg
 	cfg.Data, cfg.Driver, cfg.Redis = data, driverName, ""
-	return &parts{cfg: cfg, log: e.log, dockerHost: e.dockerHost}
+	return &parts{cfg: cfg, log: e.log}
 }
 
 // openDriver opens one driver, and probes its runtimes when it might be used: a probe leaves its image with an
@@ -198,7 +197,7 @@ func (e *examination) openDriver(ctx context.Context, name string) (driver.Drive
 	var err error
 	root := filepath.Join(e.scratch, name)
 	if name == "docker" {
-		d, err = docker.New(docker.Options{Host: e.dockerHost, Root: root, Log: e.log})
+		d, err = docker.New(docker.Options{Host: "unix://" + e.cfg.Docker.Address, Root: root, Log: e.log})
 	} else {
 		d, err = containerd.New(containerd.Options{Address: e.cfg.Containerd.Address, Namespace: e.cfg.Containerd.Namespace, Root: root, Log: e.log})
 	}

@@ -124,8 +124,6 @@ type parts struct {
 	install string
 	closers []func() error
 
-	dockerHost string // "" = Docker's own socket
-
 	peers  *peer.Peers // nil in what needs no server
 	store  *store.Store
 	audit  *audit.Log
@@ -278,7 +276,7 @@ func (p *parts) openDriver(ctx context.Context) (err error) {
 		return p.openContainerd(ctx)
 	}
 	if p.cfg.Driver != "oci" {
-		d, err := docker.New(docker.Options{Host: p.dockerHost, Root: filepath.Join(p.cfg.Data, "docker"), Log: p.log})
+		d, err := docker.New(docker.Options{Host: "unix://" + p.cfg.Docker.Address, Root: filepath.Join(p.cfg.Data, "docker"), Log: p.log})
 		if err == nil {
 			if _, err = d.Capabilities(ctx); err == nil {
 				p.driver = d

@@ -29,6 +29,8 @@ type Config struct {
 	Data string `yaml:"data"`
 	// Driver starts the sandboxes: auto, docker, oci or containerd.
 	Driver string `yaml:"driver"`
+	// Docker is for the driver docker.
+	Docker Docker `yaml:"docker"`
 	// Containerd is for the driver containerd.
 	Containerd Containerd `yaml:"containerd"`
 	// Redis is redis://…; empty means state in this process, with a journal under Data.
@@ -88,6 +90,11 @@ type Config struct {
 	CodeExecution CodeExecution `yaml:"code_execution"`
 }
 
+// Docker says where the engine is.
+type Docker struct {
+	Address string `yaml:"address"` // absolute path of its unix socket, on this host
+}
+
 // Containerd says where containerd is and what of it is Skerry's.
 type Containerd struct {
 	// Address is its unix socket.
@@ -102,6 +109,7 @@ type Containerd struct {
 func Default() Config {
 	return Config{
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
+		Docker:          Docker{Address: "/var/run/docker.sock"},
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		S3: S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), StartTimeout: 60 * time.Second,
@@ -251,6 +259,9 @@ func (c *Config) Check() error {
 		bad(key, "%q is not one of %s", v, strings.Join(allowed, ", "))
 	}
 	oneOf("driver", c.Driver, "auto", "docker", "oci", "containerd")
+	if (c.Driver == "docker" || c.Driver == "auto") && !filepath.IsAbs(c.Docker.Address) {
+		bad("docker.address", "%q is not the absolute path of a unix socket", c.Docker.Address)
+	}
 	if c.Driver == "containerd" && !filepath.IsAbs(c.Containerd.Address) {
 		bad("containerd.address", "%q is not the absolute path of a unix socket", c.Containerd.Address)
 	}
