@@ -16,15 +16,11 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/skerry-sandbox/skerry/internal/driver/containerd/containerdtest"
 )
 
 const (
 	startTime = 2 * time.Minute
 	stopTime  = time.Minute
-	// namespace of the containerd that is started here.
-	namespace = "skerry"
 )
 
 const template = `name: base
@@ -151,7 +147,7 @@ type fleet struct {
 	servers []*process
 	redis   *process
 	redisAt string
-	engine  *containerdtest.Daemon // nil with the oci driver
+	engine  engine // nil with the oci driver
 	client  *http.Client
 	names   []string // of threads
 }
@@ -207,16 +203,13 @@ func freePorts(n int) (ports []string, err error) {
 }
 
 func (f *fleet) start(ctx context.Context) error {
-	if f.driver == "containerd" {
-		programs, err := containerdtest.Built(f.cache)
-		if err != nil {
-			return err
-		}
-		if f.engine, err = containerdtest.Start(programs); err != nil {
-			return err
-		}
+	e, err := f.startEngine()
+	if err != nil {
+		return err
+	}
+	if f.engine = e; e != nil {
 		for _, s := range f.servers {
-			s.env = append(s.env, "SKERRY_CONTAINERD_ADDRESS="+f.engine.Address)
+			s.env = append(s.env, e.Env())
 		}
 	}
 	return f.mend(ctx)
@@ -328,7 +321,7 @@ func (f *fleet) remove(failed bool) error {
 	f.redis.kill()
 	f.client.CloseIdleConnections()
 	if f.engine != nil {
-		errs = append(errs, f.engine.Stop(namespace))
+		errs = append(errs, f.engine.Stop())
 	}
 	if f.keep || failed {
 		fmt.Println("chaos: logs and data are in", f.dir)

@@ -206,7 +206,7 @@ func (h *harm) killContainer() bool {
 	}
 	for _, dir := range dirs {
 		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || !strings.Contains(string(line), "containerd-shim-runc-v2") || !strings.Contains(string(line), h.engine.Address) {
+		if err != nil || !strings.Contains(string(line), "containerd-shim-runc-v2") || !strings.Contains(string(line), h.engine.Shims()) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {

@@ -3,7 +3,7 @@
 // each exec that was accepted has exactly one end, whether all that was written is there, and whether
 // nothing is left over. It prints its counts, and fails when something of that is not so.
 //
-// Everything that it kills is its own, started by it: also the engine, a containerd in a folder of its own.
+// Everything that it kills is its own, started by it: also the engine, a containerd or dockerd in a folder of its own.
 package main
 
 import (
@@ -37,7 +37,7 @@ func main() {
 	var s settings
 	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
 	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and of containerd")
-	flag.StringVar(&s.driver, "driver", "oci", "oci, or containerd: one of its own, which is killed, too")
+	flag.StringVar(&s.driver, "driver", "oci", "oci, or containerd or docker: one of its own, which is killed, too")
 	flag.DurationVar(&s.duration, "duration", 10*time.Minute, "how long")
 	flag.IntVar(&s.threads, "threads", 30, "how many threads work")
 	flag.DurationVar(&s.every, "every", 5*time.Second, "how often something is killed, about")
