@@ -49,7 +49,7 @@ bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client; a nei
 	@go build -o bin/bench ./bench
 	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY))
 
-chaos: build ## ten minutes in which servers, sandboxes, Redis and containerd are killed at random (CHAOS="-driver oci -duration 2m")
+chaos: build ## ten minutes in which servers, sandboxes, Redis and the engine are killed at random (CHAOS="-driver docker -duration 2m")
 	@scripts/install.sh run test containerd
 	@images/build.sh base
 	@go build -o bin/chaos ./bench/chaos

@@ -5,7 +5,10 @@
 #   check   scripts/check.sh
 #   images  the images of the templates data and office, which only the last tier needs (2 minutes, or nothing when they are there)
 #   unit    go test -race of all packages that need no container
-#   real    go test -race of the drivers and the whole system: Docker, runc, gVisor, Redis, MCP servers
+#   drivers go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
+#   system  go test -race of the whole system, with Redis and MCP servers
+#   attack  go test -race of the attacks
+#   chaos   two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # Sandboxes get uids and mounts of their own: the tests run as root.
@@ -34,7 +37,7 @@ show() {
   code=$(cat "$logs/$1.code" 2>/dev/null || echo 1)
   if [ "$code" = 0 ]; then
     printf '== %s %s: ok\n' "$(at)" "$1"
-    grep -E '^(ok  |--|==|  \[.*done in)' "$logs/$1"
+    grep -E '^(ok  |--|==|chaos:|  \[.*done in|  [a-z][a-z :,]+ [0-9[])' "$logs/$1"
   else
     printf '== %s %s: FAILED\n' "$(at)" "$1"
     grep -v 'no test files' "$logs/$1" | tail -3000
@@ -66,9 +69,11 @@ wait $parts || exit 1
 
 # Not `mapfile < <(go list)`: a package that does not load must not end as one that is not tested.
 packages=$(go list ./...) || exit 1
-real='/internal/(e2e|driver|toolserver|attack)(/|$)'
-mapfile -t quick < <(grep -vE "$real" <<<"$packages")
-mapfile -t slow < <(grep -E "$real" <<<"$packages")
+drivers='/internal/(driver|toolserver)(/|$)'
+system='/internal/e2e(/|$)'
+attack='/internal/attack(/|$)'
+mapfile -t quick < <(grep -vE "$drivers|$system|$attack" <<<"$packages")
+of() { grep -E "$1" <<<"$packages"; }
 
 heartbeat &
 beat=$!
@@ -83,9 +88,22 @@ show unit
 wait $images
 show images
 # Containers and clocks: after the tests that keep both cores busy, and one package at a time, because
-# the suite of the drivers wants an end to be told within a second.
-tier real go test -race -p 1 -timeout 40m "${slow[@]}"
-show real
+# the suite of the drivers wants an end to be told within a second. The others have time.
+# shellcheck disable=SC2046 # names of packages have no spaces
+tier drivers go test -race -p 1 -timeout 30m $(of "$drivers")
+show drivers
+# shellcheck disable=SC2046 # the same
+{
+  tier attack go test -race -p 1 -timeout 30m $(of "$attack")
+  tier chaos make chaos CHAOS="-driver docker -duration 2m"
+} &
+harm=$!
+# shellcheck disable=SC2046 # names of packages have no spaces
+tier system go test -race -p 1 -timeout 40m $(of "$system")
+show system
+wait $harm
+show attack
+show chaos
 wait $check
 show check
 printf '== %s in %d s\n' "$([ $failed = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))
