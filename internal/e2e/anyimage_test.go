@@ -53,6 +53,7 @@ func staticImage(t *testing.T, driver string) (ref, images string) {
 
 // TestAnyImage: an image without a shell, or any other file than its program, is a template.
 func TestAnyImage(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		if o.runtime == "runsc" && o.driver != "oci" {
 			return // what is the image's is the same for all runtimes

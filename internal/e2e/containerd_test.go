@@ -52,13 +52,6 @@ func importBase(t *testing.T, address string) error {
 	return err
 }
 
-func containerdAddress() string {
-	if engine.daemon == nil {
-		return ""
-	}
-	return engine.daemon.Address
-}
-
 // stopContainerd ends it. Sandboxes that are left over are an error.
 func stopContainerd() error {
 	if engine.daemon == nil {

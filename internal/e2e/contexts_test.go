@@ -70,6 +70,7 @@ func (s *server) shows(thread, id, code, text string) {
 // TestContexts: a context of Python keeps its variables between runs, each of which is an exec with its
 // own end, token and records.
 func TestContexts(t *testing.T) {
+	t.Parallel()
 	shared := sharedFolder(t)
 	for _, o := range []options{{driver: "docker", runtime: "runc"}, {driver: "oci", runtime: "runc"}, {driver: "oci", runtime: "runsc"}} {
 		t.Run(o.driver+"/"+o.runtime, func(t *testing.T) {
@@ -204,6 +205,7 @@ func (s *server) interrupt(thread, id string) {
 // TestContextsOfAFormerServer: after kill -9 of the server an idle context is found again with its
 // variables; one in which something ran has ended with that.
 func TestContextsOfAFormerServer(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	idle, busy := s.context("crash", "python"), s.context("crash", "python")
 	s.shows("crash", idle.ID, "x = 41\nx", "41")
@@ -268,6 +270,7 @@ func TestContextSecrets(t *testing.T) {
 
 // TestTypeScriptContexts: TypeScript keeps its variables, imports and tools, too.
 func TestTypeScriptContexts(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{extensions: mcpServers(t, sharedFolder(t))})
 	c := s.context("ts", "typescript")
 	s.shows("ts", c.ID, "import { echo } from './servers/everything';\nlet n: number = await Promise.resolve(20);\nn + 1", "21")

@@ -15,6 +15,7 @@ import (
 // TestDiskQuota: nobody gets past the limit of a thread or of a user, the host keeps its space, and a killed
 // server loses neither files nor limits.
 func TestDiskQuota(t *testing.T) {
+	t.Parallel()
 	need(t, have("mkfs.ext4") && have("mkfs.btrfs"), "mkfs.ext4 and mkfs.btrfs")
 	for _, driver := range []string{"docker", "oci"} {
 		t.Run(driver, func(t *testing.T) { diskQuota(t, driver) })

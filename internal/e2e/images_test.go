@@ -43,6 +43,7 @@ func (s *server) cli(args ...string) string {
 // TestTemplateImages: the images data and office do what they are for, under the limits of their templates and
 // for a uid that has no home but a memory file system.
 func TestTemplateImages(t *testing.T) {
+	t.Parallel()
 	for _, o := range []options{{driver: "oci", runtime: "runc"}, {driver: "oci", runtime: "runsc"}, {driver: "docker", runtime: "runc"}} {
 		t.Run(o.driver+"/"+o.runtime, func(t *testing.T) {
 			needDriver(t, o.driver, o.runtime)

@@ -12,6 +12,7 @@ import (
 // TestIsolatedServers: an MCP server in a sandbox of its own answers as on the host, keeps its files,
 // and a hostile one reaches nothing.
 func TestIsolatedServers(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		shared := sharedFolder(t)
 		modules := filepath.Join(cache(), "mcp/node_modules")

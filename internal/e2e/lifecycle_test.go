@@ -43,6 +43,7 @@ func (s *server) becomes(thread, state string) {
 
 // TestHibernation: an unused sandbox has no container, and comes back as it was asked to be, on another server, too.
 func TestHibernation(t *testing.T) {
+	t.Parallel()
 	for _, driver := range []string{"oci", "docker"} { // the container is gone: drivertest sees that of each runtime
 		t.Run(driver, func(t *testing.T) { testHibernation(t, options{driver: driver, runtime: "runc"}) })
 	}
@@ -93,6 +94,7 @@ func testHibernation(t *testing.T, o options) {
 
 // TestPausedStaysPaused: over a restart of the server.
 func TestPausedStaysPaused(t *testing.T) {
+	t.Parallel()
 	on(t, []string{"oci", "docker"}, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("p", "echo warm > /tmp/x")
@@ -145,6 +147,7 @@ func TestPlaces(t *testing.T) {
 
 // TestDrain: after SIGTERM new work is refused, execs end, and those who wait for them hear of it.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		drain, want string
 	}{"finishes": {"60s", "exited"}, "is ended": {"1s", "killed"}} {

@@ -27,6 +27,7 @@ child.send_signal(signal.SIGKILL)
 // TestLoosened: what a template takes back of the walls is so, the API and the audit log say it, also after the
 // server was killed, and another template's sandbox has all of them.
 func TestLoosened(t *testing.T) {
+	t.Parallel()
 	on(t, []string{"oci"}, func(t *testing.T, o options) {
 		templates := t.TempDir()
 		kind := func(name string) string {

@@ -98,6 +98,7 @@ func (s *server) status(thread, id string) string {
 // TestTwoServers: two processes on one data folder are one service: each thread has one sandbox, whichever of them is
 // asked, and everything works through the one that does not run it.
 func TestTwoServers(t *testing.T) {
+	t.Parallel()
 	a, b, _ := startTwo(t, "docker")
 	thread := fmt.Sprintf("two-%d", time.Now().UnixNano())
 	var mu sync.Mutex
@@ -207,6 +208,7 @@ func (s *server) results(id string) int {
 // TestOwnerKilled: what a killed server ran is taken over by the other one within seconds, each exec has one end, and
 // a new server does not touch it.
 func TestOwnerKilled(t *testing.T) {
+	t.Parallel()
 	a, b, _ := startTwo(t, "docker")
 	sandboxes, execs := map[string]string{}, map[string]string{}
 	for i := range 4 {
@@ -242,6 +244,7 @@ func TestOwnerKilled(t *testing.T) {
 
 // TestRedisStartsEmpty: a Redis that comes back without its data ends no exec and starts no second sandbox.
 func TestRedisStartsEmpty(t *testing.T) {
+	t.Parallel()
 	a, b, redis := startTwo(t, "docker")
 	a.ok("x", "true")
 	b.ok("y", "true")
@@ -288,6 +291,7 @@ func (s *server) workspaceUID(thread string) string {
 // TestOwnerStopped: a server that is stopped for a while loses its sandbox to the other one. When it goes on it lets go
 // of the sandbox, and ends its own exec.
 func TestOwnerStopped(t *testing.T) {
+	t.Parallel()
 	a, b, _ := startTwo(t, "docker")
 	thread := fmt.Sprintf("stopped-%d", time.Now().UnixNano())
 	a.ok(thread, "true")

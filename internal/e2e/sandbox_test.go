@@ -94,6 +94,7 @@ func TestOneSandboxForManyCallers(t *testing.T) {
 
 // TestCrash: kill -9 of the server in the middle of an exec loses nothing and leaves nothing over.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("crash", "echo precious > /mnt/user-data/workspace/file")
@@ -443,6 +444,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestPause: a paused sandbox stands still, and the next call wakes it.
 func TestPause(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("p", "echo 1 > /tmp/x")

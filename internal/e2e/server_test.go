@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -210,8 +211,8 @@ func (s *server) boot() {
 		"SKERRY_TEMPLATES="+filepath.Join(s.data, "templates"), "SKERRY_IMAGES="+filepath.Join(cache(), "images"),
 		"SKERRY_SKILLS="+abs(s.t, "../../skills"), "SKERRY_TEST_SECRET=hunter2-server-secret",
 		"SKERRY_DISK_QUOTA=off") // an image for each server would take more time than the test
-	if address := containerdAddress(); address != "" {
-		s.cmd.Env = append(s.cmd.Env, "SKERRY_CONTAINERD_ADDRESS="+address)
+	if slices.Contains(s.args, "containerd") { // after needContainerd
+		s.cmd.Env = append(s.cmd.Env, "SKERRY_CONTAINERD_ADDRESS="+engine.daemon.Address)
 	}
 	s.cmd.Env = append(s.cmd.Env, s.env...)
 	out, err := s.cmd.StdoutPipe()

@@ -188,6 +188,7 @@ func TestTerminalEnds(t *testing.T) {
 
 // TestTerminalSlowReader: who takes nothing holds up neither the exec nor another client.
 func TestTerminalSlowReader(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	id := s.terminalExec("slow", "bash", "-c", "read; seq 1 1000000; echo the end")
 	idle, c := s.join("slow", id, 0), s.join("slow", id, 0)

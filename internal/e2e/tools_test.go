@@ -59,6 +59,7 @@ func sharedFolder(t *testing.T) string {
 // TestToolsFromCode: code in TypeScript and Python calls real MCP servers; the bridge counts, and
 // the audit log links each call to its exec.
 func TestToolsFromCode(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		shared := sharedFolder(t)
 		o.extensions = mcpServers(t, shared)
@@ -201,6 +202,7 @@ func TestToolRoutes(t *testing.T) {
 // TestToolChangesReachRunningCode: a command that was there before sees a tool go and come again, each
 // within a second, and no half of a tree.
 func TestToolChangesReachRunningCode(t *testing.T) {
+	t.Parallel()
 	config := mcpServers(t, sharedFolder(t))
 	s := start(t, options{extensions: config})
 	var parsed struct {
@@ -256,6 +258,7 @@ func (s *server) appears(name string, within time.Duration) (time.Duration, erro
 }
 
 func TestServerAdministration(t *testing.T) {
+	t.Parallel()
 	s := start(t, options{})
 	var config struct {
 		Servers map[string]map[string]any `json:"mcpServers"`
