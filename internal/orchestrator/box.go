@@ -473,12 +473,20 @@ func (r *Orchestrator) watch(events <-chan driver.Event) {
 		if ev.State != sandbox.Lost {
 			continue
 		}
-		for _, b := range r.all() {
-			if b.id == ev.ID {
-				r.wg.Go(func() { r.died(b, ev.OOM) })
-			}
+		if b := r.findSandbox(ev.ID); b != nil {
+			r.wg.Go(func() { r.died(b, ev.OOM) })
 		}
 	}
+}
+
+// findSandbox gives the box of a sandbox, or nil.
+func (r *Orchestrator) findSandbox(id sandbox.ID) *box {
+	for _, b := range r.all() {
+		if b.id == id {
+			return b
+		}
+	}
+	return nil
 }
 
 // died retires a box whose sandbox ended by itself. When it ran out of memory, its execs say so.

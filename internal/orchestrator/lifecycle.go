@@ -44,13 +44,17 @@ func (r *Orchestrator) watchLives() {
 		case <-tick.C:
 		case <-r.nudged:
 		}
-		now := time.Now()
-		for _, b := range r.all() {
-			r.expireTurn(b, now)
-			r.checkLife(b, now)
-		}
-		r.makeRoom(now)
+		r.lookAtLives(time.Now())
 	}
+}
+
+// lookAtLives is one look of watchLives.
+func (r *Orchestrator) lookAtLives(now time.Time) {
+	for _, b := range r.all() {
+		r.expireTurn(b, now)
+		r.checkLife(b, now)
+	}
+	r.makeRoom(now)
 }
 
 // nudge makes the next look come at once.

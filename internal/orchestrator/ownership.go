@@ -414,17 +414,22 @@ func (r *Orchestrator) keepLeases() {
 			return
 		case <-tick.C:
 		}
-		var wg sync.WaitGroup
-		free := make(chan struct{}, renewParallel)
-		for _, h := range r.holds.list() {
-			free <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-free }()
-				r.renew(h)
-			})
-		}
-		wg.Wait()
+		r.renewAll()
 	}
+}
+
+// renewAll renews what is held, once.
+func (r *Orchestrator) renewAll() {
+	var wg sync.WaitGroup
+	free := make(chan struct{}, renewParallel)
+	for _, h := range r.holds.list() {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			r.renew(h)
+		})
+	}
+	wg.Wait()
 }
 
 // renew keeps one lease. One that cannot be renewed ends nothing: Redis may be away, or may have lost it.

@@ -207,8 +207,7 @@ func (r *Orchestrator) pushSkills() {
 	}
 	for {
 		changed := r.o.Skills.Changed() // before the look, so that no change falls between
-		r.o.Skills.Refresh()
-		r.eachBox(func(*box) bool { return true }, r.showSkills)
+		r.lookAtSkills()
 		select {
 		case <-r.ctx.Done():
 			return
@@ -216,6 +215,12 @@ func (r *Orchestrator) pushSkills() {
 		case <-changed:
 		}
 	}
+}
+
+// lookAtSkills is one round of pushSkills.
+func (r *Orchestrator) lookAtSkills() {
+	r.o.Skills.Refresh()
+	r.eachBox(func(*box) bool { return true }, r.showSkills)
 }
 
 // prepareSpares has a folder ready for the next sandbox, with what most users see, until the orchestrator is

@@ -1,0 +1,109 @@
+package orchestrator
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/store/redistest"
+)
+
+// What a server does all the time, whatever its sandboxes do, with as many of them as it may have. A crowd has
+// all that these rounds look at (boxes, leases, claims, run folders, sandboxes that the driver knows), and no
+// sockets: a process has fewer descriptors than the largest of them needs.
+
+// crowd puts boxes of the caller into a house that has no others. They are taken out in the end.
+func (h *house) crowd(t testing.TB, n int) []*box {
+	t.Helper()
+	ctx := t.Context()
+	list := make([]*box, n)
+	t.Cleanup(func() {
+		for _, b := range list {
+			if b != nil {
+				h.leaveMap(b)
+				h.release(b.hold)
+			}
+		}
+	})
+	tmpl := h.o.Templates[h.o.Default]
+	for i := range list {
+		b := &box{
+			thread: sandbox.Thread{Owner: caller.Owner, ID: "crowd-" + strconv.Itoa(i)}, template: tmpl, id: sandbox.NewID(), place: h.places.Seat(caller.Tenant),
+			ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(), info: sandbox.Info{State: sandbox.Running, Template: tmpl.Name, CreatedAt: time.Now()},
+		}
+		close(b.ready)
+		b.info.ID, b.dir = b.id, filepath.Join(h.runRoot(), string(b.id))
+		var err error
+		if b.hold, err = h.Orchestrator.acquire(ctx, b.thread, ""); err != nil {
+			t.Fatal(err)
+		}
+		list[i] = b
+		if err := h.withSandbox(ctx, b.hold, b.id); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(b.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if b.skills.folder, err = skill.OpenFolder(b.viewDir()); err != nil {
+			t.Fatal(err)
+		}
+		spec := h.spec(b)
+		spec.UID, spec.Mounts = firstUID, nil
+		if _, err := h.driver.Create(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+		h.mu.Lock()
+		h.Orchestrator.boxes[b.thread] = b
+		h.mu.Unlock()
+	}
+	return list
+}
+
+// rounds are what is done for all sandboxes again and again, by how often.
+func (h *house) rounds() map[string]func() {
+	orphans := map[sandbox.ID]time.Time{}
+	return map[string]func(){
+		"skills-250ms": h.lookAtSkills,
+		"lives-1s":     func() { h.lookAtLives(time.Now()) },
+		"peers-1s":     func() { h.takeOverDead(context.Background()) },
+		"leases-3s":    h.renewAll,
+		"reap-10s":     func() { h.reconcile(orphans) },
+		"event":        func() { h.findSandbox("skerry-0000") },
+	}
+}
+
+// withRedis gives a house a Redis of its own.
+func withRedis(t testing.TB) func(*Options) {
+	url := redistest.Start(t).URL()
+	return func(o *Options) {
+		st, err := store.Open(context.Background(), store.Options{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = st.Close() })
+		o.Store = st
+	}
+}
+
+// BenchmarkRounds is one round of each kind, by the number of sandboxes that live.
+func BenchmarkRounds(b *testing.B) {
+	for _, n := range []int{10, 100, 1_000, 10_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			h := newHouseWith(b, daemon{run: exits}, noTools{}, withRedis(b), func(o *Options) { o.MaxBoxes = 2 * n })
+			h.crowd(b, n)
+			for name, round := range h.rounds() {
+				b.Run(name, func(b *testing.B) {
+					for b.Loop() {
+						round()
+					}
+				})
+			}
+		})
+	}
+}
