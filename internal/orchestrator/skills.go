@@ -28,6 +28,9 @@ const (
 	// skillsEvery is how often it is looked for what other processes changed: each look costs a few stats
 	// a user, and a change must be in running sandboxes within a second.
 	skillsEvery = 250 * time.Millisecond
+	// skillsShare: with so many users that a look takes long, looks become rarer: a twentieth of the time goes
+	// there at most. Before an exec its own thread is looked at anyway.
+	skillsShare = 20
 	// spareEvery is how often it is looked whether a spare folder was used.
 	spareEvery = time.Second
 	// maxAllowed is how many skills a thread's list may name.
@@ -74,6 +77,11 @@ func (r *Orchestrator) boxSkills(b *box) (*skill.View, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.boxView(b, set), nil
+}
+
+// boxView gives what a box's thread has of a set.
+func (r *Orchestrator) boxView(b *box, set *skill.Set) *skill.View {
 	virtual := r.virtuals.Of(b.thread)
 	b.skills.mu.Lock()
 	defer b.skills.mu.Unlock()
@@ -81,7 +89,7 @@ func (r *Orchestrator) boxSkills(b *box) (*skill.View, error) {
 	if s.view == nil || s.set != set || !sameList(s.from, s.only) || !slices.Equal(s.virtual, virtual) {
 		s.view, s.set, s.from, s.virtual = set.View(s.only, virtual), set, s.only, virtual
 	}
-	return s.view, nil
+	return s.view
 }
 
 // sameList also tells no list from an empty one.
@@ -200,14 +208,16 @@ func (r *Orchestrator) showSkills(b *box) {
 // pushSkills brings each change of skills into all sandboxes, until the orchestrator is closed: what this process
 // changed at once, what others did at the next look.
 func (r *Orchestrator) pushSkills() {
-	tick := time.NewTicker(skillsEvery)
+	tick := time.NewTimer(skillsEvery)
 	defer tick.Stop()
 	if err := r.o.Skills.Sweep(); err != nil {
 		r.o.Log.Warn("skills that nobody uses are kept", "error", err)
 	}
 	for {
 		changed := r.o.Skills.Changed() // before the look, so that no change falls between
+		began := time.Now()
 		r.lookAtSkills()
+		tick.Reset(max(skillsEvery, skillsShare*time.Since(began)))
 		select {
 		case <-r.ctx.Done():
 			return
@@ -217,10 +227,19 @@ func (r *Orchestrator) pushSkills() {
 	}
 }
 
-// lookAtSkills is one round of pushSkills.
+// lookAtSkills is one round of pushSkills. The files of each user are looked at once, however many sandboxes the
+// user has, and nothing is done for those that show what they should.
 func (r *Orchestrator) lookAtSkills() {
 	r.o.Skills.Refresh()
-	r.eachBox(func(*box) bool { return true }, r.showSkills)
+	sets := map[sandbox.Owner]*skill.Set{}
+	r.eachBox(func(b *box) bool {
+		set, seen := sets[b.thread.Owner]
+		if !seen {
+			set, _ = r.o.Skills.Set(b.thread.Owner) //nolint:errcheck // showSkills says what is wrong
+			sets[b.thread.Owner] = set
+		}
+		return set == nil || !b.skills.folder.Shows(r.boxView(b, set))
+	}, r.showSkills)
 }
 
 // prepareSpares has a folder ready for the next sandbox, with what most users see, until the orchestrator is
