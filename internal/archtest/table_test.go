@@ -70,7 +70,7 @@ var table = []row{
 	{"internal/sandboxapi/v1", "", "generated"},
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
 	{"internal/ownedsocket", "", "it stands below everything"},
-	{"internal/claim", "sandbox", "who holds a thread is text in files"},
+	{"internal/claim", "sandbox lockedfile", "who holds a thread is text in files"},
 	{"internal/replica", "ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/peer", "sandbox replica", "servers ask each other by socket; what a request means, others know"},
 	{"internal/sandboxapi/link", "ownedsocket", "the connection knows no messages"},

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -94,6 +95,11 @@ func readPage(path string) (c Claim, ok bool, err error) {
 		return Claim{}, false, fmt.Errorf("claim: %w", err)
 	}
 	return c, true, nil
+}
+
+// Stamp changes when the claim of a thread does. The zero Stamp: there is none.
+func (b *Book) Stamp(t sandbox.Thread) (lockedfile.Stamp, error) {
+	return lockedfile.Stat(b.path(t, pageSuffix))
 }
 
 // All gives every claim of this moment.

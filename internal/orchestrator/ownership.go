@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -45,7 +46,7 @@ const (
 	takeTimeout = 30 * time.Second
 	// pageTimeout bounds the wait for a claim's page, which another server holds while it removes a sandbox.
 	pageTimeout = 10 * time.Second
-	// renewParallel is how many leases are renewed side by side.
+	// renewParallel is how many leases that were lost are taken again side by side.
 	renewParallel = 8
 )
 
@@ -73,6 +74,8 @@ type hold struct {
 	token   atomic.Int64
 	renewed atomic.Int64 // when the lease was last known to be ours: time since holds.epoch
 	lost    atomic.Bool  // another replica has the thread
+	// page is the claim when it was last seen to be ours; of renewAll.
+	page lockedfile.Stamp
 	// unremoved: the sandbox could not be removed. The claim stays, for whoever tries again.
 	unremoved atomic.Bool
 
@@ -418,37 +421,65 @@ func (r *Orchestrator) keepLeases() {
 	}
 }
 
-// renewAll renews what is held, once.
+// renewAll renews what is held, once. A lease that cannot be renewed ends nothing: Redis may be away, or may have lost
+// it. Only a claim that is another's does.
 func (r *Orchestrator) renewAll() {
+	tokens := map[sandbox.Thread]int64{}
+	var held []*hold
+	for _, h := range r.holds.list() {
+		select {
+		case <-h.ready:
+		default:
+			continue
+		}
+		if h.err == nil && !h.lost.Load() && r.stillNamed(h) {
+			held, tokens[h.thread] = append(held, h), h.token.Load()
+		}
+	}
+	failed := r.o.Store.KeepLeases(r.ctx, r.peers.ID(), tokens, leaseTime)
 	var wg sync.WaitGroup
 	free := make(chan struct{}, renewParallel)
-	for _, h := range r.holds.list() {
-		free <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-free }()
-			r.renew(h)
-		})
+	unrenewed, why := 0, error(nil)
+	for _, h := range held {
+		switch err := failed[h.thread]; {
+		case err == nil:
+			r.wasRenewed(h)
+		case errors.Is(err, sandbox.NotFound) || errors.Is(err, sandbox.Conflict): // Redis lost it, or was away for longer than it lasts
+			free <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-free }()
+				r.renewAgain(h)
+			})
+		default:
+			unrenewed, why = unrenewed+1, err
+		}
 	}
 	wg.Wait()
+	if unrenewed > 0 && r.ctx.Err() == nil {
+		r.o.Log.Warn("leases not renewed", "threads", unrenewed, "error", why)
+	}
 }
 
-// renew keeps one lease. One that cannot be renewed ends nothing: Redis may be away, or may have lost it.
-// Only a claim that is another's does.
-func (r *Orchestrator) renew(h *hold) {
-	select {
-	case <-h.ready:
-	default:
-		return
+// stillNamed is confirm for every round: it costs one stat as long as nobody writes the claim.
+func (r *Orchestrator) stillNamed(h *hold) bool {
+	now := time.Now()
+	page, err := r.claims.Stamp(h.thread) // before the text, so that no change falls between
+	if err == nil && page != (lockedfile.Stamp{}) && page == h.page {
+		return true
 	}
-	if h.err != nil || h.lost.Load() || !r.confirm(h) {
-		return
+	if c, ok, e := r.claims.Read(h.thread); err == nil && e == nil && ok && r.ours(h, c) {
+		if !page.Racy(now) {
+			h.page = page
+		}
+		return true
 	}
+	return r.confirm(h)
+}
+
+func (r *Orchestrator) renewAgain(h *hold) {
 	ctx, cancel := context.WithTimeout(r.ctx, renewEvery)
 	defer cancel()
-	err := r.o.Store.KeepLease(ctx, h.thread, r.peers.ID(), h.token.Load(), leaseTime)
-	if errors.Is(err, sandbox.NotFound) || errors.Is(err, sandbox.Conflict) { // Redis lost it, or was away for longer than it lasts
-		err = r.renewToken(ctx, h)
-	}
+	err := r.renewToken(ctx, h)
 	if err == nil {
 		r.wasRenewed(h)
 		return

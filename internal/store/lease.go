@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,14 +40,13 @@ redis.call('HSET', KEYS[1], 'owner', ARGV[1], 'token', token, 'state', 'own')
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {'ok', ARGV[1], token, state}`)
 
-// keepScript lengthens a lease that the caller has. ARGV[3] is the new state, or "" for the old one;
-// ARGV[4] the token of the lease that is meant, or "" for whichever.
+// keepScript lengthens a lease that the caller has. ARGV[3] is the new state, or "" for the old one.
 var keepScript = redis.NewScript(`
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if not owner then return {'gone', '', '0', ''} end
 local token = redis.call('HGET', KEYS[1], 'token')
 local state = redis.call('HGET', KEYS[1], 'state')
-if owner ~= ARGV[1] or ARGV[4] ~= '' and token ~= ARGV[4] then return {'taken', owner, token, state} end
+if owner ~= ARGV[1] then return {'taken', owner, token, state} end
 if ARGV[3] ~= '' then
   state = ARGV[3]
   redis.call('HSET', KEYS[1], 'state', state)
@@ -102,21 +102,86 @@ func (s *Store) RenewLease(ctx context.Context, t sandbox.Thread, replica string
 	if err := checkLease(t, replica, ttl); err != nil {
 		return err
 	}
-	_, err := s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "", "")
+	_, err := s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "")
 	return err
 }
 
-// KeepLease is RenewLease of one certain lease: Conflict also when the replica has the thread by another
-// token. token 0 stands for any.
-func (s *Store) KeepLease(ctx context.Context, t sandbox.Thread, replica string, token int64, ttl time.Duration) error {
-	if token == 0 {
-		return s.RenewLease(ctx, t, replica, ttl)
+// leasesAtOnce is how many leases one script renews: Redis does nothing else for a millisecond. scriptsAtOnce
+// is how many scripts one round trip brings.
+const (
+	leasesAtOnce  = 500
+	scriptsAtOnce = 20
+)
+
+// keepAllScript is keepScript for many leases of one owner. KEYS are the leases; ARGV the owner, the time, and a token for each.
+const keepAllScript = `
+local verdicts = {}
+for i, key in ipairs(KEYS) do
+  local held = redis.call('HMGET', key, 'owner', 'token')
+  if not held[1] then verdicts[i] = 'gone'
+  elseif held[1] ~= ARGV[1] or held[2] ~= ARGV[i + 2] then verdicts[i] = 'taken'
+  else
+    redis.call('PEXPIRE', key, ARGV[2])
+    verdicts[i] = 'ok'
+  end
+end
+return verdicts`
+
+// KeepLeases is RenewLease of many threads, each of the one certain lease whose token is given. The errors are those
+// of single threads, Conflict also when the replica has the thread by another token. It costs a command for each
+// tenant, and for each 500 threads of one.
+func (s *Store) KeepLeases(ctx context.Context, replica string, tokens map[sandbox.Thread]int64, ttl time.Duration) map[sandbox.Thread]error {
+	failed := map[sandbox.Thread]error{}
+	ofTenant := map[string][]sandbox.Thread{}
+	for t := range tokens {
+		if err := checkLease(t, replica, ttl); err != nil {
+			failed[t] = err
+			continue
+		}
+		ofTenant[t.Tenant] = append(ofTenant[t.Tenant], t)
 	}
-	if err := checkLease(t, replica, ttl); err != nil {
-		return err
+	var parts [][]sandbox.Thread // keys of one script lie in one slot
+	for _, threads := range ofTenant {
+		parts = slices.AppendSeq(parts, slices.Chunk(threads, leasesAtOnce))
 	}
-	_, err := s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "", strconv.FormatInt(token, 10))
-	return err
+	for some := range slices.Chunk(parts, scriptsAtOnce) {
+		s.keepSome(ctx, replica, some, tokens, ttl, failed)
+	}
+	return failed
+}
+
+// keepSome renews in one round trip.
+func (s *Store) keepSome(ctx context.Context, replica string, parts [][]sandbox.Thread, tokens map[sandbox.Thread]int64, ttl time.Duration, failed map[sandbox.Thread]error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	answers := make([]*redis.Cmd, len(parts))
+	_, _ = s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { //nolint:errcheck // each command has its error
+		for i, threads := range parts {
+			keys, args := make([]string, 0, len(threads)), make([]any, 0, 2+len(threads))
+			args = append(args, replica, ttl.Milliseconds())
+			for _, t := range threads {
+				keys, args = append(keys, leaseKey(t)), append(args, tokens[t])
+			}
+			answers[i] = p.Eval(ctx, keepAllScript, keys, args...)
+		}
+		return nil
+	})
+	for i, threads := range parts {
+		verdicts, err := answers[i].StringSlice()
+		if err = failure(err); err == nil && len(verdicts) != len(threads) {
+			err = sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+		}
+		for n, t := range threads {
+			switch {
+			case err != nil:
+				failed[t] = err
+			case verdicts[n] == "gone":
+				failed[t] = sandbox.Errorf(sandbox.NotFound, "the lease of thread %q ran out", t.ID)
+			case verdicts[n] != "ok":
+				failed[t] = sandbox.Errorf(sandbox.Conflict, "thread %q is run by another server", t.ID)
+			}
+		}
+	}
 }
 
 // MarkDeleting says that the owner removes the thread's sandbox or the thread, and keeps the lease
@@ -125,7 +190,7 @@ func (s *Store) MarkDeleting(ctx context.Context, t sandbox.Thread, replica stri
 	if err := checkLease(t, replica, ttl); err != nil {
 		return Lease{}, err
 	}
-	return s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "deleting", "")
+	return s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "deleting")
 }
 
 // ReleaseLease gives the thread free. It is no error when the replica does not have it (any more).

@@ -46,7 +46,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
-		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"LargePipeline": testLargePipeline,
 	}
@@ -293,18 +293,56 @@ func testTakeLease(t *testing.T, s *Store) {
 		t.Errorf("taken: %+v after %+v", taken, dead)
 	}
 	// The one that was taken for dead comes back.
-	wantKind(t, s.KeepLease(ctx, main, "r1", dead.Token, time.Minute), sandbox.Conflict)
-	wantKind(t, s.KeepLease(ctx, main, "r2", dead.Token, time.Minute), sandbox.Conflict)
-	must(t, s.KeepLease(ctx, main, "r2", taken.Token, time.Minute))
-	must(t, s.KeepLease(ctx, main, "r2", 0, time.Minute))
+	wantKind(t, s.KeepLeases(ctx, "r1", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
+	wantKind(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
+	must(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: taken.Token}, time.Minute)[main])
+	must(t, s.RenewLease(ctx, main, "r2", time.Minute))
 	must(t, s.ReleaseLease(ctx, main, "r1"))
 	if got, err := s.Lease(ctx, main); err != nil || got.Token != taken.Token {
 		t.Errorf("the former owner released it: %+v, %v", got, err)
 	}
 	must(t, s.ReleaseLease(ctx, main, "r2"))
-	wantKind(t, s.KeepLease(ctx, main, "r2", taken.Token, time.Minute), sandbox.NotFound)
+	wantKind(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: taken.Token}, time.Minute)[main], sandbox.NotFound)
 	if _, err := s.TakeLease(ctx, main, "r2", "r1", time.Minute); err != nil {
 		t.Errorf("one that nobody has: %v", err)
+	}
+}
+
+// testKeepLeases: many at once, each by itself.
+func testKeepLeases(t *testing.T, s *Store) {
+	ctx := t.Context()
+	tokens := map[sandbox.Thread]int64{}
+	for i := range 2*leasesAtOnce + 3 {
+		th := sandbox.Thread{Owner: ann, ID: fmt.Sprint("t", i)}
+		if i%3 == 0 {
+			th.Tenant = "other"
+		}
+		l, err := s.AcquireLease(ctx, th, "r1", time.Minute)
+		must(t, err)
+		tokens[th] = l.Token
+	}
+	taken, lost := sandbox.Thread{Owner: ann, ID: "t1"}, sandbox.Thread{Owner: ann, ID: "t2"}
+	_, err := s.TakeLease(ctx, taken, "r2", "r1", time.Minute)
+	must(t, err)
+	must(t, s.ReleaseLease(ctx, lost, "r1"))
+	bad := sandbox.Thread{Owner: ann, ID: "no/thread"}
+	tokens[bad] = 1
+	failed := s.KeepLeases(ctx, "r1", tokens, time.Hour)
+	wantKind(t, failed[taken], sandbox.Conflict)
+	wantKind(t, failed[lost], sandbox.NotFound)
+	wantKind(t, failed[bad], sandbox.Invalid)
+	if len(failed) != 3 {
+		t.Errorf("%d of %d failed", len(failed), len(tokens))
+	}
+	for th := range tokens {
+		if failed[th] == nil {
+			if ttl := s.Redis().PTTL(ctx, leaseKey(th)).Val(); ttl < 59*time.Minute {
+				t.Fatalf("%s is kept for %v", th, ttl)
+			}
+		}
+	}
+	if got := s.KeepLeases(ctx, "r1", nil, time.Minute); len(got) != 0 {
+		t.Errorf("none: %v", got)
 	}
 }
 
