@@ -193,7 +193,7 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 	}
 	b.info.ID = b.id
 	b.dir = filepath.Join(r.runRoot(), string(b.id))
-	r.boxes[t] = b
+	r.enterMap(b)
 	r.wg.Go(func() { r.begin(c, b, former) })
 	return b, nil
 }
@@ -430,6 +430,7 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 		log.Error("sandbox not removed; tried again later", "error", removed)
 		if b.hold != nil {
 			b.hold.unremoved.Store(true)
+			r.leftBehind.Store(true)
 		}
 	}
 	if err := b.letGo(); err != nil {
@@ -481,12 +482,9 @@ func (r *Orchestrator) watch(events <-chan driver.Event) {
 
 // findSandbox gives the box of a sandbox, or nil.
 func (r *Orchestrator) findSandbox(id sandbox.ID) *box {
-	for _, b := range r.all() {
-		if b.id == id {
-			return b
-		}
-	}
-	return nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
 }
 
 // died retires a box whose sandbox ended by itself. When it ran out of memory, its execs say so.

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -111,14 +112,17 @@ type Orchestrator struct {
 
 	mu    sync.Mutex
 	boxes map[sandbox.Thread]*box
+	byID  map[sandbox.ID]*box // also those that a thread's next box has taken the place of
 	execs registry
 
 	contexts contextRegistry
 	peers    peers
 	claims   *claim.Book
 	holds    holds
-	places   *capacity.Places
-	nudged   chan struct{} // holds a token: somebody waits for a place
+	// leftBehind: there may be claims of nobody, or of ours that nobody holds.
+	leftBehind atomic.Bool
+	places     *capacity.Places
+	nudged     chan struct{} // holds a token: somebody waits for a place
 
 	virtuals     *skill.Virtuals
 	skillIndexes skillIndexes
@@ -152,7 +156,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
 	r.execs.init()
 	r.places = capacity.New(capacity.Limits{Total: o.MaxBoxes, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
 	r.nudged = make(chan struct{}, 1)

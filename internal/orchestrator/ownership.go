@@ -27,6 +27,10 @@ type peers interface {
 	Alive(id string) bool
 	// Answers asks a replica whether it serves, and waits a few seconds at most.
 	Answers(ctx context.Context, id string) bool
+	// Others are the other replicas whose processes are there.
+	Others() ([]string, error)
+	// Unsettled reports whether there may be a replica that ended and was not buried yet.
+	Unsettled() bool
 }
 
 // alone is a server without others on its data folder.
@@ -35,6 +39,8 @@ type alone string
 func (a alone) ID() string                           { return string(a) }
 func (a alone) Alive(id string) bool                 { return id == string(a) }
 func (a alone) Answers(context.Context, string) bool { return true }
+func (a alone) Others() ([]string, error)            { return nil, nil }
+func (a alone) Unsettled() bool                      { return false }
 
 const (
 	// leaseTime is how long a thread stays ours without a sign of life. It bounds how long a server may be
@@ -242,6 +248,7 @@ func (r *Orchestrator) drop(h *hold) {
 	defer cancel()
 	if h.err == nil && !h.unremoved.Load() {
 		if err := r.giveUp(ctx, h); err != nil {
+			r.leftBehind.Store(true)
 			r.o.Log.Warn("thread not given free; it is when this server looks again, or ends", "thread", h.thread.String(), "error", err)
 		}
 	}
@@ -355,6 +362,9 @@ func (r *Orchestrator) abandonTo(b *box) {
 	r.leaveMap(b)
 }
 
+// enterMap puts a box in. The caller holds Orchestrator.mu.
+func (r *Orchestrator) enterMap(b *box) { r.boxes[b.thread], r.byID[b.id] = b, b }
+
 // leaveMap takes a box out of the map, once.
 func (r *Orchestrator) leaveMap(b *box) {
 	r.mu.Lock()
@@ -362,6 +372,7 @@ func (r *Orchestrator) leaveMap(b *box) {
 	if r.boxes[b.thread] == b {
 		delete(r.boxes, b.thread)
 	}
+	delete(r.byID, b.id)
 	givePlaceBack(b)
 	if !b.left {
 		b.left = true

@@ -75,6 +75,28 @@ func (n neighbour) Answers(_ context.Context, id string) bool {
 	return !n.silent[id]
 }
 
+func (n neighbour) Others() (ids []string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for id, dead := range n.dead {
+		if id != n.id && !dead {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+func (n neighbour) Unsettled() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, dead := range n.dead {
+		if dead {
+			return true
+		}
+	}
+	return false
+}
+
 func newTown(t *testing.T) *town {
 	t.Helper()
 	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}}

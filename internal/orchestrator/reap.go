@@ -18,25 +18,35 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 		r.o.Log.Warn("run folder not read", "error", err)
 		return
 	}
+	used := map[sandbox.ID]bool{}
+	for _, inst := range found {
+		used[inst.ID] = true
+	}
+	var unknown []sandbox.ID
+	for _, e := range entries {
+		id := sandbox.ID(e.Name())
+		if used[id] || len(id) != len(sandbox.NewID()) || r.findSandbox(id) != nil {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) >= r.o.StartTime {
+			unknown = append(unknown, id)
+		}
+	}
+	if len(unknown) == 0 {
+		return
+	}
 	claims, err := r.claims.All() // after the folders: a claim comes before its folder
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return
 	}
-	used := map[sandbox.ID]bool{}
-	for _, inst := range found {
-		used[inst.ID] = true
-	}
 	for _, c := range claims {
 		used[c.Sandbox] = true
 	}
-	for _, e := range entries {
-		id := sandbox.ID(e.Name())
-		info, err := e.Info()
-		if err != nil || used[id] || len(id) != len(sandbox.NewID()) || time.Since(info.ModTime()) < r.o.StartTime {
-			continue
+	for _, id := range unknown {
+		if !used[id] {
+			r.noteReaped(sandbox.Thread{}, id, "a folder of a sandbox that is no more", os.RemoveAll(filepath.Join(r.runRoot(), string(id))))
 		}
-		r.noteReaped(sandbox.Thread{}, id, "a folder of a sandbox that is no more", os.RemoveAll(filepath.Join(r.runRoot(), e.Name())))
 	}
 }
 

@@ -39,7 +39,8 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 		return err
 	}
 	r.takeOverDead(ctx)
-	return r.sweepRunFolders()
+	r.reapFolders(found)
+	return nil
 }
 
 // claimFound takes the sandboxes that no claim names, as those that a server of an older version made.
@@ -155,31 +156,6 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	return b, r.publish(ctx, b)
 }
 
-// sweepRunFolders removes the run folders of sandboxes that are no more: a claim names each before its folder is made.
-func (r *Orchestrator) sweepRunFolders() error {
-	entries, err := os.ReadDir(r.runRoot())
-	if err != nil {
-		return fmt.Errorf("run folder: %w", err)
-	}
-	claims, err := r.claims.All()
-	if err != nil {
-		return err
-	}
-	keep := map[string]bool{}
-	for _, c := range claims {
-		keep[string(c.Sandbox)] = true
-	}
-	for _, e := range entries {
-		if keep[e.Name()] || len(e.Name()) != len(sandbox.NewID()) {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(r.runRoot(), e.Name())); err != nil {
-			r.o.Log.Error("run folder not removed", "folder", e.Name(), "error", err)
-		}
-	}
-	return nil
-}
-
 // housekeeping forgets what is old, and removes what nobody knows.
 func (r *Orchestrator) housekeeping() {
 	tick := time.NewTicker(reapEvery)
@@ -208,18 +184,16 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 		r.o.Log.Warn("sandboxes not listed", "error", err)
 		return
 	}
-	claims, err := r.claims.All() // after the list: a claim comes before its sandbox
-	if err != nil {
-		r.o.Log.Error("claims not read", "error", err)
-		return
-	}
-	claimed := map[sandbox.ID]bool{}
-	for _, c := range claims {
-		claimed[c.Sandbox] = true
-	}
 	there := map[sandbox.ID]bool{}
 	for _, inst := range found {
-		if claimed[inst.ID] || inst.Labels[sandbox.LabelRole] != "" || time.Since(inst.CreatedAt) < r.o.StartTime {
+		if r.findSandbox(inst.ID) != nil || inst.Labels[sandbox.LabelRole] != "" || time.Since(inst.CreatedAt) < r.o.StartTime {
+			continue
+		}
+		c, ok, err := r.claims.Read(threadOf(inst)) // after the list: a claim comes before its sandbox
+		if err != nil {
+			r.o.Log.Error("claim not read", "sandbox", string(inst.ID), "error", err)
+		}
+		if err != nil || ok && c.Sandbox == inst.ID {
 			continue
 		}
 		there[inst.ID] = true

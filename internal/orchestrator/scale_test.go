@@ -59,7 +59,7 @@ func (h *house) crowd(t testing.TB, n int) []*box {
 			t.Fatal(err)
 		}
 		h.mu.Lock()
-		h.Orchestrator.boxes[b.thread] = b
+		h.enterMap(b)
 		h.mu.Unlock()
 	}
 	return list
@@ -71,7 +71,7 @@ func (h *house) rounds() map[string]func() {
 	return map[string]func(){
 		"skills-250ms": h.lookAtSkills,
 		"lives-1s":     func() { h.lookAtLives(time.Now()) },
-		"peers-1s":     func() { h.takeOverDead(context.Background()) },
+		"peers-1s":     func() { h.lookAtPeers(1, map[string]time.Time{}) },
 		"leases-3s":    h.renewAll,
 		"reap-10s":     func() { h.reconcile(orphans) },
 		"event":        func() { h.findSandbox("skerry-0000") },

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +23,9 @@ import (
 const (
 	// lookEvery is how often it is looked for replicas that ended.
 	lookEvery = time.Second
+	// lookAnyway is how often all claims are read when no replica is known to have ended: one that died in the middle of a
+	// take-over may have left claims of a third one.
+	lookAnyway = 30 * time.Second
 	// takeOverParallel is how many threads are taken over side by side.
 	takeOverParallel = 8
 )
@@ -55,7 +59,7 @@ func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim)
 		r.restore(ctx, b, inst.State == sandbox.Paused)
 		r.mu.Lock()
 		if r.boxes[h.thread] == nil {
-			r.boxes[h.thread] = b
+			r.enterMap(b)
 			b.place = r.places.Seat(b.thread.Tenant) // whatever the limits are now
 		} else {
 			why = errors.New("its thread has begun another one")
@@ -104,6 +108,7 @@ func (r *Orchestrator) giveBack(ctx context.Context, h *hold, former claim.Claim
 	if c, ok, err := page.Claim(); err != nil || !ok || !r.ours(h, c) {
 		return err
 	}
+	r.leftBehind.Store(true)
 	return errors.Join(page.Write(former), r.o.Store.ReleaseLease(context.WithoutCancel(ctx), h.thread, r.peers.ID()))
 }
 
@@ -141,17 +146,26 @@ func (r *Orchestrator) lookAfterPeers() {
 			return
 		case <-tick.C:
 		}
+		r.lookAtPeers(n, silent)
+	}
+}
+
+// lookAtPeers is the n-th look of lookAfterPeers. As long as no other server ended, or is silent, it reads no claim.
+func (r *Orchestrator) lookAtPeers(n int, silent map[string]time.Time) {
+	if time.Duration(n)*lookEvery%lookAnyway == 0 || r.leftBehind.Load() || r.peers.Unsettled() {
 		r.takeOverDead(r.ctx)
-		if time.Duration(n)*lookEvery%renewEvery == 0 {
-			r.takeOverSilent(silent)
-		}
+	}
+	if time.Duration(n)*lookEvery%renewEvery == 0 {
+		r.takeOverSilent(silent)
 	}
 }
 
 // takeOverDead takes the threads of replicas that ended, and then buries these. Its failures are tried again.
 func (r *Orchestrator) takeOverDead(ctx context.Context) {
+	r.leftBehind.Store(false)
 	claims, err := r.claims.All()
 	if err != nil {
+		r.leftBehind.Store(true)
 		r.o.Log.Error("claims not read", "error", err)
 		return
 	}
@@ -169,6 +183,9 @@ func (r *Orchestrator) takeOverDead(ctx context.Context) {
 		}
 	}
 	r.takeOver(ctx, left, "")
+	if len(left) > 0 { // until a look finds nothing
+		r.leftBehind.Store(true)
+	}
 	if r.o.Bury == nil {
 		return
 	}
@@ -202,23 +219,18 @@ func (r *Orchestrator) takeOver(ctx context.Context, claims []claim.Claim, from 
 // process, say. That a lease is not there is no proof by itself, for Redis may have lost it: a whole lease time must
 // pass in which the server could have taken it again.
 func (r *Orchestrator) takeOverSilent(silent map[string]time.Time) {
-	claims, err := r.claims.All()
+	others, err := r.peers.Others()
 	if err != nil {
+		r.o.Log.Error("other servers not known", "error", err)
 		return
 	}
-	of := map[string][]claim.Claim{}
-	for _, c := range claims {
-		if c.Replica != r.peers.ID() {
-			of[c.Replica] = append(of[c.Replica], c)
-		}
-	}
 	for replica := range silent {
-		if of[replica] == nil {
+		if !slices.Contains(others, replica) {
 			delete(silent, replica)
 		}
 	}
-	for replica, theirs := range of {
-		if !r.peers.Alive(replica) || r.peers.Answers(r.ctx, replica) {
+	for _, replica := range others {
+		if r.peers.Answers(r.ctx, replica) {
 			delete(silent, replica)
 			continue
 		}
@@ -227,9 +239,14 @@ func (r *Orchestrator) takeOverSilent(silent map[string]time.Time) {
 			silent[replica] = time.Now()
 			continue
 		}
-		if time.Since(since) > leaseTime {
-			r.takeOver(r.ctx, r.expired(theirs), replica)
+		if time.Since(since) <= leaseTime {
+			continue
 		}
+		claims, err := r.claims.All()
+		if err != nil {
+			return
+		}
+		r.takeOver(r.ctx, r.expired(slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Replica != replica })), replica)
 	}
 }
 

@@ -71,6 +71,16 @@ func (p *Peers) Answers(ctx context.Context, id string) bool {
 	return p.ask(ctx, id, "alive", nil) == nil
 }
 
+// Others are the ids of the other replicas whose processes are there.
+func (p *Peers) Others() ([]string, error) {
+	all, err := p.Peers()
+	ids := make([]string, 0, len(all))
+	for _, i := range all {
+		ids = append(ids, i.ID)
+	}
+	return ids, err
+}
+
 // FindExec gives the replica that knows an exec of a thread: first is asked first, if it is not "". It gives ""
 // when none of those that answer does; sure says that all did.
 func (p *Peers) FindExec(ctx context.Context, t sandbox.Thread, exec, first string) (id string, sure bool) {
