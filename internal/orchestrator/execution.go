@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -31,9 +32,10 @@ type execution struct {
 	report     bool          // list the files that it changed
 	before     vpath.Snapshot
 	attempt    audit.Record
-	context    *contextRun // of code in a context
-	secret     secrets     // only the goroutine that sees it through uses the streams in it
-	seen       uint64      // number that sandboxd gave its newest event; of the same goroutine
+	context    *contextRun   // of code in a context
+	secret     secrets       // only the goroutine that sees it through uses the streams in it
+	seen       uint64        // number that sandboxd gave its newest event; of the same goroutine
+	place      *list.Element // among the ended ones; of the registry
 
 	mu     sync.Mutex
 	events []sandbox.Event

@@ -113,8 +113,8 @@ func TestRegistryIsBounded(t *testing.T) {
 		e.finish(sandbox.Result{}, nil)
 		g.end(e)
 	}
-	if len(g.ended) != keepPerThread || len(g.byID) != keepPerThread || g.running() != 0 {
-		t.Errorf("%d ended, %d known, %d run", len(g.ended), len(g.byID), g.running())
+	if g.ended.Len() != keepPerThread || len(g.byID) != keepPerThread || g.running() != 0 {
+		t.Errorf("%d ended, %d known, %d run", g.ended.Len(), len(g.byID), g.running())
 	}
 	if _, err := g.get(sandbox.Thread{ID: "t"}, "0"); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("the oldest: %v", err)

@@ -1,6 +1,9 @@
 package orchestrator
 
 import (
+	"container/list"
+	"maps"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -21,13 +24,33 @@ const (
 type registry struct {
 	mu    sync.Mutex
 	byID  map[string]*execution
-	ended []*execution // oldest first
-	alive int          // execs that run, and those that are about to
-	shut  bool         // no more may begin
-	held  int64        // bytes of output of the ended ones
+	of    map[sandbox.Thread]*threadExecs
+	ended list.List // *execution, oldest first
+	alive int       // execs that run, and those that are about to
+	shut  bool      // no more may begin
+	held  int64     // bytes of output of the ended ones
 }
 
-func (g *registry) init() { g.byID = map[string]*execution{} }
+// threadExecs is those of one thread.
+type threadExecs struct {
+	all   map[string]*execution
+	ended []*execution // oldest first
+}
+
+func (g *registry) init() {
+	g.byID, g.of = map[string]*execution{}, map[sandbox.Thread]*threadExecs{}
+}
+
+// know makes an exec known. g.mu is held.
+func (g *registry) know(e *execution) {
+	g.byID[e.id] = e
+	mine := g.of[e.thread]
+	if mine == nil {
+		mine = &threadExecs{all: map[string]*execution{}}
+		g.of[e.thread] = mine
+	}
+	mine.all[e.id] = e
+}
 
 func (g *registry) running() int {
 	g.mu.Lock()
@@ -84,7 +107,7 @@ func (g *registry) unfinished() []*execution {
 func (g *registry) add(e *execution) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.byID[e.id] = e
+	g.know(e)
 }
 
 func (g *registry) end(e *execution) {
@@ -96,39 +119,46 @@ func (g *registry) end(e *execution) {
 
 // keep adds an ended exec and lets go of the oldest ones that are too many.
 func (g *registry) keep(e *execution) {
-	g.ended = append(g.ended, e)
+	g.know(e)
+	e.place = g.ended.PushBack(e)
 	g.held += e.held
-	same := 0
-	for _, x := range g.ended {
-		if x.thread == e.thread {
-			same++
-		}
+	mine := g.of[e.thread]
+	mine.ended = append(mine.ended, e)
+	for len(mine.ended) > keepPerThread {
+		g.forget(mine.ended[0])
 	}
-	for i := 0; i < len(g.ended) && (same > keepPerThread || g.held > keepOutput); {
-		old := g.ended[i]
-		if g.held <= keepOutput && old.thread != e.thread {
-			i++
-			continue
-		}
-		if old.thread == e.thread {
-			same--
-		}
-		g.forget(i)
+	for g.held > keepOutput && g.ended.Len() > 0 {
+		g.forget(g.oldest())
 	}
 }
 
-func (g *registry) forget(i int) {
-	old := g.ended[i]
-	g.held -= old.held
-	delete(g.byID, old.id)
-	g.ended = append(g.ended[:i], g.ended[i+1:]...)
+func (g *registry) oldest() *execution {
+	e, _ := g.ended.Front().Value.(*execution)
+	return e
+}
+
+func (g *registry) forget(e *execution) {
+	g.held -= e.held
+	g.ended.Remove(e.place)
+	delete(g.byID, e.id)
+	mine := g.of[e.thread]
+	if mine == nil {
+		return
+	}
+	delete(mine.all, e.id)
+	if i := slices.Index(mine.ended, e); i >= 0 {
+		mine.ended = slices.Delete(mine.ended, i, i+1)
+	}
+	if len(mine.all) == 0 && len(mine.ended) == 0 {
+		delete(g.of, e.thread)
+	}
 }
 
 func (g *registry) expire(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.ended) > 0 && now.Sub(g.ended[0].started)-g.ended[0].deadline > keepEnded {
-		g.forget(0)
+	for g.ended.Len() > 0 && now.Sub(g.oldest().started)-g.oldest().deadline > keepEnded {
+		g.forget(g.oldest())
 	}
 }
 
@@ -147,10 +177,8 @@ func (g *registry) get(t sandbox.Thread, id string) (*execution, error) {
 func (g *registry) list(t sandbox.Thread) []sandbox.ExecInfo {
 	g.mu.Lock()
 	mine := []*execution{}
-	for _, e := range g.byID {
-		if e.thread == t {
-			mine = append(mine, e)
-		}
+	if known := g.of[t]; known != nil {
+		mine = slices.AppendSeq(mine, maps.Values(known.all))
 	}
 	g.mu.Unlock()
 	sort.Slice(mine, func(i, j int) bool { return mine[i].started.After(mine[j].started) })
@@ -171,6 +199,5 @@ func (g *registry) addLost(a audit.Record) {
 	e.finish(sandbox.Result{ExecID: a.Exec, Status: sandbox.StatusLost, Files: []sandbox.FileChange{}, DurationMillis: time.Since(a.Time).Milliseconds()}, nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.byID[e.id] = e
 	g.keep(e)
 }
