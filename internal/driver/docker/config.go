@@ -62,6 +62,7 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 func resources(spec sandbox.Spec, runtime hardening.Runtime) container.Resources {
 	l := spec.Limits
 	pids := runtime.PIDs(l)
+	quota, period := hardening.CPUQuota(l)
 	ulimits := make([]*container.Ulimit, 0, 4)
 	for _, r := range runtime.Rlimits(spec) {
 		name := strings.ToLower(strings.TrimPrefix(r.Name, "RLIMIT_"))
@@ -71,8 +72,8 @@ func resources(spec sandbox.Spec, runtime hardening.Runtime) container.Resources
 	return container.Resources{
 		Memory:     l.MemoryBytes,
 		MemorySwap: l.MemoryBytes, // memory and swap together: no swap
-		CPUPeriod:  hardening.CPUPeriod,
-		CPUQuota:   hardening.CPUQuota(l),
+		CPUPeriod:  period,
+		CPUQuota:   quota,
 		PidsLimit:  &pids,
 		Ulimits:    ulimits,
 	}

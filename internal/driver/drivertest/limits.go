@@ -178,10 +178,10 @@ func (s *suite) limitCgroup(t *testing.T) {
 	type check struct{ controller, file, want string }
 	checks := []check{
 		{"memory", "memory.limit_in_bytes", memory}, {"memory", "memory.memsw.limit_in_bytes", memory},
-		{"cpu", "cpu.cfs_quota_us", "75000"}, {"cpu", "cpu.cfs_period_us", "100000"},
+		{"cpu", "cpu.cfs_quota_us", "7500"}, {"cpu", "cpu.cfs_period_us", "10000"},
 	}
 	if unifiedCgroups() {
-		checks = []check{{"", "memory.max", memory}, {"", "memory.swap.max", "0"}, {"", "cpu.max", "75000 100000"}}
+		checks = []check{{"", "memory.max", memory}, {"", "memory.swap.max", "0"}, {"", "cpu.max", "7500 10000"}}
 	}
 	for _, c := range checks {
 		data, err := os.ReadFile(filepath.Join(cgroupDir(t, pid, c.controller), c.file))

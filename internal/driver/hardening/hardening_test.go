@@ -173,3 +173,19 @@ func TestEtcFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestCPUQuota: the kernel refuses a quota below 1 ms, and the share must be that of the limit.
+func TestCPUQuota(t *testing.T) {
+	for _, millis := range []int64{MinCPUMillis, 11, 33, 40, 99, 100, 101, 250, 1000, 1500, 2000, 64_000} {
+		quota, period := CPUQuota(sandbox.Limits{CPUMillis: millis})
+		if quota < 1000 || period < 10_000 || period > 100_000 {
+			t.Errorf("%dm: %d us in %d us", millis, quota, period)
+		}
+		if period > 10_000 && millis >= 100 {
+			t.Errorf("%dm: a period of %d us, want 10 ms", millis, period)
+		}
+		if share := float64(quota) / float64(period) * 1000; share < float64(millis) || share > 1.01*float64(millis) {
+			t.Errorf("%dm: %d us in %d us is %.1fm", millis, quota, period, share)
+		}
+	}
+}

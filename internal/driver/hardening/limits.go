@@ -18,11 +18,22 @@ func ShmBytes(spec sandbox.Spec) int64 {
 	return DefaultShmBytes
 }
 
-// CPUPeriod is the scheduling period of the CPU quota, in microseconds: the kernel's default.
-const CPUPeriod = 100_000
+// The kernel's CPU quota, in microseconds. What a sandbox has used up of it is only looked at when a period
+// begins, so in a long one its processes hold every CPU for long: a neighbour waits behind them.
+const (
+	cpuPeriod   = 10_000 // the kernel's default is 100,000
+	minCPUQuota = 1000   // the kernel takes none that is shorter
+)
 
-// CPUQuota gives the microseconds of CPU time a CPUPeriod.
-func CPUQuota(l sandbox.Limits) int64 { return l.CPUMillis * CPUPeriod / 1000 }
+// CPUQuota gives the microseconds of CPU time that a sandbox may use in each period, which is as long as it must
+// be for the quota of a small limit.
+func CPUQuota(l sandbox.Limits) (quota, period int64) {
+	quota, period = l.CPUMillis*cpuPeriod/1000, cpuPeriod
+	if quota < minCPUQuota {
+		quota, period = minCPUQuota, minCPUQuota*1000/l.CPUMillis
+	}
+	return quota, period
+}
 
 // Tmpfs is one memory file system of a sandbox. All are nosuid and nodev; programs may run from them.
 type Tmpfs struct {

@@ -13,7 +13,7 @@ import (
 // only after a lot of work.
 const (
 	MinMemoryBytes = 16 << 20
-	MinCPUMillis   = 10 // the kernel's shortest quota, 1 ms, in the period of 100 ms
+	MinCPUMillis   = 10 // the kernel's shortest quota, 1 ms, in a period of 100 ms
 	MinPIDs        = 8  // a Go program as PID 1 has that many threads
 	MinOpenFiles   = 32
 	MinTmpBytes    = 64 << 10

@@ -92,7 +92,8 @@ func namespaces() []specs.LinuxNamespace {
 func resources(in Input) *specs.LinuxResources {
 	limits := in.Spec.Limits
 	pids := in.Runtime.PIDs(limits)
-	quota, period := hardening.CPUQuota(limits), uint64(hardening.CPUPeriod)
+	quota, cpuPeriod := hardening.CPUQuota(limits)
+	period := uint64(cpuPeriod) //nolint:gosec // positive
 	memory := &specs.LinuxMemory{Limit: &limits.MemoryBytes}
 	if cgroup.SwapIsAccounted() {
 		memory.Swap = &limits.MemoryBytes // memory and swap together: no swap
