@@ -13,6 +13,7 @@ package driver
 
 import (
 	"context"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -71,6 +72,34 @@ type Driver interface {
 type Pauser interface {
 	Pause(ctx context.Context, id sandbox.ID) error
 	Resume(ctx context.Context, id sandbox.ID) error
+}
+
+// Weight is what a sandbox counts when more CPU time is wanted than there is: as cpu.weight of control groups
+// version 2, 1 to 10,000. One that counts less than another has as much as before while nobody else wants it.
+type Weight int
+
+const (
+	UsualWeight Weight = 100 // of a sandbox that nobody weighed
+	LowWeight   Weight = 6   // of one that neighbours are not to wait for
+)
+
+// Weigher is a driver that can change the weight of a sandbox that runs. It is idempotent, and remembered by the
+// sandbox alone. NotFound: there is no such sandbox.
+type Weigher interface {
+	Weigh(ctx context.Context, id sandbox.ID, weight Weight) error
+}
+
+// Load is what a sandbox has used since it was made.
+type Load struct {
+	CPU     time.Duration
+	Refused uint64 // new processes and threads that its limit of them did not let be; not counted under a kernel of its own
+}
+
+// Meter is a driver that tells what a sandbox uses, so cheaply that it can be asked ten times a second: it asks no
+// container engine, but for the first time. NotFound: there is no such sandbox; NotSupported: this process does
+// not see the control groups of sandboxes.
+type Meter interface {
+	Load(ctx context.Context, id sandbox.ID) (Load, error)
 }
 
 // ImageStore is a driver whose images lie in a store of the engine's that is apart from every other.

@@ -96,6 +96,81 @@ func OOMKilled(group string) bool {
 	return false
 }
 
+// Exists reports whether this process sees the group.
+func Exists(group string) bool {
+	mount, _ := mountOf("cpu")
+	info, err := os.Stat(filepath.Join(mount, group))
+	return mount != "" && err == nil && info.IsDir()
+}
+
+// Usage is what the processes of a group have used, those that have ended included: how long they ran, and how many
+// new ones its limit did not let be. fs.ErrNotExist: it is not seen.
+func Usage(group string) (cpu time.Duration, refused uint64, err error) {
+	if cpu, err = cpuTime(group); err != nil {
+		return 0, 0, err
+	}
+	mount, _ := mountOf("pids")
+	refused, err = count(filepath.Join(mount, group, "pids.events"), "max")
+	return cpu, refused, err
+}
+
+func cpuTime(group string) (time.Duration, error) {
+	mount, v1 := mountOf("cpuacct")
+	if v1 {
+		data, err := os.ReadFile(filepath.Join(mount, group, "cpuacct.usage"))
+		if err != nil {
+			return 0, err
+		}
+		nanos, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
+		return time.Duration(nanos), err
+	}
+	micros, err := count(filepath.Join(mount, group, "cpu.stat"), "usage_usec")
+	return time.Duration(micros) * time.Microsecond, err //nolint:gosec // of 300,000 years
+}
+
+// count reads one line of a file of names and numbers.
+func count(file, name string) (uint64, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+" "); ok {
+			return strconv.ParseUint(value, 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s has no line %q", file, name)
+}
+
+// The weights that version 2 takes, and what one of usualWeight is called in version 1.
+const (
+	minWeight, usualWeight, maxWeight = 1, 100, 10_000
+	usualShares                       = 1024
+)
+
+// Shares is what version 1 calls a weight of version 2.
+func Shares(weight int) int { return max(2, weight*usualShares/usualWeight) }
+
+// SetWeight changes what a group counts among those beside it when they want more CPU time than there is: 1 to
+// 10,000, as in version 2. fs.ErrNotExist: it is not seen.
+func SetWeight(group string, weight int) error {
+	if weight < minWeight || weight > maxWeight {
+		return fmt.Errorf("a weight of %d: want %d to %d", weight, minWeight, maxWeight)
+	}
+	mount, v1 := mountOf("cpu")
+	file := "cpu.weight"
+	if v1 {
+		file, weight = "cpu.shares", Shares(weight)
+	}
+	// Not made when it is not there: nobody makes files of a cgroup.
+	f, err := os.OpenFile(filepath.Join(mount, group, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strconv.Itoa(weight))
+	return errors.Join(err, f.Close())
+}
+
 // Holds reports whether pid is a process of the group. It tells a pid that is in use by another
 // process now from the one that was written down.
 func Holds(group string, pid int) bool {

@@ -77,7 +77,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Driver implements driver.Driver, driver.Pauser and driver.ImageStore.
+// Driver implements driver.Driver, driver.Pauser, driver.Weigher, driver.Meter and driver.ImageStore.
 type Driver struct {
 	engine    *client.Client
 	namespace string
@@ -96,6 +96,8 @@ type Driver struct {
 var (
 	_ driver.Driver     = (*Driver)(nil)
 	_ driver.Pauser     = (*Driver)(nil)
+	_ driver.Weigher    = (*Driver)(nil)
+	_ driver.Meter      = (*Driver)(nil)
 	_ driver.ImageStore = (*Driver)(nil)
 )
 

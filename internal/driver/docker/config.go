@@ -54,17 +54,17 @@ func containerOptions(spec sandbox.Spec, rt engineRuntime, seccomp, etc string) 
 			RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
 			// Output of PID 1 would fill the engine's disk, without a bound that we set.
 			LogConfig: container.LogConfig{Type: "none"},
-			Resources: resources(spec, rt.Runtime),
+			Resources: resources(spec, rt),
 		},
 	}, nil
 }
 
-func resources(spec sandbox.Spec, runtime hardening.Runtime) container.Resources {
+func resources(spec sandbox.Spec, rt engineRuntime) container.Resources {
 	l := spec.Limits
-	pids := runtime.PIDs(l)
+	pids := rt.PIDs(l)
 	quota, period := hardening.CPUQuota(l)
 	ulimits := make([]*container.Ulimit, 0, 4)
-	for _, r := range runtime.Rlimits(spec) {
+	for _, r := range rt.Rlimits(spec) {
 		name := strings.ToLower(strings.TrimPrefix(r.Name, "RLIMIT_"))
 		value := int64(r.Value) //nolint:gosec // Limits are positive int64
 		ulimits = append(ulimits, &units.Ulimit{Name: name, Soft: value, Hard: value})
@@ -76,6 +76,8 @@ func resources(spec sandbox.Spec, runtime hardening.Runtime) container.Resources
 		CPUQuota:   quota,
 		PidsLimit:  &pids,
 		Ulimits:    ulimits,
+
+		CgroupParent: rt.cgroupParent,
 	}
 }
 

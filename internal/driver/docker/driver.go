@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/moby/moby/api/types/system"
@@ -48,24 +49,28 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Driver implements driver.Driver and driver.Pauser.
+// Driver implements driver.Driver, driver.Pauser, driver.Weigher and driver.Meter.
 type Driver struct {
 	engine *client.Client
 	root   string
 	probe  string
 	log    *slog.Logger
 	locks  idlock.Locks
+	groups sync.Map // engineGroup by sandbox.ID, of those that were asked for
 
-	probing  turn               // one probe at a time; guards the two below
+	probing  turn               // one probe at a time; guards the three below
 	problems map[string]string  // by runtime, of those that were probed
 	names    map[string]string  // the engine's names of runtimes, by ours; nil before the first question
+	parent   string             // cgroupParent, or "" where the engine takes none; known when names is
 	closing  context.Context    // ends with Close
 	close    context.CancelFunc // ends closing
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Pauser = (*Driver)(nil)
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Pauser  = (*Driver)(nil)
+	_ driver.Weigher = (*Driver)(nil)
+	_ driver.Meter   = (*Driver)(nil)
 )
 
 // New makes a driver. It does not talk to the engine yet: one that is away now may come.
@@ -138,25 +143,29 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 // engineRuntime is a runtime as this driver and the engine know it.
 type engineRuntime struct {
 	hardening.Runtime
-	engineName string
+	engineName   string
+	cgroupParent string // "": the engine's own
 }
 
-// runtimeNames asks the engine for its runtimes and gives its names for ours.
-func (d *Driver) runtimeNames(ctx context.Context) (map[string]string, error) {
+// ask asks the engine for its runtimes, gives its names for ours, and the parent of the cgroups of sandboxes.
+func (d *Driver) ask(ctx context.Context) (names map[string]string, parent string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	ping, err := d.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 	if err != nil {
-		return nil, engineError(err, "the container engine does not answer")
+		return nil, "", engineError(err, "the container engine does not answer")
 	}
 	if ping.APIVersion == "" || versions.LessThan(ping.APIVersion, minAPIVersion) {
-		return nil, sandbox.Errorf(sandbox.NotSupported, "the container engine speaks API %.20q, at least %s is needed", ping.APIVersion, minAPIVersion)
+		return nil, "", sandbox.Errorf(sandbox.NotSupported, "the container engine speaks API %.20q, at least %s is needed", ping.APIVersion, minAPIVersion)
 	}
 	info, err := d.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return nil, engineError(err, "the container engine does not tell its runtimes")
+		return nil, "", engineError(err, "the container engine does not tell its runtimes")
 	}
-	return namesOf(info.Info.Runtimes), nil
+	if info.Info.CgroupDriver == "cgroupfs" {
+		parent = cgroupParent
+	}
+	return namesOf(info.Info.Runtimes), parent, nil
 }
 
 // namesOf gives the engine's names for the runtimes that we know.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -70,8 +71,15 @@ func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec
 	there, err = d.start(ctx, spec.ID)
 	if err != nil {
 		d.discard(ctx, spec.ID)
+		return there, err
 	}
-	return there, err
+	// At each start: the group may be new. Should it fail, sandboxes count as much as any service.
+	if rt.cgroupParent != "" && cgroup.Exists(rt.cgroupParent) {
+		if err := cgroup.SetWeight(rt.cgroupParent, hardening.GroupWeight); err != nil {
+			d.log.Warn("sandboxes count as much for CPU time as the host's services", "error", err)
+		}
+	}
+	return there, nil
 }
 
 // existing answers a Create whose container is there. One that is made but not started is a server's
@@ -203,6 +211,7 @@ func (d *Driver) Remove(ctx context.Context, id sandbox.ID) error {
 const removalPoll = 20 * time.Millisecond
 
 func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
+	defer d.groups.Delete(id)
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	switch c, err := d.container(ctx, id); {

@@ -30,14 +30,14 @@ func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string
 	}
 	defer d.probing.unlock()
 	if d.names == nil {
-		names, err := d.runtimeNames(ctx)
+		names, parent, err := d.ask(ctx)
 		if err != nil {
 			return engineRuntime{}, "", err
 		}
-		d.names = names
+		d.names, d.parent = names, parent
 		runtimeprobe.SweepSandboxes(ctx, d, d.log)
 	}
-	rt := engineRuntime{known, d.names[name]}
+	rt := engineRuntime{known, d.names[name], d.parent}
 	if problem, done := d.problems[name]; done {
 		return rt, problem, nil
 	}

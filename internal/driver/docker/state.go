@@ -53,6 +53,9 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 		return sandbox.Instance{}, sandbox.Wrap(sandbox.Internal, err, "the container engine does not tell the sandbox's age")
 	}
 	out := instance(id, c.State.Status, created, c.Config.Labels)
+	if out.State == sandbox.Running { // nobody has to ask for it again
+		d.groups.LoadOrStore(id, groupOf(c))
+	}
 	if out.State == sandbox.Lost {
 		out.OOMKilled, out.ExitCode = c.State.OOMKilled, c.State.ExitCode
 	}

@@ -76,6 +76,8 @@ func (s *suite) parts() []part {
 		{"FailedCreate", s.failedCreate},
 		{"Refused", s.refused},
 		{"Pause", s.pause},
+		{"Weigh", s.weigh},
+		{"Load", s.load},
 		{"Limits", s.limits},
 		{"Hardening", s.hardening},
 		{"Loosened", s.loosened},

@@ -38,7 +38,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Driver implements driver.Driver and driver.Pauser.
+// Driver implements driver.Driver, driver.Pauser, driver.Weigher and driver.Meter.
 type Driver struct {
 	host     *Host
 	ownHost  bool
@@ -51,8 +51,10 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Pauser = (*Driver)(nil)
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Pauser  = (*Driver)(nil)
+	_ driver.Weigher = (*Driver)(nil)
+	_ driver.Meter   = (*Driver)(nil)
 )
 
 // New makes a driver.
@@ -152,4 +154,14 @@ func (d *Driver) Pause(_ context.Context, id sandbox.ID) error {
 // Resume implements driver.Pauser.
 func (d *Driver) Resume(_ context.Context, id sandbox.ID) error {
 	return d.host.freeze(id, sandbox.Running)
+}
+
+// Weigh implements driver.Weigher. Only the number changes.
+func (d *Driver) Weigh(_ context.Context, id sandbox.ID, weight driver.Weight) error {
+	return d.host.weigh(id, weight)
+}
+
+// Load implements driver.Meter: what Host.SetLoad said.
+func (d *Driver) Load(_ context.Context, id sandbox.ID) (driver.Load, error) {
+	return d.host.loadOf(id)
 }

@@ -31,6 +31,8 @@ type box struct {
 	spec   sandbox.Spec
 	seen   sandbox.Instance
 	cancel context.CancelFunc // ends the daemon
+	load   driver.Load
+	weight driver.Weight
 }
 
 // NewHost makes a host without instances. handler may be nil: then no daemon runs in them. log may be
@@ -91,7 +93,7 @@ func (h *Host) create(spec sandbox.Spec) (sandbox.Instance, error) {
 		return b.view(), nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &box{spec: spec, cancel: cancel, seen: sandbox.Instance{
+	b := &box{spec: spec, cancel: cancel, weight: driver.UsualWeight, seen: sandbox.Instance{
 		ID: spec.ID, State: sandbox.Running, Runtime: spec.Runtime,
 		Labels: maps.Clone(spec.Labels), CreatedAt: time.Now().UTC(),
 	}}
@@ -163,6 +165,44 @@ func (h *Host) freeze(id sandbox.ID, want sandbox.State) error {
 	}
 	b.seen.State = want
 	return nil
+}
+
+// SetLoad says what an instance has used, as far as its driver knows.
+func (h *Host) SetLoad(id sandbox.ID, load driver.Load) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.boxes[id]; b != nil {
+		b.load = load
+	}
+}
+
+// Weight is what an instance counts; 0: it is not there.
+func (h *Host) Weight(id sandbox.ID) driver.Weight {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.boxes[id]; b != nil {
+		return b.weight
+	}
+	return 0
+}
+
+func (h *Host) weigh(id sandbox.ID, weight driver.Weight) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.boxes[id]; b != nil {
+		b.weight = weight
+		return nil
+	}
+	return sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
+}
+
+func (h *Host) loadOf(id sandbox.ID) (driver.Load, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.boxes[id]; b != nil {
+		return b.load, nil
+	}
+	return driver.Load{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
 }
 
 // view gives what a caller may keep and change.

@@ -54,7 +54,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Driver implements driver.Driver and driver.Pauser.
+// Driver implements driver.Driver, driver.Pauser, driver.Weigher and driver.Meter.
 type Driver struct {
 	root         string
 	cgroupParent string
@@ -72,8 +72,10 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver = (*Driver)(nil)
-	_ driver.Pauser = (*Driver)(nil)
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Pauser  = (*Driver)(nil)
+	_ driver.Weigher = (*Driver)(nil)
+	_ driver.Meter   = (*Driver)(nil)
 )
 
 var cgroupPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`)

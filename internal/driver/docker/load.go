@@ -1,0 +1,102 @@
+package docker
+
+import (
+	"context"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// cgroupParent is the cgroup under which each sandbox gets its own, by an engine that makes cgroups itself. One
+// that has systemd make them takes slices only: there the sandboxes stay beside the host's services.
+const cgroupParent = "/skerry"
+
+// engineGroup is where the engine puts a container: "" when this process does not see it, as a server in a
+// container whose namespace of cgroups is not the host's.
+type engineGroup struct {
+	path    string
+	systemd bool // whose files are not for others to write
+}
+
+// groupOf finds the cgroup of a container, by both ways in which engines name them.
+func groupOf(c *container.InspectResponse) engineGroup {
+	parent := "/docker"
+	if c.HostConfig != nil && c.HostConfig.CgroupParent != "" {
+		parent = c.HostConfig.CgroupParent
+	}
+	for _, g := range []engineGroup{{path: parent + "/" + c.ID}, {"/system.slice/docker-" + c.ID + ".scope", true}} {
+		if cgroup.Exists(g.path) {
+			return g
+		}
+	}
+	return engineGroup{}
+}
+
+// group gives the cgroup of a sandbox. Only the first question is the engine's. NotFound: there is no such sandbox.
+func (d *Driver) group(ctx context.Context, id sandbox.ID) (engineGroup, error) {
+	if err := hardening.CheckID(id); err != nil {
+		return engineGroup{}, err
+	}
+	if known, ok := d.groups.Load(id); ok {
+		return known.(engineGroup), nil //nolint:forcetypeassert // the only type
+	}
+	c, err := d.container(ctx, id)
+	if err != nil {
+		return engineGroup{}, err
+	}
+	if c == nil || !isMine(c) {
+		return engineGroup{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
+	}
+	g := groupOf(c)
+	d.groups.Store(id, g)
+	return g, nil
+}
+
+// Weigh implements driver.Weigher. It writes the cgroup itself where it may: the engine starts a program for it,
+// which waits for its turn behind what is to be weighed.
+func (d *Driver) Weigh(ctx context.Context, id sandbox.ID, weight driver.Weight) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	g, err := d.group(ctx, id)
+	if err != nil {
+		return err
+	}
+	if g.path != "" && !g.systemd && cgroup.SetWeight(g.path, int(weight)) == nil {
+		return nil
+	}
+	_, err = d.engine.ContainerUpdate(ctx, string(id), client.ContainerUpdateOptions{
+		Resources: &container.Resources{CPUShares: int64(cgroup.Shares(int(weight)))},
+	})
+	if isNotFound(err) {
+		return sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
+	}
+	if err != nil {
+		return engineError(err, "the sandbox was not given another weight")
+	}
+	return nil
+}
+
+// Load implements driver.Meter.
+func (d *Driver) Load(ctx context.Context, id sandbox.ID) (driver.Load, error) {
+	g, err := d.group(ctx, id)
+	if err != nil {
+		return driver.Load{}, err
+	}
+	if g.path == "" {
+		return driver.Load{}, sandbox.Errorf(sandbox.NotSupported, "the control group of sandbox %s is not seen from here", id)
+	}
+	cpu, refused, err := cgroup.Usage(g.path)
+	if err == nil {
+		return driver.Load{CPU: cpu, Refused: refused}, nil
+	}
+	d.groups.Delete(id)
+	if _, gone := d.group(ctx, id); gone != nil {
+		return driver.Load{}, gone
+	}
+	return driver.Load{}, sandbox.Wrap(sandbox.NotSupported, err, "the control group of sandbox %s cannot be used", id)
+}
