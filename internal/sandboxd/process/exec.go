@@ -268,7 +268,7 @@ func (e *Exec) askEnd() {
 func (e *Exec) run() {
 	deadline := time.AfterFunc(e.req.Timeout, func() { e.end(causeTimeout) })
 	defer deadline.Stop()
-	oomBefore := oomKills(e.m.opts.OOMCounters)
+	oomBefore := e.m.oom.kills()
 	x := &Exit{Status: FailedToStart, Code: CodeNoInterpreter, Reason: e.req.Refuse}
 	switch {
 	case e.req.Refuse != "":
@@ -289,7 +289,7 @@ func (e *Exec) run() {
 		x.Status, x.Code, x.Reason = TimedOut, 0, ""
 	case e.cause == causeKill && x.Status != FailedToStart:
 		x.Status, x.Code, x.Reason = Killed, 0, ""
-	case died && oomKills(e.m.opts.OOMCounters) > oomBefore:
+	case died && e.m.oom.kills() > oomBefore:
 		x.Status, x.Code, x.Reason = OOM, 0, "out of memory"
 	}
 	e.keptBytes = e.log.bytes + len(x.Stdout.Tail) + len(x.Stderr.Tail)

@@ -44,6 +44,7 @@ type Manager struct {
 	opts    Options
 	log     *slog.Logger
 	wardens *wardens
+	oom     oomCounter
 
 	mu       sync.Mutex
 	execs    map[string]*Exec
@@ -71,6 +72,7 @@ func New(opts Options) (*Manager, error) {
 		opts:     opts,
 		log:      opts.Log,
 		wardens:  &wardens{argv: opts.Supervisor, orphan: opts.Orphans, live: map[int]*warden{}},
+		oom:      openOOMCounter(opts.OOMCounters),
 		execs:    map[string]*Exec{},
 		standbys: map[*Standby]bool{},
 		sessions: map[*Session]bool{},
@@ -238,4 +240,5 @@ func (m *Manager) Close(ctx context.Context) {
 	m.wardens.close(time.Second)
 	close(m.stop)
 	m.wg.Wait()
+	m.oom.close()
 }

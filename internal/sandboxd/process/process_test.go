@@ -537,3 +537,13 @@ func BenchmarkExecTrue(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkOOMCounter is what each exec pays to tell whether the kernel killed it.
+func BenchmarkOOMCounter(b *testing.B) {
+	c := openOOMCounter(OOMCounters)
+	defer c.close()
+	b.ReportAllocs()
+	for b.Loop() {
+		c.kills()
+	}
+}
