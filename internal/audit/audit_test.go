@@ -356,3 +356,35 @@ func TestSlots(t *testing.T) {
 		t.Errorf("writer %s after %s, open: %+v", again.Writer(), two.Writer(), left)
 	}
 }
+
+// TestTelling: what is found without the expression is what the expression finds.
+func TestTelling(t *testing.T) {
+	for _, text := range []string{
+		"", "k", "ke", "key", "KEY", "kEy", "api_key", "keen", "Authorization", "authorizatio", "COOKIES", "passWord", "pas", "tok", "tokEn",
+		"CREDENTIAL", "c", "crcookie", "a\xffkey", "\u212aey", "pa\u017fs", "ſecret", "é", "k\u00e9y", "{[@`argv", strings.Repeat("x", 100) + "secre", strings.Repeat("c", 100) + "ookie",
+	} {
+		if got, want := telling([]byte(text)), secretName.MatchString(text); got != want {
+			t.Errorf("%q: %v, the expression says %v", text, got, want)
+		}
+	}
+}
+
+// FuzzTelling: likewise, for any text.
+func FuzzTelling(f *testing.F) {
+	f.Add([]byte(`{"Argv":["true"],"api_Key":"x"}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if got, want := telling(text), secretName.Match(text); got != want {
+			t.Errorf("%q: %v, the expression says %v", text, got, want)
+		}
+	})
+}
+
+// BenchmarkArgs is what the arguments of a small exec cost.
+func BenchmarkArgs(b *testing.B) {
+	args := map[string]any{"argv": []string{"true"}, "cwd": "/mnt/user-data/workspace", "timeout_s": 60, "background": false, "max_output_bytes": 1048576}
+	b.ReportAllocs()
+	for b.Loop() {
+		text, _ := Args(args)
+		needsRedaction(text)
+	}
+}
