@@ -109,6 +109,10 @@ func startDocker() (_ engine, err error) {
 }
 
 func (e *dockerEngine) Run() error {
+	// The number in the file of one that was killed may be another process's by now.
+	if err := os.Remove(e.dir + "/pid"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	if err := e.p.start(); err != nil {
 		return err
 	}
