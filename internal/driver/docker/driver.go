@@ -26,6 +26,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
+	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -58,12 +59,15 @@ type Driver struct {
 	locks  idlock.Locks
 	groups sync.Map // engineGroup by sandbox.ID, of those that were asked for
 
-	probing  turn               // one probe at a time; guards the three below
-	problems map[string]string  // by runtime, of those that were probed
-	names    map[string]string  // the engine's names of runtimes, by ours; nil before the first question
-	parent   string             // cgroupParent, or "" where the engine takes none; known when names is
-	closing  context.Context    // ends with Close
-	close    context.CancelFunc // ends closing
+	answers     *runtimeprobe.Answers
+	sweepProbes sync.Once
+
+	mu     sync.Mutex
+	names  map[string]string // the engine's names of runtimes, by ours; nil before the first question
+	parent string            // cgroupParent, or "" where the engine takes none; known when names is
+
+	closing context.Context    // ends with Close
+	close   context.CancelFunc // ends closing
 }
 
 var (
@@ -90,12 +94,11 @@ func New(opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("docker driver: %w", err)
 	}
 	d := &Driver{
-		engine:   engine,
-		root:     filepath.Clean(opts.Root),
-		probe:    opts.Probe,
-		log:      opts.Log,
-		probing:  make(turn, 1),
-		problems: make(map[string]string),
+		engine:  engine,
+		root:    filepath.Clean(opts.Root),
+		probe:   opts.Probe,
+		log:     opts.Log,
+		answers: runtimeprobe.NewAnswers(),
 	}
 	for dir, mode := range map[string]os.FileMode{d.root: 0o711, d.etcRoot(): 0o711, d.root + "/probe": 0o700} {
 		if err := os.MkdirAll(dir, mode); err != nil {
@@ -181,20 +184,6 @@ func namesOf(registered map[string]system.RuntimeWithStatus) map[string]string {
 	}
 	return names
 }
-
-// turn is a lock whose wait ends with a context.
-type turn chan struct{}
-
-func (t turn) lock(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "another call probes the runtimes")
-	}
-}
-
-func (t turn) unlock() { <-t }
 
 // Bounds of calls of the engine.
 const (

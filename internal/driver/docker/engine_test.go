@@ -188,6 +188,33 @@ func TestEngineHangs(t *testing.T) {
 	group.Wait()
 }
 
+// TestEngineDies: an engine that ends in the middle of a call is away, not at fault.
+func TestEngineDies(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dying.sock")
+	l, err := net.Listen("unix", path)
+	must(t, err)
+	var group sync.WaitGroup
+	group.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4<<10))
+			_ = conn.Close()
+		}
+	})
+	d := at(t, path)
+	for name, call := range calls(t, d) {
+		if err := call(ctx(t)); !errors.Is(err, sandbox.Unavailable) {
+			t.Errorf("%s: %v, want unavailable", name, err)
+		}
+	}
+	must(t, d.Close())
+	_ = l.Close()
+	group.Wait()
+}
+
 func calls(t *testing.T, d *docker.Driver) map[string]func(context.Context) error {
 	spec := smallSpec(t, docker.ProbeImage)
 	return map[string]func(context.Context) error{

@@ -2,7 +2,6 @@ package docker
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 
@@ -25,63 +24,64 @@ func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string
 	if err != nil {
 		return engineRuntime{}, "", err
 	}
-	if err := d.probing.lock(ctx); err != nil {
+	problem, err := d.answers.Ask(ctx, name, func() (string, error, error) {
+		rt, err := d.runtime(ctx, known)
+		if err != nil {
+			return "", nil, err
+		}
+		if rt.engineName == "" {
+			return "the container engine has not registered it", nil, nil
+		}
+		return d.probeRuntime(ctx, rt)
+	})
+	if err != nil {
 		return engineRuntime{}, "", err
 	}
-	defer d.probing.unlock()
-	if d.names == nil {
-		names, parent, err := d.ask(ctx)
-		if err != nil {
-			return engineRuntime{}, "", err
-		}
-		d.names, d.parent = names, parent
-		runtimeprobe.SweepSandboxes(ctx, d, d.log)
-	}
-	rt := engineRuntime{known, d.names[name], d.parent}
-	if problem, done := d.problems[name]; done {
-		return rt, problem, nil
-	}
-	if rt.engineName == "" {
-		d.problems[name] = "the container engine has not registered it"
-		return rt, d.problems[name], nil
-	}
-	problem, err := d.probeRuntime(ctx, rt)
+	rt, err := d.runtime(ctx, known)
 	return rt, problem, err
 }
 
-// probeRuntime probes a runtime and remembers the answer.
-func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (string, error) {
+// runtime gives what the engine calls a runtime. The engine is asked once.
+func (d *Driver) runtime(ctx context.Context, known hardening.Runtime) (engineRuntime, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names == nil {
+		names, parent, err := d.ask(ctx)
+		if err != nil {
+			return engineRuntime{}, err
+		}
+		d.names, d.parent = names, parent
+	}
+	return engineRuntime{known, d.names[known.Name], d.parent}, nil
+}
+
+// probeRuntime answers as runtimeprobe.Check does.
+func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (problem string, detail, err error) {
+	d.sweepProbes.Do(func() { runtimeprobe.SweepSandboxes(ctx, d, d.log) })
 	if err := d.ensureProbeImage(ctx); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	program := d.probe
 	if program == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return "", sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
+			return "", nil, sandbox.Wrap(sandbox.Internal, err, "the runtime probe has no program")
 		}
 		program = self
 	}
 	if err := runtimeprobe.RequireStatic(program); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	problem, detail, err := runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+	problem, detail, err = runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
 		Runtime: rt.Name,
 		Image:   ProbeImage,
 		Program: program,
 		Dir:     d.root + "/probe",
 	})
-	if err != nil {
-		return "", err
-	}
-	if problem != "" {
+	if err == nil && problem != "" {
 		d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", rt.Name, "problem", problem, "error", detail)
 	}
-	// What only took too long, on a host under load, may go better the next time.
-	if problem == "" || !errors.Is(detail, context.DeadlineExceeded) {
-		d.problems[rt.Name] = problem
-	}
-	return problem, nil
+	return problem, detail, err
 }
 
 // ensureProbeImage makes the image of probes when it is not there.

@@ -11,6 +11,7 @@ import (
 type Answers struct {
 	turn     chan struct{} // has one place: who puts a token in may probe; guards problems
 	problems map[string]string
+	last     map[string]string // what the probe before found, where it is not remembered yet
 }
 
 // CheckUserNamespace is Check for a driver that can give a sandbox a user namespace: it tries with one, and, if that
@@ -31,13 +32,14 @@ func CheckUserNamespace(ctx context.Context, starter func(userNamespace bool) St
 
 // NewAnswers gives one that remembers nothing.
 func NewAnswers() *Answers {
-	return &Answers{turn: make(chan struct{}, 1), problems: make(map[string]string)}
+	return &Answers{turn: make(chan struct{}, 1), problems: make(map[string]string), last: make(map[string]string)}
 }
 
 // Ask gives the problem of a runtime, "" for none. The first time it calls probe, which answers as
 // Check does; an error of probe is given back and not remembered, nor is an answer that only came of
-// too little time: on a host under load the next probe may go better. A Timeout error says that ctx
-// ended while another call probed.
+// too little time: on a host under load the next probe may go better. Any other problem is remembered when it was
+// found twice: the sandbox of one probe may have been killed. A Timeout error says that ctx ended while another
+// call probed.
 func (a *Answers) Ask(ctx context.Context, runtime string, probe func() (problem string, detail, err error)) (string, error) {
 	select {
 	case a.turn <- struct{}{}:
@@ -52,8 +54,9 @@ func (a *Answers) Ask(ctx context.Context, runtime string, probe func() (problem
 	if err != nil {
 		return "", err
 	}
-	if problem == "" || !errors.Is(detail, context.DeadlineExceeded) {
+	if problem == "" || problem == a.last[runtime] && !errors.Is(detail, context.DeadlineExceeded) {
 		a.problems[runtime] = problem
 	}
+	a.last[runtime] = problem
 	return problem, nil
 }

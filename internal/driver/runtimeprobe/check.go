@@ -46,7 +46,7 @@ type Config struct {
 
 // Check starts one sandbox and looks whether the runtime keeps its promises. problem says in one
 // sentence, fit for people, why it cannot be used; "" when it can. err says that nothing was found
-// out (ctx ended, no scratch folder), so that asking again makes sense. detail is for the log.
+// out (ctx ended, no scratch folder, the engine is away), so that asking again makes sense. detail is for the log.
 func Check(ctx context.Context, starter Starter, cfg Config) (problem string, detail, err error) {
 	sweep(cfg.Dir)
 	dir, err := os.MkdirTemp(cfg.Dir, "p") // short: a socket's path has 108 bytes
@@ -66,6 +66,9 @@ func Check(ctx context.Context, starter Starter, cfg Config) (problem string, de
 	defer cancelCleanup()
 	if left := starter.Remove(cleanup, p.spec.ID); left != nil && problem == "" {
 		problem, detail = "its sandbox cannot be removed", left
+	}
+	if errors.Is(detail, sandbox.Unavailable) { // the engine went away, which says nothing of the runtime
+		return "", nil, detail
 	}
 	if outer.Err() != nil {
 		return "", nil, sandbox.Wrap(sandbox.Timeout, context.Cause(outer), "the runtime probe was interrupted")
