@@ -1,7 +1,9 @@
 package link
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -17,7 +19,9 @@ const (
 	// connection at most connWindow: the sandbox decides how much it sends.
 	streamWindow = 256 << 10
 	connWindow   = 64 << 20
-	// A peer that is gone or stopped without closing is noticed after pingAfter + pingWait.
+	// While there are calls, a peer that is stopped is noticed after pingAfter + pingWait. One that nobody calls is not
+	// asked: with thousands of idle sandboxes the questions would be most of what the machine does. When its process
+	// ends the kernel says so.
 	pingAfter = 500 * time.Millisecond
 	pingWait  = 1500 * time.Millisecond
 )
@@ -28,6 +32,10 @@ type Conn struct {
 	cc      *http2.ClientConn
 	watched *watchedConn
 	version string
+
+	mu    sync.Mutex
+	calls int         // whose answer is not read to its end
+	ping  *time.Timer // nil before the first call
 }
 
 // newConn begins HTTP/2 on a connection whose handshake is done.
@@ -39,8 +47,6 @@ func newConn(raw net.Conn, version string) (*Conn, error) {
 			MaxReadFrameSize:              maxFrameBytes,
 			MaxReceiveBufferPerConnection: connWindow,
 			MaxReceiveBufferPerStream:     streamWindow,
-			SendPingTimeout:               pingAfter,
-			PingTimeout:                   pingWait,
 			WriteByteTimeout:              pingAfter + pingWait,
 		},
 	}
@@ -58,8 +64,73 @@ func newConn(raw net.Conn, version string) (*Conn, error) {
 	return &Conn{cc: cc, watched: w, version: version}, nil
 }
 
-// Do sends a request. When it fails because the connection is lost, Done is closed.
-func (c *Conn) Do(req *http.Request) (*http.Response, error) { return c.cc.RoundTrip(req) }
+// Do sends a request. When it fails because the connection is lost, Done is closed. The caller closes the answer's body.
+func (c *Conn) Do(req *http.Request) (*http.Response, error) {
+	c.begin()
+	res, err := c.cc.RoundTrip(req)
+	if err != nil {
+		c.end()
+		return nil, err
+	}
+	res.Body = &callBody{ReadCloser: res.Body, end: sync.OnceFunc(c.end)}
+	return res, nil
+}
+
+// begin counts a call in; with the first one the peer is asked whether it is there.
+func (c *Conn) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls++; c.calls > 1 {
+		return
+	}
+	if c.ping == nil {
+		c.ping = time.AfterFunc(pingAfter, c.check)
+	} else {
+		c.ping.Reset(pingAfter)
+	}
+}
+
+func (c *Conn) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls--; c.calls == 0 {
+		c.ping.Stop()
+	}
+}
+
+// check asks the peer, and closes the connection when it does not answer.
+func (c *Conn) check() {
+	ctx, cancel := context.WithTimeout(context.Background(), pingWait)
+	defer cancel()
+	if err := c.cc.Ping(ctx); err != nil {
+		c.Close()
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls > 0 {
+		c.ping.Reset(pingAfter)
+	}
+}
+
+// callBody is an answer; the call has ended when it is read to its end, or closed.
+type callBody struct {
+	io.ReadCloser
+	end func()
+}
+
+func (b *callBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.end()
+	}
+	return n, err
+}
+
+func (b *callBody) Close() error {
+	b.end()
+	return b.ReadCloser.Close()
+}
 
 // Done is closed when the connection is lost or closed.
 func (c *Conn) Done() <-chan struct{} { return c.watched.done }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/net/http2"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -259,6 +260,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
+// TestPeerThatStopsIsNoticed: by whoever calls it. As long as nobody does, it is not asked.
 func TestPeerThatStopsIsNoticed(t *testing.T) {
 	f := newFixture(t)
 	l := f.listen()
@@ -266,11 +268,36 @@ func TestPeerThatStopsIsNoticed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer raw.Close() // never reads nor writes again
-	start := time.Now()
-	eventually(t, "the dead peer is noticed", f.live(l).Done())
-	if d := time.Since(start); d > 3*time.Second {
-		t.Fatalf("noticed after %v", d)
+	defer raw.Close() // never writes again
+	live := f.live(l)
+	const quiet = 3 * pingAfter
+	_ = raw.SetReadDeadline(time.Now().Add(quiet))
+	if _, err := io.ReadFull(raw, make([]byte, len(http2.ClientPreface))); err != nil {
+		t.Fatal(err)
+	}
+	for frames := http2.NewFramer(io.Discard, raw); ; {
+		frame, err := frames.ReadFrame()
+		if err != nil {
+			break
+		}
+		if frame.Header().Type == http2.FramePing {
+			t.Error("one that is idle is asked whether it is there")
+		}
+	}
+	if isClosed(live.Done()) {
+		t.Fatal("one that is idle is given up")
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://sandbox/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := live.Do(req)
+	if err == nil {
+		_ = res.Body.Close()
+		t.Fatal("the dead peer answers")
+	}
+	if !isClosed(live.Done()) {
+		t.Errorf("the call ended with %v, and the connection goes on", err)
 	}
 }
 
