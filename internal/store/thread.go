@@ -117,7 +117,11 @@ func (s *Store) Threads(ctx context.Context, o sandbox.Owner, labels map[string]
 	}
 	items = []sandbox.ThreadInfo{}
 	for scanned := 0; scanned < threadsScanned; {
-		page, last, more, err := s.threadsPage(ctx, o, cursor)
+		count := threadsAtOnce
+		if len(labels) == 0 { // what is read is what is shown
+			count = min(count, limit-len(items))
+		}
+		page, last, more, err := s.threadsPage(ctx, o, cursor, count)
 		if err != nil {
 			return nil, "", err
 		}
@@ -136,20 +140,20 @@ func (s *Store) Threads(ctx context.Context, o sandbox.Owner, labels map[string]
 			return items, "", nil
 		}
 		cursor = last
-		scanned += threadsAtOnce
+		scanned += count
 	}
 	return items, cursor, nil
 }
 
-// threadsPage reads the threads after cursor. last is the id that the page ends with.
-func (s *Store) threadsPage(ctx context.Context, o sandbox.Owner, cursor string) (page []sandbox.ThreadInfo, last string, more bool, err error) {
+// threadsPage reads count threads after cursor. last is the id that the page ends with.
+func (s *Store) threadsPage(ctx context.Context, o sandbox.Owner, cursor string, count int) (page []sandbox.ThreadInfo, last string, more bool, err error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	from := "-"
 	if cursor != "" {
 		from = "(" + cursor
 	}
-	lists, err := threadsScript.Run(ctx, s.rdb, []string{threadIndexKey(o), threadsKey(o), touchedKey(o)}, from, threadsAtOnce+1).Slice()
+	lists, err := threadsScript.Run(ctx, s.rdb, []string{threadIndexKey(o), threadsKey(o), touchedKey(o)}, from, count+1).Slice()
 	if err != nil {
 		return nil, "", false, failure(err)
 	}
@@ -159,7 +163,7 @@ func (s *Store) threadsPage(ctx context.Context, o sandbox.Owner, cursor string)
 			return nil, "", false, err
 		}
 	}
-	n := min(len(cols[0]), threadsAtOnce)
+	n := min(len(cols[0]), count)
 	for i := range n {
 		if cols[1][i] == "" {
 			continue // deleted between two commands of a client that knows no script
