@@ -130,17 +130,21 @@ func (p placement) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec
 	}
 }
 
+// checkUIDs keeps what has a uid from sharing it, whatever the state has lost. It comes after the disk, which may bring
+// the threads' folders with it.
+func (p *parts) checkUIDs(ctx context.Context) error { return p.store.CheckUIDs(ctx) }
+
 // highestUID is the highest uid that a workspace or the home of an MCP server has.
 func highestUID(data string) (int, error) {
 	highest := 0
-	for _, pattern := range []string{"tenants/*/users/*/threads/*/workspace", "mcp-homes/*"} {
-		paths, err := filepath.Glob(filepath.Join(data, pattern))
+	for _, place := range []struct{ folders, inside string }{{"tenants/*/users/*/threads/*", "workspace"}, {"mcp-homes/*", ""}} {
+		paths, err := filepath.Glob(filepath.Join(data, place.folders))
 		if err != nil {
 			return 0, err
 		}
 		for _, path := range paths {
-			info, err := os.Lstat(path)
-			if errors.Is(err, fs.ErrNotExist) {
+			info, err := os.Lstat(filepath.Join(path, place.inside))
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 				continue
 			}
 			if err != nil {

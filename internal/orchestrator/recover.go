@@ -18,16 +18,6 @@ import (
 // way gets its one terminal record. An exec cannot be taken over: its token and its callers died with the
 // former server, so what still runs of it is killed.
 func (r *Orchestrator) recover(ctx context.Context) error {
-	highest, err := r.highestUID()
-	if err != nil {
-		return fmt.Errorf("workspaces: %w", err)
-	}
-	if highest >= firstUID {
-		// Takes the next one and leaves it unused: uids are many.
-		if _, err := r.o.Store.NextUID(ctx, highest+1); err != nil {
-			return fmt.Errorf("uid counter: %w", err)
-		}
-	}
 	found, err := r.o.Driver.List(ctx, map[string]string{sandbox.LabelInstall: r.o.Install})
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)

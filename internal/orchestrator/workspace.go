@@ -107,18 +107,3 @@ func (r *Orchestrator) exists(t sandbox.Thread) error {
 	}
 	return nil
 }
-
-// highestUID is the largest uid of a workspace on disk, so that a lost counter never gives one twice.
-func (r *Orchestrator) highestUID() (int, error) {
-	highest := firstUID - 1
-	dirs, err := filepath.Glob(filepath.Join(r.o.DataDir, "tenants", "*", "users", "*", "threads", "*"))
-	if err != nil {
-		return 0, err
-	}
-	for _, dir := range dirs {
-		if uid, err := workspaceUID(dir); err == nil && uid > highest {
-			highest = uid
-		}
-	}
-	return highest, nil
-}

@@ -98,6 +98,38 @@ func (s *Store) NextUID(ctx context.Context, min int) (int, error) {
 	return s.nextUID(ctx, max(min, highest+1), "make")
 }
 
+// raiseUIDScript lets the counter only grow.
+var raiseUIDScript = redis.NewScript(`
+local last = tonumber(redis.call('HGET', KEYS[1], ARGV[1]) or '0')
+if last < tonumber(ARGV[2]) then
+  last = tonumber(ARGV[2])
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', last))
+end
+return last`)
+
+// CheckUIDs looks once at what Options.HighestUID says is in use, so that NextUID gives none of it: a Redis that lost its
+// last seconds has a counter that is behind.
+func (s *Store) CheckUIDs(ctx context.Context) error {
+	if s.highestUID == nil {
+		return nil
+	}
+	highest, err := s.highestUID()
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the uids in use cannot be read")
+	}
+	if highest == 0 {
+		return nil
+	}
+	return s.change(ctx, func(ctx context.Context) (entry, error) {
+		last, err := raiseUIDScript.Run(ctx, s.rdb, []string{uidKey}, uidField, highest).Int()
+		if err != nil {
+			return entry{}, failure(err)
+		}
+		text, err := json.Marshal(last)
+		return entry{Key: uidKey, Field: uidField, Value: text}, err
+	})
+}
+
 func (s *Store) nextUID(ctx context.Context, min int, make string) (int, error) {
 	var uid int
 	err := s.change(ctx, func(ctx context.Context) (entry, error) {

@@ -46,7 +46,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
-		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"LargePipeline": testLargePipeline,
 	}
@@ -379,6 +379,28 @@ func testUIDLost(t *testing.T, s *Store) {
 	s.highestUID = func() (int, error) { return 0, errors.New("no") }
 	if uid, err := s.NextUID(t.Context(), 1_000_000); err == nil {
 		t.Errorf("given %d without knowing which are in use", uid)
+	}
+}
+
+// testUIDBehind: a counter that lost its last steps is set right by the look at a start.
+func testUIDBehind(t *testing.T, s *Store) {
+	ctx := t.Context()
+	first, err := s.NextUID(ctx, 1_000_000)
+	must(t, err)
+	used := first + 10
+	s.highestUID = func() (int, error) { return used, nil }
+	must(t, s.CheckUIDs(ctx))
+	if uid, err := s.NextUID(ctx, 1_000_000); err != nil || uid != used+1 {
+		t.Errorf("uid %d, %v", uid, err)
+	}
+	used = first
+	must(t, s.CheckUIDs(ctx)) // it never goes back
+	if uid, err := s.NextUID(ctx, 1_000_000); err != nil || uid != first+12 {
+		t.Errorf("uid %d, %v", uid, err)
+	}
+	s.highestUID = func() (int, error) { return 0, errors.New("no such folder") }
+	if err := s.CheckUIDs(ctx); err == nil {
+		t.Error("what cannot be looked at is taken for right")
 	}
 }
 

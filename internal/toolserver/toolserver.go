@@ -68,13 +68,6 @@ func New(ctx context.Context, o Options) (*Sandboxes, error) {
 		return nil, fmt.Errorf("tool servers: %w", err)
 	}
 	s := &Sandboxes{o: o}
-	highest, err := s.highestUID()
-	if err == nil && highest > 0 {
-		_, err = o.NextUID(ctx, highest+1) // the counter may have been lost
-	}
-	if err != nil {
-		return nil, fmt.Errorf("tool servers: %w", err)
-	}
 	return s, s.sweep(ctx, func(replica string) bool { return o.Alive == nil || !o.Alive(replica) })
 }
 
@@ -291,18 +284,4 @@ func ownerOf(dir string) (int, error) {
 		return 0, errors.New("the home folder has no uid of its own")
 	}
 	return int(st.Uid), nil
-}
-
-func (s *Sandboxes) highestUID() (int, error) {
-	names, err := os.ReadDir(s.o.HomesDir)
-	if err != nil {
-		return 0, err
-	}
-	highest := 0
-	for _, n := range names {
-		if uid, err := ownerOf(filepath.Join(s.o.HomesDir, n.Name())); err == nil {
-			highest = max(highest, uid)
-		}
-	}
-	return highest, nil
 }
