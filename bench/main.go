@@ -86,6 +86,7 @@ func run(ctx context.Context, s settings) (err error) {
 		"bombs":  func(_ context.Context, b *bench) error { return b.bombs() },
 		"tokens": func(_ context.Context, b *bench) error { return b.tokens() },
 		"idle":   func(ctx context.Context, b *bench) error { return b.idle(ctx) },
+		"scale":  func(ctx context.Context, b *bench) error { return b.scale(ctx) },
 	}
 	if _, ok := parts[s.only]; !ok && s.only != "" {
 		return fmt.Errorf("-only: there is no part %q", s.only)
@@ -107,11 +108,11 @@ func run(ctx context.Context, s settings) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	// The tokens go last: they change the MCP servers.
-	for _, name := range []string{"speed", "bridge", "bombs", "tokens", "idle"} {
-		if s.only != name && (s.only != "" || name == "idle") {
+	for _, name := range []string{"speed", "bridge", "bombs", "tokens", "idle", "scale"} {
+		if s.only != name && (s.only != "" || name == "idle" || name == "scale") {
 			continue
 		}
-		if name != "tokens" && name != "idle" && len(b.threads) == 0 {
+		if name != "tokens" && name != "idle" && name != "scale" && len(b.threads) == 0 {
 			b.threads = append(b.threads, "bench")
 		}
 		if err := parts[name](ctx, b); err != nil {
