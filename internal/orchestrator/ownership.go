@@ -80,7 +80,7 @@ type hold struct {
 	token   atomic.Int64
 	renewed atomic.Int64 // when the lease was last known to be ours: time since holds.epoch
 	lost    atomic.Bool  // another replica has the thread
-	// page is the claim when it was last seen to be ours; of renewAll.
+	// page is the claim when it was last seen to be ours; of holds.renewing.
 	page lockedfile.Stamp
 	// unremoved: the sandbox could not be removed. The claim stays, for whoever tries again.
 	unremoved atomic.Bool
@@ -94,6 +94,8 @@ type holds struct {
 
 	mu  sync.Mutex
 	all map[sandbox.Thread]*hold
+
+	renewing sync.Mutex // held by renewAll
 }
 
 func (h *holds) init() { h.epoch, h.all = time.Now(), map[sandbox.Thread]*hold{} }
@@ -333,7 +335,10 @@ func (r *Orchestrator) confirm(h *hold) bool {
 
 // lose lets go of a thread that another replica has taken. Its sandbox is that one's now.
 func (r *Orchestrator) lose(h *hold, to string) {
-	if h.lost.Swap(true) {
+	r.holds.mu.Lock()
+	going := h.refs < 0 // we are giving it up ourselves just now
+	r.holds.mu.Unlock()
+	if going || h.lost.Swap(true) {
 		return
 	}
 	r.o.Log.Warn("another server has taken the thread over", "thread", h.thread.String(), "replica", to)
@@ -435,6 +440,8 @@ func (r *Orchestrator) keepLeases() {
 // renewAll renews what is held, once. A lease that cannot be renewed ends nothing: Redis may be away, or may have lost
 // it. Only a claim that is another's does.
 func (r *Orchestrator) renewAll() {
+	r.holds.renewing.Lock()
+	defer r.holds.renewing.Unlock()
 	tokens := map[sandbox.Thread]int64{}
 	var held []*hold
 	for _, h := range r.holds.list() {

@@ -5,8 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
@@ -89,6 +93,94 @@ func withRedis(t testing.TB) func(*Options) {
 		t.Cleanup(func() { _ = st.Close() })
 		o.Store = st
 	}
+}
+
+// commands counts what is asked of the state, but for the copies of audit records, which come when they come.
+type commands struct{ n atomic.Int64 }
+
+func (c *commands) count(cmds ...redis.Cmder) {
+	for _, cmd := range cmds {
+		if !strings.Contains(cmd.String(), ":audit") {
+			c.n.Add(1)
+		}
+	}
+}
+
+func (c *commands) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *commands) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.count(cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+// TestCommandsDoNotGrow: a call, and a round of what is done all the time, asks as much of the state with 1,000
+// sandboxes as with ten; but leases are renewed by one command for each 500, and some again that ran out on a slow machine.
+func TestCommandsDoNotGrow(t *testing.T) {
+	few, many := commandsWith(t, 10), commandsWith(t, 1000)
+	for name, n := range many {
+		if most := int64(20); name == "leases-3s" && n <= most {
+			continue
+		}
+		if n != few[name] {
+			t.Errorf("%s: %d commands with ten sandboxes, %d with a thousand", name, few[name], n)
+		}
+	}
+	if few["leases-3s"] != 1 || few["acquire"] != 0 {
+		t.Errorf("%d commands renew ten leases, %d acquire what is there", few["leases-3s"], few["acquire"])
+	}
+}
+
+// commandsWith counts with n sandboxes.
+func commandsWith(t *testing.T, n int) map[string]int64 {
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.MaxBoxes = 2 * n })
+	for _, b := range h.crowd(t, n) {
+		if err := h.o.Store.PutThread(t.Context(), sandbox.ThreadInfo{Thread: b.thread}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counted := &commands{}
+	h.o.Store.Redis().AddHook(counted)
+	ok := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	what := h.rounds()
+	what["acquire"] = func() {
+		_, err := h.Acquire(t.Context(), caller, "crowd-7", sandbox.AcquireOptions{})
+		ok(err)
+	}
+	what["start, release"] = func() {
+		_, err := h.Acquire(t.Context(), caller, "fresh", sandbox.AcquireOptions{})
+		ok(err)
+		ok(h.ReleaseSandbox(t.Context(), caller, "fresh"))
+	}
+	what["list"] = func() {
+		page, _, err := h.Threads(t.Context(), caller, sandbox.ThreadFilter{Limit: 5})
+		if ok(err); len(page) != 5 {
+			t.Errorf("a page of %d", len(page))
+		}
+	}
+	least := map[string]int64{}
+	for name, do := range what {
+		for try := range 5 { // the first one loads scripts, and the rounds of the server itself go on
+			before := counted.n.Load()
+			do()
+			if n := counted.n.Load() - before; try == 0 || n < least[name] {
+				least[name] = n
+			}
+		}
+	}
+	return least
 }
 
 // BenchmarkRounds is one round of each kind, by the number of sandboxes that live.
