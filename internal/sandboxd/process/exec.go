@@ -50,6 +50,8 @@ type Request struct {
 	// command: it is started when Standby turns out to be lost.
 	Standby *Standby
 	Wake    []byte
+	// SaysReady: of a command that is started as a Standby, that it sends a byte before it waits.
+	SaysReady bool
 	// Session runs the exec: it is sent Frame. Of the rest only the limits and Cleanup matter then, and
 	// Kill ends the Session. Timeout interrupts first, and ends it only when that does not help.
 	Session *Session

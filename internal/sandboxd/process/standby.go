@@ -23,10 +23,11 @@ type Standby struct {
 	serial uint64
 	pipes  *pipes
 	feed   *net.UnixConn
+	silent bool // it has not yet said that it waits, and will
 }
 
-// Standby starts a command for a later Request.Standby. It gets no stdin; of req only Argv, Env and
-// Cwd matter. The caller hands it to one Request, or to Discard; Close discards the rest.
+// Standby starts a command for a later Request.Standby. It gets no stdin; of req only Argv, Env, Cwd
+// and SaysReady matter. The caller hands it to one Request, or to Discard; Close discards the rest.
 func (m *Manager) Standby(req Request) (*Standby, error) {
 	req.Timeout = maxTimeout
 	if err := req.check(); err != nil {
@@ -43,7 +44,7 @@ func (m *Manager) Standby(req Request) (*Standby, error) {
 		return nil, err
 	}
 	defer unix.Close(theirs)
-	s := &Standby{serial: nextSerial(), pipes: p, feed: feed}
+	s := &Standby{serial: nextSerial(), pipes: p, feed: feed, silent: req.SaysReady}
 	if s.sup, err = m.wardens.get(); err == nil {
 		msg := message{Kind: msgRun, Serial: s.serial, Argv: req.Argv, Env: req.Env, Cwd: req.Cwd}
 		err = s.sup.send(msg, p.theirs[0], p.theirs[1], p.theirs[2], theirs)
@@ -56,6 +57,24 @@ func (m *Manager) Standby(req Request) (*Standby, error) {
 		return nil, fmt.Errorf("standby: %w", err)
 	}
 	return s, nil
+}
+
+// Ready tells whether s has nothing to do before it waits; also when it is gone, which its use will show. It
+// is not called twice at once, nor with or after the use of s.
+func (s *Standby) Ready() bool {
+	if !s.silent {
+		return true
+	}
+	raw, err := s.feed.SyscallConn()
+	if err != nil {
+		return true
+	}
+	err = raw.Read(func(fd uintptr) bool {
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_DONTWAIT)
+		s.silent = n <= 0 && (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR))
+		return true
+	})
+	return err != nil || !s.silent
 }
 
 // openFeed makes the socket of a Standby.
@@ -144,6 +163,10 @@ func (s *Standby) wake(text []byte) error {
 	if err := s.feed.CloseWrite(); err != nil {
 		return err
 	}
-	_, err := io.ReadFull(s.feed, make([]byte, 1))
+	answer := make([]byte, 1, 2)
+	if s.silent {
+		answer = answer[:2]
+	}
+	_, err := io.ReadFull(s.feed, answer)
 	return err
 }

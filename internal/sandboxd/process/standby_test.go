@@ -49,6 +49,45 @@ func TestStandby(t *testing.T) {
 
 func (r Request) with(change func(*Request)) Request { change(&r); return r }
 
+// TestStandbyReady: one that says when it waits is not ready before, and can be used all the same.
+func TestStandbyReady(t *testing.T) {
+	b := newBed(t)
+	says := shell(`printf r >&3; ` + waitScript + `echo got $x`)
+	says.SaysReady = true
+	s, err := b.m.Standby(says)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !s.Ready() {
+		time.Sleep(time.Millisecond)
+	}
+	if r := b.run(awakening(s)); r.stdout != "got morning\n" || !s.Ready() {
+		t.Errorf("ready: %q", r.stdout)
+	}
+	late := shell(`sleep 0.3; printf r >&3; ` + waitScript + `echo got $x`)
+	late.SaysReady = true
+	if s, err = b.m.Standby(late); err != nil {
+		t.Fatal(err)
+	}
+	if s.Ready() {
+		t.Error("ready before it said so")
+	}
+	if r := b.run(awakening(s)); r.stdout != "got morning\n" {
+		t.Errorf("not yet ready: %q", r.stdout)
+	}
+	died := shell("true")
+	died.SaysReady = true
+	if s, err = b.m.Standby(died); err != nil {
+		t.Fatal(err)
+	}
+	for !s.Ready() {
+		time.Sleep(time.Millisecond)
+	}
+	if r := b.run(awakening(s)); r.stdout != "cold\n" {
+		t.Errorf("it died: %q", r.stdout)
+	}
+}
+
 // TestStandbyLost: whatever becomes of a standby, the exec runs.
 func TestStandbyLost(t *testing.T) {
 	b := newBed(t)
