@@ -141,10 +141,13 @@ type Template struct {
 	Smoke []SmokeTest `json:"smoke,omitempty" yaml:"smoke"`
 }
 
+// MaxWarm is how many interpreters of one language may wait in a sandbox.
+const MaxWarm = 4
+
 // Interpreter says how the interpreter of a language waits in a sandbox.
 type Interpreter struct {
-	Warm int `json:"warm"` // how many wait: 0 or 1
-	// Preload are the modules that a waiting one has imported already. One that cannot be imported is left out.
+	Warm int `json:"warm"` // how many wait: 0 to MaxWarm
+	// Preload are the modules that a waiting Python has imported already. One that cannot be imported is left out.
 	Preload []string `json:"preload,omitempty"`
 }
 

@@ -47,7 +47,11 @@ type Options struct {
 	CodeAPIDir   string
 	TempDir      string
 	BaseEnv      []string // of every exec; what the request gives replaces it
-	Log          *slog.Logger
+	Cgroups      string   // the folder in which the sandbox sees its cgroup
+	// WaitingAge is how long an interpreter waits for its program. Nobody may need it any more, and what it
+	// holds is the sandbox's memory.
+	WaitingAge time.Duration
+	Log        *slog.Logger
 }
 
 // Default gives the options of a real sandbox. exe is the path of this binary.
@@ -66,6 +70,8 @@ func Default(exe string, log *slog.Logger) Options {
 		WorkspaceDir: sandbox.WorkspaceDir,
 		CodeAPIDir:   sandbox.CodeAPIDir,
 		TempDir:      "/tmp",
+		Cgroups:      process.Cgroups,
+		WaitingAge:   10 * time.Minute,
 		BaseEnv: []string{
 			"HOME=" + sandbox.HomeDir, "LANG=C.UTF-8",
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -89,7 +95,8 @@ func Run(ctx context.Context, o Options) error {
 		execs.Close(bounded)
 	}()
 	s := &service{o: o, execs: execs, files: files.New(o.Roots)}
-	s.standbys.waiting, s.standbys.making = map[string]*waiting{}, map[string]bool{}
+	s.standbys.waiting, s.standbys.making = map[string][]*waiting{}, map[string]int{}
+	defer s.standbys.close()
 	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion})
 	mux := http.NewServeMux()
 	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))

@@ -145,7 +145,8 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 		return r, errors.New("exactly one of argv, shell and code is needed")
 	}
 	if c := m.GetCode(); c != nil {
-		p, sb, err := s.program(c, m.GetEnv(), r.Cwd)
+		// One that waits has no stdin.
+		p, sb, err := s.program(c, m.GetEnv(), r.Cwd, len(r.Stdin) == 0 && !r.KeepStdin)
 		var unavailable *interp.UnavailableError
 		switch {
 		case errors.As(err, &unavailable):
@@ -157,7 +158,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 			r.Cleanup = func() {
 				p.Cleanup()
 				if !c.GetCold() {
-					s.prepareStandby(c.GetLanguage(), c.GetPreload(), m.GetEnv(), r.Cwd)
+					s.prepareStandby(c, m.GetEnv(), r.Cwd)
 				}
 			}
 		}
@@ -173,8 +174,12 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 }
 
 // program prepares the run of a text, in an interpreter that waits when there is one.
-func (s *service) program(c *sandboxv1.Code, env []string, cwd string) (*interp.Program, *process.Standby, error) {
-	if w := s.takeStandby(c.GetLanguage(), env, cwd); w != nil {
+func (s *service) program(c *sandboxv1.Code, env []string, cwd string, mayWait bool) (*interp.Program, *process.Standby, error) {
+	var w *waiting
+	if mayWait {
+		w = s.takeStandby(c, env, cwd)
+	}
+	if w != nil {
 		if err := w.program.Write(c.GetText()); err == nil {
 			return w.program, w.standby, nil
 		}

@@ -3,6 +3,7 @@ package sandboxd
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -171,4 +172,39 @@ func TestStandbyPreload(t *testing.T) {
 	if r := run(loaded+age, false); r.stdout != "[] False\nFalse\n" {
 		t.Errorf("after warm: 0 one waited: %q %s", r.stdout, r.stderr)
 	}
+}
+
+// TestStandbyStillImports: a program does not wait for modules that it may not need.
+func TestStandbyStillImports(t *testing.T) {
+	p := newPair(t)
+	gate := filepath.Join(p.data, "gate")
+	module := "import os, time\nwhile not os.path.exists(" + strconv.Quote(gate) + "): time.sleep(0.01)\n"
+	if err := os.WriteFile(filepath.Join(p.data, "slow.py"), []byte(module), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(text string) result {
+		id := p.id()
+		return p.run(&sandboxv1.RunRequest{
+			ExecId: id, TimeoutMs: 20_000, Env: []string{"HOME=" + p.o.TempDir, "PYTHONPATH=" + p.data, "SKERRY_EXEC_ID=" + id},
+			Code: &sandboxv1.Code{Language: "python", Text: text, Preload: []string{"slow"}},
+		})
+	}
+	const loaded = "import sys; print('slow' in sys.modules)"
+	run(loaded)
+	for range 2 {
+		if r := run(loaded); r.stdout != "False\n" {
+			t.Errorf("while it imports: %v %q %s", r.GetStatus(), r.stdout, r.stderr)
+		}
+	}
+	if err := os.WriteFile(gate, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var r result
+	for range 100 {
+		if r = run(loaded); r.stdout == "True\n" {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("it was never taken: %q %s", r.stdout, r.stderr)
 }

@@ -58,21 +58,15 @@ type Program struct {
 	// PathEnv names a variable that is a list of folders: its value in Env goes in front of the
 	// caller's, joined by a colon. "" when there is none.
 	PathEnv string
-	Cleanup func()
+	// AheadEnv is for the process only while it waits: see Runner.Ahead.
+	AheadEnv []string
+	// SaysReady: that process sends a byte when it has imported what it was to import.
+	SaysReady bool
+	Cleanup   func()
 
-	main string // path of the text's file
+	main        string // path of the text's file
+	placeholder bool   // there is an empty one
 }
-
-// StandbyEnv names the variable that makes the start-up file wait. Its value is the descriptor of a
-// stream socket; the start-up file reads all of it, which is the whole environment of the run as
-// "NAME=value" strings with a zero byte behind each, answers a byte, and goes on as if the process
-// had been started then: it starts itself anew when the places that packages are installed in have
-// changed since.
-const StandbyEnv = "SKERRY_STANDBY"
-
-// PreloadEnv names the variable that lists, with commas between, the modules that a Standby imports before it
-// waits. One that cannot be imported is left to the program; what an import prints is dropped.
-const PreloadEnv = "SKERRY_PRELOAD"
 
 // Choice is how a template wants TypeScript and JavaScript to run.
 type Choice struct {
@@ -112,22 +106,16 @@ func (r *Runner) Prepare(language, text, cwd string, how Choice) (*Program, erro
 	return p, nil
 }
 
-// Ahead is Prepare without the text, which Write adds later: for a command that is started with
-// StandbyEnv before there is one. Nil when the language cannot wait.
-func (r *Runner) Ahead(language, cwd string) (*Program, error) {
-	in, err := r.find(language, Choice{})
-	if err != nil || !in.waits {
-		return nil, err
-	}
-	return r.stage(in, cwd)
-}
-
 // Write puts the text in its place. It may be called once.
 func (p *Program) Write(text string) error {
 	if len(text) > MaxText {
 		return fmt.Errorf("the code has %d bytes, the limit is %d", len(text), MaxText)
 	}
-	if err := writeNew(p.main, text); err != nil {
+	write := writeNew
+	if p.placeholder {
+		write = replace
+	}
+	if err := write(p.main, text); err != nil {
 		return fmt.Errorf("private folder: %w", err)
 	}
 	return nil

@@ -31,7 +31,8 @@ type interpreter struct {
 	env       []string
 	pathEnv   string
 	modules   bool
-	waits     bool // the start-up file knows StandbyEnv
+	waits     bool
+	wait      string // what goes behind start to make it wait; "" = start does
 }
 
 func (r *Runner) find(language string, how Choice) (*interpreter, error) {
@@ -75,7 +76,7 @@ func (r *Runner) findJS(typed bool, how Choice) (*interpreter, error) {
 	}
 	if bun := r.lookFor("bun", how); bun != "" {
 		return &interpreter{
-			main: main, startFile: "start.mjs", start: startJS, modules: true,
+			main: main, startFile: "start.mjs", start: startJS, modules: true, waits: true, wait: waitBun,
 			argv: func(dir, main string) []string {
 				return []string{bun, "run", "--no-install", "--preload", filepath.Join(dir, "start.mjs"), main}
 			},
@@ -85,6 +86,8 @@ func (r *Runner) findJS(typed bool, how Choice) (*interpreter, error) {
 	if deno := r.lookFor("deno", how); deno != "" {
 		return &interpreter{
 			main: main, startFile: "start.mjs", start: startJS, modules: true,
+			// With permissions of its own it could not be given the environment of the run.
+			waits: how.Deno == nil, wait: waitDeno,
 			argv: func(dir, main string) []string {
 				argv := append([]string{deno, "run", "--quiet"}, how.Deno.allow(dir, r.opts.CodeAPIDir)...)
 				return append(argv, "--no-prompt", "--no-remote", "--no-lock", "--no-config", "--node-modules-dir=manual",
@@ -141,7 +144,7 @@ func (r *Runner) nodeInterpreter(node string, typed bool) (*interpreter, error) 
 		return nil, &UnavailableError{"node in this sandbox does not tell its version"}
 	}
 	flags := []string{node}
-	in := &interpreter{main: "main.mjs", startFile: "start.mjs", modules: true, env: []string{"NO_COLOR=1"}}
+	in := &interpreter{main: "main.mjs", startFile: "start.mjs", modules: true, env: []string{"NO_COLOR=1"}, waits: true, wait: waitNode}
 	switch {
 	case version.stripsTypes():
 		// Node resolves imports by the letter; the start-up file teaches it './servers/x'.
@@ -152,6 +155,9 @@ func (r *Runner) nodeInterpreter(node string, typed bool) (*interpreter, error) 
 		}
 		if typed {
 			in.main = "main.mts"
+			if version.stripsByCall() {
+				in.wait = loadTypeStripper + waitNode
+			}
 		}
 	case typed:
 		return nil, &UnavailableError{"TypeScript needs bun, deno or node 22.6 in the sandbox; it has node " + version.String()}

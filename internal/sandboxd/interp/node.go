@@ -20,6 +20,11 @@ func (v version) needsFlag() bool {
 	return v.major == 22 && v.minor < 18 || v.major == 23 && v.minor < 6
 }
 
+// stripsByCall: module.stripTypeScriptTypes is there.
+func (v version) stripsByCall() bool {
+	return v.major > 23 || v.major == 23 && v.minor >= 2 || v.major == 22 && v.minor >= 13
+}
+
 // nodeVersions remembers what a node said of itself, as long as its file does not change.
 type nodeVersions struct {
 	mu       sync.Mutex

@@ -40,6 +40,8 @@ def _wait(fd):
     loaded = [name for name in os.environ.get("SKERRY_PRELOAD", "").split(",") if name]
     before = stamp()
     preload(loaded)
+    if loaded:
+        os.write(fd, b"\n")  # a program may be faster without it until here
     text = b""
     while part := os.read(fd, 1 << 16):
         text += part
