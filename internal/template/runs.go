@@ -99,12 +99,14 @@ func (p *parser) checkEnv(t *Template) {
 func (p *parser) checkInterpreters(t *Template) {
 	for language, i := range t.Interpreters {
 		field := "interpreters." + language
-		if language != "python" {
-			p.wrong(true, field, "only python's interpreter can wait for its program: leave it away")
+		if !slices.Contains([]string{"python", "typescript", "javascript"}, language) {
+			p.wrong(true, field, "no interpreter of that waits for its program; those of python, typescript and javascript do")
 			continue
 		}
 		p.wrong(!slices.Contains(t.Languages, language), field, "is not among the languages")
-		p.wrong(i.Warm < 0 || i.Warm > 1, field+".warm", "%d: want 1, or 0 for none", i.Warm)
+		p.wrong(i.Warm < 0 || i.Warm > sandbox.MaxWarm, field+".warm", "%d: want 1 to %d, or 0 for none", i.Warm, sandbox.MaxWarm)
+		p.wrong(language != "python" && len(i.Preload) > 0, field+".preload", "is for python: modules of JavaScript are imported by the program")
+		p.wrong(t.Deno != nil && language != "python" && i.Warm > 0, field+".warm", "%d: with deno's own permissions none can wait: leave it away", i.Warm)
 		p.wrong(i.Warm == 0 && len(i.Preload) > 0, field+".preload", "needs warm: 1, because it is loaded while one waits")
 		p.wrong(len(i.Preload) > maxPreload, field+".preload", "%d modules, at most %d", len(i.Preload), maxPreload)
 		for n, module := range i.Preload {

@@ -66,6 +66,9 @@ limits: {memory: 64MiB, cpu: "1", pids: 10, open_files: 100, file_size: 1MiB, tm
 // py is good with Python.
 var py = strings.Replace(good, "[bash]", "[bash, python]", 1)
 
+// ts is good with TypeScript.
+var ts = strings.Replace(good, "[bash]", "[bash, typescript]", 1)
+
 func TestRuns(t *testing.T) {
 	got, err := Parse([]byte(py + `env: {MPLBACKEND: Agg}
 interpreters: {python: {preload: [numpy, a.b]}}
@@ -147,9 +150,11 @@ func TestProblemsAreNamed(t *testing.T) {
 		good + "env:\n  A: [1]\n":                                            "line 7: env.A: want one value, not a list, a mapping or nothing",
 		good + "env:\n  A: 1\n  A: 2\n":                                      "line 8: env.A: is there twice",
 		good + "env: {SKERRY_X: 1}\n":                                        "line 6: env.SKERRY_X: is set by Skerry: choose a name without SKERRY_ or MCP_ in front",
-		good + "interpreters: {bash: {}}\n":                                  "line 6: interpreters.bash: only python's interpreter can wait for its program: leave it away",
+		good + "interpreters: {bash: {}}\n":                                  "line 6: interpreters.bash: no interpreter of that waits for its program; those of python, typescript and javascript do",
+		ts + "interpreters: {typescript: {preload: [a]}}\n":                  "line 6: interpreters.typescript.preload: is for python: modules of JavaScript are imported by the program",
+		ts + "javascript: deno\ndeno: {}\ninterpreters: {typescript: {}}\n":  "line 8: interpreters.typescript.warm: 1: with deno's own permissions none can wait: leave it away",
 		good + "interpreters: {python: {warm: 1}}\n":                         "line 6: interpreters.python: is not among the languages",
-		py + "interpreters:\n  python: {warm: 2}\n":                          "line 7: interpreters.python.warm: 2: want 1, or 0 for none",
+		py + "interpreters:\n  python: {warm: 5}\n":                          "line 7: interpreters.python.warm: 5: want 1 to 4, or 0 for none",
 		py + "interpreters:\n  python:\n    prelaod: [x]\n":                  "line 8: interpreters.python.prelaod: there is no such field; did you mean preload?",
 		py + "interpreters: {python: {preload: [a, b-c]}}\n":                 `line 6: interpreters.python.preload[1]: "b-c": want the name of a module, such as numpy`,
 		py + "interpreters: {python: {warm: 0, preload: [a]}}":               "line 6: interpreters.python.preload: needs warm: 1, because it is loaded while one waits",
