@@ -282,8 +282,19 @@ func (s *Session) Busy() bool {
 	return s.run != nil
 }
 
-// Interrupt sends SIGINT to the process group of the command.
-func (s *Session) Interrupt() error { return s.signal(int(unix.SIGINT), true) }
+// Interrupt sends SIGINT to the process group of the command, if it is at work: the signal could come so late that it
+// hit the next run.
+func (s *Session) Interrupt() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sup == nil {
+		return ErrEnded
+	}
+	if s.run == nil {
+		return nil
+	}
+	return s.sup.send(message{Kind: msgSignal, Serial: s.serial, Signal: int(unix.SIGINT), Group: true})
+}
 
 func (s *Session) signal(sig int, group bool) error {
 	s.mu.Lock()
