@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/typeurl/v2"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -113,10 +112,6 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool,
 	if err != nil {
 		d.discard(ctx, spec.ID)
 		return sandbox.Instance{}, err
-	}
-	// At each start: the group may be new. Should it fail, sandboxes count as much as any service.
-	if err := cgroup.SetWeight(cgroupParent, hardening.GroupWeight); err != nil {
-		d.log.Warn("sandboxes count as much for CPU time as the host's services", "error", err)
 	}
 	return there, nil
 }

@@ -51,9 +51,6 @@ const (
 	shim        = "io.containerd.runc.v2"
 )
 
-// cgroupParent is the cgroup under which each sandbox gets its own.
-const cgroupParent = "/skerry"
-
 // UnknownExitCode stands in Instance.ExitCode when the sandbox's shim is gone.
 const UnknownExitCode = -1
 
@@ -206,8 +203,9 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 	return c, nil
 }
 
-// cgroupPath is the sandbox's cgroup in every hierarchy.
-func cgroupPath(id sandbox.ID) string { return cgroupParent + "/" + string(id) }
+// cgroupPath is the sandbox's cgroup in every hierarchy: beside the host's services, so that its weight counts
+// among them, too.
+func cgroupPath(id sandbox.ID) string { return "/" + string(id) }
 
 func (d *Driver) etcRoot() string { return d.root + "/etc" }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -71,15 +70,8 @@ func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec
 	there, err = d.start(ctx, spec.ID)
 	if err != nil {
 		d.discard(ctx, spec.ID)
-		return there, err
 	}
-	// At each start: the group may be new. Should it fail, sandboxes count as much as any service.
-	if rt.cgroupParent != "" && cgroup.Exists(rt.cgroupParent) {
-		if err := cgroup.SetWeight(rt.cgroupParent, hardening.GroupWeight); err != nil {
-			d.log.Warn("sandboxes count as much for CPU time as the host's services", "error", err)
-		}
-	}
-	return there, nil
+	return there, err
 }
 
 // existing answers a Create whose container is there. One that is made but not started is a server's

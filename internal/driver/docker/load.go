@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"path"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -12,9 +13,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// cgroupParent is the cgroup under which each sandbox gets its own, by an engine that makes cgroups itself. One
-// that has systemd make them takes slices only: there the sandboxes stay beside the host's services.
-const cgroupParent = "/skerry"
+// cgroupParent is the cgroup under which each sandbox gets its own: beside the host's services, so that the weight of
+// one counts among them, too. In a group of all containers, which is the default of an engine that makes cgroups
+// itself, it would count among those alone, and the group as much as before. One that has systemd make them takes
+// slices only, and puts containers beside the services by itself.
+const cgroupParent = "/"
 
 // engineGroup is where the engine puts a container: "" when this process does not see it, as a server in a
 // container whose namespace of cgroups is not the host's.
@@ -29,7 +32,7 @@ func groupOf(c *container.InspectResponse) engineGroup {
 	if c.HostConfig != nil && c.HostConfig.CgroupParent != "" {
 		parent = c.HostConfig.CgroupParent
 	}
-	for _, g := range []engineGroup{{path: parent + "/" + c.ID}, {"/system.slice/docker-" + c.ID + ".scope", true}} {
+	for _, g := range []engineGroup{{path: path.Join(parent, c.ID)}, {"/system.slice/docker-" + c.ID + ".scope", true}} {
 		if cgroup.Exists(g.path) {
 			return g
 		}

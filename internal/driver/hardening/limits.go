@@ -35,11 +35,6 @@ func CPUQuota(l sandbox.Limits) (quota, period int64) {
 	return quota, period
 }
 
-// GroupWeight is what all sandboxes together count for CPU time beside each service of the host, which counts 100:
-// the server and the kernel's own threads, which answer for every sandbox, do not wait for what runs in one. Where
-// nothing else wants the CPUs, sandboxes have all of them.
-const GroupWeight = 12
-
 // Tmpfs is one memory file system of a sandbox. All are nosuid and nodev; programs may run from them.
 type Tmpfs struct {
 	Target string

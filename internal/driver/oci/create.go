@@ -14,7 +14,6 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/driver/procid"
@@ -86,10 +85,6 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool,
 			d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", spec.ID, "error", left)
 		}
 		return sandbox.Instance{}, err
-	}
-	// At each start: the group may be new. Should it fail, sandboxes count as much as any service.
-	if err := cgroup.SetWeight("/"+d.cgroupParent, hardening.GroupWeight); err != nil {
-		d.log.Warn("sandboxes count as much for CPU time as the host's services", "error", err)
 	}
 	return rec.instance(sandbox.Running), nil
 }

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"sync"
@@ -45,7 +46,8 @@ type Options struct {
 	Root string
 	// Runtimes maps "runc" and "runsc" to their programs. Nil: those found on PATH.
 	Runtimes map[string]string
-	// CgroupParent is the cgroup under which each sandbox gets its own. "" = "skerry".
+	// CgroupParent is the cgroup under which each sandbox gets its own. "" = none: they are beside the host's
+	// services, so that the weight of one counts among them, too.
 	CgroupParent string
 	// Probe is a static program that runs runtimeprobe.Main when its first argument is
 	// runtimeprobe.Arg. "" = this program itself.
@@ -86,10 +88,7 @@ func New(opts Options) (*Driver, error) {
 	if !filepath.IsAbs(opts.Root) {
 		return nil, errors.New("oci driver: Root must be an absolute path")
 	}
-	if opts.CgroupParent == "" {
-		opts.CgroupParent = "skerry"
-	}
-	if !cgroupPattern.MatchString(opts.CgroupParent) {
+	if opts.CgroupParent != "" && !cgroupPattern.MatchString(opts.CgroupParent) {
 		return nil, fmt.Errorf("oci driver: cgroup parent %q: use letters, digits, _ - and / between them", opts.CgroupParent)
 	}
 	if opts.Log == nil {
@@ -159,7 +158,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 }
 
 // cgroupPath is the sandbox's cgroup in every hierarchy.
-func (d *Driver) cgroupPath(id sandbox.ID) string { return "/" + d.cgroupParent + "/" + string(id) }
+func (d *Driver) cgroupPath(id sandbox.ID) string { return path.Join("/", d.cgroupParent, string(id)) }
 
 func (d *Driver) bundles() string { return d.root + "/bundles" }
 
