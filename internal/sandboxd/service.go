@@ -40,14 +40,22 @@ var execID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 // eventBatch is how many events are taken from an exec at once.
 const eventBatch = 64
 
-func (s *service) Status(context.Context, *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
+func (s *service) Status(_ context.Context, req *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
 	res := &sandboxv1.StatusResponse{
 		Protocol: link.Protocol, Version: link.Version(),
 		Languages: s.interp.Available(), Roots: s.files.Roots(), RssBytes: residentBytes(),
 	}
+	var tasks map[string]int
+	if req.Msg.GetTasks() {
+		var err error
+		if tasks, err = s.execs.Tasks(); err != nil {
+			return nil, connect.NewError(connect.CodeInternal, err)
+		}
+	}
 	for _, e := range s.execs.List() {
 		res.Execs = append(res.Execs, &sandboxv1.ExecStatus{
 			ExecId: e.ID(), Running: !e.Ended(), LastEvent: e.LastEvent(), StartedUnixMs: e.Began().UnixMilli(),
+			Tasks: uint32(tasks[e.ID()]), //nolint:gosec // the kernel has no more than 4 million
 		})
 	}
 	res.Contexts = s.contexts.status()

@@ -191,6 +191,24 @@ func (c *Client) Status(ctx context.Context) (*sandboxv1.StatusResponse, error) 
 	return res, checkStatus(res)
 }
 
+// Tasks counts the processes and threads of each running exec, by its id, as sandboxd says.
+func (c *Client) Tasks(ctx context.Context) (map[string]uint32, error) {
+	res, err := call(ctx, c, &sandboxv1.StatusRequest{Tasks: true},
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
+			return api.Status(ctx, r)
+		})
+	if err == nil {
+		err = checkStatus(res)
+	}
+	tasks := make(map[string]uint32)
+	for _, e := range res.GetExecs() {
+		if e.GetRunning() {
+			tasks[e.GetExecId()] = e.GetTasks()
+		}
+	}
+	return tasks, err
+}
+
 // WriteStdin writes to an exec that was started with KeepStdin, waiting until the command took it;
 // with closeIt stdin is closed after. It is not tried again: the data might arrive twice.
 func (c *Client) WriteStdin(ctx context.Context, execID string, data []byte, closeIt bool) error {

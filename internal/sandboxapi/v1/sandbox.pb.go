@@ -88,6 +88,7 @@ func (Exit_Status) EnumDescriptor() ([]byte, []int) {
 
 type StatusRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         bool                   `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"` // count them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,6 +121,13 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *StatusRequest) GetTasks() bool {
+	if x != nil {
+		return x.Tasks
+	}
+	return false
 }
 
 type StatusResponse struct {
@@ -220,6 +228,7 @@ type ExecStatus struct {
 	Running       bool                   `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
 	LastEvent     uint64                 `protobuf:"varint,3,opt,name=last_event,json=lastEvent,proto3" json:"last_event,omitempty"`
 	StartedUnixMs int64                  `protobuf:"varint,4,opt,name=started_unix_ms,json=startedUnixMs,proto3" json:"started_unix_ms,omitempty"`
+	Tasks         uint32                 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"` // processes and threads of its tree, where they were asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -278,6 +287,13 @@ func (x *ExecStatus) GetLastEvent() uint64 {
 func (x *ExecStatus) GetStartedUnixMs() int64 {
 	if x != nil {
 		return x.StartedUnixMs
+	}
+	return 0
+}
+
+func (x *ExecStatus) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
 	}
 	return 0
 }
@@ -2489,8 +2505,9 @@ var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
-	"$internal/sandboxapi/v1/sandbox.proto\x12\x11skerry.sandbox.v1\"\x0f\n" +
-	"\rStatusRequest\"\x8a\x02\n" +
+	"$internal/sandboxapi/v1/sandbox.proto\x12\x11skerry.sandbox.v1\"%\n" +
+	"\rStatusRequest\x12\x14\n" +
+	"\x05tasks\x18\x01 \x01(\bR\x05tasks\"\x8a\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x123\n" +
@@ -2498,14 +2515,15 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\tlanguages\x18\x04 \x03(\tR\tlanguages\x12\x14\n" +
 	"\x05roots\x18\x05 \x03(\tR\x05roots\x12\x1b\n" +
 	"\trss_bytes\x18\x06 \x01(\x03R\brssBytes\x12<\n" +
-	"\bcontexts\x18\a \x03(\v2 .skerry.sandbox.v1.ContextStatusR\bcontexts\"\x86\x01\n" +
+	"\bcontexts\x18\a \x03(\v2 .skerry.sandbox.v1.ContextStatusR\bcontexts\"\x9c\x01\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x18\n" +
 	"\arunning\x18\x02 \x01(\bR\arunning\x12\x1d\n" +
 	"\n" +
 	"last_event\x18\x03 \x01(\x04R\tlastEvent\x12&\n" +
-	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\"\x84\x01\n" +
+	"\x0fstarted_unix_ms\x18\x04 \x01(\x03R\rstartedUnixMs\x12\x14\n" +
+	"\x05tasks\x18\x05 \x01(\rR\x05tasks\"\x84\x01\n" +
 	"\rContextStatus\x12\x1d\n" +
 	"\n" +
 	"context_id\x18\x01 \x01(\tR\tcontextId\x12\x1a\n" +

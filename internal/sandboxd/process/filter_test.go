@@ -49,7 +49,7 @@ call('file_setattr', 469, -1, 0, 0, 0, 0)
 print('--')
 call('kill self', %d, me, 0)
 call('kill group', %d, 0, 0)
-call('setpriority self', %d, 0, 0, 7)
+call('setpriority self', %d, 0, 0, 19)
 call('prlimit64 self', %d, 0, 7, 0, 0)
 call('fcntl F_GETFD', %d, 0, 1, 0)
 `, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD,

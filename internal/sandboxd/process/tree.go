@@ -11,6 +11,7 @@ import (
 type procStat struct {
 	pid, parent int
 	zombie      bool
+	threads     int // 0 when the line was cut before it tells
 }
 
 // scanProc reads every process of this pid namespace. Processes that end meanwhile are left out.
@@ -58,6 +59,12 @@ func readStat(pid int, buf []byte) (procStat, bool) {
 	return parseStat(pid, buf[:n])
 }
 
+// Numbers of fields in the line.
+const (
+	stateField   = 3
+	threadsField = 20
+)
+
 // parseStat reads "pid (comm) state ppid …"; comm may hold anything, so the last ')' counts.
 func parseStat(pid int, line []byte) (procStat, bool) {
 	i := bytes.LastIndexByte(line, ')')
@@ -70,7 +77,14 @@ func parseStat(pid int, line []byte) (procStat, bool) {
 	if err != nil {
 		return procStat{}, false
 	}
-	return procStat{pid: pid, parent: parent, zombie: state == 'Z' || state == 'X'}, true
+	p := procStat{pid: pid, parent: parent, zombie: state == 'Z' || state == 'X'}
+	rest := line[i+2:]
+	for range threadsField - stateField {
+		_, rest, _ = bytes.Cut(rest, []byte{' '})
+	}
+	threads, _, _ := bytes.Cut(rest, []byte{' '})
+	p.threads, _ = strconv.Atoi(string(threads))
+	return p, true
 }
 
 // descendants of the processes in roots, which are not in the answer themselves.
@@ -97,6 +111,45 @@ func descendants(procs []procStat, roots ...int) []int {
 		}
 	}
 	return found
+}
+
+// Tasks counts the processes and threads below each exec that runs, by its id. It is what the kernel's limit of them
+// counts, less what serves the exec.
+func (m *Manager) Tasks() (map[string]int, error) {
+	procs, err := scanProc()
+	if err != nil {
+		return nil, err
+	}
+	threads := make(map[int]int, len(procs))
+	for _, p := range procs {
+		threads[p.pid] = max(1, p.threads)
+	}
+	tasks := make(map[string]int)
+	for _, e := range m.List() {
+		root := e.supervisor()
+		if root == 0 {
+			continue
+		}
+		for _, pid := range descendants(procs, root) {
+			tasks[e.id] += threads[pid]
+		}
+	}
+	return tasks, nil
+}
+
+// supervisor is the process above all of a running exec's; 0: there is none.
+func (e *Exec) supervisor() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.Ended():
+		return 0
+	case e.session != nil:
+		return e.session.sup.pid
+	case e.sup != nil:
+		return e.sup.pid
+	}
+	return 0
 }
 
 // freezeRounds bounds how often killAll looks for processes that were forked while it froze the
