@@ -42,12 +42,12 @@ test: ## every test, with real Docker, runc, gVisor, Redis and MCP servers
 check: ## what needs no container: format, vet, lint, generated code, shell, skills
 	@scripts/check.sh
 
-bench: build ## Skerry beside docker exec, npx tsx and a plain MCP client; a neighbour of bombs; tools in tokens (ONLY=speed|bridge|bombs|tokens)
-	@scripts/install.sh run test mcp
+bench: build ## Skerry beside docker exec, npx tsx and others, into docs/performance.md; under 20 minutes (ONLY=speed,files … prints these parts)
+	@scripts/install.sh run test mcp containerd rivals
 	@scripts/dockerd.sh
-	@images/build.sh base
-	@go build -o bin/bench ./bench
-	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY))
+	@images/build.sh base data
+	@CGO_ENABLED=0 go build -o bin/bench ./bench
+	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY),-json docs/bench.json -svg docs/bench.svg -page docs/performance.md)
 
 chaos: build ## ten minutes in which servers, sandboxes, Redis and the engine are killed at random (CHAOS="-driver docker -duration 2m")
 	@scripts/install.sh run test containerd

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
@@ -166,11 +172,119 @@ func TestConversation(t *testing.T) {
 	if in, out := c.billed(); in != 110+165 || out != 12 {
 		t.Errorf("billed %d and %d", in, out)
 	}
-	if saved(100, 25) != "75.0 %" || saved(100, 150) != "none: +50 %" {
-		t.Error(saved(100, 25), saved(100, 150))
-	}
 	p := prompt{Text: "say", Tools: []json.RawMessage{json.RawMessage(`{"name":"execute_code"}`), json.RawMessage(`{"name":"a"}`)}}
 	if got := p.directOnly().definitions(); got != "\n"+`{"name":"a"}` {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestPerformancePage: the table and the chart that are published are those of the results that are published, and
+// the commands that the page shows name targets and parts that there are.
+func TestPerformancePage(t *testing.T) {
+	r, err := read("../docs/bench.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := withTable(page, r); err != nil || !bytes.Equal(page, want) {
+		t.Errorf("docs/performance.md does not show docs/bench.json: go run ./bench -redraw -json docs/bench.json -svg docs/bench.svg -page docs/performance.md (%v)", err)
+	}
+	if drawn, err := os.ReadFile("../docs/bench.svg"); err != nil || !bytes.Equal(drawn, chart(r)) {
+		t.Errorf("docs/bench.svg is not the chart of docs/bench.json: %v", err)
+	}
+	for _, only := range regexp.MustCompile(`make bench ONLY=([a-z,]+)`).FindAllStringSubmatch(string(page), -1) {
+		if _, err := wanted(only[1]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWanted: a part that there is not is an error that says so.
+func TestWanted(t *testing.T) {
+	all, err := wanted("")
+	if err != nil || len(all) != len(parts)-3 { // all but bombs, idle and scale
+		t.Errorf("%d parts, %v", len(all), err)
+	}
+	if some, err := wanted("idle,speed"); err != nil || len(some) != 2 || some[0].name != "speed" {
+		t.Errorf("%v, %v", some, err)
+	}
+	for _, bad := range []string{"fast", "speed,", "speed,speed"} {
+		if list, err := wanted(bad); err == nil {
+			t.Errorf("%q gives %d parts", bad, len(list))
+		}
+	}
+}
+
+// TestMeasures: what is made of two samples, and when a bar is met.
+func TestMeasures(t *testing.T) {
+	ours, other := sample{P50: 2, P99: 10}, &sample{P50: 8, P99: 20}
+	for m, want := range map[measure]float64{faster: 4, cost: 0.25, tail: 0.5, added: -6, addedTo: -10, fewer: 75, slowest: 10, spread: 5, middle: 2} {
+		if got := m.of(ours, other); got != want {
+			t.Errorf("%s: %v, want %v", m, got, want)
+		}
+	}
+	if ok := (bar{atLeast: 4}).met(4); ok == nil || !*ok {
+		t.Error("a bar that is just met")
+	}
+	if ok := (bar{atMost: 3}).met(3.1); ok == nil || *ok {
+		t.Error("a bar that is not met")
+	}
+	if (bar{}).met(1) != nil {
+		t.Error("no bar is met")
+	}
+	if s := sampled("x", []float64{3, 1, 2}); s.N != 3 || s.P50 != 2 || s.P99 != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestChart: it is XML, has two bars for each pair in ms, and longer is longer.
+func TestChart(t *testing.T) {
+	pair := func(name string, a, b float64) result {
+		return result{Unit: "ms", RatioOf: faster, Ours: sample{Name: name, P50: a}, Against: &sample{Name: "<other> & co", P50: b}}
+	}
+	for _, r := range []*report{{}, {Results: []result{pair("a", 1, 1)}}, {Results: []result{pair("a", 0.5, 60), pair("b", 2, 1000), {Unit: "tokens", Against: &sample{}}}}} {
+		svg := chart(r)
+		bars := 0
+		for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%v in %s", err, svg)
+			}
+			if e, ok := token.(xml.StartElement); ok && e.Name.Local == "rect" {
+				bars++
+			}
+		}
+		pairs := 0
+		for _, x := range r.Results {
+			if x.Unit == "ms" {
+				pairs++
+			}
+		}
+		if bars != 2*pairs+2 { // and two of the legend
+			t.Errorf("%d bars of %d pairs", bars, pairs)
+		}
+	}
+}
+
+// TestAlternate: a slow side is called less often, what does not count does not, and an error names its side.
+func TestAlternate(t *testing.T) {
+	b := &bench{settings: settings{rounds: 4, caseTime: time.Minute}, ctx: t.Context(), began: time.Now()}
+	calls := [2]int{}
+	times, err := b.alternate("x", side{name: "a", do: func() error { calls[0]++; return nil }}, side{name: "b", do: func() error { calls[1]++; return nil }, every: 2})
+	if err != nil || len(times[0]) != 4 || len(times[1]) != 2 || calls != [2]int{5, 3} {
+		t.Errorf("%v, %v, %v", times, calls, err)
+	}
+	b.caseTime = 0
+	if times, err := b.alternate("x", side{name: "a", do: func() error { return nil }}); err != nil || len(times[0]) != 4 {
+		t.Errorf("fewer than the fewest: %v, %v", times, err)
+	}
+	if _, err := b.alternate("x", side{name: "broken", do: func() error { return io.EOF }}); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "broken") {
+		t.Error(err)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,18 +20,21 @@ const (
 )
 
 // bombs prints what a neighbour notices of a bomb in another sandbox.
-func (b *bench) bombs() error {
-	b.threads = append(b.threads, "neighbour", bombThread)
-	fmt.Printf("\n%-16s %-58s %9s %9s   %9s %9s %8s %6s\n", "exec of a neighbour", "while another sandbox …", "p50 ms", "p99 ms", "alone p50", "p99", "p99 ×", "bar")
+func bombs(_ context.Context, b *bench) error {
+	b.uses("neighbour")
+	b.uses(bombThread)
 	for _, bm := range bomb.All() {
 		if b.bomb != "" && bm.Name != b.bomb {
 			continue
 		}
+		done := b.progress(bm.Name)
 		loaded, alone, err := b.beside(bm)
+		done()
 		if err != nil {
 			return fmt.Errorf("%s: %w", bm.Name, err)
 		}
-		fmt.Printf("%-16s %-58s %9.2f %9.2f   %9.2f %9.2f %7.2f× %5.0f×\n", bm.Name, bm.Does, at(loaded, 50), at(loaded, 99), at(alone, 50), at(alone, 99), at(loaded, 99)/at(alone, 99), neighbourUp)
+		mine, without := sampled("beside "+bm.Name, loaded), sampled("without it", alone)
+		b.row("ms", mine, &without, tail, bar{atMost: neighbourUp}, bm.Does)
 	}
 	return nil
 }
@@ -75,7 +79,7 @@ func (b *bench) neighbour(times *[]float64, between func() error) error {
 		if _, err := b.post(http.MethodPost, "/api/threads/neighbour/exec", map[string]any{"argv": []string{"true"}}); err != nil {
 			return err
 		}
-		*times = append(*times, float64(time.Since(began).Microseconds())/1000)
+		*times = append(*times, since(began))
 		time.Sleep(rest)
 	}
 	return nil

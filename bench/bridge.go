@@ -31,23 +31,21 @@ type route struct {
 // bridge compares a tool call made by code in a sandbox with the same call made by a plain MCP client
 // on the same server, with as many callers at once. The two take turns within one run; the first call
 // of each caller, which opens its connection, is not counted on either side.
-func (b *bench) bridge(ctx context.Context) error {
+func bridge(ctx context.Context, b *bench) error {
 	path := filepath.Join(b.shared, "a.txt")
 	routes := []route{
-		{"http, one process for both", "echo", "echo__echo", map[string]any{"text": "hello"}, func() mcp.Transport {
+		{"call over http", "echo", "echo__echo", map[string]any{"text": "hello"}, func() mcp.Transport {
 			return &mcp.StreamableClientTransport{Endpoint: b.echo}
 		}},
-		{"stdio, filesystem read_text_file", "read_text_file", "filesystem__read_text_file", map[string]any{"path": path}, func() mcp.Transport {
+		{"call over stdio", "read_text_file", "filesystem__read_text_file", map[string]any{"path": path}, func() mcp.Transport {
 			return &mcp.CommandTransport{Command: exec.Command("node", b.mcpMain, b.shared)}
 		}},
 	}
-	fmt.Printf("\n%-34s %-10s %7s   %9s %9s   %9s %9s   %9s %9s\n", "one tool call, ms", "code", "callers", "code p50", "p99", "client p50", "p99", "added p50", "p99")
 	for _, r := range routes {
 		if err := b.compareRoute(ctx, r); err != nil {
 			return fmt.Errorf("%s: %w", r.name, err)
 		}
 	}
-	fmt.Printf("Bar: added p50 at most 1 ms, p99 at most 5 ms. %d rounds of %d calls a side, in turn.\n", bridgeRounds, bridgeCalls)
 	return nil
 }
 
@@ -76,8 +74,9 @@ func (b *bench) compareRoute(ctx context.Context, r route) error {
 					ours, theirs = append(ours, x...), append(theirs, y...)
 				}
 			}
-			fmt.Printf("%-34s %-10s %7d   %9.2f %9.2f   %9.2f %9.2f   %9.2f %9.2f\n", r.name, language, callers,
-				at(ours, 50), at(ours, 99), at(theirs, 50), at(theirs, 99), at(ours, 50)-at(theirs, 50), at(ours, 99)-at(theirs, 99))
+			mine, client := sampled(fmt.Sprintf("%s, %s × %d", r.name, language, callers), ours), sampled(fmt.Sprintf("MCP client × %d", callers), theirs)
+			b.row("ms", mine, &client, added, bar{atMost: 1}, "")
+			b.row("ms", mine, &client, addedTo, bar{atMost: 5}, "")
 		}
 	}
 	return nil

@@ -23,21 +23,21 @@ const settle = 10 * time.Second
 // shims, the memory that the kernel charges to their control groups for itself, and the growth of the server.
 // Beside it stands what the machine has less, which also holds what no control group is charged for, and
 // whatever else ran meanwhile.
-func (b *bench) idle(context.Context) error {
-	server := b.server.Process.Pid
-	before, err := takeStock(b.dir, server)
+func idle(_ context.Context, b *bench) error {
+	server := b.cmd.Process.Pid
+	before, err := takeStock(b.data, server)
 	if err != nil {
 		return err
 	}
 	for i := range b.sandboxes {
 		thread := fmt.Sprintf("idle-%d", i)
-		b.threads = append(b.threads, thread)
+		b.uses(thread)
 		if _, err := b.post(http.MethodPut, "/api/threads/"+thread+"/sandbox", map[string]any{"wait_s": 60}); err != nil {
 			return err
 		}
 	}
 	time.Sleep(settle)
-	after, err := takeStock(b.dir, server)
+	after, err := takeStock(b.data, server)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,15 @@ func (b *bench) idle(context.Context) error {
 	each := func(now, then int64) float64 { return float64(now-then) / float64(n) / (1 << 20) }
 	inside, shims := each(after.inside, before.inside), each(after.shims, before.shims)
 	kernel, growth := each(after.kernel, before.kernel), each(after.server, before.server)
-	fmt.Printf("\n%d idle sandboxes, driver %s, MiB each: %.1f = sandboxd %.1f + shim %.1f + kernel %.1f + server %.1f (the machine has %.1f less)\n",
-		n, b.driver, inside+shims+kernel+growth, inside, shims, kernel, growth, each(before.available, after.available))
+	row := func(name string, v float64) {
+		b.row("MiB", sample{Name: name, N: n, P50: v, P99: v}, nil, middle, bar{}, "")
+	}
+	row("an idle sandbox, driver "+b.driver, inside+shims+kernel+growth)
+	row("  sandboxd and its supervisors", inside)
+	row("  shim", shims)
+	row("  kernel", kernel)
+	row("  server", growth)
+	row("what the machine has less", each(before.available, after.available))
 	return nil
 }
 

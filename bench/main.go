@@ -1,24 +1,23 @@
 // Command bench measures Skerry beside its alternatives, side by side in one run on one machine, and
-// prints medians and ratios. It is a report, never a test: nothing fails on a time.
+// prints medians, p99 and ratios with the bars that they are to meet. It is a report, never a test:
+// nothing fails on a time.
 //
-// It starts a server of its own on the docker driver, and a plain container of the same image to
-// `docker exec` into. The rounds of two things that are compared alternate, so that a noisy
-// neighbour hurts both alike. It also counts what tools cost a model in tokens, directly and by code:
-// definitions of real tools (testdata), and two tasks in which every call is really made.
+// It starts servers of its own, and plain containers of the same images to `docker exec` into. Calls of
+// things that are compared alternate, so that a noisy neighbour hurts all alike. It also counts what
+// tools cost a model in tokens, directly and by code.
+//
+// A run of all parts can be written down: as JSON, as a chart, and as the table of docs/performance.md.
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -29,108 +28,206 @@ import (
 
 // settings are the flags.
 type settings struct {
-	bin    string
-	cache  string
-	image  string
-	rounds int
-	only   string
-	driver string
-	bomb   string
+	bin      string
+	cache    string
+	rounds   int
+	caseTime time.Duration
+	only     string
+	driver   string
+	bomb     string
+	json     string
+	svg      string
+	page     string
+	redraw   bool
 
 	sandboxes int
 }
 
+// part is a group of rows. What is not in a full run is run when it is named.
+type part struct {
+	name, about string
+	named       bool
+	run         func(context.Context, *bench) error
+}
+
+// parts are in the order in which they run: the tokens change the MCP servers.
+var parts = []part{
+	{"speed", "one run in a thread whose sandbox is there, ms", false, speed},
+	{"recording", "what records and the policy add to an exec, ms", false, recording},
+	{"tools", "code that calls tools, and the same calls by a plain MCP client, ms", false, toolCalls},
+	{"bridge", "one tool call of code in a sandbox, and of a plain MCP client on the same server, ms", false, bridge},
+	{"files", "files of a thread over HTTP, ms", false, files},
+	{"starts", "a new thread until its first exec has ended, ms", false, starts},
+	{"claims", "the same where a sandbox waits, ms", false, claims},
+	{"load", "threads at once, each with runs and files mixed, ms", false, load},
+	{"bombs", "exec of a neighbour while a bomb is at work in another sandbox, and without, ms", true, bombs},
+	{"tokens", "what tools cost a model, by code and directly, tokens", false, tokens},
+	{"idle", "what an idle sandbox costs, MiB", true, idle},
+	{"scale", "calls as the number of threads grows; tables of its own", true, scale},
+}
+
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == serverArg {
-		if err := serveMCP(context.Background(), os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	// Children get a signal when the thread that started them ends: this one stays to the end.
-	runtime.LockOSThread()
-	var s settings
-	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
-	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
-	flag.StringVar(&s.image, "image", "skerry/base:latest", "image for docker exec")
-	flag.StringVar(&s.only, "only", "", "print only this: speed, bridge, bombs, tokens or idle (idle only when it is named)")
-	flag.StringVar(&s.driver, "driver", "docker", "driver of the server")
-	flag.StringVar(&s.bomb, "bomb", "", "of the bombs only this, by its name")
-	flag.IntVar(&s.sandboxes, "sandboxes", 100, "how many idle sandboxes are measured")
-	flag.IntVar(&s.rounds, "rounds", 60, "how often each thing is measured")
-	flag.Parse()
-	if err := run(context.Background(), s); err != nil {
+	if err := start(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
+// start does what the arguments say: this program is also the servers that it measures with.
+func start() error {
+	if len(os.Args) > 1 && os.Args[1] == serverArg {
+		return serveMCP(context.Background(), os.Args[2:])
+	}
+	if len(os.Args) > 1 && os.Args[1] == floorArg {
+		return serveFloor(os.Args[2:])
+	}
+	// Children get a signal when the thread that started them ends: this one stays to the end.
+	runtime.LockOSThread()
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	var s settings
+	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
+	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
+	flag.StringVar(&s.only, "only", "", "only these parts, with commas between: "+strings.Join(names, ", ")+" (bombs, idle and scale only when they are named)")
+	flag.StringVar(&s.driver, "driver", "docker", "driver of the server")
+	flag.StringVar(&s.bomb, "bomb", "", "of the bombs only this, by its name")
+	flag.IntVar(&s.sandboxes, "sandboxes", 100, "how many idle sandboxes are measured")
+	flag.IntVar(&s.rounds, "rounds", rounds, "how often each thing is measured")
+	flag.DurationVar(&s.caseTime, "case-time", caseTime, "a case ends when so much time is over, with fewer calls")
+	flag.StringVar(&s.json, "json", "", "write the results to this file")
+	flag.StringVar(&s.svg, "svg", "", "write the chart to this file")
+	flag.StringVar(&s.page, "page", "", "write the table into this page")
+	flag.BoolVar(&s.redraw, "redraw", false, "measure nothing: write chart and page from the file -json")
+	flag.Parse()
+	if s.redraw {
+		r, err := read(s.json)
+		if err != nil {
+			return err
+		}
+		return r.write("", s.svg, s.page)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return run(ctx, s)
+}
+
 // bench is one run.
 type bench struct {
 	settings
-	dir       string
-	self      string // this program, where MCP servers may run it
-	url       string
-	server    *exec.Cmd
-	echo      string // address of the HTTP server of the bridge's comparison
-	container string
-	threads   []string // to delete in the end
-	mcpMain   string   // the filesystem MCP server
-	shared    string
+	*server // that of most parts, with the thread "bench"
+	dir     string
+	self    string // this program, where an unprivileged uid may run it
+	echo    string // address of the HTTP server of the tool calls
+	mcpMain string // the filesystem MCP server
+	shared  string // its folder
+
+	ctx    context.Context // ends with a signal: then what was started is cleared away
+	began  time.Time
+	part   string
+	report report
+}
+
+// wanted gives the parts that the flag names, all that a full run has without it.
+func wanted(only string) ([]part, error) {
+	var list []part
+	names := strings.Split(only, ",")
+	for _, p := range parts {
+		if only == "" && !p.named || slices.Contains(names, p.name) {
+			list = append(list, p)
+		}
+	}
+	if only != "" && len(list) != len(names) {
+		return nil, fmt.Errorf("-only %s: a part is there twice, or is none of the parts", only)
+	}
+	return list, nil
 }
 
 func run(ctx context.Context, s settings) (err error) {
-	parts := map[string]func(context.Context, *bench) error{
-		"speed": speed, "bridge": func(ctx context.Context, b *bench) error { return b.bridge(ctx) },
-		"bombs":  func(_ context.Context, b *bench) error { return b.bombs() },
-		"tokens": func(_ context.Context, b *bench) error { return b.tokens() },
-		"idle":   func(ctx context.Context, b *bench) error { return b.idle(ctx) },
-		"scale":  func(ctx context.Context, b *bench) error { return b.scale(ctx) },
-	}
-	if _, ok := parts[s.only]; !ok && s.only != "" {
-		return fmt.Errorf("-only: there is no part %q", s.only)
+	list, err := wanted(s.only)
+	if err != nil {
+		return err
 	}
 	dir, err := os.MkdirTemp("", "skerry-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{settings: s, dir: dir, shared: filepath.Join(dir, "shared")}
-	stopEcho, err := b.prepare(dir)
+	b := &bench{settings: s, ctx: ctx, dir: dir, shared: filepath.Join(dir, "shared"), began: time.Now()}
+	b.report = report{MadeAt: b.began.UTC().Format(time.DateOnly), Machine: thisMachine()}
+	b.report.Version = said(filepath.Join(s.bin, "skerry"), "version")
+	stopEcho, err := b.prepare()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopEcho()) }()
-	stop, err := b.serve(dir)
-	if err != nil {
+	if b.server, err = b.serve("data", s.driver); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
-	// The tokens go last: they change the MCP servers.
-	for _, name := range []string{"speed", "bridge", "bombs", "tokens", "idle", "scale"} {
-		if s.only != name && (s.only != "" || name == "idle" || name == "scale") {
-			continue
+	defer func() { err = errors.Join(err, b.stop()) }()
+	b.uses("bench")
+	var failed error
+	for _, p := range list {
+		if ctx.Err() != nil {
+			return errors.Join(failed, ctx.Err())
 		}
-		if name != "tokens" && name != "idle" && name != "scale" && len(b.threads) == 0 {
-			b.threads = append(b.threads, "bench")
-		}
-		if err := parts[name](ctx, b); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		b.part = p.name
+		printHead(os.Stdout, p.name, p.about)
+		// One part that fails does not take the others' results with it.
+		if err := p.run(ctx, b); err != nil {
+			b.leave(p.name+", from here on", err.Error())
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", p.name, err))
 		}
 	}
-	return nil
+	b.report.Seconds = int(time.Since(b.began).Seconds())
+	fmt.Printf("\n%d rows in %d s\n", len(b.report.Results), b.report.Seconds)
+	return errors.Join(failed, b.report.write(s.json, s.svg, s.page))
 }
 
-// speed compares with a plain container of the same image.
-func speed(ctx context.Context, b *bench) (err error) {
-	out, err := exec.CommandContext(ctx, "docker", "run", "-d", "--rm", "--network", "none", b.image, "sleep", "3600").Output()
-	if err != nil {
-		return fmt.Errorf("docker run: %w", err)
+func thisMachine() machine {
+	m := machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), Docker: said("docker", "version", "--format", "{{.Server.Version}}")}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel, _, _ = strings.Cut(strings.TrimSpace(string(release)), "-")
 	}
-	b.container = strings.TrimSpace(string(out))
-	defer func() { err = errors.Join(err, exec.Command("docker", "rm", "-f", b.container).Run()) }()
-	return b.all()
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		m.Load, _, _ = strings.Cut(string(load), " ")
+	}
+	return m
+}
+
+// said is the first line that a program prints, "" when it cannot.
+func said(name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimPrefix(strings.TrimSpace(line), "skerry ")
+}
+
+// prepare makes what the servers work on, and returns what ends the HTTP server of the tool calls.
+func (b *bench) prepare() (stopEcho func() error, err error) {
+	if err := errors.Join(os.Chmod(b.dir, 0o755), b.copySelf()); err != nil { //nolint:gosec // MCP servers run as nobody
+		return nil, err
+	}
+	if stopEcho, err = b.startEcho(); err != nil {
+		return nil, err
+	}
+	b.mcpMain = filepath.Join(b.cache, "mcp/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
+	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
+		"filesystem": map[string]any{"command": "node", "args": []string{b.mcpMain, b.shared}},
+		"echo":       map[string]any{"type": "http", "url": b.echo},
+	}})
+	err = errors.Join(err,
+		os.Mkdir(b.shared, 0o755),
+		os.WriteFile(filepath.Join(b.shared, "a.txt"), []byte("one\ntwo\n"), 0o644),
+		os.Mkdir(filepath.Join(b.dir, "data"), 0o711),
+		os.WriteFile(filepath.Join(b.dir, "data/extensions_config.json"), config, 0o600))
+	if err != nil {
+		return nil, errors.Join(err, stopEcho())
+	}
+	return stopEcho, nil
 }
 
 // copySelf puts this program where an unprivileged uid can run it.
@@ -147,182 +244,5 @@ func (b *bench) copySelf() error {
 	return os.WriteFile(b.self, raw, 0o755) //nolint:gosec // see above
 }
 
-// prepare makes what the server works on, and returns what ends the HTTP server of the comparison.
-func (b *bench) prepare(dir string) (stopEcho func() error, err error) {
-	if err := errors.Join(os.Chmod(dir, 0o755), b.copySelf()); err != nil { //nolint:gosec // MCP servers run as nobody
-		return nil, err
-	}
-	if stopEcho, err = b.startEcho(); err != nil {
-		return nil, err
-	}
-	b.mcpMain = filepath.Join(b.cache, "mcp/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js")
-	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{
-		"filesystem": map[string]any{"command": "node", "args": []string{b.mcpMain, b.shared}},
-		"echo":       map[string]any{"type": "http", "url": b.echo},
-	}})
-	err = errors.Join(err,
-		os.Mkdir(b.shared, 0o755),
-		os.WriteFile(filepath.Join(b.shared, "a.txt"), []byte("one\ntwo\n"), 0o644),
-		os.Mkdir(filepath.Join(dir, "data"), 0o711),
-		os.WriteFile(filepath.Join(dir, "data/extensions_config.json"), config, 0o600),
-		os.WriteFile(filepath.Join(dir, "x.ts"), []byte("const x: number = 1; console.log(x)\n"), 0o644))
-	if err != nil {
-		return nil, errors.Join(err, stopEcho())
-	}
-	return stopEcho, nil
-}
-
-// serve starts the server and returns what ends it.
-func (b *bench) serve(dir string) (stop func() error, err error) {
-	program, err := filepath.Abs(filepath.Join(b.bin, "skerry"))
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(program, "serve", "--driver", b.driver, "--listen", "127.0.0.1:0", "--data", filepath.Join(dir, "data"))
-	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // nothing stays behind, however this ends
-	cmd.Env = append(os.Environ(), "SKERRY_LOG_LEVEL=warn", "SKERRY_DISK_QUOTA=off", "SKERRY_IMAGES="+filepath.Join(b.cache, "images"))
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	b.server = cmd
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if _, url, ok := strings.Cut(lines.Text(), "serving on "); ok {
-			b.url = strings.Fields(url)[0]
-			break
-		}
-	}
-	if b.url == "" {
-		return nil, errors.Join(errors.New("the server did not start"), cmd.Wait())
-	}
-	go io.Copy(io.Discard, out) //nolint:errcheck // ends with the server
-	return func() error {
-		var errs []error
-		for _, thread := range b.threads {
-			_, err := b.post(http.MethodDelete, "/api/threads/"+thread, nil)
-			errs = append(errs, err)
-		}
-		return errors.Join(errors.Join(errs...), cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
-	}, nil
-}
-
-func (b *bench) post(method, path string, body any) ([]byte, error) {
-	var in io.Reader
-	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		in = bytes.NewReader(raw)
-	}
-	req, err := http.NewRequest(method, b.url+path, in)
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode >= 300 {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, res.Status, answer)
-	}
-	return answer, err
-}
-
-// code runs a program text and gives its stdout; a program that fails is an error.
-func (b *bench) code(language, text string) (string, error) {
-	raw, err := b.post(http.MethodPost, "/api/threads/bench/execute_code", map[string]any{"code": text, "language": language, "timeout": 120})
-	if err != nil {
-		return "", err
-	}
-	var r struct {
-		Stdout, Stderr string
-		ExitCode       *int `json:"exit_code"`
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return "", err
-	}
-	if r.ExitCode == nil || *r.ExitCode != 0 {
-		return "", fmt.Errorf("%s failed: %s", language, raw)
-	}
-	return r.Stdout, nil
-}
-
-func (b *bench) docker(args ...string) func() error {
-	return func() error { return exec.Command("docker", append([]string{"exec", b.container}, args...)...).Run() }
-}
-
-// row compares two ways to do one thing.
-type row struct {
-	name         string
-	ours, theirs func() error
-	against      string
-	bar          float64
-}
-
-func (b *bench) all() error {
-	npx := filepath.Join(b.cache, "mcp")
-	rows := []row{
-		{"exec true", func() error {
-			_, err := b.post(http.MethodPost, "/api/threads/bench/exec", map[string]any{"argv": []string{"true"}})
-			return err
-		}, b.docker("true"), "docker exec true", 15},
-		{"execute_code python", func() error { _, err := b.code("python", "print(1)"); return err }, b.docker("python3", "-c", "print(1)"), "docker exec python3 -c", 5},
-		{"execute_code typescript", func() error { _, err := b.code("typescript", "const x: number = 1; console.log(x)"); return err }, func() error {
-			cmd := exec.Command("npx", "--no-install", "tsx", "-e", "const x: number = 1; console.log(x)")
-			cmd.Dir = npx
-			return cmd.Run()
-		}, "npx tsx (on the host)", 10},
-	}
-	living, err := b.contextRows()
-	if err != nil {
-		return err
-	}
-	rows = append(rows, living...)
-	fmt.Printf("%-26s %9s %9s   %-24s %9s %9s %8s %6s\n", "Skerry (HTTP API, docker)", "p50 ms", "p95 ms", "against", "p50 ms", "p95 ms", "ratio", "bar")
-	for _, r := range rows {
-		ours, theirs, err := alternate(b.rounds, r.ours, r.theirs)
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.name, err)
-		}
-		fmt.Printf("%-26s %9.2f %9.2f   %-24s %9.2f %9.2f %7.1f× %5.0f×\n", r.name, at(ours, 50), at(ours, 95), r.against, at(theirs, 50), at(theirs, 95), at(theirs, 50)/at(ours, 50), r.bar)
-	}
-	return nil
-}
-
-// rest lets one side finish what it leaves behind, such as the end of a container's process, before
-// the other is measured: else each would pay for the other.
-const rest = 30 * time.Millisecond
-
-// alternate measures two functions in turn, after one round of each that does not count.
-func alternate(rounds int, x, y func() error) (xs, ys []float64, err error) {
-	for i := -1; i < rounds; i++ {
-		for _, side := range []struct {
-			do  func() error
-			out *[]float64
-		}{{x, &xs}, {y, &ys}} {
-			time.Sleep(rest)
-			began := time.Now()
-			if err := side.do(); err != nil {
-				return nil, nil, err
-			}
-			if i >= 0 {
-				*side.out = append(*side.out, float64(time.Since(began).Microseconds())/1000)
-			}
-		}
-	}
-	return xs, ys, nil
-}
-
-func at(values []float64, percent int) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
-}
+// code runs a program text in the thread of most parts.
+func (b *bench) code(language, text string) (string, error) { return b.codeIn("bench", language, text) }

@@ -36,7 +36,7 @@ const (
 
 // scale says what a call costs as the number of threads grows, and what the server and Redis need for each: with played
 // sandboxes (bench/fleet), which measure the server alone, and with those of -driver.
-func (b *bench) scale(ctx context.Context) error {
+func scale(ctx context.Context, b *bench) error {
 	fleet := filepath.Join(b.dir, "fleet")
 	build := exec.CommandContext(ctx, "go", "build", "-o", fleet, "./bench/fleet")
 	build.Stderr = os.Stderr
@@ -54,7 +54,7 @@ func (b *bench) scale(ctx context.Context) error {
 
 // scaleLiving is the cost of a call with sandboxes that really live.
 func (b *bench) scaleLiving() error {
-	f := &fleetServer{url: b.url, pid: b.server.Process.Pid}
+	f := &fleetServer{url: b.url, pid: b.cmd.Process.Pid}
 	fmt.Printf("\ndriver %s, sandboxes that live\n%s\n", b.driver, scaleHead)
 	live := 0
 	for _, n := range []int{1, 10, 100, *scaleLive} {
@@ -62,7 +62,7 @@ func (b *bench) scaleLiving() error {
 			continue
 		}
 		for ; live < n; live++ {
-			b.threads = append(b.threads, f.name(live))
+			b.uses(f.name(live))
 			if err := f.acquire(live); err != nil {
 				return err
 			}

@@ -103,8 +103,6 @@ func (b *bench) storyTokens(count counter) error {
 	if err := b.configure(servers, tools); err != nil {
 		return err
 	}
-	fmt.Printf("\nTokens (%s) of whole conversations with %d tools of 2 servers; the model's turns are scripted, every call is made\n", vocabulary, tools)
-	fmt.Printf("%-20s %-24s %10s %10s %10s\n", "story", "tokens", "direct", "code", "saved")
 	for _, s := range stories {
 		direct, err := b.tell(s, "direct", s.direct, count)
 		if err != nil {
@@ -116,12 +114,10 @@ func (b *bench) storyTokens(count counter) error {
 		}
 		directIn, directOut := direct.billed()
 		codeIn, codeOut := code.billed()
-		fmt.Printf("%-20s %-24s %10d %10d %10s\n", s.name, "conversation, each once", direct.once(), code.once(), saved(direct.once(), code.once()))
-		fmt.Printf("%-20s %-24s %10d %10d %10s\n", "", "read by the model", directIn, codeIn, saved(directIn, codeIn))
-		fmt.Printf("%-20s %-24s %10d %10d %10s\n", "", "written by the model", directOut, codeOut, saved(directOut, codeOut))
-		fmt.Printf("%-20s %-24s %10d %10d\n", "", "requests to the model", len(direct.turns)-1, len(code.turns)-1)
+		b.tokenRow(s.name+": conversation, each once", code.once(), direct.once())
+		b.tokenRow(s.name+": read by the model", codeIn, directIn)
+		b.tokenRow(s.name+": written by the model", codeOut, directOut)
 	}
-	fmt.Println("Where direct wins: few tools and small results. Code pays off with many tools, or with data that only passes through.")
 	return nil
 }
 

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tiktoken-go/tokenizer"
@@ -43,12 +45,15 @@ func (p prompt) definitions() string {
 	return text
 }
 
-// directOnly leaves what code mode adds out: the prompt section, and execute_code itself.
+// ofSkerry are the definitions that an agent without Skerry would not have.
+var ofSkerry = []string{"execute_code", "activate_skill", "read_skill_file"}
+
+// directOnly leaves out what Skerry adds: the prompt section, and its own tools.
 func (p prompt) directOnly() prompt {
 	only := prompt{Mode: p.Mode}
 	for _, t := range p.Tools {
 		var d struct{ Name string }
-		if json.Unmarshal(t, &d) == nil && d.Name != "execute_code" {
+		if json.Unmarshal(t, &d) == nil && !slices.Contains(ofSkerry, d.Name) {
 			only.Tools = append(only.Tools, t)
 		}
 	}
@@ -56,16 +61,16 @@ func (p prompt) directOnly() prompt {
 }
 
 // tokens prints what tools cost in tokens, in both modes.
-func (b *bench) tokens() error {
+func tokens(_ context.Context, b *bench) error {
 	count, err := newCounter()
 	if err != nil {
 		return err
 	}
 	for _, mode := range []string{"direct", "code"} {
+		b.uses(mode)
 		if _, err := b.post(http.MethodPut, "/api/threads/"+mode+"/sandbox", map[string]any{"mode": mode, "wait_s": 60}); err != nil {
 			return err
 		}
-		b.threads = append(b.threads, mode)
 	}
 	if err := b.definitionTokens(count); err != nil {
 		return err
@@ -85,8 +90,6 @@ func (b *bench) definitionTokens(count counter) error {
 	if err := os.WriteFile(file, raw, 0o644); err != nil { //nolint:gosec // MCP servers run as nobody
 		return err
 	}
-	fmt.Printf("\nTokens (%s) before the first word of a conversation, real tools (bench/testdata)\n", vocabulary)
-	fmt.Printf("%6s %8s %10s %10s %10s   %26s %10s\n", "tools", "servers", "direct", "code", "saved", "code and one full search", "saved")
 	for _, n := range sizes {
 		servers, err := firstTools(all, b.self, file, n)
 		if err != nil {
@@ -123,17 +126,16 @@ func (b *bench) definitionTokens(count counter) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%6d %8d %10d %10d %10s   %26d %10s\n", n, len(servers), x, y, saved(x, y), y+z, saved(x, y+z))
+		b.tokenRow(fmt.Sprintf("definitions of %d tools, %d servers", n, len(servers)), y, x)
+		b.tokenRow("the same and one full search", y+z, x)
 	}
 	return nil
 }
 
-// saved is how many per cent fewer y is than x.
-func saved(x, y int) string {
-	if y >= x {
-		return fmt.Sprintf("none: +%.0f %%", 100*float64(y-x)/float64(x))
-	}
-	return fmt.Sprintf("%.1f %%", 100*float64(x-y)/float64(x))
+// tokenRow adds what code mode reads or writes, beside direct calls.
+func (b *bench) tokenRow(name string, code, direct int) {
+	against := sample{Name: "direct calls", N: 1, P50: float64(direct), P99: float64(direct)}
+	b.row("tokens", sample{Name: name, N: 1, P50: float64(code), P99: float64(code)}, &against, fewer, bar{}, "")
 }
 
 func (b *bench) prompt(thread string) (p prompt, err error) {
@@ -158,11 +160,11 @@ func (b *bench) configure(servers map[string]any, n int) error {
 	if err != nil {
 		return err
 	}
-	temp := filepath.Join(b.dir, "data/new.json")
+	temp := filepath.Join(b.data, "new.json")
 	if err := os.WriteFile(temp, config, 0o600); err != nil {
 		return err
 	}
-	if err := os.Rename(temp, filepath.Join(b.dir, "data/extensions_config.json")); err != nil {
+	if err := os.Rename(temp, filepath.Join(b.data, "extensions_config.json")); err != nil {
 		return err
 	}
 	var total struct {

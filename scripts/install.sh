@@ -11,6 +11,7 @@
 #     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm; the official
 #              conformance suite, with a Node that is new enough for it
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
+#     rivals   llm-sandbox, which make bench measures beside Skerry, from PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
 #     linters  golangci-lint, from its Go module
 #
@@ -127,6 +128,15 @@ build_linters() {
   printf '%s\n' "$golangci" >"$cache/bin/golangci-lint.stamp"
 }
 
+llm_sandbox='llm-sandbox[docker]==0.3.46'
+
+fetch_rivals() {
+  rm -rf "$cache/rivals"
+  python3 -m venv "$cache/rivals" || { apt_install python3-venv && python3 -m venv "$cache/rivals"; }
+  "$cache/rivals/bin/pip" install --disable-pip-version-check "$llm_sandbox"
+  printf '%s\n' "$llm_sandbox" >"$cache/rivals/stamp"
+}
+
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 build_s3() {
@@ -157,6 +167,7 @@ for what in "$@"; do
   containerd) stamped "$cache/containerd/stamp" $containerd_version || step containerd "containerd $containerd_version, from its Go module (1 to 2 minutes)" build_containerd ;;
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
+  rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
