@@ -26,7 +26,7 @@ const (
 
 // claims measures threads that get a sandbox which waits for them. Whether this build keeps any is asked of its
 // own check of templates.
-func claims(_ context.Context, b *bench) (err error) {
+func claims(ctx context.Context, b *bench) (err error) {
 	dir := filepath.Join(b.dir, "templates")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -56,23 +56,27 @@ func claims(_ context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	p := &pool{server: s}
+	p := &pool{server: s, ctx: ctx}
 	if err := p.fill(waiting + crowd); err != nil {
 		return err
 	}
-	return errors.Join(b.claimOne(p), b.claimMany(p))
+	if err := b.claimOne(p); err != nil {
+		return err
+	}
+	return b.claimMany(p)
 }
 
 // pool is a server with sandboxes that wait.
 type pool struct {
 	*server
+	ctx     context.Context
 	n, cold int
 }
 
 // fill waits until so many sandboxes run.
 func (p *pool) fill(n int) error {
 	last := 0
-	full, err := await(fillTime, func() (bool, error) {
+	full, err := await(p.ctx, fillTime, func() (bool, error) {
 		s, err := takeStock(p.data, p.cmd.Process.Pid)
 		last = s.sandboxes
 		return s.sandboxes >= n, err

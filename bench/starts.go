@@ -90,10 +90,13 @@ func (b *bench) serverOf(driver string, env ...string) (*server, func() error, e
 }
 
 // await looks every 100 ms whether something is so, until the time is over.
-func await(within time.Duration, so func() (bool, error)) (bool, error) {
+func await(ctx context.Context, within time.Duration, so func() (bool, error)) (bool, error) {
 	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
 		if ok, err := so(); ok || err != nil || time.Now().After(end) {
 			return ok, err
+		}
+		if ctx.Err() != nil {
+			return false, ctx.Err()
 		}
 	}
 }
