@@ -373,6 +373,7 @@ func (s *server) do(method, path string, body any) answer {
 type result struct {
 	ExecID      string  `json:"exec_id"`
 	Status      string  `json:"status"`
+	Detail      string  `json:"detail"`
 	ExitCode    *int    `json:"exit_code"`
 	Stdout      string  `json:"stdout"`
 	Stderr      string  `json:"stderr"`

@@ -50,9 +50,11 @@ type box struct {
 	env        map[string]string // of every exec; replaced, never changed
 	languages  []string          // that sandboxd found a runtime for
 	turn       turn
-	overAge    bool // it is put away when nothing runs in it
-	released   bool // it is not to come back
-	unused     bool // its first exec is still to come
+	overAge    bool          // it is put away when nothing runs in it
+	released   bool          // it is not to come back
+	unused     bool          // its first exec is still to come
+	watched    bool          // somebody watches its load
+	weight     driver.Weight // what it counts for CPU time; 0: nobody knows
 
 	tools  toolsView
 	skills skillsView
@@ -188,7 +190,7 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 	now := time.Now().UTC()
 	b := &box{
 		thread: t, template: tmpl, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), lastActive: now,
-		place: place, asked: now, unused: true, env: o.env, turn: turn{unwanted: make(chan struct{})},
+		place: place, asked: now, unused: true, weight: driver.UsualWeight, env: o.env, turn: turn{unwanted: make(chan struct{})},
 		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened},
 	}
 	b.info.ID = b.id

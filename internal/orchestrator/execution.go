@@ -179,6 +179,13 @@ func (e *execution) endBecause(why string) {
 	e.why = why
 }
 
+// reason is why we ended e; "" when we did not.
+func (e *execution) reason() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.why
+}
+
 // finish is the one end of e. Only the goroutine that runs e calls it.
 func (e *execution) finish(res sandbox.Result, err error) {
 	e.mu.Lock()

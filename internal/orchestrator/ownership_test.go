@@ -43,7 +43,7 @@ type town struct {
 
 // stubborn is a driver that can be told to remove nothing.
 type stubborn struct {
-	driver.Driver
+	*memory.Driver
 	*town
 }
 
@@ -282,6 +282,11 @@ func TestTakenOver(t *testing.T) {
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "a" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
+	hands := memory.New(memory.Options{Host: w.host})
+	defer hands.Close()                                                         //nolint:errcheck // a driver of the test
+	if err := hands.Weigh(t.Context(), info.ID, driver.LowWeight); err != nil { // as a, which dies before it takes that back
+		t.Fatal(err)
+	}
 	w.die(a)
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
@@ -289,6 +294,7 @@ func TestTakenOver(t *testing.T) {
 	if box := b.find(mainThread); box == nil || box.id != info.ID {
 		t.Fatalf("not adopted: %+v", box)
 	}
+	w.eventually("it counts as much as others", func() bool { return w.host.Weight(info.ID) == driver.UsualWeight })
 	res, err := a.Wait(t.Context(), caller, "main", id)
 	if err != nil || res.Status != sandbox.StatusLost {
 		t.Errorf("the exec of the former server: %+v, %v", res, err)

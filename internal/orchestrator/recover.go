@@ -143,7 +143,11 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 		}
 	}
 	r.adoptContexts(ctx, b, st.GetContexts())
-	return b, r.publish(ctx, b)
+	if err := r.publish(ctx, b); err != nil {
+		return b, err
+	}
+	r.watchLoad(b) // and weigh it: the server before may have died while it counted little
+	return b, nil
 }
 
 // housekeeping forgets what is old, and removes what nobody knows.

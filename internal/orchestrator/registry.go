@@ -103,6 +103,21 @@ func (g *registry) unfinished() []*execution {
 	return list
 }
 
+// runningIn is every exec of a thread that runs.
+func (g *registry) runningIn(t sandbox.Thread) []*execution {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var list []*execution
+	if mine := g.of[t]; mine != nil {
+		for _, e := range mine.all {
+			if e.info().Status == sandbox.StatusRunning {
+				list = append(list, e)
+			}
+		}
+	}
+	return list
+}
+
 // add makes an exec known that begin counted.
 func (g *registry) add(e *execution) {
 	g.mu.Lock()

@@ -257,6 +257,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	}
 	r.execs.add(e)
 	handedOver = true
+	r.watchLoad(b)
 	r.wg.Go(func() { r.see(b, e, req) })
 	return e.id, nil
 }
@@ -368,6 +369,9 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	} else {
 		res = e.compose(&sandboxv1.Exit{DurationUs: time.Since(e.started).Microseconds()})
 		res.Status = status
+	}
+	if res.Status == sandbox.StatusKilled {
+		res.Detail = e.reason()
 	}
 	r.settle(b, e, &res, r.o.Bridge.Finish(e.id))
 	if e.context != nil {

@@ -104,7 +104,8 @@ type ToolCall struct {
 type Result struct {
 	ExecID         string       `json:"exec_id"`
 	Status         Status       `json:"status"`
-	ExitCode       *int         `json:"exit_code"` // nil unless Status is exited
+	Detail         string       `json:"detail,omitempty"` // why the server ended it; Status is killed
+	ExitCode       *int         `json:"exit_code"`        // nil unless Status is exited
 	Stdout         string       `json:"stdout"`
 	Stderr         string       `json:"stderr"`
 	Encoding       string       `json:"encoding,omitempty"` // "base64" when either stream is not UTF-8 (then both are)

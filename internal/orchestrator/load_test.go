@@ -1,0 +1,204 @@
+package orchestrator
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+)
+
+func TestBurden(t *testing.T) {
+	type step struct {
+		cores float64       // since the step before
+		for_  time.Duration // in looks of 100 ms
+		low   bool          // afterwards
+	}
+	for name, c := range map[string]struct {
+		limit int64
+		steps []step
+	}{
+		"a short burst":              {2000, []step{{2, 100 * time.Millisecond, false}, {0, time.Second, false}}},
+		"computes on":                {2000, []step{{1, 300 * time.Millisecond, true}, {1, time.Minute, true}}},
+		"a little all the time":      {2000, []step{{0.3, time.Minute, false}}},
+		"half of a small limit":      {40, []step{{0.04, 300 * time.Millisecond, true}}},
+		"stops for a moment":         {2000, []step{{1, time.Second, true}, {0, 500 * time.Millisecond, true}, {1, time.Second, true}, {0, 500 * time.Millisecond, true}}},
+		"stops":                      {2000, []step{{1, time.Second, true}, {0, 1200 * time.Millisecond, false}, {0.1, time.Second, false}}},
+		"less, but not much less":    {2000, []step{{1, time.Second, true}, {0.3, time.Minute, true}}},
+		"bursts with pauses between": {2000, []step{{1, 100 * time.Millisecond, false}, {0, 200 * time.Millisecond, false}, {1, 100 * time.Millisecond, false}}},
+	} {
+		u := burden{limit: c.limit}
+		now, load := time.Now(), driver.Load{}
+		u.look(now, load)
+		for i, s := range c.steps {
+			for range s.for_ / loadEvery {
+				now = now.Add(loadEvery)
+				load.CPU += time.Duration(s.cores * float64(loadEvery))
+				u.look(now, load)
+			}
+			if got := u.weight() == driver.LowWeight; got != s.low {
+				t.Errorf("%s: after step %d it counts little: %v", name, i, got)
+			}
+		}
+	}
+}
+
+func TestForks(t *testing.T) {
+	for name, c := range map[string]struct {
+		refused func(ms int) uint64 // in all, after so long
+		want    bool
+	}{
+		"a bomb":                    {func(ms int) uint64 { return uint64(ms) * 20 }, true},
+		"a slow bomb":               {func(ms int) uint64 { return uint64(ms) / 2 }, true},
+		"none":                      {func(int) uint64 { return 0 }, false},
+		"none, after a bomb before": {func(int) uint64 { return 1e6 }, false},
+		"a few":                     {func(ms int) uint64 { return min(20, uint64(ms)) }, false},
+		"many at once":              {func(ms int) uint64 { return 10_000 * uint64(ms/500) / max(1, uint64(ms/500)) }, false},
+		"one in each second":        {func(ms int) uint64 { return uint64(ms / 1000) }, false},
+		"a hundred, now and then":   {func(ms int) uint64 { return 100 * uint64(ms/1000) }, false},
+		"one in each look":          {func(ms int) uint64 { return uint64(ms / 100) }, false},
+	} {
+		var u burden
+		now, got := time.Now(), false
+		for ms := 0; ms <= 10_000; ms += int(loadEvery.Milliseconds()) {
+			u.look(now.Add(time.Duration(ms)*time.Millisecond), driver.Load{Refused: c.refused(ms)})
+			got = got || u.forks.bomb()
+		}
+		if got != c.want {
+			t.Errorf("%s: a bomb: %v", name, got)
+		}
+	}
+}
+
+// counter is a gate that says how many processes each exec has.
+type counter struct {
+	*gate
+	tasks map[string]uint32
+}
+
+func (c *counter) Status(ctx context.Context, req *connect.Request[sandboxv1.StatusRequest]) (*connect.Response[sandboxv1.StatusResponse], error) {
+	res, err := c.daemon.Status(ctx, req)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, n := range c.tasks {
+		res.Msg.Execs = append(res.Msg.Execs, &sandboxv1.ExecStatus{ExecId: id, Running: true, Tasks: n})
+	}
+	return res, err
+}
+
+// soon is eventually with something to do before each look.
+func soon(t *testing.T, what string, step func(), ok func() bool) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		step()
+		return ok()
+	})
+}
+
+// TestWeight: a sandbox that computes counts little, until it stops or its exec ends.
+func TestWeight(t *testing.T) {
+	h := newHouseOf(t, newGate())
+	exec := h.background(t, "heavy")
+	h.background(t, "light")
+	b, light := h.find(sandbox.Thread{Owner: caller.Owner, ID: "heavy"}), h.find(sandbox.Thread{Owner: caller.Owner, ID: "light"})
+	host := h.driver.Host()
+	began := time.Now()
+	var used time.Duration
+	compute := func() {
+		used = time.Since(began)
+		host.SetLoad(b.id, driver.Load{CPU: used})
+	}
+	weighs := func(w driver.Weight) func() bool { return func() bool { return host.Weight(b.id) == w } }
+	soon(t, "a sandbox that computes counts little", compute, weighs(driver.LowWeight))
+	if w := host.Weight(light.id); w != driver.UsualWeight {
+		t.Errorf("one that does not counts %d", w)
+	}
+	eventually(t, "one that stopped counts as before", weighs(driver.UsualWeight))
+	began = time.Now().Add(-used)
+	soon(t, "it computes again", compute, weighs(driver.LowWeight))
+	if err := h.Kill(t.Context(), caller, "heavy", exec); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its exec has ended", weighs(driver.UsualWeight))
+	eventually(t, "nobody watches it any more", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return !b.watched
+	})
+	h.background(t, "heavy")
+	began = time.Now().Add(-used)
+	soon(t, "the next exec is watched, too", compute, weighs(driver.LowWeight))
+}
+
+// TestForkBomb: the exec with the most processes is ended, and says why, in its result and in its record; others and
+// the sandbox go on.
+func TestForkBomb(t *testing.T) {
+	c := &counter{gate: newGate()}
+	h := newHouseWith(t, c, noTools{})
+	innocent := h.background(t, "bombed")
+	guilty := h.background(t, "bombed")
+	newest := h.background(t, "bombed")
+	c.mu.Lock()
+	c.tasks = map[string]uint32{innocent: 3, guilty: 60, newest: 1}
+	c.mu.Unlock()
+	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
+	status := func(id string) sandbox.Result {
+		res, err := h.Exec(t.Context(), caller, "bombed", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	var refused uint64
+	fork := func() {
+		refused += 100
+		h.driver.Host().SetLoad(b.id, driver.Load{Refused: refused})
+	}
+	soon(t, "the bomb is ended", fork, func() bool { return status(guilty).Status != sandbox.StatusRunning })
+	res := status(guilty)
+	if res.Status != sandbox.StatusKilled || !strings.Contains(res.Detail, "limit of 64") || !strings.Contains(res.Detail, "limits.pids") {
+		t.Errorf("%+v", res)
+	}
+	records, _, err := h.audit.List(t.Context(), audit.Filter{Tenant: "t", Exec: guilty})
+	ends := 0
+	for _, r := range records {
+		if r.Phase == audit.PhaseResult && r.Outcome == "killed" && strings.Contains(r.Detail, "limits.pids") {
+			ends++
+		}
+	}
+	if err != nil || ends != 1 {
+		t.Errorf("%d terminal records, %v: %+v", ends, err, records)
+	}
+	for _, id := range []string{innocent, newest} {
+		if r := status(id); r.Status != sandbox.StatusRunning {
+			t.Errorf("an exec that does not fork: %+v", r)
+		}
+	}
+	if h.find(b.thread) != b {
+		t.Error("the sandbox was ended")
+	}
+}
+
+// TestForkBombThatCannotBeEnded: when its exec cannot be ended, the sandbox is.
+func TestForkBombThatCannotBeEnded(t *testing.T) {
+	deaf := newGate()
+	deaf.deaf = true
+	h := newHouseOf(t, deaf)
+	id := h.background(t, "bombed")
+	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
+	var refused uint64
+	soon(t, "the sandbox is ended", func() {
+		refused += 100
+		h.driver.Host().SetLoad(b.id, driver.Load{Refused: refused})
+	}, func() bool { return h.find(b.thread) != b })
+	res, err := h.Wait(t.Context(), caller, "bombed", id)
+	if err != nil || res.Status != sandbox.StatusKilled || !strings.Contains(res.Detail, "limits.pids") {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
