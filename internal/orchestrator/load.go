@@ -163,6 +163,9 @@ func (r *Orchestrator) endForkBomb(b *box, refused uint64) {
 			log.Warn("exec ended: "+why, "exec", e.id)
 			return
 		}
+		if b.endingStatus() != "" { // somebody else ends all of it
+			return
+		}
 		log.Warn("exec not ended", "exec", e.id, "error", err)
 	}
 	if r.ctx.Err() != nil {
