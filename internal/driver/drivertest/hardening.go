@@ -290,7 +290,11 @@ func (s *suite) procAndSys(t *testing.T, r *rig) {
 	host, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.h.PID(t, r.spec.ID)))
 	must(t, err)
 	for line := range strings.Lines(string(host)) {
-		if path := strings.SplitN(strings.TrimSpace(line), ":", 3)[2]; path != "/" && strings.Contains(inside, path) {
+		path := strings.SplitN(strings.TrimSpace(line), ":", 3)[2]
+		if r.spec.Runtime == "runsc" && path == "/"+filepath.Base(path) {
+			continue // gVisor makes this file up, with the sandbox's own name: that of a container is no secret in it
+		}
+		if path != "/" && strings.Contains(inside, path) {
 			t.Errorf("the host's cgroup %s shows: %q", path, inside)
 		}
 	}
