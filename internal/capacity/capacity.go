@@ -28,6 +28,7 @@ type Places struct {
 	mu     sync.Mutex
 	held   map[string]int       // places by tenant, none is 0
 	total  int                  // their sum
+	spares int                  // see TakeSpare
 	queues map[string][]*Ticket // those that wait, by tenant, none is empty
 	turns  []string             // tenants with a queue; the first one's turn is next
 }
@@ -82,6 +83,32 @@ func (p *Places) Seat(tenant string) *Ticket {
 	t := &Ticket{places: p, tenant: tenant, granted: make(chan struct{})}
 	t.hold()
 	return t
+}
+
+// TakeSpare takes a place for a sandbox that waits for a thread, if there is one that nobody else wants.
+// A spare keeps nobody from a place: see Over. LeaveSpare gives it back.
+func (p *Places) TakeSpare() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.total+p.spares >= p.limits.Total || len(p.turns) > 0 {
+		return false
+	}
+	p.spares++
+	return true
+}
+
+// LeaveSpare gives the place of a spare back.
+func (p *Places) LeaveSpare() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.spares--
+}
+
+// Over is how many spares have to go because others have their places now.
+func (p *Places) Over() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(0, min(p.spares, p.total+p.spares-p.limits.Total))
 }
 
 // Granted is closed when the ticket has become a place.

@@ -206,3 +206,35 @@ func BenchmarkTake(b *testing.B) {
 		t.Leave()
 	}
 }
+
+// TestSpares: a spare takes a free place, gives way to whoever wants it, and is refused where somebody waits.
+func TestSpares(t *testing.T) {
+	p := New(Limits{Total: 2, Queue: 1})
+	if !p.TakeSpare() || !p.TakeSpare() || p.TakeSpare() {
+		t.Fatal("two places are two spares")
+	}
+	a := take(t, p, "a")
+	if !has(a) || p.Over() != 1 {
+		t.Fatalf("a spare keeps a tenant from a place, or does not go: %d over", p.Over())
+	}
+	p.LeaveSpare()
+	if p.Over() != 0 {
+		t.Errorf("%d over", p.Over())
+	}
+	b, waits := take(t, p, "b"), take(t, p, "c")
+	if !has(b) || has(waits) || p.Over() != 1 {
+		t.Errorf("%d over", p.Over())
+	}
+	p.LeaveSpare()
+	if p.TakeSpare() {
+		t.Error("a spare took a place while a tenant waits")
+	}
+	a.Leave()
+	if !has(waits) {
+		t.Error("who waited got no place")
+	}
+	b.Leave()
+	if !p.TakeSpare() || p.TakeSpare() {
+		t.Error("one place is free")
+	}
+}
