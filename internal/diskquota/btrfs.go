@@ -218,6 +218,10 @@ func (q *subvolumes) limit(dir, userDir string, _ int, thread, user Limits) erro
 	return q.setLimit(group(userLevel, u), user)
 }
 
+// pass has nothing to do: a subvolume may be renamed to anywhere, and limit puts its group into the user's. Before
+// the first limit it is in nobody's.
+func (q *subvolumes) pass(context.Context, string, string) error { return nil }
+
 func (q *subvolumes) drop(dir string, _ int) error {
 	id, err := subvolume(dir)
 	if errors.Is(err, os.ErrNotExist) {

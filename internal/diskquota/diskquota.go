@@ -91,6 +91,9 @@ type enforcer interface {
 	makeThread(dir string) error
 	// limit sets the limits of a thread's folder, whose files belong to uid, and of its user.
 	limit(dir, userDir string, uid int, thread, user Limits) error
+	// pass lets the user of userDir have a thread's folder that is in another's, so that it can be renamed into
+	// userDir.
+	pass(ctx context.Context, dir, userDir string) error
 	// drop frees what is kept about a thread, whose folder is empty but for folders, and removes it.
 	drop(dir string, uid int) error
 	// convert gives the folder of a user's threads, made without this package, its counting. It is
@@ -225,6 +228,21 @@ func (v *Volume) MakeThread(dir string) error {
 		return os.Mkdir(dir, 0o755) //nolint:gosec // code of the sandbox, with a uid of its own, passes through it
 	}
 	return v.how.makeThread(dir)
+}
+
+// Pass moves the folder of a thread, with all that is in it and is bound to it, into the folder of another user's
+// threads, whose share it counts for from then on. os.ErrExist: there is something at the new place, and nothing has moved.
+// Limit is to be called next.
+func (v *Volume) Pass(ctx context.Context, dir, to string) error {
+	if v != nil && v.how != nil {
+		if err := v.how.pass(ctx, dir, filepath.Dir(to)); err != nil {
+			return err
+		}
+	}
+	if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
+		return &os.LinkError{Op: "rename", Old: dir, New: to, Err: err}
+	}
+	return nil
 }
 
 // Limit sets how much the thread whose files are in dir and belong to uid may have, in bytes, and its

@@ -408,3 +408,45 @@ func BenchmarkLimit(b *testing.B) {
 		}
 	})
 }
+
+func TestPass(t *testing.T) { ways(t, pass) }
+
+// pass: a folder that becomes another user's is held by its new limits, its own and the user's, through what was opened before.
+func pass(t *testing.T, o Options, data string) {
+	o.UserBytes = 24 << 20
+	v := open(t, data, o)
+	from, to := thread(t, v, "pool", "spare", uid, 0), filepath.Join(v.root, "acme", "users", "bob", "threads", "t")
+	must(t, v.MakeUser(filepath.Dir(to)))
+	before, err := os.Open(filepath.Join(from, "workspace")) // as a mount has it
+	must(t, err)
+	defer before.Close() //nolint:errcheck // only a handle
+	must(t, v.Pass(t.Context(), from, to))
+	must(t, v.Limit(to, uid, 16<<20))
+	if _, err := os.Lstat(from); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old place: %v", err)
+	}
+	through := fmt.Sprintf("/proc/%d/fd/%d/", os.Getpid(), before.Fd())
+	must(t, os.WriteFile(through+"seen", nil, 0o600))
+	if _, err := os.Lstat(filepath.Join(to, "workspace/seen")); err != nil {
+		t.Errorf("what was opened before is another folder: %v", err)
+	}
+	if out, err := asCode(t, to, uid, "head -c 20M /dev/zero > big; sync"); err == nil && !isFull(out) {
+		t.Errorf("the thread's limit is not held: %s", out)
+	}
+	must(t, os.RemoveAll(filepath.Join(to, "workspace", "big")))
+	// The second thread of the user finds what the first one left of the user's.
+	other := thread(t, v, "bob", "other", uid+1, 0)
+	if out, err := asCode(t, to, uid, "head -c 12M /dev/zero > half && sync"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if out, err := asCode(t, other, uid+1, "head -c 16M /dev/zero > rest; sync"); err == nil && !isFull(out) {
+		t.Errorf("the user's limit is not held: %s", out)
+	}
+	taken := thread(t, v, "pool", "second", uid+2, 0)
+	if err := v.Pass(t.Context(), taken, to); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over a thread that is there: %v", err)
+	}
+	if _, err := os.Lstat(taken); err != nil {
+		t.Errorf("it moved: %v", err)
+	}
+}

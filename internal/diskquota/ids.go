@@ -209,6 +209,20 @@ func (q *ids) limit(_, userDir string, uid int, thread, user Limits) error {
 	return q.setLimits(projectQuota, int(project), user)
 }
 
+// pass gives the folder the project of the user's: the kernel renames nothing from one project into another.
+func (q *ids) pass(ctx context.Context, dir, userDir string) error {
+	project, err := projectOf(userDir)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close() //nolint:errcheck // only a handle
+	return putAll(ctx, root, project)
+}
+
 func (q *ids) drop(dir string, uid int) error {
 	err := os.RemoveAll(dir)
 	if uid <= 0 { // root's quota is none of ours
