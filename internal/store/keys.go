@@ -20,6 +20,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:keys                          hash    -        durable. key id -> JSON of KeyRecord; nothing: keys must be made anew
 //	skerry:{:keys}                           hash    -        durable. sha256 of a secret -> JSON of KeyRecord; skerry:{T}:keys
 //	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
+//	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    70 min,  claim, fp (fingerprint), state (running, done, large), answer; nothing:
 //	                                                 24 h     a retry after its loss runs the request again
 //	skerry:{T}:audit                         stream  MAXLEN   field r = one audit record (JSON as on disk); the audit log on disk
@@ -51,6 +52,8 @@ const (
 	uidKey       = "skerry:{:uid}"
 	uidField     = "last"
 )
+
+func poolKey(template string) string { return "skerry:{:pool}:" + template }
 
 func idempotencyKey(o sandbox.Owner, hash string) string {
 	return "skerry:{" + o.Tenant + "}:idem:" + o.User + ":" + hash

@@ -48,7 +48,7 @@ func TestStore(t *testing.T) {
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
-		"LargePipeline": testLargePipeline,
+		"LargePipeline": testLargePipeline, "Pool": testPool,
 	}
 	for kind, server := range map[string]func(testing.TB) *redistest.Server{
 		"embedded": nil, "journal": nil, "redis": redistest.Start, "cluster": redistest.StartCluster,
