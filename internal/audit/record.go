@@ -21,6 +21,8 @@ const (
 	ActionFileMove          = "file_move"
 	ActionFileMkdir         = "file_mkdir"
 	ActionSandboxCreate     = "sandbox_create"
+	ActionSandboxPool       = "sandbox_pool"  // the start of one that waits for a thread
+	ActionSandboxClaim      = "sandbox_claim" // a thread got one of those
 	ActionSandboxRemove     = "sandbox_remove"
 	ActionSandboxAdopt      = "sandbox_adopt" // from a server that ended, or was stopped
 	ActionSandboxPause      = "sandbox_pause"

@@ -102,6 +102,13 @@ type Meter interface {
 	Load(ctx context.Context, id sandbox.ID) (Load, error)
 }
 
+// ImageTeller is a driver that can tell whether an image was replaced under its name.
+type ImageTeller interface {
+	// ImageNow gives a text that names what Spec.Image stands for now: another one when it is another image.
+	// NotFound: there is none.
+	ImageNow(ctx context.Context, image string) (string, error)
+}
+
 // ImageStore is a driver whose images lie in a store of the engine's that is apart from every other.
 type ImageStore interface {
 	// ImportImage makes the image of a reference from source, an absolute path on this host: an archive

@@ -37,6 +37,7 @@ type box struct {
 	place    *capacity.Ticket
 	passed   bool      // the place is another's, or given back; guarded by Orchestrator.mu
 	asked    time.Time // when its first caller did; zero: it was adopted
+	pooled   *pooled   // it was this one in the pool; nil: it was made for the thread, or adopted
 
 	shift   sync.Mutex // held while it is paused or resumed
 	keeping sync.Mutex // held while what it is is written
@@ -136,6 +137,10 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 		}
 	})
 	if err != nil && !errors.Is(err, errStillStarting) {
+		if o.Skills != nil { // what was narrowed is there, sandbox or not
+			_, e := r.ensureThread(context.WithoutCancel(ctx), t)
+			err = errors.Join(err, e)
+		}
 		return sandbox.Info{}, err
 	}
 	if newEnv { // of one that is starting it is kept when it runs
@@ -193,8 +198,11 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 		place: place, asked: now, unused: true, weight: driver.UsualWeight, env: o.env, turn: turn{unwanted: make(chan struct{})},
 		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened},
 	}
-	b.info.ID = b.id
 	b.dir = filepath.Join(r.runRoot(), string(b.id))
+	if former == nil && place.Held() {
+		r.takePooled(b)
+	}
+	b.info.ID = b.id
 	r.enterMap(b)
 	r.wg.Go(func() { r.begin(c, b, former) })
 	return b, nil
@@ -235,7 +243,14 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, form
 		}
 	}
 	queued := time.Now()
-	rec := record(c, b.thread, audit.ActionSandboxCreate, audit.PhaseAttempt)
+	action := audit.ActionSandboxCreate
+	if b.pooled != nil {
+		action = audit.ActionSandboxClaim
+	} else {
+		r.pool.callers.Add(1)
+		defer r.pool.callers.Add(-1)
+	}
+	rec := record(c, b.thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(b.id), b.template.Name
 	recordLoosened(&rec, b.template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
@@ -244,7 +259,7 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, form
 	} else {
 		err = r.bringUp(ctx, c, b, queued.Sub(began))
 	}
-	result := record(c, b.thread, audit.ActionSandboxCreate, audit.PhaseResult)
+	result := record(c, b.thread, action, audit.PhaseResult)
 	result.Sandbox, result.Subject, result.Parent = string(b.id), b.template.Name, attempt.ID
 	result.Millis, result.Outcome = time.Since(began).Milliseconds(), "ok"
 	if err != nil {
@@ -275,6 +290,9 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	if err := r.withSandbox(ctx, h, b.id); err != nil {
 		return notHere(err)
 	}
+	if b.pooled != nil {
+		return r.bringUpClaimed(ctx, b, queued)
+	}
 	uid, err := r.ensureThread(ctx, b.thread)
 	if err != nil {
 		return err
@@ -292,13 +310,14 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
-	// The wrappers take as long as the slowest MCP server; the container need not wait for them.
-	tools := make(chan error, 1)
-	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, b) })
+	tools := r.firstTools(b)
 	skills := make(chan error, 1)
 	r.wg.Go(func() { skills <- r.firstSkills(ctx, b) })
 	if b.template.Prepare != nil {
 		err = b.template.Prepare(ctx)
+	}
+	if err == nil {
+		err = r.makeWay(ctx)
 	}
 	if err == nil {
 		_, err = r.o.Driver.Create(ctx, r.spec(b))
@@ -317,9 +336,22 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	if !r.confirm(h) { // this server was stopped meanwhile
 		return errors.Join(notHere(&elsewhere{}), <-tools)
 	}
+	return r.broughtUp(ctx, b, sandbox.Timings{Queue: millis(queued), Create: millis(created.Sub(began)), Ready: millis(time.Since(created))}, tools)
+}
+
+// firstTools writes the wrappers of a box that starts. They take as long as the slowest MCP server; nothing need wait for
+// them but the end of a start that failed.
+func (r *Orchestrator) firstTools(b *box) <-chan error {
+	tools := make(chan error, 1)
+	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, b) })
+	return tools
+}
+
+// broughtUp makes known that a box runs.
+func (r *Orchestrator) broughtUp(ctx context.Context, b *box, took sandbox.Timings, tools <-chan error) error {
 	b.mu.Lock()
 	b.info.State = sandbox.Running
-	b.info.Timings = sandbox.Timings{Queue: millis(queued), Create: millis(created.Sub(began)), Ready: millis(time.Since(created))}
+	b.info.Timings = took
 	b.mu.Unlock()
 	r.wg.Go(func() {
 		if err := <-tools; err != nil {
@@ -333,6 +365,14 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // open makes the box's folder and both sockets.
 func (r *Orchestrator) open(b *box) error {
+	if err := r.openLink(b); err != nil {
+		return err
+	}
+	return r.openBridge(b)
+}
+
+// openLink makes the box's folder and the socket that sandboxd dials.
+func (r *Orchestrator) openLink(b *box) error {
 	if err := os.MkdirAll(b.dir, 0o711); err != nil {
 		return err
 	}
@@ -346,7 +386,14 @@ func (r *Orchestrator) open(b *box) error {
 	if err != nil {
 		return err
 	}
-	b.client = client.New(b.link)
+	if err == nil {
+		b.client = client.New(b.link)
+	}
+	return err
+}
+
+// openBridge makes the socket for tool calls, which knows the thread.
+func (r *Orchestrator) openBridge(b *box) (err error) {
 	b.bridge, err = r.o.Bridge.Serve(b.sock(), b.uid, b.thread)
 	return err
 }
@@ -364,23 +411,28 @@ func (b *box) hello(ctx context.Context) error {
 }
 
 func (r *Orchestrator) spec(b *box) sandbox.Spec {
-	spec := sandbox.Spec{
+	spec := r.specOf(b, r.threadDir(b.thread))
+	spec.Labels = map[string]string{
+		sandbox.LabelInstall: r.o.Install, sandbox.LabelTenant: b.thread.Tenant, sandbox.LabelUser: b.thread.User,
+		sandbox.LabelThread: b.thread.ID, sandbox.LabelTemplate: b.template.Name, sandbox.LabelReplica: r.peers.ID(),
+	}
+	loosen(&spec, b.template.Loosened)
+	return spec
+}
+
+// specOf is what sandboxes with a thread and without one have in common.
+func (r *Orchestrator) specOf(b *box, files string) sandbox.Spec {
+	return sandbox.Spec{
 		ID: b.id, Image: b.template.Image, Runtime: b.template.Runtime, UID: b.uid,
 		Daemon: r.o.Daemon, Hostname: "skerry", Limits: b.template.Limits,
 		Mounts: []sandbox.Mount{
-			{Source: r.threadDir(b.thread), Target: sandbox.UserDataDir},
+			{Source: files, Target: sandbox.UserDataDir},
 			{Source: b.skills.folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
 			{Source: b.skills.folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
 			{Source: b.codeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
 			{Source: b.sock(), Target: sandbox.RunDir, ReadOnly: true},
 		},
-		Labels: map[string]string{
-			sandbox.LabelInstall: r.o.Install, sandbox.LabelTenant: b.thread.Tenant, sandbox.LabelUser: b.thread.User,
-			sandbox.LabelThread: b.thread.ID, sandbox.LabelTemplate: b.template.Name, sandbox.LabelReplica: r.peers.ID(),
-		},
 	}
-	loosen(&spec, b.template.Loosened)
-	return spec
 }
 
 // retire ends the sandbox of a box, once; its execs end with status. It returns when all of it is gone.
@@ -443,6 +495,7 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	if err := os.RemoveAll(b.dir); err != nil {
 		log.Error("run folder not removed", "error", err)
 	}
+	r.endClaim(b, removed == nil)
 	if err := r.o.Store.DeleteSandbox(ctx, b.thread, b.id); err != nil {
 		log.Warn("sandbox record not deleted", "error", err)
 	}
@@ -476,7 +529,11 @@ func (r *Orchestrator) watch(events <-chan driver.Event) {
 		if ev.State != sandbox.Lost {
 			continue
 		}
-		if b := r.findSandbox(ev.ID); b != nil {
+		if x := r.pool.remove(ev.ID); x != nil {
+			r.wg.Go(func() { r.discard(x, "ended") })
+			continue
+		}
+		if b := r.findSandbox(ev.ID); b != nil { // after: one that was taken out of the pool meanwhile is here
 			r.wg.Go(func() { r.died(b, ev.OOM) })
 		}
 	}

@@ -48,6 +48,7 @@ func (r *Orchestrator) levels() telemetry.Levels {
 	for _, b := range r.all() {
 		l.Sandboxes[b.snapshot().State]++
 	}
+	l.Pools = r.pool.levels()
 	l.AuditLag = int(min(r.o.Audit.Lag(), math.MaxInt32)) //nolint:gosec // bounded
 	return l
 }

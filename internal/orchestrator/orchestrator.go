@@ -113,6 +113,7 @@ type Orchestrator struct {
 	mu    sync.Mutex
 	boxes map[sandbox.Thread]*box
 	byID  map[sandbox.ID]*box // also those that a thread's next box has taken the place of
+	pool  pool
 	execs registry
 
 	contexts contextRegistry
@@ -158,6 +159,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	own, stop := context.WithCancel(context.Background())
 	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
 	r.execs.init()
+	r.pool.init(o.Templates)
 	r.places = capacity.New(capacity.Limits{Total: o.MaxBoxes, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
 	r.nudged = make(chan struct{}, 1)
 	o.Metrics.Watch(r.levels)
@@ -194,14 +196,17 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.pushSkills)
 	r.wg.Go(r.prepareSpares)
 	r.wg.Go(r.sweepGraves)
+	r.wg.Go(r.keepPool)
 	return r, nil
 }
 
-// Close lets go of all sandboxes without ending them: the next server adopts them. It drains first.
+// Close lets go of all sandboxes of threads without ending them: the next server adopts them. It drains first, and
+// removes the sandboxes that waited for threads.
 func (r *Orchestrator) Close(ctx context.Context) error {
 	r.Drain(ctx)
 	r.stop()
 	r.wg.Wait()
+	r.emptyPool()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error

@@ -122,7 +122,7 @@ func newTown(t *testing.T) *town {
 }
 
 // settle starts a server of the town.
-func (w *town) settle(id string) *Orchestrator {
+func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	w.Helper()
 	ok := func(err error) {
 		w.Helper()
@@ -150,7 +150,7 @@ func (w *town) settle(id string) *Orchestrator {
 	ok(err)
 	driver := &stubborn{Driver: memory.New(memory.Options{Host: w.host, Log: log}), town: w}
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
-	r, err := New(w.Context(), Options{
+	o := Options{
 		Driver: driver, Store: w.store, Audit: records, Hub: noTools{}, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
 		Bridge:    bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(records, telemetry.New("test")), Log: log, Keep: noKeep}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
@@ -158,7 +158,11 @@ func (w *town) settle(id string) *Orchestrator {
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
 		Peers:        neighbour{w, id},
-	})
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	r, err := New(w.Context(), o)
 	ok(err)
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

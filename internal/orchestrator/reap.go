@@ -35,10 +35,18 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 	if len(unknown) == 0 {
 		return
 	}
+	waiting, err := r.poolFolders()
+	if err != nil {
+		r.o.Log.Warn("pool not read", "error", err)
+		return
+	}
 	claims, err := r.claims.All() // after the folders: a claim comes before its folder
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return
+	}
+	for _, f := range waiting {
+		used[f.id] = true
 	}
 	for _, c := range claims {
 		used[c.Sandbox] = true

@@ -78,7 +78,7 @@ func threadOf(inst sandbox.Instance) sandbox.Thread {
 // adopt makes a box of a sandbox that another server made, for a thread that is held. With an error there may
 // be a part of it.
 func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance) (*box, error) {
-	t := threadOf(inst)
+	t := h.thread
 	if err := r.awake(ctx, &inst); err != nil {
 		return nil, err
 	}
@@ -88,8 +88,6 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 		return nil, fmt.Errorf("it is %s", inst.State)
 	case !ok:
 		return nil, errors.New("its template is gone")
-	case t != h.thread:
-		return nil, errors.New("its labels name another thread")
 	case r.find(t) != nil:
 		return nil, errors.New("its thread has another one")
 	}
@@ -97,12 +95,15 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	if err != nil {
 		return nil, fmt.Errorf("its workspace: %w", err)
 	}
+	if err := belongs(inst, t, uid); err != nil {
+		return nil, err
+	}
 	b := &box{
 		thread: t, template: tmpl, id: inst.ID, uid: uid, hold: h, dir: filepath.Join(r.runRoot(), string(inst.ID)),
 		ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(),
 		info: sandbox.Info{
 			ID: inst.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: inst.Runtime,
-			CreatedAt: inst.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(inst.Labels),
+			Warm: inst.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: inst.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(inst.Labels),
 		},
 	}
 	close(b.ready)
@@ -178,9 +179,10 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 		r.o.Log.Warn("sandboxes not listed", "error", err)
 		return
 	}
+	strays := r.strayPooled(found)
 	there := map[sandbox.ID]bool{}
 	for _, inst := range found {
-		if r.findSandbox(inst.ID) != nil || inst.Labels[sandbox.LabelRole] != "" || time.Since(inst.CreatedAt) < r.o.StartTime {
+		if r.findSandbox(inst.ID) != nil || inst.Labels[sandbox.LabelRole] != "" && !strays[inst.ID] || time.Since(inst.CreatedAt) < r.o.StartTime {
 			continue
 		}
 		c, ok, err := r.claims.Read(threadOf(inst)) // after the list: a claim comes before its sandbox
@@ -204,6 +206,40 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 		}
 	}
 	r.reapFolders(found)
+}
+
+// strayPooled gives the sandboxes made for the pool that neither wait in it nor have a claim. Their labels do not
+// say which thread's claim that could be, so all are read, when there is one to look for.
+func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool {
+	strays := map[sandbox.ID]bool{}
+	for _, inst := range found {
+		if inst.Labels[sandbox.LabelRole] == sandbox.RolePool && r.findSandbox(inst.ID) == nil {
+			strays[inst.ID] = true
+		}
+	}
+	if len(strays) == 0 {
+		return nil
+	}
+	waiting, err := r.poolFolders()
+	if err != nil {
+		r.o.Log.Warn("pool not read", "error", err)
+		return nil
+	}
+	for _, f := range waiting {
+		delete(strays, f.id)
+	}
+	if len(strays) == 0 {
+		return nil
+	}
+	claims, err := r.claims.All() // after the pool: a claim comes before its folder moves
+	if err != nil {
+		r.o.Log.Error("claims not read", "error", err)
+		return nil
+	}
+	for _, c := range claims {
+		delete(strays, c.Sandbox)
+	}
+	return strays
 }
 
 // removeOrphan removes a sandbox that no claim names, while nobody can claim it.

@@ -156,10 +156,7 @@ func (r *Orchestrator) narrowSkills(ctx context.Context, t sandbox.Thread, only 
 	} else if err := r.checkNames(t, only); err != nil {
 		return err
 	}
-	if _, err := r.ensureThread(ctx, t); err != nil {
-		return err
-	}
-	info, err := r.o.Store.Thread(ctx, t)
+	info, err := r.ensureRecord(ctx, t) // not its folders: with them it could not have a sandbox of the pool
 	if err != nil {
 		return err
 	}

@@ -49,16 +49,19 @@ func (r *Orchestrator) ensureThread(ctx context.Context, t sandbox.Thread) (int,
 		}
 		return 0, noRoom(err, "the thread's files cannot be opened")
 	}
-	if _, err := r.o.Store.Thread(ctx, t); errors.Is(err, sandbox.NotFound) {
+	_, err = r.ensureRecord(ctx, t)
+	return uid, err
+}
+
+// ensureRecord makes the thread's record when it is missing.
+func (r *Orchestrator) ensureRecord(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
+	info, err := r.o.Store.Thread(ctx, t)
+	if errors.Is(err, sandbox.NotFound) {
 		now := time.Now().UTC()
-		err = r.o.Store.PutThread(ctx, sandbox.ThreadInfo{Thread: t, Labels: map[string]string{}, CreatedAt: now, LastActiveAt: now})
-		if err != nil {
-			return 0, err
-		}
-	} else if err != nil {
-		return 0, err
+		info = sandbox.ThreadInfo{Thread: t, Labels: map[string]string{}, CreatedAt: now, LastActiveAt: now}
+		err = r.o.Store.PutThread(ctx, info)
 	}
-	return uid, nil
+	return info, err
 }
 
 func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string) (int, error) {

@@ -111,9 +111,14 @@ const (
 	LabelReplica  = "io.skerry.replica" // the server process that made it; another one may have it by now
 	// LabelLoosened holds the loosened points, with commas between; absent when there are none.
 	LabelLoosened = "io.skerry.loosened"
-	// LabelRole is absent on the sandbox of a thread.
+	// LabelRole is absent on a sandbox that was made for a thread.
 	LabelRole = "io.skerry.role"
+	// LabelUID is on those of RolePool: the uid of the workspace that it was made with.
+	LabelUID = "io.skerry.uid"
 )
+
+// RolePool is the role of a sandbox that was made for the pool of its template. It keeps it when a thread has it.
+const RolePool = "pool"
 
 // Template is a kind of sandbox that a caller may ask for by name.
 type Template struct {
@@ -139,6 +144,18 @@ type Template struct {
 	Interpreters map[string]Interpreter `json:"interpreters,omitempty" yaml:"interpreters"`
 	// Smoke are the runs that show whether the image has what the template promises.
 	Smoke []SmokeTest `json:"smoke,omitempty" yaml:"smoke"`
+	// Pool says how many sandboxes wait for threads; nil: none.
+	Pool *Pool `json:"pool,omitempty" yaml:"pool"`
+}
+
+// Pool is how many sandboxes of a template are ready before a thread asks, of all servers of a data folder together.
+type Pool struct {
+	Target int `json:"target"` // at least 1
+	// Min of them are made at once, Burst side by side. Those above are made one by one, while no caller waits for a start.
+	Min   int `json:"min"`
+	Burst int `json:"burst"`
+	// MaxAgeSeconds is how long one waits until another takes its place.
+	MaxAgeSeconds int `json:"max_age_s"`
 }
 
 // MaxWarm is how many interpreters of one language may wait in a sandbox.

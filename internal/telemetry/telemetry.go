@@ -128,6 +128,14 @@ type Levels struct {
 	Places    int // sandboxes that there may be
 	Waiting   int // requests that wait for a place
 	AuditLag  int // records that are not yet in Redis
+	Pools     []Pool
+}
+
+// Pool is how many sandboxes of a template wait for threads on a server.
+type Pool struct {
+	Template          string
+	Waiting, Starting int
+	Target            int // of all servers together
 }
 
 // Watch says who knows the levels. They are asked for at each scrape.
@@ -141,6 +149,8 @@ var (
 	execsDesc     = prometheus.NewDesc("skerry_execs_running", "Execs that run.", nil, nil)
 	placesDesc    = prometheus.NewDesc("skerry_sandboxes_max", "Sandboxes that there may be (max_sandboxes).", nil, nil)
 	waitingDesc   = prometheus.NewDesc("skerry_queue_waiting", "Requests for a sandbox that wait for a place.", nil, nil)
+	poolDesc      = prometheus.NewDesc("skerry_pool_sandboxes", "Sandboxes of this server that wait for a thread, or are started to, by template and state.", []string{"template", "state"}, nil)
+	poolMaxDesc   = prometheus.NewDesc("skerry_pool_target", "Sandboxes that are to wait for threads on all servers together, by template.", []string{"template"}, nil)
 	lagDesc       = prometheus.NewDesc("skerry_audit_lag_records", "Audit records that are on the disk and not yet in Redis.", nil, nil)
 )
 
@@ -149,7 +159,7 @@ var states = []sandbox.State{sandbox.Starting, sandbox.Running, sandbox.Paused, 
 
 // Describe implements prometheus.Collector.
 func (*levels) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc} {
+	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc, poolDesc, poolMaxDesc} {
 		to <- d
 	}
 }
@@ -171,4 +181,9 @@ func (l *levels) Collect(to chan<- prometheus.Metric) {
 	gauge(placesDesc, v.Places)
 	gauge(waitingDesc, v.Waiting)
 	gauge(lagDesc, v.AuditLag)
+	for _, p := range v.Pools {
+		gauge(poolDesc, p.Waiting, p.Template, "waiting")
+		gauge(poolDesc, p.Starting, p.Template, string(sandbox.Starting))
+		gauge(poolMaxDesc, p.Target, p.Template)
+	}
 }

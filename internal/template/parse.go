@@ -164,6 +164,7 @@ func (p *parser) template(root *yaml.Node) Template {
 		"env":          p.variables(&t.Env),
 		"interpreters": p.interpreters(&t.Interpreters),
 		"smoke":        p.smoke(&t.Smoke),
+		"pool":         p.pool(&t.Pool),
 		"image": func(field string, n *yaml.Node) {
 			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "oci": p.text(&t.Image.OCI)})
 		},

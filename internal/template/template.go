@@ -33,6 +33,7 @@ type Template struct {
 	Env          map[string]string
 	Interpreters map[string]sandbox.Interpreter
 	Smoke        []sandbox.SmokeTest
+	Pool         *sandbox.Pool // nil: none
 }
 
 // Image names the root file system, once for each kind of driver.
@@ -151,6 +152,7 @@ func (p *parser) check(t *Template) {
 	p.checkEnv(t)
 	p.checkInterpreters(t)
 	p.checkSmoke(t)
+	p.checkPool(t)
 	bad(!slices.Contains([]string{"", "bun", "deno", "node"}, t.JavaScript), "javascript", "%.40q: want bun, deno or node", t.JavaScript)
 	bad(t.Deno != nil && t.JavaScript != "deno", "deno", "is for javascript: deno")
 	if d := t.Deno; d != nil {
@@ -193,7 +195,7 @@ func (t *Template) Vocabulary() sandbox.Template {
 	}
 	return sandbox.Template{
 		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds, MaxAgeSeconds: t.MaxAge,
-		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke,
+		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke, Pool: t.Pool,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(t.Limits.Memory), CPUMillis: int64(t.Limits.CPU), PIDs: t.Limits.PIDs, OpenFiles: t.Limits.OpenFiles,
 			FileBytes: int64(t.Limits.FileSize), TmpBytes: int64(t.Limits.Tmp), DiskBytes: int64(t.Limits.Disk),

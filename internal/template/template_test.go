@@ -1,10 +1,12 @@
 package template
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
@@ -126,7 +128,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "[bash]", "bash", 1):                           "line 3: languages: want a list, such as [a, b]",
 		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1):   `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
 		strings.Replace(good, "{docker: a, oci: host}", "a", 1):              "line 2: image: want a mapping with docker, oci",
-		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, languages, limits, loosen, max_age_s, name, runtime, smoke",
+		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, languages, limits, loosen, max_age_s, name, pool, runtime, smoke",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):         "line 5: description: aliases are not supported",
 		good + "javascript: rhino\n":                                         `line 6: javascript: "rhino": want bun, deno or node`,
 		good + "deno: {allow_net: [a.example]}\n":                            "line 6: deno: is for javascript: deno",
@@ -168,6 +170,14 @@ func TestProblemsAreNamed(t *testing.T) {
 		good + "smoke:\n- name: a\n  run: x\n  timeout_s: 500\n":             "line 9: smoke[0].timeout_s: 500: want 1 to 120 seconds",
 		good + "smoke:\n- name: a\n  run: x\n  exit_code: -1\n":              "line 9: smoke[0].exit_code: -1: want 0 to 255",
 		good + "smoke:\n- name: a\n  argv:\n  - x\n  - [y]\n":                "line 10: smoke[0].argv[1]: want one value, not a list, a mapping or nothing",
+		good + "pool: 3\n":                                                   "line 6: pool: want a mapping with burst, max_age_s, min, target",
+		good + "pool: {min: 1}\n":                                            "line 6: pool.target: is missing: say how many sandboxes wait, or 0 for none",
+		good + "pool: {targte: 1}\n":                                         "line 6: pool.targte: there is no such field; did you mean target?\nline 6: pool.target: is missing: say how many sandboxes wait, or 0 for none",
+		good + "pool: {target: -1}\n":                                        "line 6: pool.target: -1: want 0 to 1000",
+		good + "pool: {target: many}\n":                                      `line 6: pool.target: "many" is not a whole number`,
+		good + "pool:\n  target: 2\n  min: 3\n":                              "line 8: pool.min: 3: want 0 to 2, the target",
+		good + "pool:\n  target: 2\n  burst: 0\n":                            "line 8: pool.burst: 0: want 1 to 32",
+		good + "pool:\n  target: 2\n  max_age_s: 0\n":                        "line 8: pool.max_age_s: 0: want 1 to 604800 seconds",
 		strings.Repeat("#", maxFile+1):                                       "larger than 65536 bytes",
 	} {
 		_, err := Parse([]byte(text))
@@ -220,4 +230,22 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("image %q leaves the folder", image)
 		}
 	})
+}
+
+// TestPool: what is left out has its default, and no target is no pool.
+func TestPool(t *testing.T) {
+	for text, want := range map[string]*sandbox.Pool{
+		good:                         nil,
+		good + "pool: {target: 0}\n": nil,
+		good + "pool: {target: 4}\n": {Target: 4, Min: 1, Burst: 2, MaxAgeSeconds: 3600},
+		good + "pool: {target: 4, min: 0, burst: 3, max_age_s: 60}\n": {Target: 4, Min: 0, Burst: 3, MaxAgeSeconds: 60},
+	} {
+		got, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pool := got.Vocabulary().Pool; !reflect.DeepEqual(pool, want) {
+			t.Errorf("%s: %+v", text[len(good):], pool)
+		}
+	}
 }

@@ -91,11 +91,12 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver     = (*Driver)(nil)
-	_ driver.Pauser     = (*Driver)(nil)
-	_ driver.Weigher    = (*Driver)(nil)
-	_ driver.Meter      = (*Driver)(nil)
-	_ driver.ImageStore = (*Driver)(nil)
+	_ driver.Driver      = (*Driver)(nil)
+	_ driver.Pauser      = (*Driver)(nil)
+	_ driver.Weigher     = (*Driver)(nil)
+	_ driver.Meter       = (*Driver)(nil)
+	_ driver.ImageStore  = (*Driver)(nil)
+	_ driver.ImageTeller = (*Driver)(nil)
 )
 
 var namespacePattern = regexp.MustCompile(`^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$`)

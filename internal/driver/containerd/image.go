@@ -116,6 +116,22 @@ func (s *imageStore) find(ctx context.Context, ref string) (image, error) {
 	return s.look(ctx, ref, found)
 }
 
+// ImageNow implements driver.ImageTeller.
+func (d *Driver) ImageNow(ctx context.Context, ref string) (string, error) {
+	name, err := fullName(ref)
+	if err != nil {
+		return "", err
+	}
+	found, err := d.images.lookUp(ctx, ref, name)
+	if isNotFound(err) {
+		return "", sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", ref)
+	}
+	if err != nil {
+		return "", engineError(err, "containerd does not tell whether the image is there")
+	}
+	return found.Target.Digest.String(), nil
+}
+
 // lookUp finds an image by its full name, or by the very words of the reference.
 func (s *imageStore) lookUp(ctx context.Context, ref, name string) (images.Image, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

@@ -71,10 +71,11 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Pauser  = (*Driver)(nil)
-	_ driver.Weigher = (*Driver)(nil)
-	_ driver.Meter   = (*Driver)(nil)
+	_ driver.Driver      = (*Driver)(nil)
+	_ driver.Pauser      = (*Driver)(nil)
+	_ driver.Weigher     = (*Driver)(nil)
+	_ driver.Meter       = (*Driver)(nil)
+	_ driver.ImageTeller = (*Driver)(nil)
 )
 
 // New makes a driver. It does not talk to the engine yet: one that is away now may come.

@@ -109,6 +109,20 @@ func (d *Driver) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening
 	return hardening.VolumeMounts(slices.Collect(maps.Keys(got.Config.Volumes)), spec)
 }
 
+// ImageNow implements driver.ImageTeller.
+func (d *Driver) ImageNow(ctx context.Context, image string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	got, err := d.engine.ImageInspect(ctx, image)
+	if isNotFound(err) {
+		return "", sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", image)
+	}
+	if err != nil {
+		return "", engineError(err, "the container engine does not tell whether the image is there")
+	}
+	return got.ID, nil
+}
+
 // make makes the container without starting it. made is false when there is one already.
 //
 // The engine finishes a request whether or not anybody waits for the answer. So a request that makes

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -49,6 +50,20 @@ func (s *suite) refused(t *testing.T) {
 			}
 		})
 	}
+	t.Run("ImageNow", func(t *testing.T) {
+		teller, ok := s.d.(driver.ImageTeller)
+		if !ok {
+			t.Skip("the driver cannot tell what an image is now")
+		}
+		image := s.rig(t).spec.Image
+		first, err := teller.ImageNow(callCtx(t), image)
+		again, e := teller.ImageNow(callCtx(t), image)
+		if err != nil || e != nil || first == "" || first != again {
+			t.Errorf("an image is not told apart: %q, %v; %q, %v", first, err, again, e)
+		}
+		_, err = teller.ImageNow(callCtx(t), s.h.UnknownImage)
+		refused(t, err, sandbox.NotFound)
+	})
 	t.Run("NoHostRootfs", func(t *testing.T) {
 		if s.caps.HostRootfs {
 			t.Skip("capability HostRootfs: the driver takes a Spec without an image")

@@ -74,10 +74,11 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Pauser  = (*Driver)(nil)
-	_ driver.Weigher = (*Driver)(nil)
-	_ driver.Meter   = (*Driver)(nil)
+	_ driver.Driver      = (*Driver)(nil)
+	_ driver.Pauser      = (*Driver)(nil)
+	_ driver.Weigher     = (*Driver)(nil)
+	_ driver.Meter       = (*Driver)(nil)
+	_ driver.ImageTeller = (*Driver)(nil)
 )
 
 var cgroupPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$`)

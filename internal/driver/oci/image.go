@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -65,6 +68,19 @@ func (p *imagePreparer) prepare(dir string) (image, error) {
 	}
 	p.ready[key] = img
 	return img, nil
+}
+
+// ImageNow implements driver.ImageTeller. A folder that was replaced under its name is another image; one whose files
+// were changed in place is not, and its sandboxes see the change.
+func (d *Driver) ImageNow(_ context.Context, dir string) (string, error) {
+	if dir == "" {
+		return "host", nil
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
+		return "", sandbox.Wrap(sandbox.NotFound, err, "the template's image is not on this host")
+	}
+	return fmt.Sprintf("%d:%d:%d:%d.%d", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
 }
 
 func prepareImage(dir string) (image, error) {

@@ -1,0 +1,347 @@
+package orchestrator
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/telemetry"
+)
+
+// The pool is the sandboxes that are ready before a thread asks for one: template by template, as many as its
+// "pool" says. One is made like any other, with a workspace of its own that is empty, and no thread. When a new
+// thread takes it (claimed.go), the workspace becomes the thread's by one rename, which the sandbox's mount does
+// not notice, and what depends on the user is put into folders that it has mounted: no engine is asked.
+//
+// A server hands out only what it made itself. How many wait is in the store, so that several servers
+// together have what the template says. A pooled sandbox outlives its server by nothing: the next one removes it.
+
+const (
+	// poolEvery is how often the pool is looked after; a claim makes it at once.
+	poolEvery = time.Second
+	// poolSaid is how long it counts what a server said of its pool.
+	poolSaid = 10 * time.Second
+	// imageEvery is how often it is asked whether a template's image is another one now.
+	imageEvery = 5 * time.Second
+	// imageTimeout bounds that question.
+	imageTimeout = 10 * time.Second
+	// firstPause and lastPause are between attempts to make one where that fails.
+	firstPause, lastPause = time.Second, time.Minute
+	// wayPause is how often it is looked whether a pooled sandbox has made way.
+	wayPause = 5 * time.Millisecond
+)
+
+// pooled is a sandbox that waits for a thread. Of its box, what belongs to a thread is not set.
+type pooled struct {
+	*box
+	files string // the folder that will be the thread's
+	image string // what its image was, "" where the driver cannot tell
+	made  time.Time
+
+	cancel   context.CancelFunc // ends its making
+	unwanted bool               // it is to go when it is made; of pool.mu
+}
+
+// shelf is the pool of one template. It is guarded by pool.mu.
+type shelf struct {
+	template Template
+	idle     []*pooled // the oldest first
+	making   []*pooled
+	image    string // what the image is now
+	asked    time.Time
+	pause    time.Duration // after a failure
+	until    time.Time     // of the pause
+}
+
+// pool is what a server has waiting.
+type pool struct {
+	mu      sync.Mutex
+	shelves map[string]*shelf // of the templates that have one
+	known   map[sandbox.ID]bool
+	leaving int // that are being removed
+	shut    bool
+
+	wake    chan struct{}
+	callers atomic.Int32 // starts that a caller waits for
+}
+
+func (p *pool) init(templates map[string]Template) {
+	p.shelves, p.known, p.wake = map[string]*shelf{}, map[sandbox.ID]bool{}, make(chan struct{}, 1)
+	for name, t := range templates {
+		if t.Pool != nil && t.Pool.Target > 0 {
+			p.shelves[name] = &shelf{template: t}
+		}
+	}
+}
+
+// nudge makes the next look come at once.
+func (p *pool) nudge() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pool) list() []*shelf {
+	list := make([]*shelf, 0, len(p.shelves))
+	for _, s := range p.shelves { // the map does not change
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *shelf) int { return strings.Compare(a.template.Name, b.template.Name) })
+	return list
+}
+
+// pick takes one for a thread, the oldest first. It is known until the claim has ended.
+func (p *pool) pick(template string) *pooled {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shelves[template]
+	if s == nil || p.shut {
+		return nil
+	}
+	i := slices.IndexFunc(s.idle, func(x *pooled) bool { return s.fits(x, time.Now()) })
+	if i < 0 {
+		return nil
+	}
+	got := s.idle[i]
+	s.idle = slices.Delete(s.idle, i, i+1)
+	p.nudge()
+	return got
+}
+
+// fits says whether one is neither too old nor of a former image.
+func (s *shelf) fits(x *pooled, now time.Time) bool {
+	return (s.image == "" || x.image == s.image) && now.Sub(x.made) < time.Duration(s.template.Pool.MaxAgeSeconds)*time.Second
+}
+
+// remove takes one out that must not be handed out any more; nil: nobody waits under that id.
+func (p *pool) remove(id sandbox.ID) *pooled {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.shelves {
+		if i := slices.IndexFunc(s.idle, func(x *pooled) bool { return x.id == id }); i >= 0 {
+			got := s.idle[i]
+			s.idle = slices.Delete(s.idle, i, i+1)
+			p.leaving++
+			return got
+		}
+	}
+	return nil
+}
+
+func (p *pool) forget(id sandbox.ID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.known, id)
+}
+
+func (p *pool) isKnown(id sandbox.ID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known[id]
+}
+
+// levels is how many wait and are being made, by template.
+func (p *pool) levels() []telemetry.Pool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []telemetry.Pool
+	for _, s := range p.shelves {
+		all = append(all, telemetry.Pool{Template: s.template.Name, Waiting: len(s.idle), Starting: len(s.making), Target: s.template.Pool.Target})
+	}
+	return all
+}
+
+// keepPool fills the pool and takes out of it what is too old, until the orchestrator is closed.
+func (r *Orchestrator) keepPool() {
+	tick := time.NewTicker(poolEvery)
+	defer tick.Stop()
+	for swept := (time.Time{}); ; {
+		if time.Since(swept) > reapEvery {
+			r.sweepPool()
+			swept = time.Now()
+		}
+		if !r.Draining() {
+			r.evict()
+			for _, s := range r.pool.list() {
+				r.tend(s)
+			}
+		}
+		select {
+		case <-r.ctx.Done():
+			return
+		case <-tick.C:
+		case <-r.pool.wake:
+		}
+	}
+}
+
+// tend looks after the pool of one template.
+func (r *Orchestrator) tend(s *shelf) {
+	r.lookAtImage(s)
+	r.pool.mu.Lock()
+	now := time.Now()
+	for _, x := range slices.Clone(s.idle) {
+		if s.fits(x, now) {
+			continue
+		}
+		s.idle = slices.DeleteFunc(s.idle, func(y *pooled) bool { return x == y })
+		r.pool.leaving++
+		why := "age"
+		if s.image != "" && x.image != s.image {
+			why = "image"
+		}
+		r.wg.Go(func() { r.discard(x, why) })
+	}
+	count := store.PoolCount{Have: len(s.idle) + len(s.making), Want: r.wanted(s, now), Target: s.template.Pool.Target}
+	r.pool.mu.Unlock()
+
+	n, err := r.o.Store.SharePool(r.ctx, s.template.Name, r.peers.ID(), count, poolSaid)
+	if err != nil {
+		if r.ctx.Err() == nil {
+			r.o.Log.Warn("the pool is not refilled: its count cannot be told", "template", s.template.Name, "error", err)
+		}
+		return
+	}
+	for range n {
+		if !r.places.TakeSpare() {
+			return
+		}
+		r.makePooled(s)
+	}
+}
+
+// wanted is how many may begin to be made now. The caller holds pool.mu.
+func (r *Orchestrator) wanted(s *shelf, now time.Time) int {
+	o, have := s.template.Pool, len(s.idle)+len(s.making)
+	most := o.Target
+	if r.pool.callers.Load() > 0 { // callers' own starts come first
+		most = o.Min
+	}
+	if now.Before(s.until) {
+		return 0
+	}
+	return max(0, min(most-have, o.Burst-len(s.making)))
+}
+
+// lookAtImage asks, now and then, what the image of a template is now. While that cannot be told it counts as unchanged.
+func (r *Orchestrator) lookAtImage(s *shelf) {
+	if time.Since(s.asked) < imageEvery { // only this goroutine uses it
+		return
+	}
+	image, err := r.preparedImage(r.ctx, s.template)
+	s.asked = time.Now()
+	if err != nil {
+		r.o.Log.Debug("image of a pool", "template", s.template.Name, "error", err)
+		return
+	}
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	s.image = image
+}
+
+// preparedImage brings a template's image to where the driver looks for it, and names it.
+func (r *Orchestrator) preparedImage(ctx context.Context, t Template) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.o.StartTime)
+	defer cancel()
+	if t.Prepare != nil {
+		if err := t.Prepare(ctx); err != nil {
+			return "", err
+		}
+	}
+	return r.imageNow(ctx, t)
+}
+
+// imageNow names what a template's image is for good, "" where the driver cannot.
+func (r *Orchestrator) imageNow(ctx context.Context, t Template) (string, error) {
+	teller, ok := r.o.Driver.(driver.ImageTeller)
+	if !ok {
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, imageTimeout)
+	defer cancel()
+	return teller.ImageNow(ctx, t.Image)
+}
+
+// evict removes as many as there are too many by now, because callers have their places. It does not wait.
+func (r *Orchestrator) evict() {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	for n := r.places.Over() - r.pool.leaving; n > 0; n-- {
+		var most *shelf
+		for _, s := range r.pool.list() {
+			if most == nil || len(s.idle) > len(most.idle) {
+				most = s
+			}
+		}
+		switch {
+		case most == nil:
+			return
+		case len(most.idle) > 0:
+			x := most.idle[0]
+			most.idle = most.idle[1:]
+			r.pool.leaving++
+			r.wg.Go(func() { r.discard(x, "room") })
+		default:
+			for _, s := range r.pool.shelves {
+				if i := slices.IndexFunc(s.making, func(x *pooled) bool { return !x.unwanted }); i >= 0 {
+					s.making[i].unwanted = true
+					s.making[i].cancel()
+					r.pool.leaving++
+					break
+				}
+			}
+		}
+	}
+}
+
+// makeWay waits until the sandboxes that wait are no more than there is room for beside those of callers.
+func (r *Orchestrator) makeWay(ctx context.Context) error {
+	for r.places.Over() > 0 {
+		r.evict()
+		pause := time.NewTimer(wayPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "a sandbox that waits could not be removed to make room; try again")
+		}
+	}
+	return nil
+}
+
+// emptyPool removes all that wait. None is made any more.
+func (r *Orchestrator) emptyPool() {
+	r.pool.mu.Lock()
+	r.pool.shut = true
+	var all []*pooled
+	for _, s := range r.pool.shelves {
+		all = append(all, s.idle...)
+		s.idle = nil
+	}
+	r.pool.leaving += len(all)
+	r.pool.mu.Unlock()
+	var wg sync.WaitGroup
+	free := make(chan struct{}, takeOverParallel)
+	for _, x := range all {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			r.discard(x, "stop")
+		})
+	}
+	wg.Wait()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
+	defer cancel()
+	for name := range r.pool.shelves {
+		if err := r.o.Store.LeavePool(ctx, name, r.peers.ID()); err != nil {
+			r.o.Log.Debug("pool not left", "template", name, "error", err)
+		}
+	}
+}

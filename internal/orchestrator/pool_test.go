@@ -1,0 +1,580 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/vpath"
+)
+
+// engine is the memory driver as an engine that can hang, and whose image can be replaced.
+type engine struct {
+	*memory.Driver
+	hangs atomic.Bool
+	image atomic.Value
+
+	mu   sync.Mutex
+	live int // made and not removed
+	most int
+}
+
+func (e *engine) wait(ctx context.Context) error {
+	for e.hangs.Load() {
+		select {
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the engine hangs")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
+}
+
+func (e *engine) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	if err := e.wait(ctx); err != nil {
+		return sandbox.Instance{}, err
+	}
+	e.mu.Lock()
+	e.live++
+	e.most = max(e.most, e.live)
+	e.mu.Unlock()
+	return e.Driver.Create(ctx, spec)
+}
+
+func (e *engine) Remove(ctx context.Context, id sandbox.ID) error {
+	if err := e.wait(ctx); err != nil {
+		return err
+	}
+	if _, err := e.Driver.Inspect(ctx, id); err == nil {
+		e.mu.Lock()
+		e.live--
+		e.mu.Unlock()
+	}
+	return e.Driver.Remove(ctx, id)
+}
+
+func (e *engine) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+	if err := e.wait(ctx); err != nil {
+		return sandbox.Instance{}, err
+	}
+	return e.Driver.Inspect(ctx, id)
+}
+
+func (e *engine) List(ctx context.Context, labels map[string]string) ([]sandbox.Instance, error) {
+	if err := e.wait(ctx); err != nil {
+		return nil, err
+	}
+	return e.Driver.List(ctx, labels)
+}
+
+func (e *engine) ImageNow(context.Context, string) (string, error) {
+	image, _ := e.image.Load().(string)
+	return image, nil
+}
+
+// pooledHouse is a house whose default template has a pool, which is full.
+func pooledHouse(t testing.TB, p sandbox.Pool, change ...func(*Options)) (*house, *engine) {
+	t.Helper()
+	e := &engine{}
+	e.image.Store("image-1")
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, append([]func(*Options){func(o *Options) {
+		d, ok := o.Driver.(*memory.Driver)
+		if !ok {
+			t.Fatal("another driver")
+		}
+		e.Driver, o.Driver = d, e
+		tmpl := o.Templates["base"]
+		tmpl.Pool = &p
+		o.Templates["base"], o.MaxBoxes = tmpl, 200
+	}}, change...)...)
+	return h, e
+}
+
+func (h *house) waiting() (ids []sandbox.ID) {
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
+	for _, s := range h.pool.shelves {
+		for _, x := range s.idle {
+			ids = append(ids, x.id)
+		}
+	}
+	return ids
+}
+
+func (h *house) full(t testing.TB, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); len(h.waiting()) != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d wait, want %d", len(h.waiting()), n)
+		}
+	}
+}
+
+func (h *house) sandboxOf(t *testing.T, id string) sandbox.Info {
+	t.Helper()
+	v, err := h.Thread(t.Context(), caller, id)
+	if err != nil || v.Sandbox == nil {
+		t.Fatalf("thread %s: %+v, %v", id, v, err)
+	}
+	return *v.Sandbox
+}
+
+// TestClaimAsksNoEngine: while the engine answers nothing at all, new threads get the sandboxes that wait, each its own.
+func TestClaimAsksNoEngine(t *testing.T) {
+	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 1, Burst: 3, MaxAgeSeconds: 3600})
+	h.full(t, 3)
+	waiting := h.waiting()
+	e.hangs.Store(true)
+	got := map[sandbox.ID]bool{}
+	for i := range 3 {
+		name := fmt.Sprint("t", i)
+		h.mustExec(t, name)
+		info := h.sandboxOf(t, name)
+		if !info.Warm || !slices.Contains(waiting, info.ID) || got[info.ID] {
+			t.Errorf("%s has %+v; %v waited", name, info, waiting)
+		}
+		got[info.ID] = true
+	}
+	e.hangs.Store(false)
+	if got := h.records(t, audit.ActionSandboxClaim); got["ok: "] != 3 {
+		t.Errorf("records of claims: %v", got)
+	}
+	h.full(t, 3) // again
+	m := h.metrics(t)
+	for _, want := range []string{
+		`skerry_pool_sandboxes{state="waiting",template="base"} 3`, `skerry_pool_target{template="base"} 3`,
+		`skerry_sandbox_start_seconds_count{driver="memory",phase="first_exec",runtime="runc",start="warm",template="base"} 3`,
+	} {
+		if !strings.Contains(m, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+// TestClaimedIsTheThreads: the folder that the sandbox was made with is the thread's, with its uid, and outlives the sandbox;
+// with files a thread starts cold, and has them.
+func TestClaimedIsTheThreads(t *testing.T) {
+	h, _ := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
+	h.publicSkill(t, "one")
+	h.publicSkill(t, "two")
+	if err := h.extensions.SetEnabled(t.Context(), caller.Owner, skillsSection, "two", false); err != nil {
+		t.Fatal(err)
+	}
+	h.full(t, 2)
+	before, err := os.Stat(filepath.Join(h.pooledBox(t).files, "workspace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{Env: map[string]string{"A": "1"}, Skills: []string{"one"}}); err != nil {
+		t.Fatal(err)
+	}
+	b := h.find(mainThread)
+	after, err := os.Stat(filepath.Join(h.threadDir(mainThread), "workspace"))
+	if err != nil || !os.SameFile(before, after) || !b.info.Warm {
+		t.Errorf("the thread's folder is not the one that the sandbox has: %v", err)
+	}
+	if uid, err := workspaceUID(h.threadDir(mainThread)); err != nil || uid != b.uid {
+		t.Errorf("uid %d, the sandbox's is %d, %v", uid, b.uid, err)
+	}
+	if got := h.inside(t, "main"); !slices.Equal(got, []string{"public/one"}) {
+		t.Errorf("skills %v", got)
+	}
+	if b.env["A"] != "1" {
+		t.Errorf("env %v", b.env)
+	}
+	if err := h.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *vpath.FS) (int64, error) {
+		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/kept", strings.NewReader("x"), false)
+		return 1, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Hibernate(t.Context(), caller, "main", false); err != nil {
+		t.Fatal(err)
+	}
+	h.full(t, 2)
+	h.mustExec(t, "main")
+	if info := h.sandboxOf(t, "main"); info.Warm {
+		t.Errorf("a thread with files got a sandbox without them: %+v", info)
+	}
+	if text, err := os.ReadFile(filepath.Join(h.threadDir(mainThread), "workspace/kept")); err != nil || string(text) != "x" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := h.DeleteThread(t.Context(), caller, "main"); err != nil {
+		t.Fatal(err)
+	}
+	h.mustExec(t, "main")
+	if !h.sandboxOf(t, "main").Warm {
+		t.Error("a thread that was deleted is not a new one")
+	}
+}
+
+// pooledBox is the one that the next claim gets.
+func (h *house) pooledBox(t *testing.T) *pooled {
+	t.Helper()
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
+	return h.pool.shelves["base"].idle[0]
+}
+
+// TestManyClaims: a hundred threads at once, some of them asked for twice, get a hundred sandboxes.
+func TestManyClaims(t *testing.T) {
+	const n = 100
+	h, _ := pooledHouse(t, sandbox.Pool{Target: n, Min: n, Burst: 16, MaxAgeSeconds: 3600})
+	h.full(t, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		for range 1 + i%2 {
+			wg.Go(func() {
+				if _, err := h.exec(t, fmt.Sprint("t", i), time.Minute); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	uids, ids, cold := map[int]bool{}, map[sandbox.ID]bool{}, 0
+	for i := range n {
+		b := h.find(sandbox.Thread{Owner: caller.Owner, ID: fmt.Sprint("t", i)})
+		uids[b.uid], ids[b.id] = true, true
+		if !b.snapshot().Warm {
+			cold++
+		}
+	}
+	if len(uids) != n || len(ids) != n || cold != 0 {
+		t.Errorf("%d uids, %d sandboxes, %d cold", len(uids), len(ids), cold)
+	}
+}
+
+// TestPoolAges: one that waited for too long is replaced, and never handed out.
+func TestPoolAges(t *testing.T) {
+	h, _ := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
+	h.full(t, 2)
+	old := h.waiting()
+	h.pool.mu.Lock()
+	for _, x := range h.pool.shelves["base"].idle {
+		x.made = x.made.Add(-2 * time.Hour)
+	}
+	h.pool.mu.Unlock()
+	h.mustExec(t, "main")
+	if id := h.sandboxOf(t, "main").ID; slices.Contains(old, id) {
+		t.Errorf("%s is too old", id)
+	}
+	h.replaced(t, old, "age")
+}
+
+// replaced waits until none of those is left, and two others wait.
+func (h *house) replaced(t *testing.T, old []sandbox.ID, why string) {
+	t.Helper()
+	eventually(t, "they are replaced", func() bool {
+		now := h.waiting()
+		left, err := h.driver.List(t.Context(), map[string]string{sandbox.LabelRole: sandbox.RolePool})
+		if err != nil {
+			t.Fatal(err)
+		}
+		folders, err := h.poolFolders()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(now) == 2 && len(folders) == 2 && h.records(t, audit.ActionSandboxRemove)["ok: pool: "+why] == 2 && !slices.ContainsFunc(old, func(id sandbox.ID) bool { return slices.Contains(now, id) }) &&
+			!slices.ContainsFunc(left, func(i sandbox.Instance) bool { return slices.Contains(old, i.ID) })
+	})
+}
+
+// TestPoolRolls: another image under the same name replaces those that wait.
+func TestPoolRolls(t *testing.T) {
+	h, e := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
+	h.full(t, 2)
+	old := h.waiting()
+	e.image.Store("image-2")
+	h.replaced(t, old, "image")
+}
+
+// TestPoolDies: one that ends by itself is not handed out, and replaced; so is one that does not answer any more.
+func TestPoolDies(t *testing.T) {
+	h, e := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
+	h.full(t, 2)
+	old := h.waiting()
+	for _, id := range old {
+		e.Kill(id)
+	}
+	h.replaced(t, old, "ended")
+	h.pooledBox(t).link.Close() // as one that is there but does not dial
+	h.mustExec(t, "main")       // gets another one
+	if b := h.find(mainThread); b.pooled != nil && b.link == nil {
+		t.Error("a sandbox without a connection")
+	}
+}
+
+// TestPoolGivesWay: a caller's sandbox has the place of one that waits, and there are never more than there may be.
+func TestPoolGivesWay(t *testing.T) {
+	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 1, Burst: 3, MaxAgeSeconds: 3600}, func(o *Options) {
+		o.MaxBoxes = 3
+		o.Templates["other"] = Template{Template: sandbox.Template{Name: "other", Runtime: "runc", Limits: o.Templates["base"].Limits}}
+	})
+	h.full(t, 3)
+	for i := range 3 {
+		if _, err := h.Acquire(t.Context(), caller, fmt.Sprint("t", i), sandbox.AcquireOptions{Template: "other"}); err != nil {
+			t.Fatalf("%d: %v", i, err)
+		}
+	}
+	h.full(t, 0)
+	if _, err := h.Acquire(t.Context(), caller, "more", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.CapacityExceeded) {
+		t.Errorf("the fourth: %v", err)
+	}
+	if err := h.DeleteThread(t.Context(), caller, "t0"); err != nil {
+		t.Fatal(err)
+	}
+	h.full(t, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.most != 3 {
+		t.Errorf("%d sandboxes at a time, of 3", e.most)
+	}
+}
+
+// TestPoolGivesWayUnfinished: so does one that is only being made.
+func TestPoolGivesWayUnfinished(t *testing.T) {
+	h, e := pooledHouse(t, sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxBoxes = 1 })
+	h.full(t, 1)
+	e.hangs.Store(true)
+	e.Kill(h.waiting()[0])
+	h.full(t, 0)
+	done := make(chan error, 1)
+	go func() {
+		_, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+		done <- err
+	}()
+	eventually(t, "the caller has the place", func() bool { return h.find(mainThread) != nil })
+	e.hangs.Store(false)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPoolEmptied: nothing of it is left when the server stops in order.
+func TestPoolEmptied(t *testing.T) {
+	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 3, Burst: 3, MaxAgeSeconds: 3600})
+	h.full(t, 3)
+	h.mustExec(t, "main")
+	h.Drain(t.Context())
+	claimed := h.find(mainThread).id
+	h.stop()
+	h.wg.Wait()
+	h.emptyPool()
+	left, err := e.Driver.List(t.Context(), nil)
+	if err != nil || len(left) != 1 || left[0].ID != claimed {
+		t.Errorf("left: %+v, %v", left, err)
+	}
+	if folders, err := h.poolFolders(); err != nil || len(folders) != 0 {
+		t.Errorf("left: %v, %v", folders, err)
+	}
+	if entries, err := filepath.Glob(filepath.Join(h.runRoot(), "skerry-*")); err != nil || len(entries) != 1 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+	if err := errors.Join(h.removeForGood(t, claimed)); err != nil {
+		t.Error(err)
+	}
+}
+
+// removeForGood takes away what a server that was stopped half way has left, for the end of the test.
+func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
+	t.Helper()
+	h.leaveMap(h.find(mainThread))
+	return h.driver.Remove(t.Context(), id)
+}
+
+// withPool gives the default template of a town's server a pool.
+func withPool(p sandbox.Pool) func(*Options) {
+	return func(o *Options) {
+		tmpl := o.Templates["base"]
+		tmpl.Pool = &p
+		o.Templates["base"] = tmpl
+	}
+}
+
+func poolOf(r *Orchestrator) int {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	n := 0
+	for _, s := range r.pool.shelves {
+		n += len(s.idle)
+	}
+	return n
+}
+
+// TestServersShareAPool: two servers together have what one would, each hands out its own, and what one that
+// ended had waiting is removed by the other.
+func TestServersShareAPool(t *testing.T) {
+	w := newTown(t)
+	p := sandbox.Pool{Target: 4, Min: 4, Burst: 4, MaxAgeSeconds: 3600}
+	a := w.settle("a", withPool(p))
+	w.eventually("a has all", func() bool { return poolOf(a) == 4 })
+	b := w.settle("b", withPool(p))
+	n := 0
+	w.eventually("a is used, and b has its share", func() bool {
+		if poolOf(a) > 2 {
+			n++
+			if _, err := a.Acquire(t.Context(), caller, fmt.Sprint("a", n), sandbox.AcquireOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return poolOf(a) == 2 && poolOf(b) == 2
+	})
+	info, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	if err != nil || !info.Warm {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	w.eventually("b has its share again", func() bool { return poolOf(a) == 2 && poolOf(b) == 2 })
+	if folders, err := a.poolFolders(); err != nil || len(folders) != 4 {
+		t.Errorf("%d wait, %v", len(folders), err)
+	}
+	w.die(b)
+	b.stop() // a process that is gone makes no more
+	b.wg.Wait()
+	a.sweepPool()
+	folders, err := a.poolFolders()
+	for _, f := range folders {
+		if f.replica == "b" {
+			t.Errorf("left of b: %v", f)
+		}
+	}
+	w.eventually("the claimed one is adopted", func() bool { return a.find(mainThread) != nil })
+	got := a.find(mainThread).snapshot()
+	if err != nil || got.ID != info.ID || !got.Warm || got.Template != "base" {
+		t.Errorf("%+v was adopted as %+v, %v", info, got, err)
+	}
+}
+
+// TestCrashInAClaim: at every step of a claim the server may die. The thread then has its files or none, its sandbox or none, and nothing is
+// left over.
+func TestCrashInAClaim(t *testing.T) {
+	for _, step := range []string{"picked", "named", "moved"} {
+		t.Run(step, func(t *testing.T) {
+			w := newTown(t)
+			a := w.settle("a", withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
+			w.eventually("one waits", func() bool { return poolOf(a) == 1 })
+			x := a.pool.pick("base")
+			if step != "picked" {
+				h, err := a.acquire(t.Context(), mainThread, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := a.withSandbox(t.Context(), h, x.id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if step == "moved" {
+				if err := a.passWorkspace(t.Context(), mainThread, x); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a.stop() // kill -9: nothing is cleared away
+			a.wg.Wait()
+			w.die(a)
+			x.link.Close()
+			b := w.settle("b")
+			_, err := w.engine(t, b).Inspect(t.Context(), x.id)
+			if step == "moved" {
+				box := b.find(mainThread)
+				if box == nil || box.id != x.id || box.uid != x.uid || err != nil {
+					t.Fatalf("the thread's sandbox is %+v, %v", box, err)
+				}
+				if err := b.DeleteThread(t.Context(), caller, "main"); err != nil {
+					t.Error(err)
+				}
+			}
+			w.eventually("nothing is left", func() bool {
+				folders, err := b.poolFolders()
+				claims, e := b.claims.All()
+				if err = errors.Join(err, e); err != nil {
+					t.Fatal(err)
+				}
+				_, gone := w.engine(t, b).Inspect(t.Context(), x.id)
+				_, run := os.Stat(x.dir)
+				b.sweepPool()
+				return len(folders) == 0 && len(claims) == 0 && errors.Is(gone, sandbox.NotFound) && errors.Is(run, os.ErrNotExist)
+			})
+			if _, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+				t.Errorf("the thread afterwards: %v", err)
+			}
+		})
+	}
+}
+
+func (w *town) engine(t *testing.T, r *Orchestrator) *stubborn {
+	t.Helper()
+	d, ok := r.o.Driver.(*stubborn)
+	if !ok {
+		t.Fatal("another driver")
+	}
+	return d
+}
+
+// TestClaimOfAnotherFolder: a sandbox of the pool that a claim names is not adopted for a thread whose files it does not have.
+func TestClaimOfAnotherFolder(t *testing.T) {
+	w := newTown(t)
+	a := w.settle("a", withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
+	w.eventually("one waits", func() bool { return poolOf(a) == 1 })
+	x := a.pool.pick("base")
+	uid, err := a.ensureThread(t.Context(), mainThread) // an upload came in between
+	if err != nil || uid == x.uid {
+		t.Fatalf("%d, %v", uid, err)
+	}
+	page, err := a.lockPage(t.Context(), mainThread)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := page.Write(claim.Of(mainThread, "a", 1, x.id)); err != nil {
+		t.Fatal(err)
+	}
+	page.Close()
+	a.stop()
+	a.wg.Wait()
+	w.die(a)
+	x.link.Close()
+	b := w.settle("b")
+	if box := b.find(mainThread); box != nil {
+		t.Errorf("the thread has %s, whose files are others", box.id)
+	}
+	if got, err := workspaceUID(b.threadDir(mainThread)); err != nil || got != uid {
+		t.Errorf("the thread's files: uid %d, %v", got, err)
+	}
+	if err := b.passWorkspace(t.Context(), mainThread, &pooled{box: &box{}, files: x.files}); !errors.Is(err, errGivenUp) {
+		t.Errorf("over a thread that has files: %v", err)
+	}
+}
+
+// BenchmarkClaim is a new thread's first exec in a sandbox that waited.
+func BenchmarkClaim(b *testing.B) {
+	const stock = 64
+	h, _ := pooledHouse(b, sandbox.Pool{Target: stock, Min: stock, Burst: 16, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxBoxes = 1 << 20 })
+	n := 0
+	for b.Loop() {
+		if n%stock == 0 {
+			b.StopTimer()
+			h.full(b, stock)
+			b.StartTimer()
+		}
+		n++
+		name := fmt.Sprint("t", n)
+		id, err := h.RunCommand(b.Context(), caller, name, sandbox.Command{Shell: "true", Timeout: time.Minute})
+		if err == nil {
+			_, err = h.Wait(b.Context(), caller, name, id)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
