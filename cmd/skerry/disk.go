@@ -18,14 +18,17 @@ func (p *parts) openDisk(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
 	}
-	live := map[string]bool{}
+	live, anybody := map[string]bool{}, false
 	for _, inst := range found {
-		if inst.Labels[sandbox.LabelRole] == "" {
+		switch inst.Labels[sandbox.LabelRole] {
+		case sandbox.RolePool: // its labels do not say whose it became
+			anybody = true
+		case "":
 			live[filepath.Join(inst.Labels[sandbox.LabelTenant], "users", inst.Labels[sandbox.LabelUser], "threads")] = true
 		}
 	}
 	o := diskOptions(p.cfg)
-	o.Log, o.Live = p.log, func(threads string) bool { return live[threads] }
+	o.Log, o.Live = p.log, func(threads string) bool { return anybody || live[threads] }
 	p.disk, err = diskquota.Open(ctx, o)
 	return err
 }

@@ -104,6 +104,19 @@ func (p *Places) LeaveSpare() {
 	p.spares--
 }
 
+// Exchange takes a place for a tenant in the place of a spare, in one step, if the tenant may have one now.
+func (p *Places) Exchange(tenant string) (*Ticket, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.queues[tenant] != nil || !p.free(tenant) {
+		return nil, false
+	}
+	p.spares--
+	t := &Ticket{places: p, tenant: tenant, granted: make(chan struct{})}
+	t.hold()
+	return t, true
+}
+
 // Over is how many spares have to go because others have their places now.
 func (p *Places) Over() int {
 	p.mu.Lock()

@@ -237,4 +237,10 @@ func TestSpares(t *testing.T) {
 	if !p.TakeSpare() || p.TakeSpare() {
 		t.Error("one place is free")
 	}
+	if _, ok := p.Exchange("d"); !ok || p.Over() != 0 || p.TakeSpare() {
+		t.Errorf("a spare was not exchanged for a place: %d over", p.Over())
+	}
+	if _, ok := p.Exchange("e"); ok {
+		t.Error("a place that is not there")
+	}
 }

@@ -188,9 +188,16 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 	if former != nil && former.endingStatus() == "" {
 		return former, nil
 	}
-	place, err := r.takePlace(t, former)
-	if err != nil {
-		return nil, err
+	var place *capacity.Ticket
+	var x *pooled
+	if former == nil {
+		x, place = r.takePooled(t, tmpl.Name)
+	}
+	if x == nil {
+		var err error
+		if place, err = r.takePlace(t, former); err != nil {
+			return nil, err
+		}
 	}
 	now := time.Now().UTC()
 	b := &box{
@@ -199,8 +206,8 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 		info: sandbox.Info{State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime, CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened},
 	}
 	b.dir = filepath.Join(r.runRoot(), string(b.id))
-	if former == nil && place.Held() {
-		r.takePooled(b)
+	if x != nil {
+		b.pooled, b.id, b.dir, b.info.Warm = x, x.id, x.dir, true
 	}
 	b.info.ID = b.id
 	r.enterMap(b)

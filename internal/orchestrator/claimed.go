@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/capacity"
 	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -18,23 +19,28 @@ import (
 // the sandbox is removed. Nothing has run in it by then, so that nothing is lost.
 
 // aliveTimeout bounds the question whether a sandbox of the pool still answers.
-const aliveTimeout = 2 * time.Second
+const aliveTimeout = 10 * time.Second
 
-// takePooled gives a box a sandbox of the pool. Only a thread without files can have one: its files are those of the
-// sandbox from then on. The caller holds Orchestrator.mu, and the box has its place.
-func (r *Orchestrator) takePooled(b *box) {
+// takePooled takes a sandbox of the pool for a thread, and makes its place the tenant's; nil: there is none, or the thread
+// may have none. Only a thread without files can: its files are those of the sandbox from then on. The caller
+// holds Orchestrator.mu.
+func (r *Orchestrator) takePooled(t sandbox.Thread, template string) (*pooled, *capacity.Ticket) {
 	if len(r.pool.shelves) == 0 {
-		return
+		return nil, nil
 	}
-	if _, err := workspaceUID(r.threadDir(b.thread)); !errors.Is(err, fs.ErrNotExist) {
-		return
+	if _, err := workspaceUID(r.threadDir(t)); !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	x := r.pool.pick(b.template.Name)
+	x := r.pool.pick(template)
 	if x == nil {
-		return
+		return nil, nil
 	}
-	r.places.LeaveSpare()
-	b.pooled, b.id, b.dir, b.info.Warm = x, x.id, x.dir, true
+	place, ok := r.places.Exchange(t.Tenant)
+	if !ok { // the tenant waits for a place
+		r.pool.putBack(x)
+		return nil, nil
+	}
+	return x, place
 }
 
 // bringUpClaimed makes a sandbox of the pool the thread's, which is held.
@@ -46,6 +52,9 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, b *box, queued time.D
 		return err
 	}
 	r.pool.forget(x.id)
+	// The disk may take its time; nobody sees the thread before it has.
+	synced := make(chan error, 1)
+	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(b.thread))) })
 	if uid, err := r.ensureThread(ctx, b.thread); err != nil {
 		return err
 	} else if uid != x.uid { // it was deleted and made anew meanwhile
@@ -62,6 +71,9 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, b *box, queued time.D
 	claimed := time.Now()
 	if err == nil {
 		err = r.answers(ctx, b)
+	}
+	if e := <-synced; err == nil && e != nil {
+		err = noRoom(e, "the thread's files cannot be made")
 	}
 	if err == nil && !r.confirm(b.hold) {
 		err = notHere(&elsewhere{})
@@ -83,9 +95,6 @@ func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *p
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return errGivenUp
-	}
-	if err == nil {
-		err = lockedfile.SyncDir(parent)
 	}
 	if err != nil {
 		return noRoom(err, "the thread's files cannot be made")

@@ -23,7 +23,7 @@ import (
 // together have what the template says. A pooled sandbox outlives its server by nothing: the next one removes it.
 
 const (
-	// poolEvery is how often the pool is looked after; a claim makes it at once.
+	// poolEvery is how often the pool is looked after; also when one was made.
 	poolEvery = time.Second
 	// poolSaid is how long it counts what a server said of its pool.
 	poolSaid = 10 * time.Second
@@ -33,6 +33,8 @@ const (
 	imageTimeout = 10 * time.Second
 	// firstPause and lastPause are between attempts to make one where that fails.
 	firstPause, lastPause = time.Second, time.Minute
+	// rushPause is how long after a claim nothing is made, and rushMost how long claims that go on can keep it so.
+	rushPause, rushMost = 500 * time.Millisecond, 3 * time.Second
 	// wayPause is how often it is looked whether a pooled sandbox has made way.
 	wayPause = 5 * time.Millisecond
 )
@@ -66,6 +68,8 @@ type pool struct {
 	known   map[sandbox.ID]bool
 	leaving int // that are being removed
 	shut    bool
+	rush    time.Time // when the present run of claims began
+	picked  time.Time // the last of them
 
 	wake    chan struct{}
 	callers atomic.Int32 // starts that a caller waits for
@@ -111,8 +115,26 @@ func (p *pool) pick(template string) *pooled {
 	}
 	got := s.idle[i]
 	s.idle = slices.Delete(s.idle, i, i+1)
-	p.nudge()
+	now := time.Now()
+	if now.Sub(p.picked) > rushPause {
+		p.rush = now
+	}
+	p.picked = now
 	return got
+}
+
+// putBack undoes a pick.
+func (p *pool) putBack(x *pooled) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shelves[x.template.Name]
+	s.idle = slices.Insert(s.idle, 0, x)
+}
+
+// rushes says whether threads are getting sandboxes right now: making new ones would slow their first execs. A run of claims
+// that does not end counts no more after a while. The caller holds pool.mu.
+func (p *pool) rushes(now time.Time) bool {
+	return now.Sub(p.picked) < rushPause && now.Sub(p.rush) < rushMost
 }
 
 // fits says whether one is neither too old nor of a former image.
@@ -224,7 +246,7 @@ func (r *Orchestrator) wanted(s *shelf, now time.Time) int {
 	if r.pool.callers.Load() > 0 { // callers' own starts come first
 		most = o.Min
 	}
-	if now.Before(s.until) {
+	if now.Before(s.until) || r.pool.rushes(now) {
 		return 0
 	}
 	return max(0, min(most-have, o.Burst-len(s.making)))

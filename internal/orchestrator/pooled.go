@@ -195,10 +195,11 @@ func (r *Orchestrator) sweepPool() {
 		r.o.Log.Warn("pool not swept", "error", err)
 		return
 	}
+	folders = slices.DeleteFunc(folders, func(f poolFolder) bool { return !r.stale(f) })
 	if len(folders) == 0 {
 		return
 	}
-	claims, err := r.claims.All() // after the folders: a claim comes before its folder moves
+	claims, err := r.claims.All() // last: who could claim one of these now?
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return
@@ -208,15 +209,26 @@ func (r *Orchestrator) sweepPool() {
 		claimed[c.Sandbox] = true
 	}
 	for _, f := range folders {
-		ours := f.replica == r.peers.ID()
-		if claimed[f.id] || ours && r.pool.isKnown(f.id) || !ours && r.peers.Alive(f.replica) {
-			continue
-		}
 		if r.ctx.Err() != nil {
 			return
 		}
-		r.noteReaped(sandbox.Thread{}, f.id, "a sandbox that waited in the pool of a server that ended", r.reapPooled(f))
+		if !claimed[f.id] {
+			r.noteReaped(sandbox.Thread{}, f.id, "a sandbox that waited in the pool of a server that ended", r.reapPooled(f))
+		}
 	}
+}
+
+// stale says whether nobody hands a sandbox out any more. Of ours the folder is looked at last: one that is
+// not known any more because a thread has it has moved before.
+func (r *Orchestrator) stale(f poolFolder) bool {
+	if f.replica != r.peers.ID() {
+		return !r.peers.Alive(f.replica)
+	}
+	if r.pool.isKnown(f.id) {
+		return false
+	}
+	_, err := os.Lstat(f.path)
+	return err == nil
 }
 
 func (r *Orchestrator) reapPooled(f poolFolder) error {
