@@ -7,8 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,14 +29,22 @@ const (
 func TestInside(t *testing.T) {
 	for _, driver := range Drivers {
 		for _, runtime := range Runtimes {
-			t.Run(driver+"/"+runtime, func(t *testing.T) { testInside(t, driver, runtime) })
+			t.Run(driver+"/"+runtime, func(t *testing.T) { testInside(t, options{driver: driver, runtime: runtime}) })
 		}
 	}
 }
 
-func testInside(t *testing.T, driver, runtime string) {
-	place, ownKernel := driver+"/"+runtime, runtime == "runsc"
-	s := start(t, options{driver: driver, runtime: runtime})
+// TestInsideClaimed makes them once in sandboxes that were made before their threads were known.
+func TestInsideClaimed(t *testing.T) {
+	testInside(t, options{driver: "docker", runtime: "runc", template: "pool: {target: 2, min: 2, burst: 2}\n"})
+}
+
+func testInside(t *testing.T, o options) {
+	place, ownKernel := o.driver+"/"+o.runtime, o.runtime == "runsc"
+	s := start(t, o)
+	if o.template != "" {
+		s.claim(t, attacker, neighbour)
+	}
 	program, err := os.ReadFile(filepath.Join(bin, "probe"))
 	must(t, err)
 	for _, thread := range []string{attacker, neighbour} {
@@ -57,6 +67,22 @@ func testInside(t *testing.T, driver, runtime string) {
 	}
 	if got := s.ok(attacker, "echo alive"); got != "alive\n" {
 		t.Errorf("after all attacks an exec says %q", got)
+	}
+}
+
+// claim gives threads sandboxes of the pool.
+func (s *server) claim(t *testing.T, threads ...string) {
+	t.Helper()
+	for _, thread := range threads {
+		for deadline := time.Now().Add(time.Minute); strings.Contains(string(s.do("GET", "/metrics", nil).body), `skerry_pool_sandboxes{state="waiting",template="base"} 0`); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("no sandbox waits")
+			}
+		}
+		s.ok(thread, "true")
+		if a := s.do("GET", "/api/threads/"+thread, nil); !strings.Contains(string(a.body), `"warm":true`) {
+			t.Fatalf("%s has no sandbox of the pool: %s", thread, a.body)
+		}
 	}
 }
 
