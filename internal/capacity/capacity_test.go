@@ -210,7 +210,7 @@ func BenchmarkTake(b *testing.B) {
 // TestSpares: a spare takes a free place, gives way to whoever wants it, and is refused where somebody waits.
 func TestSpares(t *testing.T) {
 	p := New(Limits{Total: 2, Queue: 1})
-	if !p.TakeSpare() || !p.TakeSpare() || p.TakeSpare() {
+	if first, second := p.TakeSpare(), p.TakeSpare(); !first || !second || p.TakeSpare() {
 		t.Fatal("two places are two spares")
 	}
 	a := take(t, p, "a")

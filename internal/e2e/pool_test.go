@@ -29,7 +29,7 @@ func (s *server) warm(thread string) bool {
 const asSeen = `
 awk '{split($6, o, ","); print $5, o[1], $0 ~ /nosuid/, $0 ~ /nodev/}' /proc/self/mountinfo | sort -u
 grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status; ulimit -a; umask; hostname; pwd
-env | grep -vE '^(SKERRY_EXEC_TOKEN|SKERRY_EXEC_ID|MCP_|_)' | sort
+env | grep -vE '^(SKERRY_EXEC_TOKEN|SKERRY_EXEC_ID|SKERRY_THREAD_ID|MCP_|_)' | sort
 cd /mnt && find skills plugins code-api | sort; ls -la user-data | awk 'NR>3 {print $1, $3, $9}'
 cat /mnt/skills/public/one/who.sh; touch /mnt/skills/x /mnt/plugins/x /mnt/code-api/x /mnt/user-data/x 2>&1
 ls -A /home/agent /mnt/user-data/workspace; id -un; df -k /tmp | awk 'NR>1 {print $2}'`

@@ -79,8 +79,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, b *box, queued time.D
 		err = notHere(&elsewhere{})
 	}
 	if err != nil {
-		<-tools // they write into the box's folder, which goes now
-		return err
+		return errors.Join(err, <-tools) // they write into the box's folder, which goes now
 	}
 	return r.broughtUp(ctx, b, sandbox.Timings{Queue: millis(queued), Create: millis(claimed.Sub(began)), Ready: millis(time.Since(claimed))}, tools)
 }

@@ -429,7 +429,11 @@ func TestPoolEmptied(t *testing.T) {
 // removeForGood takes away what a server that was stopped half way has left, for the end of the test.
 func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
 	t.Helper()
-	h.leaveMap(h.find(mainThread))
+	b := h.find(mainThread)
+	h.leaveMap(b)
+	if err := b.letGo(); err != nil {
+		return err
+	}
 	return h.driver.Remove(t.Context(), id)
 }
 
