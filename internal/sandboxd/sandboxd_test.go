@@ -179,12 +179,14 @@ func TestCode(t *testing.T) {
 	p.want(p.run(&sandboxv1.RunRequest{Code: &sandboxv1.Code{Language: "python", Text: "import os, sys\nprint(os.getcwd(), sys.path[-1] != '')"}}), 0, p.o.WorkspaceDir+" True\n")
 	p.want(p.run(&sandboxv1.RunRequest{Code: &sandboxv1.Code{Language: "bash", Text: "echo $((6*7))"}}), 0, "42\n")
 	p.want(p.run(&sandboxv1.RunRequest{Code: &sandboxv1.Code{Language: "python", Text: "import own; print(own.x)"}, Env: []string{"PYTHONPATH=" + p.own("own.py", "x = 8")}}), 0, "8\n")
+	waiting := 1
 	if slices.Contains(status.GetLanguages(), "javascript") {
+		waiting = 2
 		p.want(p.run(&sandboxv1.RunRequest{Code: &sandboxv1.Code{Language: "javascript", Text: "console.log(await Promise.resolve(7))"}}), 0, "7\n")
 	}
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		left, err := os.ReadDir(p.o.TempDir)
-		if err == nil && len(left) == 1 { // that of the interpreter that waits
+		if err == nil && len(left) > 0 && len(left) <= waiting { // those of the interpreters that wait
 			break
 		}
 		if time.Now().After(deadline) {
