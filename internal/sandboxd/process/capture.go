@@ -161,9 +161,19 @@ func (c *capture) drain(pipe *os.File) {
 // up, and nobody reads faster.
 const liveRate = 16 << 20
 
+// A stream of more than floodAfter bytes is read at floodRate bytes a second at most: nobody reads so much, and what goes to the
+// file of its whole comes in between the server's own writes, for which each neighbour's exec waits.
+const (
+	floodAfter = 16 << 20
+	floodRate  = 32 << 20
+)
+
 // pause is how long to wait after a read of n bytes.
 func (c *capture) pause(chunks, n int) time.Duration {
 	if !c.live {
+		if d := time.Duration(n) * time.Second / floodRate; c.total > floodAfter && d > pace(chunks, n) {
+			return d
+		}
 		return pace(chunks, n)
 	}
 	return max(time.Duration(n)*time.Second/liveRate, min(pace(chunks, n), 2*time.Millisecond))

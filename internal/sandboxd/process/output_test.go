@@ -202,3 +202,13 @@ func TestOOM(t *testing.T) {
 		t.Errorf("an exec that survived: %d", r.Status)
 	}
 }
+
+// TestFlood: only a stream of which nobody reads the whole is slowed down.
+func TestFlood(t *testing.T) {
+	c := newCapture(&eventLog{}, false, 1<<20, nil)
+	for total, want := range map[uint64]time.Duration{0: 0, floodAfter: 0, floodAfter + 1: time.Second / 512} {
+		if c.total = total; c.pause(1, floodRate/512) != want {
+			t.Errorf("after %d bytes: %s, want %s", total, c.pause(1, floodRate/512), want)
+		}
+	}
+}
