@@ -232,6 +232,9 @@ func TestMeasures(t *testing.T) {
 	if ok := (bar{atMost: 3}).met(3.1); ok == nil || *ok {
 		t.Error("a bar that is not met")
 	}
+	if ok := (bar{atMost: 3}).met(-1); ok == nil || !*ok {
+		t.Error("less than nothing is more than a bar")
+	}
 	if (bar{}).met(1) != nil {
 		t.Error("no bar is met")
 	}

@@ -124,7 +124,7 @@ func (b bar) String() string {
 }
 
 func (b bar) met(v float64) *bool {
-	ok := v >= b.atLeast && (b.atMost == 0 || v <= b.atMost)
+	ok := (b.atLeast == 0 || v >= b.atLeast) && (b.atMost == 0 || v <= b.atMost)
 	if b == (bar{}) {
 		return nil
 	}
