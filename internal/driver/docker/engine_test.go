@@ -155,9 +155,10 @@ func TestEngineAway(t *testing.T) {
 	}
 }
 
-// TestEngineHangs: calls of an engine that takes connections and never answers end with their context.
-func TestEngineHangs(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "hung.sock")
+// answering is the socket of an engine that does something with each connection, and then closes it.
+func answering(t *testing.T, do func(net.Conn)) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "engine.sock")
 	l, err := net.Listen("unix", path)
 	must(t, err)
 	var group sync.WaitGroup
@@ -167,10 +168,16 @@ func TestEngineHangs(t *testing.T) {
 			if err != nil {
 				return
 			}
-			group.Go(func() { _, _ = io.Copy(io.Discard, conn); _ = conn.Close() })
+			group.Go(func() { do(conn); _ = conn.Close() })
 		}
 	})
-	d := at(t, path)
+	t.Cleanup(func() { _ = l.Close(); group.Wait() }) // after the driver is closed
+	return path
+}
+
+// TestEngineHangs: calls of an engine that takes connections and never answers end with their context.
+func TestEngineHangs(t *testing.T) {
+	d := at(t, answering(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }))
 	for name, call := range calls(t, d) {
 		short, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		start := time.Now()
@@ -183,36 +190,16 @@ func TestEngineHangs(t *testing.T) {
 			t.Errorf("%s took %v", name, took)
 		}
 	}
-	must(t, d.Close())
-	_ = l.Close()
-	group.Wait()
 }
 
 // TestEngineDies: an engine that ends in the middle of a call is away, not at fault.
 func TestEngineDies(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "dying.sock")
-	l, err := net.Listen("unix", path)
-	must(t, err)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 4<<10))
-			_ = conn.Close()
-		}
-	})
-	d := at(t, path)
+	d := at(t, answering(t, func(conn net.Conn) { _, _ = conn.Read(make([]byte, 4<<10)) }))
 	for name, call := range calls(t, d) {
 		if err := call(ctx(t)); !errors.Is(err, sandbox.Unavailable) {
 			t.Errorf("%s: %v, want unavailable", name, err)
 		}
 	}
-	must(t, d.Close())
-	_ = l.Close()
-	group.Wait()
 }
 
 func calls(t *testing.T, d *docker.Driver) map[string]func(context.Context) error {
