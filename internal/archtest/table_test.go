@@ -51,10 +51,10 @@ var table = []row{
 	{"internal/redact", "sandbox", "it knows texts, not where they go"},
 	{"internal/argform", "", "a form knows schemas, not who calls tools"},
 
-	{"internal/store", "sandbox store/groupcommit", "state stands below the use cases"},
+	{"internal/store", "lockedfile sandbox store/groupcommit", "state stands below the use cases"},
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
-	{"internal/audit", "sandbox store store/groupcommit", "the log stands below the use cases"},
+	{"internal/audit", "lockedfile sandbox store store/groupcommit", "the log stands below the use cases"},
 	{"internal/auth", "sandbox store", "keys are records"},
 	{"internal/telemetry", "sandbox", "it counts and times; what it counts comes in"},
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -78,7 +79,7 @@ func (l *Log) resume() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(syncDir(l.dir), syncDir(l.o.Dir))
+	return errors.Join(lockedfile.SyncDir(l.dir), lockedfile.SyncDir(l.o.Dir))
 }
 
 // resumeIn goes on in a segment, unless it holds no record.
@@ -131,7 +132,7 @@ func (l *Log) cutTail(path string, end int64) error {
 	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
 		return err
 	}
-	if err := errors.Join(f.Truncate(end), f.Sync(), syncDir(filepath.Dir(path))); err != nil {
+	if err := errors.Join(f.Truncate(end), f.Sync(), lockedfile.SyncDir(filepath.Dir(path))); err != nil {
 		return err
 	}
 	l.log.Warn("the audit log ended in a torn record, which was moved aside",

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 )
 
 // A writer's log is a folder of segments, each named after the Seq of its first record.
@@ -116,14 +118,6 @@ func scan(path string, each func(Record)) (end int64, err error) {
 	}
 }
 
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // writeFile writes a small file as a whole or not at all.
 func writeFile(path string, text []byte) error {
 	tmp := path + ".new"
@@ -138,5 +132,5 @@ func writeFile(path string, text []byte) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return lockedfile.SyncDir(filepath.Dir(path))
 }

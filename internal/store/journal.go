@@ -17,6 +17,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
 )
@@ -160,7 +161,7 @@ func (j *journal) compact() error {
 	if old != nil {
 		_ = old.Close()
 	}
-	return syncDir(filepath.Dir(j.path))
+	return lockedfile.SyncDir(filepath.Dir(j.path))
 }
 
 // change runs apply, appends what it did, and waits until that is on disk. A caller that goes away
@@ -243,12 +244,4 @@ func (j *journal) close() error {
 	defer j.mu.Unlock()
 	j.broken = os.ErrClosed
 	return errors.Join(err, j.f.Close(), j.lock.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
