@@ -84,16 +84,8 @@ func OOMKilled(group string) bool {
 	if v1 {
 		file = "memory.oom_control"
 	}
-	data, err := os.ReadFile(filepath.Join(mount, group, file))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(data)) {
-		if name, count, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name == "oom_kill" {
-			return count != "0"
-		}
-	}
-	return false
+	kills, err := count(filepath.Join(mount, group, file), "oom_kill")
+	return err == nil && kills > 0
 }
 
 // Exists reports whether this process sees the group.

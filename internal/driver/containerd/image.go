@@ -100,11 +100,8 @@ func (s *imageStore) find(ctx context.Context, ref string) (image, error) {
 		}
 		found, err = s.lookUp(ctx, ref, name)
 	}
-	if isNotFound(err) {
-		return image{}, sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", ref)
-	}
 	if err != nil {
-		return image{}, engineError(err, "containerd does not tell whether the image is there")
+		return image{}, lookUpError(err, ref)
 	}
 	s.mu.Lock()
 	img, ok := s.known[found.Target.Digest]
@@ -123,13 +120,18 @@ func (d *Driver) ImageNow(ctx context.Context, ref string) (string, error) {
 		return "", err
 	}
 	found, err := d.images.lookUp(ctx, ref, name)
-	if isNotFound(err) {
-		return "", sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", ref)
-	}
 	if err != nil {
-		return "", engineError(err, "containerd does not tell whether the image is there")
+		return "", lookUpError(err, ref)
 	}
 	return found.Target.Digest.String(), nil
+}
+
+// lookUpError is what an error of lookUp is for callers.
+func lookUpError(err error, ref string) error {
+	if isNotFound(err) {
+		return sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", ref)
+	}
+	return engineError(err, "containerd does not tell whether the image is there")
 }
 
 // lookUp finds an image by its full name, or by the very words of the reference.

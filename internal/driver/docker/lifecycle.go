@@ -94,14 +94,9 @@ func (d *Driver) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening
 	if image == "" {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	got, err := d.engine.ImageInspect(ctx, image)
-	if isNotFound(err) {
-		return nil, sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", image)
-	}
+	got, err := d.findImage(ctx, image)
 	if err != nil {
-		return nil, engineError(err, "the container engine does not tell whether the image is there")
+		return nil, err
 	}
 	if got.Config == nil {
 		return nil, nil
@@ -109,18 +104,24 @@ func (d *Driver) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening
 	return hardening.VolumeMounts(slices.Collect(maps.Keys(got.Config.Volumes)), spec)
 }
 
-// ImageNow implements driver.ImageTeller.
-func (d *Driver) ImageNow(ctx context.Context, image string) (string, error) {
+// findImage asks the engine for an image. NotFound: there is none of that name.
+func (d *Driver) findImage(ctx context.Context, image string) (client.ImageInspectResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	got, err := d.engine.ImageInspect(ctx, image)
 	if isNotFound(err) {
-		return "", sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", image)
+		return got, sandbox.Wrap(sandbox.NotFound, err, "there is no image %.200q", image)
 	}
 	if err != nil {
-		return "", engineError(err, "the container engine does not tell whether the image is there")
+		return got, engineError(err, "the container engine does not tell whether the image is there")
 	}
-	return got.ID, nil
+	return got, nil
+}
+
+// ImageNow implements driver.ImageTeller.
+func (d *Driver) ImageNow(ctx context.Context, image string) (string, error) {
+	got, err := d.findImage(ctx, image)
+	return got.ID, err
 }
 
 // make makes the container without starting it. made is false when there is one already.
