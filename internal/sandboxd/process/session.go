@@ -287,18 +287,20 @@ func (s *Session) Busy() bool {
 func (s *Session) Interrupt() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sup == nil {
-		return ErrEnded
-	}
-	if s.run == nil {
+	if s.sup != nil && s.run == nil {
 		return nil
 	}
-	return s.sup.send(message{Kind: msgSignal, Serial: s.serial, Signal: int(unix.SIGINT), Group: true})
+	return s.send(int(unix.SIGINT), true)
 }
 
 func (s *Session) signal(sig int, group bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.send(sig, group)
+}
+
+// send is a signal's way to the supervisor. The caller holds s.mu.
+func (s *Session) send(sig int, group bool) error {
 	if s.sup == nil {
 		return ErrEnded
 	}
