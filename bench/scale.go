@@ -54,7 +54,7 @@ func scale(ctx context.Context, b *bench) error {
 
 // scaleLiving is the cost of a call with sandboxes that really live.
 func (b *bench) scaleLiving() error {
-	f := &fleetServer{url: b.url, pid: b.cmd.Process.Pid}
+	f := &fleetServer{server: b.server, pid: b.cmd.Process.Pid}
 	fmt.Printf("\ndriver %s, sandboxes that live\n%s\n", b.driver, scaleHead)
 	live := 0
 	for _, n := range []int{1, 10, 100, *scaleLive} {
@@ -182,16 +182,16 @@ func rate(ms []float64) string {
 
 // fleetServer is a server that is measured.
 type fleetServer struct {
-	url  string
-	pid  int
-	cmd  *exec.Cmd
-	in   sync.Mutex
-	http http.Client
+	*server
+	pid int
+	in  sync.Mutex
 }
 
 func startFleet(program string, args []string) (*fleetServer, error) {
-	f := &fleetServer{cmd: exec.Command(program, args...)} //nolint:gosec // built by this program
-	f.http.Transport = &http.Transport{MaxIdleConnsPerHost: scaleWorkers}
+	f := &fleetServer{server: &server{
+		cmd:  exec.Command(program, args...), //nolint:gosec // built by this program
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: scaleWorkers}},
+	}}
 	f.cmd.Stderr = os.Stderr
 	f.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out, err := f.cmd.StdoutPipe()
@@ -217,21 +217,7 @@ func (f *fleetServer) stop() error {
 func (f *fleetServer) name(i int) string { return "fleet-" + strconv.Itoa(i) }
 
 func (f *fleetServer) call(method, path, body string) ([]byte, error) {
-	req, err := http.NewRequest(method, f.url+path, strings.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := f.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer res.Body.Close() //nolint:errcheck // it was read
-	answer, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusNoContent {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, res.Status, answer)
-	}
-	return answer, err
+	return f.send(method, path, "application/json", strings.NewReader(body))
 }
 
 func (f *fleetServer) acquire(i int) error {

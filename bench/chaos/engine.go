@@ -144,20 +144,11 @@ func (e *dockerEngine) Stop() error {
 	left, err := e.docker("ps", "--all", "--format", "{{.Names}} {{.Status}}")
 	if left != "" && err == nil {
 		err = fmt.Errorf("left over in dockerd: %s", left)
-		_, e := e.docker(append([]string{"rm", "--force"}, strings.Fields(firsts(left))...)...)
-		err = errors.Join(err, e)
+		ids, asked := e.docker("ps", "--all", "--quiet")
+		_, removed := e.docker(append([]string{"rm", "--force"}, strings.Fields(ids)...)...)
+		err = errors.Join(err, asked, removed)
 	}
 	return errors.Join(err, e.p.stop(), e.unmount(), e.containerd.Stop(mobyNamespace))
-}
-
-// firsts gives the first word of each line.
-func firsts(lines string) string {
-	var words []string
-	for line := range strings.Lines(lines) {
-		word, _, _ := strings.Cut(line, " ")
-		words = append(words, word)
-	}
-	return strings.Join(words, " ")
 }
 
 // unmount takes away what dockerd itself leaves mounted: its folder, and the file of a network namespace.
