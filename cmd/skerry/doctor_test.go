@@ -18,6 +18,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/doctor"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/template"
 )
 
 // patient is an examination of a machine on which nothing is configured.
@@ -111,6 +113,17 @@ func TestDoctorDocker(t *testing.T) {
 	auto := patient(t, func(e *examination) { e.cfg.Driver, e.cfg.Docker.Address = "auto", deaf })
 	oci(auto)
 	finds(t, 200*time.Millisecond, docker(auto), "warning docker|and so oci is")
+}
+
+// TestDoctorPools: what waits for threads is told, and more than there is room for is a warning.
+func TestDoctorPools(t *testing.T) {
+	list := []template.Template{{Name: "plain"}, {Name: "warm", Pool: &sandbox.Pool{Target: 3}, Limits: template.Limits{Memory: 512 << 20}}}
+	of := func(most int) func(context.Context, *doctor.Report) {
+		e := patient(t, func(e *examination) { e.cfg.MaxSandboxes = most })
+		return func(_ context.Context, r *doctor.Report) { e.pools(r, list) }
+	}
+	finds(t, time.Minute, of(3), "ok warm pool|3 sandboxes wait for threads; each may use up to 512 MiB")
+	finds(t, time.Minute, of(2), "ok warm pool|3 sandboxes", "warning pools|set max_sandboxes to more than 3")
 }
 
 // TestDoctorData: a data folder that is none, and one with a damaged journal; the journal itself is left as it is.

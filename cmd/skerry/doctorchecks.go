@@ -381,6 +381,23 @@ func (e *examination) templates(ctx context.Context, r *doctor.Report) {
 		}
 		e.template(ctx, r, p, t, made)
 	}
+	e.pools(r, list)
+}
+
+// pools says what waits for threads when nobody calls, and whether there is room for it.
+func (e *examination) pools(r *doctor.Report, list []template.Template) {
+	all := 0
+	for _, t := range list {
+		if t.Pool == nil {
+			continue
+		}
+		all += t.Pool.Target
+		r.OK(t.Name+" pool", "%d sandboxes wait for threads; each may use up to %d MiB of memory once a thread has it", t.Pool.Target, t.Limits.Memory>>20)
+	}
+	if all > e.cfg.MaxSandboxes {
+		r.Warn("pools", fmt.Sprintf("set max_sandboxes to more than %d, or lower the targets", all),
+			"%d sandboxes are to wait for threads, and this server may run %d: those of threads come first, so that fewer wait. Servers of one data folder share the targets", all, e.cfg.MaxSandboxes)
+	}
 }
 
 func (e *examination) template(ctx context.Context, r *doctor.Report, p *parts, t template.Template, made orchestrator.Template) {
