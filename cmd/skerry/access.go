@@ -123,8 +123,7 @@ func (a *access) RevokeKey(ctx context.Context, c sandbox.Caller, id string) err
 func (a *access) note(ctx context.Context, c sandbox.Caller, action, subject, outcome string) error {
 	_, err := a.audit.AppendSync(ctx, audit.Record{
 		Tenant: c.Tenant, User: c.User, Action: action, Phase: audit.PhaseResult, Subject: subject, Outcome: outcome,
-		KeyID: c.KeyID, RequestID: c.RequestID, Source: c.Source, UserAgent: c.UserAgent,
-	})
+	}.By(c))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
 	}
@@ -135,8 +134,7 @@ func (a *access) note(ctx context.Context, c sandbox.Caller, action, subject, ou
 func (a *access) refused(ctx context.Context, c sandbox.Caller, reason string) {
 	_, err := a.audit.Append(ctx, audit.Record{
 		Tenant: local.Tenant, Action: audit.ActionAuthRefused, Phase: audit.PhaseResult, Outcome: "denied", Detail: reason,
-		RequestID: c.RequestID, Source: c.Source, UserAgent: c.UserAgent,
-	})
+	}.By(c))
 	if err != nil {
 		a.log.Error("refused credential not recorded", "error", err)
 	}

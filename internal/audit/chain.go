@@ -75,11 +75,15 @@ func clean(r Record) Record {
 		{&r.Tenant, maxName}, {&r.User, maxName}, {&r.Thread, maxName}, {&r.Sandbox, maxName}, {&r.Exec, maxName},
 		{&r.Parent, maxName}, {&r.Phase, maxName}, {&r.Action, maxName}, {&r.ArgsHash, maxName}, {&r.Outcome, maxName},
 		{&r.OutHash, maxName}, {&r.KeyID, maxName}, {&r.RequestID, maxName}, {&r.Source, maxName},
+		{&r.Auth, maxName}, {&r.Role, maxName}, {&r.Actor, maxName}, {&r.TraceID, maxName},
 	} {
 		*f.text = cut(*f.text, f.max)
 	}
 	if r.Args != nil && needsRedaction(r.Args) {
 		r.Args = redact(r.Args)
+	}
+	if r.Why != nil && needsRedaction(r.Why) {
+		r.Why = redact(r.Why)
 	}
 	return r
 }

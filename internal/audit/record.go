@@ -6,6 +6,8 @@ package audit
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // The actions that are recorded.
@@ -54,7 +56,15 @@ const (
 	ActionContextInterrupt  = "context_interrupt" // of the run in it
 	ActionContextRestart    = "context_restart"
 	ActionContextClose      = "context_close"
-	ActionTerminal          = "exec_pty" // somebody joined the terminal of an exec
+	ActionTerminal          = "exec_pty"      // somebody joined the terminal of an exec
+	ActionFileChange        = "file_change"   // a file that changed while an exec ran; its parent is the exec's attempt
+	ActionConfigReload      = "config_reload" // a file of the configuration was read again
+)
+
+// What the log records about itself, of no tenant.
+const (
+	ActionHead = "audit_head" // the signed head: Args is a Head
+	ActionGap  = "audit_gap"  // what was done while nothing could be recorded (on_failure: open)
 )
 
 // The phases of a record. What can fail midway has an attempt and then exactly one result, whose
@@ -66,6 +76,10 @@ const (
 
 // Record is one line of the audit log. The caller of Append leaves ID, Time, Writer, Seq, Prev and
 // Hash empty.
+//
+// Children are found by Parent. The result of an attempt has the attempt as its parent and the same action. What code did
+// has the attempt of its exec: tool calls (their attempt) and changed files. What a tool call did has the attempt of the
+// call. All that one request of the API brought about has its RequestID.
 type Record struct {
 	ID       string          `json:"id"` // UUIDv7
 	Time     time.Time       `json:"time"`
@@ -76,7 +90,7 @@ type Record struct {
 	Thread   string          `json:"thread,omitempty"`
 	Sandbox  string          `json:"sandbox,omitempty"`
 	Exec     string          `json:"exec,omitempty"`
-	Parent   string          `json:"parent,omitempty"` // ID of another record: attempt of a result; exec of a tool call
+	Parent   string          `json:"parent,omitempty"` // ID of another record: see above
 	Phase    string          `json:"phase"`
 	Action   string          `json:"action"`
 	Subject  string          `json:"subject,omitempty"`   // command, path, tool …, cut to 1 KiB
@@ -89,13 +103,27 @@ type Record struct {
 	BytesOut int64           `json:"bytes_out"`
 	OutHash  string          `json:"out_hash,omitempty"` // sha256 hex of the result
 
+	// Why says how a decision came about: the rules, capabilities and facts that led to it. Redacted and bounded as Args.
+	Why json.RawMessage `json:"why,omitempty"`
+
+	// Who did it. User is for whom it was done; the rest says how they were known. By fills it in.
+	Auth      string `json:"auth,omitempty"` // "key", "jwt", "none" (no authentication is configured); "" the server itself
 	KeyID     string `json:"key_id,omitempty"`
+	Role      string `json:"role,omitempty"`  // agent, developer, admin, auditor
+	Actor     string `json:"actor,omitempty"` // who presented the credential, when that is not User (On-Behalf-Of)
 	RequestID string `json:"request_id,omitempty"`
+	TraceID   string `json:"trace_id,omitempty"` // W3C: 32 hex digits
 	Source    string `json:"source,omitempty"`
 	UserAgent string `json:"user_agent,omitempty"`
 
 	Prev string `json:"prev"` // Hash of the record before, of this writer
 	Hash string `json:"hash"`
+}
+
+// By gives r with what is known of who asked for it.
+func (r Record) By(c sandbox.Caller) Record {
+	r.KeyID, r.RequestID, r.Source, r.UserAgent = c.KeyID, c.RequestID, c.Source, c.UserAgent
+	return r
 }
 
 // Filter selects records of one tenant. Empty fields select all.

@@ -238,10 +238,7 @@ func detached(ctx context.Context, d time.Duration) (context.Context, context.Ca
 
 // record fills in who and what a record is about.
 func record(c sandbox.Caller, t sandbox.Thread, action, phase string) audit.Record {
-	return audit.Record{
-		Tenant: t.Tenant, User: t.User, Thread: t.ID, Action: action, Phase: phase,
-		KeyID: c.KeyID, RequestID: c.RequestID, Source: c.Source, UserAgent: c.UserAgent,
-	}
+	return audit.Record{Tenant: t.Tenant, User: t.User, Thread: t.ID, Action: action, Phase: phase}.By(c)
 }
 
 // note writes a record that is complete at once, and waits until it is durable.

@@ -339,8 +339,7 @@ func (s *Service) changed() {
 func (s *Service) recorded(ctx context.Context, c sandbox.Caller, action, subject, thread string, do func(*audit.Record) error) error {
 	rec := audit.Record{
 		Tenant: c.Tenant, User: c.User, Thread: thread, Action: action, Phase: audit.PhaseAttempt, Subject: subject,
-		KeyID: c.KeyID, RequestID: c.RequestID, Source: c.Source, UserAgent: c.UserAgent,
-	}
+	}.By(c)
 	attempt, err := s.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")

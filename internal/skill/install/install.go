@@ -112,8 +112,7 @@ func (i *Installer) InstallURL(ctx context.Context, c sandbox.Caller, req sandbo
 func (i *Installer) recorded(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall, do func() (sandbox.SkillInstalled, error)) (sandbox.SkillInstalled, error) {
 	rec := audit.Record{
 		Tenant: c.Tenant, User: c.User, Thread: req.Thread, Action: audit.ActionSkillInstall, Phase: audit.PhaseAttempt, Subject: req.Source,
-		KeyID: c.KeyID, RequestID: c.RequestID, Source: c.Source, UserAgent: c.UserAgent,
-	}
+	}.By(c)
 	attempt, err := i.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return sandbox.SkillInstalled{}, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
