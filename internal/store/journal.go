@@ -134,6 +134,13 @@ func (j *journal) keep(e entry, bytes int64) {
 	j.alive += bytes
 }
 
+// drop forgets a record: it is gone from the file when that is next made smaller.
+func (j *journal) drop(e entry) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.keep(entry{Key: e.Key, Field: e.Field}, 0)
+}
+
 // compact replaces the file by one that holds live only, and leaves it open for appending.
 func (j *journal) compact() error {
 	var buf bytes.Buffer

@@ -23,9 +23,15 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    70 min,  claim, fp (fingerprint), state (running, done, large), answer; nothing:
 //	                                                 24 h     a retry after its loss runs the request again
+//	skerry:{T}:rate:LIMIT:SCOPE              string  seconds  Redis' time in ms at which the bucket is full again; a full bucket
+//	skerry:{T}:held:LIMIT:SCOPE              zset    seconds  "ID UNTIL" -> time in ms at which the place is free if nobody holds on to it; each server says it anew every 10 s
+//	skerry:{T}:usage:DAY                     hash    92 days  durable. "SCOPE|COUNTER" -> amount, ~SERVER -> its last batch; nothing: the counts of the day begin anew
+//	skerry:{T}:cpu:SANDBOX                   string  1 h      ms of CPU time that were counted of it; what its server knows
 //	skerry:{T}:audit                         stream  MAXLEN   field r = one audit record (JSON as on disk); the audit log on disk
 //	skerry:{T}:audit:cursor                  hash    -        id = last id of the stream, WRITER = last Seq of that writer in the stream; with the stream
 //	skerry:{:audit:WRITER}                   string  -        Seq up to which all records of the writer are shipped; zero: the cursors above skip what is there
+//
+// A SCOPE is whose limit it is: t (the tenant), u:USER or k:KEY.
 //
 // The audit records that name no tenant (a refused credential) have T = ":none".
 
@@ -57,6 +63,20 @@ func poolKey(template string) string { return "skerry:{:pool}:" + template }
 
 func idempotencyKey(o sandbox.Owner, hash string) string {
 	return "skerry:{" + o.Tenant + "}:idem:" + o.User + ":" + hash
+}
+
+func rateKey(tenant, limit, scope string) string {
+	return "skerry:{" + tenant + "}:rate:" + limit + ":" + scope
+}
+
+func heldKey(tenant, limit, scope string) string {
+	return "skerry:{" + tenant + "}:held:" + limit + ":" + scope
+}
+
+func usageKey(tenant, day string) string { return "skerry:{" + tenant + "}:usage:" + day }
+
+func cpuMarkKey(tenant string, id sandbox.ID) string {
+	return "skerry:{" + tenant + "}:cpu:" + string(id)
 }
 
 // AuditStreamKey is the stream of a tenant's audit records. "" stands for records without a tenant.

@@ -89,6 +89,10 @@ func openEmbedded(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.journal = j
 	for _, en := range entries {
+		if oldUsage(en.Key, time.Now()) {
+			j.drop(en)
+			continue
+		}
 		e.load(en)
 	}
 	if err := s.Ping(ctx); err != nil {

@@ -49,6 +49,7 @@ func TestStore(t *testing.T) {
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"LargePipeline": testLargePipeline, "Pool": testPool,
+		"Rate": testRate, "Held": testHeld, "HeldRace": testHeldRace, "DayLimit": testDayLimit, "AllOrNothing": testAllOrNothing, "Count": testCount, "CPUMarks": testCPUMarks,
 	}
 	for kind, server := range map[string]func(testing.TB) *redistest.Server{
 		"embedded": nil, "journal": nil, "redis": redistest.Start, "cluster": redistest.StartCluster,
