@@ -23,6 +23,7 @@ var table = []row{
 	{"internal/archtest", "", "it reads text"},
 	{"internal/buildinfo", "", "it stands below everything"},
 	{"internal/config", "", "it stands below everything"},
+	{"internal/deadline", "", "it knows a clock, not what it is for"},
 	{"internal/diskquota", "lockedfile", "it knows folders and the kernel, no thread"},
 	{"internal/doctor", "driver/cgroup", "it looks at the machine; what the server's parts are like comes in as checks"},
 	{"internal/vpath", "sandbox", "files stand below the use cases"},
@@ -77,7 +78,7 @@ var table = []row{
 	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
 
 	{"internal/sandboxd", "sandbox buildinfo sandboxapi/... sandboxd/...", "the daemon in the sandbox stays small and knows no server"},
-	{"internal/sandboxd/process", "", "processes know no protocol"},
+	{"internal/sandboxd/process", "deadline", "processes know no protocol"},
 	{"internal/sandboxd/files", "", "files know no protocol"},
 	{"internal/sandboxd/interp", "sandboxd/process", "interpreters are processes"},
 

@@ -308,6 +308,14 @@ func (s *service) Kill(ctx context.Context, req *connect.Request[sandboxv1.KillR
 	return answer(&sandboxv1.KillResponse{}, err)
 }
 
+func (s *service) HoldDeadline(_ context.Context, req *connect.Request[sandboxv1.HoldDeadlineRequest]) (*connect.Response[sandboxv1.HoldDeadlineResponse], error) {
+	e, err := s.execs.Get(req.Msg.GetExecId())
+	if err == nil {
+		err = e.Hold(time.Duration(req.Msg.GetForMs()) * time.Millisecond)
+	}
+	return answer(&sandboxv1.HoldDeadlineResponse{}, err)
+}
+
 func (s *service) Forget(_ context.Context, req *connect.Request[sandboxv1.ForgetRequest]) (*connect.Response[sandboxv1.ForgetResponse], error) {
 	return answer(&sandboxv1.ForgetResponse{}, s.execs.Forget(req.Msg.GetExecId()))
 }

@@ -254,6 +254,16 @@ func (c *Client) Kill(ctx context.Context, execID string) error {
 	return err
 }
 
+// HoldDeadline stops the clock of an exec's deadline for at most d from now on; 0: it goes on at once. Holding an
+// ended exec is no error. NotFound: sandboxd does not know it.
+func (c *Client) HoldDeadline(ctx context.Context, execID string, d time.Duration) error {
+	_, err := call(ctx, c, &sandboxv1.HoldDeadlineRequest{ExecId: execID, ForMs: uint32(d.Milliseconds())}, //nolint:gosec // at most a minute
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.HoldDeadlineRequest]) (*connect.Response[sandboxv1.HoldDeadlineResponse], error) {
+			return api.HoldDeadline(ctx, r)
+		})
+	return err
+}
+
 // Forget drops an ended exec from sandboxd's memory. NotFound when it is not there.
 func (c *Client) Forget(ctx context.Context, execID string) error {
 	_, err := call(ctx, c, &sandboxv1.ForgetRequest{ExecId: execID},

@@ -1831,6 +1831,94 @@ func (*KillResponse) Descriptor() ([]byte, []int) {
 	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
+type HoldDeadlineRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	ForMs         uint32                 `protobuf:"varint,2,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"` // at most a minute
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldDeadlineRequest) Reset() {
+	*x = HoldDeadlineRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldDeadlineRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldDeadlineRequest) ProtoMessage() {}
+
+func (x *HoldDeadlineRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldDeadlineRequest.ProtoReflect.Descriptor instead.
+func (*HoldDeadlineRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *HoldDeadlineRequest) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *HoldDeadlineRequest) GetForMs() uint32 {
+	if x != nil {
+		return x.ForMs
+	}
+	return 0
+}
+
+type HoldDeadlineResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldDeadlineResponse) Reset() {
+	*x = HoldDeadlineResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldDeadlineResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldDeadlineResponse) ProtoMessage() {}
+
+func (x *HoldDeadlineResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldDeadlineResponse.ProtoReflect.Descriptor instead.
+func (*HoldDeadlineResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
+}
+
 type ForgetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -1840,7 +1928,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1940,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1953,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ForgetRequest) GetExecId() string {
@@ -1883,7 +1971,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +1983,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1908,7 +1996,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 type FileInfo struct {
@@ -1925,7 +2013,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2025,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2038,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -2004,7 +2092,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2104,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2117,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -2050,7 +2138,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2150,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2163,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -2109,7 +2197,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2209,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2222,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListDirResponse) GetItems() []*FileInfo {
@@ -2162,7 +2250,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2174,7 +2262,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2187,7 +2275,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -2220,7 +2308,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2320,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2333,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FileChunk) GetData() []byte {
@@ -2268,7 +2356,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2280,7 +2368,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2293,7 +2381,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -2326,7 +2414,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2338,7 +2426,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2351,7 +2439,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -2371,7 +2459,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2471,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2484,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MoveRequest) GetFrom() string {
@@ -2423,7 +2511,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2523,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2536,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -2473,7 +2561,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2573,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2586,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
@@ -2645,7 +2733,11 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x0eResizeResponse\"&\n" +
 	"\vKillRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\"\x0e\n" +
-	"\fKillResponse\"(\n" +
+	"\fKillResponse\"E\n" +
+	"\x13HoldDeadlineRequest\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x15\n" +
+	"\x06for_ms\x18\x02 \x01(\rR\x05forMs\"\x16\n" +
+	"\x14HoldDeadlineResponse\"(\n" +
 	"\rForgetRequest\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\"\x10\n" +
 	"\x0eForgetResponse\"\xa3\x01\n" +
@@ -2683,7 +2775,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x02 \x01(\bR\trecursive\"\x10\n" +
-	"\x0eRemoveResponse2\xbd\v\n" +
+	"\x0eRemoveResponse2\x9e\f\n" +
 	"\x0eSandboxService\x12M\n" +
 	"\x06Status\x12 .skerry.sandbox.v1.StatusRequest\x1a!.skerry.sandbox.v1.StatusResponse\x12@\n" +
 	"\x03Run\x12\x1d.skerry.sandbox.v1.RunRequest\x1a\x18.skerry.sandbox.v1.Event0\x01\x12F\n" +
@@ -2692,7 +2784,8 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"WriteStdin\x12$.skerry.sandbox.v1.WriteStdinRequest\x1a%.skerry.sandbox.v1.WriteStdinResponse\x12M\n" +
 	"\x06Signal\x12 .skerry.sandbox.v1.SignalRequest\x1a!.skerry.sandbox.v1.SignalResponse\x12M\n" +
 	"\x06Resize\x12 .skerry.sandbox.v1.ResizeRequest\x1a!.skerry.sandbox.v1.ResizeResponse\x12G\n" +
-	"\x04Kill\x12\x1e.skerry.sandbox.v1.KillRequest\x1a\x1f.skerry.sandbox.v1.KillResponse\x12\\\n" +
+	"\x04Kill\x12\x1e.skerry.sandbox.v1.KillRequest\x1a\x1f.skerry.sandbox.v1.KillResponse\x12_\n" +
+	"\fHoldDeadline\x12&.skerry.sandbox.v1.HoldDeadlineRequest\x1a'.skerry.sandbox.v1.HoldDeadlineResponse\x12\\\n" +
 	"\vOpenContext\x12%.skerry.sandbox.v1.OpenContextRequest\x1a&.skerry.sandbox.v1.OpenContextResponse\x12k\n" +
 	"\x10InterruptContext\x12*.skerry.sandbox.v1.InterruptContextRequest\x1a+.skerry.sandbox.v1.InterruptContextResponse\x12_\n" +
 	"\fCloseContext\x12&.skerry.sandbox.v1.CloseContextRequest\x1a'.skerry.sandbox.v1.CloseContextResponse\x12M\n" +
@@ -2718,7 +2811,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_sandboxapi_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(Exit_Status)(0),                 // 0: skerry.sandbox.v1.Exit.Status
 	(*StatusRequest)(nil),            // 1: skerry.sandbox.v1.StatusRequest
@@ -2749,19 +2842,21 @@ var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(*ResizeResponse)(nil),           // 26: skerry.sandbox.v1.ResizeResponse
 	(*KillRequest)(nil),              // 27: skerry.sandbox.v1.KillRequest
 	(*KillResponse)(nil),             // 28: skerry.sandbox.v1.KillResponse
-	(*ForgetRequest)(nil),            // 29: skerry.sandbox.v1.ForgetRequest
-	(*ForgetResponse)(nil),           // 30: skerry.sandbox.v1.ForgetResponse
-	(*FileInfo)(nil),                 // 31: skerry.sandbox.v1.FileInfo
-	(*StatRequest)(nil),              // 32: skerry.sandbox.v1.StatRequest
-	(*ListDirRequest)(nil),           // 33: skerry.sandbox.v1.ListDirRequest
-	(*ListDirResponse)(nil),          // 34: skerry.sandbox.v1.ListDirResponse
-	(*ReadFileRequest)(nil),          // 35: skerry.sandbox.v1.ReadFileRequest
-	(*FileChunk)(nil),                // 36: skerry.sandbox.v1.FileChunk
-	(*WriteFileRequest)(nil),         // 37: skerry.sandbox.v1.WriteFileRequest
-	(*MakeDirRequest)(nil),           // 38: skerry.sandbox.v1.MakeDirRequest
-	(*MoveRequest)(nil),              // 39: skerry.sandbox.v1.MoveRequest
-	(*RemoveRequest)(nil),            // 40: skerry.sandbox.v1.RemoveRequest
-	(*RemoveResponse)(nil),           // 41: skerry.sandbox.v1.RemoveResponse
+	(*HoldDeadlineRequest)(nil),      // 29: skerry.sandbox.v1.HoldDeadlineRequest
+	(*HoldDeadlineResponse)(nil),     // 30: skerry.sandbox.v1.HoldDeadlineResponse
+	(*ForgetRequest)(nil),            // 31: skerry.sandbox.v1.ForgetRequest
+	(*ForgetResponse)(nil),           // 32: skerry.sandbox.v1.ForgetResponse
+	(*FileInfo)(nil),                 // 33: skerry.sandbox.v1.FileInfo
+	(*StatRequest)(nil),              // 34: skerry.sandbox.v1.StatRequest
+	(*ListDirRequest)(nil),           // 35: skerry.sandbox.v1.ListDirRequest
+	(*ListDirResponse)(nil),          // 36: skerry.sandbox.v1.ListDirResponse
+	(*ReadFileRequest)(nil),          // 37: skerry.sandbox.v1.ReadFileRequest
+	(*FileChunk)(nil),                // 38: skerry.sandbox.v1.FileChunk
+	(*WriteFileRequest)(nil),         // 39: skerry.sandbox.v1.WriteFileRequest
+	(*MakeDirRequest)(nil),           // 40: skerry.sandbox.v1.MakeDirRequest
+	(*MoveRequest)(nil),              // 41: skerry.sandbox.v1.MoveRequest
+	(*RemoveRequest)(nil),            // 42: skerry.sandbox.v1.RemoveRequest
+	(*RemoveResponse)(nil),           // 43: skerry.sandbox.v1.RemoveResponse
 }
 var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	3,  // 0: skerry.sandbox.v1.StatusResponse.execs:type_name -> skerry.sandbox.v1.ExecStatus
@@ -2776,7 +2871,7 @@ var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	19, // 9: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
 	19, // 10: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
 	12, // 11: skerry.sandbox.v1.ResizeRequest.size:type_name -> skerry.sandbox.v1.TerminalSize
-	31, // 12: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
+	33, // 12: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
 	1,  // 13: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
 	11, // 14: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
 	20, // 15: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
@@ -2784,37 +2879,39 @@ var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
 	23, // 17: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
 	25, // 18: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
 	27, // 19: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
-	5,  // 20: skerry.sandbox.v1.SandboxService.OpenContext:input_type -> skerry.sandbox.v1.OpenContextRequest
-	7,  // 21: skerry.sandbox.v1.SandboxService.InterruptContext:input_type -> skerry.sandbox.v1.InterruptContextRequest
-	9,  // 22: skerry.sandbox.v1.SandboxService.CloseContext:input_type -> skerry.sandbox.v1.CloseContextRequest
-	29, // 23: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
-	32, // 24: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
-	33, // 25: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
-	35, // 26: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
-	37, // 27: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
-	38, // 28: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
-	39, // 29: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
-	40, // 30: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
-	2,  // 31: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
-	15, // 32: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
-	15, // 33: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
-	22, // 34: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
-	24, // 35: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
-	26, // 36: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
-	28, // 37: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
-	6,  // 38: skerry.sandbox.v1.SandboxService.OpenContext:output_type -> skerry.sandbox.v1.OpenContextResponse
-	8,  // 39: skerry.sandbox.v1.SandboxService.InterruptContext:output_type -> skerry.sandbox.v1.InterruptContextResponse
-	10, // 40: skerry.sandbox.v1.SandboxService.CloseContext:output_type -> skerry.sandbox.v1.CloseContextResponse
-	30, // 41: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
-	31, // 42: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
-	34, // 43: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
-	36, // 44: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
-	31, // 45: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
-	31, // 46: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
-	31, // 47: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
-	41, // 48: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
-	31, // [31:49] is the sub-list for method output_type
-	13, // [13:31] is the sub-list for method input_type
+	29, // 20: skerry.sandbox.v1.SandboxService.HoldDeadline:input_type -> skerry.sandbox.v1.HoldDeadlineRequest
+	5,  // 21: skerry.sandbox.v1.SandboxService.OpenContext:input_type -> skerry.sandbox.v1.OpenContextRequest
+	7,  // 22: skerry.sandbox.v1.SandboxService.InterruptContext:input_type -> skerry.sandbox.v1.InterruptContextRequest
+	9,  // 23: skerry.sandbox.v1.SandboxService.CloseContext:input_type -> skerry.sandbox.v1.CloseContextRequest
+	31, // 24: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
+	34, // 25: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
+	35, // 26: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
+	37, // 27: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
+	39, // 28: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
+	40, // 29: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
+	41, // 30: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
+	42, // 31: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
+	2,  // 32: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
+	15, // 33: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
+	15, // 34: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
+	22, // 35: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
+	24, // 36: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
+	26, // 37: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
+	28, // 38: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
+	30, // 39: skerry.sandbox.v1.SandboxService.HoldDeadline:output_type -> skerry.sandbox.v1.HoldDeadlineResponse
+	6,  // 40: skerry.sandbox.v1.SandboxService.OpenContext:output_type -> skerry.sandbox.v1.OpenContextResponse
+	8,  // 41: skerry.sandbox.v1.SandboxService.InterruptContext:output_type -> skerry.sandbox.v1.InterruptContextResponse
+	10, // 42: skerry.sandbox.v1.SandboxService.CloseContext:output_type -> skerry.sandbox.v1.CloseContextResponse
+	32, // 43: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
+	33, // 44: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
+	36, // 45: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
+	38, // 46: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
+	33, // 47: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
+	33, // 48: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
+	33, // 49: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
+	43, // 50: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
+	32, // [32:51] is the sub-list for method output_type
+	13, // [13:32] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -2836,7 +2933,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_sandboxapi_v1_sandbox_proto_rawDesc), len(file_internal_sandboxapi_v1_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   41,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

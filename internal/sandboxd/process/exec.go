@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/deadline"
 )
 
 // Limits of a request.
@@ -21,6 +23,8 @@ const (
 	maxArgs       = 2 << 20
 	maxStdin      = 8 << 20
 	maxTimeout    = 2 * time.Hour
+	maxHold       = time.Minute   // of a deadline, at a time
+	maxHeld       = 2 * time.Hour // of a deadline, altogether
 )
 
 const (
@@ -135,6 +139,8 @@ type Exec struct {
 	endedAt   time.Time // set before the exec is noted as ended; read under Manager.mu
 	keptBytes int
 
+	deadline *deadline.Clock
+
 	mu     sync.Mutex
 	sup    *warden // while the command runs
 	serial uint64
@@ -163,6 +169,7 @@ func nextSerial() uint64 {
 
 func newExec(m *Manager, id string, req Request) *Exec {
 	e := &Exec{id: id, m: m, req: req, began: time.Now(), serial: nextSerial(), log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
+	e.deadline = deadline.Start(req.Timeout, maxHeld, func() { e.end(causeTimeout) })
 	if req.Session != nil {
 		e.session, e.asked = req.Session, make(chan struct{})
 	}
@@ -211,6 +218,19 @@ func (e *Exec) Wait(ctx context.Context) error {
 func (e *Exec) Kill(ctx context.Context) error {
 	e.end(causeKill)
 	return e.Wait(ctx)
+}
+
+// Hold stops the clock of the deadline for at most d from now on; 0: it goes on at once.
+func (e *Exec) Hold(d time.Duration) error {
+	switch {
+	case d < 0 || d > maxHold:
+		return fmt.Errorf("a hold of %v is not between 0 and %v", d, maxHold)
+	case d == 0:
+		e.deadline.Go()
+	default:
+		e.deadline.Hold(d)
+	}
+	return nil
 }
 
 // Signal sends a signal to every process of the exec. Error: ErrEnded.
@@ -268,8 +288,7 @@ func (e *Exec) askEnd() {
 
 // run does everything from the first to the last event.
 func (e *Exec) run() {
-	deadline := time.AfterFunc(e.req.Timeout, func() { e.end(causeTimeout) })
-	defer deadline.Stop()
+	defer e.deadline.Stop()
 	oomBefore := e.m.oom.kills()
 	x := &Exit{Status: FailedToStart, Code: CodeNoInterpreter, Reason: e.req.Refuse}
 	switch {

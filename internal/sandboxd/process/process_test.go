@@ -547,3 +547,39 @@ func BenchmarkOOMCounter(b *testing.B) {
 		c.kills()
 	}
 }
+
+// TestHold: what waits for a person has time, and no more than it was given.
+func TestHold(t *testing.T) {
+	b := newBed(t)
+	r := shell("sleep 1; echo done")
+	r.Timeout = 500 * time.Millisecond
+	e := b.start(r)
+	if err := e.Hold(30 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if x := b.wait(e); x.Status != Exited || x.stdout != "done\n" {
+		t.Errorf("an exec whose deadline is held: %+v", x)
+	}
+	if err := e.Hold(time.Second); err != nil {
+		t.Errorf("after its end: %v", err)
+	}
+	for name, hold := range map[string]func(e *Exec) error{
+		"a hold that nobody renews": func(e *Exec) error { return e.Hold(300 * time.Millisecond) },
+		"one that is ended":         func(e *Exec) error { return errors.Join(e.Hold(30*time.Second), e.Hold(0)) },
+	} {
+		r := shell("while :; do :; done")
+		r.Timeout = 500 * time.Millisecond
+		e := b.start(r)
+		if err := hold(e); err != nil {
+			t.Fatal(err)
+		}
+		if x := b.wait(e); x.Status != TimedOut {
+			t.Errorf("%s: %+v", name, x)
+		}
+	}
+	for _, d := range []time.Duration{-1, maxHold + 1} {
+		if e.Hold(d) == nil {
+			t.Errorf("a hold of %v is taken", d)
+		}
+	}
+}

@@ -55,6 +55,9 @@ const (
 	SandboxServiceResizeProcedure = "/skerry.sandbox.v1.SandboxService/Resize"
 	// SandboxServiceKillProcedure is the fully-qualified name of the SandboxService's Kill RPC.
 	SandboxServiceKillProcedure = "/skerry.sandbox.v1.SandboxService/Kill"
+	// SandboxServiceHoldDeadlineProcedure is the fully-qualified name of the SandboxService's
+	// HoldDeadline RPC.
+	SandboxServiceHoldDeadlineProcedure = "/skerry.sandbox.v1.SandboxService/HoldDeadline"
 	// SandboxServiceOpenContextProcedure is the fully-qualified name of the SandboxService's
 	// OpenContext RPC.
 	SandboxServiceOpenContextProcedure = "/skerry.sandbox.v1.SandboxService/OpenContext"
@@ -102,6 +105,10 @@ type SandboxServiceClient interface {
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	// HoldDeadline stops the clock of an exec's deadline, for what it waits for is a person. It goes on after
+	// for_ms, unless it is held again before; with for_ms 0 at once. So nothing is held by a server that died.
+	// Holding an exec that has ended is no error.
+	HoldDeadline(context.Context, *connect.Request[v1.HoldDeadlineRequest]) (*connect.Response[v1.HoldDeadlineResponse], error)
 	// OpenContext starts an interpreter that lives on between execs, and returns once it is ready. What
 	// ends it is CloseContext, its own exit, or an exec in it that is killed or does not stop at its
 	// deadline. AlreadyExists: the id is known. ResourceExhausted: too many contexts.
@@ -177,6 +184,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+SandboxServiceKillProcedure,
 			connect.WithSchema(sandboxServiceMethods.ByName("Kill")),
+			connect.WithClientOptions(opts...),
+		),
+		holdDeadline: connect.NewClient[v1.HoldDeadlineRequest, v1.HoldDeadlineResponse](
+			httpClient,
+			baseURL+SandboxServiceHoldDeadlineProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("HoldDeadline")),
 			connect.WithClientOptions(opts...),
 		),
 		openContext: connect.NewClient[v1.OpenContextRequest, v1.OpenContextResponse](
@@ -257,6 +270,7 @@ type sandboxServiceClient struct {
 	signal           *connect.Client[v1.SignalRequest, v1.SignalResponse]
 	resize           *connect.Client[v1.ResizeRequest, v1.ResizeResponse]
 	kill             *connect.Client[v1.KillRequest, v1.KillResponse]
+	holdDeadline     *connect.Client[v1.HoldDeadlineRequest, v1.HoldDeadlineResponse]
 	openContext      *connect.Client[v1.OpenContextRequest, v1.OpenContextResponse]
 	interruptContext *connect.Client[v1.InterruptContextRequest, v1.InterruptContextResponse]
 	closeContext     *connect.Client[v1.CloseContextRequest, v1.CloseContextResponse]
@@ -303,6 +317,11 @@ func (c *sandboxServiceClient) Resize(ctx context.Context, req *connect.Request[
 // Kill calls skerry.sandbox.v1.SandboxService.Kill.
 func (c *sandboxServiceClient) Kill(ctx context.Context, req *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
 	return c.kill.CallUnary(ctx, req)
+}
+
+// HoldDeadline calls skerry.sandbox.v1.SandboxService.HoldDeadline.
+func (c *sandboxServiceClient) HoldDeadline(ctx context.Context, req *connect.Request[v1.HoldDeadlineRequest]) (*connect.Response[v1.HoldDeadlineResponse], error) {
+	return c.holdDeadline.CallUnary(ctx, req)
 }
 
 // OpenContext calls skerry.sandbox.v1.SandboxService.OpenContext.
@@ -379,6 +398,10 @@ type SandboxServiceHandler interface {
 	// Kill ends the whole process tree of the exec with SIGKILL; its terminal status is "killed".
 	// Returns once the tree is gone. Killing an ended exec is no error.
 	Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error)
+	// HoldDeadline stops the clock of an exec's deadline, for what it waits for is a person. It goes on after
+	// for_ms, unless it is held again before; with for_ms 0 at once. So nothing is held by a server that died.
+	// Holding an exec that has ended is no error.
+	HoldDeadline(context.Context, *connect.Request[v1.HoldDeadlineRequest]) (*connect.Response[v1.HoldDeadlineResponse], error)
 	// OpenContext starts an interpreter that lives on between execs, and returns once it is ready. What
 	// ends it is CloseContext, its own exit, or an exec in it that is killed or does not stop at its
 	// deadline. AlreadyExists: the id is known. ResourceExhausted: too many contexts.
@@ -450,6 +473,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		SandboxServiceKillProcedure,
 		svc.Kill,
 		connect.WithSchema(sandboxServiceMethods.ByName("Kill")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sandboxServiceHoldDeadlineHandler := connect.NewUnaryHandler(
+		SandboxServiceHoldDeadlineProcedure,
+		svc.HoldDeadline,
+		connect.WithSchema(sandboxServiceMethods.ByName("HoldDeadline")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sandboxServiceOpenContextHandler := connect.NewUnaryHandler(
@@ -534,6 +563,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceResizeHandler.ServeHTTP(w, r)
 		case SandboxServiceKillProcedure:
 			sandboxServiceKillHandler.ServeHTTP(w, r)
+		case SandboxServiceHoldDeadlineProcedure:
+			sandboxServiceHoldDeadlineHandler.ServeHTTP(w, r)
 		case SandboxServiceOpenContextProcedure:
 			sandboxServiceOpenContextHandler.ServeHTTP(w, r)
 		case SandboxServiceInterruptContextProcedure:
@@ -591,6 +622,10 @@ func (UnimplementedSandboxServiceHandler) Resize(context.Context, *connect.Reque
 
 func (UnimplementedSandboxServiceHandler) Kill(context.Context, *connect.Request[v1.KillRequest]) (*connect.Response[v1.KillResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.Kill is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) HoldDeadline(context.Context, *connect.Request[v1.HoldDeadlineRequest]) (*connect.Response[v1.HoldDeadlineResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.HoldDeadline is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) OpenContext(context.Context, *connect.Request[v1.OpenContextRequest]) (*connect.Response[v1.OpenContextResponse], error) {
