@@ -19,7 +19,7 @@ func newKeys(api *apiClient) *cobra.Command {
 	cmd := &cobra.Command{Use: "keys", Short: "Make, list and revoke bearer keys"}
 	cmd.AddCommand(newKeyCreate(api),
 		&cobra.Command{Use: "list", Short: "List the keys of your tenant", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "admin", "act_for", "created_at", "expires_at"})
+			return api.table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "role", "act_for", "created_at", "expires_at"})
 		}},
 		&cobra.Command{Use: "revoke ID", Short: "Revoke a key", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			return api.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil)
@@ -47,7 +47,10 @@ func newKeyCreate(api *apiClient) *cobra.Command {
 	cmd.Flags().StringVar(&k.Name, "name", "key", "what the key is for")
 	cmd.Flags().StringVar(&k.Tenant, "tenant", "default", "tenant of its calls")
 	cmd.Flags().StringVar(&k.User, "user", "local", "user of its calls")
-	cmd.Flags().BoolVar(&k.Admin, "admin", false, "may administer the tenant")
+	cmd.Flags().BoolVar(&k.Admin, "admin", false, "the same as --role admin")
+	cmd.Flags().StringVar((*string)(&k.Role), "role", "", "agent (the default), developer, admin or auditor")
+	cmd.Flags().StringSliceVar(&k.Capabilities, "capability", nil, "what tools may require of it; may be given many times")
+	cmd.Flags().StringSliceVar(&k.Threads, "thread", nil, "the only threads it is good for: a name, or the beginning of names with a * behind it; may be given many times")
 	cmd.Flags().BoolVar(&k.ActFor, "act-for", false, "may name another user in On-Behalf-Of")
 	cmd.Flags().StringVar(&data, "data", "", "data folder of a server that does not run")
 	cmd.Flags().StringVar(&redis, "redis", "", "redis://… of the servers")
@@ -86,7 +89,7 @@ func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis stri
 		return "", err
 	}
 	defer s.Close()
-	administrator := sandbox.Caller{Owner: sandbox.Owner{Tenant: k.Tenant, User: k.User}, Admin: true}
+	administrator := sandbox.Caller{Owner: sandbox.Owner{Tenant: k.Tenant, User: k.User}, Role: sandbox.RoleAdmin}
 	_, secret, err := auth.New(s, auth.Options{}).CreateKey(ctx, administrator, k)
 	return secret, err
 }

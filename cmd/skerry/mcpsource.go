@@ -168,7 +168,7 @@ func (l *localTools) call(ctx context.Context, name string, input json.RawMessag
 
 // caller is whoever has started this process.
 func (l *localTools) caller() sandbox.Caller {
-	return sandbox.Caller{Owner: l.thread.Owner, Admin: true}
+	return sandbox.Caller{Owner: l.thread.Owner, Role: sandbox.RoleAdmin, Operator: true}
 }
 
 func (l *localTools) beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error) {

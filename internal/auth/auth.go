@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -32,13 +30,7 @@ const (
 	unknownFor = time.Second
 	// cacheSize bounds each of the two caches, in secrets.
 	cacheSize = 4096
-	// maxKeys bounds the keys of a tenant, maxName the name of one in characters.
-	maxKeys = 10_000
-	maxName = 128
 )
-
-// local is who calls a server without authentication.
-var local = sandbox.Owner{Tenant: "default", User: "local"}
 
 // keyStore is what Keys needs of *store.Store.
 type keyStore interface {
@@ -50,9 +42,6 @@ type keyStore interface {
 
 // Options of New.
 type Options struct {
-	// Disabled: every caller is the administrator "local" of the tenant "default", whatever secret it
-	// sends. For a server that listens on loopback and has no key.
-	Disabled bool
 	// Now replaces time.Now in tests.
 	Now func() time.Time
 }
@@ -76,17 +65,11 @@ func New(s keyStore, o Options) *Keys {
 	return &Keys{store: s, o: o, known: newCache[store.KeyRecord](cacheSize), unknown: newCache[struct{}](cacheSize)}
 }
 
-// Open makes Keys of a server without authentication.
-func Open(s keyStore) *Keys { return New(s, Options{Disabled: true}) }
-
 // Authenticate says who sends a secret. onBehalfOf is the On-Behalf-Of header, or "": the user of the
 // same tenant for whom a key with that right acts, with that user's rights and never an
 // administrator's. Unauthorized: no secret, or none that is valid now; Forbidden: the key may not act
 // for others; Invalid: onBehalfOf is no user name; Unavailable: the store does not answer.
 func (k *Keys) Authenticate(ctx context.Context, secret, onBehalfOf string) (sandbox.Caller, error) {
-	if k.o.Disabled {
-		return actFor(sandbox.Caller{Owner: local, Admin: true}, true, onBehalfOf)
-	}
 	if secret == "" {
 		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "no credential: send Authorization: Bearer <key>, or X-API-Key")
 	}
@@ -100,10 +83,15 @@ func (k *Keys) Authenticate(ctx context.Context, secret, onBehalfOf string) (san
 	if rec.ExpiresAt != nil && !k.o.Now().Before(*rec.ExpiresAt) {
 		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "the key expired at %s", rec.ExpiresAt.UTC().Format(time.RFC3339))
 	}
-	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: rec.Tenant, User: rec.User}, KeyID: rec.ID, Admin: rec.Admin}
-	return actFor(c, rec.ActFor, onBehalfOf)
+	key := keyOf(rec)
+	c := sandbox.Caller{
+		Owner: sandbox.Owner{Tenant: key.Tenant, User: key.User}, Role: key.Role, Capabilities: key.Capabilities, Threads: key.Threads,
+		Actor: key.User, KeyID: key.ID, Method: sandbox.ByKey,
+	}
+	return actFor(c, key.ActFor, onBehalfOf)
 }
 
+// actFor makes a caller the one for whom it acts: a user of the same tenant, with what a user has at most.
 func actFor(c sandbox.Caller, may bool, user string) (sandbox.Caller, error) {
 	switch {
 	case user == "":
@@ -114,7 +102,10 @@ func actFor(c sandbox.Caller, may bool, user string) (sandbox.Caller, error) {
 	if err := sandbox.CheckOwnerName("On-Behalf-Of", user); err != nil {
 		return sandbox.Caller{}, err
 	}
-	c.User, c.Admin = user, false
+	c.User = user
+	if c.Role == sandbox.RoleAdmin {
+		c.Role = sandbox.RoleDeveloper
+	}
 	return c, nil
 }
 
@@ -150,8 +141,8 @@ func (k *Keys) find(ctx context.Context, hash string) (store.KeyRecord, error) {
 	return rec, err
 }
 
-// CreateKey makes a key of the caller's tenant. Of key, Name, User, Admin, ActFor and ExpiresAt are
-// asked for; Tenant is the caller's or "". The secret is given this once. Forbidden: the caller is
+// CreateKey makes a key of the caller's tenant. Of key, ID, CreatedAt and Hash are
+// not asked for, and without a role it is an agent's; Tenant is the caller's or "". The secret is given this once. Forbidden: the caller is
 // no administrator of that tenant; Invalid: a bad name or time; QuotaExceeded: the tenant has 10,000.
 func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made Key, secret string, err error) {
 	if err := administrator(c); err != nil {
@@ -164,7 +155,7 @@ func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made K
 		return Key{}, "", sandbox.Errorf(sandbox.Forbidden, "an administrator makes keys of its own tenant %q only", c.Tenant)
 	}
 	now := k.o.Now().UTC()
-	if err := checkKey(key, now); err != nil {
+	if err := key.check(now); err != nil {
 		return Key{}, "", err
 	}
 	have, err := k.store.Keys(ctx, key.Tenant)
@@ -196,7 +187,7 @@ func (k *Keys) ListKeys(ctx context.Context, c sandbox.Caller) ([]Key, error) {
 	}
 	keys := make([]Key, len(recs))
 	for i, r := range recs {
-		keys[i] = Key(r)
+		keys[i] = keyOf(r)
 	}
 	return keys, nil
 }
@@ -226,25 +217,8 @@ func (k *Keys) forget(id, hash string) {
 }
 
 func administrator(c sandbox.Caller) error {
-	if !c.Admin {
-		return sandbox.Errorf(sandbox.Forbidden, "keys are for administrators: use a key made with admin")
-	}
-	return nil
-}
-
-func checkKey(k Key, now time.Time) error {
-	if err := sandbox.CheckOwnerName("tenant", k.Tenant); err != nil {
-		return err
-	}
-	if err := sandbox.CheckOwnerName("user", k.User); err != nil {
-		return err
-	}
-	bad := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
-	if utf8.RuneCountInString(k.Name) > maxName || strings.ContainsFunc(k.Name, bad) {
-		return sandbox.Errorf(sandbox.Invalid, "name: use at most %d printable characters", maxName)
-	}
-	if k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
-		return sandbox.Errorf(sandbox.Invalid, "expires_at: %s has passed", k.ExpiresAt.UTC().Format(time.RFC3339))
+	if !c.Admin() {
+		return sandbox.Errorf(sandbox.Forbidden, "keys are for administrators: use a key with the role admin")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var root = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "root"}, Admin: true}
+var root = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "root"}, Role: sandbox.RoleAdmin}
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -80,7 +81,7 @@ func TestKeys(t *testing.T) {
 	}
 	c, err := k.Authenticate(ctx, secret, "")
 	must(t, err)
-	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "ann"}) || c.KeyID != made.ID || c.Admin {
+	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "ann"}) || c.KeyID != made.ID || c.Role != sandbox.RoleAgent || c.Method != sandbox.ByKey || c.Actor != "ann" {
 		t.Errorf("caller %+v", c)
 	}
 	_, err = k.Authenticate(ctx, secret, "bob")
@@ -105,10 +106,10 @@ func TestOnBehalfOf(t *testing.T) {
 	must(t, err)
 	c, err := k.Authenticate(ctx, secret, "bob@example.org")
 	must(t, err)
-	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "bob@example.org"}) || c.Admin || c.KeyID == "" {
+	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "bob@example.org"}) || c.Role != sandbox.RoleDeveloper || c.Actor != "backend" || !c.OnBehalf() || c.KeyID == "" {
 		t.Errorf("caller %+v: acting for a user gives that user's rights", c)
 	}
-	if c, err = k.Authenticate(ctx, secret, ""); err != nil || !c.Admin || c.User != "backend" {
+	if c, err = k.Authenticate(ctx, secret, ""); err != nil || !c.Admin() || c.User != "backend" {
 		t.Errorf("caller %+v, %v", c, err)
 	}
 	for _, bad := range []string{"../x", "a b", strings.Repeat("x", 200), "-x"} {
@@ -144,7 +145,7 @@ func TestAdministratorsOnly(t *testing.T) {
 	must(t, err)
 	plain, err := k.Authenticate(ctx, secret, "")
 	must(t, err)
-	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "eve"}, Admin: true}
+	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "eve"}, Role: sandbox.RoleAdmin}
 
 	_, _, err = k.CreateKey(ctx, plain, Key{User: "ann"})
 	wantKind(t, err, sandbox.Forbidden)
@@ -165,9 +166,52 @@ func TestBadKeys(t *testing.T) {
 	for _, bad := range []Key{
 		{User: ""}, {User: "a/b"}, {User: "ann", Name: "a\nb"}, {User: "ann", Name: strings.Repeat("x", 129)},
 		{User: "ann", Name: "\xff"}, {User: "ann", ExpiresAt: &past},
+		{User: "ann", Role: "root"}, {User: "ann", Role: sandbox.RoleAgent, Admin: true}, {User: "ann", Role: sandbox.RoleAuditor, ActFor: true},
+		{User: "ann", Capabilities: []string{"a b"}}, {User: "ann", Threads: []string{"*"}}, {User: "ann", Threads: []string{"a*b"}},
+		{User: "ann", Role: sandbox.RoleAuditor, Threads: []string{"a"}},
 	} {
 		_, _, err := k.CreateKey(t.Context(), root, bad)
 		wantKind(t, err, sandbox.Invalid)
+	}
+}
+
+// TestOldKeys: keys from before there were roles keep what they could do.
+func TestOldKeys(t *testing.T) {
+	ctx := t.Context()
+	k, c, _ := setup(t)
+	for admin, want := range map[bool]sandbox.Role{true: sandbox.RoleAdmin, false: sandbox.RoleDeveloper} {
+		secret := secretPrefix + strings.Repeat("0", 63) + map[bool]string{true: "1", false: "0"}[admin]
+		must(t, c.PutKey(ctx, store.KeyRecord{ID: "key_" + string(want), Tenant: "acme", User: "ann", Admin: admin, Hash: hashOf(secret)}))
+		got, err := k.Authenticate(ctx, secret, "")
+		must(t, err)
+		if got.Role != want || got.Threads != nil || got.Capabilities != nil {
+			t.Errorf("admin %v: %+v", admin, got)
+		}
+	}
+	list, err := k.ListKeys(ctx, root)
+	must(t, err)
+	for _, key := range list {
+		if key.Admin != (key.Role == sandbox.RoleAdmin) || key.Role == "" {
+			t.Errorf("%+v", key)
+		}
+	}
+}
+
+// TestScopes: what a key is restricted to comes with its caller.
+func TestScopes(t *testing.T) {
+	ctx := t.Context()
+	k, _, _ := setup(t)
+	made, secret, err := k.CreateKey(ctx, root, Key{User: "ann", Role: sandbox.RoleAgent, Capabilities: []string{"mail.send", "crm", "crm"}, Threads: []string{"ci-*", "main"}})
+	must(t, err)
+	c, err := k.Authenticate(ctx, secret, "")
+	must(t, err)
+	if !slices.Equal(c.Capabilities, []string{"crm", "mail.send"}) || !slices.Equal(made.Capabilities, c.Capabilities) {
+		t.Errorf("capabilities %q", c.Capabilities)
+	}
+	for thread, want := range map[string]bool{"ci-1": true, "ci-": true, "ci": false, "main": true, "main2": false, "": false} {
+		if c.MayUse(thread) != want {
+			t.Errorf("thread %q: %v", thread, !want)
+		}
 	}
 }
 
@@ -257,21 +301,6 @@ func TestGuessesDoNotEvict(t *testing.T) {
 	c.err = errors.New("must not be asked")
 	_, err = k.Authenticate(ctx, secret, "")
 	must(t, err)
-}
-
-func TestOpen(t *testing.T) {
-	_, s, _ := setup(t)
-	k := Open(s)
-	for _, secret := range []string{"", "whatever"} {
-		c, err := k.Authenticate(t.Context(), secret, "")
-		must(t, err)
-		if c != (sandbox.Caller{Owner: sandbox.Owner{Tenant: "default", User: "local"}, Admin: true}) {
-			t.Errorf("caller %+v", c)
-		}
-	}
-	if c, err := k.Authenticate(t.Context(), "", "bob"); err != nil || c.User != "bob" || c.Admin {
-		t.Errorf("caller %+v, %v", c, err)
-	}
 }
 
 func TestConcurrent(t *testing.T) {

@@ -38,6 +38,9 @@ type Config struct {
 	// Auth is "keys" (every call needs a key), "none" (loopback only), or "auto": keys as soon as one
 	// key exists, which a listener that is not loopback cannot do without.
 	Auth string `yaml:"auth"`
+	// OperatorTenant is the tenant whose administrators also administer what all tenants share: MCP servers of
+	// everybody, skills for everybody, metrics.
+	OperatorTenant string `yaml:"operator_tenant"`
 	// AllowedHosts are Host names besides loopback ones and Listen's.
 	AllowedHosts []string `yaml:"allowed_hosts"`
 	// AllowedOrigins are Origins of pages that may call the API.
@@ -108,7 +111,7 @@ type Containerd struct {
 // Default is the configuration when nothing is configured.
 func Default() Config {
 	return Config{
-		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto",
+		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto", OperatorTenant: "default",
 		Docker:          Docker{Address: "/var/run/docker.sock"},
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
@@ -278,6 +281,9 @@ func (c *Config) Check() error {
 	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")
 	if c.Auth == "none" && !c.Loopback() {
 		bad("auth", "none is for a loopback listener only, and %s is not one", c.Listen)
+	}
+	if c.OperatorTenant == "" {
+		bad("operator_tenant", "is empty: name the tenant whose administrators administer what all share")
 	}
 	if c.MaxSandboxes < 1 {
 		bad("max_sandboxes", "%d is less than 1", c.MaxSandboxes)

@@ -15,7 +15,7 @@ import (
 
 type auditIn struct {
 	Thread  string    `query:"thread" maxLength:"128"`
-	User    string    `query:"user" maxLength:"128" doc:"Administrators only, unless it is the caller"`
+	User    string    `query:"user" maxLength:"128" doc:"Administrators and auditors only, unless it is the caller"`
 	Exec    string    `query:"exec" maxLength:"128"`
 	Action  string    `query:"action" maxLength:"64"`
 	Tool    string    `query:"tool" maxLength:"512"`
@@ -28,12 +28,15 @@ type auditIn struct {
 
 // keyBody is the body of POST /api/keys.
 type keyBody struct {
-	Name      string     `json:"name" minLength:"1" maxLength:"128"`
-	Tenant    string     `json:"tenant,omitempty" doc:"The caller's tenant when absent"`
-	User      string     `json:"user" minLength:"1"`
-	Admin     bool       `json:"admin,omitempty"`
-	ActFor    bool       `json:"act_for,omitempty" doc:"May send On-Behalf-Of"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	Name         string       `json:"name" minLength:"1" maxLength:"128"`
+	Tenant       string       `json:"tenant,omitempty" doc:"The caller's tenant when absent"`
+	User         string       `json:"user" minLength:"1"`
+	Role         sandbox.Role `json:"role,omitempty" enum:"agent,developer,admin,auditor" doc:"agent when absent, unless admin is true"`
+	Admin        bool         `json:"admin,omitempty" doc:"The same as role admin"`
+	ActFor       bool         `json:"act_for,omitempty" doc:"May send On-Behalf-Of, with the role developer at most"`
+	Capabilities []string     `json:"capabilities,omitempty" maxItems:"256" doc:"Names that tools may require"`
+	Threads      []string     `json:"threads,omitempty" maxItems:"100" doc:"The only threads it is good for: names, or the beginning of names with a * behind it; all when absent"`
+	ExpiresAt    *time.Time   `json:"expires_at,omitempty"`
 }
 
 // madeKey is a new key with its secret, which is shown this once.
@@ -51,14 +54,14 @@ type madeKeyOut struct {
 }
 
 func (s *server) adminRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin,
-		"Audit records, newest first: the caller's own, or for administrators the tenant's"), s.listAudit)
-	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, "Make a key; the secret is shown this once")
+	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, auditReaders,
+		"Audit records, newest first: the caller's own, or for administrators and auditors the tenant's"), s.listAudit)
+	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, admins, "Make a key; the secret is shown this once")
 	op.DefaultStatus = http.StatusCreated
 	register(s, s.api, op, s.createKey)
-	register(s, s.api, on(http.MethodGet, "/api/keys", "listKeys", tagAdmin, "All keys, without secrets"), s.listKeys)
-	register(s, s.api, on(http.MethodDelete, "/api/keys/{id}", "revokeKey", tagAdmin, "Make a key invalid"),
-		adminOnly(func(ctx context.Context, in *struct {
+	register(s, s.api, on(http.MethodGet, "/api/keys", "listKeys", tagAdmin, admins, "All keys, without secrets"), s.listKeys)
+	register(s, s.api, on(http.MethodDelete, "/api/keys/{id}", "revokeKey", tagAdmin, admins, "Make a key invalid"),
+		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"128"`
 		},
 		) (*struct{}, error) {
@@ -66,7 +69,7 @@ func (s *server) adminRoutes() {
 				return nil, errNoKeys
 			}
 			return nil, s.o.Keys.RevokeKey(ctx, callerOf(ctx), in.ID)
-		}))
+		})
 }
 
 var errNoKeys = sandbox.Errorf(sandbox.NotSupported, "this server has no keys")
@@ -78,9 +81,9 @@ func (s *server) listAudit(ctx context.Context, in *auditIn) (*body[page[audit.R
 		Tenant: c.Tenant, User: in.User, Thread: in.Thread, Exec: in.Exec, Action: in.Action, Tool: in.Tool, Outcome: in.Outcome,
 		Since: in.Since, Until: in.Until, Cursor: in.Cursor, Limit: in.Limit,
 	}
-	if !c.Admin {
+	if c.Role != sandbox.RoleAdmin && c.Role != sandbox.RoleAuditor {
 		if in.User != "" && in.User != c.User {
-			return nil, sandbox.Errorf(sandbox.Forbidden, "records of other users need a key with administration rights")
+			return nil, sandbox.Errorf(sandbox.Forbidden, "records of other users are for administrators and auditors")
 		}
 		f.User = c.User
 	}
@@ -93,14 +96,14 @@ func (s *server) listAudit(ctx context.Context, in *auditIn) (*body[page[audit.R
 
 func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
 	c := callerOf(ctx)
-	if err := admin(c); err != nil {
-		return nil, err
-	}
 	if s.o.Keys == nil {
 		return nil, errNoKeys
 	}
 	b := in.Body
-	k := auth.Key{Name: b.Name, Tenant: cmp.Or(b.Tenant, c.Tenant), User: b.User, Admin: b.Admin, ActFor: b.ActFor, ExpiresAt: b.ExpiresAt}
+	k := auth.Key{
+		Name: b.Name, Tenant: cmp.Or(b.Tenant, c.Tenant), User: b.User, Role: b.Role, Admin: b.Admin, ActFor: b.ActFor,
+		Capabilities: b.Capabilities, Threads: b.Threads, ExpiresAt: b.ExpiresAt,
+	}
 	if err := sandbox.CheckOwnerName("tenant", k.Tenant); err != nil {
 		return nil, err
 	}
@@ -115,9 +118,6 @@ func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*ma
 }
 
 func (s *server) listKeys(ctx context.Context, _ *struct{}) (*body[page[auth.Key]], error) {
-	if err := admin(callerOf(ctx)); err != nil {
-		return nil, err
-	}
 	if s.o.Keys == nil {
 		return pageOf([]auth.Key{}, ""), nil
 	}

@@ -23,9 +23,9 @@ func (s *server) authenticate(c *gin.Context) {
 	caller, err := s.identify(c.Request)
 	if err != nil {
 		p := s.problem(c.Request.Context(), err)
-		if s.o.AuthRefused != nil && (p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden)) {
+		if p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden) {
 			refused := sandbox.Caller{RequestID: x.id, Source: source(c.Request), UserAgent: userAgent(c.Request)}
-			s.o.AuthRefused(c.Request.Context(), refused, p.Detail)
+			s.refused(c.Request.Context(), refused, p.Detail)
 		}
 		writeProblem(c.Writer, p)
 		c.Abort()
@@ -42,7 +42,9 @@ func (s *server) identify(r *http.Request) (sandbox.Caller, error) {
 	}
 	onBehalfOf := r.Header.Get("On-Behalf-Of")
 	if secret != "" && s.o.Keys != nil {
-		return s.o.Keys.Authenticate(r.Context(), secret, onBehalfOf)
+		caller, err := s.o.Keys.Authenticate(r.Context(), secret, onBehalfOf)
+		caller.Operator = caller.Admin() && caller.Tenant == s.o.OperatorTenant
+		return caller, err
 	}
 	switch {
 	case s.o.Anonymous == nil:
@@ -50,7 +52,7 @@ func (s *server) identify(r *http.Request) (sandbox.Caller, error) {
 	case onBehalfOf != "":
 		return sandbox.Caller{}, sandbox.Errorf(sandbox.Forbidden, "On-Behalf-Of needs a key with that right")
 	}
-	return sandbox.Caller{Owner: *s.o.Anonymous, Admin: true}, nil
+	return sandbox.Caller{Owner: *s.o.Anonymous, Actor: s.o.Anonymous.User, Role: sandbox.RoleAdmin, Operator: true, Method: sandbox.ByNothing}, nil
 }
 
 // credential finds the key in a request's headers; "" when there is none.
@@ -125,14 +127,6 @@ func contentType(c *gin.Context) {
 	c.Abort()
 }
 
-// admin refuses callers without administration rights.
-func admin(c sandbox.Caller) error {
-	if !c.Admin {
-		return sandbox.Errorf(sandbox.Forbidden, "this needs a key with administration rights")
-	}
-	return nil
-}
-
 // recheckEvery is how often the credential behind a request that goes on is checked again.
 const recheckEvery = 10 * time.Second
 
@@ -154,16 +148,11 @@ func (s *server) watchCredential(r *http.Request, caller sandbox.Caller, revoked
 			}
 			again, err := s.identify(credential)
 			kind := sandbox.KindOf(err)
-			if kind == sandbox.Unauthorized || kind == sandbox.Forbidden || err == nil && !sameCaller(again, caller) {
+			if kind == sandbox.Unauthorized || kind == sandbox.Forbidden || err == nil && !again.SamePrincipal(caller) {
 				revoked()
 				return
 			}
 		}
 	}()
 	return func() { cancel(); <-done }
-}
-
-// sameCaller reports whether two requests come from the same principal with the same rights.
-func sameCaller(a, b sandbox.Caller) bool {
-	return a.Owner == b.Owner && a.KeyID == b.KeyID && a.Admin == b.Admin
 }

@@ -16,9 +16,11 @@ import (
 //go:embed docs.html
 var docsPage string
 
-func docsRoutes(engine *gin.Engine, openAPI []byte) {
+func (s *server) docsRoutes(engine *gin.Engine, openAPI []byte) {
 	policy := "default-src 'none'; connect-src 'self'; style-src " + hashes(docsPage, "style") + "; script-src " + hashes(docsPage, "script") +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	s.rule(http.MethodGet, "/openapi.json", anyone)
+	s.rule(http.MethodGet, "/docs", anyone)
 	engine.GET("/openapi.json", func(c *gin.Context) {
 		c.Data(http.StatusOK, "application/json", openAPI)
 	})

@@ -327,7 +327,7 @@ func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string,
 
 // Authenticate knows the keys ann, bob (no administration), root (may act for others).
 func (w *world) Authenticate(_ context.Context, secret, onBehalfOf string) (sandbox.Caller, error) {
-	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: secret}, KeyID: "k-" + secret}
+	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: secret}, Actor: secret, Role: sandbox.RoleDeveloper, KeyID: "k-" + secret}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if secret == "ann2" { // a second key of the same user
@@ -341,7 +341,7 @@ func (w *world) Authenticate(_ context.Context, secret, onBehalfOf string) (sand
 			return c, sandbox.Errorf(sandbox.Forbidden, "this key may not act for others")
 		}
 	case "root":
-		c.Admin = true
+		c.Role = sandbox.RoleAdmin
 		if onBehalfOf != "" {
 			c.User = onBehalfOf
 		}
@@ -391,7 +391,7 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Threads: w, Execs: w, Contexts: w, Files: w, Tools: w, Upstream: w, Skills: w, ThreadSkills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3",
+		Threads: w, Execs: w, Contexts: w, Files: w, Tools: w, Upstream: w, Skills: w, ThreadSkills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3", OperatorTenant: "acme",
 		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }

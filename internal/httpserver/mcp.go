@@ -20,6 +20,7 @@ const (
 	statelessVersion = "2026-07-28"
 	versionHeader    = "MCP-Protocol-Version"
 	sessionHeader    = "Mcp-Session-Id"
+	mcpPath          = "/mcp"
 )
 
 // mcpService serves the use cases as an MCP server, in both eras of the protocol. Every request is
@@ -47,9 +48,10 @@ func (s *server) mcpRoutes(engine *gin.Engine) {
 		}
 		return scope.server
 	}, options)
-	group := engine.Group("", s.authenticate, s.place, contentType)
+	group := engine.Group("", s.authenticate, s.authorize, s.place, contentType)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-		for _, path := range []string{"/mcp", "/mcp/:thread", "/mcp/:thread/:server"} {
+		for _, path := range []string{mcpPath, mcpPath + "/:thread", mcpPath + "/:thread/:server"} {
+			s.rule(method, path, agents)
 			group.Handle(method, path, m.serve)
 		}
 	}

@@ -45,7 +45,7 @@ func (m *mcpService) sessionOf(r *http.Request, scope *mcpScope) *mcpSession {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
 	s := m.sessions.byID[id]
-	if s == nil || !sameCaller(s.scope.caller, scope.caller) || s.scope.thread != scope.thread || s.scope.only != scope.only {
+	if s == nil || !s.scope.caller.SamePrincipal(scope.caller) || s.scope.thread != scope.thread || s.scope.only != scope.only {
 		return nil
 	}
 	return s

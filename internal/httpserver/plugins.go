@@ -90,12 +90,12 @@ type commandArgs struct {
 }
 
 func (s *server) pluginRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/plugins", "listPlugins", tagSkills, "The caller's plugins"), s.listPlugins)
-	register(s, s.api, on(http.MethodGet, "/api/plugins/{name}", "getPlugin", tagSkills, "One plugin"), s.getPlugin)
-	register(s, s.api, on(http.MethodPut, "/api/plugins/{name}", "changePlugin", tagSkills, "Switch a plugin on or off, and set values that it asks for"), s.changePlugin)
-	register(s, s.api, on(http.MethodDelete, "/api/plugins/{name}", "removePlugin", tagSkills, "Remove a plugin with its files and all that was said of it"), s.removePlugin)
+	register(s, s.api, on(http.MethodGet, "/api/plugins", "listPlugins", tagSkills, agents, "The caller's plugins"), s.listPlugins)
+	register(s, s.api, on(http.MethodGet, "/api/plugins/{name}", "getPlugin", tagSkills, agents, "One plugin"), s.getPlugin)
+	register(s, s.api, on(http.MethodPut, "/api/plugins/{name}", "changePlugin", tagSkills, developers, "Switch a plugin on or off, and set values that it asks for"), s.changePlugin)
+	register(s, s.api, on(http.MethodDelete, "/api/plugins/{name}", "removePlugin", tagSkills, developers, "Remove a plugin with its files and all that was said of it"), s.removePlugin)
 	const route = "/api/plugins/install"
-	register(s, s.api, on(http.MethodPost, route, "installPlugin", tagSkills,
+	register(s, s.api, on(http.MethodPost, route, "installPlugin", tagSkills, developers,
 		"Install a plugin: from a source, a marketplace (marketplace, plugin), an archive of a thread (thread_id, path), or uploaded as the only file of a form"), s.installPlugin)
 	// A form is streamed, so huma must not know of the body before the route is registered.
 	schema := huma.SchemaFromType(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[installBody]())
@@ -103,12 +103,12 @@ func (s *server) pluginRoutes() {
 		"application/json":    {Schema: schema},
 		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": binary()}}},
 	}}
-	register(s, s.api, on(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", tagSkills, "The commands of a plugin"), s.pluginCommands)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", tagSkills,
+	register(s, s.api, on(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", tagSkills, agents, "The commands of a plugin"), s.pluginCommands)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", tagSkills, agents,
 		"The text of a command with its arguments put in, ready to be the user's message"), s.invokeCommand)
-	register(s, s.api, on(http.MethodGet, "/api/marketplaces", "listMarketplaces", tagSkills, "Marketplaces that were added"), s.listMarketplaces)
-	register(s, s.api, on(http.MethodPost, "/api/marketplaces", "addMarketplace", tagAdmin, "Add a marketplace, or read one anew"), s.addMarketplace)
-	register(s, s.api, on(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", tagAdmin, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
+	register(s, s.api, on(http.MethodGet, "/api/marketplaces", "listMarketplaces", tagSkills, agents, "Marketplaces that were added"), s.listMarketplaces)
+	register(s, s.api, on(http.MethodPost, "/api/marketplaces", "addMarketplace", tagAdmin, admins, "Add a marketplace, or read one anew"), s.addMarketplace)
+	register(s, s.api, on(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", tagAdmin, admins, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
 }
 
 func (s *server) listPlugins(ctx context.Context, _ *struct{}) (*body[page[sandbox.Plugin]], error) {

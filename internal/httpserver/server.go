@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"path"
@@ -56,11 +57,14 @@ type Options struct {
 	// Idempotency remembers answers; nil: the header Idempotency-Key is ignored.
 	Idempotency idempotency
 
-	// Anonymous is who a request without a key is, with administration rights. nil: a key is
+	// Anonymous is who a request without a key is, an administrator and operator. nil: a key is
 	// required.
 	Anonymous *sandbox.Owner
-	// AuthRefused is told of each credential that was refused: Caller has the request's id, source
-	// and user agent. May be nil.
+	// OperatorTenant is the tenant whose administrators also administer what all tenants share. "": nobody does,
+	// but for Anonymous.
+	OperatorTenant string
+	// AuthRefused is told of each credential that was refused, or did not do for its route: Caller has what is
+	// known of it, at least the request's id, source and user agent. May be nil.
 	AuthRefused func(ctx context.Context, c sandbox.Caller, reason string)
 
 	// AllowedHosts are values of the Host header to answer to, besides loopback names with any port:
@@ -85,7 +89,9 @@ type server struct {
 	open      huma.API // routes that do not
 	heartbeat time.Duration
 	idle      time.Duration
-	recheck   time.Duration // of the credential of an MCP request that goes on
+	recheck   time.Duration     // of the credential of an MCP request that goes on
+	rules     map[string]access // by method and path of gin; complete before the first request
+	routes    gin.RoutesInfo    // all there are
 }
 
 // New makes the handler of the whole API. cmd serves it with a ReadHeaderTimeout and an IdleTimeout,
@@ -133,7 +139,7 @@ func (s *server) handler() (http.Handler, error) {
 	})
 	cfg := apiConfig(s.o.Version)
 	s.open = humagin.New(engine, cfg)
-	s.api = humagin.NewWithGroup(engine, engine.Group("", s.authenticate, s.place, contentType, s.idempotent), cfg)
+	s.api = humagin.NewWithGroup(engine, engine.Group("", s.authenticate, s.authorize, s.place, contentType, s.idempotent), cfg)
 	s.threadRoutes()
 	s.execRoutes()
 	s.contextRoutes()
@@ -151,8 +157,14 @@ func (s *server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	docsRoutes(engine, doc)
+	s.docsRoutes(engine, doc)
 	s.mcpRoutes(engine)
+	s.routes = engine.Routes()
+	for _, r := range s.routes {
+		if _, ok := s.rules[r.Method+" "+r.Path]; !ok {
+			return nil, fmt.Errorf("httpserver: %s %s: no rule says who may call it", r.Method, r.Path)
+		}
+	}
 	return s.exchanges(engine), nil
 }
 
@@ -233,11 +245,13 @@ func schemaName(t reflect.Type, hint string) string {
 
 // register adds a route. The handler's error becomes a problem document.
 func register[I, O any](s *server, api huma.API, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
+	rule := ruleOf(op)
+	if (api == s.open) != (len(rule.roles) == 0) {
+		panic("httpserver: " + op.OperationID + ": a route for anyone is one without a credential, and no other")
+	}
+	s.rule(op.Method, op.Path, rule)
 	op.MaxBodyBytes = maxJSONBytes + 1 // huma refuses a body that reaches the limit
 	op.BodyReadTimeout = -1            // exchange has a rolling one; huma's is five seconds for the whole body
-	if api == s.api {
-		op.Security = []map[string][]string{{"bearer": {}}, {"apiKey": {}}}
-	}
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
 		if err != nil {
@@ -265,9 +279,9 @@ func (s *server) problemResponse() *huma.Response {
 	return &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{problemType: {Schema: schema}}}
 }
 
-// on describes a route of the API: its method and path, its stable id, group and summary.
-func on(method, route, id, tag, summary string) huma.Operation {
-	return huma.Operation{Method: method, Path: path.Join("/", route), OperationID: id, Tags: []string{tag}, Summary: summary}
+// on describes a route of the API: its method and path, its stable id, group, who may call it, and a summary.
+func on(method, route, id, tag string, rule access, summary string) huma.Operation {
+	return rule.ruled(huma.Operation{Method: method, Path: path.Join("/", route), OperationID: id, Tags: []string{tag}, Summary: summary})
 }
 
 // ThreadIn is the part of an input that names a thread. It and its likes are exported because huma

@@ -262,7 +262,7 @@ func TestAuthentication(t *testing.T) {
 		if rec.Code != 200 {
 			t.Errorf("%s: %d %s", header, rec.Code, rec.Body)
 		}
-		if c := w.last(); c.User != "ann" || c.Tenant != "acme" || c.KeyID != "k-ann" || c.Admin || c.RequestID != "r1" || c.Source != "192.0.2.1" || c.UserAgent != "test" {
+		if c := w.last(); c.User != "ann" || c.Tenant != "acme" || c.KeyID != "k-ann" || c.Role != sandbox.RoleDeveloper || c.RequestID != "r1" || c.Source != "192.0.2.1" || c.UserAgent != "test" {
 			t.Errorf("caller %+v", c)
 		}
 	}
@@ -369,7 +369,7 @@ func TestOpenAPI(t *testing.T) {
 			if want, have := strings.Count(route, "{"), strings.Count(fmt.Sprint(op["parameters"]), "in:path"); want != have {
 				t.Errorf("%s %s: %d of %d path parameters", verb, route, have, want)
 			}
-			got = append(got, fmt.Sprintf("%s %s %s", strings.ToUpper(verb), route, id))
+			got = append(got, fmt.Sprintf("%s %s %s %s", strings.ToUpper(verb), route, id, rolesOf(t, op)))
 		}
 	}
 	sort.Strings(got)
@@ -415,90 +415,109 @@ func compileSchemas(t *testing.T, document []byte, schemas map[string]json.RawMe
 	}
 }
 
-// routes is the API as published. Changing an id breaks generated clients.
+// rolesOf reads from the document who may call a route.
+func rolesOf(t *testing.T, op map[string]any) string {
+	t.Helper()
+	list, ok := op[rolesExtension].([]any)
+	switch {
+	case !ok:
+		t.Errorf("%v: nothing says who may call it", op["operationId"])
+	case len(list) == 0:
+		return "anyone"
+	case op[operatorExtension] == true:
+		return "operator"
+	}
+	names := make([]string, len(list))
+	for i, r := range list {
+		names[i], _ = r.(string)
+	}
+	return strings.Join(names, ",")
+}
+
+// routes is the API as published, and who may call it. Changing an id breaks generated clients.
 const routes = `
-DELETE /api/keys/{id} revokeKey
-DELETE /api/marketplaces/{name} removeMarketplace
-DELETE /api/mcp/servers/{name} deleteMCPServer
-DELETE /api/mcp/servers/{name}/login endMCPLogin
-DELETE /api/plugins/{name} removePlugin
-DELETE /api/skills/custom/{name} deleteSkill
-DELETE /api/threads/{thread} deleteThread
-DELETE /api/threads/{thread}/contexts/{context} deleteContext
-DELETE /api/threads/{thread}/execs/{exec} killExec
-DELETE /api/threads/{thread}/files deleteFile
-DELETE /api/threads/{thread}/sandbox releaseSandbox
-DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill
-GET /api/audit listAudit
-GET /api/keys listKeys
-GET /api/marketplaces listMarketplaces
-GET /api/mcp/servers listMCPServers
-GET /api/mcp/servers/{name}/tools listMCPServerTools
-GET /api/plugins listPlugins
-GET /api/plugins/{name} getPlugin
-GET /api/plugins/{name}/commands listPluginCommands
-GET /api/skills listSkills
-GET /api/skills/custom/{name} getSkillText
-GET /api/skills/{name} getSkill
-GET /api/templates listTemplates
-GET /api/threads listThreads
-GET /api/threads/{thread} getThread
-GET /api/threads/{thread}/contexts listContexts
-GET /api/threads/{thread}/contexts/{context} getContext
-GET /api/threads/{thread}/execs listExecs
-GET /api/threads/{thread}/execs/{exec} getExec
-GET /api/threads/{thread}/execs/{exec}/events execEvents
-GET /api/threads/{thread}/files readFile
-GET /api/threads/{thread}/files/content getContent
-GET /api/threads/{thread}/files/glob globFiles
-GET /api/threads/{thread}/files/grep grepFiles
-GET /api/threads/{thread}/files/list listFiles
-GET /api/threads/{thread}/files/stat statFile
-GET /api/threads/{thread}/prompt getPrompt
-GET /api/threads/{thread}/pty joinTerminal
-GET /api/threads/{thread}/servers listToolServers
-GET /api/threads/{thread}/servers/{name}/tools listServerTools
-GET /api/threads/{thread}/skills searchSkills
-GET /api/threads/{thread}/skills/{skill}/files readSkillFile
-GET /api/threads/{thread}/tools searchTools
-GET /healthz healthz
-GET /metrics metrics
-GET /readyz readyz
-HEAD /api/threads/{thread}/files/content headContent
-POST /api/keys createKey
-POST /api/marketplaces addMarketplace
-POST /api/mcp/servers/{name}/login beginMCPLogin
-POST /api/mcp/servers/{name}/login/finish finishMCPLogin
-POST /api/mcp/servers/{name}/reconnect reconnectMCPServer
-POST /api/plugins/install installPlugin
-POST /api/skills/install installSkill
-POST /api/threads/{thread}/commands/{plugin}/{command} invokeCommand
-POST /api/threads/{thread}/contexts createContext
-POST /api/threads/{thread}/contexts/{context}/interrupt interruptContext
-POST /api/threads/{thread}/contexts/{context}/restart restartContext
-POST /api/threads/{thread}/exec exec
-POST /api/threads/{thread}/execs/{exec}/signal execSignal
-POST /api/threads/{thread}/execs/{exec}/stdin execStdin
-POST /api/threads/{thread}/execute_code executeCode
-POST /api/threads/{thread}/files/download downloadFiles
-POST /api/threads/{thread}/files/edit editFile
-POST /api/threads/{thread}/files/mkdir makeFolder
-POST /api/threads/{thread}/files/move moveFile
-POST /api/threads/{thread}/files/upload uploadFiles
-POST /api/threads/{thread}/sandbox/hibernate hibernateSandbox
-POST /api/threads/{thread}/sandbox/pause pauseSandbox
-POST /api/threads/{thread}/sandbox/resume resumeSandbox
-POST /api/threads/{thread}/skills addVirtualSkill
-POST /api/threads/{thread}/skills/{skill}/activate activateSkill
-POST /api/threads/{thread}/skills/{skill}/run runSkill
-POST /api/threads/{thread}/tools/call callTool
-PUT /api/mcp/servers/{name} putMCPServer
-PUT /api/plugins/{name} changePlugin
-PUT /api/skills/custom/{name} putSkillText
-PUT /api/skills/{name} switchSkill
-PUT /api/threads/{thread}/files writeFile
-PUT /api/threads/{thread}/files/content putContent
-PUT /api/threads/{thread}/sandbox acquireSandbox
+DELETE /api/keys/{id} revokeKey admin
+DELETE /api/marketplaces/{name} removeMarketplace admin
+DELETE /api/mcp/servers/{name} deleteMCPServer operator
+DELETE /api/mcp/servers/{name}/login endMCPLogin developer,admin
+DELETE /api/plugins/{name} removePlugin developer,admin
+DELETE /api/skills/custom/{name} deleteSkill developer,admin
+DELETE /api/threads/{thread} deleteThread agent,developer,admin
+DELETE /api/threads/{thread}/contexts/{context} deleteContext agent,developer,admin
+DELETE /api/threads/{thread}/execs/{exec} killExec agent,developer,admin
+DELETE /api/threads/{thread}/files deleteFile agent,developer,admin
+DELETE /api/threads/{thread}/sandbox releaseSandbox agent,developer,admin
+DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill agent,developer,admin
+GET /api/audit listAudit agent,developer,admin,auditor
+GET /api/keys listKeys admin
+GET /api/marketplaces listMarketplaces agent,developer,admin
+GET /api/mcp/servers listMCPServers operator
+GET /api/mcp/servers/{name}/tools listMCPServerTools operator
+GET /api/plugins listPlugins agent,developer,admin
+GET /api/plugins/{name} getPlugin agent,developer,admin
+GET /api/plugins/{name}/commands listPluginCommands agent,developer,admin
+GET /api/skills listSkills agent,developer,admin
+GET /api/skills/custom/{name} getSkillText agent,developer,admin
+GET /api/skills/{name} getSkill agent,developer,admin
+GET /api/templates listTemplates agent,developer,admin
+GET /api/threads listThreads agent,developer,admin
+GET /api/threads/{thread} getThread agent,developer,admin
+GET /api/threads/{thread}/contexts listContexts agent,developer,admin
+GET /api/threads/{thread}/contexts/{context} getContext agent,developer,admin
+GET /api/threads/{thread}/execs listExecs agent,developer,admin
+GET /api/threads/{thread}/execs/{exec} getExec agent,developer,admin
+GET /api/threads/{thread}/execs/{exec}/events execEvents agent,developer,admin
+GET /api/threads/{thread}/files readFile agent,developer,admin
+GET /api/threads/{thread}/files/content getContent agent,developer,admin
+GET /api/threads/{thread}/files/glob globFiles agent,developer,admin
+GET /api/threads/{thread}/files/grep grepFiles agent,developer,admin
+GET /api/threads/{thread}/files/list listFiles agent,developer,admin
+GET /api/threads/{thread}/files/stat statFile agent,developer,admin
+GET /api/threads/{thread}/prompt getPrompt agent,developer,admin
+GET /api/threads/{thread}/pty joinTerminal agent,developer,admin
+GET /api/threads/{thread}/servers listToolServers agent,developer,admin
+GET /api/threads/{thread}/servers/{name}/tools listServerTools agent,developer,admin
+GET /api/threads/{thread}/skills searchSkills agent,developer,admin
+GET /api/threads/{thread}/skills/{skill}/files readSkillFile agent,developer,admin
+GET /api/threads/{thread}/tools searchTools agent,developer,admin
+GET /healthz healthz anyone
+GET /metrics metrics operator
+GET /readyz readyz anyone
+HEAD /api/threads/{thread}/files/content headContent agent,developer,admin
+POST /api/keys createKey admin
+POST /api/marketplaces addMarketplace admin
+POST /api/mcp/servers/{name}/login beginMCPLogin developer,admin
+POST /api/mcp/servers/{name}/login/finish finishMCPLogin developer,admin
+POST /api/mcp/servers/{name}/reconnect reconnectMCPServer operator
+POST /api/plugins/install installPlugin developer,admin
+POST /api/skills/install installSkill developer,admin
+POST /api/threads/{thread}/commands/{plugin}/{command} invokeCommand agent,developer,admin
+POST /api/threads/{thread}/contexts createContext agent,developer,admin
+POST /api/threads/{thread}/contexts/{context}/interrupt interruptContext agent,developer,admin
+POST /api/threads/{thread}/contexts/{context}/restart restartContext agent,developer,admin
+POST /api/threads/{thread}/exec exec agent,developer,admin
+POST /api/threads/{thread}/execs/{exec}/signal execSignal agent,developer,admin
+POST /api/threads/{thread}/execs/{exec}/stdin execStdin agent,developer,admin
+POST /api/threads/{thread}/execute_code executeCode agent,developer,admin
+POST /api/threads/{thread}/files/download downloadFiles agent,developer,admin
+POST /api/threads/{thread}/files/edit editFile agent,developer,admin
+POST /api/threads/{thread}/files/mkdir makeFolder agent,developer,admin
+POST /api/threads/{thread}/files/move moveFile agent,developer,admin
+POST /api/threads/{thread}/files/upload uploadFiles agent,developer,admin
+POST /api/threads/{thread}/sandbox/hibernate hibernateSandbox agent,developer,admin
+POST /api/threads/{thread}/sandbox/pause pauseSandbox agent,developer,admin
+POST /api/threads/{thread}/sandbox/resume resumeSandbox agent,developer,admin
+POST /api/threads/{thread}/skills addVirtualSkill agent,developer,admin
+POST /api/threads/{thread}/skills/{skill}/activate activateSkill agent,developer,admin
+POST /api/threads/{thread}/skills/{skill}/run runSkill agent,developer,admin
+POST /api/threads/{thread}/tools/call callTool agent,developer,admin
+PUT /api/mcp/servers/{name} putMCPServer operator
+PUT /api/plugins/{name} changePlugin developer,admin
+PUT /api/skills/custom/{name} putSkillText developer,admin
+PUT /api/skills/{name} switchSkill developer,admin
+PUT /api/threads/{thread}/files writeFile agent,developer,admin
+PUT /api/threads/{thread}/files/content putContent agent,developer,admin
+PUT /api/threads/{thread}/sandbox acquireSandbox agent,developer,admin
 `
 
 func TestDocsAndHealth(t *testing.T) {

@@ -53,7 +53,7 @@ type skillInstalled struct {
 
 func (s *server) skillInstallRoutes() {
 	const route = "/api/skills/install"
-	op := on(http.MethodPost, route, "installSkill", tagSkills,
+	op := on(http.MethodPost, route, "installSkill", tagSkills, developers,
 		"Install a .skill archive as a custom skill: of a thread (thread_id, path), at an address (url), or uploaded as the only file of a form")
 	register(s, s.api, op, s.installSkill)
 	// A form is streamed, so huma must not know of the body before the route is registered.

@@ -46,19 +46,19 @@ type switchBody struct {
 }
 
 func (s *server) skillRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/skills", "listSkills", tagSkills, "All skills of the caller, sorted by name, also those that are off or do not load"), s.listSkills)
-	register(s, s.api, on(http.MethodGet, "/api/skills/{name}", "getSkill", tagSkills, "One skill"), s.getSkill)
-	register(s, s.api, on(http.MethodPut, "/api/skills/{name}", "switchSkill", tagSkills, "Switch a skill on or off; the caller's sandboxes show it at once"), s.switchSkill)
+	register(s, s.api, on(http.MethodGet, "/api/skills", "listSkills", tagSkills, agents, "All skills of the caller, sorted by name, also those that are off or do not load"), s.listSkills)
+	register(s, s.api, on(http.MethodGet, "/api/skills/{name}", "getSkill", tagSkills, agents, "One skill"), s.getSkill)
+	register(s, s.api, on(http.MethodPut, "/api/skills/{name}", "switchSkill", tagSkills, developers, "Switch a skill on or off; the caller's sandboxes show it at once"), s.switchSkill)
 
 	const custom = "/api/skills/custom/{name}"
 	markdown := map[string]*huma.MediaType{"text/markdown": {Schema: &huma.Schema{Type: huma.TypeString}}}
-	op := on(http.MethodGet, custom, "getSkillText", tagSkills, "The SKILL.md of one of the caller's own skills, as it is")
+	op := on(http.MethodGet, custom, "getSkillText", tagSkills, agents, "The SKILL.md of one of the caller's own skills, as it is")
 	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: markdown}, "default": s.problemResponse()}
 	register(s, s.api, op, s.skillText)
-	op = on(http.MethodPut, custom, "putSkillText", tagSkills, "Replace the SKILL.md of one of the caller's own skills; its other files stay")
+	op = on(http.MethodPut, custom, "putSkillText", tagSkills, developers, "Replace the SKILL.md of one of the caller's own skills; its other files stay")
 	op.RequestBody = &huma.RequestBody{Required: true, Content: markdown}
 	register(s, s.api, op, s.putSkillText)
-	register(s, s.api, on(http.MethodDelete, custom, "deleteSkill", tagSkills, "Delete one of the caller's own skills"),
+	register(s, s.api, on(http.MethodDelete, custom, "deleteSkill", tagSkills, developers, "Delete one of the caller's own skills"),
 		func(ctx context.Context, in *SkillIn) (*struct{}, error) {
 			return nil, s.o.Skills.DeleteSkill(ctx, callerOf(ctx), in.Name)
 		})

@@ -38,8 +38,8 @@ var (
 // terminalRoutes serves the terminal of an exec as a WebSocket. huma knows no such routes, so that the
 // document gets it by hand.
 func (s *server) terminalRoutes(engine *gin.Engine) {
-	engine.Group("", s.authenticate, s.place).GET("/api/threads/:thread/pty", s.terminal)
-	op := on(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", tagRun, "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
+	engine.Group("", s.authenticate, s.authorize, s.place).GET("/api/threads/:thread/pty", s.terminal)
+	op := on(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", tagRun, agents, "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
 		`The server sends as text {"next":n}: the next binary frame is event n, each one after it the next event, until it says so again; and {"exit":{…}} as the last frame. ` +
 		`With after the frames begin behind that event.`
@@ -51,8 +51,8 @@ func (s *server) terminalRoutes(engine *gin.Engine) {
 		text("exec", "query", execIDText.String(), "Its id", true),
 		text("after", "query", eventText.String(), "Number of the last event that the client has", false),
 	}
-	op.Security = []map[string][]string{{"bearer": {}}, {"apiKey": {}}}
 	op.Responses = map[string]*huma.Response{"101": {Description: "Switching Protocols"}, "default": s.problemResponse()}
+	s.rule(op.Method, op.Path, ruleOf(op))
 	s.api.OpenAPI().AddOperation(&op)
 }
 

@@ -42,34 +42,24 @@ type ServerIn struct {
 }
 
 func (s *server) toolRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, "MCP servers that the thread may use"), s.toolServers)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, "Find tools: at most 15, best first"), s.searchTools)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, "All tools of one MCP server that the thread may use"), s.serverTools)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, "Call a tool"), s.callTool)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, "What to tell the agent, and which tools to register with it"), s.getPrompt)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, agents, "MCP servers that the thread may use"), s.toolServers)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, agents, "Find tools: at most 15, best first"), s.searchTools)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, agents, "All tools of one MCP server that the thread may use"), s.serverTools)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, agents, "Call a tool"), s.callTool)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, agents, "What to tell the agent, and which tools to register with it"), s.getPrompt)
 
-	register(s, s.api, on(http.MethodGet, "/api/mcp/servers", "listMCPServers", tagAdmin, "The configuration of all MCP servers"), s.listMCPServers)
-	register(s, s.api, on(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", tagAdmin, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
-	register(s, s.api, on(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", tagAdmin, "Remove an MCP server"),
-		adminOnly(func(ctx context.Context, in *ServerIn) (*struct{}, error) {
+	register(s, s.api, on(http.MethodGet, "/api/mcp/servers", "listMCPServers", tagAdmin, operators, "The configuration of all MCP servers"), s.listMCPServers)
+	register(s, s.api, on(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", tagAdmin, operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
+	register(s, s.api, on(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", tagAdmin, operators, "Remove an MCP server"),
+		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
 			return nil, s.o.MCPServers.DeleteServer(ctx, in.Name)
-		}))
-	register(s, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", tagAdmin, "Drop the connections to an MCP server and make new ones"),
-		adminOnly(func(ctx context.Context, in *ServerIn) (*struct{}, error) {
+		})
+	register(s, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", tagAdmin, operators, "Drop the connections to an MCP server and make new ones"),
+		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
 			return nil, s.o.MCPServers.ReconnectServer(ctx, in.Name)
-		}))
-	register(s, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, "All tools of an MCP server"), s.mcpServerTools)
+		})
+	register(s, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, operators, "All tools of an MCP server"), s.mcpServerTools)
 	s.loginRoutes()
-}
-
-// adminOnly refuses callers without administration rights before anything else.
-func adminOnly[I, O any](handle func(context.Context, *I) (*O, error)) func(context.Context, *I) (*O, error) {
-	return func(ctx context.Context, in *I) (*O, error) {
-		if err := admin(callerOf(ctx)); err != nil {
-			return nil, err
-		}
-		return handle(ctx, in)
-	}
 }
 
 func (s *server) toolServers(ctx context.Context, in *ThreadIn) (*body[serversAnswer], error) {
@@ -143,9 +133,6 @@ func (s *server) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prom
 }
 
 func (s *server) listMCPServers(ctx context.Context, _ *struct{}) (*body[page[mcpServer]], error) {
-	if err := admin(callerOf(ctx)); err != nil {
-		return nil, err
-	}
 	configs, err := s.o.MCPServers.ServerConfigs(ctx)
 	if err != nil {
 		return nil, err
@@ -166,9 +153,6 @@ func (s *server) putMCPServer(ctx context.Context, in *struct {
 	Body json.RawMessage `doc:"As a value of mcpServers in extensions_config.json"`
 },
 ) (*body[mcpServer], error) {
-	if err := admin(callerOf(ctx)); err != nil {
-		return nil, err
-	}
 	if len(in.Body) == 0 || in.Body[0] != '{' {
 		return nil, invalidField("body", "has to be an object")
 	}
@@ -187,9 +171,6 @@ func (s *server) putMCPServer(ctx context.Context, in *struct {
 }
 
 func (s *server) mcpServerTools(ctx context.Context, in *ServerIn) (*body[page[sandbox.ToolFound]], error) {
-	if err := admin(callerOf(ctx)); err != nil {
-		return nil, err
-	}
 	tools, err := s.o.MCPServers.ServerTools(ctx, callerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err

@@ -204,7 +204,7 @@ func TestFirstServerOfANewFile(t *testing.T) {
 
 func TestServerTools(t *testing.T) {
 	r := open(t, withServers(`"x":`+testServer+`,"bad":{"command":"no-such"},"off":{"command":"true","enabled":false}`))
-	admin := sandbox.Caller{Owner: alice.Owner, Admin: true}
+	admin := sandbox.Caller{Owner: alice.Owner, Role: sandbox.RoleAdmin, Operator: true}
 	list, err := r.ServerTools(context.Background(), admin, "x")
 	if err != nil || len(list) != 12 || list[0].Name != "blocks" {
 		t.Errorf("%v: %d tools", err, len(list))

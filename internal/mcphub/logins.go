@@ -108,15 +108,15 @@ func (p *logins) expire(now time.Time) {
 }
 
 // loginAt gives what logs a caller in at a server, and the scope whose login it is: the caller's own, or
-// for a shared server that of all, which is an administrator's business.
+// for a shared server that of all, which is an operator's business.
 func (h *Hub) loginAt(c sandbox.Caller, server string) (*login.Client, *target, scopeKey, error) {
 	s, err := h.enabledServer(h.configOf(c.Owner), server)
 	if err != nil {
 		return nil, nil, scopeKey{}, err
 	}
 	scope := keyOf(s.Scope, sandbox.Thread{Owner: c.Owner})
-	if s.Scope == scopeShared && !c.Admin {
-		return nil, nil, scope, sandbox.Errorf(sandbox.Forbidden, "the MCP server %q is shared by all: its login needs administration rights", server)
+	if s.Scope == scopeShared && !c.Operator {
+		return nil, nil, scope, sandbox.Errorf(sandbox.Forbidden, "the MCP server %q is shared by all: its login is for an operator", server)
 	}
 	if s.Type == transportStdio {
 		return nil, nil, scope, sandbox.Errorf(sandbox.Invalid, "the MCP server %q is a program: it has no login here", server)

@@ -89,7 +89,7 @@ func TestServersOfOneUser(t *testing.T) {
 	if err != nil || slices.ContainsFunc(set.Tools, func(t sandbox.Tool) bool { return t.Server != "own" }) {
 		t.Errorf("bob has %v, %v", set.Tools, err)
 	}
-	caller := sandbox.Caller{Owner: bob.Owner, Admin: true}
+	caller := sandbox.Caller{Owner: bob.Owner, Role: sandbox.RoleAdmin, Operator: true}
 	for what, try := range map[string]func() error{
 		"call by printed name": func() error {
 			_, err := r.callAs(bob, "plugin_sales_my_web__echo", `{"message":"x"}`)

@@ -292,7 +292,7 @@ func (r *Orchestrator) UserSkill(_ context.Context, c sandbox.Caller, name strin
 }
 
 // SwitchSkill switches a skill on or off for the caller, or for everybody who did not choose otherwise,
-// which only an administrator may. When it returns, the caller's sandboxes show it.
+// which only an operator may. When it returns, the caller's sandboxes show it.
 func (r *Orchestrator) SwitchSkill(ctx context.Context, c sandbox.Caller, name string, enabled, everybody bool) (sandbox.Skill, error) {
 	sk, err := r.UserSkill(ctx, c, name)
 	if err != nil {
@@ -300,8 +300,8 @@ func (r *Orchestrator) SwitchSkill(ctx context.Context, c sandbox.Caller, name s
 	}
 	owner := c.Owner
 	if everybody {
-		if !c.Admin {
-			return sk, sandbox.Errorf(sandbox.Forbidden, "only an administrator switches skills for everybody")
+		if !c.Operator { // of all tenants
+			return sk, sandbox.Errorf(sandbox.Forbidden, "only an operator switches skills for everybody: an administrator of the operators' tenant")
 		}
 		owner = sandbox.Owner{}
 	}

@@ -225,7 +225,7 @@ func TestSkillChangesAreRecorded(t *testing.T) {
 		t.Errorf("%v, %v, %v", e1, e2, e3)
 	}
 	admin := caller
-	admin.Admin = true
+	admin.Role, admin.Operator = sandbox.RoleAdmin, true
 	if sk, err := h.SwitchSkill(t.Context(), admin, "a", true, true); err != nil || sk.Enabled { // the caller's own choice wins
 		t.Errorf("%+v, %v", sk, err)
 	}

@@ -36,7 +36,7 @@ func (s *Service) Install(ctx context.Context, c sandbox.Caller, r io.Reader, re
 		subject = req.Plugin + "@" + req.Marketplace
 	}
 	err := s.recorded(ctx, c, audit.ActionPluginInstall, subject, req.Thread, func(rec *audit.Record) (err error) {
-		if req.Shared && !c.Admin {
+		if req.Shared && !c.Admin() {
 			return errShared
 		}
 		select {
@@ -299,7 +299,7 @@ func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) err
 		switch {
 		case err != nil:
 			return err
-		case m.shared && !c.Admin:
+		case m.shared && !c.Admin():
 			return errShared
 		}
 		rec.Detail = m.record.Digest

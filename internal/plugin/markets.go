@@ -64,7 +64,7 @@ func (s *Service) AddMarketplace(ctx context.Context, c sandbox.Caller, req sand
 	defer cancel()
 	var done sandbox.Marketplace
 	err := s.recorded(ctx, c, audit.ActionMarketplaceAdd, shownURL(req.From), "", func(rec *audit.Record) error {
-		if !c.Admin {
+		if !c.Admin() {
 			return errShared
 		}
 		src, err := sourceOf(req)
@@ -145,7 +145,7 @@ func (s *Service) readMarketplace(ctx context.Context, src Source) (string, mark
 // RemoveMarketplace removes a marketplace; what was installed from it stays. Forbidden, NotFound.
 func (s *Service) RemoveMarketplace(ctx context.Context, c sandbox.Caller, name string) error {
 	return s.recorded(ctx, c, audit.ActionMarketplaceRemove, name, "", func(*audit.Record) error {
-		if !c.Admin {
+		if !c.Admin() {
 			return errShared
 		}
 		shared, _, err := s.files(c.Owner)

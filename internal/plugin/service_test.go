@@ -81,7 +81,11 @@ func (b *bed) open(change func(*Options)) {
 }
 
 func caller(user string) sandbox.Caller {
-	return sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: user}, Admin: user == "admin"}
+	role := sandbox.RoleDeveloper
+	if user == "admin" {
+		role = sandbox.RoleAdmin
+	}
+	return sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: user}, Role: role}
 }
 
 var ctx = context.Background()

@@ -1,15 +1,86 @@
 package sandbox
 
-import "time"
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Role says what a caller may do. What each route takes stands beside it in internal/httpserver.
+type Role string
+
+// The roles. None but RoleAuditor has less than the one before it.
+const (
+	RoleAgent     Role = "agent"     // uses the threads of its user
+	RoleDeveloper Role = "developer" // and manages skills, plugins and logins of its user, and decides approvals
+	RoleAdmin     Role = "admin"     // and administers its tenant
+	RoleAuditor   Role = "auditor"   // reads the audit log of its tenant, and nothing else
+)
+
+// Roles lists all there are.
+func Roles() []Role { return []Role{RoleAgent, RoleDeveloper, RoleAdmin, RoleAuditor} }
+
+// Ways in which a caller has shown who it is.
+const (
+	ByNothing = "none"  // the server wants no credential
+	ByKey     = "key"   // a bearer key
+	ByToken   = "token" // a signed token of an identity provider
+)
 
 // Caller is who makes a request, as the credential says, with what the audit log keeps of the request.
 type Caller struct {
-	Owner
-	KeyID     string // "" when no authentication is configured
-	Admin     bool
-	RequestID string
-	Source    string // address of the peer
-	UserAgent string
+	Owner        // for whom: another user of the tenant than Actor with On-Behalf-Of
+	Role         Role
+	Operator     bool     // administers what all tenants share: an administrator of the operators' tenant
+	Capabilities []string // flat names that tools may require; sorted, none twice
+	Threads      []string // the only threads that the credential is good for: names, or "prefix*"; nil = all
+	Actor        string   // the user of the credential itself
+	KeyID        string   // the key, or the issuer's name for a token; "" when no credential is configured
+	Method       string   // ByNothing, ByKey or ByToken
+	RequestID    string
+	Source       string // address of the peer
+	UserAgent    string
+}
+
+// Admin reports whether the caller administers its tenant.
+func (c Caller) Admin() bool { return c.Role == RoleAdmin }
+
+// OnBehalf reports whether the caller acts for another user than its own.
+func (c Caller) OnBehalf() bool { return c.Actor != "" && c.Actor != c.User }
+
+// SamePrincipal reports whether two requests come from one principal with the same rights.
+func (c Caller) SamePrincipal(o Caller) bool {
+	return c.Owner == o.Owner && c.Role == o.Role && c.Operator == o.Operator && c.Actor == o.Actor && c.KeyID == o.KeyID && c.Method == o.Method &&
+		slices.Equal(c.Capabilities, o.Capabilities) && slices.Equal(c.Threads, o.Threads)
+}
+
+// MayUse reports whether the credential is good for a thread.
+func (c Caller) MayUse(thread string) bool {
+	return c.Threads == nil || slices.ContainsFunc(c.Threads, func(p string) bool {
+		prefix, any := strings.CutSuffix(p, "*")
+		return p == thread || any && strings.HasPrefix(thread, prefix)
+	})
+}
+
+// MaxCapabilities bounds the capabilities of a principal.
+const MaxCapabilities = 256
+
+var capabilityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}$`)
+
+// CheckCapabilities gives capabilities sorted, each once; nil for none. Invalid: one is not 1 to 128 of the
+// characters A-Z a-z 0-9 _ . : / -, beginning with a letter or digit, or there are more than MaxCapabilities.
+func CheckCapabilities(names []string) ([]string, error) {
+	for _, n := range names {
+		if !capabilityPattern.MatchString(n) {
+			return nil, Errorf(Invalid, "capabilities: %.140q: use 1 to 128 of the characters A-Z a-z 0-9 _ . : / -, beginning with a letter or digit", n)
+		}
+	}
+	sorted := slices.Compact(slices.Sorted(slices.Values(names)))
+	if len(sorted) > MaxCapabilities {
+		return nil, Errorf(Invalid, "capabilities: %d are more than %d", len(sorted), MaxCapabilities)
+	}
+	return sorted, nil
 }
 
 // AllSkills in AcquireOptions.Skills stands for all skills that are on.

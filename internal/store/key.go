@@ -12,15 +12,18 @@ import (
 
 // KeyRecord is a bearer key without its secret.
 type KeyRecord struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name"`
-	Tenant    string     `json:"tenant"`
-	User      string     `json:"user"`
-	Admin     bool       `json:"admin"`
-	ActFor    bool       `json:"act_for"`
-	CreatedAt time.Time  `json:"created_at"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty"` // the caller looks at it: an expired key is still found
-	Hash      string     `json:"hash"`                 // sha256 hex of the secret
+	ID           string       `json:"id"`
+	Name         string       `json:"name"`
+	Tenant       string       `json:"tenant"`
+	User         string       `json:"user"`
+	Admin        bool         `json:"admin"`          // Role is RoleAdmin
+	Role         sandbox.Role `json:"role,omitempty"` // "": a key from before there were roles
+	ActFor       bool         `json:"act_for"`
+	Capabilities []string     `json:"capabilities,omitempty"`
+	Threads      []string     `json:"threads,omitempty"` // nil = all
+	CreatedAt    time.Time    `json:"created_at"`
+	ExpiresAt    *time.Time   `json:"expires_at,omitempty"` // the caller looks at it: an expired key is still found
+	Hash         string       `json:"hash"`                 // sha256 hex of the secret
 }
 
 func hashPlace(hash string) place { return place{key: keyHashesKey, field: hash} }

@@ -475,7 +475,7 @@ func testKeys(t *testing.T, s *Store) {
 	if got.ExpiresAt == nil || !got.ExpiresAt.Equal(until) {
 		t.Errorf("expires %v", got.ExpiresAt)
 	}
-	if got.ExpiresAt = k1.ExpiresAt; got != k1 {
+	if got.ExpiresAt = k1.ExpiresAt; !reflect.DeepEqual(got, k1) {
 		t.Errorf("got %+v, want %+v", got, k1)
 	}
 	list, err := s.Keys(ctx, "acme")
