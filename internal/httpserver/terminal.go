@@ -209,20 +209,25 @@ func (t *terminalConn) text(ctx context.Context, v any) error {
 }
 
 // write gives the client as long as any other client has to take something. Nobody but this client
-// waits meanwhile. A write that is cut short takes the connection with it, so that one under way when
-// ctx ends has a moment more.
+// waits meanwhile.
 func (t *terminalConn) write(ctx context.Context, typ websocket.MessageType, data []byte) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	done := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.s.idle)
+	ctx, cancel := t.patient(ctx)
 	defer cancel()
-	defer context.AfterFunc(done, func() { time.AfterFunc(time.Second, cancel) })()
 	if err := t.conn.Write(ctx, typ, data); err != nil {
 		return errors.Join(errGone, err)
 	}
 	return nil
+}
+
+// patient is the context of something that is written. A write that is cut short takes the connection with
+// it, so that one under way when ctx ends has a moment more.
+func (t *terminalConn) patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.s.idle)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })
+	return longer, func() { stop(); cancel() }
 }
 
 // keepAlive finds out that a client is gone that did not say so.
@@ -235,7 +240,7 @@ func (t *terminalConn) keepAlive(ctx context.Context, gone context.CancelCauseFu
 			return
 		case <-tick.C:
 		}
-		ping, cancel := context.WithTimeout(ctx, t.s.idle)
+		ping, cancel := t.patient(ctx)
 		err := t.conn.Ping(ping)
 		cancel()
 		if err != nil {
