@@ -23,9 +23,9 @@ func Roles() []Role { return []Role{RoleAgent, RoleDeveloper, RoleAdmin, RoleAud
 
 // Ways in which a caller has shown who it is.
 const (
-	ByNothing = "none"  // the server wants no credential
-	ByKey     = "key"   // a bearer key
-	ByToken   = "token" // a signed token of an identity provider
+	ByNothing = "none" // the server wants no credential
+	ByKey     = "key"  // a bearer key
+	ByToken   = "jwt"  // a signed token of an identity provider
 )
 
 // Caller is who makes a request, as the credential says, with what the audit log keeps of the request.
