@@ -32,6 +32,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/peer"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -139,10 +140,11 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 	}
 	metrics := telemetry.New("fleet")
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
+	guard := policy.New(policy.Options{Hub: hub, Log: log})
 	var orch *orchestrator.Orchestrator
 	orch, err = orchestrator.New(ctx, orchestrator.Options{
-		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Hub: hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
-		Bridge: bridge.New(bridge.Options{Hub: hub, Recorder: orchestrator.NewToolRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
+		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: orchestrator.NewToolRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return orch.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]orchestrator.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},

@@ -35,6 +35,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/peer"
 	"github.com/skerry-sandbox/skerry/internal/plugin"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/skill/runnable"
@@ -325,10 +326,11 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		return err
 	}
 	p.metrics = telemetry.New(buildinfo.Version())
+	guard := policy.New(policy.Options{Hub: p.hub, Log: p.log})
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
-		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: p.hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
+		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
 		Bridge: bridge.New(bridge.Options{
-			Hub: p.hub, Recorder: orchestrator.NewToolRecorder(p.audit, p.metrics), Log: p.log,
+			Tools: guard, Recorder: orchestrator.NewToolRecorder(p.audit, p.metrics), Log: p.log,
 			// The bridge serves before the orchestrator is whole, but there is no exec before that.
 			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 				return p.orch.KeepResult(ctx, t, name, result)

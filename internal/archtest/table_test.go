@@ -65,7 +65,8 @@ var table = []row{
 	{"internal/mcphub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},
-	{"internal/bridge", "sandbox ownedsocket redact", "the bridge reaches the hub through the interface that it declares"},
+	{"internal/policy", "sandbox", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
+	{"internal/bridge", "sandbox ownedsocket policy redact", "the bridge reaches tools through the policy's guard, as the interface that it declares"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
 	{"internal/sandboxapi/v1", "", "generated"},
@@ -98,7 +99,7 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
@@ -109,7 +110,7 @@ var table = []row{
 
 	{"internal/e2e", "", "the whole is tested through its public API"},
 	{"bench/chaos", "audit driver/containerd/containerdtest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
-	{"bench/fleet", "audit bridge codeapi driver/memory extensions httpserver mcphub orchestrator peer prompt replica sandbox sandboxapi/... skill store telemetry", "a server on the memory driver: it wires all parts, as cmd does"},
+	{"bench/fleet", "audit bridge codeapi driver/memory extensions httpserver mcphub orchestrator peer policy prompt replica sandbox sandboxapi/... skill store telemetry", "a server on the memory driver: it wires all parts, as cmd does"},
 	{"bench", "attack/bomb audit driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what its records cost, by who writes them"},
 }
 

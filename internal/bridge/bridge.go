@@ -1,6 +1,6 @@
 // Package bridge is the only way out of a sandbox: a unix socket for each sandbox, on which its code
 // calls the tools of MCP servers. The bridge decides by the token of an exec who calls, counts the
-// calls, records each one before it is made, and hands it to the hub.
+// calls, records each one before it is made, and hands it to the guard of the policy.
 //
 // All that arrives on a socket is hostile: every request has a bound in bytes and in time, a token is
 // of use only on the socket of its own thread and only while its exec runs, and a call that cannot be
@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -55,13 +56,14 @@ const (
 	maxNameBytes = 512              // of a tool in a request
 )
 
-// Hub finds and calls tools. Its methods may be called at the same time.
-type Hub interface {
-	// Resolve gives the tool that ref names among those that the thread may use, or NotFound.
-	Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error)
-	// Call calls a tool with a JSON object. Wrong arguments are Invalid, a tool's own failure is a
-	// result with IsError or ToolFailed.
-	Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error)
+// Tools finds and calls tools, as the policy allows it. Its methods may be called at the same time.
+type Tools interface {
+	// Plan decides on a call of a tool that the caller may use, or is NotFound. Wrong arguments are Invalid;
+	// the Plan then has only the tool.
+	Plan(ctx context.Context, c policy.Call) (policy.Plan, error)
+	// Make makes the call. attempt is its record. A tool's own failure is a result with IsError or
+	// ToolFailed; a call that may not be made is Forbidden or QuotaExceeded.
+	Make(ctx context.Context, p policy.Plan, attempt string, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
 }
 
 // Recorder keeps the record of calls. Its methods may be called at the same time.
@@ -84,11 +86,13 @@ type Exec struct {
 	Hide *redact.Secrets
 }
 
-// Attempt is a call that is about to be made. Tool is the printed name.
+// Attempt is a call that is about to be made. Tool is the printed name. Plan is what was decided on it: it says what
+// of Input may be recorded, and why the call may be made or not.
 type Attempt struct {
 	Exec  Exec
 	Tool  string
 	Input []byte
+	Plan  policy.Plan
 }
 
 // Outcome is how a call ended. Status is "ok", "error", "denied" or "timeout"; Detail says why it is
@@ -106,9 +110,9 @@ type Outcome struct {
 // what it gives is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
 type Keep func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 
-// Options are what a Bridge works with. Hub, Recorder and Keep are needed; a nil Log discards.
+// Options are what a Bridge works with. Tools, Recorder and Keep are needed; a nil Log discards.
 type Options struct {
-	Hub      Hub
+	Tools    Tools
 	Recorder Recorder
 	Keep     Keep
 	Limits   Limits
@@ -117,7 +121,7 @@ type Options struct {
 
 // Bridge holds the tokens of all running execs. All methods may be called at the same time.
 type Bridge struct {
-	hub      Hub
+	tools    Tools
 	recorder Recorder
 	keep     Keep
 	limits   Limits
@@ -131,13 +135,13 @@ type Bridge struct {
 // New gives a bridge without execs and endpoints. It panics when a part is missing: that is a
 // mistake of the program, found when it starts.
 func New(o Options) *Bridge {
-	if o.Hub == nil || o.Recorder == nil || o.Keep == nil {
-		panic("bridge: Hub, Recorder and Keep are required")
+	if o.Tools == nil || o.Recorder == nil || o.Keep == nil {
+		panic("bridge: Tools, Recorder and Keep are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Bridge{hub: o.Hub, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+	return &Bridge{tools: o.Tools, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
 }
 
 // Register gives a new token for an exec: 64 hex digits, good on the endpoints of its thread until

@@ -19,6 +19,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -28,6 +29,8 @@ var thread = sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "u"}, ID: "m
 
 // fakeHub has the tools of server "s"; call may be replaced.
 type fakeHub struct {
+	policy.Hub // what is not below is not called
+
 	call func(ctx context.Context, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error)
 
 	mu    sync.Mutex
@@ -45,7 +48,11 @@ func (h *fakeHub) Resolve(_ context.Context, t sandbox.Thread, ref sandbox.ToolR
 	return sandbox.Tool{Server: "s", Name: name, Printed: "s__" + name}, nil
 }
 
-func (h *fakeHub) Call(ctx context.Context, _ sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error) {
+func (h *fakeHub) Arguments(_ context.Context, _ sandbox.Thread, _ sandbox.Tool, input []byte) ([]byte, error) {
+	return input, nil
+}
+
+func (h *fakeHub) CallChecked(ctx context.Context, _ sandbox.Thread, tool sandbox.Tool, input []byte, _ sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	h.mu.Lock()
 	h.calls++
 	h.mu.Unlock()
@@ -114,7 +121,7 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	g := &rig{TB: t, hub: &fakeHub{}, recorder: &fakeRecorder{}}
-	g.bridge = New(Options{Hub: g.hub, Recorder: g.recorder, Limits: Limits{InlineBytes: 1000, Bytes: 10_000}, Keep: func(_ context.Context, th sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+	g.bridge = New(Options{Tools: policy.New(policy.Options{Hub: g.hub}), Recorder: g.recorder, Limits: Limits{InlineBytes: 1000, Bytes: 10_000}, Keep: func(_ context.Context, th sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 		if th != thread {
 			t.Errorf("kept for %v", th)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -64,11 +65,13 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 // An error is as explain gives it.
 func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.ToolRef, input []byte) (body []byte, tool string, err error) {
 	tool = nameOf(ref)
-	found, missing := contained(b, func() (sandbox.Tool, error) { return b.hub.Resolve(ctx, e.Thread, ref) })
-	if missing == nil && found.Printed != "" {
-		tool = found.Printed
+	plan, wrong := contained(b, func() (policy.Plan, error) {
+		return b.tools.Plan(ctx, policy.Call{Caller: e.Caller, Thread: e.Thread, Exec: e.ExecID, Ref: ref, Input: input, Hide: e.Hide.Bytes})
+	})
+	if plan.Tool.Printed != "" {
+		tool = plan.Tool.Printed
 	}
-	attempt := Attempt{Exec: e.Exec, Tool: tool, Input: input}
+	attempt := Attempt{Exec: e.Exec, Tool: tool, Input: input, Plan: plan}
 	id, err := contained(b, func() (string, error) { return b.recorder.Attempt(ctx, attempt) })
 	if err != nil {
 		b.log.Error("a tool call cannot be recorded and is not made", "exec", e.ExecID, "tool", tool, "error", err)
@@ -76,8 +79,8 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.To
 	}
 	began := time.Now()
 	var result json.RawMessage
-	if err = missing; err == nil {
-		result, err = b.made(ctx, e, found, input)
+	if err = wrong; err == nil {
+		result, err = b.made(ctx, e, plan, id)
 	}
 	if err == nil {
 		if body, err = b.answer(ctx, e, call, result); err != nil {
@@ -99,8 +102,10 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.To
 }
 
 // made calls the tool and judges its result.
-func (b *Bridge) made(ctx context.Context, e *exec, tool sandbox.Tool, input []byte) (json.RawMessage, error) {
-	res, err := contained(b, func() (sandbox.ToolResult, error) { return b.hub.Call(ctx, e.Thread, tool, input) })
+func (b *Bridge) made(ctx context.Context, e *exec, plan policy.Plan, attempt string) (json.RawMessage, error) {
+	res, err := contained(b, func() (sandbox.ToolResult, error) {
+		return b.tools.Make(ctx, plan, attempt, sandbox.ToolWatch{})
+	})
 	switch {
 	case err != nil:
 		return nil, err

@@ -344,7 +344,7 @@ func BenchmarkCall(b *testing.B) {
 		h := &fakeHub{}
 		for b.Loop() {
 			tool, _ := h.Resolve(context.Background(), thread, sandbox.ToolRef{Printed: "s__x"})
-			if _, err := h.Call(context.Background(), thread, tool, []byte(`{"a":1}`)); err != nil {
+			if _, err := h.CallChecked(context.Background(), thread, tool, []byte(`{"a":1}`), sandbox.ToolWatch{}); err != nil {
 				b.Fatal(err)
 			}
 		}

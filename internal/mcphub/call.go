@@ -141,17 +141,36 @@ func (h *Hub) Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, inp
 // CallWatched is Call with somebody who listens to what the server says while the call runs. When ctx
 // ends, the server is told that nobody waits for the call any more (notifications/cancelled).
 func (h *Hub) CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
+	args, err := h.Arguments(ctx, t, tool, input)
+	if err != nil {
+		return sandbox.ToolResult{}, err
+	}
+	return h.CallChecked(ctx, t, tool, args, watch)
+}
+
+// Arguments gives the very bytes that a tool's server gets as arguments for an input. Errors are those of
+// Resolve, and Invalid with the wrong fields.
+func (h *Hub) Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error) {
+	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name})
+	if err != nil {
+		return nil, err
+	}
+	args, problem, err := e.tool.input.check(e.tool.Printed, input)
+	if err != nil {
+		return nil, err
+	}
+	if problem != nil {
+		h.o.Log.Debug("MCP server: arguments not checked, the schema is of no use", "tool", e.tool.Printed, "error", problem)
+	}
+	return args, nil
+}
+
+// CallChecked is CallWatched with arguments that Arguments gave, which are sent as they are.
+func (h *Hub) CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	began := time.Now()
 	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name})
 	if err != nil {
 		return sandbox.ToolResult{}, err
-	}
-	args, problem, err := e.tool.input.check(e.tool.Printed, input)
-	if err != nil {
-		return sandbox.ToolResult{}, err
-	}
-	if problem != nil {
-		h.o.Log.Debug("MCP server: arguments not checked, the schema is of no use", "tool", e.tool.Printed, "error", problem)
 	}
 	res, err := e.conn.call(ctx, e.tool, args, watch)
 	res.Millis = time.Since(began).Milliseconds()

@@ -298,7 +298,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 		return notHere(err)
 	}
 	if b.pooled != nil {
-		return r.bringUpClaimed(ctx, b, queued)
+		return r.bringUpClaimed(ctx, c, b, queued)
 	}
 	uid, err := r.ensureThread(ctx, b.thread)
 	if err != nil {
@@ -317,7 +317,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
-	tools := r.firstTools(b)
+	tools := r.firstTools(c, b)
 	skills := make(chan error, 1)
 	r.wg.Go(func() { skills <- r.firstSkills(ctx, b) })
 	if b.template.Prepare != nil {
@@ -348,9 +348,9 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 
 // firstTools writes the wrappers of a box that starts. They take as long as the slowest MCP server; nothing need wait for
 // them but the end of a start that failed.
-func (r *Orchestrator) firstTools(b *box) <-chan error {
+func (r *Orchestrator) firstTools(c sandbox.Caller, b *box) <-chan error {
 	tools := make(chan error, 1)
-	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, b) })
+	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, c, b) })
 	return tools
 }
 

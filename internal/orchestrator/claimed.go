@@ -44,7 +44,7 @@ func (r *Orchestrator) takePooled(t sandbox.Thread, template string) (*pooled, *
 }
 
 // bringUpClaimed makes a sandbox of the pool the thread's, which is held.
-func (r *Orchestrator) bringUpClaimed(ctx context.Context, b *box, queued time.Duration) error {
+func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, b *box, queued time.Duration) error {
 	began := time.Now()
 	x := b.pooled
 	b.uid, b.link, b.client, b.skills.folder = x.uid, x.link, x.client, x.skills.folder
@@ -66,7 +66,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, b *box, queued time.D
 	if err := r.openBridge(b); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
-	tools := r.firstTools(b)
+	tools := r.firstTools(c, b)
 	err := r.firstSkills(ctx, b)
 	claimed := time.Now()
 	if err == nil {

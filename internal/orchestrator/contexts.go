@@ -221,7 +221,7 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 		r.execs.cancel()
 		r.left(b)
 	}()
-	if err := r.refreshTools(ctx, b); err != nil {
+	if err := r.refreshTools(ctx, c, b); err != nil {
 		r.o.Log.Warn("wrappers not written", "thread", cc.thread.String(), "error", err)
 	}
 	rec := record(c, cc.thread, action, audit.PhaseAttempt)

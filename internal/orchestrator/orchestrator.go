@@ -26,6 +26,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
@@ -42,17 +43,20 @@ type Template struct {
 	Prepare func(ctx context.Context) error
 }
 
-// tools is what the orchestrator needs of mcphub.
+// toolHub is what the orchestrator needs of the guard that stands before mcphub.
 type toolHub interface {
-	Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error)
-	Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error)
-	Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
-	Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error)
-	Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) (sandbox.ToolResult, error)
-	CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
-	Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
-	Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error)
-	Subscribe(ctx context.Context, t sandbox.Thread, server, uri string, changed func()) error
+	Servers(ctx context.Context, c sandbox.Caller, t sandbox.Thread) ([]sandbox.ToolServer, error)
+	Tools(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error)
+	Search(ctx context.Context, c sandbox.Caller, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
+	Plan(ctx context.Context, c policy.Call) (policy.Plan, error)
+	Make(ctx context.Context, p policy.Plan, attempt string, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
+	PlanUpstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, r sandbox.UpstreamRequest) (policy.Plan, error)
+	MakeUpstream(ctx context.Context, p policy.Plan, attempt string) (json.RawMessage, error)
+	// PlanRun decides on what is to run in a sandbox; Permit says whether it may, once it is recorded.
+	PlanRun(ctx context.Context, r policy.Request) policy.Plan
+	Permit(ctx context.Context, p policy.Plan, attempt string) error
+	Upstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
+	Subscribe(ctx context.Context, c sandbox.Caller, t sandbox.Thread, server, uri string, changed func()) error
 	// Version changes whenever a set of tools may have changed.
 	Version() uint64
 	// Changed gives a channel that is closed at the next change of Version.

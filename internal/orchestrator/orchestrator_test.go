@@ -22,6 +22,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -48,10 +49,10 @@ func (noTools) Search(context.Context, sandbox.Thread, sandbox.ToolQuery) (sandb
 func (noTools) Resolve(context.Context, sandbox.Thread, sandbox.ToolRef) (sandbox.Tool, error) {
 	return sandbox.Tool{}, sandbox.Errorf(sandbox.NotFound, "no tool")
 }
-func (noTools) Call(context.Context, sandbox.Thread, sandbox.Tool, []byte) (sandbox.ToolResult, error) {
-	return sandbox.ToolResult{}, sandbox.NotFound
+func (noTools) Arguments(_ context.Context, _ sandbox.Thread, _ sandbox.Tool, input []byte) ([]byte, error) {
+	return input, nil
 }
-func (noTools) CallWatched(context.Context, sandbox.Thread, sandbox.Tool, []byte, sandbox.ToolWatch) (sandbox.ToolResult, error) {
+func (noTools) CallChecked(context.Context, sandbox.Thread, sandbox.Tool, []byte, sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	return sandbox.ToolResult{}, sandbox.NotFound
 }
 func (noTools) Upstream(context.Context, sandbox.Thread, sandbox.UpstreamKind, string) ([]sandbox.UpstreamItem, error) {
@@ -124,7 +125,7 @@ func newHouse(t testing.TB, d daemon) *house {
 }
 
 // newHouseWith is a house with another hub.
-func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub toolHub, change ...func(*Options)) *house {
+func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub policy.Hub, change ...func(*Options)) *house {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("workspaces get uids of their own: needs root")
@@ -161,9 +162,10 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub to
 		return mux
 	}})
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
+	guard := policy.New(policy.Options{Hub: hub})
 	h.options = Options{
-		Driver: h.driver, Store: st, Audit: h.audit, Hub: hub, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
-		Bridge: bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Driver: h.driver, Store: st, Audit: h.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
+		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: NewToolRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},

@@ -19,6 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
@@ -151,8 +152,8 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	driver := &stubborn{Driver: memory.New(memory.Options{Host: w.host, Log: log}), town: w}
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	o := Options{
-		Driver: driver, Store: w.store, Audit: records, Hub: noTools{}, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
-		Bridge:    bridge.New(bridge.Options{Hub: noTools{}, Recorder: NewToolRecorder(records, telemetry.New("test")), Log: log, Keep: noKeep}),
+		Driver: driver, Store: w.store, Audit: records, Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
+		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: NewToolRecorder(records, telemetry.New("test")), Log: log, Keep: noKeep}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, Metrics: telemetry.New("test"), StartTime: 20 * time.Second, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },

@@ -222,7 +222,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	}
 	e.id, e.thread, e.caller, e.started, e.changed = execID.String(), t, c, time.Now().UTC(), make(chan struct{})
 	if e.action == audit.ActionCode || e.action == audit.ActionSkillRun { // what may import wrappers
-		if err := r.refreshTools(ctx, b); err != nil {
+		if err := r.refreshTools(ctx, c, b); err != nil {
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -35,7 +34,7 @@ func toolRecord(a bridge.Attempt, phase string) audit.Record {
 func (t *ToolRecorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
 	rec := toolRecord(a, audit.PhaseAttempt)
 	rec.Parent = a.Exec.AuditParent
-	rec.Args, rec.ArgsHash = audit.Args(json.RawMessage(a.Exec.Hide.Bytes(a.Input)))
+	decided(&rec, a.Plan, a.Exec.Hide.Bytes(a.Input))
 	rec, err := t.log.Append(ctx, rec)
 	return rec.ID, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -61,7 +62,7 @@ func (r *Orchestrator) ToolServers(ctx context.Context, c sandbox.Caller, id str
 	if err != nil {
 		return nil, err
 	}
-	return r.o.Hub.Servers(ctx, t)
+	return r.o.Hub.Servers(ctx, c, t)
 }
 
 // SearchTools finds tools of the thread.
@@ -70,7 +71,7 @@ func (r *Orchestrator) SearchTools(ctx context.Context, c sandbox.Caller, id str
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
-	return r.o.Hub.Search(ctx, t, q)
+	return r.o.Hub.Search(ctx, c, t, q)
 }
 
 // ToolsOf gives all tools of one server that the thread may use. An error is NotFound for a server that
@@ -80,7 +81,7 @@ func (r *Orchestrator) ToolsOf(ctx context.Context, c sandbox.Caller, id, server
 	if err != nil {
 		return nil, err
 	}
-	set, err := r.o.Hub.Tools(ctx, t)
+	set, err := r.o.Hub.Tools(ctx, c, t)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (r *Orchestrator) ToolsOf(ctx context.Context, c sandbox.Caller, id, server
 	if len(list) > 0 {
 		return list, nil
 	}
-	servers, err := r.o.Hub.Servers(ctx, t)
+	servers, err := r.o.Hub.Servers(ctx, c, t)
 	if err != nil {
 		return nil, err
 	}
@@ -126,27 +127,30 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 		return sandbox.ToolResult{}, err
 	}
 	r.active(t, ActivityToolCall)
-	tool, err := r.o.Hub.Resolve(ctx, t, ref)
-	if err != nil {
-		return sandbox.ToolResult{}, err
+	plan, wrong := r.o.Hub.Plan(ctx, policy.Call{Caller: c, Thread: t, Ref: ref, Input: input})
+	if plan.Tool.Printed == "" {
+		return sandbox.ToolResult{}, wrong
 	}
 	rec := record(c, t, audit.ActionToolCall, audit.PhaseAttempt)
-	rec.Subject, rec.BytesIn = tool.Printed, int64(len(input))
-	rec.Args, rec.ArgsHash = audit.Args(input)
-	return r.recorded(ctx, rec, func() (sandbox.ToolResult, error) {
-		return r.o.Hub.CallWatched(ctx, t, tool, input, watch)
+	rec.Subject, rec.BytesIn = plan.Tool.Printed, int64(len(input))
+	decided(&rec, plan, input)
+	return r.recorded(ctx, rec, func(attempt string) (sandbox.ToolResult, error) {
+		if wrong != nil {
+			return sandbox.ToolResult{}, wrong
+		}
+		return r.o.Hub.Make(ctx, plan, attempt, watch)
 	})
 }
 
 // recorded makes a call to an MCP server between the record of the attempt and that of its outcome.
-func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func() (sandbox.ToolResult, error)) (sandbox.ToolResult, error) {
+func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func(attempt string) (sandbox.ToolResult, error)) (sandbox.ToolResult, error) {
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return sandbox.ToolResult{}, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
 	}
 	began := time.Now()
-	res, err := call()
-	rec.Parent, rec.Args = attempt.ID, nil
+	res, err := call(attempt.ID)
+	rec.Parent, rec.Args, rec.Why = attempt.ID, nil, nil
 	rec.Millis, rec.BytesOut = time.Since(began).Milliseconds(), int64(len(res.Result))
 	rec.Outcome, rec.Detail = toolOutcome(res, err)
 	if rec.Action == audit.ActionToolCall {
@@ -159,6 +163,22 @@ func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func
 	return res, err
 }
 
+// decided puts into the record of an attempt why it may be made, or not, and what of its arguments may be kept.
+func decided(rec *audit.Record, plan policy.Plan, input []byte) {
+	rec.Why = plan.Why()
+	_, rec.ArgsHash = audit.Args(json.RawMessage(input))
+	rec.Args, _ = audit.Args(json.RawMessage(plan.Shown(input)))
+}
+
+// detailOf is what the caller is told of an error.
+func detailOf(err error) string {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
+		return known.Detail
+	}
+	return ""
+}
+
 func toolOutcome(res sandbox.ToolResult, err error) (outcome, detail string) {
 	switch {
 	case err == nil && !res.IsError:
@@ -167,8 +187,8 @@ func toolOutcome(res sandbox.ToolResult, err error) (outcome, detail string) {
 		return "error", "the tool answered with an error"
 	case sandbox.KindOf(err) == sandbox.Timeout:
 		return "timeout", ""
-	case sandbox.KindOf(err) == sandbox.Forbidden:
-		return "denied", ""
+	case sandbox.KindOf(err) == sandbox.Forbidden, sandbox.KindOf(err) == sandbox.QuotaExceeded:
+		return "denied", detailOf(err)
 	}
 	return "error", string(sandbox.KindOf(err))
 }
@@ -179,11 +199,11 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	offer, err := r.offer(ctx, t)
+	offer, err := r.offer(ctx, c, t)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	servers, err := r.o.Hub.Servers(ctx, t)
+	servers, err := r.o.Hub.Servers(ctx, c, t)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
@@ -210,15 +230,15 @@ func (r *Orchestrator) Offer(ctx context.Context, c sandbox.Caller, id string) (
 	if err != nil {
 		return sandbox.Offer{}, err
 	}
-	return r.offer(ctx, t)
+	return r.offer(ctx, c, t)
 }
 
-func (r *Orchestrator) offer(ctx context.Context, t sandbox.Thread) (sandbox.Offer, error) {
+func (r *Orchestrator) offer(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (sandbox.Offer, error) {
 	info, err := r.o.Store.Thread(ctx, t)
 	if err != nil && !errors.Is(err, sandbox.NotFound) { // a thread that is not there yet has asked for no mode
 		return sandbox.Offer{}, err
 	}
-	set, err := r.o.Hub.Tools(ctx, t)
+	set, err := r.o.Hub.Tools(ctx, c, t)
 	if err != nil {
 		return sandbox.Offer{}, err
 	}

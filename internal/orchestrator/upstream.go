@@ -14,7 +14,7 @@ func (r *Orchestrator) Upstream(ctx context.Context, c sandbox.Caller, id string
 	if err != nil {
 		return nil, err
 	}
-	return r.o.Hub.Upstream(ctx, t, kind, server)
+	return r.o.Hub.Upstream(ctx, c, t, kind, server)
 }
 
 // AskUpstream sends a request to one of the thread's MCP servers and gives its result as the server
@@ -24,11 +24,15 @@ func (r *Orchestrator) AskUpstream(ctx context.Context, c sandbox.Caller, id str
 	if err != nil {
 		return nil, err
 	}
+	plan, err := r.o.Hub.PlanUpstream(ctx, c, t, req)
+	if err != nil {
+		return nil, err
+	}
 	rec := record(c, t, audit.ActionUpstream, audit.PhaseAttempt)
 	rec.Subject, rec.BytesIn = req.Server+" "+req.Method, int64(len(req.Params))
-	rec.Args, rec.ArgsHash = audit.Args(req.Params)
-	res, err := r.recorded(ctx, rec, func() (sandbox.ToolResult, error) {
-		raw, err := r.o.Hub.Ask(ctx, t, req)
+	decided(&rec, plan, req.Params)
+	res, err := r.recorded(ctx, rec, func(attempt string) (sandbox.ToolResult, error) {
+		raw, err := r.o.Hub.MakeUpstream(ctx, plan, attempt)
 		return sandbox.ToolResult{Result: raw}, err
 	})
 	return res.Result, err
@@ -41,7 +45,7 @@ func (r *Orchestrator) WatchUpstream(ctx context.Context, c sandbox.Caller, id, 
 	if err != nil {
 		return err
 	}
-	return r.o.Hub.Subscribe(ctx, t, server, uri, changed)
+	return r.o.Hub.Subscribe(ctx, c, t, server, uri, changed)
 }
 
 // ToolsChanged gives a channel that is closed when the tools of any thread may have changed.

@@ -14,8 +14,9 @@ import (
 // toolsView is what a box's /mnt/code-api shows.
 type toolsView struct {
 	mu      sync.Mutex
-	version uint64 // of the hub, when it was written
-	whole   bool   // no server was still waited for then
+	caller  sandbox.Caller // whose tools it shows: who ran something here last
+	version uint64         // of the hub, when it was written
+	whole   bool           // no server was still waited for then
 	written bool
 	set     sandbox.ToolSet
 
@@ -37,11 +38,12 @@ const (
 	pushParallel = 8
 )
 
-// refreshTools writes the wrappers of the thread's tools into the box's folder, unless they are
-// there already. It costs a comparison when nothing has changed.
-func (r *Orchestrator) refreshTools(ctx context.Context, b *box) error {
+// refreshTools writes the wrappers of the tools that a caller has in the thread into the box's folder, unless
+// they are there already. It costs a comparison when nothing has changed.
+func (r *Orchestrator) refreshTools(ctx context.Context, c sandbox.Caller, b *box) error {
 	b.tools.mu.Lock()
 	defer b.tools.mu.Unlock()
+	b.tools.caller = c
 	return r.refresh(ctx, b, toolsTimeout)
 }
 
@@ -53,7 +55,7 @@ func (r *Orchestrator) refresh(ctx context.Context, b *box, wait time.Duration) 
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	set, err := r.o.Hub.Tools(limited, b.thread)
+	set, err := r.o.Hub.Tools(limited, b.tools.caller, b.thread)
 	if err != nil {
 		return err
 	}
@@ -76,7 +78,7 @@ func (r *Orchestrator) refresh(ctx context.Context, b *box, wait time.Duration) 
 // such as one whose configuration has changed: a program that runs must not miss for a moment what is
 // there before and after. A call of a tool that is no more fails by name.
 func (r *Orchestrator) withStarting(ctx context.Context, b *box, set sandbox.ToolSet) sandbox.ToolSet {
-	servers, err := r.o.Hub.Servers(ctx, b.thread)
+	servers, err := r.o.Hub.Servers(ctx, b.tools.caller, b.thread)
 	if err != nil {
 		return set
 	}

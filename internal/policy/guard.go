@@ -1,0 +1,274 @@
+package policy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Hub is what a Guard stands before: mcphub. Its methods may be called at the same time.
+type Hub interface {
+	Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error)
+	Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error)
+	Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
+	Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error)
+	// Arguments gives the bytes that the tool's server gets for an input, or says what is wrong with it.
+	Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error)
+	// CallChecked calls a tool with what Arguments gave.
+	CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
+	Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
+	Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error)
+	Subscribe(ctx context.Context, t sandbox.Thread, server, uri string, changed func()) error
+	Version() uint64
+	Changed() <-chan struct{}
+	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
+	ForgetThread(t sandbox.Thread)
+}
+
+// Options are what a Guard works with. Hub is needed; a nil Decider allows all, a nil Approver approves nothing,
+// a nil Log discards.
+type Options struct {
+	Hub      Hub
+	Decider  Decider
+	Approver Approver
+	Log      *slog.Logger
+}
+
+// Guard stands between those who call tools and the hub that makes the calls. All methods may be called at
+// the same time.
+type Guard struct {
+	o   Options
+	now func() time.Time
+}
+
+// New gives a guard. It panics without a hub: that is a mistake of the program, found when it starts.
+func New(o Options) *Guard {
+	if o.Hub == nil {
+		panic("policy: a Hub is required")
+	}
+	if o.Decider == nil {
+		o.Decider = AllowAll{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Guard{o: o, now: time.Now}
+}
+
+// Call is a tool call that somebody wants to make.
+type Call struct {
+	Caller sandbox.Caller
+	Thread sandbox.Thread
+	Exec   string // whose code calls; "" for the agent itself
+	Ref    sandbox.ToolRef
+	Input  []byte // a JSON object; nothing stands for {}
+	// Hide takes the exec's secrets out of a text that people or records see; nil: there are none.
+	Hide func([]byte) []byte
+}
+
+// Plan is a request that was decided on and not acted upon yet. Only a Guard makes one that it accepts.
+type Plan struct {
+	// Tool is the tool of a tool call. It is known also when the arguments are wrong.
+	Tool sandbox.Tool
+
+	guard    *Guard
+	request  Request
+	decision Decision
+	upstream sandbox.UpstreamRequest
+	hide     func([]byte) []byte
+}
+
+// Why is the decision as the audit log keeps it; nil when there is none, because the call cannot be made.
+func (p Plan) Why() json.RawMessage {
+	if p.guard == nil {
+		return nil
+	}
+	why, err := json.Marshal(p.decision.Why)
+	if err != nil {
+		return nil
+	}
+	return why
+}
+
+// Effect is what was decided, "" when nothing was.
+func (p Plan) Effect() Effect { return p.decision.Effect() }
+
+// Shown gives the arguments of a request as they may be recorded: input, or what the rules leave of it.
+func (p Plan) Shown(input []byte) []byte {
+	if p.guard == nil || p.decision.Redact.Args.empty() {
+		return input
+	}
+	return p.decision.Redact.Args.apply(input)
+}
+
+// Plan looks at a tool call: finds the tool among those that the caller may use, checks the arguments and asks
+// the rules. A denied call is a Plan, whose Make fails. An error is that of Resolve or of the arguments.
+func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
+	tool, err := g.o.Hub.Resolve(ctx, c.Thread, c.Ref)
+	if err != nil {
+		return Plan{}, err
+	}
+	args, err := g.o.Hub.Arguments(ctx, c.Thread, tool, c.Input)
+	if err != nil {
+		return Plan{Tool: tool}, err
+	}
+	p := g.decide(ctx, Request{
+		Kind: KindToolCall, Caller: c.Caller, Thread: c.Thread, Exec: c.Exec, Server: tool.Server, Tool: tool.Name, Printed: tool.Printed,
+		Annotations: ReadAnnotations(tool.Annotations), Arguments: args,
+	})
+	p.Tool, p.hide = tool, c.Hide
+	return p, nil
+}
+
+// PlanUpstream looks at another request for an MCP server.
+func (g *Guard) PlanUpstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, r sandbox.UpstreamRequest) (Plan, error) {
+	p := g.decide(ctx, Request{Kind: KindUpstream, Caller: c, Thread: t, Server: r.Server, Tool: r.Method, Printed: r.Server + " " + r.Method, Arguments: r.Params})
+	p.upstream = r
+	return p, nil
+}
+
+// PlanRun looks at what is to run in a sandbox. Permit says whether it may.
+func (g *Guard) PlanRun(ctx context.Context, r Request) Plan { return g.decide(ctx, r) }
+
+func (g *Guard) decide(ctx context.Context, r Request) Plan {
+	r.Time = g.now()
+	return Plan{guard: g, request: r, decision: g.o.Decider.Decide(ctx, r)}
+}
+
+// errUnplanned is our own mistake: nobody has decided on the call.
+var errUnplanned = errors.New("policy: a call that was not planned")
+
+// Permit waits until the planned request may be acted upon, or says why it may not. attempt is its audit record.
+// Errors are Forbidden, QuotaExceeded, or those of the Approver.
+func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
+	if p.guard != g {
+		return errUnplanned
+	}
+	d := p.decision
+	switch d.Effect() {
+	case Allow:
+		return nil
+	case RequireApproval:
+	default:
+		return refusal(p)
+	}
+	if g.o.Approver == nil {
+		return sandbox.Errorf(sandbox.Forbidden, "%s needs an approval%s, and this server has nobody who could give it", what(p.request), because(d, RequireApproval))
+	}
+	sum := sha256.Sum256(p.request.Arguments)
+	shown := []byte(p.request.Arguments)
+	if p.hide != nil {
+		shown = p.hide(shown)
+	}
+	err := g.o.Approver.Approve(ctx, ApprovalRequest{Request: p.request, Decision: d, Shown: p.Shown(shown), ArgsHash: hex.EncodeToString(sum[:]), Attempt: attempt})
+	if err != nil {
+		return err
+	}
+	// Rules may have changed while somebody thought about it.
+	if again := g.decide(ctx, p.request); again.Effect() == Deny {
+		return refusal(again)
+	}
+	return nil
+}
+
+// Make makes a planned tool call.
+func (g *Guard) Make(ctx context.Context, p Plan, attempt string, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
+	if p.guard != g || p.request.Kind != KindToolCall {
+		return sandbox.ToolResult{}, errUnplanned
+	}
+	if err := g.Permit(ctx, p, attempt); err != nil {
+		return sandbox.ToolResult{}, err
+	}
+	return g.o.Hub.CallChecked(ctx, p.request.Thread, p.Tool, p.request.Arguments, watch)
+}
+
+// MakeUpstream sends a planned request to its MCP server.
+func (g *Guard) MakeUpstream(ctx context.Context, p Plan, attempt string) (json.RawMessage, error) {
+	if p.guard != g || p.request.Kind != KindUpstream {
+		return nil, errUnplanned
+	}
+	if err := g.Permit(ctx, p, attempt); err != nil {
+		return nil, err
+	}
+	return g.o.Hub.Ask(ctx, p.request.Thread, p.upstream)
+}
+
+// what names a request in an error.
+func what(r Request) string {
+	switch r.Kind {
+	case KindToolCall, KindUpstream:
+		return r.Printed
+	case KindSkillRun:
+		return fmt.Sprintf("the script of the skill %q", r.Skill)
+	case KindCode:
+		return "this code"
+	}
+	return "this command"
+}
+
+// refusal is the error of a denied request.
+func refusal(p Plan) error {
+	return sandbox.Errorf(sandbox.Forbidden, "%s is denied by the policy%s", what(p.request), because(p.decision, Deny))
+}
+
+// because names the first rule that brought about an effect.
+func because(d Decision, e Effect) string {
+	for _, r := range d.Why.Rules {
+		switch {
+		case r.Effect != e:
+		case r.Error != "":
+			return fmt.Sprintf(" (rule %s: %s)", r.Rule, r.Error)
+		case r.Text != "":
+			return fmt.Sprintf(" (rule %s: %s)", r.Rule, r.Text)
+		default:
+			return fmt.Sprintf(" (rule %s)", r.Rule)
+		}
+	}
+	return " (no rule allows it)"
+}
+
+// Servers lists the MCP servers of a thread.
+func (g *Guard) Servers(ctx context.Context, _ sandbox.Caller, t sandbox.Thread) ([]sandbox.ToolServer, error) {
+	return g.o.Hub.Servers(ctx, t)
+}
+
+// Tools gives the tools that a caller may use in a thread.
+func (g *Guard) Tools(ctx context.Context, _ sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error) {
+	return g.o.Hub.Tools(ctx, t)
+}
+
+// Search finds tools among those that a caller may use in a thread.
+func (g *Guard) Search(ctx context.Context, _ sandbox.Caller, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
+	return g.o.Hub.Search(ctx, t, q)
+}
+
+// Upstream lists what the servers that a caller may use offer of a kind.
+func (g *Guard) Upstream(ctx context.Context, _ sandbox.Caller, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error) {
+	return g.o.Hub.Upstream(ctx, t, kind, server)
+}
+
+// Subscribe calls changed whenever a server says that a resource is another one now, until ctx ends.
+func (g *Guard) Subscribe(ctx context.Context, _ sandbox.Caller, t sandbox.Thread, server, uri string, changed func()) error {
+	return g.o.Hub.Subscribe(ctx, t, server, uri, changed)
+}
+
+// Version changes whenever a set of tools may have changed.
+func (g *Guard) Version() uint64 { return g.o.Hub.Version() }
+
+// Changed gives a channel that is closed at the next change of Version.
+func (g *Guard) Changed() <-chan struct{} { return g.o.Hub.Changed() }
+
+// UpstreamChanged gives a channel that is closed when prompts or resources may have changed.
+func (g *Guard) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
+	return g.o.Hub.UpstreamChanged(kind)
+}
+
+// ForgetThread ends what is kept for a thread that is no more.
+func (g *Guard) ForgetThread(t sandbox.Thread) { g.o.Hub.ForgetThread(t) }

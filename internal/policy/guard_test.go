@@ -1,0 +1,184 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+var (
+	thread = sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "u"}, ID: "main"}
+	caller = sandbox.Caller{Owner: thread.Owner}
+)
+
+// fakeHub has the tools of one server "s" and remembers what reached it.
+type fakeHub struct {
+	Hub // what is not below is not called
+
+	tools []sandbox.Tool
+	sent  []string
+	reply sandbox.ToolResult
+}
+
+func (h *fakeHub) Resolve(_ context.Context, _ sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error) {
+	for _, t := range h.tools {
+		if t.Printed == ref.Printed || t.Server == ref.Server && t.Name == ref.Name {
+			return t, nil
+		}
+	}
+	return sandbox.Tool{}, sandbox.Errorf(sandbox.NotFound, "there is no tool %q", ref.Printed)
+}
+
+func (h *fakeHub) Arguments(_ context.Context, _ sandbox.Thread, _ sandbox.Tool, input []byte) ([]byte, error) {
+	if len(input) == 0 {
+		input = []byte("{}")
+	}
+	return input, nil
+}
+
+func (h *fakeHub) CallChecked(_ context.Context, _ sandbox.Thread, tool sandbox.Tool, args []byte, _ sandbox.ToolWatch) (sandbox.ToolResult, error) {
+	h.sent = append(h.sent, tool.Printed+" "+string(args))
+	return h.reply, nil
+}
+
+func (h *fakeHub) Ask(_ context.Context, _ sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error) {
+	h.sent = append(h.sent, r.Method)
+	return json.RawMessage(`{}`), nil
+}
+
+func tool(name, annotations string) sandbox.Tool {
+	return sandbox.Tool{Server: "s", Name: name, Printed: "s__" + name, Annotations: json.RawMessage(annotations)}
+}
+
+// decider answers as it is.
+type decider struct {
+	AllowAll
+	decide func(Request) Decision
+}
+
+func (d decider) Decide(_ context.Context, r Request) Decision { return d.decide(r) }
+
+func effect(e Effect) decider {
+	return decider{decide: func(Request) Decision {
+		return Decision{Why: Why{Effect: e, Rules: []Reason{{Rule: "r1", Effect: e, Text: "because"}}}}
+	}}
+}
+
+type approver func(context.Context, ApprovalRequest) error
+
+func (a approver) Approve(ctx context.Context, r ApprovalRequest) error { return a(ctx, r) }
+
+// call plans and makes a call.
+func call(g *Guard, name, input string) (sandbox.ToolResult, error) {
+	p, err := g.Plan(context.Background(), Call{Caller: caller, Thread: thread, Ref: sandbox.ToolRef{Printed: "s__" + name}, Input: []byte(input)})
+	if err != nil {
+		return sandbox.ToolResult{}, err
+	}
+	return g.Make(context.Background(), p, "attempt", sandbox.ToolWatch{})
+}
+
+// TestEffects: only what is allowed, or approved, reaches the server; without anybody who approves, nothing that
+// needs an approval does.
+func TestEffects(t *testing.T) {
+	no := sandbox.Errorf(sandbox.Forbidden, "no")
+	for _, c := range []struct {
+		name    string
+		effect  Effect
+		approve error // nil: yes
+		nobody  bool
+		want    string // of the error
+	}{
+		{name: "allowed", effect: Allow, nobody: true},
+		{name: "denied", effect: Deny, want: "s__x is denied by the policy (rule r1: because)"},
+		{name: "no effect", effect: "", want: "denied"},
+		{name: "unknown effect", effect: "perhaps", want: "denied"},
+		{name: "approved", effect: RequireApproval},
+		{name: "refused", effect: RequireApproval, approve: no, want: "no"},
+		{name: "nobody to ask", effect: RequireApproval, nobody: true, want: "needs an approval (rule r1: because), and this server has nobody who could give it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
+			o := Options{Hub: h, Decider: effect(c.effect)}
+			if !c.nobody {
+				o.Approver = approver(func(_ context.Context, r ApprovalRequest) error {
+					if r.Attempt != "attempt" || string(r.Shown) != `{"a":1}` || r.Request.Tool != "x" || len(r.ArgsHash) != 64 {
+						t.Errorf("asked %+v", r)
+					}
+					return c.approve
+				})
+			}
+			_, err := call(New(o), "x", `{"a":1}`)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v", err)
+			}
+			if err != nil && sandbox.KindOf(err) != sandbox.Forbidden {
+				t.Errorf("kind %s", sandbox.KindOf(err))
+			}
+			if (len(h.sent) == 1) != (err == nil) {
+				t.Errorf("sent %q", h.sent)
+			}
+		})
+	}
+}
+
+// TestDeniedWhileWaiting: an approval does not outlast the rule that now denies.
+func TestDeniedWhileWaiting(t *testing.T) {
+	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
+	now := RequireApproval
+	g := New(Options{
+		Hub: h, Decider: decider{decide: func(Request) Decision { return Decision{Why: Why{Effect: now}} }},
+		Approver: approver(func(context.Context, ApprovalRequest) error { now = Deny; return nil }),
+	})
+	if _, err := call(g, "x", `{}`); sandbox.KindOf(err) != sandbox.Forbidden || len(h.sent) != 0 {
+		t.Errorf("%v, sent %q", err, h.sent)
+	}
+}
+
+// TestUnplanned: what no guard has decided on, or another one, or another kind of request, is not made.
+func TestUnplanned(t *testing.T) {
+	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
+	g, other := New(Options{Hub: h}), New(Options{Hub: h})
+	ctx := context.Background()
+	foreign, err := other.Plan(ctx, Call{Caller: caller, Thread: thread, Ref: sandbox.ToolRef{Printed: "s__x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask, err := g.PlanUpstream(ctx, caller, thread, sandbox.UpstreamRequest{Server: "s", Method: "resources/read"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []Plan{{}, {Tool: h.tools[0]}, foreign, ask} {
+		if _, err := g.Make(ctx, p, "", sandbox.ToolWatch{}); !errors.Is(err, errUnplanned) {
+			t.Errorf("made %+v: %v", p, err)
+		}
+	}
+	if err := g.Permit(ctx, Plan{}, ""); err == nil {
+		t.Error("an empty plan is permitted")
+	}
+	if len(h.sent) != 0 {
+		t.Errorf("sent %q", h.sent)
+	}
+}
+
+// TestAnnotations: what a tool does not say has the specification's defaults, which assume the worst.
+func TestAnnotations(t *testing.T) {
+	for raw, want := range map[string]Annotations{
+		``:                        {Destructive: true, OpenWorld: true},
+		`null`:                    {Destructive: true, OpenWorld: true},
+		`{"title":"x"}`:           {Destructive: true, OpenWorld: true, Said: true},
+		`{"readOnlyHint":true}`:   {ReadOnly: true, OpenWorld: true, Said: true},
+		`{"readOnlyHint":"true"}`: {Destructive: true, OpenWorld: true, Said: true},
+		`{"readOnlyHint":true,"destructiveHint":true}`:                       {ReadOnly: true, OpenWorld: true, Said: true},
+		`{"destructiveHint":false,"openWorldHint":false}`:                    {Said: true},
+		`{"ReadOnlyHint":true}`:                                              {Destructive: true, OpenWorld: true, Said: true},
+		`{"idempotentHint":true,"destructiveHint":false,"openWorldHint":[]}`: {Idempotent: true, OpenWorld: true, Said: true},
+	} {
+		if got := ReadAnnotations(json.RawMessage(raw)); got != want {
+			t.Errorf("%s: %+v, want %+v", raw, got, want)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// Redaction is what rules hide: of arguments in records and approvals, of results before code or agents see them.
+type Redaction struct {
+	Args, Result Hidden
+}
+
+// Hidden are parts of a JSON value that are replaced by "[redacted]".
+type Hidden struct {
+	// Fields are names, at any depth and in any case, or paths that end in them ("user.ssn"); in an array every
+	// element is looked at.
+	Fields []string
+	// Patterns are hidden within texts.
+	Patterns []*regexp.Regexp
+}
+
+const redacted = "[redacted]"
+
+func (h Hidden) empty() bool { return len(h.Fields) == 0 && len(h.Patterns) == 0 }
+
+// apply gives text without what is hidden. Of a text that is no JSON nothing is left.
+func (h Hidden) apply(text []byte) json.RawMessage {
+	if h.empty() || len(bytes.TrimSpace(text)) == 0 {
+		return text
+	}
+	v, err := parse(text)
+	if err == nil {
+		var out bytes.Buffer
+		enc := json.NewEncoder(&out)
+		enc.SetEscapeHTML(false)
+		if err = enc.Encode(h.value(v, nil)); err == nil {
+			return bytes.TrimRight(out.Bytes(), "\n")
+		}
+	}
+	return json.RawMessage(`"` + redacted + `"`)
+}
+
+// value hides in place and gives what takes the value's place.
+func (h Hidden) value(v any, path []string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, x := range v {
+			at := append(path[:len(path):len(path)], name)
+			if h.hides(at) {
+				v[name] = redacted
+				continue
+			}
+			v[name] = h.value(x, at)
+		}
+	case []any:
+		for i := range v {
+			v[i] = h.value(v[i], path)
+		}
+	case string:
+		return h.text(v)
+	}
+	return v
+}
+
+// text hides what the patterns find. A text that is itself JSON is looked into.
+func (h Hidden) text(s string) string {
+	if t := strings.TrimSpace(s); len(h.Fields) > 0 && len(t) > 1 && (t[0] == '{' || t[0] == '[') {
+		if v, err := parse([]byte(t)); err == nil {
+			if out, err := json.Marshal(h.value(v, nil)); err == nil {
+				return string(out)
+			}
+		}
+	}
+	for _, p := range h.Patterns {
+		s = p.ReplaceAllLiteralString(s, redacted)
+	}
+	return s
+}
+
+// hides reports whether the path ends in one of the fields.
+func (h Hidden) hides(path []string) bool {
+	for _, f := range h.Fields {
+		parts := strings.Split(f, ".")
+		if len(parts) > len(path) {
+			continue
+		}
+		tail, same := path[len(path)-len(parts):], true
+		for i := range parts {
+			same = same && strings.EqualFold(parts[i], tail[i])
+		}
+		if same {
+			return true
+		}
+	}
+	return false
+}
