@@ -27,6 +27,11 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:held:LIMIT:SCOPE              zset    seconds  "ID UNTIL" -> time in ms at which the place is free if nobody holds on to it; each server says it anew every 10 s
 //	skerry:{T}:usage:DAY                     hash    92 days  durable. "SCOPE|COUNTER" -> amount, ~SERVER -> its last batch; nothing: the counts of the day begin anew
 //	skerry:{T}:cpu:SANDBOX                   string  1 h      ms of CPU time that were counted of it; what its server knows
+//	skerry:{T}:approvals                     hash    -        durable. id -> JSON of ApprovalRecord, the newest 2000; nothing: calls ask again
+//	skerry:{T}:approvals:index               zset    -        durable. ids, score 0, for paging by time; with the hash above
+//	skerry:{T}:approvals:open                zset    -        U:THREAD:id of those of which something may become; the hash above
+//	skerry:{T}:grants:U:THREAD               hash    -        durable. sha256 of a call's name -> JSON of Grant, what a thread may do for good; nothing
+//	skerry:approvals                         channel -        ids of requests for approval that changed
 //	skerry:{T}:audit                         stream  MAXLEN   field r = one audit record (JSON as on disk); the audit log on disk
 //	skerry:{T}:audit:cursor                  hash    -        id = last id of the stream, WRITER = last Seq of that writer in the stream; with the stream
 //	skerry:{:audit:WRITER}                   string  -        Seq up to which all records of the writer are shipped; zero: the cursors above skip what is there
@@ -77,6 +82,19 @@ func usageKey(tenant, day string) string { return "skerry:{" + tenant + "}:usage
 
 func cpuMarkKey(tenant string, id sandbox.ID) string {
 	return "skerry:{" + tenant + "}:cpu:" + string(id)
+}
+
+const (
+	approvalsSuffix = "}:approvals"
+	approvalChannel = "skerry:approvals"
+)
+
+func approvalsKey(tenant string) string { return "skerry:{" + tenant + approvalsSuffix }
+
+func openApprovalsKey(tenant string) string { return approvalsKey(tenant) + ":open" }
+
+func grantsKey(t sandbox.Thread) string {
+	return "skerry:{" + t.Tenant + "}:grants:" + t.User + ":" + t.ID
 }
 
 // AuditStreamKey is the stream of a tenant's audit records. "" stands for records without a tenant.

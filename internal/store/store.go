@@ -94,6 +94,7 @@ func openEmbedded(ctx context.Context, o Options) (*Store, error) {
 			continue
 		}
 		e.load(en)
+		e.reopen(en)
 	}
 	if err := s.Ping(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())

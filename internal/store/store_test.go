@@ -50,6 +50,7 @@ func TestStore(t *testing.T) {
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"LargePipeline": testLargePipeline, "Pool": testPool,
 		"Rate": testRate, "Held": testHeld, "HeldRace": testHeldRace, "DayLimit": testDayLimit, "AllOrNothing": testAllOrNothing, "Count": testCount, "CPUMarks": testCPUMarks,
+		"Approvals": testApprovals, "ApprovalRace": testApprovalRace, "ApprovalBounds": testApprovalBounds, "Grants": testGrants, "WatchApprovals": testWatchApprovals,
 	}
 	for kind, server := range map[string]func(testing.TB) *redistest.Server{
 		"embedded": nil, "journal": nil, "redis": redistest.Start, "cluster": redistest.StartCluster,
