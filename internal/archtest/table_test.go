@@ -57,6 +57,7 @@ var table = []row{
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 	{"internal/audit", "lockedfile sandbox store store/groupcommit", "the log stands below the use cases"},
 	{"internal/auth", "sandbox store", "keys are records"},
+	{"internal/approval", "sandbox audit store", "it asks people about calls, and makes none"},
 	{"internal/telemetry", "sandbox", "it counts and times; what it counts comes in"},
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 

@@ -56,9 +56,11 @@ const (
 	ActionContextInterrupt  = "context_interrupt" // of the run in it
 	ActionContextRestart    = "context_restart"
 	ActionContextClose      = "context_close"
-	ActionTerminal          = "exec_pty"      // somebody joined the terminal of an exec
-	ActionFileChange        = "file_change"   // a file that changed while an exec ran; its parent is the exec's attempt
-	ActionConfigReload      = "config_reload" // a file of the configuration was read again
+	ActionApprovalRequest   = "approval_request"  // a call waits for a person
+	ActionApprovalDecision  = "approval_decision" // of a person, or none in time; or one that holds for good was used
+	ActionTerminal          = "exec_pty"          // somebody joined the terminal of an exec
+	ActionFileChange        = "file_change"       // a file that changed while an exec ran; its parent is the exec's attempt
+	ActionConfigReload      = "config_reload"     // a file of the configuration was read again
 )
 
 // What the log records about itself, of no tenant.

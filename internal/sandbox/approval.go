@@ -96,8 +96,9 @@ type ApprovalCall struct {
 	Tool        string // printed
 	Annotations json.RawMessage
 	Skill       string
-	Arguments   json.RawMessage // as they are, to be hashed
-	Shown       json.RawMessage // the same without the exec's secrets; nil: Arguments
+	ArgsHash    string
+	Bytes       int64           // of the arguments
+	Shown       json.RawMessage // the arguments without secrets that are known
 	Why         string
-	Parent      string // audit record of the call
+	Record      string // audit record of the call
 }

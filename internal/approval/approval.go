@@ -1,0 +1,448 @@
+// Package approval asks people about calls that may be made only when one of them says so. A request is kept in the
+// state that all servers share: any of them shows it and takes the decision, and exactly one decision counts. What
+// nobody decides in time is denied.
+//
+// A decision is used once, by the call that waits for it. When that is gone with its server, the request stays, and
+// the same call of the same thread, made again, takes its place: a request is found again by the tool and the hash of
+// the arguments.
+package approval
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+const (
+	// lookAgain is how often one who waits looks by itself: so long a message that was lost delays it.
+	lookAgain = 5 * time.Second
+	// settleTime bounds what must be written after a caller went away.
+	settleTime = 10 * time.Second
+	// maxText bounds each text of a request, in bytes; arguments are bounded by the audit log's redaction.
+	maxText = 1024
+)
+
+// requests is what Approvals needs of *store.Store.
+type requests interface {
+	AddApproval(ctx context.Context, a store.ApprovalRecord) error
+	Approval(ctx context.Context, tenant, id string) (store.ApprovalRecord, error)
+	ChangeApproval(ctx context.Context, tenant, id string, change func(*store.ApprovalRecord) error) (store.ApprovalRecord, error)
+	OpenApprovals(ctx context.Context, t sandbox.Thread) ([]store.ApprovalRecord, error)
+	AllOpenApprovals(ctx context.Context, tenant string) ([]store.ApprovalRecord, error)
+	Approvals(ctx context.Context, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error)
+	SaveGrant(ctx context.Context, t sandbox.Thread, name string, g store.Grant) error
+	Grants(ctx context.Context, t sandbox.Thread, names ...string) ([]store.Grant, error)
+	ForgetGrants(ctx context.Context, t sandbox.Thread) error
+	WatchApprovals(ctx context.Context, changed func(id string))
+}
+
+type auditLog interface {
+	Append(ctx context.Context, r audit.Record) (audit.Record, error)
+	Commit(ctx context.Context, r audit.Record) error
+}
+
+// Options are what Approvals works with. Store, Audit and Replica are needed.
+type Options struct {
+	Store requests
+	Audit auditLog
+	// Replica names this server, and Alive tells which others there are; nil: none.
+	Replica string
+	Alive   func(replica string) bool
+	// Timeout is how long a request waits for a decision, and a decision for its call.
+	Timeout time.Duration
+	// Waits is told of each call that begins to wait; over, of how that ended. nil: nobody needs to know.
+	Waits func(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval))
+	// Webhook is told of each request and may decide it; nil: there is none.
+	Webhook *Webhook
+	Log     *slog.Logger // nil = none
+}
+
+// Approvals asks and decides. Make one with New, and close it. It is safe for concurrent use.
+type Approvals struct {
+	o    Options
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	leaving chan struct{} // closed by LetGo
+	leave   sync.Once
+
+	mu      sync.Mutex
+	waiters map[string]chan struct{} // by request; holds a token: look again
+}
+
+// New begins to listen for decisions.
+func New(o Options) *Approvals {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Alive == nil {
+		o.Alive = func(string) bool { return false }
+	}
+	if o.Waits == nil {
+		o.Waits = func(context.Context, sandbox.Approval) func(sandbox.Approval) { return func(sandbox.Approval) {} }
+	}
+	s := &Approvals{o: o, leaving: make(chan struct{}), waiters: map[string]chan struct{}{}}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.wg.Go(func() { o.Store.WatchApprovals(s.ctx, s.wake) })
+	return s
+}
+
+// LetGo ends all waits of this server, because it stops: the requests stay for calls that are made again.
+func (s *Approvals) LetGo() { s.leave.Do(func() { close(s.leaving) }) }
+
+// Close ends everything, after LetGo.
+func (s *Approvals) Close() {
+	s.LetGo()
+	s.stop()
+	s.wg.Wait()
+}
+
+// wake lets the waiter of a request look again; "": all.
+func (s *Approvals) wake(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, look := range s.waiters {
+		if id != "" && name != id {
+			continue
+		}
+		select {
+		case look <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (s *Approvals) listen(id string) (look <-chan struct{}, end func()) {
+	ch := make(chan struct{}, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiters[id] = ch
+	return ch, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.waiters[id] == ch {
+			delete(s.waiters, id)
+		}
+	}
+}
+
+// errStopping says that the request is not lost.
+var errStopping = sandbox.Errorf(sandbox.Unavailable, "this server is stopping; the request for approval stays, make the call again")
+
+// Ask returns nil when the call may be made, once. Forbidden: somebody denied it; Timeout: nobody decided in
+// time; QuotaExceeded: too many calls wait; Unavailable: the state cannot be reached, or the server stops.
+func (s *Approvals) Ask(ctx context.Context, c sandbox.ApprovalCall) error {
+	if granted, err := s.granted(ctx, c); granted || err != nil {
+		return err
+	}
+	a, err := s.find(ctx, c)
+	if err != nil {
+		return err
+	}
+	if a.Used != nil {
+		return s.verdict(ctx, a, c)
+	}
+	return s.await(ctx, a, c)
+}
+
+// granted reports whether the thread has been given this call for good.
+func (s *Approvals) granted(ctx context.Context, c sandbox.ApprovalCall) (bool, error) {
+	list, err := s.o.Store.Grants(ctx, c.Thread, grantName(c, sandbox.ApproveThread), grantName(c, sandbox.ApproveArguments))
+	if err != nil {
+		return false, err
+	}
+	for _, g := range list {
+		if g.Approval == "" {
+			continue
+		}
+		rec := callRecord(c, audit.ActionApprovalDecision)
+		rec.Outcome, rec.Detail = string(sandbox.ApprovalApproved), "by the lasting approval "+g.Approval+" of "+g.By
+		_, err := s.record(ctx, rec)
+		return err == nil, err
+	}
+	return false, nil
+}
+
+// find gives a request of the thread for the very same call whose caller is gone: used, when it is decided, or waited
+// for by us from now on. Else it makes one.
+func (s *Approvals) find(ctx context.Context, c sandbox.ApprovalCall) (store.ApprovalRecord, error) {
+	open, err := s.o.Store.OpenApprovals(ctx, c.Thread)
+	if err != nil {
+		return store.ApprovalRecord{}, err
+	}
+	for _, a := range open {
+		if !same(a, c) || !s.orphan(a) || s.late(ctx, a) {
+			continue
+		}
+		a, err := s.o.Store.ChangeApproval(ctx, a.Tenant, a.ID, func(a *store.ApprovalRecord) error {
+			if !s.orphan(*a) || a.Used != nil || !decidable(a.State) {
+				return errTaken
+			}
+			if a.State == sandbox.ApprovalPending {
+				a.Waiter, a.Exec = s.o.Replica, c.Exec
+			} else {
+				use(a)
+			}
+			return nil
+		})
+		switch {
+		case err == nil:
+			return a, s.takeUp(ctx, a, c)
+		case sandbox.KindOf(err) == sandbox.Unavailable:
+			return a, err
+		}
+	}
+	return s.add(ctx, c)
+}
+
+// takeUp records that a call goes on with a request of one before it.
+func (s *Approvals) takeUp(ctx context.Context, a store.ApprovalRecord, c sandbox.ApprovalCall) error {
+	rec := callRecord(c, audit.ActionApprovalRequest)
+	rec.Outcome, rec.Detail = string(a.State), a.ID+": made again"
+	if a.Used != nil {
+		rec.Action, rec.Detail = audit.ActionApprovalDecision, a.ID+": decided by "+a.Decision.By+" before the call was made again"
+	}
+	_, err := s.record(ctx, rec)
+	if err == nil && a.Used == nil && s.o.Webhook != nil {
+		s.wg.Go(func() { s.deliver(a) }) // the server before may not have managed
+	}
+	return err
+}
+
+func decidable(state sandbox.ApprovalState) bool {
+	return state == sandbox.ApprovalPending || state == sandbox.ApprovalApproved || state == sandbox.ApprovalDenied
+}
+
+var errTaken = sandbox.Errorf(sandbox.Conflict, "another call has this request")
+
+func same(a store.ApprovalRecord, c sandbox.ApprovalCall) bool {
+	return a.Tool == c.Tool && a.Server == c.Server && a.Skill == c.Skill && a.ArgsHash == c.ArgsHash
+}
+
+// orphan reports whether nobody waits for a request any more.
+func (s *Approvals) orphan(a store.ApprovalRecord) bool {
+	return a.Waiter == "" || a.Waiter != s.o.Replica && !s.o.Alive(a.Waiter)
+}
+
+func use(a *store.ApprovalRecord) {
+	now := time.Now().UTC()
+	a.Used, a.Waiter = &now, ""
+}
+
+// add records a new request and keeps it.
+func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.ApprovalRecord, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return store.ApprovalRecord{}, sandbox.Wrap(sandbox.Internal, err, "no id for the request")
+	}
+	args, _ := audit.Args(c.Shown)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	a := store.ApprovalRecord{Waiter: s.o.Replica, Approval: sandbox.Approval{
+		ID: id.String(), State: sandbox.ApprovalPending, Tenant: c.Thread.Tenant, User: c.Thread.User, Thread: c.Thread.ID,
+		Exec: c.Exec, Request: c.Caller.RequestID, KeyID: c.Caller.KeyID, Server: cut(c.Server), Tool: cut(c.Tool), Skill: cut(c.Skill),
+		Arguments: args, ArgsHash: c.ArgsHash, Bytes: c.Bytes, Why: cut(c.Why), CreatedAt: now, ExpiresAt: now.Add(s.o.Timeout),
+	}}
+	if len(c.Annotations) <= maxText {
+		a.Annotations = c.Annotations
+	}
+	rec := callRecord(c, audit.ActionApprovalRequest)
+	rec.Outcome, rec.Detail, rec.Args, rec.ArgsHash, rec.BytesIn = string(sandbox.ApprovalPending), a.ID+": "+a.Why, args, c.ArgsHash, c.Bytes
+	if rec, err = s.record(ctx, rec); err != nil {
+		return a, err
+	}
+	a.Record = rec.ID
+	err = s.o.Store.AddApproval(ctx, a)
+	if sandbox.KindOf(err) == sandbox.QuotaExceeded && s.sweep(ctx, a.Tenant) {
+		err = s.o.Store.AddApproval(ctx, a)
+	}
+	if err != nil {
+		s.recordEnd(ctx, a, "error", err.Error())
+		return a, err
+	}
+	if s.o.Webhook != nil {
+		s.wg.Go(func() { s.deliver(a) })
+	}
+	return a, nil
+}
+
+// await waits until a request is decided, or the caller is gone.
+func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord, c sandbox.ApprovalCall) error {
+	look, end := s.listen(a.ID)
+	defer end()
+	over := s.o.Waits(ctx, a.Approval)
+	last := a
+	defer func() { over(last.Approval) }()
+	for {
+		now, err := s.look(ctx, a)
+		if err == nil {
+			if last = now; now.State != sandbox.ApprovalPending {
+				return s.verdict(ctx, now, c)
+			}
+		}
+		left := time.Until(a.ExpiresAt)
+		if err != nil && left <= 0 && ctx.Err() == nil { // nobody can say what was decided
+			return err
+		}
+		timer := time.NewTimer(max(min(lookAgain, left), 10*time.Millisecond))
+		select {
+		case <-look:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			last = s.abandon(ctx, a)
+			return ctx.Err()
+		case <-s.leaving:
+			timer.Stop()
+			s.abandon(ctx, a)
+			return errStopping
+		}
+		timer.Stop()
+	}
+}
+
+// look gives a request as it is now. A decision of it is used by that, and it expires when its time is over.
+func (s *Approvals) look(ctx context.Context, a store.ApprovalRecord) (store.ApprovalRecord, error) {
+	now, err := s.o.Store.Approval(ctx, a.Tenant, a.ID)
+	if err != nil {
+		return now, err
+	}
+	if now.State == sandbox.ApprovalPending {
+		if s.late(ctx, now) {
+			return s.o.Store.Approval(ctx, a.Tenant, a.ID)
+		}
+		return now, nil
+	}
+	if now.State != sandbox.ApprovalApproved && now.State != sandbox.ApprovalDenied {
+		return now, nil
+	}
+	return s.o.Store.ChangeApproval(ctx, a.Tenant, a.ID, func(now *store.ApprovalRecord) error {
+		if now.Used != nil || now.Waiter != s.o.Replica {
+			return errTaken
+		}
+		use(now)
+		return nil
+	})
+}
+
+// verdict is what the call of a request that is over gets.
+func (s *Approvals) verdict(ctx context.Context, a store.ApprovalRecord, c sandbox.ApprovalCall) error {
+	switch a.State {
+	case sandbox.ApprovalApproved:
+		return s.grant(ctx, a)
+	case sandbox.ApprovalDenied:
+		if a.Decision.Reason == "" {
+			return sandbox.Errorf(sandbox.Forbidden, "%s was denied by %s", c.Tool, a.Decision.By)
+		}
+		return sandbox.Errorf(sandbox.Forbidden, "%s was denied by %s: %s", c.Tool, a.Decision.By, a.Decision.Reason)
+	case sandbox.ApprovalExpired:
+		return sandbox.Errorf(sandbox.Timeout, "%s needs an approval, which nobody gave within %s", c.Tool, s.o.Timeout)
+	}
+	return sandbox.Errorf(sandbox.Unavailable, "the request for approval of %s was cancelled", c.Tool)
+}
+
+// grant keeps what an approval is good for beyond its call.
+func (s *Approvals) grant(ctx context.Context, a store.ApprovalRecord) error {
+	if a.State != sandbox.ApprovalApproved || a.Decision == nil || a.Decision.Scope == sandbox.ApproveOnce {
+		return nil
+	}
+	c := sandbox.ApprovalCall{Server: a.Server, Tool: a.Tool, Skill: a.Skill, ArgsHash: a.ArgsHash}
+	return s.o.Store.SaveGrant(ctx, threadOf(a), grantName(c, a.Decision.Scope), store.Grant{Approval: a.ID, By: a.Decision.By})
+}
+
+// abandon says that nobody waits for a request any more. It stays when this server stops, or somebody decided it just
+// now: for the same call, made again.
+func (s *Approvals) abandon(ctx context.Context, a store.ApprovalRecord) store.ApprovalRecord {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	stays := false
+	select {
+	case <-s.leaving:
+		stays = true
+	default:
+	}
+	ended := false
+	now, err := s.o.Store.ChangeApproval(ctx, a.Tenant, a.ID, func(a *store.ApprovalRecord) error {
+		if a.Waiter != s.o.Replica {
+			return errTaken
+		}
+		a.Waiter = ""
+		if ended = a.State == sandbox.ApprovalPending && !stays; ended {
+			a.State = sandbox.ApprovalCancelled
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		s.o.Log.Warn("a request for approval is left to its end", "id", a.ID, "error", err)
+	case ended:
+		s.recordEnd(ctx, now, string(sandbox.ApprovalCancelled), "the exec ended, or the caller went away")
+	}
+	return now
+}
+
+// late ends a request whose time is over; who sees it does.
+func (s *Approvals) late(ctx context.Context, a store.ApprovalRecord) bool {
+	if time.Now().Before(a.ExpiresAt) {
+		return false
+	}
+	ended := false
+	now, err := s.o.Store.ChangeApproval(ctx, a.Tenant, a.ID, func(a *store.ApprovalRecord) error {
+		if ended = decidable(a.State) && a.Used == nil; ended {
+			a.State, a.Waiter = sandbox.ApprovalExpired, ""
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		s.o.Log.Warn("a request for approval that is too late is left", "id", a.ID, "error", err)
+	case ended && now.Decision == nil:
+		s.recordEnd(ctx, now, string(sandbox.ApprovalExpired), "nobody decided in time: denied")
+	case ended:
+		s.recordEnd(ctx, now, string(sandbox.ApprovalExpired), "no call used the decision")
+	}
+	return true
+}
+
+// sweep ends what is too late of a tenant, and reports whether there was any.
+func (s *Approvals) sweep(ctx context.Context, tenant string) (any bool) {
+	open, err := s.o.Store.AllOpenApprovals(ctx, tenant)
+	if err != nil {
+		s.o.Log.Warn("requests for approval not looked at", "tenant", tenant, "error", err)
+	}
+	for _, a := range open {
+		any = s.late(ctx, a) || any
+	}
+	return any
+}
+
+// Forget ends what a thread that is no more has asked for, and takes back what it was given.
+func (s *Approvals) Forget(ctx context.Context, t sandbox.Thread) error {
+	open, err := s.o.Store.OpenApprovals(ctx, t)
+	if err != nil {
+		return err
+	}
+	for _, a := range open {
+		ended := false
+		now, err := s.o.Store.ChangeApproval(ctx, a.Tenant, a.ID, func(a *store.ApprovalRecord) error {
+			if ended = decidable(a.State) && a.Used == nil; ended {
+				a.State = sandbox.ApprovalCancelled
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if ended {
+			s.recordEnd(ctx, now, string(sandbox.ApprovalCancelled), "the thread was deleted")
+		}
+	}
+	return s.o.Store.ForgetGrants(ctx, t)
+}

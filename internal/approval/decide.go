@@ -1,0 +1,186 @@
+package approval
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+// grantName names what a lasting approval is good for.
+func grantName(c sandbox.ApprovalCall, scope sandbox.ApprovalScope) string {
+	parts := []string{c.Server, c.Tool, c.Skill}
+	if scope == sandbox.ApproveArguments {
+		parts = append(parts, c.ArgsHash)
+	}
+	text, err := json.Marshal(parts) // tells the parts apart
+	if err != nil {
+		panic(err) // strings can always be written
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+func threadOf(a store.ApprovalRecord) sandbox.Thread {
+	return sandbox.Thread{Owner: sandbox.Owner{Tenant: a.Tenant, User: a.User}, ID: a.Thread}
+}
+
+func cut(s string) string {
+	if s = strings.ToValidUTF8(s, "�"); len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
+	}
+	return s
+}
+
+// List gives the requests that the caller may see, newest first: its own, or for those who decide the tenant's.
+func (s *Approvals) List(ctx context.Context, c sandbox.Caller, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error) {
+	f.Tenant = c.Tenant
+	if !mayDecide(c) {
+		if f.User != "" && f.User != c.User {
+			return nil, "", sandbox.Errorf(sandbox.Forbidden, "requests of other users need a key with administration rights")
+		}
+		f.User = c.User
+	}
+	s.sweep(ctx, c.Tenant)
+	return s.o.Store.Approvals(ctx, f)
+}
+
+// Get gives one request that the caller may see, or NotFound.
+func (s *Approvals) Get(ctx context.Context, c sandbox.Caller, id string) (sandbox.Approval, error) {
+	a, err := s.o.Store.Approval(ctx, c.Tenant, id)
+	if err == nil && !mayDecide(c) && a.User != c.User {
+		err = sandbox.Errorf(sandbox.NotFound, "there is no such request for approval")
+	}
+	if err == nil && a.State == sandbox.ApprovalPending && s.late(ctx, a) {
+		a, err = s.o.Store.Approval(ctx, c.Tenant, id)
+	}
+	return a.Approval, err
+}
+
+func mayDecide(c sandbox.Caller) bool { return c.Admin }
+
+// Decide decides a request. Conflict: it is decided already, or over; the error says how. Forbidden: the caller may
+// not, or the request was made with the very same key.
+func (s *Approvals) Decide(ctx context.Context, c sandbox.Caller, id string, v sandbox.ApprovalVerdict) (sandbox.Approval, error) {
+	if !mayDecide(c) {
+		return sandbox.Approval{}, sandbox.Errorf(sandbox.Forbidden, "to decide needs a key with administration rights")
+	}
+	return s.decide(ctx, c, id, v, "api")
+}
+
+func check(v *sandbox.ApprovalVerdict) error {
+	switch {
+	case len(v.Reason) > sandbox.MaxApprovalReason || !utf8.ValidString(v.Reason):
+		return sandbox.Errorf(sandbox.Invalid, "reason: want at most %d bytes of UTF-8", sandbox.MaxApprovalReason)
+	case !v.Approve && v.Scope != "":
+		return sandbox.Errorf(sandbox.Invalid, "scope: only an approval has one")
+	case !v.Approve:
+		return nil
+	}
+	switch v.Scope = cmp.Or(v.Scope, sandbox.ApproveOnce); v.Scope {
+	case sandbox.ApproveOnce, sandbox.ApproveArguments, sandbox.ApproveThread:
+		return nil
+	}
+	return sandbox.Errorf(sandbox.Invalid, "scope: %.40q is not one of once, arguments, thread", v.Scope)
+}
+
+func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v sandbox.ApprovalVerdict, how string) (sandbox.Approval, error) {
+	if err := check(&v); err != nil {
+		return sandbox.Approval{}, err
+	}
+	a, err := s.o.Store.Approval(ctx, c.Tenant, id)
+	if err != nil {
+		return sandbox.Approval{}, err
+	}
+	state := sandbox.ApprovalDenied
+	if v.Approve {
+		state = sandbox.ApprovalApproved
+	}
+	s.late(ctx, a)
+	rec := decisionRecord(c, a, how, state, v)
+	rec.Phase = audit.PhaseAttempt
+	attempt, err := s.record(ctx, rec)
+	if err != nil {
+		return sandbox.Approval{}, err
+	}
+	at := time.Now().UTC()
+	a, err = s.o.Store.ChangeApproval(ctx, c.Tenant, id, func(a *store.ApprovalRecord) error {
+		switch {
+		case a.State != sandbox.ApprovalPending && a.Decision != nil:
+			return sandbox.Errorf(sandbox.Conflict, "the request is %s already, by %s at %s", a.State, a.Decision.By, a.Decision.At.Format(time.RFC3339))
+		case a.State != sandbox.ApprovalPending:
+			return sandbox.Errorf(sandbox.Conflict, "the request is %s", a.State)
+		case v.Approve && a.KeyID != "" && a.KeyID == c.KeyID:
+			return sandbox.Errorf(sandbox.Forbidden, "the call was made with this very key: approve it with another one")
+		}
+		a.State = state
+		a.Decision = &sandbox.ApprovalDecision{By: c.User, KeyID: c.KeyID, How: how, Scope: v.Scope, Reason: v.Reason, At: at}
+		a.ExpiresAt = at.Add(s.o.Timeout).Truncate(time.Millisecond) // for the same call, made again
+		return nil
+	})
+	if err == nil {
+		err = s.grant(ctx, a)
+	}
+	rec.Phase, rec.Parent, rec.Args, rec.Outcome = audit.PhaseResult, attempt.ID, nil, string(state)
+	if err != nil {
+		rec.Outcome, rec.Detail = "error", err.Error()
+	}
+	if _, e := s.record(context.WithoutCancel(ctx), rec); e != nil && err == nil {
+		err = e
+	}
+	return a.Approval, err
+}
+
+func decisionRecord(c sandbox.Caller, a store.ApprovalRecord, how string, state sandbox.ApprovalState, v sandbox.ApprovalVerdict) audit.Record {
+	rec := requestRecord(a)
+	rec.KeyID, rec.RequestID, rec.Source, rec.UserAgent = c.KeyID, c.RequestID, c.Source, c.UserAgent
+	rec.Detail = v.Reason
+	rec.Args, _ = audit.Args(map[string]any{"approval": a.ID, "decision": state, "by": c.User, "how": how, "scope": v.Scope, "reason": v.Reason})
+	return rec
+}
+
+// requestRecord is a record about a request that is there, below the record of the request.
+func requestRecord(a store.ApprovalRecord) audit.Record {
+	return audit.Record{
+		Tenant: a.Tenant, User: a.User, Thread: a.Thread, Exec: a.Exec, Parent: a.Record,
+		Action: audit.ActionApprovalDecision, Phase: audit.PhaseResult, Subject: a.Tool, ArgsHash: a.ArgsHash,
+	}
+}
+
+// callRecord is a record about a call, below the call's own.
+func callRecord(c sandbox.ApprovalCall, action string) audit.Record {
+	return audit.Record{
+		Tenant: c.Thread.Tenant, User: c.Thread.User, Thread: c.Thread.ID, Exec: c.Exec, Parent: c.Record,
+		Action: action, Phase: audit.PhaseResult, Subject: c.Tool, ArgsHash: c.ArgsHash,
+		KeyID: c.Caller.KeyID, RequestID: c.Caller.RequestID, Source: c.Caller.Source, UserAgent: c.Caller.UserAgent,
+	}
+}
+
+// recordEnd records how a request ended that no person decided.
+func (s *Approvals) recordEnd(ctx context.Context, a store.ApprovalRecord, outcome, why string) {
+	rec := requestRecord(a)
+	rec.Outcome, rec.Detail = outcome, a.ID+": "+why
+	if _, err := s.record(context.WithoutCancel(ctx), rec); err != nil {
+		s.o.Log.Error("the end of a request for approval is not recorded", "id", a.ID, "error", err)
+	}
+}
+
+// record writes a record and waits until it is durable.
+func (s *Approvals) record(ctx context.Context, rec audit.Record) (audit.Record, error) {
+	rec, err := s.o.Audit.Append(ctx, rec)
+	if err == nil {
+		err = s.o.Audit.Commit(ctx, rec)
+	}
+	if err != nil {
+		return rec, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+	}
+	return rec, nil
+}

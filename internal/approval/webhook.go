@@ -1,0 +1,182 @@
+package approval
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+// Webhook is where requests are told by POST, signed as the Standard Webhooks specification says: an HMAC-SHA256 over
+// id, time and body. The answer may be the decision; it is believed only with a signature of the same kind, which
+// bears the id of the request, so that one for another request or from another time is of no use.
+type Webhook struct {
+	URL    string
+	Secret []byte
+	Client *http.Client // nil: one that follows no redirects
+}
+
+// Headers of a delivery and of its answer.
+const (
+	headerID        = "Webhook-Id"
+	headerTime      = "Webhook-Timestamp"
+	headerSignature = "Webhook-Signature"
+)
+
+const (
+	deliveryTime = 30 * time.Second // of one try
+	firstPause   = time.Second      // between tries; doubled each time
+	longestPause = time.Minute
+	maxSkew      = 5 * time.Minute // of the clocks of both sides
+	maxVerdict   = 64 << 10        // bytes of an answer
+)
+
+var noRedirects = &http.Client{
+	Timeout:       deliveryTime,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// sign gives the signature of a message.
+func (w *Webhook) sign(id, at string, body []byte) string {
+	mac := hmac.New(sha256.New, w.Secret)
+	fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// verify says what is wrong with the signature of an answer.
+func (w *Webhook) verify(h http.Header, id string, body []byte, now time.Time) error {
+	if h.Get(headerID) != id {
+		return fmt.Errorf("%s is not that of the request", headerID)
+	}
+	at, err := strconv.ParseInt(h.Get(headerTime), 10, 64)
+	if err != nil || now.Sub(time.Unix(at, 0)).Abs() > maxSkew {
+		return fmt.Errorf("%s is not within %s of now", headerTime, maxSkew)
+	}
+	want := w.sign(id, h.Get(headerTime), body)
+	for given := range strings.FieldsSeq(h.Get(headerSignature)) {
+		if hmac.Equal([]byte(given), []byte(want)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not one of the secret", headerSignature)
+}
+
+// delivery is the body of a POST.
+type delivery struct {
+	Type      string           `json:"type"` // "approval.requested"
+	Timestamp time.Time        `json:"timestamp"`
+	Data      sandbox.Approval `json:"data"`
+}
+
+// answer is a decision in an answer.
+type answer struct {
+	Decision string                `json:"decision"` // "approve", "deny" or ""
+	Scope    sandbox.ApprovalScope `json:"scope"`
+	Reason   string                `json:"reason"`
+	By       string                `json:"by"` // who decided, for the record
+}
+
+// deliver tells the webhook of a request until it has heard, or the request is over.
+func (s *Approvals) deliver(a store.ApprovalRecord) {
+	body, err := json.Marshal(delivery{Type: "approval.requested", Timestamp: a.CreatedAt, Data: a.Approval})
+	if err != nil {
+		s.o.Log.Error("webhook: a request for approval cannot be written", "id", a.ID, "error", err)
+		return
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, a.ExpiresAt)
+	defer cancel()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		again, err := s.post(ctx, a, body)
+		if err == nil {
+			return
+		}
+		s.o.Log.Warn("webhook: a request for approval is not told", "id", a.ID, "again", again, "error", err)
+		if !again {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		if now, err := s.o.Store.Approval(ctx, a.Tenant, a.ID); err == nil && now.State != sandbox.ApprovalPending {
+			return
+		}
+	}
+}
+
+// post tries once; again: it is worth another try.
+func (s *Approvals) post(ctx context.Context, a store.ApprovalRecord, body []byte) (again bool, err error) {
+	w := s.o.Webhook
+	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	if err != nil {
+		return false, err
+	}
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	for name, value := range map[string]string{"Content-Type": "application/json", headerID: a.ID, headerTime: at, headerSignature: w.sign(a.ID, at, body)} {
+		req.Header.Set(name, value)
+	}
+	client := w.Client
+	if client == nil {
+		client = noRedirects
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return true, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxVerdict+1))
+	switch {
+	case err != nil:
+		return true, err
+	case res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
+		return true, fmt.Errorf("it answered %s", res.Status)
+	case res.StatusCode >= 300:
+		return false, fmt.Errorf("it answered %s", res.Status)
+	case len(text) > maxVerdict:
+		return false, fmt.Errorf("its answer has more than %d bytes", maxVerdict)
+	}
+	return false, s.hear(ctx, a, res.Header, text)
+}
+
+// hear takes the decision in an answer, if there is one.
+func (s *Approvals) hear(ctx context.Context, a store.ApprovalRecord, h http.Header, text []byte) error {
+	var v answer
+	if json.Unmarshal(text, &v) != nil || v.Decision == "" {
+		return nil // it has heard, and somebody decides later
+	}
+	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: a.Tenant, User: "webhook"}}
+	if by := cut(v.By); by != "" {
+		c.User = "webhook: " + by
+	}
+	err := s.o.Webhook.verify(h, a.ID, text, time.Now())
+	if err == nil && v.Decision != "approve" && v.Decision != "deny" {
+		err = fmt.Errorf("decision: %.40q is not approve or deny", v.Decision)
+	}
+	if err != nil {
+		rec := requestRecord(a)
+		rec.Action, rec.Outcome, rec.Detail = audit.ActionAuthRefused, "denied", "the webhook's decision on "+a.ID+": "+err.Error()
+		_, e := s.record(ctx, rec)
+		return errors.Join(err, e)
+	}
+	_, err = s.decide(ctx, c, a.ID, sandbox.ApprovalVerdict{Approve: v.Decision == "approve", Scope: v.Scope, Reason: v.Reason}, "webhook")
+	if sandbox.KindOf(err) == sandbox.Conflict { // somebody was faster
+		return nil
+	}
+	return err
+}
