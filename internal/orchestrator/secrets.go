@@ -21,7 +21,7 @@ type secrets struct {
 }
 
 func newSecrets(env map[string]string) (secrets, error) {
-	hide, err := redact.Env(env)
+	hide, err := redact.Env(nil, env)
 	if hide == nil || err != nil {
 		return secrets{}, err
 	}

@@ -1,13 +1,15 @@
 // Package redact hides secret values in text that goes out: whole texts, and streams that come in pieces
 // of any size.
 //
-// A value is hidden as it is, line by line when it has many lines, and as JSON, a URL or base64 would
-// write it, wherever in a larger base64 text it stands. That is for accidents: a tool that prints its
-// configuration, a request that is logged. Code that wants to tell a secret can always write it backwards.
+// A value is hidden as it is, line by line when it has many lines, and as JSON, a URL, base64 or, up to
+// maxHex bytes, hexadecimal digits would write it, wherever in a larger base64 text it stands. That is for
+// accidents: a tool that prints its configuration, a request that is logged. Code that wants to tell a
+// secret can always write it backwards.
 package redact
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -19,9 +21,12 @@ const (
 	// MinLength is the length in bytes from which on a value is taken for a secret: "1", "true" and "debug"
 	// are not, and hiding them would garble every output.
 	MinLength = 8
-	// MaxTotal bounds all values together, in bytes: what finds them takes up to 450 bytes of memory for
+	// MaxTotal bounds all values together, in bytes: what finds them takes up to 560 bytes of memory for
 	// each of theirs.
 	MaxTotal = 64 << 10
+	// maxHex is the length up to which a value is looked for as hexadecimal digits: tokens and keys are
+	// dumped so, certificates are not, and each form takes memory.
+	maxHex = 512
 	// Marker stands for what was hidden. Neighbouring secrets become one.
 	Marker = "[redacted]"
 )
@@ -58,16 +63,18 @@ func New(values ...string) (*Secrets, error) {
 	return s, nil
 }
 
-// Env is New for the values of an environment.
-func Env(env map[string]string) (*Secrets, error) {
-	if len(env) == 0 {
-		return nil, nil //nolint:nilnil // nothing to hide
+// Env is New for the values of environments and for more of them. A path below /mnt/ is where every
+// sandbox has its files: it tells nothing, and hiding it would garble each list of them.
+func Env(more []string, envs ...map[string]string) (*Secrets, error) {
+	var values []string
+	for _, env := range envs {
+		for _, v := range env {
+			if !strings.HasPrefix(v, "/mnt/") {
+				values = append(values, v)
+			}
+		}
 	}
-	values := make([]string, 0, len(env))
-	for _, v := range env {
-		values = append(values, v)
-	}
-	return New(values...)
+	return New(append(values, more...)...)
 }
 
 // forms are the ways in which a value is looked for.
@@ -79,6 +86,10 @@ func forms(v string) []string {
 	all = append(all, strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\r", `\r`).Replace(v)) // JSON as others write it: no <
 	all = append(all, url.QueryEscape(v), url.PathEscape(v))
 	all = append(all, inBase64(v)...)
+	if len(v) <= maxHex {
+		digits := hex.EncodeToString([]byte(v))
+		all = append(all, digits, strings.ToUpper(digits))
+	}
 	if strings.Contains(v, "\n") {
 		for line := range strings.Lines(v) {
 			if line = strings.TrimSpace(line); len(line) >= MinLength {

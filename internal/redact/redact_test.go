@@ -2,8 +2,10 @@ package redact
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"strings"
@@ -84,6 +86,33 @@ func TestEncoded(t *testing.T) {
 	}
 }
 
+func TestHex(t *testing.T) {
+	const secret = "sk-live-0123456789"
+	s := hide(t, secret, strings.Repeat("c", maxHex+1))
+	for _, format := range []string{"%x", "%X", "0x%x!", "key=%X"} {
+		want := strings.NewReplacer("%x", Marker, "%X", Marker).Replace(format)
+		if got := s.String(fmt.Sprintf(format, secret)); got != want {
+			t.Errorf("%s: %s", format, got)
+		}
+	}
+	if long := hex.EncodeToString([]byte(strings.Repeat("c", maxHex+1))); s.String(long) != long {
+		t.Error("the digits of a long value cost memory for nothing")
+	}
+}
+
+func TestEnvironments(t *testing.T) {
+	s, err := Env([]string{"of-a-server-1"}, map[string]string{"A": "sk-live-0123456789", "PYTHONPATH": "/mnt/user-data/workspace"}, map[string]string{"B": "hunter2hunter2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.String("of-a-server-1 sk-live-0123456789 hunter2hunter2 /mnt/user-data/workspace/a.py"); got != "[redacted] [redacted] [redacted] /mnt/user-data/workspace/a.py" {
+		t.Error(got)
+	}
+	if s, err := Env(nil, nil, map[string]string{"DEBUG": "1"}); s != nil || err != nil {
+		t.Error(s, err)
+	}
+}
+
 func TestCuts(t *testing.T) {
 	s := hide(t, "correct-horse-battery", "aaaaaaaaaaaaaaab")
 	for text, want := range map[string]string{
@@ -124,7 +153,7 @@ func TestNothingIsKeptBackWithoutReason(t *testing.T) {
 
 func TestNoSecretsCostNothing(t *testing.T) {
 	for _, env := range []map[string]string{nil, {}, {"DEBUG": "1"}} {
-		s, err := Env(env)
+		s, err := Env(nil, env)
 		if s != nil || err != nil {
 			t.Fatalf("%v: %v, %v", env, s, err)
 		}
@@ -144,7 +173,7 @@ func TestNoSecretsCostNothing(t *testing.T) {
 }
 
 func TestTooMuch(t *testing.T) {
-	if _, err := Env(map[string]string{"A": strings.Repeat("ab", MaxTotal/4), "B": strings.Repeat("cd", MaxTotal/4+1)}); !errors.Is(err, sandbox.Invalid) {
+	if _, err := Env(nil, map[string]string{"A": strings.Repeat("ab", MaxTotal/4), "B": strings.Repeat("cd", MaxTotal/4+1)}); !errors.Is(err, sandbox.Invalid) {
 		t.Errorf("%v", err)
 	}
 	s := hide(t, strings.Repeat("ab", MaxTotal/2))
@@ -222,6 +251,20 @@ func model(s *Secrets, text string) string {
 		}
 	}
 	return out.String()
+}
+
+// BenchmarkNew is what a set of ten keys costs before the exec that has them.
+func BenchmarkNew(b *testing.B) {
+	var values []string
+	for i := range 10 {
+		values = append(values, fmt.Sprintf("sk-proj-%d-0123456789abcdef0123456789abcdef", i))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := New(values...); err != nil {
+			b.Fatal(err)
+		}
+	}
 }
 
 func BenchmarkStream(b *testing.B) {
