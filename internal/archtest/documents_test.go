@@ -95,8 +95,8 @@ func checkDecisions(root fs.FS) []string {
 			return []string{err.Error()}
 		}
 		m := decision.FindSubmatch(text)
-		if m == nil || fmt.Sprintf("%04s", m[1]) != path.Base(name)[:4] || path.Base(name)[:4] != fmt.Sprintf("%04d", i+1) {
-			bad = append(bad, name+": does not begin with its number, or the numbers have a gap")
+		if m == nil || fmt.Sprintf("%04s", m[1]) != path.Base(name)[:4] || i > 0 && path.Base(name)[:4] == path.Base(names[i-1])[:4] {
+			bad = append(bad, name+": does not begin with its number, or another one has it")
 		}
 		for _, part := range []string{"**Context.**", "**Decision.**", "**Consequences.**"} {
 			if !strings.Contains(string(text), part) {
