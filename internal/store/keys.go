@@ -19,6 +19,9 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:fence                         string  -        last fencing token; the clock (tokens are at least its microseconds)
 //	skerry:{T}:keys                          hash    -        durable. key id -> JSON of KeyRecord; nothing: keys must be made anew
 //	skerry:{:keys}                           hash    -        durable. sha256 of a secret -> JSON of KeyRecord; skerry:{T}:keys
+//	skerry:{T}:secrets                       hash    -        durable. SCOPE/name -> JSON of SecretRecord, encrypted; nothing: they must be set anew
+//	skerry:{:secrets}                        hash    -        durable. tenants that have secrets -> true; nothing: a rotation of the key would miss them
+//	skerry:{:secrets}:version                string  -        counts changes of secrets, for the other servers; nothing: it begins anew
 //	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    70 min,  claim, fp (fingerprint), state (running, done, large), answer; nothing:
@@ -57,6 +60,13 @@ func leaseKey(t sandbox.Thread) string {
 func fenceKey(tenant string) string { return "skerry:{" + tenant + "}:fence" }
 
 func tenantKeysKey(tenant string) string { return "skerry:{" + tenant + "}:keys" }
+
+func tenantSecretsKey(tenant string) string { return "skerry:{" + tenant + "}:secrets" }
+
+const (
+	secretTenantsKey = "skerry:{:secrets}"
+	secretVersionKey = "skerry:{:secrets}:version"
+)
 
 const (
 	keyHashesKey = "skerry:{:keys}"

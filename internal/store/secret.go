@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// SecretRecord is a secret that is stored. Its value is encrypted by whoever stores it: the state never has it.
+type SecretRecord struct {
+	Tenant    string    `json:"tenant"`
+	Scope     string    `json:"scope"`
+	Name      string    `json:"name"`
+	Exec      bool      `json:"exec,omitempty"`
+	Sealed    []byte    `json:"sealed"`
+	ChangedAt time.Time `json:"changed_at"`
+	ChangedBy string    `json:"changed_by"`
+}
+
+func secretPlace(tenant, scope, name string) place {
+	return place{key: tenantSecretsKey(tenant), field: scope + "/" + name} // a name has no slash
+}
+
+// PutSecret writes a secret. It is durable. Its tenant is written first, so that whoever goes through all
+// secrets misses none.
+func (s *Store) PutSecret(ctx context.Context, r SecretRecord) error {
+	if err := sandbox.CheckOwnerName("tenant", r.Tenant); err != nil {
+		return err
+	}
+	if err := s.save(ctx, place{key: secretTenantsKey, field: r.Tenant}, true); err != nil {
+		return err
+	}
+	if err := s.save(ctx, secretPlace(r.Tenant, r.Scope, r.Name), r); err != nil {
+		return err
+	}
+	return s.secretsChanged(ctx)
+}
+
+// DeleteSecret takes a secret away. It is durable. One that is not there is no error.
+func (s *Store) DeleteSecret(ctx context.Context, tenant, scope, name string) error {
+	if err := s.remove(ctx, secretPlace(tenant, scope, name)); err != nil {
+		return err
+	}
+	return s.secretsChanged(ctx)
+}
+
+// secretsChanged tells the other servers.
+func (s *Store) secretsChanged(ctx context.Context) error {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	return failure(s.rdb.Incr(ctx, secretVersionKey).Err())
+}
+
+// SecretVersion changes with each secret that is put or deleted by any server.
+func (s *Store) SecretVersion(ctx context.Context) (string, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	v, err := s.rdb.Get(ctx, secretVersionKey).Result()
+	if isNil(err) {
+		return "0", nil
+	}
+	return v, failure(err)
+}
+
+// Secrets gives all secrets of a tenant, by name, then scope.
+func (s *Store) Secrets(ctx context.Context, tenant string) ([]SecretRecord, error) {
+	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
+		return nil, err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	texts, err := s.rdb.HVals(ctx, tenantSecretsKey(tenant)).Result()
+	if err != nil {
+		return nil, failure(err)
+	}
+	list := make([]SecretRecord, len(texts))
+	for i, text := range texts {
+		if list[i], err = readSecret(text); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(list, func(a, b SecretRecord) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Scope, b.Scope)
+	})
+	return list, nil
+}
+
+func readSecret(text string) (SecretRecord, error) {
+	var r SecretRecord
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return r, sandbox.Wrap(sandbox.Internal, err, "the secret's record cannot be read")
+	}
+	return r, nil
+}
+
+// SecretsNamed gives those of a name in some scopes, in one round trip.
+func (s *Store) SecretsNamed(ctx context.Context, tenant, name string, scopes []string) ([]SecretRecord, error) {
+	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
+		return nil, err
+	}
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	fields := make([]string, len(scopes))
+	for i, scope := range scopes {
+		fields[i] = secretPlace(tenant, scope, name).field
+	}
+	texts, err := s.rdb.HMGet(ctx, tenantSecretsKey(tenant), fields...).Result()
+	if err != nil {
+		return nil, failure(err)
+	}
+	var list []SecretRecord
+	for _, text := range texts {
+		text, ok := text.(string)
+		if !ok {
+			continue
+		}
+		r, err := readSecret(text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// SecretTenants gives the tenants that have, or had, secrets.
+func (s *Store) SecretTenants(ctx context.Context) ([]string, error) {
+	ctx, cancel := deadline(ctx)
+	defer cancel()
+	list, err := s.rdb.HKeys(ctx, secretTenantsKey).Result()
+	return list, failure(err)
+}
+
+// resealScript exchanges a record that is still the one that was read.
+var resealScript = redis.NewScript(`
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1`)
+
+// ResealSecret exchanges was for now, which differ in how the value is encrypted. false: it was changed
+// meanwhile, and stays so. It is durable.
+func (s *Store) ResealSecret(ctx context.Context, was, now SecretRecord) (bool, error) {
+	p := secretPlace(was.Tenant, was.Scope, was.Name)
+	before, err := json.Marshal(was)
+	if err != nil {
+		return false, sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
+	}
+	after, err := json.Marshal(now)
+	if err != nil {
+		return false, sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
+	}
+	done := false
+	err = s.change(ctx, func(ctx context.Context) (entry, error) {
+		n, err := resealScript.Run(ctx, s.rdb, []string{p.key}, p.field, before, after).Int()
+		if err != nil {
+			return entry{}, failure(err)
+		}
+		if done = n == 1; !done {
+			return entry{}, errUnchanged
+		}
+		return entry{Key: p.key, Field: p.field, Value: after}, nil
+	})
+	if errors.Is(err, errUnchanged) {
+		return false, nil
+	}
+	return done, err
+}
+
+var errUnchanged = sandbox.Errorf(sandbox.Conflict, "it was changed meanwhile")
