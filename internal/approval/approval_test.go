@@ -28,9 +28,9 @@ var (
 	ann     = sandbox.Owner{Tenant: "acme", User: "ann"}
 	thread  = sandbox.Thread{Owner: ann, ID: "main"}
 	agent   = sandbox.Caller{Owner: ann, KeyID: "agent"}
-	boss    = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}, KeyID: "boss", Admin: true}
+	boss    = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}, KeyID: "boss", Role: sandbox.RoleAdmin}
 	bob     = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}, KeyID: "bob"}
-	anybody = sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "x"}, KeyID: "x", Admin: true}
+	anybody = sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "x"}, KeyID: "x", Role: sandbox.RoleAdmin}
 )
 
 // book is an audit log.
@@ -167,7 +167,7 @@ func TestDecide(t *testing.T) {
 	if a.Tool != "fs__write" || a.Exec != "e1" || a.Why != "rule 1" || a.KeyID != "agent" || string(a.Arguments) != `{"password":"***","path":"/x"}` || a.Thread != "main" {
 		t.Errorf("%+v", a)
 	}
-	for who, c := range map[string]sandbox.Caller{"the agent": agent, "a user": bob, "the agent's key with rights": {Owner: ann, KeyID: "agent", Admin: true}} {
+	for who, c := range map[string]sandbox.Caller{"the agent": agent, "a user": bob, "the agent's key with rights": {Owner: ann, KeyID: "agent", Role: sandbox.RoleAdmin}} {
 		if _, err := two.Decide(t.Context(), c, a.ID, approve); !errors.Is(err, sandbox.Forbidden) {
 			t.Errorf("%s decides: %v", who, err)
 		}

@@ -94,7 +94,7 @@ func (s Scope) resolve(c sandbox.Caller) (Scope, error) {
 	default:
 		return "", &sandbox.Error{Kind: sandbox.Invalid, Detail: "scope: want user, tenant, server/NAME or skill/NAME", Fields: []sandbox.Field{{Name: "scope", Detail: "want user, tenant, server/NAME or skill/NAME"}}}
 	}
-	if !c.Admin {
+	if !c.Admin() {
 		return "", sandbox.Errorf(sandbox.Forbidden, "secrets of a tenant, a server or a skill need administration rights; without a scope it is your own")
 	}
 	return s, nil
@@ -243,13 +243,13 @@ func (s *Service) List(ctx context.Context, c sandbox.Caller) ([]Info, error) {
 	}
 	list := []Info{}
 	for _, r := range all {
-		if kind, name := Scope(r.Scope).parts(); kind == ScopeUser && name != c.User || kind != ScopeUser && !c.Admin && !r.Exec {
+		if kind, name := Scope(r.Scope).parts(); kind == ScopeUser && name != c.User || kind != ScopeUser && !c.Admin() && !r.Exec {
 			continue
 		}
 		list = append(list, infoOf(r))
 	}
 	for _, i := range s.operators() {
-		if c.Admin || i.Exec {
+		if c.Admin() || i.Exec {
 			list = append(list, i)
 		}
 	}

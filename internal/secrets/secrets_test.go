@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var (
 	alice = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "alice"}}
 	bob   = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}}
-	admin = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "root"}, Admin: true}
-	other = sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "alice"}, Admin: true}
+	admin = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "root"}, Role: sandbox.RoleAdmin}
+	other = sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "alice"}, Role: sandbox.RoleAdmin}
 )
 
 // house is a service with its state on the disk.
