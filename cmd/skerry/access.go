@@ -124,10 +124,7 @@ func (a *access) note(ctx context.Context, c sandbox.Caller, action, subject, ou
 	_, err := a.audit.AppendSync(ctx, audit.Record{
 		Tenant: c.Tenant, User: c.User, Action: action, Phase: audit.PhaseResult, Subject: subject, Outcome: outcome,
 	}.By(c))
-	if err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
-	}
-	return nil
+	return err
 }
 
 // refused records a credential that was refused. It belongs to no tenant, because nobody proved one.

@@ -61,7 +61,7 @@ func (i *isolation) Start(ctx context.Context, s mcphub.IsolatedServer) (mcphub.
 	rec := i.record(audit.ActionSandboxCreate, s.Owner, "mcp server "+s.Server, outcome)
 	if _, e := i.audit.Append(context.WithoutCancel(ctx), rec); e != nil && err == nil {
 		v.Stop()
-		err = sandbox.Wrap(sandbox.Unavailable, e, "the audit log cannot be written")
+		err = e
 	}
 	if err != nil {
 		return nil, err

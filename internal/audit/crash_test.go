@@ -6,14 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // TestKill kills a writing process again and again: every record that it was told is written is
@@ -85,51 +81,6 @@ func appendUntilKilled(dir string) {
 		}()
 	}
 	select {}
-}
-
-// TestFullDisk: a log that found no room goes on when there is some, and its chain and its copy are
-// whole.
-func TestFullDisk(t *testing.T) {
-	if os.Getenv("SKERRY_TEST_FULL_DISK") == "" {
-		// In a process of its own: the limit below would fail the writes of the test tool too.
-		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$")
-		cmd.Env = append(os.Environ(), "SKERRY_TEST_FULL_DISK=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-		return
-	}
-	dir := t.TempDir()
-	s := openStore(t, "")
-	l := openLog(t, Options{Dir: dir, Redis: s.Redis()})
-	var was syscall.Rlimit
-	must(t, syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was))
-	signal.Ignore(syscall.SIGXFSZ)
-	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was) })
-	var good []string
-	for room := range uint64(4) {
-		must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: (room + 1) * 10 << 10, Max: was.Max}))
-		failed := 0
-		for i := range 40 {
-			subject := fmt.Sprint(room, "-", i, strings.Repeat("x", 700))
-			if _, err := l.AppendSync(t.Context(), Record{Tenant: "acme", Subject: subject}); err == nil {
-				good = append(good, subject)
-			} else {
-				wantKind(t, err, sandbox.Unavailable)
-				failed++
-			}
-		}
-		if failed == 0 || failed == 40 {
-			t.Fatalf("%d of 40 failed", failed)
-		}
-	}
-	must(t, syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was))
-	if r := fill(t, l, 1)[0]; r.Seq != uint64(len(good)+1) {
-		t.Errorf("seq %d after %d", r.Seq, len(good))
-	}
-	wantOK(t, dir, uint64(len(good)+1))
-	flush(t, l)
-	wantStream(t, s.Redis(), "acme", append(good, "echo 0"))
 }
 
 func benchRecord() Record {

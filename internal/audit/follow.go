@@ -68,16 +68,16 @@ func (w *follower) close() {
 // behind them. Every record up to limit must be in the files. Lines that are no record are passed
 // over (Verify names them): a damaged log must not keep what follows from being seen.
 func (w *follower) read(limit uint64, max, maxBytes int) ([]shipment, error) {
-	if w.cuts.Load() != w.seen { // bytes that were taken back may be in the buffer
+	if w.cuts.Load() != w.seen { // bytes that were taken back may be in the buffer, records by now in their place
 		if err := w.seek(w.next); err != nil {
 			return nil, err
 		}
 	}
 	var out []shipment
 	for bytes := 0; w.next <= limit && len(out) < max && bytes < maxBytes; {
-		line, _, whole, err := w.in.next()
-		if errors.Is(err, io.EOF) || err == nil && !whole {
-			more, err := w.nextSegment()
+		line, err := w.in.next()
+		if errors.Is(err, io.EOF) {
+			more, err := w.passEnd()
 			if err != nil {
 				return nil, err
 			}
@@ -113,6 +113,18 @@ func (w *follower) skip(to uint64) error {
 
 func (w *follower) hole(to uint64) {
 	w.log.Error("the audit log has a hole; run skerry audit verify", "from", w.next, "to", to-1)
+}
+
+// passEnd goes on where no whole line follows: behind damage, or in the next segment when there is one.
+func (w *follower) passEnd() (bool, error) {
+	left, err := w.in.leftover()
+	if err != nil {
+		return false, err
+	}
+	if left == damage {
+		return true, w.in.skip()
+	}
+	return w.nextSegment()
 }
 
 // nextSegment opens the segment behind the open one, when there is one.

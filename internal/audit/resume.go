@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -75,7 +76,7 @@ func (l *Log) resume() error {
 		}
 	}
 	l.open = attempts{}
-	l.f, err = os.OpenFile(filepath.Join(l.dir, segmentName(1)), os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND, 0o600)
+	l.f, err = os.OpenFile(filepath.Join(l.dir, segmentName(1)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -84,43 +85,64 @@ func (l *Log) resume() error {
 
 // resumeIn goes on in a segment, unless it holds no record.
 func (l *Log) resumeIn(segs []segment, seg segment) (found bool, err error) {
+	if err := l.cutTorn(seg.path); err != nil {
+		return false, err
+	}
 	if l.open, err = openBefore(segs, l.log); err != nil {
 		return false, err
 	}
 	var tail Record
-	end, err := scan(seg.path, func(r Record) {
+	in, err := scan(seg.path, func(r Record) {
 		tail = r
 		l.open.add(r)
+		l.resumed(r)
 	})
+	if err != nil || in.end == 0 {
+		return false, err
+	}
+	if l.f, err = os.OpenFile(seg.path, os.O_WRONLY, 0o600); err != nil {
+		return false, err
+	}
+	info, err := l.f.Stat()
+	if err == nil {
+		// What the last process wrote without a commit may still be on its way to the disk.
+		err = l.f.Sync()
+	}
 	if err != nil {
-		return false, err
-	}
-	if err := l.cutTail(seg.path, end); err != nil || end == 0 {
-		return false, err
-	}
-	if l.f, err = os.OpenFile(seg.path, os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
-		return false, err
-	}
-	// What the last process wrote without a commit may still be on its way to the disk.
-	if err := l.f.Sync(); err != nil {
 		_ = l.f.Close()
 		return false, err
 	}
-	l.size, l.head = end, tail.Hash
+	l.size, l.room, l.head = in.end, info.Size(), tail.Hash
 	l.appended.Store(tail.Seq)
 	l.synced.Store(tail.Seq)
+	l.durably = Head{Writer: l.writer, Seq: tail.Seq, Hash: tail.Hash}
 	return true, nil
 }
 
-// cutTail moves what lies behind end to a file beside.
+// cutTorn moves aside what a crash left of records that nobody was told are durable: the beginning of one at the end,
+// or, after a power cut, pieces of several, with zeros between them where the disk was not written yet. A signature
+// behind such a hole says that what is missing was durable once: that is no crash, and is left for Verify.
+func (l *Log) cutTorn(path string) error {
+	in, err := scan(path, func(Record) {})
+	if err != nil {
+		return err
+	}
+	end := in.end
+	if in.hole >= 0 && in.hole >= in.head {
+		end = in.hole
+	}
+	return l.cutTail(path, end)
+}
+
+// cutTail moves what lies behind end to a file beside. Zeros are room that was made ahead, and stay.
 func (l *Log) cutTail(path string, end int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || info.Size() == end {
+	last, err := lastText(f, end)
+	if err != nil || last == end {
 		return err
 	}
 	torn := fmt.Sprintf("%s.torn-%d", strings.TrimSuffix(path, segmentSuffix), time.Now().UnixNano())
@@ -128,7 +150,7 @@ func (l *Log) cutTail(path string, end int64) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(aside, io.NewSectionReader(f, end, info.Size()-end))
+	_, err = io.Copy(aside, io.NewSectionReader(f, end, last-end))
 	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
 		return err
 	}
@@ -136,8 +158,24 @@ func (l *Log) cutTail(path string, end int64) error {
 		return err
 	}
 	l.log.Warn("the audit log ended in a torn record, which was moved aside",
-		"segment", filepath.Base(path), "moved_to", filepath.Base(torn), "bytes", info.Size()-end)
+		"segment", filepath.Base(path), "moved_to", filepath.Base(torn), "bytes", last-end)
 	return nil
+}
+
+// lastText gives the offset behind the last byte of a file that is not zero, or from when there is none behind it.
+func lastText(f io.ReaderAt, from int64) (int64, error) {
+	in, last := lines{r: f}, from
+	_, err := in.find(from, func(part []byte) int {
+		if text := bytes.TrimRight(part, "\x00"); len(text) > 0 {
+			last = from + int64(len(text))
+		}
+		from += int64(len(part))
+		return -1
+	})
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return last, err
 }
 
 // writerID reads the writer's name, or makes one.

@@ -1,11 +1,12 @@
 package audit
 
 import (
-	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,64 +56,186 @@ func segments(dir string) ([]segment, error) {
 	return out, nil
 }
 
-// lines reads a segment line by line.
+// lines reads a segment line by line. Behind its last record a segment has zeros: room that was made ahead, and no
+// part of the log. Records are written over them, so what was read of zeros is never kept.
 type lines struct {
-	r    *bufio.Reader
-	long []byte
+	r          io.ReaderAt
+	at         int64 // offset of the line that is next
+	buf        []byte
+	start, end int // buf[start:end] is what is in the file at at
 }
 
-func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, maxLine)} }
+func newLines(r io.ReaderAt) *lines { return &lines{r: r, buf: make([]byte, maxLine)} }
 
-// next gives a line without its newline, which stays valid until the call after; n is the bytes that
-// it took. whole is false for an end of the file without a newline. A line above maxLine is given
-// cut. io.EOF: nothing is left (now: a file that grows may be asked again).
-func (l *lines) next() (line []byte, n int64, whole bool, err error) {
-	line, err = l.r.ReadSlice('\n')
-	n = int64(len(line))
-	if errors.Is(err, bufio.ErrBufferFull) {
-		l.long = append(l.long[:0], line...)
-		for errors.Is(err, bufio.ErrBufferFull) {
-			var more []byte
-			more, err = l.r.ReadSlice('\n')
-			n += int64(len(more))
+// next gives a line without its newline, which stays valid until the call after. A line above maxLine is given cut.
+// io.EOF: no whole line is left (now: a file that grows may be asked again). See leftover.
+func (l *lines) next() ([]byte, error) {
+	fresh := l.start == l.end // what is in the buffer was read by this call
+	for searched := 0; ; {
+		have := l.buf[l.start:l.end]
+		end := bytes.IndexByte(have[searched:], '\n')
+		line := have
+		if end >= 0 {
+			line = have[:searched+end]
 		}
-		if err == nil {
-			return l.long, n, true, nil
+		if bytes.IndexByte(line[searched:], 0) >= 0 {
+			if eof := l.forget(); fresh {
+				return nil, eof
+			}
+			fresh, searched = true, 0
+			continue
 		}
-		line = l.long
+		if end >= 0 {
+			l.start += len(line) + 1
+			l.at += int64(len(line)) + 1
+			return line, nil
+		}
+		if searched = len(have); searched == len(l.buf) {
+			return l.tooLong()
+		}
+		if l.start > 0 {
+			l.start, l.end = 0, copy(l.buf, have)
+		}
+		n, err := l.r.ReadAt(l.buf[l.end:], l.at+int64(l.end))
+		l.end += n
+		if n == 0 && errors.Is(err, io.EOF) {
+			return nil, l.forget()
+		}
+		if n == 0 {
+			return nil, err
+		}
 	}
-	switch {
-	case err == nil:
-		return line[:len(line)-1], n, true, nil
-	case errors.Is(err, io.EOF) && n > 0:
-		return line, n, false, nil
-	}
-	return nil, 0, false, err
 }
 
-// scan calls each with every intact record of a segment, in the order of the file, and gives the
-// offset behind the last one.
-func scan(path string, each func(Record)) (end int64, err error) {
-	f, err := os.Open(path)
+// forget drops what was read ahead, and gives io.EOF.
+func (l *lines) forget() error {
+	l.start, l.end = 0, 0
+	return io.EOF
+}
+
+// tooLong gives the line that fills the buffer, cut, once its end is found.
+func (l *lines) tooLong() ([]byte, error) {
+	end, err := l.find(l.at+int64(len(l.buf)), func(part []byte) int { return bytes.IndexByte(part, '\n') })
+	_ = l.forget()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	defer f.Close()
-	in, at := newLines(f), int64(0)
+	l.at = end + 1
+	return l.buf, nil
+}
+
+// find gives the offset, from from on, of the byte whose place in a part of the file at tells; io.EOF: there is none.
+func (l *lines) find(from int64, at func(part []byte) int) (int64, error) {
+	part := make([]byte, 64<<10)
 	for {
-		line, n, whole, err := in.next()
-		if errors.Is(err, io.EOF) {
-			return end, nil
+		n, err := l.r.ReadAt(part, from)
+		if i := at(part[:n]); i >= 0 {
+			return from + int64(i), nil
 		}
 		if err != nil {
 			return 0, err
 		}
-		at += n
-		if !whole {
+		from += int64(n)
+	}
+}
+
+// leftover is what lies behind the last whole line.
+type leftover int
+
+const (
+	nothing leftover = iota // at most zeros
+	torn                    // the beginning of a record, then at most zeros: it is being written, or was when its server died
+	damage                  // more than that
+)
+
+// leftover looks at what next ended before.
+func (l *lines) leftover() (leftover, error) {
+	zero, err := l.find(l.at, func(part []byte) int { return bytes.IndexByte(part, 0) })
+	kind := torn
+	switch {
+	case errors.Is(err, io.EOF): // no zeros: the size says whether there is anything
+		if _, err = l.find(l.at, firstText); errors.Is(err, io.EOF) {
+			return nothing, nil
+		}
+		return torn, err
+	case err != nil:
+		return 0, err
+	case zero == l.at:
+		kind = nothing
+	}
+	switch _, err = l.find(zero, firstText); {
+	case err == nil:
+		return damage, nil
+	case errors.Is(err, io.EOF):
+		return kind, nil
+	}
+	return 0, err
+}
+
+// firstText finds a byte that is not zero.
+func firstText(part []byte) int {
+	for i, c := range part {
+		if c != 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// skip goes behind the next end of a line, over zeros too, or else to the end of the file: behind damage.
+func (l *lines) skip() error {
+	_ = l.forget()
+	text, err := l.find(l.at, firstText)
+	if err == nil {
+		text, err = l.find(text, func(part []byte) int { return bytes.IndexByte(part, '\n') })
+	}
+	if errors.Is(err, io.EOF) {
+		l.at = math.MaxInt64 >> 1
+		return nil
+	}
+	l.at = text + 1
+	return err
+}
+
+// scanned is what scan found besides records. Offsets are those behind an intact record, 0 before the first.
+type scanned struct {
+	end  int64 // behind the last one
+	hole int64 // before the first damage that has zeros in it and something behind them; -1: there is none
+	head int64 // behind the last signed head
+}
+
+// scan calls each with every intact record of a segment, in the order of the file.
+func scan(path string, each func(Record)) (s scanned, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	in := newLines(f)
+	s.hole = -1
+	for {
+		line, err := in.next()
+		if errors.Is(err, io.EOF) {
+			left, err := in.leftover()
+			if err != nil || left != damage {
+				return s, err
+			}
+			if s.hole < 0 {
+				s.hole = s.end
+			}
+			if err := in.skip(); err != nil {
+				return s, err
+			}
 			continue
 		}
+		if err != nil {
+			return s, err
+		}
 		if r, intact := decode(line); intact {
-			end = at
+			s.end = in.at
+			if r.Action == ActionHead {
+				s.head = s.end
+			}
 			each(r)
 		}
 	}

@@ -1,12 +1,15 @@
 package audit
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -16,6 +19,8 @@ const (
 	BadRemoved   = "removed"   // it is not there
 	BadReordered = "reordered" // it stands where an earlier one belongs, which comes later
 	BadInserted  = "inserted"  // it does not belong there: a copy, another writer's, or made up
+	BadRechained = "rechained" // from some record on all were hashed anew: a signature, or a head held elsewhere, says otherwise
+	BadLost      = "lost"      // a head held elsewhere has it, and the log ends before
 )
 
 // BadRecord names the first record that is not as it was written.
@@ -26,15 +31,23 @@ type BadRecord struct {
 	Segment string `json:"segment,omitempty"`
 	Line    int    `json:"line,omitempty"` // in the segment, from 1
 	Reason  string `json:"reason"`
+	// Through is the last record that may be the first bad one (rechained): hashes show that records between two
+	// signatures were hashed anew, not from which of them on.
+	Through uint64 `json:"through,omitempty"`
+	Detail  string `json:"detail,omitempty"`
 }
 
-// Head is the last record of a writer. A cut end of a log cannot be seen in its files: compare the
-// head with one that is kept elsewhere.
-type Head struct {
-	Writer string    `json:"writer"`
-	Seq    uint64    `json:"seq"`
-	Hash   string    `json:"hash"`
-	Time   time.Time `json:"time"`
+// Writer is one server's part of the log.
+type Writer struct {
+	Head              // its last good record
+	SignedSeq  uint64 `json:"signed_seq"` // the last record that a good signature covers; 0: none
+	SignedAt   string `json:"signed_at,omitempty"`
+	SignedWith string `json:"signed_with,omitempty"` // KeyID
+	// Unchecked is how many signatures there are of keys that nobody gave.
+	Unchecked uint64 `json:"unchecked,omitempty"`
+	// Overdue: the records behind the last signature are more, or of a longer time, than a server leaves unsigned
+	// when it runs or crashes.
+	Overdue bool `json:"overdue,omitempty"`
 }
 
 // VerifyResult says whether a log is as it was written, up to the heads.
@@ -42,39 +55,75 @@ type VerifyResult struct {
 	OK       bool       `json:"ok"`
 	Records  uint64     `json:"records"` // that are good, up to the first bad one of each writer
 	FirstBad *BadRecord `json:"first_bad,omitempty"`
-	Heads    []Head     `json:"heads,omitempty"` // of the writers whose records are all good
+	Heads    []Head     `json:"heads,omitempty"`   // of the writers whose records are all good
+	Writers  []Writer   `json:"writers,omitempty"` // the same writers, with what is signed
 }
 
-// Verify reads a log's files (Options.Dir) and checks every record: its hash, its number, and that it
-// follows the one before. The log may be in use. What the files alone cannot show is a cut end, and a
-// log that was written anew from some record on with all its hashes.
-func Verify(dir string) (VerifyResult, error) {
+// PublicKey is a key whose signatures are believed.
+type PublicKey struct {
+	ID  string
+	Key ed25519.PublicKey
+}
+
+// VerifyOptions say against what a log is checked, besides itself.
+type VerifyOptions struct {
+	// Keys are those that signed, the oldest first: an older one is not believed behind a newer one. Without keys
+	// signatures are not checked.
+	Keys []PublicKey
+	// Expect are heads that are held elsewhere.
+	Expect []Head
+}
+
+// What a server leaves unsigned at most, with its defaults and much to spare.
+const (
+	overdueRecords = 20 * DefaultSignEvery
+	overdueTime    = time.Minute
+)
+
+// Verify is VerifyWith without options.
+func Verify(dir string) (VerifyResult, error) { return VerifyWith(dir, VerifyOptions{}) }
+
+// VerifyWith reads a log's files (Options.Dir) and checks every record: its hash, its number, and that it
+// follows the one before; that signatures are good; and that what is expected is there. The log may be in use. What
+// the files alone cannot show is a cut end: the result says up to where and when a writer's log is signed. Without
+// keys and expectations they cannot show either a log that was written anew with all its hashes.
+func VerifyWith(dir string, o VerifyOptions) (VerifyResult, error) {
 	res := VerifyResult{OK: true}
 	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return res, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
+	}
+	expect := map[string][]Head{}
+	for _, h := range o.Expect {
+		expect[h.Writer] = append(expect[h.Writer], h)
 	}
 	for _, e := range entries {
 		if !e.IsDir() || !writerPattern.MatchString(e.Name()) {
 			continue
 		}
-		v := verifier{writer: e.Name(), dir: filepath.Join(dir, e.Name())}
+		v := verifier{writer: e.Name(), dir: filepath.Join(dir, e.Name()), keys: o.Keys, expect: expect[e.Name()]}
+		delete(expect, e.Name())
 		bad, err := v.run()
 		if err != nil {
 			return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
 		}
 		res.Records += v.good
 		if bad == nil && v.good > 0 {
-			res.Heads = append(res.Heads, Head{Writer: v.writer, Seq: v.last.Seq, Hash: v.last.Hash, Time: v.last.Time})
+			res.Heads = append(res.Heads, v.head())
+			res.Writers = append(res.Writers, v.state())
 		}
-		if bad != nil && res.OK {
-			res.OK, res.FirstBad = false, bad
-		}
+		res.blame(bad)
+	}
+	for _, writer := range slices.Sorted(maps.Keys(expect)) {
+		res.blame(&BadRecord{Writer: writer, Seq: 1, Reason: BadLost, Detail: "nothing of this writer is there, and " + expect[writer][0].String() + " is expected"})
 	}
 	return res, nil
+}
+
+func (r *VerifyResult) blame(bad *BadRecord) {
+	if bad != nil && r.OK {
+		r.OK, r.FirstBad = false, bad
+	}
 }
 
 // found is a line of a log.
@@ -88,8 +137,44 @@ type found struct {
 // verifier checks one writer's log.
 type verifier struct {
 	writer, dir string
-	good        uint64
-	last        found // the last good one
+	keys        []PublicKey
+	expect      []Head
+
+	good      uint64
+	last      found // the last good one
+	signed    Head  // the last good signature
+	rank      int   // of its key among keys
+	covered   uint64
+	unchecked uint64
+	// loose are the good records that no signature covers, or the newest of them.
+	loose []looseRecord
+}
+
+type looseRecord struct {
+	seq      uint64
+	id, hash string
+	segment  string
+	line     int
+	time     time.Time
+}
+
+// maxLoose bounds them: a signature is never so far behind what it signs.
+const maxLoose = 1 << 18
+
+func (v *verifier) head() Head {
+	return Head{Writer: v.writer, Seq: v.last.Seq, Hash: v.last.Hash, Time: v.last.Time}
+}
+
+func (v *verifier) state() Writer {
+	w := Writer{Head: v.head(), SignedSeq: v.signed.Seq, SignedWith: v.signed.Signer, Unchecked: v.unchecked}
+	if v.signed.Seq == 0 {
+		return w
+	}
+	w.SignedAt = v.signed.Time.Format(time.RFC3339Nano)
+	if n := len(v.loose); v.last.Seq > v.covered {
+		w.Overdue = v.last.Seq-v.covered > overdueRecords || n > 0 && v.loose[n-1].time.Sub(v.signed.Time) > overdueTime
+	}
+	return w
 }
 
 func (v *verifier) run() (*BadRecord, error) {
@@ -101,18 +186,86 @@ func (v *verifier) run() (*BadRecord, error) {
 	for {
 		at, err := in.next()
 		if errors.Is(err, io.EOF) {
-			return nil, nil
+			return v.missing(), nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if at.intact && at.Writer == v.writer && at.Seq == v.good+1 && at.Prev == v.last.Hash {
-			v.good++
-			v.last = at
-			continue
+		if !at.intact || at.Writer != v.writer || at.Seq != v.good+1 || at.Prev != v.last.Hash {
+			return v.judge(at, in)
 		}
-		return v.judge(at, in)
+		v.good++
+		v.last = at
+		if bad := v.vouch(at); bad != nil {
+			v.good = bad.Seq - 1
+			return bad, nil
+		}
 	}
+}
+
+// vouch checks what signatures and expected heads say of a record that is good by itself.
+func (v *verifier) vouch(at found) *BadRecord {
+	if len(v.loose) == maxLoose {
+		v.loose = slices.Delete(v.loose, 0, maxLoose/2)
+	}
+	v.loose = append(v.loose, looseRecord{at.Seq, at.ID, at.Hash, at.segment, at.line, at.Time})
+	for _, h := range v.expect {
+		if h.Seq == at.Seq && h.Hash != at.Hash {
+			return v.rechained(at.Seq, "a head that is held elsewhere says that record "+fmt.Sprint(h.Seq)+" had another hash")
+		}
+	}
+	if at.Action != ActionHead {
+		return nil
+	}
+	h, ok := headOf(at.Record)
+	if !ok || h.Writer != v.writer {
+		return v.rechained(at.Seq, "it holds no signature of this log")
+	}
+	if len(v.keys) == 0 {
+		v.unchecked++
+		return nil
+	}
+	rank := slices.IndexFunc(v.keys, func(k PublicKey) bool { return k.ID == h.Signer })
+	switch {
+	case rank < 0:
+		return v.rechained(at.Seq, "it is signed with the key "+h.Signer+", which is none of those that are believed")
+	case !h.SignedBy(v.keys[rank].Key):
+		return v.rechained(at.Seq, "the signature is not one of the key "+h.Signer)
+	case rank < v.rank:
+		return v.rechained(at.Seq, "it is signed with the key "+h.Signer+", which was replaced before")
+	case h.Seq <= v.signed.Seq:
+		return v.rechained(at.Seq, "it repeats an earlier signature")
+	}
+	i := slices.IndexFunc(v.loose, func(l looseRecord) bool { return l.seq == h.Seq })
+	if i >= 0 && v.loose[i].hash != h.Hash {
+		return v.rechained(h.Seq, "what was signed is not what is there")
+	}
+	if i >= 0 {
+		v.signed, v.rank, v.covered = h, rank, coveredBy(at.Record, h)
+		v.loose = append(v.loose[:0], v.loose[i+1:]...)
+	}
+	return nil
+}
+
+// rechained names the first record that may be another than it was: the one behind the last that is vouched for.
+func (v *verifier) rechained(through uint64, detail string) *BadRecord {
+	first := v.loose[0]
+	return &BadRecord{
+		Writer: v.writer, Seq: first.seq, ID: first.id, Segment: first.segment, Line: first.line, Reason: BadRechained, Through: through, Detail: detail,
+	}
+}
+
+// missing is what is expected behind the end of the log.
+func (v *verifier) missing() *BadRecord {
+	for _, h := range v.expect {
+		if h.Seq > v.good {
+			return &BadRecord{
+				Writer: v.writer, Seq: v.good + 1, Segment: v.last.segment, Line: v.last.line + 1, Reason: BadLost, Through: h.Seq,
+				Detail: fmt.Sprintf("the log ends with record %d, and a head that is held elsewhere is of record %d", v.good, h.Seq),
+			}
+		}
+	}
+	return nil
 }
 
 // judge says what is wrong at a line that is not the next record, by what follows it.
@@ -203,7 +356,7 @@ func (c *chain) close() {
 }
 
 // next gives a line, or io.EOF. The end of the last segment without a newline is a record that is
-// being written, or was when its server died: it is no record yet.
+// being written, or was when its server died: it is no record yet. Zeros at the end of any are room for records.
 func (c *chain) next() (found, error) {
 	for {
 		if c.in == nil {
@@ -218,8 +371,18 @@ func (c *chain) next() (found, error) {
 			c.f, c.in, c.name, c.line = f, newLines(f), filepath.Base(c.segs[0].path), 0
 			c.segs = c.segs[1:]
 		}
-		line, _, whole, err := c.in.next()
-		if errors.Is(err, io.EOF) || err == nil && !whole && len(c.segs) == 0 {
+		line, err := c.in.next()
+		if errors.Is(err, io.EOF) {
+			again, broken, err := c.pass()
+			switch {
+			case err != nil:
+				return found{}, err
+			case again:
+				continue
+			}
+			if c.line++; broken {
+				return found{segment: c.name, line: c.line}, nil
+			}
 			c.in = nil
 			continue
 		}
@@ -231,3 +394,30 @@ func (c *chain) next() (found, error) {
 		return found{Record: r, intact: intact, segment: c.name, line: c.line}, nil
 	}
 }
+
+// pass goes on where no whole line follows. again: there is one by now. broken: what is there is no record, and passed over.
+func (c *chain) pass() (again, broken bool, err error) {
+	for tries := 0; ; tries++ {
+		at := c.in.at
+		left, err := c.in.leftover()
+		if err != nil || left == nothing || left == torn && len(c.segs) == 0 {
+			return false, false, err
+		}
+		if _, err := c.in.next(); err == nil { // it was being written
+			c.in.at = at
+			_ = c.in.forget()
+			return true, false, nil
+		}
+		if tries < readTries {
+			time.Sleep(readPause)
+			continue
+		}
+		return false, true, c.in.skip()
+	}
+}
+
+// A record that is being written may be seen in part, its end before its beginning. It is looked at again.
+const (
+	readTries = 3
+	readPause = 2 * time.Millisecond
+)

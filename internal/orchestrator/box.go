@@ -261,9 +261,7 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, form
 	rec.Sandbox, rec.Subject = string(b.id), b.template.Name
 	recordLoosened(&rec, b.template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
-	if err != nil {
-		err = sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
-	} else {
+	if err == nil {
 		err = r.bringUp(ctx, c, b, queued.Sub(began))
 	}
 	result := record(c, b.thread, action, audit.PhaseResult)
@@ -273,7 +271,7 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, b *box, form
 		result.Outcome, result.Detail = "error", string(sandbox.KindOf(err))
 	}
 	if _, e := r.o.Audit.Append(context.WithoutCancel(ctx), result); e != nil && err == nil {
-		err = sandbox.Wrap(sandbox.Unavailable, e, "the audit log cannot be written")
+		err = e
 	}
 	r.measureStart(b, err)
 	if err != nil {

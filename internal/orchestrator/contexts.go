@@ -229,7 +229,7 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 	rec.Args, rec.ArgsHash = audit.Args(sandbox.ContextRequest{Language: cc.language, Cwd: cc.cwd})
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		return err
 	}
 	began := time.Now()
 	err = b.client.OpenContext(ctx, &sandboxv1.OpenContextRequest{

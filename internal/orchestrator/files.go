@@ -103,7 +103,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	rec.Subject = path
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		return err
 	}
 	began := time.Now()
 	var n int64

@@ -248,12 +248,6 @@ func record(c sandbox.Caller, t sandbox.Thread, action, phase string) audit.Reco
 // note writes a record that is complete at once, and waits until it is durable.
 func (r *Orchestrator) note(ctx context.Context, rec audit.Record) error {
 	rec.Phase = audit.PhaseResult
-	rec, err := r.o.Audit.Append(ctx, rec)
-	if err == nil {
-		err = r.o.Audit.Commit(ctx, rec)
-	}
-	if err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
-	}
-	return nil
+	_, err := r.o.Audit.AppendSync(ctx, rec)
+	return err
 }

@@ -101,7 +101,7 @@ func (r *Orchestrator) attemptPooled(ctx context.Context, x *pooled) error {
 	recordLoosened(&rec, x.template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		return err
 	}
 	err = r.bringUpPooled(ctx, x)
 	result := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseResult)

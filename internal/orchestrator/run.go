@@ -349,11 +349,7 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Exec, rec.Subject = string(b.id), e.id, e.subject
 	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
-	rec, err := r.o.Audit.Append(ctx, rec)
-	if err != nil {
-		return rec, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
-	}
-	return rec, nil
+	return r.o.Audit.Append(ctx, rec)
 }
 
 // see runs e in b and gives it its one end.

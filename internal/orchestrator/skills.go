@@ -354,7 +354,7 @@ func (r *Orchestrator) skillChange(ctx context.Context, c sandbox.Caller, action
 	rec.Subject, rec.Detail = name, detail
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		return err
 	}
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()

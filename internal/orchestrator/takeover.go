@@ -297,7 +297,7 @@ func (r *Orchestrator) closeOpenAttempts(ctx context.Context, log *audit.Log) er
 		rec.Detail = "the server ended before the action did"
 		rec.Args, rec.Millis = nil, time.Since(a.Time).Milliseconds()
 		if _, err := log.AppendSync(ctx, rec); err != nil {
-			return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+			return err
 		}
 		if a.Exec != "" && a.Action != audit.ActionToolCall {
 			r.execs.addLost(a)

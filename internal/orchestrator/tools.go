@@ -146,7 +146,7 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func(attempt string) (sandbox.ToolResult, error)) (sandbox.ToolResult, error) {
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
-		return sandbox.ToolResult{}, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		return sandbox.ToolResult{}, err
 	}
 	began := time.Now()
 	res, err := call(attempt.ID)

@@ -342,7 +342,7 @@ func (s *Service) recorded(ctx context.Context, c sandbox.Caller, action, subjec
 	}.By(c)
 	attempt, err := s.o.Audit.Append(ctx, rec)
 	if err != nil {
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		return err
 	}
 	began := time.Now()
 	rec.Phase, rec.Parent, rec.Outcome = audit.PhaseResult, attempt.ID, "ok"
@@ -361,7 +361,7 @@ func (s *Service) recorded(ctx context.Context, c sandbox.Caller, action, subjec
 		e = s.o.Audit.Commit(lasting, rec)
 	}
 	if e != nil {
-		return sandbox.Wrap(sandbox.Unavailable, e, "the audit log cannot be written")
+		return e
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func (i *Installer) recorded(ctx context.Context, c sandbox.Caller, req sandbox.
 	}.By(c)
 	attempt, err := i.o.Audit.Append(ctx, rec)
 	if err != nil {
-		return sandbox.SkillInstalled{}, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
+		return sandbox.SkillInstalled{}, err
 	}
 	began := time.Now()
 	done, err := do()
@@ -137,7 +137,7 @@ func (i *Installer) recorded(ctx context.Context, c sandbox.Caller, req sandbox.
 		e = i.o.Audit.Commit(lasting, rec)
 	}
 	if e != nil {
-		return done, sandbox.Wrap(sandbox.Unavailable, e, "the audit log cannot be written")
+		return done, e
 	}
 	return done, err
 }

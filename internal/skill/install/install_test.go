@@ -339,7 +339,7 @@ func TestEnds(t *testing.T) {
 	if _, err := b.Install(ctx, ann, bytes.NewReader(data), sandbox.SkillInstall{}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	b.diary.err = errors.New("disk full")
+	b.diary.err = sandbox.Errorf(sandbox.Unavailable, "disk full")
 	if _, err := b.Install(t.Context(), ann, bytes.NewReader(data), sandbox.SkillInstall{}); !errors.Is(err, sandbox.Unavailable) {
 		t.Error(err)
 	}
