@@ -38,6 +38,7 @@ func (a *access) open(ctx context.Context) error {
 	switch {
 	case a.cfg.Auth == "none":
 		return nil
+	case len(a.cfg.OIDC) > 0: // somebody can call without a key
 	case a.cfg.Auth == "auto" && a.cfg.Loopback() && !has:
 		a.wg.Go(func() { a.watchKeys(own) })
 		return nil

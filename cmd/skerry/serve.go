@@ -243,7 +243,16 @@ func (p *parts) openState(ctx context.Context) (err error) {
 		return err
 	}
 	p.onClose(p.audit.Close)
-	p.keys = auth.New(p.store, auth.Options{})
+	o := auth.Options{}
+	if len(p.cfg.OIDC) > 0 {
+		issuers, err := openIssuers(p.cfg.OIDC, p.log)
+		if err != nil {
+			return err
+		}
+		p.onClose(issuers.Close)
+		o.Tokens = issuers
+	}
+	p.keys = auth.New(p.store, o)
 	return nil
 }
 

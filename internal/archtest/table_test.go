@@ -57,6 +57,7 @@ var table = []row{
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 	{"internal/audit", "lockedfile sandbox store store/groupcommit", "the log stands below the use cases"},
 	{"internal/auth", "sandbox store", "keys are records"},
+	{"internal/auth/oidc", "sandbox", "a token says all there is to know"},
 	{"internal/approval", "sandbox audit store", "it asks people about calls, and makes none"},
 	{"internal/secrets", "sandbox store lockedfile", "values by name stand below the use cases; who gets them, others know"},
 	{"internal/telemetry", "sandbox", "it counts and times; what it counts comes in"},

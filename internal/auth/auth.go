@@ -42,8 +42,15 @@ type keyStore interface {
 
 // Options of New.
 type Options struct {
+	// Tokens checks credentials that are signed tokens; nil: none is.
+	Tokens tokens
 	// Now replaces time.Now in tests.
 	Now func() time.Time
+}
+
+// tokens is what Keys needs of *oidc.Issuers.
+type tokens interface {
+	Authenticate(ctx context.Context, token string) (sandbox.Caller, error)
 }
 
 // Keys checks, makes and revokes bearer keys. It is safe for concurrent use.
@@ -73,8 +80,15 @@ func (k *Keys) Authenticate(ctx context.Context, secret, onBehalfOf string) (san
 	if secret == "" {
 		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "no credential: send Authorization: Bearer <key>, or X-API-Key")
 	}
+	if k.o.Tokens != nil && looksLikeToken(secret) {
+		c, err := k.o.Tokens.Authenticate(ctx, secret)
+		if err == nil && onBehalfOf != "" {
+			return sandbox.Caller{}, sandbox.Errorf(sandbox.Forbidden, "a token acts for nobody but its user: leave out On-Behalf-Of, or use a key made with act_for")
+		}
+		return c, err
+	}
 	if !looksLikeSecret(secret) {
-		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "the credential is not a key: keys are %s and %d hex digits", secretPrefix, 2*secretBytes)
+		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "the credential is not a key, which is %s and %d hex digits", secretPrefix, 2*secretBytes)
 	}
 	rec, err := k.find(ctx, hashOf(secret))
 	if err != nil {
@@ -226,6 +240,11 @@ func administrator(c sandbox.Caller) error {
 func looksLikeSecret(s string) bool {
 	digits, ok := strings.CutPrefix(s, secretPrefix)
 	return ok && len(digits) == 2*secretBytes && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// looksLikeToken tells a signed token: three parts, of which the first is a JSON object in base64.
+func looksLikeToken(s string) bool {
+	return strings.HasPrefix(s, "ey") && strings.Count(s, ".") == 2
 }
 
 func hashOf(secret string) string {

@@ -349,3 +349,34 @@ func BenchmarkAuthenticate(b *testing.B) {
 		}
 	}
 }
+
+// fakeTokens takes one token for ann's.
+type fakeTokens struct{}
+
+func (fakeTokens) Authenticate(_ context.Context, token string) (sandbox.Caller, error) {
+	if token != "eyJ.a.b" {
+		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "the token is not valid")
+	}
+	return sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "ann"}, Role: sandbox.RoleAdmin, Method: sandbox.ByToken}, nil
+}
+
+// TestTokens: what has the shape of a token is one, costs no round trip, and acts for nobody else.
+func TestTokens(t *testing.T) {
+	ctx := t.Context()
+	_, c, _ := setup(t)
+	k := New(c, Options{Tokens: fakeTokens{}})
+	if got, err := k.Authenticate(ctx, "eyJ.a.b", ""); err != nil || got.User != "ann" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	_, err := k.Authenticate(ctx, "eyJ.a.c", "")
+	wantKind(t, err, sandbox.Unauthorized)
+	_, err = k.Authenticate(ctx, "eyJ.a.b", "bob")
+	wantKind(t, err, sandbox.Forbidden)
+	_, err = k.Authenticate(ctx, "eyJ.a.c", "bob")
+	wantKind(t, err, sandbox.Unauthorized)
+	_, err = New(c, Options{}).Authenticate(ctx, "eyJ.a.b", "")
+	wantKind(t, err, sandbox.Unauthorized)
+	if n := c.lookups.Load(); n != 0 {
+		t.Errorf("%d look-ups", n)
+	}
+}

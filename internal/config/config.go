@@ -35,9 +35,11 @@ type Config struct {
 	Containerd Containerd `yaml:"containerd"`
 	// Redis is redis://…; empty means state in this process, with a journal under Data.
 	Redis string `yaml:"redis"`
-	// Auth is "keys" (every call needs a key), "none" (loopback only), or "auto": keys as soon as one
-	// key exists, which a listener that is not loopback cannot do without.
+	// Auth is "keys" (every call needs a key or a token), "none" (loopback only), or "auto": keys as soon as one
+	// key exists or OIDC is configured, which a listener that is not loopback cannot do without.
 	Auth string `yaml:"auth"`
+	// OIDC are identity providers whose tokens are credentials, beside keys.
+	OIDC []OIDCIssuer `yaml:"oidc"`
 	// OperatorTenant is the tenant whose administrators also administer what all tenants share: MCP servers of
 	// everybody, skills for everybody, metrics.
 	OperatorTenant string `yaml:"operator_tenant"`
@@ -237,6 +239,12 @@ func set(f reflect.Value, text string) error {
 		if err := dec.Decode(f.Addr().Interface()); err != nil {
 			return errors.New("want YAML such as {name: {mode: always}}")
 		}
+	case []OIDCIssuer:
+		dec := yaml.NewDecoder(strings.NewReader(text))
+		dec.KnownFields(true)
+		if err := dec.Decode(f.Addr().Interface()); err != nil {
+			return errors.New("want YAML such as [{issuer: https://…, audiences: [skerry], tenant_claim: org}]")
+		}
 	default:
 		return fmt.Errorf("no rule for a %s", f.Type())
 	}
@@ -281,6 +289,9 @@ func (c *Config) Check() error {
 	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")
 	if c.Auth == "none" && !c.Loopback() {
 		bad("auth", "none is for a loopback listener only, and %s is not one", c.Listen)
+	}
+	if c.Auth == "none" && len(c.OIDC) > 0 {
+		bad("oidc", "auth is none, so that no token would be looked at")
 	}
 	if c.OperatorTenant == "" {
 		bad("operator_tenant", "is empty: name the tenant whose administrators administer what all share")

@@ -44,6 +44,9 @@ func TestEveryFieldHasItsVariable(t *testing.T) {
 		if was == false {
 			sample = "true"
 		}
+		if _, issuers := was.([]OIDCIssuer); issuers {
+			sample = "[{issuer: x}]"
+		}
 		c, err := Load("", env(map[string]string{EnvName(key): sample}))
 		if err != nil {
 			t.Errorf("%s: %v", key, err)

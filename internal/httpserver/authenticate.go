@@ -15,7 +15,7 @@ import (
 )
 
 // maxSecretBytes bounds a credential before anything looks at it.
-const maxSecretBytes = 512
+const maxSecretBytes = 16 << 10
 
 // authenticate turns the credential into the caller of the exchange.
 func (s *server) authenticate(c *gin.Context) {
@@ -48,7 +48,7 @@ func (s *server) identify(r *http.Request) (sandbox.Caller, error) {
 	}
 	switch {
 	case s.o.Anonymous == nil:
-		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "send a key: Authorization: Bearer <key>, or X-API-Key")
+		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "send a key or a token: Authorization: Bearer <key>, or X-API-Key")
 	case onBehalfOf != "":
 		return sandbox.Caller{}, sandbox.Errorf(sandbox.Forbidden, "On-Behalf-Of needs a key with that right")
 	}
@@ -61,10 +61,10 @@ func credential(h http.Header) (string, error) {
 	if auth := h.Get("Authorization"); auth != "" {
 		scheme, rest, _ := strings.Cut(auth, " ")
 		if !strings.EqualFold(scheme, "Bearer") || rest == "" {
-			return "", sandbox.Errorf(sandbox.Unauthorized, "the Authorization header has to be: Bearer <key>")
+			return "", sandbox.Errorf(sandbox.Unauthorized, "the Authorization header has to be: Bearer <key or token>")
 		}
 		if secret != "" && secret != rest {
-			return "", sandbox.Errorf(sandbox.Unauthorized, "two different keys were sent")
+			return "", sandbox.Errorf(sandbox.Unauthorized, "two different credentials were sent")
 		}
 		secret = strings.TrimSpace(rest)
 	}
