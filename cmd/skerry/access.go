@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -21,31 +22,36 @@ var local = sandbox.Owner{Tenant: "default", User: "local"}
 // can be made on a fresh server, and closes it at once.
 type access struct {
 	*parts
-	closed atomic.Bool // a key is needed
-	stop   context.CancelFunc
-	wg     sync.WaitGroup
+	closed   atomic.Bool // a key is needed
+	refusals *auth.Refusals
+	stop     context.CancelFunc
+	wg       sync.WaitGroup
 }
 
 const lookForKeys = 5 * time.Second
 
 func (a *access) open(ctx context.Context) error {
-	own, stop := context.WithCancel(context.WithoutCancel(ctx))
-	a.stop = stop
 	has, err := a.store.HasKeys(ctx)
 	if err != nil {
 		return err
 	}
+	own, stop := context.WithCancel(context.WithoutCancel(ctx))
+	a.stop = stop
+	a.refusals = auth.NewRefusals(a.recordRefused)
 	switch {
 	case a.cfg.Auth == "none":
-		return nil
 	case len(a.cfg.OIDC) > 0: // somebody can call without a key
+		a.closed.Store(true)
 	case a.cfg.Auth == "auto" && a.cfg.Loopback() && !has:
 		a.wg.Go(func() { a.watchKeys(own) })
-		return nil
 	case !has:
+		stop()
 		return errors.New("no key exists, and without one nobody could call this server: make one first with `skerry keys create --admin`, with the same --data or --redis")
+	default:
+		a.closed.Store(true)
 	}
-	a.closed.Store(true)
+	a.wg.Go(func() { a.refusals.Run(own) })
+	a.wg.Go(func() { a.keys.Run(own, func() { a.look(own) }) })
 	return nil
 }
 
@@ -55,7 +61,17 @@ func (a *access) close() error {
 	return nil
 }
 
-// watchKeys closes the server when another process made the first key.
+// look closes the server when somebody made the first key.
+func (a *access) look(ctx context.Context) {
+	if a.cfg.Auth == "none" || a.closed.Load() {
+		return
+	}
+	if has, err := a.store.HasKeys(ctx); err == nil && has {
+		a.closed.Store(true)
+	}
+}
+
+// watchKeys looks now and then, for a change of the keys that was not heard of.
 func (a *access) watchKeys(ctx context.Context) {
 	tick := time.NewTicker(lookForKeys)
 	defer tick.Stop()
@@ -64,9 +80,7 @@ func (a *access) watchKeys(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		}
-		if has, err := a.store.HasKeys(ctx); err == nil && has {
-			a.closed.Store(true)
+			a.look(ctx)
 		}
 	}
 }
@@ -91,9 +105,9 @@ func (a *access) handlers(o httpserver.Options) (http.Handler, error) {
 	}), nil
 }
 
-// Authenticate checks a key.
-func (a *access) Authenticate(ctx context.Context, secret, onBehalfOf string) (sandbox.Caller, error) {
-	return a.keys.Authenticate(ctx, secret, onBehalfOf)
+// Authenticate says whose a credential is.
+func (a *access) Authenticate(ctx context.Context, cred auth.Credential) (sandbox.Caller, error) {
+	return a.keys.Authenticate(ctx, cred)
 }
 
 // CreateKey makes a key, and records it.
@@ -128,10 +142,11 @@ func (a *access) note(ctx context.Context, c sandbox.Caller, action, subject, ou
 	return err
 }
 
-// refused records a credential that was refused. It belongs to no tenant, because nobody proved one.
-func (a *access) refused(ctx context.Context, c sandbox.Caller, reason string) {
+// recordRefused records a credential that was refused, or did not do for what was asked. One that nobody proved
+// belongs to no tenant: it is recorded for the operators.
+func (a *access) recordRefused(ctx context.Context, c sandbox.Caller, reason string) {
 	_, err := a.audit.Append(ctx, audit.Record{
-		Tenant: local.Tenant, Action: audit.ActionAuthRefused, Phase: audit.PhaseResult, Outcome: "denied", Detail: reason,
+		Tenant: cmp.Or(c.Tenant, a.cfg.OperatorTenant), User: c.User, Action: audit.ActionAuthRefused, Phase: audit.PhaseResult, Outcome: "denied", Detail: reason,
 	}.By(c))
 	if err != nil {
 		a.log.Error("refused credential not recorded", "error", err)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ func newKeys(api *apiClient) *cobra.Command {
 	cmd := &cobra.Command{Use: "keys", Short: "Make, list and revoke bearer keys"}
 	cmd.AddCommand(newKeyCreate(api),
 		&cobra.Command{Use: "list", Short: "List the keys of your tenant", Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			return api.table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "role", "act_for", "created_at", "expires_at"})
+			return api.table(cmd, "/api/keys", []string{"id", "name", "tenant", "user", "role", "act_for", "threads", "capabilities", "created_at", "expires_at", "last_used_at"})
 		}},
 		&cobra.Command{Use: "revoke ID", Short: "Revoke a key", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			return api.call(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(args[0]), nil, nil)
@@ -31,11 +32,16 @@ func newKeys(api *apiClient) *cobra.Command {
 func newKeyCreate(api *apiClient) *cobra.Command {
 	var k auth.Key
 	var data, redis string
+	var expires time.Duration
 	cmd := &cobra.Command{
 		Use: "create", Short: "Make a key and print it, once",
 		Long: "Makes a key and prints it; it is stored only as a hash. With --data or --redis it writes into the state of a server that does not run (the way to the first key), else it asks a running server.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if expires != 0 {
+				at := time.Now().Add(expires).UTC().Truncate(time.Second)
+				k.ExpiresAt = &at
+			}
 			secret, err := createKey(cmd.Context(), api, k, data, redis)
 			if err != nil {
 				return err
@@ -52,6 +58,7 @@ func newKeyCreate(api *apiClient) *cobra.Command {
 	cmd.Flags().StringSliceVar(&k.Capabilities, "capability", nil, "what tools may require of it; may be given many times")
 	cmd.Flags().StringSliceVar(&k.Threads, "thread", nil, "the only threads it is good for: a name, or the beginning of names with a * behind it; may be given many times")
 	cmd.Flags().BoolVar(&k.ActFor, "act-for", false, "may name another user in On-Behalf-Of")
+	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good for, such as 720h; 0: until it is revoked")
 	cmd.Flags().StringVar(&data, "data", "", "data folder of a server that does not run")
 	cmd.Flags().StringVar(&redis, "redis", "", "redis://… of the servers")
 	return cmd

@@ -28,6 +28,8 @@ const (
 	// unknownFor is the same for a secret that is no key, so that a client with a wrong one does
 	// not cost a round trip each time. A key made through another server works after that.
 	unknownFor = time.Second
+	// writeUses is how often it is written down when keys were used: never while somebody waits for it.
+	writeUses = 30 * time.Second
 	// cacheSize bounds each of the two caches, in secrets.
 	cacheSize = 4096
 )
@@ -38,6 +40,8 @@ type keyStore interface {
 	KeyByHash(ctx context.Context, hash string) (store.KeyRecord, error)
 	Keys(ctx context.Context, tenant string) ([]store.KeyRecord, error)
 	DeleteKey(ctx context.Context, tenant, id string) error
+	WatchKeys(ctx context.Context, changed func(id string))
+	KeyUsed(ctx context.Context, tenant, id string, at time.Time) error
 }
 
 // Options of New.
@@ -62,6 +66,21 @@ type Keys struct {
 	changed uint64 // counts changes of keys in this process
 	known   *cache[store.KeyRecord]
 	unknown *cache[struct{}]
+	slow    *throttle
+	used    map[string]use // by key id; not written down yet
+}
+
+// use is when a key was used last.
+type use struct {
+	tenant string
+	at     time.Time
+}
+
+// Credential is what a request brings.
+type Credential struct {
+	Secret     string
+	OnBehalfOf string // the header, or ""
+	Source     string // address of the peer
 }
 
 // New makes Keys over a store (*store.Store).
@@ -69,40 +88,63 @@ func New(s keyStore, o Options) *Keys {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Keys{store: s, o: o, known: newCache[store.KeyRecord](cacheSize), unknown: newCache[struct{}](cacheSize)}
+	return &Keys{store: s, o: o, known: newCache[store.KeyRecord](cacheSize), unknown: newCache[struct{}](cacheSize), slow: newThrottle(), used: map[string]use{}}
 }
 
-// Authenticate says who sends a secret. onBehalfOf is the On-Behalf-Of header, or "": the user of the
-// same tenant for whom a key with that right acts, with that user's rights and never an
-// administrator's. Unauthorized: no secret, or none that is valid now; Forbidden: the key may not act
-// for others; Invalid: onBehalfOf is no user name; Unavailable: the store does not answer.
-func (k *Keys) Authenticate(ctx context.Context, secret, onBehalfOf string) (sandbox.Caller, error) {
-	if secret == "" {
+// Authenticate says who sends a credential. OnBehalfOf is the user of the same tenant for whom a key with that
+// right acts, with that user's rights and never an administrator's. Unauthorized: no secret, or none that is
+// valid now; Forbidden: the key may not act for others; Invalid: OnBehalfOf is no user name; Unavailable: the
+// store does not answer; *TooMany: the credential was not looked at.
+func (k *Keys) Authenticate(ctx context.Context, cred Credential) (sandbox.Caller, error) {
+	if cred.Secret == "" {
 		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "no credential: send Authorization: Bearer <key>, or X-API-Key")
 	}
-	if k.o.Tokens != nil && looksLikeToken(secret) {
-		c, err := k.o.Tokens.Authenticate(ctx, secret)
-		if err == nil && onBehalfOf != "" {
-			return sandbox.Caller{}, sandbox.Errorf(sandbox.Forbidden, "a token acts for nobody but its user: leave out On-Behalf-Of, or use a key made with act_for")
-		}
-		return c, err
-	}
-	if !looksLikeSecret(secret) {
-		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "the credential is not a key, which is %s and %d hex digits", secretPrefix, 2*secretBytes)
-	}
-	rec, err := k.find(ctx, hashOf(secret))
+	c, mayActFor, err := k.caller(ctx, cred)
 	if err != nil {
-		return sandbox.Caller{}, err
+		return sandbox.Caller{}, k.refuse(cred, err)
+	}
+	return actFor(c, mayActFor, cred.OnBehalfOf)
+}
+
+// refuse notes that a credential was wrong, and answers with less when there were too many of them.
+func (k *Keys) refuse(cred Credential, err error) error {
+	if sandbox.KindOf(err) != sandbox.Unauthorized {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now, prefix := k.o.Now(), prefixOf(cred.Secret)
+	if wait := k.slow.wait(cred.Source, prefix, now); wait > 0 {
+		return &TooMany{Wait: wait}
+	}
+	k.slow.wrong(cred.Source, prefix, now)
+	return err
+}
+
+// caller says whose a credential is, and whether it may act for others.
+func (k *Keys) caller(ctx context.Context, cred Credential) (c sandbox.Caller, mayActFor bool, err error) {
+	if k.o.Tokens != nil && looksLikeToken(cred.Secret) {
+		c, err = k.o.Tokens.Authenticate(ctx, cred.Secret)
+		if err == nil && cred.OnBehalfOf != "" {
+			err = sandbox.Errorf(sandbox.Forbidden, "a token acts for nobody but its user: leave out On-Behalf-Of, or use a key made with act_for")
+		}
+		return c, false, err
+	}
+	if !looksLikeSecret(cred.Secret) {
+		return c, false, sandbox.Errorf(sandbox.Unauthorized, "the credential is not a key, which is %s and %d hex digits", secretPrefix, 2*secretBytes)
+	}
+	rec, err := k.find(ctx, cred)
+	if err != nil {
+		return c, false, err
 	}
 	if rec.ExpiresAt != nil && !k.o.Now().Before(*rec.ExpiresAt) {
-		return sandbox.Caller{}, sandbox.Errorf(sandbox.Unauthorized, "the key expired at %s", rec.ExpiresAt.UTC().Format(time.RFC3339))
+		return c, false, sandbox.Errorf(sandbox.Unauthorized, "the key expired at %s", rec.ExpiresAt.UTC().Format(time.RFC3339))
 	}
 	key := keyOf(rec)
-	c := sandbox.Caller{
+	return sandbox.Caller{
 		Owner: sandbox.Owner{Tenant: key.Tenant, User: key.User}, Role: key.Role, Capabilities: key.Capabilities, Threads: key.Threads,
 		Actor: key.User, KeyID: key.ID, Method: sandbox.ByKey,
-	}
-	return actFor(c, key.ActFor, onBehalfOf)
+	}, key.ActFor, nil
 }
 
 // actFor makes a caller the one for whom it acts: a user of the same tenant, with what a user has at most.
@@ -123,18 +165,28 @@ func actFor(c sandbox.Caller, may bool, user string) (sandbox.Caller, error) {
 	return c, nil
 }
 
-// find gives the key with a hash: from a cache, else from the store.
-func (k *Keys) find(ctx context.Context, hash string) (store.KeyRecord, error) {
+// find gives the key of a secret: from a cache, else from the store. Keys are found by their hash, so that nothing
+// compares a secret with another one, and no answer's time tells how much of one is right.
+func (k *Keys) find(ctx context.Context, cred Credential) (store.KeyRecord, error) {
+	hash := hashOf(cred.Secret)
 	unknown := sandbox.Errorf(sandbox.Unauthorized, "the key is not known, or was revoked")
 	k.mu.Lock()
 	now, changed := k.o.Now(), k.changed
 	if rec, ok := k.known.get(hash, now); ok {
+		k.used[rec.ID] = use{rec.Tenant, now}
 		k.mu.Unlock()
 		return rec, nil
 	}
 	_, no := k.unknown.get(hash, now)
+	wait := time.Duration(0)
+	if _, good := k.slow.good.get(hash, now); !good {
+		wait = k.slow.wait(cred.Source, prefixOf(cred.Secret), now)
+	}
 	k.mu.Unlock()
-	if no {
+	switch {
+	case wait > 0:
+		return store.KeyRecord{}, &TooMany{Wait: wait}
+	case no:
 		return store.KeyRecord{}, unknown
 	}
 	rec, err := k.store.KeyByHash(ctx, hash)
@@ -143,6 +195,10 @@ func (k *Keys) find(ctx context.Context, hash string) (store.KeyRecord, error) {
 	// An answer from before a change in this process may be outdated by now: it counts for this
 	// call alone.
 	fresh := changed == k.changed
+	if err == nil {
+		k.used[rec.ID] = use{rec.Tenant, now}
+		k.slow.good.put(hash, struct{}{}, now.Add(goodFor))
+	}
 	switch {
 	case err == nil && fresh:
 		k.known.put(hash, rec, now.Add(knownFor))
@@ -183,6 +239,9 @@ func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made K
 	key.ID, key.CreatedAt, key.Hash = "key_"+randomHex(8), now, hashOf(secret)
 	err = k.store.PutKey(ctx, store.KeyRecord(key))
 	k.forget("", key.Hash)
+	k.mu.Lock()
+	k.slow.good.put(key.Hash, struct{}{}, now.Add(goodFor))
+	k.mu.Unlock()
 	if err != nil {
 		return Key{}, "", err
 	}
@@ -200,13 +259,20 @@ func (k *Keys) ListKeys(ctx context.Context, c sandbox.Caller) ([]Key, error) {
 		return nil, err
 	}
 	keys := make([]Key, len(recs))
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for i, r := range recs {
 		keys[i] = keyOf(r)
+		if u, ok := k.used[r.ID]; ok { // not written down yet
+			at := u.at.UTC().Truncate(time.Second)
+			keys[i].LastUsedAt = &at
+		}
 	}
 	return keys, nil
 }
 
-// RevokeKey ends a key of the caller's tenant: at once on this server, within 5 s on others.
+// RevokeKey ends a key of the caller's tenant: at once on this server, and on others that hear of it (see Run),
+// within 5 s on those that do not.
 // Forbidden: the caller is no administrator; NotFound: the tenant has no such key.
 func (k *Keys) RevokeKey(ctx context.Context, c sandbox.Caller, id string) error {
 	if err := administrator(c); err != nil {
@@ -228,6 +294,73 @@ func (k *Keys) forget(id, hash string) {
 	k.changed++
 	k.unknown.remove(hash)
 	k.known.removeIf(func(r store.KeyRecord) bool { return r.ID == id || r.Hash == hash })
+	delete(k.used, id)
+}
+
+// forgetAll empties the caches: some change may have been missed.
+func (k *Keys) forgetAll() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.changed++
+	k.known, k.unknown = newCache[store.KeyRecord](cacheSize), newCache[struct{}](cacheSize)
+}
+
+// Run hears of keys that other servers make and revoke, and writes down when keys were used, until ctx ends. heard
+// is called after each change, wherever it was made; it may be nil.
+func (k *Keys) Run(ctx context.Context, heard func()) {
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		k.store.WatchKeys(ctx, func(id string) {
+			if id == "" {
+				k.forgetAll()
+			} else {
+				k.heard(id)
+			}
+			if heard != nil {
+				heard()
+			}
+		})
+	})
+	defer watching.Wait()
+	tick := time.NewTicker(writeUses)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			k.writeUses(ctx)
+		case <-ctx.Done():
+			k.writeUses(context.WithoutCancel(ctx))
+			return
+		}
+	}
+}
+
+// heard forgets a key that somebody changed. A new one may be among the secrets that were none.
+func (k *Keys) heard(id string) {
+	k.mu.Lock()
+	k.unknown = newCache[struct{}](cacheSize)
+	k.mu.Unlock()
+	k.forget(id, "")
+}
+
+// writeUses writes down when keys were used. What cannot be written is tried again the next time, unless the key
+// was used again by then.
+func (k *Keys) writeUses(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, writeUses)
+	defer cancel()
+	k.mu.Lock()
+	used := k.used
+	k.used = map[string]use{}
+	k.mu.Unlock()
+	for id, u := range used {
+		if ctx.Err() != nil || k.store.KeyUsed(ctx, u.tenant, id, u.at) != nil {
+			k.mu.Lock()
+			if _, newer := k.used[id]; !newer && len(k.used) < cacheSize {
+				k.used[id] = u
+			}
+			k.mu.Unlock()
+		}
+	}
 }
 
 func administrator(c sandbox.Caller) error {

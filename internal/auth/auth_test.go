@@ -79,12 +79,12 @@ func TestKeys(t *testing.T) {
 	if text, _ := json.Marshal(made); strings.Contains(string(text), made.Hash) || strings.Contains(made.Hash, secret) {
 		t.Errorf("the hash is in %s", text)
 	}
-	c, err := k.Authenticate(ctx, secret, "")
+	c, err := k.Authenticate(ctx, Credential{Secret: secret})
 	must(t, err)
 	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "ann"}) || c.KeyID != made.ID || c.Role != sandbox.RoleAgent || c.Method != sandbox.ByKey || c.Actor != "ann" {
 		t.Errorf("caller %+v", c)
 	}
-	_, err = k.Authenticate(ctx, secret, "bob")
+	_, err = k.Authenticate(ctx, Credential{Secret: secret, OnBehalfOf: "bob"})
 	wantKind(t, err, sandbox.Forbidden)
 	list, err := k.ListKeys(ctx, root)
 	must(t, err)
@@ -92,7 +92,7 @@ func TestKeys(t *testing.T) {
 		t.Errorf("listed %+v", list)
 	}
 	*now = until
-	_, err = k.Authenticate(ctx, secret, "")
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
 	wantKind(t, err, sandbox.Unauthorized)
 	if !strings.Contains(err.Error(), "expired") {
 		t.Error(err)
@@ -104,16 +104,16 @@ func TestOnBehalfOf(t *testing.T) {
 	k, _, _ := setup(t)
 	_, secret, err := k.CreateKey(ctx, root, Key{User: "backend", Admin: true, ActFor: true})
 	must(t, err)
-	c, err := k.Authenticate(ctx, secret, "bob@example.org")
+	c, err := k.Authenticate(ctx, Credential{Secret: secret, OnBehalfOf: "bob@example.org"})
 	must(t, err)
 	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "bob@example.org"}) || c.Role != sandbox.RoleDeveloper || c.Actor != "backend" || !c.OnBehalf() || c.KeyID == "" {
 		t.Errorf("caller %+v: acting for a user gives that user's rights", c)
 	}
-	if c, err = k.Authenticate(ctx, secret, ""); err != nil || !c.Admin() || c.User != "backend" {
+	if c, err = k.Authenticate(ctx, Credential{Secret: secret}); err != nil || !c.Admin() || c.User != "backend" {
 		t.Errorf("caller %+v, %v", c, err)
 	}
 	for _, bad := range []string{"../x", "a b", strings.Repeat("x", 200), "-x"} {
-		_, err = k.Authenticate(ctx, secret, bad)
+		_, err = k.Authenticate(ctx, Credential{Secret: secret, OnBehalfOf: bad})
 		wantKind(t, err, sandbox.Invalid)
 	}
 }
@@ -127,7 +127,7 @@ func TestUnauthorizedSaysWhatIsMissing(t *testing.T) {
 		"sk_" + strings.Repeat("a", 65): "not a key",
 		"sk_" + strings.Repeat("a", 64): "not known",
 	} {
-		_, err := k.Authenticate(t.Context(), secret, "")
+		_, err := k.Authenticate(t.Context(), Credential{Secret: secret})
 		wantKind(t, err, sandbox.Unauthorized)
 		if err == nil || !strings.Contains(err.Error(), want) || secret != "" && strings.Contains(err.Error(), secret) {
 			t.Errorf("%q: %v", secret, err)
@@ -143,7 +143,7 @@ func TestAdministratorsOnly(t *testing.T) {
 	k, _, _ := setup(t)
 	made, secret, err := k.CreateKey(ctx, root, Key{User: "ann"})
 	must(t, err)
-	plain, err := k.Authenticate(ctx, secret, "")
+	plain, err := k.Authenticate(ctx, Credential{Secret: secret})
 	must(t, err)
 	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "eve"}, Role: sandbox.RoleAdmin}
 
@@ -182,7 +182,7 @@ func TestOldKeys(t *testing.T) {
 	for admin, want := range map[bool]sandbox.Role{true: sandbox.RoleAdmin, false: sandbox.RoleDeveloper} {
 		secret := secretPrefix + strings.Repeat("0", 63) + map[bool]string{true: "1", false: "0"}[admin]
 		must(t, c.PutKey(ctx, store.KeyRecord{ID: "key_" + string(want), Tenant: "acme", User: "ann", Admin: admin, Hash: hashOf(secret)}))
-		got, err := k.Authenticate(ctx, secret, "")
+		got, err := k.Authenticate(ctx, Credential{Secret: secret})
 		must(t, err)
 		if got.Role != want || got.Threads != nil || got.Capabilities != nil {
 			t.Errorf("admin %v: %+v", admin, got)
@@ -203,7 +203,7 @@ func TestScopes(t *testing.T) {
 	k, _, _ := setup(t)
 	made, secret, err := k.CreateKey(ctx, root, Key{User: "ann", Role: sandbox.RoleAgent, Capabilities: []string{"mail.send", "crm", "crm"}, Threads: []string{"ci-*", "main"}})
 	must(t, err)
-	c, err := k.Authenticate(ctx, secret, "")
+	c, err := k.Authenticate(ctx, Credential{Secret: secret})
 	must(t, err)
 	if !slices.Equal(c.Capabilities, []string{"crm", "mail.send"}) || !slices.Equal(made.Capabilities, c.Capabilities) {
 		t.Errorf("capabilities %q", c.Capabilities)
@@ -222,14 +222,14 @@ func TestRevoke(t *testing.T) {
 	made, secret, err := k.CreateKey(ctx, root, Key{User: "ann"})
 	must(t, err)
 	for _, at := range []*Keys{k, elsewhere} {
-		_, err = at.Authenticate(ctx, secret, "")
+		_, err = at.Authenticate(ctx, Credential{Secret: secret})
 		must(t, err)
 	}
 	must(t, k.RevokeKey(ctx, root, made.ID))
-	_, err = k.Authenticate(ctx, secret, "")
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
 	wantKind(t, err, sandbox.Unauthorized)
 	*now = now.Add(knownFor)
-	_, err = elsewhere.Authenticate(ctx, secret, "")
+	_, err = elsewhere.Authenticate(ctx, Credential{Secret: secret})
 	wantKind(t, err, sandbox.Unauthorized)
 	wantKind(t, k.RevokeKey(ctx, root, made.ID), sandbox.NotFound)
 }
@@ -244,8 +244,8 @@ func TestRevokeDuringLookup(t *testing.T) {
 		c.during = nil
 		must(t, k.RevokeKey(ctx, root, made.ID))
 	}
-	_, _ = k.Authenticate(ctx, secret, "")
-	_, err = k.Authenticate(ctx, secret, "")
+	_, _ = k.Authenticate(ctx, Credential{Secret: secret})
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
 	wantKind(t, err, sandbox.Unauthorized)
 }
 
@@ -259,7 +259,7 @@ func TestCache(t *testing.T) {
 		t.Helper()
 		c.lookups.Store(0)
 		for range 3 {
-			_, _ = k.Authenticate(ctx, secret, "")
+			_, _ = k.Authenticate(ctx, Credential{Secret: secret})
 		}
 		if n := c.lookups.Load(); n != want {
 			t.Errorf("%d look-ups, want %d", n, want)
@@ -277,10 +277,10 @@ func TestCache(t *testing.T) {
 	c.err = sandbox.Errorf(sandbox.Unavailable, "away")
 	ask(secret, 0)
 	*now = now.Add(knownFor)
-	_, err = k.Authenticate(ctx, secret, "")
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
 	wantKind(t, err, sandbox.Unavailable)
 	c.err = nil
-	_, err = k.Authenticate(ctx, secret, "")
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
 	must(t, err)
 }
 
@@ -290,16 +290,16 @@ func TestGuessesDoNotEvict(t *testing.T) {
 	k, c, _ := setup(t)
 	_, secret, err := k.CreateKey(ctx, root, Key{User: "ann"})
 	must(t, err)
-	_, err = k.Authenticate(ctx, secret, "")
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
 	must(t, err)
 	for i := range cacheSize + 100 {
-		_, _ = k.Authenticate(ctx, fmt.Sprintf("sk_%064x", i), "")
+		_, _ = k.Authenticate(ctx, Credential{Secret: guess(i), Source: fmt.Sprintf("192.0.%d.%d", i>>8, i&0xff)})
 	}
 	if n := len(k.unknown.items); n != cacheSize || k.unknown.order.Len() != n {
 		t.Errorf("%d secrets remembered", n)
 	}
 	c.err = errors.New("must not be asked")
-	_, err = k.Authenticate(ctx, secret, "")
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
 	must(t, err)
 }
 
@@ -310,12 +310,13 @@ func TestConcurrent(t *testing.T) {
 	defer s.Close()
 	k := New(s, Options{})
 	var wg sync.WaitGroup
-	for range 8 {
+	for g := range 8 {
 		wg.Go(func() {
-			for range 10 {
+			for i := range 10 {
+				from := fmt.Sprintf("192.0.%d.%d", g, i)
 				made, secret, err := k.CreateKey(ctx, root, Key{User: "ann"})
 				if err == nil {
-					_, err = k.Authenticate(ctx, secret, "")
+					_, err = k.Authenticate(ctx, Credential{Secret: secret, Source: from})
 				}
 				if err == nil {
 					err = k.RevokeKey(ctx, root, made.ID)
@@ -323,7 +324,7 @@ func TestConcurrent(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-				if _, err := k.Authenticate(ctx, secret, ""); !errors.Is(err, sandbox.Unauthorized) {
+				if _, err := k.Authenticate(ctx, Credential{Secret: secret, Source: from}); !errors.Is(err, sandbox.Unauthorized) {
 					t.Errorf("after the revocation: %v", err)
 				}
 			}
@@ -344,7 +345,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := k.Authenticate(b.Context(), secret, ""); err != nil {
+		if _, err := k.Authenticate(b.Context(), Credential{Secret: secret}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -365,16 +366,16 @@ func TestTokens(t *testing.T) {
 	ctx := t.Context()
 	_, c, _ := setup(t)
 	k := New(c, Options{Tokens: fakeTokens{}})
-	if got, err := k.Authenticate(ctx, "eyJ.a.b", ""); err != nil || got.User != "ann" {
+	if got, err := k.Authenticate(ctx, Credential{Secret: "eyJ.a.b"}); err != nil || got.User != "ann" {
 		t.Errorf("%+v, %v", got, err)
 	}
-	_, err := k.Authenticate(ctx, "eyJ.a.c", "")
+	_, err := k.Authenticate(ctx, Credential{Secret: "eyJ.a.c"})
 	wantKind(t, err, sandbox.Unauthorized)
-	_, err = k.Authenticate(ctx, "eyJ.a.b", "bob")
+	_, err = k.Authenticate(ctx, Credential{Secret: "eyJ.a.b", OnBehalfOf: "bob"})
 	wantKind(t, err, sandbox.Forbidden)
-	_, err = k.Authenticate(ctx, "eyJ.a.c", "bob")
+	_, err = k.Authenticate(ctx, Credential{Secret: "eyJ.a.c", OnBehalfOf: "bob"})
 	wantKind(t, err, sandbox.Unauthorized)
-	_, err = New(c, Options{}).Authenticate(ctx, "eyJ.a.b", "")
+	_, err = New(c, Options{}).Authenticate(ctx, Credential{Secret: "eyJ.a.b"})
 	wantKind(t, err, sandbox.Unauthorized)
 	if n := c.lookups.Load(); n != 0 {
 		t.Errorf("%d look-ups", n)

@@ -34,7 +34,8 @@ type Key struct {
 	Threads      []string     `json:"threads,omitempty"`      // the only threads it is good for: names, or "prefix*"
 	CreatedAt    time.Time    `json:"created_at"`
 	ExpiresAt    *time.Time   `json:"expires_at,omitempty"`
-	Hash         string       `json:"-"` // sha256 hex of the secret; the store keeps it as the record's name
+	LastUsedAt   *time.Time   `json:"last_used_at,omitempty"` // to half a minute; absent when never
+	Hash         string       `json:"-"`                      // sha256 hex of the secret; the store keeps it as the record's name
 }
 
 // keyOf reads a stored key. One from before there were roles keeps what it could do: all that is its user's.

@@ -2,15 +2,19 @@ package httpserver
 
 import (
 	"context"
+	"errors"
+	"math"
 	"mime"
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -22,10 +26,14 @@ func (s *server) authenticate(c *gin.Context) {
 	x := exchangeOf(c.Request.Context())
 	caller, err := s.identify(c.Request)
 	if err != nil {
+		var many *auth.TooMany
 		p := s.problem(c.Request.Context(), err)
-		if p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden) {
+		if errors.As(err, &many) {
+			p = tooMany(many)
+		}
+		if many != nil || p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden) {
 			refused := sandbox.Caller{RequestID: x.id, Source: source(c.Request), UserAgent: userAgent(c.Request)}
-			s.refused(c.Request.Context(), refused, p.Detail)
+			s.refused(c.Request.Context(), refused, p.Detail, many != nil)
 		}
 		writeProblem(c.Writer, p)
 		c.Abort()
@@ -35,6 +43,14 @@ func (s *server) authenticate(c *gin.Context) {
 	x.caller, x.known = caller, true
 }
 
+// tooMany answers a credential that was not looked at.
+func tooMany(e *auth.TooMany) *Problem {
+	p := newProblem(sandbox.QuotaExceeded, e.Error()).withStatus(http.StatusTooManyRequests)
+	p.Title = "Too many requests"
+	p.header = http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.Wait.Seconds())))}}
+	return p
+}
+
 func (s *server) identify(r *http.Request) (sandbox.Caller, error) {
 	secret, err := credential(r.Header)
 	if err != nil {
@@ -42,7 +58,7 @@ func (s *server) identify(r *http.Request) (sandbox.Caller, error) {
 	}
 	onBehalfOf := r.Header.Get("On-Behalf-Of")
 	if secret != "" && s.o.Keys != nil {
-		caller, err := s.o.Keys.Authenticate(r.Context(), secret, onBehalfOf)
+		caller, err := s.o.Keys.Authenticate(r.Context(), auth.Credential{Secret: secret, OnBehalfOf: onBehalfOf, Source: source(r)})
 		caller.Operator = caller.Admin() && caller.Tenant == s.o.OperatorTenant
 		return caller, err
 	}
@@ -134,7 +150,7 @@ const recheckEvery = 10 * time.Second
 // key may be revoked meanwhile. revoked is called once. stop ends the checks and waits for one in progress.
 func (s *server) watchCredential(r *http.Request, caller sandbox.Caller, revoked func()) (stop func()) {
 	ctx, cancel := context.WithCancel(r.Context())
-	credential := (&http.Request{Header: r.Header.Clone()}).WithContext(ctx) // others change r meanwhile
+	credential := (&http.Request{Header: r.Header.Clone(), RemoteAddr: r.RemoteAddr}).WithContext(ctx) // others change r meanwhile
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -326,7 +326,8 @@ func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string,
 }
 
 // Authenticate knows the keys ann, bob (no administration), root (may act for others).
-func (w *world) Authenticate(_ context.Context, secret, onBehalfOf string) (sandbox.Caller, error) {
+func (w *world) Authenticate(_ context.Context, cred auth.Credential) (sandbox.Caller, error) {
+	secret, onBehalfOf := cred.Secret, cred.OnBehalfOf
 	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: secret}, Actor: secret, Role: sandbox.RoleDeveloper, KeyID: "k-" + secret}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -336,6 +337,8 @@ func (w *world) Authenticate(_ context.Context, secret, onBehalfOf string) (sand
 		secret = ""
 	}
 	switch secret {
+	case "guess":
+		return c, &auth.TooMany{Wait: 2500 * time.Millisecond}
 	case "ann", "bob":
 		if onBehalfOf != "" {
 			return c, sandbox.Errorf(sandbox.Forbidden, "this key may not act for others")

@@ -115,7 +115,7 @@ func (s *server) authorize(c *gin.Context) {
 		return
 	}
 	p := s.problem(c.Request.Context(), err)
-	s.refused(c.Request.Context(), caller, p.Detail)
+	s.refused(c.Request.Context(), caller, p.Detail, false)
 	writeProblem(c.Writer, p)
 	c.Abort()
 }
@@ -136,8 +136,8 @@ func threadAllowed(c *gin.Context, caller sandbox.Caller) error {
 }
 
 // refused tells whoever records it that a credential did not do for a request.
-func (s *server) refused(ctx context.Context, c sandbox.Caller, reason string) {
+func (s *server) refused(ctx context.Context, c sandbox.Caller, reason string, unseen bool) {
 	if s.o.AuthRefused != nil {
-		s.o.AuthRefused(ctx, c, reason)
+		s.o.AuthRefused(ctx, c, reason, unseen)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/gin-gonic/gin"
 
+	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -17,7 +18,8 @@ import (
 // threads ci-* only).
 type roleKeys struct{ *world }
 
-func (roleKeys) Authenticate(_ context.Context, secret, _ string) (sandbox.Caller, error) {
+func (roleKeys) Authenticate(_ context.Context, cred auth.Credential) (sandbox.Caller, error) {
+	secret := cred.Secret
 	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "ann"}, Actor: "ann", Role: sandbox.Role(secret), KeyID: "k", Method: sandbox.ByKey}
 	switch secret {
 	case "operator":
@@ -37,7 +39,7 @@ func TestRoleMatrix(t *testing.T) {
 	var refused int
 	o, _ := w.options(t)
 	o.Keys, o.Anonymous, o.OperatorTenant = roleKeys{w}, nil, "ops"
-	o.AuthRefused = func(_ context.Context, c sandbox.Caller, _ string) {
+	o.AuthRefused = func(_ context.Context, c sandbox.Caller, _ string, _ bool) {
 		if c.Tenant != "" {
 			refused++
 		}

@@ -65,7 +65,8 @@ type Options struct {
 	OperatorTenant string
 	// AuthRefused is told of each credential that was refused, or did not do for its route: Caller has what is
 	// known of it, at least the request's id, source and user agent. May be nil.
-	AuthRefused func(ctx context.Context, c sandbox.Caller, reason string)
+	// unseen: too many came before it, so that it was not even looked at.
+	AuthRefused func(ctx context.Context, c sandbox.Caller, reason string, unseen bool)
 
 	// AllowedHosts are values of the Host header to answer to, besides loopback names with any port:
 	// "name" (any port), "name:port", or "*".

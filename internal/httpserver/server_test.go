@@ -246,7 +246,7 @@ func TestAuthentication(t *testing.T) {
 	var refused []string
 	h := handler(t, w, func(o *Options) {
 		o.Keys, o.Anonymous = w, nil
-		o.AuthRefused = func(_ context.Context, c sandbox.Caller, reason string) {
+		o.AuthRefused = func(_ context.Context, c sandbox.Caller, reason string, _ bool) {
 			refused = append(refused, c.Source+" "+c.RequestID+" "+reason)
 		}
 	})
@@ -276,6 +276,9 @@ func TestAuthentication(t *testing.T) {
 		if rec := send(h, "GET", open, ""); rec.Code != 200 {
 			t.Errorf("%s wants a key: %d", open, rec.Code)
 		}
+	}
+	if rec := send(h, "GET", "/api/threads/t1", "", "X-API-Key: guess"); rec.Code != 429 || rec.Header().Get("Retry-After") != "3" || !strings.Contains(rec.Body.String(), "quota_exceeded") {
+		t.Errorf("too many: %d %v %s", rec.Code, rec.Header(), rec.Body)
 	}
 	// Without authentication there is nobody to act for.
 	wantProblem(t, send(handler(t, w), "GET", "/api/threads", "", "On-Behalf-Of: bob"), 403, "forbidden")

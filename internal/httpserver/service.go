@@ -118,8 +118,8 @@ type auditLog interface {
 }
 
 type keys interface {
-	// Authenticate checks a bearer key. onBehalfOf is the On-Behalf-Of header, or "".
-	Authenticate(ctx context.Context, secret, onBehalfOf string) (sandbox.Caller, error)
+	// Authenticate says whose a credential is; *auth.TooMany when it was not looked at.
+	Authenticate(ctx context.Context, cred auth.Credential) (sandbox.Caller, error)
 	CreateKey(ctx context.Context, c sandbox.Caller, k auth.Key) (made auth.Key, secret string, err error)
 	ListKeys(ctx context.Context, c sandbox.Caller) ([]auth.Key, error)
 	RevokeKey(ctx context.Context, c sandbox.Caller, id string) error

@@ -312,7 +312,12 @@ func (s *Store) tellApproval(ctx context.Context, a ApprovalRecord) {
 // WatchApprovals calls changed with the id of each request that somebody changes, until ctx ends; with "" when some
 // may have been missed.
 func (s *Store) WatchApprovals(ctx context.Context, changed func(id string)) {
-	sub := s.rdb.Subscribe(ctx, approvalChannel)
+	s.watch(ctx, approvalChannel, changed)
+}
+
+// watch calls changed with what is published, until ctx ends; with "" when some may have been missed.
+func (s *Store) watch(ctx context.Context, channel string, changed func(text string)) {
+	sub := s.rdb.Subscribe(ctx, channel)
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	defer func() {
 		if stop() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ type KeyRecord struct {
 	Threads      []string     `json:"threads,omitempty"` // nil = all
 	CreatedAt    time.Time    `json:"created_at"`
 	ExpiresAt    *time.Time   `json:"expires_at,omitempty"` // the caller looks at it: an expired key is still found
+	LastUsedAt   *time.Time   `json:"-"`                    // kept beside it; only Keys gives it
 	Hash         string       `json:"hash"`                 // sha256 hex of the secret
 }
 
@@ -45,7 +47,29 @@ func (s *Store) PutKey(ctx context.Context, k KeyRecord) error {
 	if err := s.save(ctx, tenantKeyPlace(k.Tenant, k.ID), k); err != nil {
 		return err
 	}
+	defer s.tellKey(ctx, k.ID)
 	return s.save(ctx, hashPlace(k.Hash), k)
+}
+
+// tellKey says to all servers that a key is another one now. Who misses it looks again by itself.
+func (s *Store) tellKey(ctx context.Context, id string) {
+	ctx, cancel := deadline(context.WithoutCancel(ctx))
+	defer cancel()
+	_ = s.rdb.Publish(ctx, keysChannel, id).Err()
+}
+
+// WatchKeys calls changed with the id of each key that is made or deleted on any server, until ctx ends; with ""
+// when some may have been missed.
+func (s *Store) WatchKeys(ctx context.Context, changed func(id string)) {
+	s.watch(ctx, keysChannel, changed)
+}
+
+// KeyUsed writes down when a key was used.
+func (s *Store) KeyUsed(ctx context.Context, tenant, id string, at time.Time) error {
+	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
+		return err
+	}
+	return s.save(ctx, place{key: keyUsesKey(tenant), field: id}, at.Unix())
 }
 
 // KeyByHash gives the key whose secret has this hash, or NotFound.
@@ -64,10 +88,18 @@ func (s *Store) Keys(ctx context.Context, tenant string) ([]KeyRecord, error) {
 	if err != nil {
 		return nil, failure(err)
 	}
+	uses, err := s.rdb.HGetAll(ctx, keyUsesKey(tenant)).Result()
+	if err != nil {
+		return nil, failure(err)
+	}
 	keys := make([]KeyRecord, len(texts))
 	for i, text := range texts {
 		if err := json.Unmarshal([]byte(text), &keys[i]); err != nil {
 			return nil, sandbox.Wrap(sandbox.Internal, err, "the key's record cannot be read")
+		}
+		if n, err := strconv.ParseInt(uses[keys[i].ID], 10, 64); err == nil {
+			at := time.Unix(n, 0).UTC()
+			keys[i].LastUsedAt = &at
 		}
 	}
 	slices.SortFunc(keys, func(a, b KeyRecord) int {
@@ -89,10 +121,14 @@ func (s *Store) DeleteKey(ctx context.Context, tenant, id string) error {
 	if err != nil {
 		return err
 	}
+	defer s.tellKey(ctx, id)
 	if err := s.remove(ctx, hashPlace(k.Hash)); err != nil {
 		return err
 	}
-	return s.remove(ctx, tenantKeyPlace(tenant, id))
+	if err := s.remove(ctx, tenantKeyPlace(tenant, id)); err != nil {
+		return err
+	}
+	return s.remove(ctx, place{key: keyUsesKey(tenant), field: id})
 }
 
 // HasKeys reports whether any tenant has a key.

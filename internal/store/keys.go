@@ -18,6 +18,8 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:lease:U:THREAD                hash    lease    owner, token, state (own, deleting); taken again by whoever runs the sandbox
 //	skerry:{T}:fence                         string  -        last fencing token; the clock (tokens are at least its microseconds)
 //	skerry:{T}:keys                          hash    -        durable. key id -> JSON of KeyRecord; nothing: keys must be made anew
+//	skerry:{T}:keys:used                     hash    -        durable. key id -> Unix seconds of its last use, written late; nothing
+//	skerry:keys                              channel -        ids of keys that were made or revoked
 //	skerry:{:keys}                           hash    -        durable. sha256 of a secret -> JSON of KeyRecord; skerry:{T}:keys
 //	skerry:{T}:secrets                       hash    -        durable. SCOPE/name -> JSON of SecretRecord, encrypted; nothing: they must be set anew
 //	skerry:{:secrets}                        hash    -        durable. tenants that have secrets -> true; nothing: a rotation of the key would miss them
@@ -68,8 +70,11 @@ const (
 	secretVersionKey = "skerry:{:secrets}:version"
 )
 
+func keyUsesKey(tenant string) string { return tenantKeysKey(tenant) + ":used" }
+
 const (
 	keyHashesKey = "skerry:{:keys}"
+	keysChannel  = "skerry:keys"
 	uidKey       = "skerry:{:uid}"
 	uidField     = "last"
 )

@@ -484,6 +484,12 @@ func testKeys(t *testing.T, s *Store) {
 	if len(list) != 2 || list[0].ID != "key_1" || list[1].ID != "key_0" {
 		t.Errorf("listed %+v", list)
 	}
+	must(t, s.KeyUsed(ctx, "acme", "key_1", t0.Add(time.Minute)))
+	list, err = s.Keys(ctx, "acme")
+	must(t, err)
+	if at := list[0].LastUsedAt; at == nil || at.Unix() != t0.Add(time.Minute).Unix() || list[1].LastUsedAt != nil {
+		t.Errorf("used %v, %v", at, list[1].LastUsedAt)
+	}
 	wantKind(t, s.DeleteKey(ctx, "acme", "key_9"), sandbox.NotFound)
 	must(t, s.DeleteKey(ctx, "acme", "key_1"))
 	wantKind(t, s.DeleteKey(ctx, "acme", "key_1"), sandbox.NotFound)
