@@ -68,7 +68,7 @@ var table = []row{
 	{"internal/mcphub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},
-	{"internal/policy", "sandbox", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
+	{"internal/policy", "sandbox editdistance lockedfile", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
 	{"internal/bridge", "sandbox ownedsocket policy redact", "the bridge reaches tools through the policy's guard, as the interface that it declares"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},

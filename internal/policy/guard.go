@@ -44,8 +44,9 @@ type Options struct {
 // Guard stands between those who call tools and the hub that makes the calls. All methods may be called at
 // the same time.
 type Guard struct {
-	o   Options
-	now func() time.Time
+	o     Options
+	now   func() time.Time
+	rates rates
 }
 
 // New gives a guard. It panics without a hub: that is a mistake of the program, found when it starts.
@@ -119,6 +120,10 @@ func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 	if err != nil {
 		return Plan{Tool: tool}, err
 	}
+	// Two programs may read such arguments differently: then the rules would judge others than the server gets.
+	if _, err := parse(args); err != nil {
+		return Plan{Tool: tool}, sandbox.Errorf(sandbox.Invalid, "%s: input: %w", tool.Printed, err)
+	}
 	p := g.decide(ctx, Request{
 		Kind: KindToolCall, Caller: c.Caller, Thread: c.Thread, Exec: c.Exec, Server: tool.Server, Tool: tool.Name, Printed: tool.Printed,
 		Annotations: ReadAnnotations(tool.Annotations), Arguments: args,
@@ -152,12 +157,11 @@ func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 		return errUnplanned
 	}
 	d := p.decision
-	switch d.Effect() {
-	case Allow:
-		return nil
-	case RequireApproval:
-	default:
+	if e := d.Effect(); e != Allow && e != RequireApproval {
 		return refusal(p)
+	}
+	if err := g.admit(p); err != nil || d.Effect() == Allow {
+		return err
 	}
 	if g.o.Approver == nil {
 		return sandbox.Errorf(sandbox.Forbidden, "%s needs an approval%s, and this server has nobody who could give it", what(p.request), because(d, RequireApproval))
@@ -186,7 +190,7 @@ func (g *Guard) Make(ctx context.Context, p Plan, attempt string, watch sandbox.
 	if err := g.Permit(ctx, p, attempt); err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	return g.o.Hub.CallChecked(ctx, p.request.Thread, p.Tool, p.request.Arguments, watch)
+	return g.limited(ctx, p, watch)
 }
 
 // MakeUpstream sends a planned request to its MCP server.

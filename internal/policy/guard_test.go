@@ -170,12 +170,12 @@ func TestAnnotations(t *testing.T) {
 		``:                        {Destructive: true, OpenWorld: true},
 		`null`:                    {Destructive: true, OpenWorld: true},
 		`{"title":"x"}`:           {Destructive: true, OpenWorld: true, Said: true},
-		`{"readOnlyHint":true}`:   {ReadOnly: true, OpenWorld: true, Said: true},
+		`{"readOnlyHint":true}`:   {ReadOnly: true, OpenWorld: true, Said: true, Explicit: [4]bool{true}},
 		`{"readOnlyHint":"true"}`: {Destructive: true, OpenWorld: true, Said: true},
-		`{"readOnlyHint":true,"destructiveHint":true}`:                       {ReadOnly: true, OpenWorld: true, Said: true},
-		`{"destructiveHint":false,"openWorldHint":false}`:                    {Said: true},
-		`{"ReadOnlyHint":true}`:                                              {Destructive: true, OpenWorld: true, Said: true},
-		`{"idempotentHint":true,"destructiveHint":false,"openWorldHint":[]}`: {Idempotent: true, OpenWorld: true, Said: true},
+		`{"readOnlyHint":true,"destructiveHint":true}`:    {ReadOnly: true, OpenWorld: true, Said: true, Explicit: [4]bool{true, true}},
+		`{"destructiveHint":false,"openWorldHint":false}`: {Said: true, Explicit: [4]bool{1: true, 3: true}},
+		`{"ReadOnlyHint":true}`:                           {Destructive: true, OpenWorld: true, Said: true},
+		`{"idempotentHint":true,"openWorldHint":[]}`:      {Destructive: true, Idempotent: true, OpenWorld: true, Said: true, Explicit: [4]bool{2: true}},
 	} {
 		if got := ReadAnnotations(json.RawMessage(raw)); got != want {
 			t.Errorf("%s: %+v, want %+v", raw, got, want)

@@ -67,6 +67,8 @@ type Request struct {
 	Skill     string // of a KindSkillRun
 	Untrusted bool   // the skill comes from a source that is not trusted
 	Time      time.Time
+	// Capabilities are those that the caller has in this thread.
+	Capabilities []string
 }
 
 // Annotations are what a tool says of itself, with the defaults of the MCP specification for what it does not
@@ -77,6 +79,8 @@ type Annotations struct {
 	Idempotent  bool // default false
 	OpenWorld   bool // default true
 	Said        bool // the tool has annotations at all
+	// Explicit says which of the four, in the order above, the tool says itself.
+	Explicit [4]bool
 }
 
 // ReadAnnotations reads the annotations of a tool, as its server wrote them. What is no boolean is not said.
@@ -87,15 +91,11 @@ func ReadAnnotations(raw json.RawMessage) Annotations {
 		return a
 	}
 	a.Said = true
-	read := func(name string, into *bool) {
-		if v, ok := hints[name].(bool); ok {
-			*into = v
+	for i, into := range []*bool{&a.ReadOnly, &a.Destructive, &a.Idempotent, &a.OpenWorld} {
+		if v, ok := hints[hintNames[i]].(bool); ok {
+			*into, a.Explicit[i] = v, true
 		}
 	}
-	read("readOnlyHint", &a.ReadOnly)
-	read("destructiveHint", &a.Destructive)
-	read("idempotentHint", &a.Idempotent)
-	read("openWorldHint", &a.OpenWorld)
 	if a.ReadOnly { // the specification: destructiveHint means nothing then
 		a.Destructive = false
 	}

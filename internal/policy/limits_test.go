@@ -1,0 +1,129 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// TestRates: exactly as many calls as are allowed go through at once, later ones at the rate, each key by itself; a
+// refused call counts nowhere.
+func TestRates(t *testing.T) {
+	var c rates
+	now := time.Now()
+	user := func(u string) []Rate {
+		return []Rate{{Rule: "r", Key: u, Calls: 3, Per: time.Minute}, {Rule: "all", Key: "all", Calls: 5, Per: time.Minute}}
+	}
+	n := 0
+	for range 10 {
+		if _, _, ok := c.take(user("a"), now); ok {
+			n++
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d calls of 3", n)
+	}
+	for range 2 {
+		if _, _, ok := c.take(user("b"), now); !ok {
+			t.Error("refused calls of another key were counted")
+		}
+	}
+	if spent, wait, ok := c.take(user("b"), now); ok || spent.Rule != "all" || wait != 12*time.Second {
+		t.Errorf("%v %s %t", spent, wait, ok)
+	}
+	if _, _, ok := c.take(user("a"), now.Add(19*time.Second)); ok {
+		t.Error("too early")
+	}
+	if _, _, ok := c.take(user("a"), now.Add(20*time.Second)); !ok {
+		t.Error("not in time")
+	}
+	for i := range maxCounted + 10 {
+		c.take([]Rate{{Key: fmt.Sprint(i), Calls: 1, Per: time.Hour}}, now)
+	}
+	if len(c.full) > maxCounted {
+		t.Errorf("%d keys are remembered", len(c.full))
+	}
+}
+
+// ruled is a guard whose rules are those of the text.
+func ruled(t *testing.T, h *fakeHub, text string) *Guard {
+	t.Helper()
+	set := &Set{Global: rules(t, text)}
+	return New(Options{Hub: h, Decider: decider{decide: func(r Request) Decision { return set.Decide(context.Background(), r) }}})
+}
+
+// TestLimits: calls beyond a rate, and results beyond their bytes, do not come through.
+func TestLimits(t *testing.T) {
+	h := &fakeHub{tools: []sandbox.Tool{tool("x", ""), tool("y", "")}, reply: sandbox.ToolResult{Result: json.RawMessage(`"0123456789"`)}}
+	g := ruled(t, h, "default: allow\nrules:\n- id: r\n  match: {tool: x}\n  limit: {calls: 2, per: 1h, by: tool}\n- id: b\n  match: {tool: y}\n  limit: {bytes: 11}")
+	for range 2 {
+		if _, err := call(g, "x", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := call(g, "x", ""); sandbox.KindOf(err) != sandbox.QuotaExceeded || !strings.Contains(err.Error(), "the policy allows 2 calls in 1h0m0s (rule r); the next one in 1800 s") || len(h.sent) != 2 {
+		t.Errorf("%v, sent %q", err, h.sent)
+	}
+	if res, err := call(g, "y", ""); sandbox.KindOf(err) != sandbox.QuotaExceeded || len(res.Result) != 0 {
+		t.Errorf("%v, %s", err, res.Result)
+	}
+}
+
+// TestRedactedResult: what the rules hide is in no form of a result, nor in an error.
+func TestRedactedResult(t *testing.T) {
+	const rule = "default: allow\nrules:\n- id: r\n  redact: {result: {fields: [ssn, user.phone], patterns: ['\\b\\d{3}-\\d{2}-\\d{4}\\b']}, args: {fields: [password]}}"
+	for _, c := range []struct{ result, raw string }{
+		{result: `{"ssn":"canary","user":{"phone":"canary"},"list":[{"SSN":["canary"]}],"kept":1}`},
+		{result: `"a text with 123-45-6789 kept"`},
+		{result: `"{\"ssn\":\"canary\",\"note\":\"kept\"}"`},
+		{result: `{"kept":1}`, raw: `{"structuredContent":{"ssn":"canary"},"content":[{"type":"text","text":"{\"ssn\": \"canary\", \"a\": \"kept\"}"},{"type":"resource","resource":{"uri":"x:","text":"123-45-6789"}}]}`},
+		{result: `{"kept":1}`, raw: `{"content":["canary"]}`},
+		{result: `{"kept":1}`, raw: `["canary"]`},
+		{result: `{"ssn":1,"ssn":"canary"}`},
+	} {
+		h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}, reply: sandbox.ToolResult{Result: json.RawMessage(c.result), Raw: json.RawMessage(c.raw)}}
+		res, err := call(ruled(t, h, rule), "x", "")
+		all := string(res.Result) + string(res.Raw) + fmt.Sprint(err)
+		if strings.Contains(all, "canary") || strings.Contains(all, "123-45-6789") {
+			t.Errorf("%s %s gives %s", c.result, c.raw, all)
+		}
+		if strings.Contains(c.result, "kept") && err == nil && !strings.Contains(all, "kept") {
+			t.Errorf("%s %s gives only %s", c.result, c.raw, all)
+		}
+		if len(res.Raw) > 0 && !json.Valid(res.Raw) || len(res.Result) > 0 && !json.Valid(res.Result) {
+			t.Errorf("no JSON: %s", all)
+		}
+	}
+	// Arguments are hidden from those who look, not from the server.
+	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
+	g := ruled(t, h, rule)
+	p, err := g.Plan(context.Background(), Call{Caller: caller, Thread: thread, Ref: sandbox.ToolRef{Printed: "s__x"}, Input: []byte(`{"login":{"password":"canary"}}`)})
+	if err != nil || strings.Contains(string(p.Shown(p.request.Arguments)), "canary") {
+		t.Errorf("%v, shown %s", err, p.Shown(p.request.Arguments))
+	}
+	if _, err := g.Make(context.Background(), p, "", sandbox.ToolWatch{}); err != nil || len(h.sent) != 1 || !strings.Contains(h.sent[0], "canary") {
+		t.Errorf("%v, sent %q", err, h.sent)
+	}
+}
+
+// TestAmbiguousArguments: what two programs read differently reaches no server, whatever the rules.
+func TestAmbiguousArguments(t *testing.T) {
+	for _, input := range []string{
+		`{"path":"/tmp/x","path":"/etc/passwd"}`, `{"a":{"b":1,"\u0062":2}}`, `{"s":"\udc00"}`, "{\"s\":\"\xc0\xaf\"}", `{"a":1} {"a":2}`, `{"a":1`,
+	} {
+		h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
+		if _, err := call(New(Options{Hub: h}), "x", input); sandbox.KindOf(err) != sandbox.Invalid || len(h.sent) != 0 {
+			t.Errorf("%s: %v, sent %q", input, err, h.sent)
+		}
+	}
+	h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}
+	const odd = `{ "b":1.50, "a":[1e2,"\ud83d\ude00","é"] , "n":12345678901234567890}`
+	if _, err := call(New(Options{Hub: h}), "x", odd); err != nil || h.sent[0] != "s__x "+odd {
+		t.Errorf("%v: the server gets %q", err, h.sent)
+	}
+}
