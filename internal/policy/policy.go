@@ -147,7 +147,7 @@ type Rate struct {
 type Decider interface {
 	Decide(ctx context.Context, r Request) Decision
 	// Requires are the capabilities that rules want for a tool, beside those of its server's configuration.
-	Requires(t sandbox.Tool) []string
+	Requires(t sandbox.Thread, tool sandbox.Tool) []string
 	// Hides reports whether the rules deny the caller every call of the tool, whatever its arguments and time.
 	Hides(c sandbox.Caller, t sandbox.Thread, tool sandbox.Tool) bool
 }
@@ -181,7 +181,7 @@ func (AllowAll) Decide(context.Context, Request) Decision {
 }
 
 // Requires wants nothing.
-func (AllowAll) Requires(sandbox.Tool) []string { return nil }
+func (AllowAll) Requires(sandbox.Thread, sandbox.Tool) []string { return nil }
 
 // Hides hides nothing.
 func (AllowAll) Hides(sandbox.Caller, sandbox.Thread, sandbox.Tool) bool { return false }
