@@ -140,9 +140,10 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 }
 
 func decisionRecord(c sandbox.Caller, a store.ApprovalRecord, how string, state sandbox.ApprovalState, v sandbox.ApprovalVerdict) audit.Record {
-	rec := requestRecord(a)
-	rec.KeyID, rec.RequestID, rec.Source, rec.UserAgent = c.KeyID, c.RequestID, c.Source, c.UserAgent
-	rec.Detail = v.Reason
+	rec := requestRecord(a).By(c)
+	if rec.Detail = v.Reason; c.User != a.User {
+		rec.Actor = c.User
+	}
 	rec.Args, _ = audit.Args(map[string]any{"approval": a.ID, "decision": state, "by": c.User, "how": how, "scope": v.Scope, "reason": v.Reason})
 	return rec
 }
@@ -160,8 +161,7 @@ func callRecord(c sandbox.ApprovalCall, action string) audit.Record {
 	return audit.Record{
 		Tenant: c.Thread.Tenant, User: c.Thread.User, Thread: c.Thread.ID, Exec: c.Exec, Parent: c.Record,
 		Action: action, Phase: audit.PhaseResult, Subject: c.Tool, ArgsHash: c.ArgsHash,
-		KeyID: c.Caller.KeyID, RequestID: c.Caller.RequestID, Source: c.Caller.Source, UserAgent: c.Caller.UserAgent,
-	}
+	}.By(c.Caller)
 }
 
 // recordEnd records how a request ended that no person decided.

@@ -102,7 +102,7 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},

@@ -193,7 +193,7 @@ func (s *server) resultOp(op huma.Operation) huma.Operation {
 			"application/json": {Schema: result},
 			"text/event-stream": {Schema: &huma.Schema{
 				Type:        huma.TypeString,
-				Description: `Events started, stdout and stderr ({"data", "encoding"?: "base64"}), and one last exit with the ExecResult. Each id is the event's number.`,
+				Description: `Events started, stdout and stderr ({"data", "encoding"?: "base64"}), approval_required and approval_decided (an Approval without arguments), and one last exit with the ExecResult. Each id is the event's number.`,
 			}},
 		}},
 		"default": s.problemResponse(),

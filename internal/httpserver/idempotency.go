@@ -22,7 +22,7 @@ const (
 	maxRememberedBytes = 700 << 10 // of an answer; of a larger one only the fact is kept
 	rememberTimeout    = 5 * time.Second
 	// An idempotent request goes on when its client goes away, so that the retry finds its answer.
-	idempotentTimeout = sandbox.MaxExecTimeout + 5*time.Minute
+	idempotentTimeout = sandbox.MaxExecTimeout + sandbox.MaxApprovalWait + 5*time.Minute
 )
 
 // remembered is an answer as it is stored.

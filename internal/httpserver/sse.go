@@ -95,6 +95,10 @@ func (e *execStream) emit(ev sandbox.Event) error {
 			e.write(ev.N, ev.Type, e.shape(ev.Result))
 		}
 		e.ended = true
+	case sandbox.EventApprovalRequired, sandbox.EventApprovalDecided:
+		if ev.N > e.after && ev.Approval != nil {
+			e.write(ev.N, ev.Type, ev.Approval)
+		}
 	default:
 		if ev.N > e.after {
 			e.write(ev.N, ev.Type, startedData{ExecID: e.exec, At: ev.Time.UTC()})

@@ -192,6 +192,8 @@ func (t *terminalConn) emit(ctx context.Context, ev sandbox.Event) error {
 		}
 		t.next = ev.N + 1
 		return t.write(ctx, websocket.MessageBinary, ev.Data)
+	case sandbox.EventApprovalRequired, sandbox.EventApprovalDecided:
+		return t.text(ctx, map[sandbox.EventType]*sandbox.Approval{ev.Type: ev.Approval})
 	case sandbox.EventExit:
 		if r := ev.Result; r != nil {
 			return t.text(ctx, map[string]exitFrame{"exit": {r.ExecID, r.Status, r.ExitCode, r.DurationMillis}})

@@ -46,6 +46,7 @@ type box struct {
 	info       sandbox.Info
 	ending     sandbox.Status // why its execs end: set before the sandbox is removed, "" while it lives
 	running    int            // execs
+	waits      int            // of them, those whose calls wait for people
 	lastActive time.Time
 	touched    time.Time
 	env        map[string]string // of every exec; replaced, never changed

@@ -101,7 +101,7 @@ func (r *Orchestrator) settleContext(b *box, e *execution, exit *sandboxv1.Exit,
 	for _, raw := range exit.GetResults() {
 		if rich := r.richResult(e, b.uid, raw); len(rich) > 0 {
 			results = append(results, rich)
-			e.held += int64(len(raw))
+			e.bytes += int64(len(raw))
 		}
 	}
 	res.Results, res.ResultsLeftOut = &results, int(exit.GetResultsLeftOut())

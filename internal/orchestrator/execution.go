@@ -39,14 +39,15 @@ type execution struct {
 
 	mu     sync.Mutex
 	events []sandbox.Event
-	held   int64 // bytes of output in events
+	bytes  int64 // of output in events
 	stdout []byte
 	stderr []byte
 	result *sandbox.Result // nil while it runs
 	err    error           // the result cannot be vouched for: its record is not durable
 	// startErr is why it could not be started; wait gives it instead of the result.
 	startErr error
-	why      string        // it was ended by us, for this reason
+	why      string // it was ended by us, for this reason
+	held     held
 	changed  chan struct{} // closed and replaced at each event
 }
 
@@ -158,7 +159,7 @@ func (e *execution) addLocked(ev sandbox.Event) {
 		ev.N = e.events[n-1].N + 1
 	}
 	e.events = append(e.events, ev)
-	e.held += int64(len(ev.Data))
+	e.bytes += int64(len(ev.Data))
 	switch ev.Type {
 	case sandbox.EventStdout:
 		if e.live == 0 || int64(len(e.stdout)) <= e.live {

@@ -126,7 +126,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	big.thread.ID = "big"
 	g.begin()
 	g.add(big)
-	big.held = keepOutput + 1
+	big.bytes = keepOutput + 1
 	big.finish(sandbox.Result{}, nil)
 	g.end(big)
 	if g.held > keepOutput {

@@ -73,7 +73,7 @@ func (r *Orchestrator) maxAge(t Template) time.Duration {
 }
 
 // checkLife puts a box away that is too old or idle. One that is too old and busy is put away when its
-// last exec ends (left), or after AgeGrace.
+// last exec ends (left), or after AgeGrace, when no exec waits for a person, which has a bound of its own.
 func (r *Orchestrator) checkLife(b *box, now time.Time) {
 	age, most := now.Sub(b.snapshot().CreatedAt), r.maxAge(b.template)
 	idle := time.Duration(b.template.IdleSeconds) * time.Second
@@ -81,7 +81,7 @@ func (r *Orchestrator) checkLife(b *box, now time.Time) {
 	switch {
 	case old && b.claim(func() bool { b.overAge = true; return b.running == 0 }):
 		r.putAwayLater(b, audit.ActionSandboxHibernate, "age")
-	case old && age > most+r.o.Lifecycle.AgeGrace && b.claim(func() bool { return true }):
+	case old && age > most+r.o.Lifecycle.AgeGrace && b.claim(func() bool { return b.waits == 0 }):
 		r.putAwayLater(b, audit.ActionSandboxExpire, "age")
 	case idle > 0 && b.claim(func() bool { return b.running == 0 && now.Sub(b.lastActive) > idle }):
 		r.putAwayLater(b, audit.ActionSandboxHibernate, "idle")

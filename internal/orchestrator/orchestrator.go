@@ -98,6 +98,8 @@ type Options struct {
 	Lifecycle    Lifecycle
 	Metrics      *telemetry.Metrics
 	StartTime    time.Duration // bound of one start
+	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
+	ApprovalWait time.Duration
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
 	// Commands are those that a user's plugins add to prompts.

@@ -136,7 +136,7 @@ func (g *registry) end(e *execution) {
 func (g *registry) keep(e *execution) {
 	g.know(e)
 	e.place = g.ended.PushBack(e)
-	g.held += e.held
+	g.held += e.bytes
 	mine := g.of[e.thread]
 	mine.ended = append(mine.ended, e)
 	for len(mine.ended) > keepPerThread {
@@ -153,7 +153,7 @@ func (g *registry) oldest() *execution {
 }
 
 func (g *registry) forget(e *execution) {
-	g.held -= e.held
+	g.held -= e.bytes
 	g.ended.Remove(e.place)
 	delete(g.byID, e.id)
 	mine := g.of[e.thread]
@@ -175,6 +175,13 @@ func (g *registry) expire(now time.Time) {
 	for g.ended.Len() > 0 && now.Sub(g.oldest().started)-g.oldest().deadline > keepEnded {
 		g.forget(g.oldest())
 	}
+}
+
+// find gives an exec by its id; nil: there is none.
+func (g *registry) find(id string) *execution {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.byID[id]
 }
 
 // get finds an exec of a thread; another thread's is NotFound.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
+	"github.com/skerry-sandbox/skerry/internal/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
@@ -380,6 +381,9 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	r.left(b) // before anybody sees the end, and pauses the sandbox
 	e.finish(res, err)
 	r.o.Metrics.Exec(e.action, res.Status, time.Since(e.started))
+	e.mu.Lock()
+	e.deadline += e.held.spent
+	e.mu.Unlock()
 	r.execs.end(e)
 	r.touch(b)
 }
@@ -421,6 +425,9 @@ func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
 // the image; 126 and 127 are the shell's "not executable" and "not found".
 const exitNoInterpreter = 125
 
+// errUnanswered says that sandboxd did not tell the end of an exec in time.
+var errUnanswered = errors.New("the deadline passed unanswered")
+
 // stream runs e and takes in its events until its exit. The client takes up a broken connection again
 // by itself while the sandbox lives. Without an exit the status says why.
 func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
@@ -428,8 +435,13 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 	if e.context != nil {
 		grace += contextGrace
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, e.deadline+grace)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	defer cancel(nil)
+	clock := deadline.Start(e.deadline+grace, heldAtMost, func() { cancel(errUnanswered) })
+	defer clock.Stop()
+	e.mu.Lock()
+	e.held.clock = clock
+	e.mu.Unlock()
 	exit, err := b.client.Run(ctx, req, r.timeFirst(b, e.take))
 	switch kind := sandbox.KindOf(err); {
 	case exit != nil:
@@ -442,9 +454,8 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 			reason = goneByItself + whatToDo
 		}
 		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.context.cc.id + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) || kind == sandbox.Timeout:
-		// The deadline, which travels with the call and may be seen there first,
-		// passed and sandboxd said nothing: the sandbox is not to be trusted any more.
+	case errors.Is(context.Cause(ctx), errUnanswered):
+		// The deadline passed and sandboxd said nothing: the sandbox is not to be trusted any more.
 		r.wg.Go(func() { r.abandon(b, "a deadline passed unanswered") })
 		return nil, sandbox.StatusTimeout
 	}

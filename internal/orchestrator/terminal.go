@@ -16,8 +16,8 @@ func (e *execution) trim() {
 	if e.live == 0 {
 		return
 	}
-	for len(e.events) > maxLive || e.held > e.live && len(e.events) > 1 {
-		e.held -= int64(len(e.events[0].Data))
+	for len(e.events) > maxLive || e.bytes > e.live && len(e.events) > 1 {
+		e.bytes -= int64(len(e.events[0].Data))
 		e.events = e.events[1:] // append moves the rest to another array, and this one goes
 	}
 }

@@ -107,8 +107,8 @@ func TestTerminalKeepsTheNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if e.held != 1000 || len(e.events) != 100 {
-		t.Fatalf("%d bytes in %d events are held", e.held, len(e.events))
+	if e.bytes != 1000 || len(e.events) != 100 {
+		t.Fatalf("%d bytes in %d events are held", e.bytes, len(e.events))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()

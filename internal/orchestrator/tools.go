@@ -134,6 +134,9 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 	rec := record(c, t, audit.ActionToolCall, audit.PhaseAttempt)
 	rec.Subject, rec.BytesIn = plan.Tool.Printed, int64(len(input))
 	decided(&rec, plan, input)
+	if watch.Progress != nil {
+		ctx = context.WithValue(ctx, watchedCall{}, watch.Progress)
+	}
 	return r.recorded(ctx, rec, func(attempt string) (sandbox.ToolResult, error) {
 		if wrong != nil {
 			return sandbox.ToolResult{}, wrong

@@ -26,6 +26,7 @@ const (
 	MaxStdinBytes      = 8 << 20
 	MaxCodeBytes       = 4 << 20
 	MaxTerminalSide    = 1000
+	MaxApprovalWait    = time.Hour // of one exec: its deadline is held while calls of it wait for people
 )
 
 // Command is a request to run a command. Exactly one of Shell and Argv is set.
@@ -127,12 +128,15 @@ type Result struct {
 // EventType is the kind of an event of an exec.
 type EventType string
 
-// The events of an exec, in the order: started, any number of outputs, exit.
+// The events of an exec, in the order: started, any number of outputs and approvals, exit.
 const (
 	EventStarted EventType = "started"
 	EventStdout  EventType = "stdout"
 	EventStderr  EventType = "stderr"
 	EventExit    EventType = "exit"
+
+	EventApprovalRequired EventType = "approval_required" // a call of it waits for a person
+	EventApprovalDecided  EventType = "approval_decided"  // or does not any more
 )
 
 // Event is one numbered event of an exec. N begins at 1 and has no gaps.
@@ -142,6 +146,8 @@ type Event struct {
 	Time   time.Time
 	Data   []byte  // of EventStdout and EventStderr
 	Result *Result // of EventExit
+	// Of EventApprovalRequired and EventApprovalDecided; without arguments and annotations.
+	Approval *Approval
 }
 
 // ExecInfo is one line of the list of execs of a thread.

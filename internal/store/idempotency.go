@@ -18,7 +18,7 @@ const (
 	answerTTL = 24 * time.Hour
 	// claimTTL frees a key whose request never finished, because its server died. It is longer than
 	// the longest request.
-	claimTTL = sandbox.MaxExecTimeout + 10*time.Minute
+	claimTTL = sandbox.MaxExecTimeout + sandbox.MaxApprovalWait + 10*time.Minute
 	// MaxAnswer is the largest answer that is kept. Of a larger one only the fact is: a retry then
 	// gets a Conflict that says so, and runs nothing.
 	MaxAnswer = 1 << 20
@@ -47,7 +47,7 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 // Begin claims key for a request whose method, path and body have the hash fingerprint. first: go on
 // and call Finish. Else answer is what the first request was answered with; Conflict when that one is
 // still running, or ended with its server (Options.Alive), or had an answer larger than MaxAnswer; Invalid when it had another fingerprint. A
-// claim that is never finished frees itself after 70 minutes.
+// claim that is never finished frees itself after 130 minutes.
 func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string) (first bool, answer []byte, err error) {
 	at, err := idempotencyPlace(o, key)
 	if err != nil {

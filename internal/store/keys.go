@@ -26,7 +26,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{:secrets}:version                string  -        counts changes of secrets, for the other servers; nothing: it begins anew
 //	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
-//	skerry:{T}:idem:U:SHA256                 hash    70 min,  claim, fp (fingerprint), state (running, done, large), answer; nothing:
+//	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
 //	                                                 24 h     a retry after its loss runs the request again
 //	skerry:{T}:rate:LIMIT:SCOPE              string  seconds  Redis' time in ms at which the bucket is full again; a full bucket
 //	skerry:{T}:held:LIMIT:SCOPE              zset    seconds  "ID UNTIL" -> time in ms at which the place is free if nobody holds on to it; each server says it anew every 10 s
