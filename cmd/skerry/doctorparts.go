@@ -240,7 +240,7 @@ func (e *examination) openServer(ctx context.Context) (_ *parts, err error) {
 	}()
 	p.driver, p.hub = d, e.hub
 	for _, open := range []func(context.Context) error{
-		p.openData, p.openState,
+		p.openData, p.openState, p.openScratchSecrets,
 		func(ctx context.Context) error { _, err := p.store.NextUID(ctx, firstDoctorUID); return err },
 		p.openTemplates, p.openIsolation, p.openPlugins, p.openOrchestrator,
 	} {
@@ -257,7 +257,7 @@ func (e *examination) openLibrary(ctx context.Context) (*parts, error) {
 	p := e.parts(filepath.Join(e.scratch, "library"), e.cfg.Driver)
 	e.onClose(p.close)
 	for _, open := range []func(context.Context) error{
-		p.openData, p.openState, p.openPlugins,
+		p.openData, p.openState, p.openScratchSecrets, p.openPlugins,
 		func(ctx context.Context) error { _, _, err := p.openSkills(ctx); return err },
 	} {
 		if err := open(ctx); err != nil {

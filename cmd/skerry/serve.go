@@ -37,6 +37,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/plugin"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/secrets"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/skill/runnable"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -136,6 +137,9 @@ type parts struct {
 	metrics *telemetry.Metrics
 	halt    *time.Timer // ends the process when it does not stop; nil before it is told to
 
+	sealer  *secrets.Keys
+	secrets *secrets.Service
+
 	extensions *extensions.Files
 	plugins    *plugin.Service
 	skills     *skill.Library
@@ -162,7 +166,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	}()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openDriver, p.openDisk, p.checkUIDs, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
+	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openSecrets, p.openDriver, p.openDisk, p.checkUIDs, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
 		if err := open(startCtx); err != nil {
 			return err
 		}
@@ -269,7 +273,7 @@ func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 }
 
 func (p *parts) openTools(context.Context) (err error) {
-	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: os.LookupEnv, Isolation: p.isolation, UserServers: p.userServers()})
+	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: p.lookupEnv, Isolation: p.isolation, UserServers: p.userServers()})
 	if err != nil {
 		return err
 	}
@@ -528,7 +532,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
-		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Audit: p.audit,
+		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Audit: p.audit,
 		SkillInstalls: installs, Placement: placement{p.orch, p.peers},
 		Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,

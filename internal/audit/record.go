@@ -40,6 +40,9 @@ const (
 	ActionAuthRefused       = "auth_refused"
 	ActionMCPConfig         = "mcp_config"
 	ActionSignal            = "exec_signal"
+	ActionSecretSet         = "secret_set"
+	ActionSecretDelete      = "secret_delete"
+	ActionSecretRotate      = "secret_rotate" // everything that is encrypted was encrypted for a new key
 	ActionEgressRefused     = "egress_refused"
 	ActionSkillInstall      = "skill_install"
 	ActionSkillSwitch       = "skill_switch" // on or off

@@ -66,6 +66,8 @@ type Config struct {
 	TrustInstalls bool `yaml:"trust_installs"`
 	// Plugins says what plugins may do.
 	Plugins Plugins `yaml:"plugins"`
+	// Secrets says where secrets come from and how they are kept.
+	Secrets Secrets `yaml:"secrets"`
 	// S3 is where skills are installed from by s3://bucket/key.
 	S3 S3 `yaml:"s3"`
 	// Extensions is extensions_config.json (mcpServers); empty means <data>/extensions_config.json.
@@ -331,6 +333,7 @@ func (c *Config) Check() error {
 		}
 		*p = abs
 	}
+	c.Secrets.check(c.Data, bad)
 	if c.Extensions == "" {
 		c.Extensions = filepath.Join(c.Data, "extensions_config.json")
 	}

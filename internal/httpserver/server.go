@@ -19,6 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/secrets"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
@@ -48,6 +49,8 @@ type Options struct {
 	SkillInstalls skillInstalls
 	// Plugins are the caller's plugins and their commands; nil: there are none.
 	Plugins plugins
+	// Secrets are named values; nil: there are none.
+	Secrets secretStore
 	// Runnable says whether a skill can run here; nil: nobody knows.
 	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
 	// Placement says which server answers a request about a thread; nil: there is only this one.
@@ -152,6 +155,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.skillToolRoutes()
 	s.pluginRoutes()
 	s.adminRoutes()
+	s.secretRoutes()
 	s.healthRoutes()
 	s.terminalRoutes(engine)
 	doc, err := json.Marshal(s.api.OpenAPI())
@@ -232,6 +236,8 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[vpath.Matches]():      "GrepMatches",
 	reflect.TypeFor[audit.Record]():       "AuditRecord",
 	reflect.TypeFor[auth.Key]():           "Key",
+	reflect.TypeFor[secrets.Info]():       "Secret",
+	reflect.TypeFor[secrets.Rotation]():   "SecretRotation",
 }
 
 func schemaName(t reflect.Type, hint string) string {

@@ -444,6 +444,7 @@ DELETE /api/marketplaces/{name} removeMarketplace admin
 DELETE /api/mcp/servers/{name} deleteMCPServer operator
 DELETE /api/mcp/servers/{name}/login endMCPLogin developer,admin
 DELETE /api/plugins/{name} removePlugin developer,admin
+DELETE /api/secrets/{name} deleteSecret agent,developer,admin
 DELETE /api/skills/custom/{name} deleteSkill developer,admin
 DELETE /api/threads/{thread} deleteThread agent,developer,admin
 DELETE /api/threads/{thread}/contexts/{context} deleteContext agent,developer,admin
@@ -459,6 +460,8 @@ GET /api/mcp/servers/{name}/tools listMCPServerTools operator
 GET /api/plugins listPlugins agent,developer,admin
 GET /api/plugins/{name} getPlugin agent,developer,admin
 GET /api/plugins/{name}/commands listPluginCommands agent,developer,admin
+GET /api/secrets listSecrets agent,developer,admin
+GET /api/secrets/{name} getSecret agent,developer,admin
 GET /api/skills listSkills agent,developer,admin
 GET /api/skills/custom/{name} getSkillText agent,developer,admin
 GET /api/skills/{name} getSkill agent,developer,admin
@@ -493,6 +496,7 @@ POST /api/mcp/servers/{name}/login beginMCPLogin developer,admin
 POST /api/mcp/servers/{name}/login/finish finishMCPLogin developer,admin
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer operator
 POST /api/plugins/install installPlugin developer,admin
+POST /api/secrets/rotate rotateSecrets operator
 POST /api/skills/install installSkill developer,admin
 POST /api/threads/{thread}/commands/{plugin}/{command} invokeCommand agent,developer,admin
 POST /api/threads/{thread}/contexts createContext agent,developer,admin
@@ -516,6 +520,7 @@ POST /api/threads/{thread}/skills/{skill}/run runSkill agent,developer,admin
 POST /api/threads/{thread}/tools/call callTool agent,developer,admin
 PUT /api/mcp/servers/{name} putMCPServer operator
 PUT /api/plugins/{name} changePlugin developer,admin
+PUT /api/secrets/{name} putSecret agent,developer,admin
 PUT /api/skills/custom/{name} putSkillText developer,admin
 PUT /api/skills/{name} switchSkill developer,admin
 PUT /api/threads/{thread}/files writeFile agent,developer,admin

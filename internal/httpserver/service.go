@@ -8,6 +8,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/secrets"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
@@ -111,6 +112,15 @@ type mcpServers interface {
 	BeginLogin(ctx context.Context, c sandbox.Caller, name, redirect string) (sandbox.ToolLogin, error)
 	FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error
 	Logout(ctx context.Context, c sandbox.Caller, name string) error
+}
+
+// secretStore keeps secrets. Nothing that it gives has a value.
+type secretStore interface {
+	Put(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name, value string, exec bool) (info secrets.Info, made bool, err error)
+	Get(ctx context.Context, c sandbox.Caller, name string) ([]secrets.Info, error)
+	List(ctx context.Context, c sandbox.Caller) ([]secrets.Info, error)
+	Delete(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name string) error
+	Rotate(ctx context.Context, c sandbox.Caller) (secrets.Rotation, error)
 }
 
 type auditLog interface {

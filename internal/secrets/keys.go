@@ -64,6 +64,12 @@ func OpenKeys(path, data string) (*Keys, error) {
 	return k, err
 }
 
+// TemporaryKeys are in no file: what they seal is lost with them.
+func TemporaryKeys() (*Keys, error) {
+	id, err := age.GenerateX25519Identity()
+	return &Keys{ids: []*age.X25519Identity{id}}, err
+}
+
 // outside refuses a file in the data folder, also by way of links.
 func outside(path, data string) error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
@@ -86,6 +92,9 @@ func outside(path, data string) error {
 func (k *Keys) identities() ([]*age.X25519Identity, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.path == "" {
+		return k.ids, nil
+	}
 	if s, err := lockedfile.Stat(k.path); k.ids != nil && err == nil && s == k.seen && !k.racy {
 		return k.ids, nil
 	}

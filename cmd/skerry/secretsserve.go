@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/secrets"
+)
+
+// openSecrets opens the keys, by which other parts seal what they keep, and the secrets.
+func (p *parts) openSecrets(context.Context) error {
+	s := p.cfg.Secrets
+	var err error
+	if p.sealer, err = secrets.OpenKeys(s.KeyFile, p.cfg.Data); err != nil {
+		return err
+	}
+	p.secrets = secrets.Open(secrets.Options{Store: p.store, Keys: p.sealer, Env: s.Env, Lookup: os.LookupEnv, Dir: s.Dir, Exec: s.Exec, Log: p.log})
+	p.onClose(p.secrets.Close)
+	return nil
+}
+
+// openScratchSecrets is openSecrets for a data folder that is gone in a moment.
+func (p *parts) openScratchSecrets(context.Context) (err error) {
+	if p.sealer, err = secrets.TemporaryKeys(); err != nil {
+		return err
+	}
+	p.secrets = secrets.Open(secrets.Options{Store: p.store, Keys: p.sealer, Lookup: os.LookupEnv, Log: p.log})
+	p.onClose(p.secrets.Close)
+	return nil
+}
+
+// lookupEnv gives the variables that ${NAME} may stand for in the configuration of MCP servers.
+func (p *parts) lookupEnv(name string) (string, bool) {
+	if p.cfg.Secrets.StrictEnv && name != "PATH" && name != "HOME" && !slices.Contains(p.cfg.Secrets.Env, name) {
+		return "", false
+	}
+	return os.LookupEnv(name)
+}
+
+// secretAdmin is the secrets with each change on the record.
+type secretAdmin struct {
+	*secrets.Service
+	access *access
+}
+
+// Put stores a secret.
+func (s secretAdmin) Put(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name, value string, exec bool) (secrets.Info, bool, error) {
+	info, made, err := s.Service.Put(ctx, c, scope, name, value, exec)
+	return info, made, s.recorded(ctx, c, audit.ActionSecretSet, subjectOf(scope, name), err)
+}
+
+// Delete takes a secret away.
+func (s secretAdmin) Delete(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name string) error {
+	return s.recorded(ctx, c, audit.ActionSecretDelete, subjectOf(scope, name), s.Service.Delete(ctx, c, scope, name))
+}
+
+// Rotate encrypts everything for a new key.
+func (s secretAdmin) Rotate(ctx context.Context, c sandbox.Caller) (secrets.Rotation, error) {
+	done, err := s.Service.Rotate(ctx)
+	return done, s.recorded(ctx, c, audit.ActionSecretRotate, "", err)
+}
+
+func subjectOf(scope secrets.Scope, name string) string {
+	if scope == "" {
+		scope = secrets.ScopeUser
+	}
+	return string(scope) + " " + name
+}
+
+// recorded writes what was done, and gives back the error of doing it.
+func (s secretAdmin) recorded(ctx context.Context, c sandbox.Caller, action, subject string, did error) error {
+	outcome := "ok"
+	switch {
+	case errors.Is(did, sandbox.Forbidden):
+		outcome = "denied"
+	case did != nil:
+		outcome = "error"
+	}
+	return errors.Join(did, s.access.note(context.WithoutCancel(ctx), c, action, subject, outcome))
+}
