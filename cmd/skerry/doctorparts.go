@@ -107,7 +107,7 @@ func (e *examination) open(context.Context) (done func(), err error) {
 		e.mcpWait = mcpWait
 	}
 	e.hub, e.hubErr = mcphub.Open(mcphub.Options{
-		ConfigPath: e.cfg.Extensions, StateDir: e.mcpState(), Version: buildinfo.Version(), Log: e.log, LookupEnv: os.LookupEnv,
+		ConfigPath: e.cfg.Extensions, StateDir: e.mcpState(), Sealer: knownSealer(e.cfg), Version: buildinfo.Version(), Log: e.log, LookupEnv: os.LookupEnv,
 		Isolation: laterIsolation{e.server}, FirstWait: e.mcpWait, ConnectTimeout: e.mcpWait,
 	})
 	return e.close, nil

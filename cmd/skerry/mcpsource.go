@@ -121,7 +121,11 @@ func openLocal(file string) (*localTools, error) {
 	}
 	// What goes wrong with a server is in its state, which the commands show.
 	log := slog.New(slog.DiscardHandler)
-	hub, err := mcphub.Open(mcphub.Options{ConfigPath: file, StateDir: localHomes(), Version: buildinfo.Version(), Log: log, LookupEnv: os.LookupEnv, FirstWait: localWait})
+	sealer, err := localSealer()
+	if err != nil {
+		return nil, err
+	}
+	hub, err := mcphub.Open(mcphub.Options{ConfigPath: file, StateDir: localHomes(), Sealer: sealer, Version: buildinfo.Version(), Log: log, LookupEnv: os.LookupEnv, FirstWait: localWait})
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
 )
@@ -31,6 +34,54 @@ func (p *parts) openScratchSecrets(context.Context) (err error) {
 	p.secrets = secrets.Open(secrets.Options{Store: p.store, Keys: p.sealer, Lookup: os.LookupEnv, Log: p.log})
 	p.onClose(p.secrets.Close)
 	return nil
+}
+
+// sealLogins has connections follow the secrets, and encrypts the logins that a former version has kept.
+func (p *parts) sealLogins(ctx context.Context) {
+	p.secrets.OnChange(p.hub.SecretsChanged)
+	renew := func(ctx context.Context) (int, error) {
+		changed, unreadable, err := p.hub.RenewLogins(ctx, p.sealer.Stale)
+		if unreadable > 0 {
+			p.log.Warn("logins at MCP servers that no key opens are left where they are; these users log in again", "logins", unreadable)
+		}
+		return changed, err
+	}
+	p.secrets.AlsoRenew(renew)
+	if changed, err := renew(ctx); err != nil {
+		p.log.Error("logins at MCP servers are not all encrypted", "error", err)
+	} else if changed > 0 {
+		p.log.Info("logins at MCP servers are encrypted now", "logins", changed)
+	}
+}
+
+// localSealer are the keys of a command that starts MCP servers itself: the server's for root, who has its
+// logins, and others' own.
+func localSealer() (*secrets.Keys, error) {
+	cfg, err := config.Load(os.Getenv("SKERRY_CONFIG"), os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	path := cfg.SecretsKeyFile()
+	if os.Geteuid() != 0 {
+		dir, err := os.UserConfigDir()
+		if err != nil {
+			return secrets.TemporaryKeys()
+		}
+		path = filepath.Join(dir, "skerry", "secrets.key")
+	}
+	return secrets.OpenKeys(path, localHomes())
+}
+
+// knownSealer are the keys of a server, when there are any: nothing is made.
+func knownSealer(cfg config.Config) mcphub.Sealer {
+	if _, err := os.Stat(cfg.SecretsKeyFile()); err != nil {
+		return nil
+	}
+	keys, err := secrets.OpenKeys(cfg.SecretsKeyFile(), cfg.Data)
+	if err != nil {
+		return nil
+	}
+	return keys
 }
 
 // lookupEnv gives the variables that ${NAME} may stand for in the configuration of MCP servers.

@@ -272,8 +272,8 @@ func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 	return store.Open(ctx, o)
 }
 
-func (p *parts) openTools(context.Context) (err error) {
-	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: p.lookupEnv, Isolation: p.isolation, UserServers: p.userServers()})
+func (p *parts) openTools(ctx context.Context) (err error) {
+	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
 	if err != nil {
 		return err
 	}
@@ -281,6 +281,7 @@ func (p *parts) openTools(context.Context) (err error) {
 	if err := p.hub.ConfigError(); err != nil {
 		p.log.Error("MCP servers not configured", "error", err)
 	}
+	p.sealLogins(ctx)
 	return nil
 }
 

@@ -64,7 +64,7 @@ var table = []row{
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 
 	{"internal/toolsearch", "sandbox", "a search knows a tool set, not where it comes from"},
-	{"internal/mcphub", "sandbox editdistance toolsearch extensions jsonedit lockedfile egress mcphub/...", "the hub knows tools, not who calls them"},
+	{"internal/mcphub", "sandbox redact editdistance toolsearch extensions jsonedit lockedfile egress mcphub/...", "the hub knows tools, not who calls them"},
 	{"internal/mcphub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},

@@ -19,6 +19,17 @@ type Secrets struct {
 	StrictEnv bool `yaml:"strict_env"`
 }
 
+// keyFile is KeyFile, or its default.
+func (s *Secrets) keyFile(data string) string {
+	if s.KeyFile == "" {
+		return filepath.Clean(data) + ".keys/secrets.key"
+	}
+	return s.KeyFile
+}
+
+// SecretsKeyFile gives the file of the keys of a configuration that was not checked yet.
+func (c *Config) SecretsKeyFile() string { return c.Secrets.keyFile(c.Data) }
+
 var secretName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`)
 
 // check completes the paths, too.
@@ -30,9 +41,7 @@ func (s *Secrets) check(data string, bad func(key, format string, args ...any)) 
 			}
 		}
 	}
-	if s.KeyFile == "" {
-		s.KeyFile = filepath.Clean(data) + ".keys/secrets.key"
-	}
+	s.KeyFile = s.keyFile(data)
 	for key, path := range map[string]*string{"secrets.key_file": &s.KeyFile, "secrets.dir": &s.Dir} {
 		if *path == "" {
 			continue

@@ -245,8 +245,9 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 	if err == nil {
 		err = t.promised(res, c.h.o.Log)
 	}
+	res.Result, res.Raw = l.redact.JSON(res.Result), l.redact.JSON(res.Raw)
 	if err != nil {
-		err = sandbox.Wrap(sandbox.ToolFailed, err, "%s: %s", t.Printed, reasonOf(err))
+		err = sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: %s", t.Printed, l.redact.Replace(reasonOf(err)))
 	}
 	return res, false, err
 }

@@ -24,6 +24,10 @@ type Options struct {
 	Log        *slog.Logger
 	// LookupEnv gives the values that ${NAME} in the configuration stands for.
 	LookupEnv func(name string) (string, bool)
+	// Secrets gives the values that ${secret:NAME} stands for; nil: a server that names one is not usable.
+	Secrets Secrets
+	// Sealer encrypts the logins that are kept; nil: they are kept as they are.
+	Sealer Sealer
 	// StateDir holds the home folders of stdio servers and, in a folder that nobody else may enter, logins. They outlive a connection; with "" they are
 	// made below the system's folder for temporary files and go when the hub is closed.
 	StateDir string
@@ -114,12 +118,18 @@ func Open(o Options) (*Hub, error) {
 	if err := h.homes.open(); err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
-	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"))
+	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"), h.o.Sealer)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.file = &configFile{path: path, files: files, log: o.Log}
 	h.file.check(time.Now())
 	h.wg.Go(h.tick)
 	return h, nil
+}
+
+// RenewLogins encrypts the logins that are not, or are so for a key that stale knows. Those that no key opens are
+// left where they are, and counted.
+func (h *Hub) RenewLogins(ctx context.Context, stale func(purpose string, sealed []byte) bool) (changed, unreadable int, err error) {
+	return h.vault.Renew(ctx, stale)
 }
 
 // Close ends all connections and the processes behind them. Calls in flight fail.

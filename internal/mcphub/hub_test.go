@@ -429,7 +429,7 @@ func TestProcessOfAServer(t *testing.T) {
 		k, v, _ := strings.Cut(line, "=")
 		got[k] = v
 	}
-	for k, v := range map[string]string{"TOKEN": "Bearer open-sesame-42", "D": "fall back", "E": "e", "F": w.Cwd + "/f", "HOME": w.Cwd, "LANG": "C.UTF-8", "PATH": os.Getenv("PATH")} {
+	for k, v := range map[string]string{"TOKEN": "[redacted]", "D": "fall back", "E": "e", "F": w.Cwd + "/f", "HOME": w.Cwd, "LANG": "C.UTF-8", "PATH": os.Getenv("PATH")} {
 		if got[k] != v {
 			t.Errorf("%s=%q, want %q", k, got[k], v)
 		}

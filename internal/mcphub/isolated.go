@@ -151,15 +151,15 @@ func startIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.
 	return p, nil
 }
 
-func (c *conn) isolatedTransport(l *link, log *slog.Logger) (mcp.Transport, error) {
+func (c *conn) isolatedTransport(ctx context.Context, l *link, log *slog.Logger) (mcp.Transport, error) {
 	if c.h.o.Isolation == nil {
 		return nil, invalidField("sandbox", "this server cannot start sandboxes for MCP servers")
 	}
-	t, err := c.cfg.expand(c.cfg.lookup(c.h.o.LookupEnv), isolatedHome)
+	t, err := c.h.expand(ctx, c.cfg, c.key.scope, isolatedHome)
 	if err != nil {
 		return nil, err
 	}
-	l.redact = t.redact
+	l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
 	return &stdioTransport{traffic: newTraffic(c.h.o.MaxResult+slack, l.calls.hear), log: log, start: func(ctx context.Context) (*process, error) {
 		p, err := startIsolated(ctx, c.h.o.Isolation, c.isolated(t), &c.h.wg, log, t.redact)
 		l.process = p

@@ -27,6 +27,7 @@ type link struct {
 	remote  *remote  // of an HTTP server
 	process *process // of a stdio server
 	redact  *redactor
+	made    [sha256.Size]byte // of the target that it was connected to
 	born    time.Time
 	ctx     context.Context // ends when the link is closed
 	cancel  context.CancelFunc
@@ -75,7 +76,7 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.calls = newListeners(c.h.o.Log.With("server", c.key.server))
 	l.calls.shared = c.key.scope == (scopeKey{})
-	transport, err := c.transport(l)
+	transport, err := c.transport(ctx, l)
 	if err != nil {
 		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}
 	}
@@ -148,13 +149,13 @@ func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func (c *conn) transport(l *link) (mcp.Transport, error) {
+func (c *conn) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 	if c.cfg.Type != transportStdio {
-		t, err := c.cfg.expand(c.cfg.lookup(c.h.o.LookupEnv), "")
+		t, err := c.h.expand(ctx, c.cfg, c.key.scope, "")
 		if err != nil {
 			return nil, err
 		}
-		l.redact, l.calls.redact = t.redact, t.redact
+		l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
 		var transport mcp.Transport
 		transport, l.remote, err = c.cfg.newRemote(t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
 		if err == nil {
@@ -170,14 +171,14 @@ func (c *conn) transport(l *link) (mcp.Transport, error) {
 		return nil, invalidField("sandbox", "a program of a plugin runs in a sandbox")
 	}
 	if c.cfg.Sandbox.on {
-		return c.isolatedTransport(l, log)
+		return c.isolatedTransport(ctx, l, log)
 	}
 	home := filepath.Join(c.h.homes.dir, c.homeName())
-	t, err := c.cfg.expand(c.cfg.lookup(c.h.o.LookupEnv), home)
+	t, err := c.h.expand(ctx, c.cfg, c.key.scope, home)
 	if err != nil {
 		return nil, err
 	}
-	l.redact, l.calls.redact = t.redact, t.redact
+	l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
 	cmd, err := c.cfg.prepare(t, home, c.h.o.LookupEnv)
 	if err != nil {
 		return nil, err

@@ -154,7 +154,7 @@ func (l *listeners) progress(params json.RawMessage) {
 		return
 	}
 	c.put(func() {
-		c.watch.Progress(sandbox.ToolProgress{Progress: p.Progress, Total: p.Total, Message: cut(p.Message, maxSaying)})
+		c.watch.Progress(sandbox.ToolProgress{Progress: p.Progress, Total: p.Total, Message: cut(l.redact.String(p.Message), maxSaying)})
 	})
 }
 
@@ -169,6 +169,7 @@ func (l *listeners) message(params json.RawMessage, by *capture) {
 	if json.Unmarshal(params, &m) != nil {
 		return
 	}
+	m.Data = l.redact.JSON(m.Data)
 	if len(m.Data) > maxLogData {
 		m.Data = quoted(cut(string(m.Data), maxLogData))
 	}

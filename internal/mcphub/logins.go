@@ -109,7 +109,7 @@ func (p *logins) expire(now time.Time) {
 
 // loginAt gives what logs a caller in at a server, and the scope whose login it is: the caller's own, or
 // for a shared server that of all, which is an operator's business.
-func (h *Hub) loginAt(c sandbox.Caller, server string) (*login.Client, *target, scopeKey, error) {
+func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*login.Client, *target, scopeKey, error) {
 	s, err := h.enabledServer(h.configOf(c.Owner), server)
 	if err != nil {
 		return nil, nil, scopeKey{}, err
@@ -121,7 +121,7 @@ func (h *Hub) loginAt(c sandbox.Caller, server string) (*login.Client, *target, 
 	if s.Type == transportStdio {
 		return nil, nil, scope, sandbox.Errorf(sandbox.Invalid, "the MCP server %q is a program: it has no login here", server)
 	}
-	t, err := s.expand(s.lookup(h.o.LookupEnv), "")
+	t, err := h.expand(ctx, s, scope, "")
 	if err != nil {
 		return nil, nil, scope, configError(server, err)
 	}
@@ -140,7 +140,7 @@ func (h *Hub) loginAt(c sandbox.Caller, server string) (*login.Client, *target, 
 // of a shared server needs an administrator. An error is NotFound, Conflict (not enabled), Forbidden,
 // Invalid or Unavailable. FinishLogin has to follow within login.Patience, at the same hub.
 func (h *Hub) BeginLogin(ctx context.Context, c sandbox.Caller, server, redirect string) (sandbox.ToolLogin, error) {
-	client, t, scope, err := h.loginAt(c, server)
+	client, t, scope, err := h.loginAt(ctx, c, server)
 	if err != nil {
 		return sandbox.ToolLogin{}, err
 	}
@@ -181,7 +181,7 @@ func (h *Hub) FinishLogin(ctx context.Context, c sandbox.Caller, server, redirec
 // Logout forgets the caller's login at a server, tells its authorization server, and ends the
 // connections that it was good for. An error is as BeginLogin's; NotFound also when there is no login.
 func (h *Hub) Logout(ctx context.Context, c sandbox.Caller, server string) error {
-	client, _, scope, err := h.loginAt(c, server)
+	client, _, scope, err := h.loginAt(ctx, c, server)
 	if err != nil {
 		return err
 	}

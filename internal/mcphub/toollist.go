@@ -148,12 +148,12 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 	var raw struct {
 		Tools []listed `json:"tools"`
 	}
-	if text := seen.look().result; json.Unmarshal(text, &raw) != nil || len(raw.Tools) == 0 {
+	if text := l.redact.JSON(seen.look().result); json.Unmarshal(text, &raw) != nil || len(raw.Tools) == 0 {
 		text, err := json.Marshal(res)
 		if err != nil {
 			return nil, "", 0, err
 		}
-		if err := json.Unmarshal(text, &raw); err != nil {
+		if err := json.Unmarshal(l.redact.JSON(text), &raw); err != nil {
 			return nil, "", 0, err
 		}
 	}

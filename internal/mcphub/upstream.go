@@ -173,7 +173,7 @@ func (c *conn) askOnce(ctx context.Context, q question, what *tool, limit time.D
 			return nil, false, sandbox.Wrap(sandbox.ToolFailed, err, "%s: the answer cannot be read", what.Printed)
 		}
 	}
-	return raw, false, nil
+	return l.redact.JSON(raw), false, nil
 }
 
 // inputRequired is the type of a result that asks the client for input.

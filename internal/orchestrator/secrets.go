@@ -74,7 +74,7 @@ func (s *secrets) args(v any) any {
 	if err != nil {
 		return v
 	}
-	return json.RawMessage(s.hide.Bytes(text))
+	return s.hide.JSON(text)
 }
 
 // hideSpilled rewrites the file that sandboxd kept a long output in. When that fails, the file goes: the

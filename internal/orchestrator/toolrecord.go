@@ -34,7 +34,7 @@ func toolRecord(a bridge.Attempt, phase string) audit.Record {
 func (t *ToolRecorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
 	rec := toolRecord(a, audit.PhaseAttempt)
 	rec.Parent = a.Exec.AuditParent
-	decided(&rec, a.Plan, a.Exec.Hide.Bytes(a.Input))
+	decided(&rec, a.Plan, a.Exec.Hide.JSON(a.Input))
 	rec, err := t.log.Append(ctx, rec)
 	return rec.ID, err
 }

@@ -113,6 +113,26 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
+func TestJSON(t *testing.T) {
+	s := hide(t, "sk-live-0123456789", "1234567890123")
+	for text, want := range map[string]string{
+		`{"a":"sk-live-0123456789!","b":1}`:          `{"a":"[redacted]!","b":1}`,
+		`{"a":1234567890123,"b":[91234567890123]}`:   `{"a":"[redacted]","b":["9[redacted]"]}`,
+		`{"a":"\u0073k-live-01234567\u0038\u0039"}`:  `{"a":"[redacted]"}`,
+		`{"\u0073k-live-0123456789":"ok"}`:           `{"[redacted]":"ok"}`,
+		`["\u00e4", {"sk-live-0123456789":"1"}]`:     `["\u00e4", {"[redacted]":"1"}]`,
+		`{"a":"\u0073k-live-0123456789","n":1.50e3}`: `{"a":"[redacted]","n":1.50e3}`,
+		`{"clean": "\u00e4 text"}`:                   `{"clean": "\u00e4 text"}`,
+		`no JSON sk-live-0123456789`:                 `no JSON [redacted]`,
+		`"sk-live-0123456789"`:                       `"[redacted]"`,
+		``:                                           ``,
+	} {
+		if got := string(s.JSON(json.RawMessage(text))); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestCuts(t *testing.T) {
 	s := hide(t, "correct-horse-battery", "aaaaaaaaaaaaaaab")
 	for text, want := range map[string]string{

@@ -237,6 +237,16 @@ func (k *Keys) Renew(purpose string, sealed []byte) (out []byte, changed bool, e
 	return out, true, err
 }
 
+// Stale reports whether a text is sealed for an older identity than the newest.
+func (k *Keys) Stale(purpose string, sealed []byte) bool {
+	ids, err := k.identities()
+	if err != nil {
+		return false
+	}
+	_, err = open(purpose, sealed, ids[:1])
+	return err != nil
+}
+
 // begin puts a new identity before those there are, end leaves the newest alone.
 func (k *Keys) begin(ctx context.Context) error {
 	return k.change(ctx, func(ids []*age.X25519Identity) ([]*age.X25519Identity, error) {

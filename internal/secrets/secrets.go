@@ -270,19 +270,14 @@ func (s *Service) Get(ctx context.Context, c sandbox.Caller, name string) ([]Inf
 	return all, nil
 }
 
-// Asker is who asks for a value.
-type Asker struct {
-	Tenant string
-	User   string // "" for a connection that all users share
-	Server string // the MCP server; "" when it is an exec
-	Skill  string // whose script runs; "" = none
-}
-
-// scopes are those that count for an asker, the first one first.
-func (a Asker) scopes() []string {
+// scopesOf are the scopes that count for an asker, the first one first.
+func scopesOf(a sandbox.SecretAsker) []string {
 	var list []string
-	if a.User != "" {
+	if a.User != "" && !a.NotOwn {
 		list = append(list, string(ScopeOf(ScopeUser, a.User)))
+	}
+	if a.OwnOnly {
+		return list
 	}
 	if a.Server != "" {
 		list = append(list, string(ScopeOf(ScopeServer, a.Server)))
@@ -295,12 +290,12 @@ func (a Asker) scopes() []string {
 
 // ForServer gives the value that a name stands for in the configuration of an MCP server. An error is NotFound,
 // naming the secret, or Unavailable; there is never an empty value.
-func (s *Service) ForServer(ctx context.Context, a Asker, name string) (string, error) {
+func (s *Service) ForServer(ctx context.Context, a sandbox.SecretAsker, name string) (string, error) {
 	return s.value(ctx, a, name, false)
 }
 
 // ForExec gives the values of names for the environment of an exec. NotFound or Forbidden name the secret.
-func (s *Service) ForExec(ctx context.Context, a Asker, names []string) (map[string]string, error) {
+func (s *Service) ForExec(ctx context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range names {
 		v, err := s.value(ctx, a, name, true)
@@ -312,11 +307,11 @@ func (s *Service) ForExec(ctx context.Context, a Asker, names []string) (map[str
 	return values, nil
 }
 
-func (s *Service) value(ctx context.Context, a Asker, name string, exec bool) (string, error) {
+func (s *Service) value(ctx context.Context, a sandbox.SecretAsker, name string, exec bool) (string, error) {
 	if err := CheckName(name); err != nil {
 		return "", err
 	}
-	scopes := a.scopes()
+	scopes := scopesOf(a)
 	if a.Tenant != "" { // else it is a connection that all tenants share
 		found, err := s.o.Store.SecretsNamed(ctx, a.Tenant, name, scopes)
 		if err != nil {
@@ -336,6 +331,9 @@ func (s *Service) value(ctx context.Context, a Asker, name string, exec bool) (s
 			}
 			return string(plain), nil
 		}
+	}
+	if a.OwnOnly {
+		return "", sandbox.Errorf(sandbox.NotFound, "you have no secret %q; store it with: skerry secrets set %s", name, name)
 	}
 	v, ok, err := s.operator(name)
 	switch {

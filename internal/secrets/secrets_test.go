@@ -28,6 +28,10 @@ var (
 	other = sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "alice"}, Role: sandbox.RoleAdmin}
 )
 
+func at(tenant, user, server string) sandbox.SecretAsker {
+	return sandbox.SecretAsker{Owner: sandbox.Owner{Tenant: tenant, User: user}, Server: server}
+}
+
 // house is a service with its state on the disk.
 type house struct {
 	*Service
@@ -80,7 +84,7 @@ func (h *house) put(t *testing.T, c sandbox.Caller, scope Scope, name, value str
 	}
 }
 
-func (h *house) want(t *testing.T, a Asker, name, want string) {
+func (h *house) want(t *testing.T, a sandbox.SecretAsker, name, want string) {
 	t.Helper()
 	if got, err := h.ForServer(t.Context(), a, name); got != want || err != nil {
 		t.Errorf("%s for %+v: %q, %v; want %q", name, a, got, err, want)
@@ -109,7 +113,7 @@ func (h *house) files(t *testing.T) string {
 func TestPrecedence(t *testing.T) {
 	h := newHouse(t)
 	h.env["FROM_ENV"] = "of-the-variable"
-	asker := Asker{Tenant: "acme", User: "alice", Server: "crm"}
+	asker := at("acme", "alice", "crm")
 	h.want(t, asker, "FROM_ENV", "of-the-variable")
 	if err := os.WriteFile(filepath.Join(h.dir, "FROM_ENV"), []byte("of-the-file\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -122,11 +126,11 @@ func TestPrecedence(t *testing.T) {
 	h.put(t, alice, "", "FROM_ENV", "of-the-user", false)
 	h.want(t, asker, "FROM_ENV", "of-the-user")
 
-	h.want(t, Asker{Tenant: "acme", User: "bob", Server: "crm"}, "FROM_ENV", "of-the-server")
-	h.want(t, Asker{Tenant: "acme", User: "bob", Server: "mail"}, "FROM_ENV", "of-the-tenant")
-	h.want(t, Asker{Tenant: "acme", Server: "mail"}, "FROM_ENV", "of-the-tenant")
-	h.want(t, Asker{Tenant: "other", User: "alice", Server: "crm"}, "FROM_ENV", "of-the-file")
-	h.want(t, Asker{Server: "crm"}, "FROM_ENV", "of-the-file") // of all tenants
+	h.want(t, at("acme", "bob", "crm"), "FROM_ENV", "of-the-server")
+	h.want(t, at("acme", "bob", "mail"), "FROM_ENV", "of-the-tenant")
+	h.want(t, at("acme", "", "mail"), "FROM_ENV", "of-the-tenant")
+	h.want(t, at("other", "alice", "crm"), "FROM_ENV", "of-the-file")
+	h.want(t, at("", "", "crm"), "FROM_ENV", "of-the-file") // of all tenants
 	if err := h.Delete(t.Context(), alice, "", "FROM_ENV"); err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +140,25 @@ func TestPrecedence(t *testing.T) {
 func TestVariablesOutsideOfTheListAreNone(t *testing.T) {
 	h := newHouse(t)
 	h.env["AWS_SECRET_ACCESS_KEY"] = "not-on-the-list"
-	v, err := h.ForServer(t.Context(), Asker{Tenant: "acme", User: "alice"}, "AWS_SECRET_ACCESS_KEY")
+	v, err := h.ForServer(t.Context(), at("acme", "alice", ""), "AWS_SECRET_ACCESS_KEY")
 	if v != "" || !errors.Is(err, sandbox.NotFound) || !strings.Contains(err.Error(), `"AWS_SECRET_ACCESS_KEY"`) {
+		t.Errorf("%q, %v", v, err)
+	}
+}
+
+// Who chooses an address must not get what others send there, and who brings a server along not what is the tenant's.
+func TestOnlyOwnAndNotOwn(t *testing.T) {
+	h := newHouse(t)
+	h.put(t, admin, ScopeTenant, "HOST", "of-the-tenant", true)
+	h.put(t, alice, "", "HOST", "of-the-user", true)
+	a := at("acme", "alice", "crm")
+	a.NotOwn = true
+	h.want(t, a, "HOST", "of-the-tenant")
+	a = at("acme", "alice", "crm")
+	a.OwnOnly = true
+	h.want(t, a, "HOST", "of-the-user")
+	a.User = "bob"
+	if v, err := h.ForServer(t.Context(), a, "HOST"); v != "" || !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("%q, %v", v, err)
 	}
 }
@@ -161,11 +182,11 @@ func TestFilesAreFollowed(t *testing.T) {
 	if err := os.Symlink("..data/TOKEN", filepath.Join(h.dir, "TOKEN")); err != nil {
 		t.Fatal(err)
 	}
-	h.want(t, Asker{Tenant: "acme"}, "TOKEN", "the-first-value")
+	h.want(t, at("acme", "", ""), "TOKEN", "the-first-value")
 	told := make(chan struct{}, 10)
 	h.OnChange(func() { told <- struct{}{} })
 	link("..2026_1")
-	h.want(t, Asker{Tenant: "acme"}, "TOKEN", "the-second-value")
+	h.want(t, at("acme", "", ""), "TOKEN", "the-second-value")
 	select {
 	case <-told:
 	case <-time.After(time.Minute):
@@ -215,7 +236,7 @@ func TestWhatCanBeASecret(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.dir, "EMPTY"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := h.ForServer(t.Context(), Asker{Tenant: "acme"}, "EMPTY"); v != "" || !errors.Is(err, sandbox.Invalid) {
+	if v, err := h.ForServer(t.Context(), at("acme", "", ""), "EMPTY"); v != "" || !errors.Is(err, sandbox.Invalid) {
 		t.Errorf("an empty file: %q, %v", v, err)
 	}
 }
@@ -266,7 +287,7 @@ func TestForExec(t *testing.T) {
 	h.put(t, admin, ScopeTenant, "YES", "value-with-exec", true)
 	h.put(t, admin, ScopeTenant, "NO", "value-without", false)
 	h.put(t, admin, "skill/pdf", "PDF_KEY", "value-of-the-skill", false)
-	a := Asker{Tenant: "acme", User: "alice"}
+	a := at("acme", "alice", "")
 	for name, want := range map[string]sandbox.Kind{"YES": "", "ALSO_ENV": "", "NO": sandbox.Forbidden, "FROM_ENV": sandbox.Forbidden, "NONE": sandbox.NotFound, "PDF_KEY": sandbox.NotFound} {
 		v, err := h.ForExec(t.Context(), a, []string{name})
 		if sandbox.KindOf(err) != want || err != nil && !strings.Contains(err.Error(), name) || err == nil && v[name] == "" {
@@ -289,7 +310,7 @@ func TestAtRest(t *testing.T) {
 	}
 	h.close()
 	h.open(t)
-	h.want(t, Asker{Tenant: "acme", User: "alice"}, "TOKEN", "value-of-alice")
+	h.want(t, at("acme", "alice", ""), "TOKEN", "value-of-alice")
 
 	mine, err := h.store.SecretsNamed(t.Context(), "acme", "TOKEN", []string{"user/alice", "user/bob"})
 	if err != nil || len(mine) != 2 {
@@ -299,7 +320,7 @@ func TestAtRest(t *testing.T) {
 	if err := h.store.PutSecret(t.Context(), mine[1]); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := h.ForServer(t.Context(), Asker{Tenant: "acme", User: "bob"}, "TOKEN"); v != "" || !errors.Is(err, sandbox.Unavailable) || !strings.Contains(err.Error(), "TOKEN") {
+	if v, err := h.ForServer(t.Context(), at("acme", "bob", ""), "TOKEN"); v != "" || !errors.Is(err, sandbox.Unavailable) || !strings.Contains(err.Error(), "TOKEN") {
 		t.Errorf("bob got alice's: %q, %v", v, err)
 	}
 }
@@ -384,12 +405,12 @@ func TestRotate(t *testing.T) {
 	}
 	h.close()
 	h.open(t)
-	h.want(t, Asker{Tenant: "acme"}, "N3", "value-number-3")
-	h.want(t, Asker{Tenant: "other"}, "N0", "value-of-other")
+	h.want(t, at("acme", "", ""), "N3", "value-number-3")
+	h.want(t, at("other", "", ""), "N0", "value-of-other")
 	if err := os.WriteFile(h.keyFile, before, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if v, err := h.ForServer(t.Context(), Asker{Tenant: "acme"}, "N3"); v != "" || !errors.Is(err, sandbox.Unavailable) {
+	if v, err := h.ForServer(t.Context(), at("acme", "", ""), "N3"); v != "" || !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("with the old key: %q, %v", v, err)
 	}
 }
@@ -430,7 +451,7 @@ func TestRotationIsCutOff(t *testing.T) {
 		h.close()
 		h.open(t)
 		for i := range n {
-			h.want(t, Asker{Tenant: "acme"}, fmt.Sprint("N", i), fmt.Sprint("value-number-", i))
+			h.want(t, at("acme", "", ""), fmt.Sprint("N", i), fmt.Sprint("value-number-", i))
 		}
 		if done, err := h.Rotate(t.Context()); err != nil || done.Renewed != n {
 			t.Errorf("after %d writes, again: %+v, %v", writes, done, err)
@@ -457,7 +478,7 @@ func TestSetWhileRotating(t *testing.T) {
 	if done, err := h.store.ResealSecret(t.Context(), read[0], late); done || err != nil {
 		t.Errorf("the old value came back: %v, %v", done, err)
 	}
-	h.want(t, Asker{Tenant: "acme"}, "TOKEN", "the-new-value")
+	h.want(t, at("acme", "", ""), "TOKEN", "the-new-value")
 }
 
 // What no key opens keeps the old keys where they are.
@@ -471,7 +492,7 @@ func TestRotationOfWhatCannotBeRead(t *testing.T) {
 	if _, err := h.Rotate(t.Context()); !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), `"BAD"`) {
 		t.Fatal(err)
 	}
-	h.want(t, Asker{Tenant: "acme"}, "GOOD", "long-enough")
+	h.want(t, at("acme", "", ""), "GOOD", "long-enough")
 	if err := h.Delete(t.Context(), admin, ScopeTenant, "BAD"); err != nil {
 		t.Fatal(err)
 	}

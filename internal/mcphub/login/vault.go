@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -21,7 +23,7 @@ import (
 // maxRecord is the size of a file of tokens.
 const maxRecord = 256 << 10
 
-// record is what is kept of one login, in a file that only the owner of the process may read.
+// record is what is kept of one login, encrypted, in a file that only the owner of the process may read.
 type record struct {
 	Server  string `json:"server"` // for people who look; the file's name says whose it is
 	Issuer  string `json:"issuer,omitempty"`
@@ -55,15 +57,97 @@ func (r *record) expired() bool {
 	return !r.Expiry.IsZero() && time.Until(r.Expiry) < 10*time.Second
 }
 
+// Sealer encrypts records. Only with the same purpose one is opened again.
+type Sealer interface {
+	Seal(purpose string, plain []byte) ([]byte, error)
+	Open(purpose string, sealed []byte) ([]byte, error)
+}
+
 // Vault is the folder of logins. Several processes may use it at once.
 type Vault struct {
 	dir   string
+	seal  Sealer // nil: records are kept as they are
 	mu    sync.Mutex
 	slots map[string]*slot
 }
 
-// OpenVault gives the vault at dir, a folder that is made when it is needed and that nobody else may enter.
-func OpenVault(dir string) *Vault { return &Vault{dir: dir, slots: map[string]*slot{}} }
+// OpenVault gives the vault at dir, a folder that is made when it is needed and that nobody else may enter. With a
+// nil seal its records are not encrypted.
+func OpenVault(dir string, seal Sealer) *Vault {
+	return &Vault{dir: dir, seal: seal, slots: map[string]*slot{}}
+}
+
+// purpose binds a record to its file.
+func purpose(name string) string { return "login " + name }
+
+// open reads the text of a file. One of a time before records were encrypted is read as it is.
+func (v *Vault) open(name string, text []byte) (*record, error) {
+	if v.seal != nil && !bytes.HasPrefix(text, []byte("{")) {
+		var err error
+		if text, err = v.seal.Open(purpose(name), text); err != nil {
+			return nil, err
+		}
+	}
+	var r record
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, errors.New("not a record") // its text may hold tokens
+	}
+	return &r, nil
+}
+
+// Renew encrypts again what is kept as it is, or is encrypted so that stale says it, one record at a time, while
+// nobody else gets tokens for it. A record that cannot be read is left alone, and counted.
+func (v *Vault) Renew(ctx context.Context, stale func(purpose string, sealed []byte) bool) (changed, unreadable int, err error) {
+	files, err := filepath.Glob(filepath.Join(v.dir, "*.json"))
+	if err != nil || v.seal == nil {
+		return 0, 0, err
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		did, err := v.renew(ctx, name, stale)
+		switch {
+		case errors.Is(err, errUnreadable):
+			unreadable++
+		case err != nil:
+			return changed, unreadable, err
+		case did:
+			changed++
+		}
+	}
+	return changed, unreadable, nil
+}
+
+var errUnreadable = errors.New("unreadable")
+
+func (v *Vault) renew(ctx context.Context, name string, stale func(purpose string, sealed []byte) bool) (bool, error) {
+	s := v.use(name)
+	defer s.leave()
+	ctx, cancel := context.WithTimeout(ctx, renewTime)
+	defer cancel()
+	unlock, err := s.lock(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	text, err := os.ReadFile(s.path(".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, errKept(err)
+	}
+	if !bytes.HasPrefix(text, []byte("{")) && !stale(purpose(name), text) {
+		return false, nil
+	}
+	r, err := v.open(name, text)
+	if err != nil {
+		return false, errUnreadable
+	}
+	return true, s.put(r)
+}
+
+// renewTime is how long the lock of one record is waited for: a token is got in less.
+const renewTime = 30 * time.Second
 
 // slot is the one place in this process for the login of one owner at one server.
 type slot struct {
@@ -85,7 +169,11 @@ type slot struct {
 // another one that has taken over its name.
 func (v *Vault) slot(server, url, client string, o sandbox.Owner) *slot {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", server, url, client, o.Tenant, o.User))
-	name := hex.EncodeToString(sum[:16])
+	return v.use(hex.EncodeToString(sum[:16]))
+}
+
+// use gives the slot of a name, until leave.
+func (v *Vault) use(name string) *slot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.slots[name]
@@ -134,12 +222,12 @@ func (s *slot) current() (*record, error) {
 	if err != nil {
 		return nil, errKept(err)
 	}
-	var r record
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, sandbox.Wrap(sandbox.Unavailable, nil, "the login that is kept cannot be read; log in again") // its text may hold tokens
+	r, err := s.vault.open(s.name, text)
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the login that is kept cannot be read; log in again")
 	}
-	s.seen, s.record = info, &r
-	return &r, nil
+	s.seen, s.record = info, r
+	return r, nil
 }
 
 func errKept(err error) error {
@@ -152,7 +240,13 @@ func (s *slot) put(r *record) error {
 	if err != nil {
 		return errKept(err)
 	}
-	if err := s.vault.write(s.path(".json"), append(text, '\n')); err != nil {
+	text = append(text, '\n')
+	if s.vault.seal != nil {
+		if text, err = s.vault.seal.Seal(purpose(s.name), text); err != nil {
+			return errKept(err)
+		}
+	}
+	if err := s.vault.write(s.path(".json"), text); err != nil {
 		return errKept(err)
 	}
 	s.mu.Lock()
@@ -244,9 +338,11 @@ func (v *Vault) ForgetServer(server string) error {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		var r record
-		if err != nil || json.Unmarshal(text, &r) != nil || r.Server != server {
-			continue // it went meanwhile, or is nobody's
+		if err != nil {
+			continue // it went meanwhile
+		}
+		if r, err := v.open(strings.TrimSuffix(filepath.Base(file), ".json"), text); err != nil || r.Server != server {
+			continue // it is nobody's
 		}
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errKept(err)
