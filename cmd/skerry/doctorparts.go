@@ -240,7 +240,7 @@ func (e *examination) openServer(ctx context.Context) (_ *parts, err error) {
 	}()
 	p.driver, p.hub = d, e.hub
 	for _, open := range []func(context.Context) error{
-		p.openData, p.openState, p.openScratchSecrets,
+		p.openData, p.openState, p.openScratchSecrets, p.openApprovals,
 		func(ctx context.Context) error { _, err := p.store.NextUID(ctx, firstDoctorUID); return err },
 		p.openTemplates, p.openIsolation, p.openPlugins, p.openOrchestrator,
 	} {

@@ -58,6 +58,7 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 	p.log.Info("stopping", "drain", p.cfg.DrainTimeout)
 	stop, cancel := p.stopping(ctx)
 	defer cancel()
+	p.approvals.LetGo() // calls that wait for people are made again at the next server
 	p.orch.Drain(stop)
 	answer, done := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer done()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/approval"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
@@ -134,6 +135,8 @@ type parts struct {
 	driver driver.Driver
 	orch   *orchestrator.Orchestrator
 
+	approvals *approval.Approvals
+
 	metrics *telemetry.Metrics
 	halt    *time.Timer // ends the process when it does not stop; nil before it is told to
 
@@ -166,7 +169,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	}()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openSecrets, p.openDriver, p.openDisk, p.checkUIDs, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
+	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openSecrets, p.openApprovals, p.openDriver, p.openDisk, p.checkUIDs, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
 		if err := open(startCtx); err != nil {
 			return err
 		}
@@ -340,7 +343,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		return err
 	}
 	p.metrics = telemetry.New(buildinfo.Version())
-	guard := policy.New(policy.Options{Hub: p.hub, Log: p.log})
+	guard := policy.New(policy.Options{Hub: p.hub, Approver: approver{p.approvals}, Log: p.log})
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
 		Bridge: bridge.New(bridge.Options{
@@ -357,6 +360,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
 		},
 		Metrics: p.metrics, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
+		ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
 		Peers: p.peers, Bury: p.bury, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
 	})
 	if err != nil {
@@ -534,7 +538,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
 		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Audit: p.audit,
-		SkillInstalls: installs, Placement: placement{p.orch, p.peers},
+		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers},
 		Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,

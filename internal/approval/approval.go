@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -277,6 +278,7 @@ func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.Appr
 func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord, c sandbox.ApprovalCall) error {
 	look, end := s.listen(a.ID)
 	defer end()
+	defer deadline.Hold(ctx)()
 	over := s.o.Waits(ctx, a.Approval)
 	last := a
 	defer func() { over(last.Approval) }()

@@ -58,7 +58,7 @@ var table = []row{
 	{"internal/audit", "lockedfile sandbox store store/groupcommit", "the log stands below the use cases"},
 	{"internal/auth", "sandbox store", "keys are records"},
 	{"internal/auth/oidc", "sandbox", "a token says all there is to know"},
-	{"internal/approval", "sandbox audit store", "it asks people about calls, and makes none"},
+	{"internal/approval", "sandbox audit store deadline", "it asks people about calls, and makes none"},
 	{"internal/secrets", "sandbox store lockedfile", "values by name stand below the use cases; who gets them, others know"},
 	{"internal/telemetry", "sandbox", "it counts and times; what it counts comes in"},
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
@@ -69,7 +69,7 @@ var table = []row{
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},
 	{"internal/policy", "sandbox editdistance lockedfile", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
-	{"internal/bridge", "sandbox ownedsocket policy redact", "the bridge reaches tools through the policy's guard, as the interface that it declares"},
+	{"internal/bridge", "sandbox ownedsocket policy redact deadline", "the bridge reaches tools through the policy's guard, as the interface that it declares"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
 	{"internal/sandboxapi/v1", "", "generated"},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/deadline"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -29,9 +30,9 @@ const (
 	maxRecorded = 1024
 )
 
-// callCtx ends with the request, with the exec, and at the deadline of a call.
+// callCtx ends with the request, with the exec, and at the deadline of a call, which is held while it waits for a person.
 func callCtx(ctx context.Context, e *exec) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(ctx, e.limits.CallTime)
+	ctx, cancel := deadline.Context(ctx, e.limits.CallTime, sandbox.MaxApprovalWait)
 	stop := context.AfterFunc(e.ctx, cancel)
 	return ctx, func() {
 		stop()
@@ -150,9 +151,9 @@ func (b *Bridge) explain(ctx context.Context, e *exec, tool string, err error) e
 	switch {
 	case e.ctx.Err() != nil:
 		return errEnded
-	case errors.Is(ctx.Err(), context.Canceled):
+	case errors.Is(context.Cause(ctx), context.Canceled):
 		return sandbox.Errorf(sandbox.Unavailable, "the caller went away")
-	case errors.Is(ctx.Err(), context.DeadlineExceeded), !known && errors.Is(err, context.DeadlineExceeded):
+	case ctx.Err() != nil, !known && errors.Is(err, context.DeadlineExceeded):
 		return sandbox.Errorf(sandbox.Timeout, "the call took too long")
 	case !known:
 		b.log.Error("a tool call failed", "exec", e.ExecID, "tool", tool, "error", err)

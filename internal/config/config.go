@@ -91,6 +91,8 @@ type Config struct {
 	ToolCalls   int           `yaml:"tool_calls_per_exec"`
 	ToolMiB     int           `yaml:"tool_mib_per_exec"`
 	ToolTimeout time.Duration `yaml:"tool_timeout"`
+	// Approvals says how people are asked about calls.
+	Approvals Approvals `yaml:"approvals"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 	// CodeExecution says how agents get their tools and run code.
@@ -119,7 +121,8 @@ func Default() Config {
 		Docker:          Docker{Address: "/var/run/docker.sock"},
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
-		S3: S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), StartTimeout: 60 * time.Second,
+		Approvals: Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
+		S3:        S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info", DiskQuota: "auto",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
@@ -318,6 +321,7 @@ func (c *Config) Check() error {
 	c.Lifecycle.check(bad)
 	c.CodeExecution.check(bad)
 	c.S3.check(bad)
+	c.Approvals.check(bad)
 	c.Plugins.check(bad)
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
@@ -346,9 +350,5 @@ func (c *Config) Loopback() bool {
 	if err != nil {
 		return false
 	}
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return loopbackHost(host)
 }

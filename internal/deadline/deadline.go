@@ -2,6 +2,7 @@
 package deadline
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -89,4 +90,27 @@ func (c *Clock) ring() {
 	c.over = true
 	c.mu.Unlock()
 	c.passed()
+}
+
+type contextKey struct{}
+
+// Context gives a context that ends after d, by the cause context.DeadlineExceeded, and whose clock Hold holds. All
+// holds together last at most most.
+func Context(ctx context.Context, d, most time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := Start(d, most, func() { cancel(context.DeadlineExceeded) })
+	return context.WithValue(ctx, contextKey{}, c), func() {
+		c.Stop()
+		cancel(nil)
+	}
+}
+
+// Hold holds the clock of a context until release. A context without one has none to hold.
+func Hold(ctx context.Context) (release func()) {
+	c, ok := ctx.Value(contextKey{}).(*Clock)
+	if !ok {
+		return func() {}
+	}
+	c.Hold(1<<63 - 1) // most bounds it
+	return c.Go
 }

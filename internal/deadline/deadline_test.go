@@ -1,6 +1,8 @@
 package deadline
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,4 +77,20 @@ func TestClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		ctx, cancel := Context(context.WithValue(t.Context(), contextKey{}, 7), 2*time.Second, time.Hour)
+		defer cancel()
+		release := Hold(context.WithValue(ctx, "other", 1)) //nolint:staticcheck // any value
+		time.Sleep(10 * time.Second)
+		release()
+		<-ctx.Done()
+		if after := time.Since(began); after != 12*time.Second || !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			t.Errorf("it ended after %s: %v", after, context.Cause(ctx))
+		}
+	})
+	Hold(t.Context())() // nothing to hold
 }

@@ -47,6 +47,8 @@ type Options struct {
 	Audit        auditLog
 	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
 	SkillInstalls skillInstalls
+	// Approvals are calls that wait for people; nil: there are none.
+	Approvals approvals
 	// Plugins are the caller's plugins and their commands; nil: there are none.
 	Plugins plugins
 	// Secrets are named values; nil: there are none.
@@ -156,6 +158,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.pluginRoutes()
 	s.adminRoutes()
 	s.secretRoutes()
+	s.approvalRoutes()
 	s.healthRoutes()
 	s.terminalRoutes(engine)
 	doc, err := json.Marshal(s.api.OpenAPI())

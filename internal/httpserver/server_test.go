@@ -452,6 +452,8 @@ DELETE /api/threads/{thread}/execs/{exec} killExec agent,developer,admin
 DELETE /api/threads/{thread}/files deleteFile agent,developer,admin
 DELETE /api/threads/{thread}/sandbox releaseSandbox agent,developer,admin
 DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill agent,developer,admin
+GET /api/approvals listApprovals agent,developer,admin
+GET /api/approvals/{id} getApproval agent,developer,admin
 GET /api/audit listAudit agent,developer,admin,auditor
 GET /api/keys listKeys admin
 GET /api/marketplaces listMarketplaces agent,developer,admin
@@ -490,6 +492,7 @@ GET /healthz healthz anyone
 GET /metrics metrics operator
 GET /readyz readyz anyone
 HEAD /api/threads/{thread}/files/content headContent agent,developer,admin
+POST /api/approvals/{id} decideApproval developer,admin
 POST /api/keys createKey admin
 POST /api/marketplaces addMarketplace admin
 POST /api/mcp/servers/{name}/login beginMCPLogin developer,admin

@@ -100,6 +100,8 @@ type Options struct {
 	StartTime    time.Duration // bound of one start
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
 	ApprovalWait time.Duration
+	// ForgetApprovals takes back what a thread that is no more was given; nil: nothing was.
+	ForgetApprovals func(ctx context.Context, t sandbox.Thread) error
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
 	// Commands are those that a user's plugins add to prompts.

@@ -115,6 +115,9 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 	r.virtuals.Forget(t)
 	r.contexts.forget(t)
 	ctx = context.WithoutCancel(ctx)
+	if err == nil && r.o.ForgetApprovals != nil {
+		err = r.o.ForgetApprovals(ctx, t)
+	}
 	if err == nil {
 		err = r.bury(ctx, grave, uid)
 	}
