@@ -104,7 +104,7 @@ var table = []row{
 
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt secrets vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},

@@ -28,8 +28,9 @@ type execution struct {
 	live       int64 // it has a terminal, of whose output the newest so many bytes are kept as events; 0: none
 	started    time.Time
 	deadline   time.Duration
-	code       *sandbox.Code // of execute_code
-	report     bool          // list the files that it changed
+	code       *sandbox.Code  // of execute_code
+	skill      *sandbox.Skill // whose script it is
+	report     bool           // list the files that it changed
 	before     vpath.Snapshot
 	attempt    audit.Record
 	context    *contextRun   // of code in a context

@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/deadline"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
@@ -178,10 +179,9 @@ func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return "", err
 	}
-	if sk, err := view.Get(s.Skill); err != nil {
+	sk, err := view.Get(s.Skill)
+	if err != nil {
 		return "", err
-	} else if !sk.Trusted {
-		return "", sandbox.Errorf(sandbox.Forbidden, "the skill %q comes from a source that is not trusted: its scripts need an approval, which this server cannot give yet. Its instructions can be used", sk.Name)
 	}
 	cmd := sandbox.Command{Argv: append(argv, s.Args...), Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
 	if err := checkCommand(cmd); err != nil {
@@ -191,7 +191,7 @@ func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id strin
 		cmd.Timeout = sandbox.DefaultExecTimeout
 	}
 	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: sandbox.DefaultOutputBytes}
-	e := &execution{action: audit.ActionSkillRun, subject: s.Skill + "/" + s.Path, deadline: cmd.Timeout, report: true}
+	e := &execution{action: audit.ActionSkillRun, skill: &sk, subject: s.Skill + "/" + s.Path, deadline: cmd.Timeout, report: true}
 	return r.run(ctx, c, id, e, req, s.Env, s)
 }
 
@@ -243,9 +243,17 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if err := r.refreshSkills(b); err != nil {
 		r.o.Log.Warn("skills not shown", "thread", t.String(), "error", err)
 	}
-	if e.attempt, err = r.attempt(ctx, b, e, args); err != nil {
+	plan, err := r.planRun(ctx, c, t, e, args)
+	if err != nil {
 		return "", err
 	}
+	if e.attempt, err = r.attempt(ctx, b, e, args, plan); err != nil {
+		return "", err
+	}
+	if err := r.permit(ctx, b, e, plan, func() error { return r.sameSkill(ctx, e) }); err != nil {
+		return "", err
+	}
+	e.started = time.Now().UTC()
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
@@ -346,8 +354,9 @@ func (b *box) leave() {
 	b.lastActive = time.Now()
 }
 
-func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args any) (audit.Record, error) {
+func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args any, plan policy.Plan) (audit.Record, error) {
 	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
+	rec.Why = plan.Why()
 	rec.Sandbox, rec.Exec, rec.Subject = string(b.id), e.id, e.subject
 	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
 	return r.o.Audit.Append(ctx, rec)

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
 )
@@ -73,22 +76,60 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	}
 }
 
-func TestScriptsOfUntrustedSourcesDoNotRun(t *testing.T) {
+// TestScriptsOfUntrustedSourcesWantAnApproval: they run when somebody says so, as they are then, and else have an end
+// in the log that says why not.
+func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
-	for name, trusted := range map[string]bool{"mine": true, "theirs": false} {
+	add := func(name, script string, trusted bool) {
+		t.Helper()
 		files := fstest.MapFS{
-			"SKILL.md": {Data: fmt.Appendf(nil, "---\nname: %s\ndescription: does\n---\n", name)}, "run.sh": {Data: []byte("true")},
+			"SKILL.md": {Data: fmt.Appendf(nil, "---\nname: %s\ndescription: does\n---\n", name)}, "run.sh": {Data: []byte(script)},
 		}
 		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skill.AddOptions{Trusted: trusted}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh"})
-		if trusted != (err == nil) || !trusted && (!errors.Is(err, sandbox.Forbidden) || !strings.Contains(err.Error(), "not trusted")) {
-			t.Errorf("%s: %v", name, err)
-		}
 		if _, err := h.ActivateSkill(t.Context(), caller, "t1", name); err != nil {
 			t.Errorf("its instructions: %v", err)
 		}
+	}
+	run := func(name string) error {
+		t.Helper()
+		id, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh", Args: []string{"word"}, Env: map[string]string{"K": "secret-of-the-run"}, Stdin: "secret-of-the-run"})
+		if err == nil {
+			_, err = h.Wait(t.Context(), caller, "t1", id)
+		}
+		return err
+	}
+	add("mine", "true", true)
+	add("theirs", "true", false)
+	if err := run("mine"); err != nil {
+		t.Errorf("a trusted one: %v", err)
+	}
+	if err := run("theirs"); !errors.Is(err, sandbox.Forbidden) || !strings.Contains(err.Error(), "denied by nobody") {
+		t.Errorf("nobody approves: %v", err)
+	}
+	list, _, err := h.audit.List(t.Context(), audit.Filter{Tenant: caller.Tenant, Action: audit.ActionSkillRun, Outcome: "denied"})
+	if err != nil || len(list) != 1 || list[0].Detail != "denied by nobody" || list[0].Parent == "" {
+		t.Errorf("its end: %+v, %v", list, err)
+	}
+	var asked policy.ApprovalRequest
+	h.approve = func(_ context.Context, r policy.ApprovalRequest) error { asked = r; return nil }
+	if err := run("theirs"); err != nil {
+		t.Errorf("approved: %v", err)
+	}
+	text := string(asked.Shown)
+	if asked.Request.Skill != "theirs" || asked.Attempt == "" || !strings.Contains(text, `"script":"run.sh","digest":"`) || !strings.Contains(text, `"args":["word"]`) || strings.Contains(text, "secret-of") {
+		t.Errorf("%+v: %s", asked.Request, text)
+	}
+	h.approve = func(context.Context, policy.ApprovalRequest) error {
+		if err := h.o.Skills.Remove(t.Context(), caller.Owner, "theirs"); err != nil {
+			return err
+		}
+		add("theirs", "false", false)
+		return nil
+	}
+	if err := run("theirs"); !errors.Is(err, sandbox.Conflict) {
+		t.Errorf("it changed while somebody thought about it: %v", err)
 	}
 }
 

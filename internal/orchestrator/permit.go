@@ -1,0 +1,90 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// runArguments are what the policy, and a person, are asked about a run. The secrets of its environment are hidden
+// before anybody sees them.
+type runArguments struct {
+	Command  string   `json:"command,omitempty"`
+	Argv     []string `json:"argv,omitempty"`
+	Cwd      string   `json:"cwd,omitempty"`
+	Language string   `json:"language,omitempty"`
+	Code     string   `json:"code,omitempty"`
+	Context  string   `json:"context_id,omitempty"`
+	Skill    string   `json:"skill,omitempty"`
+	Script   string   `json:"script,omitempty"`
+	Digest   string   `json:"digest,omitempty"` // of the skill: what was approved of one is not good for another
+	Args     []string `json:"args,omitempty"`
+	Stdin    string   `json:"stdin,omitempty"`
+}
+
+// planRun asks the policy about a run.
+func (r *Orchestrator) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution, request any) (policy.Plan, error) {
+	q := policy.Request{Kind: policy.Kind(e.action), Caller: c, Thread: t}
+	var args runArguments
+	switch v := request.(type) {
+	case sandbox.Command:
+		args = runArguments{Command: v.Shell, Argv: v.Argv, Cwd: v.Cwd, Stdin: v.Stdin}
+	case sandbox.Code:
+		args = runArguments{Language: v.Language, Code: v.Text, Context: v.ContextID}
+	case sandbox.Script:
+		q.Skill, q.Untrusted = v.Skill, e.skill != nil && !e.skill.Trusted
+		args = runArguments{Skill: v.Skill, Script: v.Path, Args: v.Args, Stdin: v.Stdin}
+		if e.skill != nil {
+			args.Digest = e.skill.Digest
+		}
+	}
+	text, err := json.Marshal(args)
+	if err != nil {
+		return policy.Plan{}, sandbox.Wrap(sandbox.Internal, err, "the run cannot be described")
+	}
+	q.Arguments = e.secret.hide.Bytes(text)
+	return r.o.Hub.PlanRun(ctx, q), nil
+}
+
+// sameSkill reports as an error that the skill of a script changed while somebody thought about it.
+func (r *Orchestrator) sameSkill(ctx context.Context, e *execution) error {
+	if e.skill == nil {
+		return nil
+	}
+	view, err := r.skillsOf(ctx, e.thread)
+	if err != nil {
+		return err
+	}
+	now, err := view.Get(e.skill.Name)
+	if err == nil && now.Digest != e.skill.Digest {
+		err = sandbox.Errorf(sandbox.Conflict, "the skill %q changed before its script could run; run it again", e.skill.Name)
+	}
+	return err
+}
+
+// permit waits until a run that is recorded may begin, and is still what was asked about. One that may not has its end
+// here.
+func (r *Orchestrator) permit(ctx context.Context, b *box, e *execution, plan policy.Plan, still func() error) error {
+	err := r.o.Hub.Permit(ctx, plan, e.attempt.ID)
+	if err == nil {
+		err = still()
+	}
+	if err == nil {
+		return nil
+	}
+	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(b.id), e.id, e.subject, e.attempt.ID
+	rec.Outcome, rec.Detail = toolOutcome(sandbox.ToolResult{}, err)
+	if said := e.secret.hide.String(detailOf(err)); said != "" {
+		rec.Detail = said
+	}
+	settling, cancel := detached(ctx, cleanupTimeout)
+	defer cancel()
+	if e := r.note(settling, rec); e != nil {
+		return e
+	}
+	return err
+}
