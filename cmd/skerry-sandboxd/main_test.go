@@ -327,6 +327,63 @@ func TestKillingEverything(t *testing.T) {
 	j.alone()
 }
 
+// TestZygoteFromInside: a program does not reach into the process that it was forked from. What it can do to it, as any
+// process of its uid, costs the next program its head start.
+func TestZygoteFromInside(t *testing.T) {
+	j := newJail(t)
+	python := func(text string) string {
+		t.Helper()
+		x, stdout, stderr := j.run(&sandboxv1.RunRequest{Code: &sandboxv1.Code{Language: "python", Text: text, Preload: []string{"json"}}})
+		if x.GetStatus() != sandboxv1.Exit_STATUS_EXITED || x.GetCode() != 0 {
+			t.Errorf("%v, code %d: %s", x.GetStatus(), x.GetCode(), stderr)
+		}
+		return stdout
+	}
+	const find = `
+import ctypes, os, resource, signal
+def parent(pid):
+    try: return int(open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[1])
+    except OSError: return 0
+def can(what):
+    try:
+        what()
+        return True
+    except OSError:
+        return False
+libc = ctypes.CDLL(None, use_errno=True)
+others = [int(p) for p in os.listdir("/proc") if p.isdigit() and int(p) != os.getpid() and parent(p) == os.getppid()]
+`
+	// inFork runs a program in a fork: where there is none yet, it is tried again.
+	inFork := func(text string) string {
+		t.Helper()
+		for range 100 {
+			if got := python(find + "if not others: raise SystemExit(print('cold'))\n" + text); got != "cold\n" {
+				return got
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Fatal("no program runs in a fork")
+		return ""
+	}
+	if got := inFork(`
+z = others[0]
+print([name for name in ("environ", "fd", "mem", "maps", "exe", "cwd", "root") if can(lambda: os.listdir(f"/proc/{z}/{name}") if name == "fd" else open(f"/proc/{z}/{name}", "r+b" if name == "mem" else "rb").read(1))])
+print(libc.ptrace(16, z, 0, 0), libc.process_vm_readv(z, 0, 0, 0, 0, 0), libc.syscall(434, z, 0))
+`); got != "[]\n-1 -1 -1\n" {
+		t.Errorf("it reaches the zygote: %s", got)
+	}
+	for _, harm := range []string{
+		"os.kill(others[0], signal.SIGSTOP)", "os.kill(others[0], signal.SIGKILL)", "os.kill(others[0], signal.SIGINT)", "os.kill(-others[0], signal.SIGTERM)",
+		"resource.prlimit(others[0], resource.RLIMIT_NOFILE, (7, 7))", "os.sched_setscheduler(others[0], os.SCHED_BATCH, os.sched_param(0))",
+	} {
+		inFork(harm)
+		if got := python("import os, resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 7, os.sched_getscheduler(0))"); got != "True 0\n" {
+			t.Errorf("after %s: %q", harm, got)
+		}
+	}
+	inFork("")
+}
+
 // What code sends to localhost:9876 arrives at the bridge's socket.
 func TestBridgeFromInside(t *testing.T) {
 	j := newJail(t)

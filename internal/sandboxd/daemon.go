@@ -89,15 +89,16 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	s := &service{o: o, execs: execs, files: files.New(o.Roots)}
 	defer func() {
+		s.standbys.close()
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
 		execs.Close(bounded)
+		s.standbys.wg.Wait() // they end with what they wait for
 	}()
-	s := &service{o: o, execs: execs, files: files.New(o.Roots)}
 	s.standbys.waiting, s.standbys.making = map[string][]*waiting{}, map[string]int{}
-	defer s.standbys.close()
-	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion})
+	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion, Forks: process.CanFork()})
 	mux := http.NewServeMux()
 	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))
 

@@ -154,7 +154,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	}
 	if c := m.GetCode(); c != nil {
 		// One that waits has no stdin.
-		p, sb, err := s.program(c, m.GetEnv(), r.Cwd, len(r.Stdin) == 0 && !r.KeepStdin)
+		p, sb, w, err := s.program(c, m.GetEnv(), r.Cwd, len(r.Stdin) == 0 && !r.KeepStdin)
 		var unavailable *interp.UnavailableError
 		switch {
 		case errors.As(err, &unavailable):
@@ -164,6 +164,10 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 		default:
 			program, r.Argv, r.Standby = p, p.Argv, sb
 			r.Cleanup = func() {
+				if w != nil {
+					s.afterRun(w, sb, c, m.GetEnv(), r.Cwd)
+					return
+				}
 				p.Cleanup()
 				if !c.GetCold() {
 					s.prepareStandby(c, m.GetEnv(), r.Cwd)
@@ -182,19 +186,17 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 }
 
 // program prepares the run of a text, in an interpreter that waits when there is one.
-func (s *service) program(c *sandboxv1.Code, env []string, cwd string, mayWait bool) (*interp.Program, *process.Standby, error) {
-	var w *waiting
+func (s *service) program(c *sandboxv1.Code, env []string, cwd string, mayWait bool) (*interp.Program, *process.Standby, *waiting, error) {
 	if mayWait {
-		w = s.takeStandby(c, env, cwd)
-	}
-	if w != nil {
-		if err := w.program.Write(c.GetText()); err == nil {
-			return w.program, w.standby, nil
+		if w, sb := s.takeStandby(c, env, cwd); w != nil {
+			if err := w.program.Write(c.GetText()); err == nil {
+				return w.program, sb, w, nil
+			}
+			s.spoilt(c.GetLanguage(), w, sb) // by code of the sandbox
 		}
-		s.discard(w) // code of the sandbox may have spoilt its folder
 	}
 	p, err := s.interp.Prepare(c.GetLanguage(), c.GetText(), cwd, choice(c))
-	return p, nil, err
+	return p, nil, nil, err
 }
 
 func choice(c *sandboxv1.Code) interp.Choice {

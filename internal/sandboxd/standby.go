@@ -17,24 +17,38 @@ const (
 	waitingCheck = 2 * time.Second
 	// memoryShort is the part of the sandbox's memory, in percent, above which none waits.
 	memoryShort = 85
+	// startTime is what an interpreter may take until it has imported what it is to import.
+	startTime = 2 * time.Minute
+	// forkTime is how long a program waits for a fork that is under way; usually it is milliseconds.
+	forkTime = 500 * time.Millisecond
+	// zygoteAge bounds the life of one that is in use, in ages of one that nobody needs: its forks have its hash seed.
+	zygoteAge = 6
 )
 
 // standbys holds interpreters that wait for the next program: of each language, from its first use
-// on. An interpreter is used for one program, so nothing of one run is left for the next.
+// on. A process is used for one program, so nothing of one run is left for the next.
 type standbys struct {
 	mu      sync.Mutex
 	waiting map[string][]*waiting // by language, the oldest first
 	making  map[string]int
 	check   *time.Timer // nil: nothing waits
 	closed  bool
+	wg      sync.WaitGroup // of those that start
 }
 
-// waiting is an interpreter that was started ahead.
+// waiting is an interpreter that was started ahead. But for the first two fields it is guarded by standbys.mu;
+// zygote is set once.
 type waiting struct {
 	key     string
 	program *interp.Program
-	standby *process.Standby
-	since   time.Time
+	standby *process.Standby // nil: not now
+	zygote  *process.Zygote  // that is forked for each program; nil: standby is used once
+	next    chan struct{}    // closed when the fork that is under way is there, or failed; nil: none is
+	starts  bool             // nobody knows yet whether it is a zygote
+	running bool             // a fork of it serves a program
+	dropped bool
+	began   time.Time
+	used    time.Time
 }
 
 // ofOneExec are the variables that each exec has its own of.
@@ -58,42 +72,152 @@ func (s *service) standbyKey(c *sandboxv1.Code, request []string, cwd string) st
 	return strings.Join([]string{c.GetJavascript(), cwd, strings.Join(env, "\x00"), s.interp.Seen(c.GetLanguage(), cwd, home)}, "\x00\x00")
 }
 
-// takeStandby gives an interpreter that waits for such a program, or nil. Those that wait for another one
-// are of no use any more. One that still imports what it is to have imported stays: that may take longer than
-// all that the program needs. One that only starts is as far as a new one would be, or further.
-func (s *service) takeStandby(c *sandboxv1.Code, request []string, cwd string) *waiting {
+// takeStandby gives an interpreter that waits for such a program, with what is to be woken of it, or nil. Those that
+// wait for another one are of no use any more. One that still imports what it is to have imported stays: that may take
+// longer than all that the program needs. One that only starts is as far as a new one would be, or further.
+func (s *service) takeStandby(c *sandboxv1.Code, request []string, cwd string) (*waiting, *process.Standby) {
 	language := c.GetLanguage()
-	s.standbys.mu.Lock()
-	all := s.standbys.waiting[language]
-	s.standbys.mu.Unlock()
-	if len(all) == 0 {
-		return nil
+	if !s.standbys.any(language) {
+		return nil, nil
 	}
 	key := s.standbyKey(c, request, cwd)
-	for {
-		s.standbys.mu.Lock()
-		all = s.standbys.waiting[language]
-		if len(all) == 0 {
-			s.standbys.mu.Unlock()
-			return nil
-		}
-		w := all[0]
-		if w.key == key && !w.standby.Ready() {
-			s.standbys.mu.Unlock()
-			return nil
-		}
-		s.standbys.waiting[language] = all[1:]
-		s.standbys.mu.Unlock()
-		if w.key == key {
-			return w
-		}
+	for _, w := range s.standbys.unfit(language, key) {
 		s.discard(w)
+	}
+	w, sb, next := s.standbys.take(language)
+	if next == nil {
+		return w, sb
+	}
+	late := time.NewTimer(forkTime)
+	defer late.Stop()
+	select {
+	case <-next: // another program may have been quicker
+		w, sb, _ = s.standbys.take(language)
+		return w, sb
+	case <-late.C:
+		return nil, nil
 	}
 }
 
+func (s *standbys) any(language string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting[language]) > 0
+}
+
+// unfit takes out those that were started for other programs.
+func (s *standbys) unfit(language, key string) (out []*waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[language] = slices.DeleteFunc(slices.Clone(s.waiting[language]), func(w *waiting) bool {
+		if w.key != key {
+			out = append(out, w)
+		}
+		return w.key != key
+	})
+	return out
+}
+
+// take gives one that is ready, or a channel that is closed when one may be.
+func (s *standbys) take(language string) (*waiting, *process.Standby, chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next chan struct{}
+	for i, w := range s.waiting[language] {
+		switch {
+		case w.next != nil:
+			next = w.next
+		case w.standby == nil || w.starts || !w.standby.Ready():
+		case w.zygote != nil:
+			sb := w.standby
+			w.standby, w.running, w.used = nil, true, time.Now()
+			return w, sb, nil
+		default:
+			s.waiting[language] = slices.Delete(slices.Clone(s.waiting[language]), i, i+1)
+			return w, w.standby, nil
+		}
+	}
+	return nil, nil, next
+}
+
+// discard ends one that is in no list any more. A fork of it that serves a program goes on, and whoever sees to that
+// program's end removes what is left.
 func (s *service) discard(w *waiting) {
-	s.execs.Discard(w.standby)
-	w.program.Cleanup()
+	s.standbys.mu.Lock()
+	sb, zygote, running := w.standby, w.zygote, w.running
+	w.dropped, w.standby = true, nil
+	s.standbys.mu.Unlock()
+	if sb != nil {
+		s.execs.Discard(sb)
+	}
+	if zygote != nil {
+		zygote.End()
+	}
+	if !running {
+		w.program.Cleanup()
+	}
+}
+
+// spoilt ends one whose folder does not take a program.
+func (s *service) spoilt(language string, w *waiting, sb *process.Standby) {
+	s.standbys.mu.Lock()
+	w.running, w.standby = false, sb
+	s.standbys.mu.Unlock()
+	s.standbys.remove(language, w)
+	s.discard(w)
+}
+
+// afterRun makes what a program leaves behind ready for the next.
+func (s *service) afterRun(w *waiting, sb *process.Standby, c *sandboxv1.Code, request []string, cwd string) {
+	s.standbys.mu.Lock()
+	w.running = false
+	again := w.zygote != nil && !w.dropped && !sb.Stale() && !c.GetCold() && slices.Contains(s.standbys.waiting[c.GetLanguage()], w)
+	if again {
+		w.next = make(chan struct{})
+	}
+	s.standbys.mu.Unlock()
+	if again {
+		s.fork(c.GetLanguage(), w, w.program.Renew)
+	} else {
+		s.standbys.remove(c.GetLanguage(), w)
+		s.discard(w)
+	}
+	if !c.GetCold() {
+		s.prepareStandby(c, request, cwd)
+	}
+}
+
+func (s *standbys) remove(language string, w *waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[language] = slices.DeleteFunc(slices.Clone(s.waiting[language]), func(x *waiting) bool { return x == w })
+}
+
+// fork has a zygote make the process of the next program, behind what is to be done first. The caller has set w.next.
+func (s *service) fork(language string, w *waiting, first func() error) {
+	err := first()
+	var sb *process.Standby
+	if err == nil {
+		sb, err = w.zygote.Fork()
+	}
+	s.standbys.mu.Lock()
+	close(w.next)
+	w.next = nil
+	kept := err == nil && !w.dropped
+	if kept {
+		w.standby = sb
+	}
+	s.standbys.mu.Unlock()
+	if kept {
+		return
+	}
+	if err != nil {
+		s.o.Log.Info("the interpreter that is forked is lost", "language", language, "error", err)
+	} else {
+		s.execs.Discard(sb)
+	}
+	s.standbys.remove(language, w)
+	s.discard(w)
 }
 
 // prepareStandby starts interpreters for the next programs of a language, as many as are to wait. One that
@@ -119,6 +243,10 @@ func (s *service) prepareStandby(c *sandboxv1.Code, request []string, cwd string
 			if s.standbys.check == nil {
 				s.standbys.check = time.AfterFunc(waitingCheck, s.checkStandbys)
 			}
+			if w.starts {
+				sb := w.standby
+				s.standbys.wg.Go(func() { s.settle(language, w, sb) })
+			}
 		}
 		s.standbys.mu.Unlock()
 		if w != nil && !kept {
@@ -127,6 +255,24 @@ func (s *service) prepareStandby(c *sandboxv1.Code, request []string, cwd string
 		if !kept {
 			return
 		}
+	}
+}
+
+// settle waits until one that starts says what it is. A zygote is forked at once.
+func (s *service) settle(language string, w *waiting, sb *process.Standby) {
+	z, err := s.execs.Zygote(sb, startTime)
+	s.standbys.mu.Lock()
+	w.starts, w.zygote = false, z
+	if z != nil {
+		w.standby, w.next = nil, make(chan struct{})
+	}
+	s.standbys.mu.Unlock()
+	switch {
+	case err != nil:
+		s.standbys.remove(language, w)
+		s.discard(w)
+	case z != nil:
+		s.fork(language, w, func() error { return nil })
 	}
 }
 
@@ -142,7 +288,8 @@ func (s *service) newStandby(c *sandboxv1.Code, request []string, cwd string) *w
 		p.Cleanup()
 		return nil
 	}
-	return &waiting{key: key, program: p, standby: sb, since: time.Now()}
+	now := time.Now()
+	return &waiting{key: key, program: p, standby: sb, starts: p.SaysReady, began: now, used: now}
 }
 
 // checkStandbys ends the interpreters that have waited too long, and all of them when memory runs short: a
@@ -154,7 +301,8 @@ func (s *service) checkStandbys() {
 	s.standbys.mu.Lock()
 	for language, all := range s.standbys.waiting {
 		kept := slices.DeleteFunc(slices.Clone(all), func(w *waiting) bool {
-			old := short || time.Since(w.since) > s.o.WaitingAge
+			old := short || !w.running && time.Since(w.used) > s.o.WaitingAge || time.Since(w.began) > zygoteAge*s.o.WaitingAge
+			old = old || w.zygote != nil && !w.running && !w.zygote.Alive()
 			if old {
 				ended = append(ended, w)
 			}
@@ -178,7 +326,7 @@ func (s *service) shortOfMemory() bool {
 	return ok && used > limit/100*memoryShort
 }
 
-// close ends the looking over. Those that wait end with the execs.
+// close ends the looking over. Those that wait end with the execs, and with them those that start.
 func (s *standbys) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a JavaScript runtime that waits has at the end of its start-up file.
+// What a JavaScript runtime that waits has at the end of its start-up file, and Python in its environment.
 var (
+	//go:embed wait_python.py
+	waitPython string
 	//go:embed wait_bun.mjs
 	waitBun string
 	//go:embed wait_node.mjs
@@ -30,12 +32,18 @@ stripTypeScriptTypes("let x: number");
 // "NAME=value" strings with a zero byte behind each, answers a byte, and goes on as if the process
 // had been started then. Without the variable it does not wait: so the same command runs a program whose
 // process was lost while it waited. Python's starts itself anew when the places that packages are installed
-// in have changed since.
+// in, or modules that it has imported, have changed since; its answer is 's' then.
 const StandbyEnv = "SKERRY_STANDBY"
 
 // PreloadEnv names the variable that lists, with commas between, the modules that a Standby imports before it
 // waits. One that cannot be imported is left to the program; what an import prints is dropped.
 const PreloadEnv = "SKERRY_PRELOAD"
+
+// waitEnv names the variable that holds what Python does while it waits: a file of it would be there for the program.
+const waitEnv = "SKERRY_WAIT"
+
+// ForksEnv names the variable that makes Python a process.Zygote, if it can be one: it is forked for each run.
+const ForksEnv = "SKERRY_FORKS"
 
 // Ahead is Prepare without the text, which Write adds later: for a command that is started with
 // AheadEnv before there is one. preload is for Python. Nil when the language cannot wait.
@@ -44,15 +52,21 @@ func (r *Runner) Ahead(language, cwd string, how Choice, preload []string) (*Pro
 	if err != nil || !in.waits {
 		return nil, err
 	}
-	in.start += in.wait // behind it: line numbers of the start-up file are in some traces
+	if language != "python" {
+		in.start += in.wait // behind it: line numbers of the start-up file are in some traces
+	}
 	p, err := r.stage(in, cwd)
 	if err != nil {
 		return nil, err
 	}
-	p.AheadEnv = []string{StandbyEnv + "=3", PreloadEnv + "=" + strings.Join(preload, ",")}
-	p.SaysReady = language == "python" && len(preload) > 0
-	if language != "python" {
-		p.AheadEnv = p.AheadEnv[:1]
+	p.AheadEnv = []string{StandbyEnv + "=3"}
+	if language == "python" {
+		p.AheadEnv = append(p.AheadEnv, PreloadEnv+"="+strings.Join(preload, ","), waitEnv+"="+waitPython)
+		if r.opts.Forks {
+			p.AheadEnv = append(p.AheadEnv, ForksEnv+"=1")
+		}
+		p.SaysReady = len(preload) > 0 || r.opts.Forks
+	} else {
 		// bun does not start without the file, though it reads it after the wait.
 		if err := writeNew(p.main, ""); err != nil {
 			p.Cleanup()

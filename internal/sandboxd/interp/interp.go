@@ -40,6 +40,8 @@ type Options struct {
 	// NodeVersion runs "<node> --version" and gives what it prints. It is asked once for each
 	// version of the program, and only where there is neither bun nor deno.
 	NodeVersion func(node string) (string, error)
+	// Forks: a Python that is started ahead may be forked for each run.
+	Forks bool
 }
 
 // Runner prepares runs. Its methods may be called concurrently.
@@ -64,6 +66,7 @@ type Program struct {
 	SaysReady bool
 	Cleanup   func()
 
+	renew       func() error
 	main        string // path of the text's file
 	placeholder bool   // there is an empty one
 }
@@ -121,12 +124,27 @@ func (p *Program) Write(text string) error {
 	return nil
 }
 
+// Renew makes the private folder anew for the next run of the same command, without a text.
+func (p *Program) Renew() error {
+	if err := p.renew(); err != nil {
+		return fmt.Errorf("private folder: %w", err)
+	}
+	return nil
+}
+
 func (r *Runner) stage(in *interpreter, cwd string) (*Program, error) {
 	dir, err := os.MkdirTemp(r.opts.TempDir, "code-")
 	if err != nil {
 		return nil, fmt.Errorf("private folder: %w", err)
 	}
 	p := &Program{Cleanup: func() { _ = os.RemoveAll(dir) }, main: filepath.Join(dir, in.main)}
+	p.renew = func() error {
+		p.Cleanup()
+		if err := os.Mkdir(dir, 0o700); err != nil { // also when it could not be removed
+			return err
+		}
+		return r.fill(dir, in, cwd)
+	}
 	if err := r.fill(dir, in, cwd); err != nil {
 		p.Cleanup()
 		return nil, fmt.Errorf("private folder: %w", err)

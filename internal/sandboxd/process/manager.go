@@ -49,6 +49,7 @@ type Manager struct {
 	mu       sync.Mutex
 	execs    map[string]*Exec
 	standbys map[*Standby]bool
+	zygotes  map[*Zygote]bool
 	sessions map[*Session]bool
 	running  int
 	ended    []*Exec // oldest first
@@ -75,6 +76,7 @@ func New(opts Options) (*Manager, error) {
 		oom:      openOOMCounter(opts.OOMCounters),
 		execs:    map[string]*Exec{},
 		standbys: map[*Standby]bool{},
+		zygotes:  map[*Zygote]bool{},
 		sessions: map[*Session]bool{},
 		stop:     make(chan struct{}),
 	}
@@ -230,6 +232,12 @@ func (m *Manager) Close(ctx context.Context) {
 	}
 	for _, e := range running {
 		_ = e.Wait(ctx)
+	}
+	m.mu.Lock()
+	zygotes := slices.Collect(maps.Keys(m.zygotes))
+	m.mu.Unlock()
+	for _, z := range zygotes {
+		z.kill()
 	}
 	for _, s := range sessions {
 		s.kill()

@@ -24,6 +24,8 @@ type warden struct {
 	pid  int
 	conn *net.UnixConn
 	dead chan struct{} // closed when the process is reaped
+
+	zygote *Zygote // that it keeps; nil: none. Set once, before any of its forks
 }
 
 // wardens starts supervisors, keeps idle ones, and is the one place that waits for child processes.
@@ -89,6 +91,10 @@ func (w *wardens) warm(n int) {
 
 // put takes back a supervisor whose tree is gone.
 func (w *wardens) put(sup *warden) {
+	if sup.zygote != nil {
+		sup.zygote.release()
+		return
+	}
 	w.mu.Lock()
 	keep := !w.closed && len(w.idle) < idleSupervisors && !sup.gone()
 	if keep {
@@ -214,6 +220,9 @@ func (w *wardens) kill(sup *warden, bound time.Duration) (gone bool) {
 		_ = unix.Kill(sup.pid, unix.SIGKILL)
 	}
 	_ = sup.conn.Close()
+	if sup.zygote != nil {
+		sup.zygote.forget()
+	}
 	if !sup.deadBy(deadline) {
 		return false
 	}

@@ -16,7 +16,7 @@ const StandbyFD = 3
 
 // Standby is a command that was started before it is needed: an interpreter, say, that has done all
 // that it does before it reads a program. It waits on StandbyFD, a stream socket, for the text that
-// wakes it, up to the end of it; it answers one byte of any value and closes the socket. Until that
+// wakes it, up to the end of it; it answers one byte, of which only answerStale means anything, and closes the socket. Until that
 // answer nothing of an exec has happened, so one that died or hangs costs an exec its head start only.
 type Standby struct {
 	sup    *warden
@@ -24,7 +24,15 @@ type Standby struct {
 	pipes  *pipes
 	feed   *net.UnixConn
 	silent bool // it has not yet said that it waits, and will
+	stale  bool
 }
+
+// answerStale is the answer of one that found what it started from changed.
+const answerStale = 's'
+
+// Stale tells it of one that has served its exec. It was right for that, but another one of the same start, such as
+// the next fork of its zygote, would not be for another.
+func (s *Standby) Stale() bool { return s.stale }
 
 // Standby starts a command for a later Request.Standby. It gets no stdin; of req only Argv, Env, Cwd
 // and SaysReady matter. The caller hands it to one Request, or to Discard; Close discards the rest.
@@ -168,5 +176,6 @@ func (s *Standby) wake(text []byte) error {
 		answer = answer[:2]
 	}
 	_, err := io.ReadFull(s.feed, answer)
+	s.stale = answer[len(answer)-1] == answerStale
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -75,6 +76,9 @@ type supervisor struct {
 	oom      int  // descriptor of /proc/self/oom_score_adj, or -1
 	base     string
 
+	kept      int  // a zygote, which is spared while a fork of it runs; 0: none
+	keptEnded bool // is reaped
+
 	serial uint64
 	main   int
 	status syscall.WaitStatus
@@ -109,7 +113,7 @@ func (s *supervisor) harden() error {
 
 // run serves one run message. It returns false when sandboxd is gone.
 func (s *supervisor) run(m message, files []int) bool {
-	s.serial, s.main, s.status, s.ended, s.none, s.cpu, s.rss = m.Serial, 0, 0, false, false, 0, 0
+	s.begin(m.Serial, 0)
 	pidfd := -1
 	why := s.start(m, files, &pidfd)
 	closeAll(files)
@@ -117,18 +121,51 @@ func (s *supervisor) run(m message, files []int) bool {
 		return s.send(message{Kind: msgFailed, Serial: s.serial, Code: why.code, Reason: why.reason})
 	}
 	alive := s.send(message{Kind: msgStarted, Serial: s.serial, PID: s.main})
-	alive = s.wait(pidfd) && alive
+	return s.finish(pidfd) && alive
+}
+
+func (s *supervisor) begin(serial uint64, pid int) {
+	s.serial, s.main, s.status, s.ended, s.none, s.cpu, s.rss = serial, pid, 0, false, false, 0, 0
+}
+
+// finish stays with the command until its tree is gone, and says how it ended.
+func (s *supervisor) finish(pidfd int) bool {
+	alive := s.wait(pidfd)
 	if pidfd >= 0 {
 		_ = unix.Close(pidfd)
 	}
 	s.endTree()
-	m = message{Kind: msgExit, Serial: s.serial, CPU: s.cpu.Microseconds(), MaxRSS: s.rss}
+	m := message{Kind: msgExit, Serial: s.serial, CPU: s.cpu.Microseconds(), MaxRSS: s.rss}
 	if s.status.Signaled() {
 		m.Signal = int(s.status.Signal())
 	} else {
 		m.Code = s.status.ExitStatus()
 	}
 	return s.send(m) && alive
+}
+
+// adopt serves the run of a process that the command has forked and that fell to this one. The command itself is left
+// alone, and is waited for again when the run has ended.
+func (s *supervisor) adopt(m message, pidfd int) bool {
+	zygote, serial := s.main, s.serial
+	s.kept, s.keptEnded = zygote, false
+	s.begin(m.Serial, m.PID)
+	var alive bool
+	if isChild(m.PID) {
+		alive = s.send(message{Kind: msgStarted, Serial: s.serial, PID: m.PID}) && s.finish(pidfd)
+	} else {
+		_ = unix.Close(pidfd)
+		alive = s.send(message{Kind: msgFailed, Serial: s.serial, Code: codeCannotExecute, Reason: "what was forked is gone"})
+	}
+	ended := s.keptEnded
+	s.begin(serial, zygote)
+	s.kept, s.keptEnded, s.ended = 0, false, ended
+	return alive
+}
+
+// isChild tells whether a process is a child of this one, ended or not.
+func isChild(pid int) bool {
+	return unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil
 }
 
 func (s *supervisor) start(m message, files []int, pidfd *int) *failure {
@@ -181,6 +218,12 @@ func (s *supervisor) wait(pidfd int) bool {
 			continue
 		}
 		m, files, err := s.receive()
+		if err == nil && m.Kind == msgAdopt && s.kept == 0 && m.Kept == s.main && len(files) == 1 {
+			if !s.adopt(m, files[0]) {
+				return false
+			}
+			continue
+		}
 		closeAll(files)
 		switch {
 		case err != nil:
@@ -213,8 +256,11 @@ func (s *supervisor) reap() {
 		}
 		s.cpu += time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 		s.rss = max(s.rss, ru.Maxrss<<10)
-		if pid == s.main {
+		switch pid {
+		case s.main:
 			s.status, s.ended = ws, true
+		case s.kept:
+			s.keptEnded = true
 		}
 	}
 }
@@ -224,7 +270,20 @@ func (s *supervisor) tree() []int {
 	if err != nil {
 		return nil
 	}
-	return descendants(procs, s.self)
+	tree := descendants(procs, s.self)
+	if s.kept != 0 {
+		tree = slices.DeleteFunc(tree, func(pid int) bool { return pid == s.kept })
+	}
+	return tree
+}
+
+// alone tells, after reap, whether no process of the run is left.
+func (s *supervisor) alone() bool {
+	if s.none || s.kept == 0 || s.keptEnded {
+		return s.none
+	}
+	only, _ := onlyChild(s.kept)
+	return only
 }
 
 // endTree kills every descendant and waits until none is left. It has no deadline: sandboxd has one,
@@ -233,12 +292,12 @@ func (s *supervisor) endTree() {
 	pause := 100 * time.Microsecond
 	for {
 		s.reap()
-		if s.none {
+		if s.alone() {
 			return
 		}
 		killAll(s.tree)
 		for range 8 {
-			if s.reap(); s.none {
+			if s.reap(); s.alone() {
 				return
 			}
 			ts := unix.NsecToTimespec(int64(pause))

@@ -113,6 +113,54 @@ func descendants(procs []procStat, roots ...int) []int {
 	return found
 }
 
+// onlyChild tells whether this process has no child but pid. Only the caller may wait for children meanwhile: then none
+// leaves the kernel's lists while they are read, and one that is added because its parent ended finds that parent there.
+// ok is false where there are no such lists.
+func onlyChild(pid int) (only, ok bool) {
+	dir, err := unix.Open("/proc/self/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, false
+	}
+	defer unix.Close(dir)
+	var names []string
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := unix.Getdents(dir, buf)
+		if err != nil {
+			return false, false
+		}
+		if n == 0 {
+			return true, ok
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names[:0])
+		for _, tid := range names {
+			if only, ok = noChildBut(pid, dir, tid); !only || !ok {
+				return only, ok
+			}
+		}
+	}
+}
+
+// noChildBut looks at the children of one thread. More than fit into one read are more than one.
+func noChildBut(pid, dir int, tid string) (only, ok bool) {
+	fd, err := unix.Openat(dir, tid+"/children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, false
+	}
+	defer unix.Close(fd)
+	var list [256]byte
+	n, err := unix.Read(fd, list[:])
+	if err != nil {
+		return false, false
+	}
+	for _, child := range bytes.Fields(list[:n]) {
+		if string(child) != strconv.Itoa(pid) {
+			return false, true
+		}
+	}
+	return true, true
+}
+
 // Tasks counts the processes and threads below each exec that runs, by its id. It is what the kernel's limit of them
 // counts, less what serves the exec.
 func (m *Manager) Tasks() (map[string]int, error) {
@@ -126,30 +174,34 @@ func (m *Manager) Tasks() (map[string]int, error) {
 	}
 	tasks := make(map[string]int)
 	for _, e := range m.List() {
-		root := e.supervisor()
+		root, kept := e.supervisor()
 		if root == 0 {
 			continue
 		}
 		for _, pid := range descendants(procs, root) {
-			tasks[e.id] += threads[pid]
+			if pid != kept {
+				tasks[e.id] += threads[pid]
+			}
 		}
 	}
 	return tasks, nil
 }
 
-// supervisor is the process above all of a running exec's; 0: there is none.
-func (e *Exec) supervisor() int {
+// supervisor is the process above all of a running exec's, and below it the zygote that is none of them; 0: there is none.
+func (e *Exec) supervisor() (pid, kept int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case e.Ended():
-		return 0
+		return 0, 0
 	case e.session != nil:
-		return e.session.sup.pid
+		return e.session.sup.pid, 0
+	case e.sup != nil && e.sup.zygote != nil:
+		return e.sup.pid, e.sup.zygote.pid
 	case e.sup != nil:
-		return e.sup.pid
+		return e.sup.pid, 0
 	}
-	return 0
+	return 0, 0
 }
 
 // freezeRounds bounds how often killAll looks for processes that were forked while it froze the

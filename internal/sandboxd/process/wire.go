@@ -10,7 +10,7 @@ import (
 
 // Messages between Manager and supervisor travel over a socketpair: a length of four bytes, then
 // JSON. Descriptors 0, 1 and 2 of the command, and StandbyFD of one that waits, ride on the length of
-// a run message.
+// a run message; the descriptor of a forked process rides on an adopt message.
 
 const (
 	controlFD  = 3        // the supervisor's end
@@ -23,6 +23,7 @@ type messageKind string
 const (
 	msgRun     messageKind = "run"     // to the supervisor: start a command
 	msgKill    messageKind = "kill"    // to the supervisor: end the whole tree
+	msgAdopt   messageKind = "adopt"   // to the supervisor: what its command has forked is a run of its own
 	msgSignal  messageKind = "signal"  // to the supervisor: signal every process of the tree, or the command's group
 	msgStarted messageKind = "started" // from the supervisor
 	msgFailed  messageKind = "failed"  // from the supervisor: nothing was started
@@ -45,6 +46,7 @@ type message struct {
 	Serial uint64 `json:"serial,omitempty"` // of the run that a kill or signal is meant for
 
 	PID    int    `json:"pid,omitempty"`
+	Kept   int    `json:"kept,omitempty"` // msgAdopt: the command that forked it, which outlives the run
 	Reason string `json:"reason,omitempty"`
 	Code   int    `json:"code,omitempty"`
 	CPU    int64  `json:"cpu_us,omitempty"`
