@@ -180,6 +180,8 @@ func (e *examination) keys(ctx context.Context, r *doctor.Report, s *store.Store
 		r.Problem("keys", "see the line of the state", "%s", err)
 	case e.cfg.Auth == "none", e.cfg.Auth == "auto" && e.cfg.Loopback() && !has:
 		r.OK("keys", "none is wanted: only this machine reaches %s", e.cfg.Listen)
+	case len(e.cfg.OIDC) > 0:
+		r.OK("keys", "every call needs a key, or a token of an identity provider")
 	case !has:
 		r.Problem("keys", "make one: skerry keys create --admin, with the same --data or --redis", "there is no key, and without one nobody could call a server on %s", e.cfg.Listen)
 	default:

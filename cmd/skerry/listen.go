@@ -9,10 +9,12 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
+	"github.com/skerry-sandbox/skerry/internal/tlsfiles"
 )
 
 // Deadlines of the end of a server.
@@ -29,9 +31,9 @@ const (
 // listen serves until ctx ends, then drains: it goes on answering, but takes no new work, until the execs
 // that run have ended. Then streams without an end are ended, and the listener is closed.
 func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) error {
-	l, err := net.Listen("tcp", p.cfg.Listen)
+	l, err := p.openListener()
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return err
 	}
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end() // a WebSocket is none of srv's any more
@@ -45,7 +47,14 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 		return errors.Join(err, l.Close())
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(l) }()
+	go func() {
+		if p.tls != nil {
+			srv.TLSConfig = p.tls.Config()
+			ended <- srv.ServeTLS(l, "", "")
+			return
+		}
+		ended <- srv.Serve(l)
+	}()
 	if err := p.peers.SetAddress(l.Addr().String()); err != nil {
 		p.log.Warn("address not told to other servers", "error", err)
 	}
@@ -71,6 +80,52 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 		return errors.Join(err, ignoreClosed(<-ended), <-peersEnded)
 	}
 	return errors.Join(ignoreClosed(<-ended), <-peersEnded)
+}
+
+// openListener listens, and makes sure of what the configuration took for granted: a name such as localhost may
+// stand for an address that others reach, too.
+func (p *parts) openListener() (net.Listener, error) {
+	l, err := net.Listen("tcp", p.cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	addr, ok := l.Addr().(*net.TCPAddr)
+	loopback := ok && addr.IP.IsLoopback()
+	if p.cfg.Loopback() && !loopback {
+		return nil, errors.Join(fmt.Errorf("listen: %s is %s on this machine, which others can reach: write 127.0.0.1", p.cfg.Listen, l.Addr()), l.Close())
+	}
+	if !loopback && p.tls == nil {
+		p.log.Warn("credentials go over the network in the clear: configure tls, or have a proxy in front that does", "listen", p.cfg.Listen)
+	}
+	return l, nil
+}
+
+// openTLS reads the files of the listener's TLS, and looks at them from then on.
+func (p *parts) openTLS(ctx context.Context) error {
+	c := p.cfg.TLS
+	if c.Cert == "" {
+		return nil
+	}
+	s, err := tlsfiles.Open(tlsfiles.Files{Cert: c.Cert, Key: c.Key, ClientCA: c.ClientCA}, tlsfiles.Options{Log: p.log})
+	if err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	p.tls = s
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	watching.Go(func() { s.Watch(watch) })
+	p.onClose(func() error { stop(); watching.Wait(); return nil })
+	return nil
+}
+
+// tlsCheck is what /readyz says of the certificate. Files that cannot be used do not make the server less ready.
+func (p *parts) tlsCheck() httpserver.Check {
+	until, refused := p.tls.State()
+	c := httpserver.Check{Name: "tls", OK: time.Now().Before(until), Detail: "the certificate is good until " + until.UTC().Format(time.RFC3339)}
+	if refused != nil {
+		c.Detail += "; its files changed and cannot be used, the log says why"
+	}
+	return c
 }
 
 // stopping is the context of a drain. It is cancelled by a second signal: then nothing is waited for.

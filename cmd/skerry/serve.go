@@ -44,6 +44,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/telemetry"
 	"github.com/skerry-sandbox/skerry/internal/template"
+	"github.com/skerry-sandbox/skerry/internal/tlsfiles"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
@@ -78,7 +79,11 @@ func newServe() *cobra.Command {
 			}
 			spaceGC()
 			return serve(cmd.Context(), cfg, newLog(cfg.LogLevel), func(addr string) {
-				fmt.Fprintf(cmd.OutOrStdout(), "skerry %s serving on http://%s (API description at /docs)\n", buildinfo.Version(), addr)
+				scheme := "http"
+				if cfg.TLS.Cert != "" {
+					scheme = "https"
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "skerry %s serving on %s://%s (API description at /docs)\n", buildinfo.Version(), scheme, addr)
 			})
 		},
 	}
@@ -127,7 +132,8 @@ type parts struct {
 	install string
 	closers []func() error
 
-	peers  *peer.Peers // nil in what needs no server
+	tls    *tlsfiles.Server // nil: http
+	peers  *peer.Peers      // nil in what needs no server
 	store  *store.Store
 	audit  *audit.Log
 	keys   *auth.Keys
@@ -169,7 +175,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	}()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, open := range []func(context.Context) error{p.openData, p.openState, p.openSecrets, p.openApprovals, p.openDriver, p.openDisk, p.checkUIDs, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
+	for _, open := range []func(context.Context) error{p.openTLS, p.openData, p.openState, p.openSecrets, p.openApprovals, p.openDriver, p.openDisk, p.checkUIDs, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
 		if err := open(startCtx); err != nil {
 			return err
 		}
@@ -511,6 +517,9 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 		check("state", p.store.Ping(ctx)),
 		check("driver", driverErr),
 		check("mcp servers", p.hub.ConfigError()),
+	}
+	if p.tls != nil {
+		checks = append(checks, p.tlsCheck())
 	}
 	if p.orch.Draining() {
 		checks = append(checks, httpserver.Check{Name: "drain", Detail: "the server is stopping"})

@@ -37,6 +37,7 @@ var table = []row{
 	{"internal/plugin", "sandbox skill skill/archive plugin/gitfetch extensions lockedfile egress audit skill/scan jsonedit", "plugins are files, and skills among them; who serves them comes in as functions"},
 	{"internal/plugin/gitfetch", "sandbox", "it reads commits, whatever is in them"},
 	{"internal/jsonedit", "", "text, and nothing else"},
+	{"internal/tlsfiles", "", "it stands below everything"},
 	{"internal/lockedfile", "", "it stands below everything"},
 	{"internal/extensions", "sandbox jsonedit lockedfile", "what is switched on is text in files; what a switch means, others know"},
 	{"internal/skill/install", "sandbox audit skill skill/archive skill/lint skill/scan", "a use case: it puts what a user sends through all checks, into a library that it declares"},

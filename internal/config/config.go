@@ -25,6 +25,8 @@ import (
 type Config struct {
 	// Listen is the address of the API. One that is not loopback needs a key (see Auth).
 	Listen string `yaml:"listen"`
+	// TLS serves the API by https.
+	TLS TLS `yaml:"tls"`
 	// Data is the folder of everything that is kept.
 	Data string `yaml:"data"`
 	// Driver starts the sandboxes: auto, docker, oci or containerd.
@@ -97,6 +99,14 @@ type Config struct {
 	LogLevel string `yaml:"log_level"`
 	// CodeExecution says how agents get their tools and run code.
 	CodeExecution CodeExecution `yaml:"code_execution"`
+}
+
+// TLS names files in PEM. They are read again when they change.
+type TLS struct {
+	Cert string `yaml:"cert"` // the certificate, then those between it and its authority; empty: http
+	Key  string `yaml:"key"`
+	// ClientCA are the authorities of clients' certificates; empty: clients need none.
+	ClientCA string `yaml:"client_ca"`
 }
 
 // Docker says where the engine is.
@@ -262,8 +272,14 @@ func (c *Config) Check() error {
 	bad := func(key, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		bad("listen", "%q is not host:port", c.Listen)
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil || !isPort(port) {
+		bad("listen", "%q is not host:port, with a number as the port, such as 127.0.0.1:8080; a unix socket is not served", c.Listen)
+	}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		bad("tls", "cert and key belong together: give both, or none")
+	}
+	if c.TLS.ClientCA != "" && c.TLS.Cert == "" {
+		bad("tls.client_ca", "clients show certificates by TLS only: give cert and key, too")
 	}
 	oneOf := func(key, v string, allowed ...string) {
 		for _, a := range allowed {
@@ -326,7 +342,7 @@ func (c *Config) Check() error {
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}
-	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd} {
+	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA} {
 		if *p == "" {
 			continue
 		}
@@ -351,4 +367,9 @@ func (c *Config) Loopback() bool {
 		return false
 	}
 	return loopbackHost(host)
+}
+
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+)
+
+// start does of a start what decides whether the server may be called without a credential.
+func start(t *testing.T, cfg config.Config, keys bool) error {
+	t.Helper()
+	if err := cfg.Check(); err != nil {
+		return err
+	}
+	s, err := store.Open(t.Context(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p := &parts{cfg: cfg, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s, keys: auth.New(s, auth.Options{})}
+	if keys {
+		root := sandbox.Caller{Owner: sandbox.Owner{Tenant: "default", User: "root"}, Role: sandbox.RoleAdmin}
+		if _, _, err := p.keys.CreateKey(t.Context(), root, auth.Key{User: "ann"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := &access{parts: p}
+	if err := a.open(context.WithoutCancel(t.Context())); err != nil {
+		return err
+	}
+	defer a.close() //nolint:errcheck // never fails
+	l, err := p.openListener()
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// TestOpenListeners: whatever others can reach does not start without keys, however it is configured.
+func TestOpenListeners(t *testing.T) {
+	issuer := []config.OIDCIssuer{{Issuer: "https://login.example.com", Audiences: []string{"skerry"}, Tenant: "acme", DefaultRole: "agent"}}
+	tried := 0
+	for _, c := range []struct {
+		listen   string
+		loopback bool
+	}{
+		{"127.0.0.1:0", true}, {"[::1]:0", true}, {"localhost:0", true}, {"127.0.0.2:0", true}, {"[::ffff:127.0.0.1]:0", true},
+		{":0", false}, {"0.0.0.0:0", false}, {"[::]:0", false}, {"[::ffff:0.0.0.0]:0", false}, {"0:0", false}, {"*:0", false}, {"192.0.2.1:0", false},
+		{"example.com:0", false}, {"localhost.example.com:0", false}, {"ip6-localhost:0", false}, {"[fe80::1%lo]:0", false}, {"[::1%lo]:0", false},
+		{"2130706433:0", false}, {"0x7f.1:0", false}, {"127.1:0", false}, {"LOCALHOST:0", false},
+	} {
+		for _, auth := range []string{"auto", "keys", "none"} {
+			tried++
+			cfg, err := config.Load("", func(name string) (string, bool) {
+				v, ok := map[string]string{"SKERRY_LISTEN": c.listen, "SKERRY_AUTH": auth, "SKERRY_DATA": t.TempDir()}[name]
+				return v, ok
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = start(t, cfg, false)
+			if want := c.loopback && auth != "keys"; (err == nil) != want && !strings.Contains(c.listen, "::") { // a machine may have no IPv6
+				t.Errorf("%s, auth %s, no key: %v", c.listen, auth, err)
+			}
+			if !c.loopback && err == nil {
+				t.Errorf("%s, auth %s: others can reach it, and nobody needs a key", c.listen, auth)
+			}
+		}
+	}
+	for _, bad := range []string{"unix:/run/skerry.sock", "/run/skerry.sock", "unix:///run/x:1", "127.0.0.1", "127.0.0.1:http", "127.0.0.1:99999", "127.0.0.1:-1", ""} {
+		cfg := config.Default()
+		cfg.Listen, cfg.Data = bad, t.TempDir()
+		if err := start(t, cfg, true); err == nil || !strings.Contains(err.Error(), "listen:") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	for name, change := range map[string]func(*config.Config){"keys": nil, "oidc": func(c *config.Config) { c.OIDC = issuer }} {
+		cfg := config.Default()
+		cfg.Listen, cfg.Data = "0.0.0.0:0", filepath.Join(t.TempDir(), name)
+		if change != nil {
+			change(&cfg)
+		}
+		if err := start(t, cfg, change == nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	t.Logf("%d ways to listen", tried)
+}
