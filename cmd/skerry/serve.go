@@ -175,7 +175,21 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	}()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, open := range []func(context.Context) error{p.openTLS, p.openData, p.openState, p.openSecrets, p.openApprovals, p.openDriver, p.openDisk, p.checkUIDs, p.openTemplates, p.openIsolation, p.openPlugins, p.openTools, p.openOrchestrator} {
+	for _, open := range []func(context.Context) error{
+		p.openTLS,
+		p.openData,
+		p.openState,
+		p.openSecrets,
+		p.openApprovals,
+		p.openDriver,
+		p.openDisk,
+		p.checkUIDs,
+		p.openTemplates,
+		p.openIsolation,
+		p.openPlugins,
+		p.openTools,
+		p.openOrchestrator,
+	} {
 		if err := open(startCtx); err != nil {
 			return err
 		}
