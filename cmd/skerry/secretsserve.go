@@ -54,6 +54,16 @@ func (p *parts) sealLogins(ctx context.Context) {
 	}
 }
 
+// sealKept encrypts the environments of sandboxes that a former version has kept.
+func (p *parts) sealKept(ctx context.Context) {
+	p.secrets.AlsoRenew(p.orch.RenewKept)
+	if changed, err := p.orch.RenewKept(ctx); err != nil {
+		p.log.Error("environments of sandboxes are not all encrypted", "error", err)
+	} else if changed > 0 {
+		p.log.Info("environments of sandboxes are encrypted now", "sandboxes", changed)
+	}
+}
+
 // localSealer are the keys of a command that starts MCP servers itself: the server's for root, who has its
 // logins, and others' own.
 func localSealer() (*secrets.Keys, error) {

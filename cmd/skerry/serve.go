@@ -379,13 +379,14 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
 		},
-		Metrics: p.metrics, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
+		Secrets: p.secrets, Sealer: p.sealer, Metrics: p.metrics, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
 		ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
 		Peers: p.peers, Bury: p.bury, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
 	})
 	if err != nil {
 		return err
 	}
+	p.sealKept(ctx)
 	p.onClose(func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), p.cfg.DrainTimeout)
 		defer cancel()

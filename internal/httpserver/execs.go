@@ -3,6 +3,7 @@ package httpserver
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -20,6 +21,7 @@ type execBody struct {
 	Argv           []string          `json:"argv,omitempty" maxItems:"4096" doc:"Program and arguments, run without a shell"`
 	Cwd            string            `json:"cwd,omitempty" maxLength:"4096" doc:"/mnt/user-data/workspace when absent"`
 	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
 	Stdin          string            `json:"stdin,omitempty"`
 	KeepStdin      *bool             `json:"keep_stdin,omitempty" doc:"Leave stdin open for POST …/stdin; true for a background exec when absent"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
@@ -46,7 +48,7 @@ func (b *execBody) command() (sandbox.Command, error) {
 	case b.PTY != nil && !b.Background:
 		return sandbox.Command{}, invalidField("pty", "a terminal needs background: true; GET …/pty?exec= joins it")
 	}
-	if err := checkInput(b.Stdin, b.Env); err != nil {
+	if err := errors.Join(checkInput(b.Stdin, b.Env), checkEnv(b.EnvSecrets)); err != nil {
 		return sandbox.Command{}, err
 	}
 	keep := b.Background
@@ -54,7 +56,7 @@ func (b *execBody) command() (sandbox.Command, error) {
 		keep = *b.KeepStdin
 	}
 	c := sandbox.Command{
-		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, Stdin: b.Stdin, KeepStdin: keep, Timeout: seconds(b.TimeoutSeconds),
+		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, Stdin: b.Stdin, KeepStdin: keep, Timeout: seconds(b.TimeoutSeconds),
 		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles,
 	}
 	if b.PTY != nil {
@@ -76,6 +78,7 @@ type codeBody struct {
 	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
 	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
 	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
 	ContextID      string            `json:"context_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" doc:"Run it in this context, whose language it is in; a fresh interpreter when absent"`
 }
 
@@ -83,10 +86,10 @@ func (b *codeBody) code() (sandbox.Code, error) {
 	if len(b.Code) > sandbox.MaxCodeBytes {
 		return sandbox.Code{}, invalidField("code", "at most "+strconv.Itoa(sandbox.MaxCodeBytes)+" bytes")
 	}
-	if err := checkEnv(b.Env); err != nil {
+	if err := errors.Join(checkEnv(b.Env), checkEnv(b.EnvSecrets)); err != nil {
 		return sandbox.Code{}, err
 	}
-	c := sandbox.Code{Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
+	c := sandbox.Code{Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
 	return c, nil // what is absent follows the tenant's settings
 }
 
@@ -97,16 +100,17 @@ type skillBody struct {
 	Stdin          string            `json:"stdin,omitempty"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
 	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
 }
 
 func (b *skillBody) run(skill string) (sandbox.Script, error) {
-	if err := checkInput(b.Stdin, b.Env); err != nil {
+	if err := errors.Join(checkInput(b.Stdin, b.Env), checkEnv(b.EnvSecrets)); err != nil {
 		return sandbox.Script{}, err
 	}
 	if strings.ContainsRune(b.Script, 0) || strings.ContainsRune(strings.Join(b.Args, ""), 0) {
 		return sandbox.Script{}, invalidField("args", "a NUL character cannot be part of a command")
 	}
-	r := sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, Timeout: seconds(b.TimeoutSeconds)}
+	r := sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.TimeoutSeconds)}
 	if r.Timeout <= 0 {
 		r.Timeout = sandbox.DefaultExecTimeout
 	}

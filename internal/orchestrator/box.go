@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/capacity"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
@@ -50,7 +51,11 @@ type box struct {
 	lastActive time.Time
 	touched    time.Time
 	env        map[string]string // of every exec; replaced, never changed
-	languages  []string          // that sandboxd found a runtime for
+	met        []string          // values that execs got by name, the newest last
+	hide       *redact.Secrets   // of met and hideFor, when hideKnown
+	hideFor    map[string]string // the env that hide is for
+	hideKnown  bool
+	languages  []string // that sandboxd found a runtime for
 	turn       turn
 	overAge    bool          // it is put away when nothing runs in it
 	released   bool          // it is not to come back

@@ -120,7 +120,7 @@ const (
 // is no MIME type with fit data is left out.
 func (r *Orchestrator) richResult(e *execution, uid int, raw []byte) sandbox.RichResult {
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(e.secret.hide.Bytes(raw), &all); err != nil || len(all) > maxMIMEs {
+	if err := json.Unmarshal(e.secret.hide.JSON(raw), &all); err != nil || len(all) > maxMIMEs {
 		return nil
 	}
 	rich := sandbox.RichResult{}

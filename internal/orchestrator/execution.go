@@ -34,6 +34,7 @@ type execution struct {
 	before     vpath.Snapshot
 	attempt    audit.Record
 	context    *contextRun   // of code in a context
+	named      []string      // secrets that it got by name
 	secret     secrets       // only the goroutine that sees it through uses the streams in it
 	seen       uint64        // number that sandboxd gave its newest event; of the same goroutine
 	place      *list.Element // among the ended ones; of the registry

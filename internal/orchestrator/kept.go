@@ -1,12 +1,14 @@
 package orchestrator
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -14,12 +16,13 @@ import (
 
 // What a thread's sandbox was asked to be outlives it, and the server, in a file beside the workspaces: the
 // next call brings back a sandbox of the same template with the same environment, after a hibernation as
-// after a crash. The environment may hold secrets, so the file is root's alone, and no part of a thread's view.
+// after a crash. The environment may hold secrets, so it is encrypted, the file is root's alone, and no part of a thread's view.
 
 // kept is such a file.
 type kept struct {
 	Template   string            `json:"template"`
-	Env        map[string]string `json:"env,omitempty"`
+	Env        map[string]string `json:"env,omitempty"`        // without a sealer
+	Sealed     []byte            `json:"sealed_env,omitempty"` // the same, encrypted
 	Hibernated *sandbox.Info     `json:"hibernated,omitempty"` // as it was when it was put away; nil: it was not
 }
 
@@ -50,6 +53,9 @@ func (r *Orchestrator) readKept(t sandbox.Thread) *kept {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
+	if err == nil {
+		err = r.unseal(t, &k)
+	}
 	if err != nil {
 		r.o.Log.Error("what is kept of a sandbox cannot be read", "thread", t.String(), "error", err)
 		return nil
@@ -57,9 +63,43 @@ func (r *Orchestrator) readKept(t sandbox.Thread) *kept {
 	return &k
 }
 
+// keptPurpose binds a sealed environment to its thread.
+func keptPurpose(t sandbox.Thread) string { return "sandbox env " + t.String() }
+
+// unseal decrypts the environment.
+func (r *Orchestrator) unseal(t sandbox.Thread, k *kept) error {
+	if k.Sealed == nil {
+		return nil
+	}
+	if r.o.Sealer == nil {
+		return errors.New("its environment is encrypted, and there is no key")
+	}
+	text, err := r.o.Sealer.Open(keptPurpose(t), k.Sealed)
+	if err != nil {
+		return err
+	}
+	k.Sealed = nil
+	return json.Unmarshal(text, &k.Env)
+}
+
+// encode gives the text of the file, with the environment encrypted.
+func (r *Orchestrator) encode(t sandbox.Thread, k kept) ([]byte, error) {
+	if len(k.Env) > 0 && r.o.Sealer != nil {
+		text, err := json.Marshal(k.Env)
+		if err != nil {
+			return nil, err
+		}
+		if k.Sealed, err = r.o.Sealer.Seal(keptPurpose(t), text); err != nil {
+			return nil, err
+		}
+		k.Env = nil
+	}
+	return json.Marshal(k)
+}
+
 // writeKept puts the file there in one step, durably.
 func (r *Orchestrator) writeKept(t sandbox.Thread, k kept) error {
-	text, err := json.Marshal(k)
+	text, err := r.encode(t, k)
 	if err != nil {
 		return err
 	}
@@ -67,7 +107,47 @@ func (r *Orchestrator) writeKept(t sandbox.Thread, k kept) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return lockedfile.Replace(path, text)
+	return lockedfile.Edit(context.WithoutCancel(r.ctx), path, maxKept, func([]byte) ([]byte, error) { return text, nil })
+}
+
+// RenewKept encrypts the environments that are kept as they are, or for a key that is not the newest. One that
+// cannot be read is left alone, with a line in the log.
+func (r *Orchestrator) RenewKept(ctx context.Context) (changed int, err error) {
+	if r.o.Sealer == nil {
+		return 0, nil
+	}
+	root := filepath.Join(r.o.DataDir, "sandboxes")
+	files, err := filepath.Glob(filepath.Join(root, "*", "*", "*.json"))
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range files {
+		rel, err := filepath.Rel(root, strings.TrimSuffix(path, ".json"))
+		parts := strings.Split(rel, string(filepath.Separator))
+		if err != nil || len(parts) != 3 {
+			continue
+		}
+		t := sandbox.Thread{Owner: sandbox.Owner{Tenant: parts[0], User: parts[1]}, ID: parts[2]}
+		err = lockedfile.Edit(ctx, path, maxKept, func(text []byte) ([]byte, error) {
+			var k kept
+			if json.Unmarshal(text, &k) != nil || len(k.Env) == 0 && (k.Sealed == nil || !r.o.Sealer.Stale(keptPurpose(t), k.Sealed)) {
+				return nil, nil
+			}
+			if err := r.unseal(t, &k); err != nil {
+				r.o.Log.Warn("the environment of a sandbox is encrypted for a key that is not there", "thread", t.String(), "error", err)
+				return nil, nil
+			}
+			out, err := r.encode(t, k)
+			if err == nil {
+				changed++
+			}
+			return out, err
+		})
+		if err != nil {
+			return changed, err
+		}
+	}
+	return changed, nil
 }
 
 // forgetKept takes the file away. One that is not there is no error.

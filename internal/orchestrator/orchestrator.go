@@ -94,10 +94,14 @@ type Options struct {
 	OpenAudit func(slot int) (*audit.Log, error)
 	// SweepReplica removes what else a replica that ended left running.
 	SweepReplica func(ctx context.Context, replica string) error
-	MaxBoxes     int
-	Lifecycle    Lifecycle
-	Metrics      *telemetry.Metrics
-	StartTime    time.Duration // bound of one start
+	// Secrets gives values by name; nil: there are none.
+	Secrets secretValues
+	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
+	Sealer    sealer
+	MaxBoxes  int
+	Lifecycle Lifecycle
+	Metrics   *telemetry.Metrics
+	StartTime time.Duration // bound of one start
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
 	ApprovalWait time.Duration
 	// ForgetApprovals takes back what a thread that is no more was given; nil: nothing was.

@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/deadline"
 	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
@@ -78,7 +79,7 @@ func (r *Orchestrator) RunCommand(ctx context.Context, c sandbox.Caller, id stri
 	if cmd.Terminal != nil {
 		e.live = cmd.MaxOutputBytes
 	}
-	return r.run(ctx, c, id, e, req, cmd.Env, cmd)
+	return r.run(ctx, c, id, e, req, environment{own: cmd.Env, secrets: cmd.EnvSecrets}, cmd)
 }
 
 func checkCommand(cmd sandbox.Command) error {
@@ -144,6 +145,9 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		return "", err
 	}
 	e := &execution{action: audit.ActionCode, deadline: code.Timeout, code: &code, report: true}
+	if code.ContextID != "" && len(code.EnvSecrets) > 0 {
+		return bad("env_secrets: a context would keep them after this run; run the code without context_id")
+	}
 	if code.ContextID != "" {
 		t, err := thread(c, id)
 		if err != nil {
@@ -158,7 +162,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
 		MaxOutputBytes: sandbox.DefaultOutputBytes, ContextId: code.ContextID,
 	}
-	execID, err := r.run(ctx, c, id, e, req, code.Env, code)
+	execID, err := r.run(ctx, c, id, e, req, environment{own: code.Env, secrets: code.EnvSecrets}, code)
 	if err != nil && e.context != nil {
 		r.endRun(e.context, "")
 	}
@@ -192,20 +196,30 @@ func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id strin
 	}
 	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: sandbox.DefaultOutputBytes}
 	e := &execution{action: audit.ActionSkillRun, skill: &sk, subject: s.Skill + "/" + s.Path, deadline: cmd.Timeout, report: true}
-	return r.run(ctx, c, id, e, req, s.Env, s)
+	return r.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: s.Skill}, s)
+}
+
+// environment is what a request says of the environment of its exec.
+type environment struct {
+	own     map[string]string
+	secrets map[string]string // variable -> name of a secret
+	skill   string            // whose script runs
 }
 
 // run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge,
 // and a goroutine that sees the exec to its end, whatever becomes of the caller.
-func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *execution, req *sandboxv1.RunRequest, env map[string]string, args any) (string, error) {
+func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *execution, req *sandboxv1.RunRequest, env environment, args any) (string, error) {
 	t, err := thread(c, id)
 	if err != nil {
 		return "", err
 	}
-	if e.secret, err = newSecrets(env); err != nil {
+	if _, err := redact.Env(nil, env.own); err != nil { // before a sandbox is started for nothing
 		return "", err
 	}
-	e.subject = e.secret.hide.String(e.subject)
+	named, err := r.named(ctx, t, env.skill, env.own, env.secrets)
+	if err != nil {
+		return "", err
+	}
 	b, common, err := r.enter(ctx, c, t)
 	if err != nil {
 		return "", err
@@ -217,6 +231,12 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 			r.left(b)
 		}
 	}()
+	hide, err := b.hiding(common, env.own, named)
+	if err != nil {
+		return "", err
+	}
+	e.secret = newSecrets(hide)
+	e.subject, e.named = hide.String(e.subject), slices.Sorted(maps.Values(env.secrets))
 	execID, err := uuid.NewV7()
 	if err != nil {
 		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
@@ -257,7 +277,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
-	req.Env = execEnv(t, e.id, token, b.template.Env, common, env)
+	req.Env = execEnv(t, e.id, token, b.template.Env, common, env.own, named)
 	if e.report {
 		e.before = r.snapshot(t)
 	}
@@ -359,6 +379,9 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 	rec.Why = plan.Why()
 	rec.Sandbox, rec.Exec, rec.Subject = string(b.id), e.id, e.subject
 	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
+	if len(e.named) > 0 {
+		rec.Detail = "secrets in its environment: " + strings.Join(e.named, ", ")
+	}
 	return r.o.Audit.Append(ctx, rec)
 }
 

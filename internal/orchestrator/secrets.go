@@ -1,16 +1,34 @@
 package orchestrator
 
 import (
+	"context"
 	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
 
 	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
-// The values of a request's own environment are secrets for as long as its exec is known: they are hidden
-// in its output, in whatever form that is kept, and in the audit log. What the program itself writes into
+// The values of a request's own environment, and of the sandbox's, are secrets for as long as its exec is known:
+// they are hidden in its output, in whatever form that is kept, and in the audit log. So are those that
+// an exec of the same sandbox got by name: it may have left them in a file. What the program itself writes into
 // files, and what it sends to tools, is its own business.
+
+// secretValues gives values by name to execs that may have them.
+type secretValues interface {
+	ForExec(ctx context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error)
+}
+
+// sealer encrypts what is kept in files. Only with the same purpose a text is opened again.
+type sealer interface {
+	Seal(purpose string, plain []byte) ([]byte, error)
+	Open(purpose string, sealed []byte) ([]byte, error)
+	// Stale reports whether a text is sealed for an older key than the newest.
+	Stale(purpose string, sealed []byte) bool
+}
 
 // secrets are those of an exec. The zero value hides nothing.
 type secrets struct {
@@ -20,12 +38,71 @@ type secrets struct {
 	rawOut, rawErr uint64
 }
 
-func newSecrets(env map[string]string) (secrets, error) {
-	hide, err := redact.Env(nil, env)
-	if hide == nil || err != nil {
-		return secrets{}, err
+func newSecrets(hide *redact.Secrets) secrets {
+	if hide == nil {
+		return secrets{}
 	}
-	return secrets{hide: hide, out: hide.Stream(), err: hide.Stream()}, nil
+	return secrets{hide: hide, out: hide.Stream(), err: hide.Stream()}
+}
+
+// named gives the variables of an exec whose values are those of secrets, by their names.
+func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string, env, names map[string]string) (map[string]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	if r.o.Secrets == nil {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "env_secrets: this server keeps no secrets")
+	}
+	if err := checkEnv(names); err != nil {
+		return nil, err
+	}
+	for k := range names {
+		if _, twice := env[k]; twice {
+			return nil, sandbox.Errorf(sandbox.Invalid, "env_secrets: %.80q is in env, too", k)
+		}
+	}
+	values, err := r.o.Secrets.ForExec(ctx, sandbox.SecretAsker{Owner: t.Owner, Skill: skill}, slices.Sorted(maps.Values(names)))
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for k, name := range names {
+		out[k] = values[name]
+	}
+	return out, nil
+}
+
+// maxMet bounds the values that a sandbox's execs got by name and that are hidden in later ones, in bytes.
+const maxMet = redact.MaxTotal / 2
+
+// hiding gives what hides the secrets of an exec: those of its own environment, of the sandbox's, and those that its
+// execs got by name, of which named are the newest. It is made anew only when one of them is.
+func (b *box) hiding(common, env, named map[string]string) (*redact.Secrets, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, v := range named {
+		if !slices.Contains(b.met, v) {
+			b.met, b.hideKnown = append(b.met, v), false
+		}
+	}
+	for total, i := 0, len(b.met)-1; i >= 0; i-- {
+		if total += len(b.met[i]); total > maxMet {
+			b.met = b.met[i+1:]
+			break
+		}
+	}
+	if len(env) > 0 {
+		return redact.Env(b.met, common, env)
+	}
+	// The same map is the same environment: it is replaced, never changed, and kept here so that its address is.
+	if !b.hideKnown || reflect.ValueOf(common).Pointer() != reflect.ValueOf(b.hideFor).Pointer() {
+		hide, err := redact.Env(b.met, common)
+		if err != nil {
+			return nil, err
+		}
+		b.hide, b.hideFor, b.hideKnown = hide, common, true
+	}
+	return b.hide, nil
 }
 
 // next takes a piece of output and gives what may be shown by now.

@@ -1,17 +1,22 @@
 package orchestrator
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
 
+	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -142,10 +147,11 @@ func allText(t *testing.T, dir string) string {
 
 func TestLostOutputTellsNoPartOfASecret(t *testing.T) {
 	e := newExecution("x")
-	var err error
-	if e.secret, err = newSecrets(map[string]string{"K": secretValue}); err != nil {
+	hide, err := redact.New(secretValue)
+	if err != nil {
 		t.Fatal(err)
 	}
+	e.secret = newSecrets(hide)
 	if err := e.take(output(false, "a "+secretValue[:12])); err != nil {
 		t.Fatal(err)
 	}
@@ -172,5 +178,169 @@ func TestSecretsOfCode(t *testing.T) {
 	big := strings.Repeat("k", redact.MaxTotal+1)
 	if _, err = h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"X": big}}); !errors.Is(err, sandbox.Invalid) {
 		t.Errorf("too much: %v", err)
+	}
+}
+
+// The environment of the sandbox is hidden as a request's own is, from the moment on that it is another.
+func TestSecretsOfTheSandbox(t *testing.T) {
+	h := newHouse(t, says([]string{"key " + secretValue + " and another-0123456789"}, "", 44))
+	run := func() (stdout, subject string) {
+		t.Helper()
+		id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "echo " + secretValue})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := h.Wait(t.Context(), caller, "t1", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := h.Execs(t.Context(), caller, "t1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Stdout, list[0].Subject
+	}
+	for _, c := range []struct {
+		env          map[string]string
+		out, subject string
+	}{
+		{map[string]string{"K": secretValue, "HOME": "/mnt/user-data/workspace"}, "key [redacted] and another-0123456789", "echo [redacted]"},
+		{map[string]string{"K": "another-0123456789"}, "key " + secretValue + " and [redacted]", "echo " + secretValue},
+		{map[string]string{"K": "another-0123456789", "L": secretValue}, "key [redacted] and [redacted]", "echo [redacted]"},
+	} {
+		if _, err := h.Acquire(t.Context(), caller, "t1", sandbox.AcquireOptions{Env: c.env}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // made anew, and known
+			if out, subject := run(); out != c.out || subject != c.subject {
+				t.Errorf("%v: %q, %q", c.env, out, subject)
+			}
+		}
+	}
+}
+
+// values are secrets by name, for execs of one skill or of all.
+type values map[string]string
+
+func (v values) ForExec(_ context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, n := range names {
+		value, ok := v[n]
+		if !ok {
+			return nil, sandbox.Errorf(sandbox.NotFound, "there is no secret %q for %s", n, a.User)
+		}
+		out[n] = value
+	}
+	return out, nil
+}
+
+// An exec gets the secrets that it names, and they are hidden in it and in those after it.
+func TestEnvSecrets(t *testing.T) {
+	var env []string
+	d := says([]string{"key " + secretValue}, "", 22)
+	d.asked = func(req *sandboxv1.RunRequest) { env = req.GetEnv() }
+	h := newHouseWith(t, d, noTools{}, func(o *Options) { o.Secrets = values{"CRM": secretValue} })
+	for i, names := range []map[string]string{{"TOKEN": "CRM"}, nil} {
+		id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "env", EnvSecrets: names})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := h.Wait(t.Context(), caller, "t1", id)
+		if err != nil || res.Stdout != "key [redacted]" {
+			t.Errorf("%d: %+v, %v", i, res, err)
+		}
+		if has := slices.Contains(env, "TOKEN="+secretValue); has != (names != nil) {
+			t.Errorf("%d: %v", i, env)
+		}
+	}
+	list, _, err := h.audit.List(t.Context(), audit.Filter{Tenant: caller.Tenant, Action: audit.ActionExec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(list)
+	if err != nil || strings.Contains(string(text), secretValue) || !strings.Contains(string(text), "secrets in its environment: CRM") {
+		t.Errorf("%s, %v", text, err)
+	}
+	for _, c := range []struct {
+		cmd  sandbox.Command
+		want string
+	}{
+		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"T": "NONE"}}, `there is no secret "NONE"`},
+		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"T": "CRM"}, Env: map[string]string{"T": "1"}}, `"T" is in env, too`},
+		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"SKERRY_T": "CRM"}}, `"SKERRY_T" is set by Skerry`},
+	} {
+		if _, err := h.RunCommand(t.Context(), caller, "t1", c.cmd); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+	if _, err := h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", ContextID: "c", EnvSecrets: map[string]string{"T": "CRM"}}); !errors.Is(err, sandbox.Invalid) {
+		t.Error(err)
+	}
+}
+
+// reversing is a sealer of which everybody sees through, but not strings.Contains.
+type reversing struct{ stale bool }
+
+func (reversing) Seal(purpose string, plain []byte) ([]byte, error) {
+	out := slices.Clone(plain)
+	slices.Reverse(out)
+	return append([]byte(purpose+"\n"), out...), nil
+}
+
+func (reversing) Open(purpose string, sealed []byte) ([]byte, error) {
+	text, ok := bytes.CutPrefix(sealed, []byte(purpose+"\n"))
+	if !ok {
+		return nil, errors.New("sealed as something else")
+	}
+	out := slices.Clone(text)
+	slices.Reverse(out)
+	return out, nil
+}
+
+func (r reversing) Stale(string, []byte) bool { return r.stale }
+
+// What is kept of a sandbox does not show its environment, also not what a former version has kept.
+func TestKeptEnvironment(t *testing.T) {
+	h := newHouse(t, says(nil, "", 0))
+	th := sandbox.Thread{Owner: caller.Owner, ID: "t1"}
+	k := kept{Template: "base", Env: map[string]string{"K": secretValue}}
+	if err := h.writeKept(th, k); err != nil {
+		t.Fatal(err)
+	}
+	file := func() string {
+		t.Helper()
+		text, err := os.ReadFile(h.keptFile(th))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	if !strings.Contains(file(), secretValue) {
+		t.Fatal("the control: it is not in the file of a former version")
+	}
+	h.o.Sealer = reversing{}
+	for range 2 {
+		if got := h.readKept(th); got == nil || !maps.Equal(got.Env, k.Env) {
+			t.Errorf("%+v", got)
+		}
+		if _, err := h.RenewKept(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(file(), secretValue) || !strings.Contains(file(), "sealed_env") {
+			t.Error(file())
+		}
+	}
+	for stale, want := range map[bool]int{false: 0, true: 1} {
+		h.o.Sealer = reversing{stale}
+		if n, err := h.RenewKept(t.Context()); n != want || err != nil {
+			t.Errorf("stale %v: %d, %v", stale, n, err)
+		}
+	}
+	other := sandbox.Thread{Owner: caller.Owner, ID: "t2"}
+	if err := os.WriteFile(h.keptFile(other), []byte(file()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.readKept(other); got != nil {
+		t.Errorf("another thread has it: %+v", got)
 	}
 }

@@ -35,6 +35,7 @@ type Command struct {
 	Argv           []string
 	Cwd            string            // virtual path; "" = WorkspaceDir
 	Env            map[string]string // its values, from 8 bytes on, are hidden in output and audit; here and below
+	EnvSecrets     map[string]string `json:",omitempty"` // variables whose values are those of secrets, by name; here and below
 	Stdin          string
 	KeepStdin      bool // leave stdin open for SendStdin
 	Timeout        time.Duration
@@ -64,18 +65,20 @@ type Code struct {
 	ContextID      string `json:",omitempty"` // "" = a fresh interpreter
 	Text           string
 	Env            map[string]string
+	EnvSecrets     map[string]string `json:",omitempty"`
 	Timeout        time.Duration
 	MaxOutputChars int
 }
 
 // Script is a request to run a script of a skill.
 type Script struct {
-	Skill   string
-	Path    string // relative to the skill's folder
-	Args    []string
-	Stdin   string
-	Env     map[string]string
-	Timeout time.Duration
+	Skill      string
+	Path       string // relative to the skill's folder
+	Args       []string
+	Stdin      string
+	Env        map[string]string
+	EnvSecrets map[string]string `json:",omitempty"`
+	Timeout    time.Duration
 }
 
 // Usage is what an exec used.
