@@ -33,12 +33,13 @@ func (p *parts) openPlugins(context.Context) (err error) {
 	p.plugins, err = plugin.Open(plugin.Options{
 		Dir: filepath.Join(p.cfg.Data, "plugins"), Stage: p.ofSlot("stage"), Extensions: p.extensions, Audit: p.audit, Log: p.log,
 		RunCommands: p.cfg.Plugins.RunCommands, Trust: p.cfg.TrustInstalls, Addresses: addresses, Folders: p.cfg.Plugins.Folders,
-		Changed: p.pluginsChanged, Removed: p.pluginRemoved,
+		Changed: p.pluginsChanged, Removed: p.pluginRemoved, Sealer: p.sealer,
 	})
 	if err != nil {
 		return err
 	}
 	p.onClose(p.plugins.Close)
+	p.secrets.AlsoRenew(p.plugins.Renew)
 	if !p.onlyServer() {
 		return nil // what seems to be nobody's may be what another server is installing
 	}

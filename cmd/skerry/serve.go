@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/approval"
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -165,6 +166,10 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("the server gives every workspace a uid of its own and so must run as root")
+	}
+	// No core file: the memory of this process, and of the MCP servers that it starts, has secrets.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fmt.Errorf("core files: %w", err)
 	}
 	p := &parts{cfg: cfg, log: log}
 	defer func() {

@@ -379,7 +379,7 @@ func (s *Service) Change(ctx context.Context, c sandbox.Caller, name string, ena
 		}
 		if len(values) > 0 {
 			rec.Detail = "values: " + strings.Join(sorted(values), ", ") + " "
-			if err := s.setValues(ctx, c.Owner, name, values); err != nil {
+			if err := s.setValues(ctx, c.Owner, m.plugin, name, values); err != nil {
 				return err
 			}
 		}

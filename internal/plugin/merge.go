@@ -66,7 +66,7 @@ func (m *member) expansions(named map[string]string) map[string]string {
 		}
 		for _, o := range m.plugin.Options {
 			value := m.values[o.Key]
-			if value == nil || !fits(o.Type, value) {
+			if text, _ := value.(string); value == nil || !fits(o.Type, value) && !strings.HasPrefix(text, sandbox.SealedValue) {
 				value = o.Default
 			}
 			if value != nil {

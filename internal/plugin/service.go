@@ -26,6 +26,14 @@ type auditLog interface {
 	Commit(ctx context.Context, r audit.Record) error
 }
 
+// Sealer encrypts values. Only with the same purpose one is opened again.
+type Sealer interface {
+	Seal(purpose string, plain []byte) ([]byte, error)
+	Open(purpose string, sealed []byte) ([]byte, error)
+	// Stale reports whether a text is sealed for an older key than the newest.
+	Stale(purpose string, sealed []byte) bool
+}
+
 // Options say how a Service works. Dir, Extensions, Audit and Log are needed.
 type Options struct {
 	Dir string // folder of everything that is kept, on the file system of the skills' folder; made when missing
@@ -34,6 +42,8 @@ type Options struct {
 	Extensions *extensions.Files
 	Audit      auditLog
 	Log        *slog.Logger
+	// Sealer encrypts the values that users give for options that plugins declare as sensitive; nil: they are kept as they are.
+	Sealer Sealer
 	// RunCommands lets !`command` of installed plugins run, in the thread's sandbox.
 	RunCommands bool
 	// Trust lets scripts of plugins' skills run without an approval.

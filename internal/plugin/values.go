@@ -1,9 +1,14 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -83,7 +88,20 @@ func checkValues(p *Plugin, values map[string]any) error {
 }
 
 // setValues stores values of a user: nil removes one, "***" keeps what is stored.
-func (s *Service) setValues(ctx context.Context, o sandbox.Owner, name string, values map[string]any) error {
+// A text for an option that is sensitive is kept encrypted, unless it names a secret.
+func (s *Service) setValues(ctx context.Context, o sandbox.Owner, p *Plugin, name string, values map[string]any) error {
+	values = maps.Clone(values)
+	for _, option := range p.Options {
+		text, ok := values[option.Key].(string)
+		if !ok || !option.Sensitive || text == hiddenValue || s.o.Sealer == nil || secretReference.MatchString(text) {
+			continue
+		}
+		sealed, err := s.o.Sealer.Seal(sandbox.PluginValuePurpose(o), []byte(text))
+		if err != nil {
+			return err
+		}
+		values[option.Key] = sandbox.SealedValue + base64.StdEncoding.EncodeToString(sealed)
+	}
 	return s.o.Extensions.Edit(ctx, o, func(text []byte) ([]byte, error) {
 		path := []string{extensions.PluginsSection, name, configMember}
 		for _, key := range sorted(values) {
@@ -106,4 +124,69 @@ func (s *Service) setValues(ctx context.Context, o sandbox.Owner, name string, v
 		}
 		return text, nil
 	})
+}
+
+// secretReference is a value that stands for a secret of the user's.
+var secretReference = regexp.MustCompile(`^\$\{secret:[^}]+\}$`)
+
+// Renew encrypts the values that are kept for an older key than the newest. One that cannot be read is left alone.
+func (s *Service) Renew(ctx context.Context) (changed int, err error) {
+	owners, err := filepath.Glob(strings.TrimSuffix(s.o.Extensions.Path(), ".json") + ".d/*/*.json")
+	if err != nil || s.o.Sealer == nil {
+		return 0, err
+	}
+	for _, file := range owners {
+		o := sandbox.Owner{Tenant: filepath.Base(filepath.Dir(file)), User: strings.TrimSuffix(filepath.Base(file), ".json")}
+		values, err := s.userValues(o)
+		if err != nil {
+			s.o.Log.Warn("values for plugins are not looked at", "tenant", o.Tenant, "user", o.User, "error", err)
+			continue
+		}
+		for _, name := range sorted(values.of) {
+			for _, key := range sorted(values.of[name]) {
+				text, _ := values.of[name][key].(string)
+				did, err := s.renew(ctx, o, name, key, text)
+				if err != nil {
+					return changed, err
+				}
+				if did {
+					changed++
+				}
+			}
+		}
+	}
+	return changed, nil
+}
+
+// renew exchanges one value that is still the one that was read.
+func (s *Service) renew(ctx context.Context, o sandbox.Owner, name, key, was string) (done bool, err error) {
+	encoded, ok := strings.CutPrefix(was, sandbox.SealedValue)
+	if !ok {
+		return false, nil
+	}
+	purpose := sandbox.PluginValuePurpose(o)
+	sealed, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil || !s.o.Sealer.Stale(purpose, sealed) {
+		return false, nil //nolint:nilerr // it is no value of ours
+	}
+	plain, err := s.o.Sealer.Open(purpose, sealed)
+	if err != nil {
+		s.o.Log.Warn("a value for a plugin is encrypted for a key that is not there", "tenant", o.Tenant, "user", o.User, "plugin", name, "error", err)
+		return false, nil
+	}
+	if sealed, err = s.o.Sealer.Seal(purpose, plain); err != nil {
+		return false, err
+	}
+	raw, err := json.Marshal(sandbox.SealedValue + base64.StdEncoding.EncodeToString(sealed))
+	if err != nil {
+		return false, err
+	}
+	err = s.o.Extensions.Edit(ctx, o, func(text []byte) ([]byte, error) {
+		if !bytes.Contains(text, []byte(encoded)) {
+			return nil, nil // it was set anew meanwhile
+		}
+		done = true
+		return jsonedit.Set(text, []string{extensions.PluginsSection, name, configMember}, key, raw)
+	})
+	return done && err == nil, err
 }
