@@ -104,11 +104,32 @@ func (e *examination) mcpServers(ctx context.Context, r *doctor.Report) {
 			r.Warn(s.Name, "try it alone: skerry mcp list --server "+s.Name+" --config "+e.cfg.Extensions, "%s: %s", s.Transport, s.Error)
 		case s.State == "ready":
 			r.OK(s.Name, "%s; connected, %s", s.Transport, count(s.ToolCount, "tool"))
+			e.toolFindings(ctx, r, s.Name)
 		default:
 			r.Warn(s.Name, "try it alone: skerry mcp list --server "+s.Name+" --config "+e.cfg.Extensions+" (a first start may fetch packages)", "%s; did not answer within %s", s.Transport, time.Since(began).Round(time.Second))
 		}
 	}
 }
+
+// toolFindings names tools whose descriptions look poisoned.
+func (e *examination) toolFindings(ctx context.Context, r *doctor.Report, server string) {
+	tools, err := e.hub.ServerTools(ctx, sandbox.Caller{Owner: local}, server)
+	if err != nil {
+		return // its line says so
+	}
+	named := 0
+	for _, t := range tools {
+		if sandbox.FindingScore(t.Findings) < suspicious || named == maxNamed {
+			continue
+		}
+		named++
+		f := t.Findings[0]
+		r.Warn(server+"."+t.Name, "read what it says before agents do, and hide it (\"disabledTools\") when it should not be there: docs/tool-drift.md", "looks poisoned (score %d): its %s %s", sandbox.FindingScore(t.Findings), f.File, f.Message)
+	}
+}
+
+// suspicious is the score from which on a tool is named.
+const suspicious = 10
 
 // skills reads the library, and says of each skill whether it loads and runs.
 func (e *examination) skills(ctx context.Context, r *doctor.Report) {

@@ -76,7 +76,7 @@ func newMCP(api *apiClient) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return failWith(exitUsage, "there is no command %q; there are: list, call, generate, login and logout", args[0])
+			return failWith(exitUsage, "there is no command %q; there are: list, call, generate, login, logout and drift", args[0])
 		},
 	}
 	flags := cmd.PersistentFlags()
@@ -84,7 +84,7 @@ func newMCP(api *apiClient) *cobra.Command {
 	flags.StringVar(&f.file, "config", "", "start the MCP servers of this file here, without a Skerry server")
 	flags.StringVar(&f.thread, "thread", "cli", "thread in whose name tools are listed and called at a Skerry server")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "for all of it, the answers of a person aside")
-	cmd.AddCommand(newMCPList(f), newMCPCall(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f))
+	cmd.AddCommand(newMCPList(f), newMCPCall(f), newMCPGenerate(f), newMCPLogin(f), newMCPLogout(f), newMCPDrift(f))
 	for _, sub := range cmd.Commands() {
 		sub.Args = usage(sub.Args)
 		sub.SetFlagErrorFunc(func(c *cobra.Command, err error) error {

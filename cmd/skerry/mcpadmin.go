@@ -9,6 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tooldrift"
 )
 
 // mcpAdmin is the hub with each change of its servers on the record.
@@ -46,4 +47,19 @@ func (m mcpAdmin) recorded(ctx context.Context, subject string, did error) error
 	}
 	// The change is made by now, or refused: its record must not depend on the caller staying.
 	return errors.Join(did, m.access.note(context.WithoutCancel(ctx), c, audit.ActionMCPConfig, subject, outcome))
+}
+
+// driftAdmin is the memory of tools, with approvals in force at once.
+type driftAdmin struct {
+	*tooldrift.Service
+	hub *mcphub.Hub
+}
+
+// Approve takes tools as they are now.
+func (d driftAdmin) Approve(ctx context.Context, c sandbox.Caller, server, tool, hash string) ([]string, error) {
+	approved, err := d.Service.Approve(ctx, c, server, tool, hash)
+	if len(approved) > 0 {
+		d.hub.Recheck(server)
+	}
+	return approved, err
 }

@@ -46,6 +46,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/telemetry"
 	"github.com/skerry-sandbox/skerry/internal/template"
 	"github.com/skerry-sandbox/skerry/internal/tlsfiles"
+	"github.com/skerry-sandbox/skerry/internal/tooldrift"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
@@ -149,6 +150,7 @@ type parts struct {
 
 	sealer  *secrets.Keys
 	secrets *secrets.Service
+	drift   *tooldrift.Service
 
 	extensions *extensions.Files
 	plugins    *plugin.Service
@@ -301,7 +303,8 @@ func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 }
 
 func (p *parts) openTools(ctx context.Context) (err error) {
-	p.hub, err = mcphub.Open(mcphub.Options{ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
+	p.drift = tooldrift.New(tooldrift.Options{Store: p.store, Audit: p.audit, Tenant: local.Tenant, Log: p.log})
+	p.hub, err = mcphub.Open(mcphub.Options{Pins: p.drift, Quarantine: p.cfg.ToolDrift == "quarantine", ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
 	if err != nil {
 		return err
 	}
@@ -566,7 +569,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
-		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Audit: p.audit,
+		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Audit: p.audit,
 		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers},
 		Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,

@@ -60,6 +60,8 @@ var table = []row{
 	{"internal/auth", "sandbox store", "keys are records"},
 	{"internal/auth/oidc", "sandbox", "a token says all there is to know"},
 	{"internal/approval", "sandbox audit store deadline", "it asks people about calls, and makes none"},
+	{"internal/tooldrift", "sandbox store audit", "it remembers what servers say, not how they are reached"},
+	{"internal/mcphub/toolscan", "sandbox", "a scan reads text and knows no server"},
 	{"internal/secrets", "sandbox store lockedfile", "values by name stand below the use cases; who gets them, others know"},
 	{"internal/telemetry", "sandbox", "it counts and times; what it counts comes in"},
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},

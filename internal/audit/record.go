@@ -40,6 +40,7 @@ const (
 	ActionAuthRefused       = "auth_refused"
 	ActionMCPConfig         = "mcp_config"
 	ActionSignal            = "exec_signal"
+	ActionToolDrift         = "tool_drift" // a tool of an MCP server is not as it was
 	ActionSecretSet         = "secret_set"
 	ActionSecretDelete      = "secret_delete"
 	ActionSecretRotate      = "secret_rotate" // everything that is encrypted was encrypted for a new key

@@ -70,6 +70,9 @@ type Config struct {
 	Plugins Plugins `yaml:"plugins"`
 	// Secrets says where secrets come from and how they are kept.
 	Secrets Secrets `yaml:"secrets"`
+	// ToolDrift says what becomes of a tool of an MCP server that is not as it was first seen, or approved: "record", or
+	// "quarantine": nobody gets it until it is approved. A server's own "drift" wins.
+	ToolDrift string `yaml:"tool_drift"`
 	// S3 is where skills are installed from by s3://bucket/key.
 	S3 S3 `yaml:"s3"`
 	// Extensions is extensions_config.json (mcpServers); empty means <data>/extensions_config.json.
@@ -133,7 +136,7 @@ func Default() Config {
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		Approvals: Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
 		S3:        S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), StartTimeout: 60 * time.Second,
-		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, LogLevel: "info", DiskQuota: "auto",
+		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, ToolDrift: "record", LogLevel: "info", DiskQuota: "auto",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
 		}},
@@ -307,6 +310,7 @@ func (c *Config) Check() error {
 		bad("disk_image_mib", "%d is less than 256, the smallest image", c.DiskImageMiB)
 	}
 	oneOf("auth", c.Auth, "auto", "keys", "none")
+	oneOf("tool_drift", c.ToolDrift, "record", "quarantine")
 	oneOf("log_level", c.LogLevel, "debug", "info", "warn", "error")
 	if c.Auth == "none" && !c.Loopback() {
 		bad("auth", "none is for a loopback listener only, and %s is not one", c.Listen)

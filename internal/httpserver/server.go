@@ -51,6 +51,8 @@ type Options struct {
 	Approvals approvals
 	// Plugins are the caller's plugins and their commands; nil: there are none.
 	Plugins plugins
+	// Drift is what has changed of tools; nil: nobody looks.
+	Drift toolDrift
 	// Secrets are named values; nil: there are none.
 	Secrets secretStore
 	// Runnable says whether a skill can run here; nil: nobody knows.

@@ -457,6 +457,7 @@ GET /api/approvals/{id} getApproval agent,developer,admin
 GET /api/audit listAudit agent,developer,admin,auditor
 GET /api/keys listKeys admin
 GET /api/marketplaces listMarketplaces agent,developer,admin
+GET /api/mcp/drift listToolDrift developer,admin
 GET /api/mcp/servers listMCPServers operator
 GET /api/mcp/servers/{name}/tools listMCPServerTools operator
 GET /api/plugins listPlugins agent,developer,admin
@@ -495,6 +496,7 @@ HEAD /api/threads/{thread}/files/content headContent agent,developer,admin
 POST /api/approvals/{id} decideApproval developer,admin
 POST /api/keys createKey admin
 POST /api/marketplaces addMarketplace admin
+POST /api/mcp/servers/{name}/drift/approve approveToolDrift developer,admin
 POST /api/mcp/servers/{name}/login beginMCPLogin developer,admin
 POST /api/mcp/servers/{name}/login/finish finishMCPLogin developer,admin
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer operator

@@ -114,6 +114,13 @@ type mcpServers interface {
 	Logout(ctx context.Context, c sandbox.Caller, name string) error
 }
 
+// toolDrift is the tools of MCP servers that are not as they were first seen, or approved.
+type toolDrift interface {
+	List(ctx context.Context, c sandbox.Caller, server string) ([]sandbox.ToolDrift, error)
+	// Approve takes a tool as it is now, all of a server for tool "". A hash says what was looked at.
+	Approve(ctx context.Context, c sandbox.Caller, server, tool, hash string) (approved []string, err error)
+}
+
 // secretStore keeps secrets. Nothing that it gives has a value.
 type secretStore interface {
 	Put(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name, value string, exec bool) (info secrets.Info, made bool, err error)

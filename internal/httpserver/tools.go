@@ -60,6 +60,7 @@ func (s *server) toolRoutes() {
 		})
 	register(s, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, operators, "All tools of an MCP server"), s.mcpServerTools)
 	s.loginRoutes()
+	s.driftRoutes()
 }
 
 func (s *server) toolServers(ctx context.Context, in *ThreadIn) (*body[serversAnswer], error) {
@@ -175,7 +176,11 @@ func (s *server) mcpServerTools(ctx context.Context, in *ServerIn) (*body[page[s
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(shownTools(tools), ""), nil
+	items := shownTools(tools)
+	for i, t := range tools {
+		items[i].Findings, items[i].Score, items[i].Quarantined = t.Findings, sandbox.FindingScore(t.Findings), t.Quarantined
+	}
+	return pageOf(items, ""), nil
 }
 
 func (s *server) serverTools(ctx context.Context, in *struct {

@@ -205,7 +205,7 @@ func (h *Hub) enabledServer(cfg *config, name string) (*serverConfig, error) {
 }
 
 // ServerTools gives the tools of one server, connecting as the caller's own user. It is for
-// administration: why there are none is the error.
+// administration: why there are none is the error. Those that are quarantined are among them, and marked.
 func (h *Hub) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
 	s, err := h.enabledServer(h.configOf(c.Owner), name)
 	if err != nil {
@@ -226,6 +226,13 @@ func (h *Hub) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([
 	list := make([]sandbox.Tool, len(tools.tools))
 	for i, t := range tools.tools {
 		list[i] = t.Tool
+	}
+	for _, t := range tools.listed {
+		if tools.quarantined[t.Name] && s.offers(t.Name) {
+			away := t.Tool
+			away.Quarantined = true
+			list = append(list, away)
+		}
 	}
 	slices.SortFunc(list, func(a, b sandbox.Tool) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil

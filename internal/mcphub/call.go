@@ -47,6 +47,9 @@ func (h *Hub) resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef
 			return entry{}, err
 		}
 	}
+	if err := h.errQuarantined(candidates, t, ref); err != nil {
+		return entry{}, err
+	}
 	return entry{}, notFound(cfg, v, ref)
 }
 

@@ -59,6 +59,7 @@ type serverConfig struct {
 	Scope         string                `json:"scope"`  // "thread", "user" (default) or "shared"
 	RunAs         *uint32               `json:"run_as"` // uid of a stdio server
 	Sandbox       isolationConfig       `json:"sandbox"`
+	Drift         string                `json:"drift"` // "record" or "quarantine"; "" takes the hub's
 	OAuth         *login.Settings       `json:"oauth"` // of an HTTP server; nil: what its own metadata says
 }
 
@@ -78,7 +79,7 @@ func (s *serverConfig) timeout(tool string, fallback time.Duration) time.Duratio
 func (s *serverConfig) dialKey() ([]byte, error) {
 	d := *s
 	d.Transport, d.TimeoutMillis, d.Description, d.Enabled = "", 0, "", nil
-	d.Concurrency, d.DisabledTools, d.Tools = 0, nil, nil
+	d.Concurrency, d.DisabledTools, d.Tools, d.Drift = 0, nil, nil, ""
 	return json.Marshal(d)
 }
 
@@ -227,6 +228,9 @@ func (s *serverConfig) check() error {
 	}
 	if err := checkConcurrency("concurrency", s.Concurrency); err != nil {
 		return err
+	}
+	if s.Drift != "" && s.Drift != driftRecord && s.Drift != driftQuarantine {
+		return invalidField("drift", "%.40q is not record or quarantine", s.Drift)
 	}
 	if err := s.checkTools(); err != nil {
 		return err

@@ -152,6 +152,9 @@ func (c *conn) adopt(s *serverConfig) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.terms.Load().cfg.Drift != s.Drift {
+		c.h.spawn(c.recheck)
+	}
 	c.terms.Store(newTerms(s, c.h.o.MaxParallel))
 	if c.tools != nil {
 		c.tools = c.tools.under(s)

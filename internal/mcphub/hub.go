@@ -28,6 +28,10 @@ type Options struct {
 	Secrets Secrets
 	// Sealer encrypts the logins that are kept; nil: they are kept as they are.
 	Sealer Sealer
+	// Pins notices when tools change; nil: nobody does. With Quarantine changed tools are not offered, unless the
+	// configuration of their server says otherwise.
+	Pins       ToolPins
+	Quarantine bool
 	// StateDir holds the home folders of stdio servers and, in a folder that nobody else may enter, logins. They outlive a connection; with "" they are
 	// made below the system's folder for temporary files and go when the hub is closed.
 	StateDir string
@@ -217,6 +221,7 @@ func (h *Hub) config() *config {
 func (h *Hub) tick() {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
+	checked := time.Now()
 	for {
 		select {
 		case <-h.ctx.Done():
@@ -226,6 +231,10 @@ func (h *Hub) tick() {
 			h.mindUsers(now)
 			h.mind(now)
 			h.logins.expire(now)
+			if now.Sub(checked) > recheckEvery {
+				checked = now
+				h.Recheck("")
+			}
 		}
 	}
 }

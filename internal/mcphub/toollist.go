@@ -15,6 +15,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/skerry-sandbox/skerry/internal/mcphub/toolscan"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -42,13 +43,15 @@ type toolList struct {
 	tools  []*tool       // those that the configuration allows, with what it says of them
 	hash   string        // of tools
 	ttl    time.Duration // after which it is to be asked for again; 0 when the server does not say
+
+	quarantined map[string]bool // of listed, those that nobody has approved as they are
 }
 
 // under gives the list as a configuration wants it offered.
 func (l *toolList) under(s *serverConfig) *toolList {
 	var offered []*tool
 	for _, t := range l.listed {
-		if !s.offers(t.Name) {
+		if !s.offers(t.Name) || l.quarantined[t.Name] {
 			continue
 		}
 		if c, ok := s.Tools[t.Name]; ok {
@@ -59,7 +62,7 @@ func (l *toolList) under(s *serverConfig) *toolList {
 		offered = append(offered, t)
 	}
 	out := newToolList(offered)
-	out.listed, out.ttl = l.listed, l.ttl
+	out.listed, out.ttl, out.quarantined = l.listed, l.ttl, l.quarantined
 	return out
 }
 
@@ -134,7 +137,9 @@ func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
 	}
 	list := newToolList(all)
 	list.ttl = ttl
-	return list, nil
+	var err error
+	list.quarantined, err = c.checkDrift(ctx, all)
+	return list, err
 }
 
 // listPage gets one page, in the words of the server where the transport saw them.
@@ -191,6 +196,7 @@ func (c *conn) tool(p listed) (t *tool, why string) {
 		WrapperPath: WrapperPath(c.key.server, p.Name), Title: cut(p.Title, maxTitle),
 		Annotations: compactJSON(p.Annotations, '{'), Icons: compactJSON(p.Icons, '['), Meta: compactJSON(p.Meta, '{'),
 	}
+	t.Findings = toolscan.Tool(t.Tool)
 	if t.Output != nil {
 		t.output = newValidator(t.Output, resultField)
 	}

@@ -64,6 +64,21 @@ type Finding struct {
 	Message  string `json:"message"`        // what is wrong and what would be right, for a person
 }
 
+// findingScores are those of the severities.
+var findingScores = map[string]int{SeverityError: 10, SeverityWarning: 3, SeverityInfo: 1}
+
+// FindingScore sums findings up, each rule once: of a tool, 10 and more is a reason not to use it unseen.
+func FindingScore(list []Finding) int {
+	total, seen := 0, map[string]bool{}
+	for _, f := range list {
+		if !seen[f.Rule] {
+			seen[f.Rule] = true
+			total += findingScores[f.Severity]
+		}
+	}
+	return total
+}
+
 // VirtualSkill is a skill that one thread gets, in memory.
 type VirtualSkill struct {
 	Name        string

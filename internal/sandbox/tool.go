@@ -29,6 +29,11 @@ type Tool struct {
 	Icons       json.RawMessage // an array
 	Meta        json.RawMessage // an object, "_meta"
 
+	// Findings are signs of poisoning in what the server says: see package toolscan.
+	Findings []Finding
+	// Quarantined: it is shown to administrators, and nobody else gets it until it is approved.
+	Quarantined bool
+
 	// What the configuration says of the tool; each is empty when it says nothing.
 	Disclosure Disclosure
 	Summary    string   // one line for lists, in place of the description's beginning
@@ -86,6 +91,9 @@ type ToolFound struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 	Output      json.RawMessage `json:"output,omitempty"`
 	WrapperPath string          `json:"wrapper_path,omitempty"`
+	Findings    []Finding       `json:"findings,omitempty" doc:"Signs of poisoning, for administrators"`
+	Score       int             `json:"score,omitempty" doc:"Of the findings: 10 for each rule of severity error, 3 for a warning, 1 for info"`
+	Quarantined bool            `json:"quarantined,omitempty" doc:"Nobody gets it until it is approved"`
 	Why         []string        `json:"why,omitempty"` // the words of the query that matched, at detail "full"
 }
 

@@ -24,6 +24,8 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:secrets                       hash    -        durable. SCOPE/name -> JSON of SecretRecord, encrypted; nothing: they must be set anew
 //	skerry:{:secrets}                        hash    -        durable. tenants that have secrets -> true; nothing: a rotation of the key would miss them
 //	skerry:{:secrets}:version                string  -        counts changes of secrets, for the other servers; nothing: it begins anew
+//	skerry:{:pins}                           hash    -        durable. id of an MCP server -> JSON of PinnedServer; nothing: it is seen for the first time
+//	skerry:{:pins}:ID                        hash    -        durable. tool -> JSON of ToolPin; likewise
 //	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
@@ -64,6 +66,10 @@ func fenceKey(tenant string) string { return "skerry:{" + tenant + "}:fence" }
 func tenantKeysKey(tenant string) string { return "skerry:{" + tenant + "}:keys" }
 
 func tenantSecretsKey(tenant string) string { return "skerry:{" + tenant + "}:secrets" }
+
+const pinnedServersKey = "skerry:{:pins}"
+
+func toolPinsKey(p PinnedServer) string { return pinnedServersKey + ":" + p.id() }
 
 const (
 	secretTenantsKey = "skerry:{:secrets}"
