@@ -103,7 +103,9 @@ func TestThrottleMemory(t *testing.T) {
 // TestRefusals: a flood of refusals is some records and a count.
 func TestRefusals(t *testing.T) {
 	var records []string
-	r := NewRefusals(func(_ context.Context, c sandbox.Caller, reason string) { records = append(records, c.Source+": "+reason) })
+	r := NewRefusals(func(_ context.Context, c sandbox.Caller, reason string) {
+		records = append(records, c.Source+": "+reason)
+	})
 	for i := range 1000 {
 		r.Add(t.Context(), sandbox.Caller{Source: "192.0.2.1", RequestID: fmt.Sprint("r", i)}, "wrong", i > 500)
 	}
