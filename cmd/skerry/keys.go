@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func newKeyCreate(api *apiClient) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&k.Name, "name", "key", "what the key is for")
-	cmd.Flags().StringVar(&k.Tenant, "tenant", "default", "tenant of its calls")
+	cmd.Flags().StringVar(&k.Tenant, "tenant", "", "tenant of its calls: your own when you ask a server, default with --data or --redis")
 	cmd.Flags().StringVar(&k.User, "user", "local", "user of its calls")
 	cmd.Flags().BoolVar(&k.Admin, "admin", false, "the same as --role admin")
 	cmd.Flags().StringVar((*string)(&k.Role), "role", "", "agent (the default), developer, admin or auditor")
@@ -64,12 +65,30 @@ func newKeyCreate(api *apiClient) *cobra.Command {
 	return cmd
 }
 
+// newKeyBody is what POST /api/keys takes.
+type newKeyBody struct {
+	Name         string     `json:"name"`
+	Tenant       string     `json:"tenant,omitempty"`
+	User         string     `json:"user"`
+	Role         string     `json:"role,omitempty"`
+	Admin        bool       `json:"admin,omitempty"`
+	ActFor       bool       `json:"act_for,omitempty"`
+	Capabilities []string   `json:"capabilities,omitempty"`
+	Threads      []string   `json:"threads,omitempty"`
+	ExpiresAt    *time.Time `json:"expires_at,omitempty"`
+}
+
 func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis string) (string, error) {
 	if data == "" && redis == "" {
 		var made struct{ Secret string }
-		err := api.call(ctx, http.MethodPost, "/api/keys", k, &made)
+		ask := newKeyBody{
+			Name: k.Name, Tenant: k.Tenant, User: k.User, Role: string(k.Role), Admin: k.Admin, ActFor: k.ActFor,
+			Capabilities: k.Capabilities, Threads: k.Threads, ExpiresAt: k.ExpiresAt,
+		}
+		err := api.call(ctx, http.MethodPost, "/api/keys", ask, &made)
 		return made.Secret, err
 	}
+	k.Tenant = cmp.Or(k.Tenant, "default")
 	cfg, err := config.Load("", os.LookupEnv)
 	if err != nil {
 		return "", err

@@ -34,8 +34,11 @@ type TooMany struct {
 }
 
 func (e *TooMany) Error() string {
-	return fmt.Sprintf("too many wrong credentials came from here: wait %s", e.Wait.Round(time.Second))
+	return fmt.Sprintf("too many wrong credentials came from here, or began like this one: wait %d s", e.Seconds())
 }
+
+// Seconds is Wait in whole seconds, rounded up.
+func (e *TooMany) Seconds() int { return int((e.Wait + time.Second - 1) / time.Second) }
 
 // Is makes it a kind of its package's errors.
 func (e *TooMany) Is(target error) bool { return target == sandbox.QuotaExceeded }

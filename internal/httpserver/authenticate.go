@@ -3,7 +3,6 @@ package httpserver
 import (
 	"context"
 	"errors"
-	"math"
 	"mime"
 	"net"
 	"net/http"
@@ -27,9 +26,11 @@ func (s *server) authenticate(c *gin.Context) {
 	caller, err := s.identify(c.Request)
 	if err != nil {
 		var many *auth.TooMany
-		p := s.problem(c.Request.Context(), err)
+		var p *Problem
 		if errors.As(err, &many) {
 			p = tooMany(many)
+		} else {
+			p = s.problem(c.Request.Context(), err)
 		}
 		if many != nil || p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden) {
 			refused := sandbox.Caller{RequestID: x.id, Source: source(c.Request), UserAgent: userAgent(c.Request)}
@@ -47,7 +48,7 @@ func (s *server) authenticate(c *gin.Context) {
 func tooMany(e *auth.TooMany) *Problem {
 	p := newProblem(sandbox.QuotaExceeded, e.Error()).withStatus(http.StatusTooManyRequests)
 	p.Title = "Too many requests"
-	p.header = http.Header{"Retry-After": {strconv.Itoa(int(math.Ceil(e.Wait.Seconds())))}}
+	p.header = http.Header{"Retry-After": {strconv.Itoa(e.Seconds())}}
 	return p
 }
 
