@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"os"
 	"path/filepath"
 	"slices"
@@ -372,5 +374,50 @@ func TestNoRecordNoCall(t *testing.T) {
 	}
 	if c := g.bridge.Finish("e"); len(c) != 1 || c[0].Status != "error" || strings.Contains(c[0].Error, "/var") {
 		t.Errorf("%+v", c)
+	}
+}
+
+// TestInterim: a caller who asks for it hears that a long call goes on, and others do not.
+func TestInterim(t *testing.T) {
+	for _, asks := range []bool{true, false} {
+		g := newRig(t)
+		g.endpoint.interim = 5 * time.Millisecond
+		heard := make(chan struct{})
+		g.hub.call = func(context.Context, sandbox.Tool, []byte) (sandbox.ToolResult, error) {
+			if asks {
+				<-heard
+			} else {
+				time.Sleep(50 * time.Millisecond)
+			}
+			return sandbox.ToolResult{Result: json.RawMessage("1")}, nil
+		}
+		n := 0
+		trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, _ textproto.MIMEHeader) error {
+			if n++; code != http.StatusProcessing {
+				t.Errorf("heard %d", code)
+			}
+			if n == 2 {
+				close(heard)
+			}
+			return nil
+		}}
+		ctx := httptrace.WithClientTrace(t.Context(), trace)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://bridge/call", strings.NewReader(`{"tool":"s__x"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+g.register("e"))
+		if asks {
+			req.Header.Set("Skerry-Interim", "102")
+		}
+		resp, err := g.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != 200 || string(body) != `{"result":1}` || asks != (n > 0) {
+			t.Errorf("asks %v: %d %s, heard %d times, %v", asks, resp.StatusCode, body, n, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/net/netutil"
 	"golang.org/x/sync/semaphore"
@@ -28,6 +29,7 @@ type Endpoint struct {
 	cancel context.CancelFunc
 	served chan struct{} // closed when the listener's goroutine has ended
 
+	interim  time.Duration       // interimEvery, but for tests
 	bodies   *semaphore.Weighted // bytes of requests that are held
 	refusals *rate.Limiter
 	unheard  atomic.Int64 // refusals without a record since the last one
@@ -46,7 +48,7 @@ func (b *Bridge) Serve(dir string, uid int, thread sandbox.Thread) (*Endpoint, e
 	ctx, cancel := context.WithCancel(context.Background())
 	ep := &Endpoint{
 		bridge: b, thread: thread, cancel: cancel, served: make(chan struct{}),
-		bodies: semaphore.NewWeighted(maxBodyBytesHeld), refusals: rate.NewLimiter(maxRefusals, maxRefusals),
+		interim: interimEvery, bodies: semaphore.NewWeighted(maxBodyBytesHeld), refusals: rate.NewLimiter(maxRefusals, maxRefusals),
 	}
 	ep.server = &http.Server{
 		Handler:           ep.routes(),

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -89,12 +90,44 @@ func (ep *Endpoint) serveCall(w http.ResponseWriter, r *http.Request) {
 		writeError(w, nameOf(ref), err)
 		return
 	}
+	spoke := ep.sayInterim(w, r)
 	body, err = ep.bridge.call(r.Context(), e, ref, input)
+	spoke()
 	if err != nil {
 		writeError(w, nameOf(ref), err)
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
+}
+
+// interimEvery is how often a caller that asks for it hears that its call goes on.
+const interimEvery = time.Minute
+
+// sayInterim answers 102 (Processing) from time to time to a caller who asked for that: one that waits for a person, say,
+// and whose client gives up when it hears nothing. Others do not expect it. stop returns when nothing more is sent.
+func (ep *Endpoint) sayInterim(w http.ResponseWriter, r *http.Request) (stop func()) {
+	if r.Header.Get("Skerry-Interim") != "102" || !r.ProtoAtLeast(1, 1) {
+		return func() {}
+	}
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	wg.Go(func() {
+		tick := time.NewTicker(ep.interim)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(answerWait))
+				w.WriteHeader(http.StatusProcessing)
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
 }
 
 func tokenOf(r *http.Request) string {

@@ -51,7 +51,10 @@ export async function callMCPTool<T = unknown>(tool: string, input: object = {})
   const url = env("MCP_RPC_ENDPOINT") || `http://localhost:${env("MCP_BRIDGE_PORT") || "9876"}/call`;
   const call: ToolCall = { tool, input };
   const body = JSON.stringify(call);
-  const headers = { "Content-Type": "application/json", Authorization: `Bearer ${env("SKERRY_EXEC_TOKEN") ?? ""}` };
+  const headers: Record<string, string> = { "Content-Type": "application/json", Authorization: `Bearer ${env("SKERRY_EXEC_TOKEN") ?? ""}` };
+  if (host.process && !host.Bun && !host.Deno) {
+    headers["Skerry-Interim"] = "102"; // Node gives up when it hears nothing for five minutes
+  }
   let status = 0;
   let text: string;
   try {
