@@ -149,9 +149,9 @@ func (s *Approvals) Ask(ctx context.Context, c sandbox.ApprovalCall) error {
 		return err
 	}
 	if a.Used != nil {
-		return s.verdict(ctx, a, c)
+		return s.verdict(ctx, a)
 	}
-	return s.await(ctx, a, c)
+	return s.await(ctx, a)
 }
 
 // granted reports whether the thread has been given this call for good.
@@ -275,7 +275,7 @@ func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.Appr
 }
 
 // await waits until a request is decided, or the caller is gone.
-func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord, c sandbox.ApprovalCall) error {
+func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord) error {
 	look, end := s.listen(a.ID)
 	defer end()
 	defer deadline.Hold(ctx)()
@@ -286,7 +286,7 @@ func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord, c sandbox
 		now, err := s.look(ctx, a)
 		if err == nil {
 			if last = now; now.State != sandbox.ApprovalPending {
-				return s.verdict(ctx, now, c)
+				return s.verdict(ctx, now)
 			}
 		}
 		left := time.Until(a.ExpiresAt)
@@ -335,19 +335,19 @@ func (s *Approvals) look(ctx context.Context, a store.ApprovalRecord) (store.App
 }
 
 // verdict is what the call of a request that is over gets.
-func (s *Approvals) verdict(ctx context.Context, a store.ApprovalRecord, c sandbox.ApprovalCall) error {
+func (s *Approvals) verdict(ctx context.Context, a store.ApprovalRecord) error {
 	switch a.State {
 	case sandbox.ApprovalApproved:
 		return s.grant(ctx, a)
 	case sandbox.ApprovalDenied:
 		if a.Decision.Reason == "" {
-			return sandbox.Errorf(sandbox.Forbidden, "%s was denied by %s", c.Tool, a.Decision.By)
+			return sandbox.Errorf(sandbox.Forbidden, "denied by %s", a.Decision.By)
 		}
-		return sandbox.Errorf(sandbox.Forbidden, "%s was denied by %s: %s", c.Tool, a.Decision.By, a.Decision.Reason)
+		return sandbox.Errorf(sandbox.Forbidden, "denied by %s: %s", a.Decision.By, a.Decision.Reason)
 	case sandbox.ApprovalExpired:
-		return sandbox.Errorf(sandbox.Timeout, "%s needs an approval, which nobody gave within %s", c.Tool, s.o.Timeout)
+		return sandbox.Errorf(sandbox.Timeout, "this needs an approval, which nobody gave within %s", s.o.Timeout)
 	}
-	return sandbox.Errorf(sandbox.Unavailable, "the request for approval of %s was cancelled", c.Tool)
+	return sandbox.Errorf(sandbox.Unavailable, "the request for approval was cancelled")
 }
 
 // grant keeps what an approval is good for beyond its call.

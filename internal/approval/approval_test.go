@@ -28,7 +28,7 @@ var (
 	ann     = sandbox.Owner{Tenant: "acme", User: "ann"}
 	thread  = sandbox.Thread{Owner: ann, ID: "main"}
 	agent   = sandbox.Caller{Owner: ann, KeyID: "agent"}
-	boss    = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}, KeyID: "boss", Role: sandbox.RoleAdmin}
+	boss    = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}, KeyID: "boss", Method: sandbox.ByKey, Role: sandbox.RoleDeveloper}
 	bob     = sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}, KeyID: "bob"}
 	anybody = sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "x"}, KeyID: "x", Role: sandbox.RoleAdmin}
 )
@@ -167,7 +167,7 @@ func TestDecide(t *testing.T) {
 	if a.Tool != "fs__write" || a.Exec != "e1" || a.Why != "rule 1" || a.KeyID != "agent" || string(a.Arguments) != `{"password":"***","path":"/x"}` || a.Thread != "main" {
 		t.Errorf("%+v", a)
 	}
-	for who, c := range map[string]sandbox.Caller{"the agent": agent, "a user": bob, "the agent's key with rights": {Owner: ann, KeyID: "agent", Role: sandbox.RoleAdmin}} {
+	for who, c := range map[string]sandbox.Caller{"the agent": agent, "a user": bob, "the agent's key with rights": {Owner: ann, KeyID: "agent", Method: sandbox.ByKey, Role: sandbox.RoleAdmin}} {
 		if _, err := two.Decide(t.Context(), c, a.ID, approve); !errors.Is(err, sandbox.Forbidden) {
 			t.Errorf("%s decides: %v", who, err)
 		}
@@ -198,7 +198,7 @@ func TestDecide(t *testing.T) {
 	if _, err = one.Decide(t.Context(), boss, a.ID, sandbox.ApprovalVerdict{Reason: "not today"}); err != nil {
 		t.Error(err)
 	}
-	if err := r.answer(answer); !errors.Is(err, sandbox.Forbidden) || !strings.Contains(err.Error(), "fs__write was denied by bob: not today") {
+	if err := r.answer(answer); !errors.Is(err, sandbox.Forbidden) || !strings.Contains(err.Error(), "denied by bob: not today") {
 		t.Errorf("denied: %v", err)
 	}
 	if requests := r.book.of(audit.ActionApprovalRequest); len(requests) != 2 || requests[0].Parent != "call" || requests[0].Exec != "e1" {

@@ -118,7 +118,7 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 			return sandbox.Errorf(sandbox.Conflict, "the request is %s already, by %s at %s", a.State, a.Decision.By, a.Decision.At.Format(time.RFC3339))
 		case a.State != sandbox.ApprovalPending:
 			return sandbox.Errorf(sandbox.Conflict, "the request is %s", a.State)
-		case v.Approve && a.KeyID != "" && a.KeyID == c.KeyID:
+		case v.Approve && c.Method == sandbox.ByKey && a.KeyID == c.KeyID: // of a token it is only the issuer
 			return sandbox.Errorf(sandbox.Forbidden, "the call was made with this very key: approve it with another one")
 		}
 		a.State = state
