@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/argform"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -185,6 +186,14 @@ func takeEvent(event, data string, stdout, stderr io.Writer) (*execResult, error
 			w = stderr
 		}
 		_, err := w.Write(raw)
+		return nil, err
+	case "approval_required":
+		var a sandbox.Approval
+		if err := json.Unmarshal([]byte(data), &a); err != nil {
+			return nil, err
+		}
+		id := argform.Line(a.ID, 64)
+		_, err := fmt.Fprintf(stderr, "skerry: %s waits for an approval: skerry approvals show %s, approve %s, deny %s\n", argform.Line(a.Tool, 200), id, id, id)
 		return nil, err
 	case "exit":
 		var r execResult

@@ -355,8 +355,7 @@ func (s *Approvals) grant(ctx context.Context, a store.ApprovalRecord) error {
 	if a.State != sandbox.ApprovalApproved || a.Decision == nil || a.Decision.Scope == sandbox.ApproveOnce {
 		return nil
 	}
-	c := sandbox.ApprovalCall{Server: a.Server, Tool: a.Tool, Skill: a.Skill, ArgsHash: a.ArgsHash}
-	return s.o.Store.SaveGrant(ctx, threadOf(a), grantName(c, a.Decision.Scope), store.Grant{Approval: a.ID, By: a.Decision.By})
+	return s.o.Store.SaveGrant(ctx, threadOf(a), grantName(callOf(a), a.Decision.Scope), store.Grant{Approval: a.ID, By: a.Decision.By})
 }
 
 // abandon says that nobody waits for a request any more. It stays when this server stops, or somebody decided it just

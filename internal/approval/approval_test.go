@@ -290,6 +290,37 @@ func TestScopes(t *testing.T) {
 	asks("a thread of the same name", call("1"), true)
 }
 
+// TestManyAtOnce: a lasting approval lets all calls go on that wait for it, and no others.
+func TestManyAtOnce(t *testing.T) {
+	r := newRig(t)
+	s := r.server("one", nil)
+	var answers []<-chan error
+	for i := range 5 {
+		answer, _ := r.ask(s, call(fmt.Sprint(i)))
+		answers = append(answers, answer)
+	}
+	other := call("1")
+	other.Tool = "fs__remove"
+	_, leave := r.ask(s, other)
+	r.pending(s, 6)
+	list, _, err := s.List(t.Context(), boss, sandbox.ApprovalFilter{Tool: "fs__write"})
+	if err != nil || len(list) != 5 {
+		t.Fatalf("%d, %v", len(list), err)
+	}
+	if _, err := s.Decide(t.Context(), boss, list[2].ID, sandbox.ApprovalVerdict{Approve: true, Scope: sandbox.ApproveThread}); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range answers {
+		if err := r.answer(answer); err != nil {
+			t.Error(err)
+		}
+	}
+	if a := r.pending(s, 1); a.Tool != "fs__remove" {
+		t.Errorf("%+v", a)
+	}
+	leave()
+}
+
 // TestTimeout: what nobody decides is denied, and nothing is left of it.
 func TestTimeout(t *testing.T) {
 	r := newRig(t)

@@ -29,6 +29,11 @@ func grantName(c sandbox.ApprovalCall, scope sandbox.ApprovalScope) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// callOf is what a request tells of its call, as far as approvals tell calls apart.
+func callOf(a store.ApprovalRecord) sandbox.ApprovalCall {
+	return sandbox.ApprovalCall{Server: a.Server, Tool: a.Tool, Skill: a.Skill, ArgsHash: a.ArgsHash}
+}
+
 func threadOf(a store.ApprovalRecord) sandbox.Thread {
 	return sandbox.Thread{Owner: sandbox.Owner{Tenant: a.Tenant, User: a.User}, ID: a.Thread}
 }
@@ -122,12 +127,14 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 			return sandbox.Errorf(sandbox.Forbidden, "the call was made with this very key: approve it with another one")
 		}
 		a.State = state
-		a.Decision = &sandbox.ApprovalDecision{By: c.User, KeyID: c.KeyID, How: how, Scope: v.Scope, Reason: v.Reason, At: at}
+		a.Decision = &sandbox.ApprovalDecision{By: whoIs(c), KeyID: c.KeyID, How: how, Scope: v.Scope, Reason: v.Reason, At: at}
 		a.ExpiresAt = at.Add(s.o.Timeout).Truncate(time.Millisecond) // for the same call, made again
 		return nil
 	})
 	if err == nil {
-		err = s.grant(ctx, a)
+		if err = s.grant(ctx, a); err == nil {
+			s.decideAlike(ctx, a)
+		}
 	}
 	rec.Phase, rec.Parent, rec.Args, rec.Outcome = audit.PhaseResult, attempt.ID, nil, string(state)
 	if err != nil {
@@ -139,12 +146,50 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 	return a.Approval, err
 }
 
+// whoIs names who decides.
+func whoIs(c sandbox.Caller) string {
+	if c.OnBehalf() {
+		return c.User + " (by " + c.Actor + ")"
+	}
+	return c.User
+}
+
+// decideAlike lets the other calls go on that wait for what a lasting approval has given by now: code may have made
+// many at once.
+func (s *Approvals) decideAlike(ctx context.Context, a store.ApprovalRecord) {
+	if a.State != sandbox.ApprovalApproved || a.Decision.Scope == sandbox.ApproveOnce {
+		return
+	}
+	open, err := s.o.Store.OpenApprovals(ctx, threadOf(a))
+	if err != nil {
+		s.o.Log.Warn("calls that are approved by now wait on", "approval", a.ID, "error", err)
+	}
+	name, why := grantName(callOf(a), a.Decision.Scope), "by the lasting approval "+a.ID
+	for _, other := range open {
+		if other.State != sandbox.ApprovalPending || grantName(callOf(other), a.Decision.Scope) != name {
+			continue
+		}
+		now, err := s.o.Store.ChangeApproval(ctx, other.Tenant, other.ID, func(o *store.ApprovalRecord) error {
+			if o.State != sandbox.ApprovalPending {
+				return errTaken
+			}
+			d := *a.Decision
+			d.Scope, d.Reason = sandbox.ApproveOnce, why
+			o.State, o.Decision = sandbox.ApprovalApproved, &d
+			return nil
+		})
+		if err == nil {
+			s.recordEnd(ctx, now, string(sandbox.ApprovalApproved), why)
+		}
+	}
+}
+
 func decisionRecord(c sandbox.Caller, a store.ApprovalRecord, how string, state sandbox.ApprovalState, v sandbox.ApprovalVerdict) audit.Record {
 	rec := requestRecord(a).By(c)
-	if rec.Detail = v.Reason; c.User != a.User {
+	if rec.Detail = v.Reason; rec.Actor == "" && c.User != a.User {
 		rec.Actor = c.User
 	}
-	rec.Args, _ = audit.Args(map[string]any{"approval": a.ID, "decision": state, "by": c.User, "how": how, "scope": v.Scope, "reason": v.Reason})
+	rec.Args, _ = audit.Args(map[string]any{"approval": a.ID, "decision": state, "by": whoIs(c), "how": how, "scope": v.Scope, "reason": v.Reason})
 	return rec
 }
 
