@@ -156,7 +156,7 @@ func newAudit(api *apiClient) *cobra.Command {
 		list.Flags().String(name, "", "only records with this "+name)
 	}
 	list.Flags().Int("limit", 100, "how many, at most 1000")
-	cmd.AddCommand(list)
+	cmd.AddCommand(list, newAuditVerify(api), newAuditCheckpoint(api), newAuditKeys(api))
 	return cmd
 }
 

@@ -40,6 +40,7 @@ func newDemo() *cobra.Command {
 			}
 			cfg.Data, cfg.Listen, cfg.Auth, cfg.LogLevel = filepath.Join(dir, "data"), "127.0.0.1:0", "none", "warn"
 			cfg.Driver = driverName
+			cfg.Audit.SigningKeyFile = filepath.Join(dir, "audit-signing-key.pem") // beside the data folder: never in it
 			d := &demo{out: cmd.OutOrStdout(), dir: dir, mcp: mcp}
 			return d.run(cmd.Context(), cfg)
 		},

@@ -96,6 +96,8 @@ func (p *parts) openAudit(slot int) (*audit.Log, error) {
 	if p.store.Embedded() {
 		options.Backlog = 100_000
 	}
+	options.Open = p.cfg.Audit.OnFailure == "open"
+	p.signer.sign(&options)
 	return audit.Open(options)
 }
 

@@ -138,6 +138,7 @@ type parts struct {
 	peers  *peer.Peers      // nil in what needs no server
 	store  *store.Store
 	audit  *audit.Log
+	signer auditSigner
 	keys   *auth.Keys
 	hub    *mcphub.Hub
 	driver driver.Driver
@@ -273,6 +274,9 @@ func (p *parts) openState(ctx context.Context) (err error) {
 		return err
 	}
 	p.onClose(p.store.Close)
+	if err := p.openSigner(ctx); err != nil {
+		return err
+	}
 	if p.audit, err = p.openAudit(p.peers.Slot()); err != nil {
 		return err
 	}
@@ -540,6 +544,7 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 		check("state", p.store.Ping(ctx)),
 		check("driver", driverErr),
 		check("mcp servers", p.hub.ConfigError()),
+		check("audit log", p.audit.State().Err),
 	}
 	if p.tls != nil {
 		checks = append(checks, p.tlsCheck())
@@ -571,7 +576,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		},
 		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Audit: p.audit,
 		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers},
-		Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
+		AuditProof: p.audit, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}

@@ -57,6 +57,7 @@ var table = []row{
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 	{"internal/audit", "lockedfile sandbox store store/groupcommit", "the log stands below the use cases"},
+	{"internal/audit/signing", "audit lockedfile", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/auth", "sandbox store", "keys are records"},
 	{"internal/auth/oidc", "sandbox", "a token says all there is to know"},
 	{"internal/approval", "sandbox audit store deadline", "it asks people about calls, and makes none"},

@@ -52,7 +52,9 @@ type Options struct {
 	Signer     Signer
 	SignEvery  uint64
 	SignWithin time.Duration
-	Log        *slog.Logger // nil = none
+	// Trust gives what Log.Verify believes besides the files and Redis; nil = nothing.
+	Trust func() (VerifyOptions, error)
+	Log   *slog.Logger // nil = none
 
 	failSync func() error // of tests: asked before each sync
 }
@@ -71,6 +73,8 @@ type Log struct {
 	signNow chan struct{} // a token: a signature is due
 	stop    chan struct{} // closed by Close
 	owned   sync.WaitGroup
+	// verifying is held while Verify runs.
+	verifying sync.Mutex
 
 	appended atomic.Uint64 // Seq of the last record in the file
 	synced   atomic.Uint64 // Seq of the last record that is durable

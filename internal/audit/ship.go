@@ -239,11 +239,23 @@ func (s *shipper) batch(ctx context.Context) error {
 	s.highest = max(s.highest, done) // also when the answer of the next line is lost
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
-	if err := s.rdb.Set(ctx, store.AuditWriterKey(s.log.writer), done, 0).Err(); err != nil {
+	if err := s.rdb.MSet(ctx, s.cursorAt(done, items)...).Err(); err != nil {
 		return err
 	}
 	s.advance(done)
 	return nil
+}
+
+// cursorAt are the keys that say how far this writer came, and with which head.
+func (s *shipper) cursorAt(done uint64, items []shipment) []any {
+	pairs := []any{store.AuditWriterKey(s.log.writer), done}
+	if n := len(items); n > 0 && items[n-1].Seq == done {
+		if _, hash, ok := splitHash(items[n-1].Line); ok {
+			h := Head{Writer: s.log.writer, Seq: done, Hash: string(hash)}
+			pairs = append(pairs, store.AuditHeadKey(s.log.writer), h.String())
+		}
+	}
+	return pairs
 }
 
 // limit waits until there are durable records to copy, and gives the Seq of the last one.

@@ -1,11 +1,11 @@
 package audit
 
 import (
+	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -88,22 +88,23 @@ func Verify(dir string) (VerifyResult, error) { return VerifyWith(dir, VerifyOpt
 // the files alone cannot show is a cut end: the result says up to where and when a writer's log is signed. Without
 // keys and expectations they cannot show either a log that was written anew with all its hashes.
 func VerifyWith(dir string, o VerifyOptions) (VerifyResult, error) {
+	return verify(context.Background(), dir, o)
+}
+
+func verify(ctx context.Context, dir string, o VerifyOptions) (VerifyResult, error) {
 	res := VerifyResult{OK: true}
-	entries, err := os.ReadDir(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	writers, err := writersIn(dir)
+	if err != nil {
 		return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
 	}
 	expect := map[string][]Head{}
 	for _, h := range o.Expect {
 		expect[h.Writer] = append(expect[h.Writer], h)
 	}
-	for _, e := range entries {
-		if !e.IsDir() || !writerPattern.MatchString(e.Name()) {
-			continue
-		}
-		v := verifier{writer: e.Name(), dir: filepath.Join(dir, e.Name()), keys: o.Keys, expect: expect[e.Name()]}
-		delete(expect, e.Name())
-		bad, err := v.run()
+	for _, w := range writers {
+		v := verifier{writer: w, dir: filepath.Join(dir, w), keys: o.Keys, expect: expect[w]}
+		delete(expect, w)
+		bad, err := v.run(ctx)
 		if err != nil {
 			return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
 		}
@@ -177,13 +178,16 @@ func (v *verifier) state() Writer {
 	return w
 }
 
-func (v *verifier) run() (*BadRecord, error) {
+func (v *verifier) run(ctx context.Context) (*BadRecord, error) {
 	in, err := openChain(v.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer in.close()
 	for {
+		if v.good%1000 == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		at, err := in.next()
 		if errors.Is(err, io.EOF) {
 			return v.missing(), nil

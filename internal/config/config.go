@@ -100,6 +100,8 @@ type Config struct {
 	Approvals Approvals `yaml:"approvals"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
+	// Audit says how what happens is recorded.
+	Audit Audit `yaml:"audit"`
 	// CodeExecution says how agents get their tools and run code.
 	CodeExecution CodeExecution `yaml:"code_execution"`
 }
@@ -135,7 +137,7 @@ func Default() Config {
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		Approvals: Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
-		S3:        S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), StartTimeout: 60 * time.Second,
+		S3:        S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), Audit: defaultAudit(), StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, ToolDrift: "record", LogLevel: "info", DiskQuota: "auto",
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
@@ -339,6 +341,7 @@ func (c *Config) Check() error {
 		bad("data", "is empty")
 	}
 	c.Lifecycle.check(bad)
+	c.Audit.check(bad)
 	c.CodeExecution.check(bad)
 	c.S3.check(bad)
 	c.Approvals.check(bad)

@@ -45,6 +45,7 @@ type Options struct {
 	ThreadSkills threadSkills
 	MCPServers   mcpServers
 	Audit        auditLog
+	AuditProof   auditProof // nil: the log is not verified here
 	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
 	SkillInstalls skillInstalls
 	// Approvals are calls that wait for people; nil: there are none.
@@ -159,6 +160,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.skillToolRoutes()
 	s.pluginRoutes()
 	s.adminRoutes()
+	s.auditProofRoutes()
 	s.secretRoutes()
 	s.approvalRoutes()
 	s.healthRoutes()
@@ -240,6 +242,10 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[vpath.Match]():        "GrepMatch",
 	reflect.TypeFor[vpath.Matches]():      "GrepMatches",
 	reflect.TypeFor[audit.Record]():       "AuditRecord",
+	reflect.TypeFor[audit.VerifyResult](): "AuditVerification",
+	reflect.TypeFor[audit.BadRecord]():    "AuditBadRecord",
+	reflect.TypeFor[audit.Head]():         "AuditHead",
+	reflect.TypeFor[audit.Writer]():       "AuditWriter",
 	reflect.TypeFor[auth.Key]():           "Key",
 	reflect.TypeFor[secrets.Info]():       "Secret",
 	reflect.TypeFor[secrets.Rotation]():   "SecretRotation",

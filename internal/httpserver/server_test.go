@@ -455,6 +455,7 @@ DELETE /api/threads/{thread}/skills/{skill} removeVirtualSkill agent,developer,a
 GET /api/approvals listApprovals agent,developer,admin
 GET /api/approvals/{id} getApproval agent,developer,admin
 GET /api/audit listAudit agent,developer,admin,auditor
+GET /api/audit/checkpoint auditCheckpoint admin,auditor
 GET /api/keys listKeys admin
 GET /api/marketplaces listMarketplaces agent,developer,admin
 GET /api/mcp/drift listToolDrift developer,admin
@@ -494,6 +495,7 @@ GET /metrics metrics operator
 GET /readyz readyz anyone
 HEAD /api/threads/{thread}/files/content headContent agent,developer,admin
 POST /api/approvals/{id} decideApproval developer,admin
+POST /api/audit/verify verifyAudit admin,auditor
 POST /api/keys createKey admin
 POST /api/marketplaces addMarketplace admin
 POST /api/mcp/servers/{name}/drift/approve approveToolDrift developer,admin

@@ -49,6 +49,13 @@ func (r *Orchestrator) levels() telemetry.Levels {
 		l.Sandboxes[b.snapshot().State]++
 	}
 	l.Pools = r.pool.levels()
-	l.AuditLag = int(min(r.o.Audit.Lag(), math.MaxInt32)) //nolint:gosec // bounded
+	l.AuditLag = bounded(r.o.Audit.Lag())
+	s := r.o.Audit.State()
+	l.Audit = telemetry.AuditLevels{Room: int(s.Room), Missed: bounded(s.Missed), Unsigned: bounded(s.Unsigned)}
+	if s.Err != nil {
+		l.Audit.Failing = 1
+	}
 	return l
 }
+
+func bounded(n uint64) int { return int(min(n, math.MaxInt32)) } //nolint:gosec // bounded

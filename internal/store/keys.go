@@ -129,5 +129,8 @@ func AuditStreamKey(tenant string) string {
 // AuditCursorKey lies in the slot of AuditStreamKey and says what the stream has.
 func AuditCursorKey(tenant string) string { return AuditStreamKey(tenant) + ":cursor" }
 
+// AuditHeadKey is the head of a writer's log as it was shipped: writer:seq:hash.
+func AuditHeadKey(writer string) string { return AuditWriterKey(writer) + ":head" }
+
 // AuditWriterKey says how far a writer's records are shipped, over all tenants.
 func AuditWriterKey(writer string) string { return "skerry:{:audit:" + writer + "}" }

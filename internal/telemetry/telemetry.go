@@ -128,7 +128,16 @@ type Levels struct {
 	Places    int // sandboxes that there may be
 	Waiting   int // requests that wait for a place
 	AuditLag  int // records that are not yet in Redis
+	Audit     AuditLevels
 	Pools     []Pool
+}
+
+// AuditLevels is how the audit log is.
+type AuditLevels struct {
+	Failing  int // 1: something cannot be recorded, or soon will not be
+	Room     int // bytes of records for which there is room on any disk
+	Missed   int // records that were not written since the start (on_failure: open)
+	Unsigned int // records behind the last signature
 }
 
 // Pool is how many sandboxes of a template wait for threads on a server.
@@ -154,12 +163,20 @@ var (
 	lagDesc       = prometheus.NewDesc("skerry_audit_lag_records", "Audit records that are on the disk and not yet in Redis.", nil, nil)
 )
 
+// Of AuditLevels.
+var (
+	auditFailingDesc  = prometheus.NewDesc("skerry_audit_failing", "1 when the audit log cannot be written or its disk is full.", nil, nil)
+	auditRoomDesc     = prometheus.NewDesc("skerry_audit_room_bytes", "Bytes of audit records for which room was made ahead.", nil, nil)
+	auditMissedDesc   = prometheus.NewDesc("skerry_audit_missed_records", "Audit records that were not written since the start (audit.on_failure: open).", nil, nil)
+	auditUnsignedDesc = prometheus.NewDesc("skerry_audit_unsigned_records", "Audit records behind the last signature.", nil, nil)
+)
+
 // states are always shown, so that a series does not come and go.
 var states = []sandbox.State{sandbox.Starting, sandbox.Running, sandbox.Paused, sandbox.Stopping}
 
 // Describe implements prometheus.Collector.
 func (*levels) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc, poolDesc, poolMaxDesc} {
+	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc, poolDesc, poolMaxDesc, auditFailingDesc, auditRoomDesc, auditMissedDesc, auditUnsignedDesc} {
 		to <- d
 	}
 }
@@ -181,6 +198,10 @@ func (l *levels) Collect(to chan<- prometheus.Metric) {
 	gauge(placesDesc, v.Places)
 	gauge(waitingDesc, v.Waiting)
 	gauge(lagDesc, v.AuditLag)
+	gauge(auditFailingDesc, v.Audit.Failing)
+	gauge(auditRoomDesc, v.Audit.Room)
+	gauge(auditMissedDesc, v.Audit.Missed)
+	gauge(auditUnsignedDesc, v.Audit.Unsigned)
 	for _, p := range v.Pools {
 		gauge(poolDesc, p.Waiting, p.Template, "waiting")
 		gauge(poolDesc, p.Starting, p.Template, string(sandbox.Starting))

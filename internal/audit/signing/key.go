@@ -1,0 +1,352 @@
+// Package signing holds the keys that sign the audit log: where the private one comes from, and which public ones are
+// believed.
+//
+// A private key lies outside the data folder, in a file that only the server's user can read, or comes in the
+// environment, or stays with an external signer. The public ones are listed beside the log (Ring), each vouched for by
+// the one before it and vouching for it in turn.
+package signing
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+)
+
+// Key signs.
+type Key interface {
+	Public() ed25519.PublicKey
+	// Sign signs text within ctx.
+	Sign(ctx context.Context, text []byte) ([]byte, error)
+}
+
+// private is a key in memory.
+type private struct{ ed25519.PrivateKey }
+
+func (k private) Public() ed25519.PublicKey {
+	return ed25519.PublicKey(bytes.Clone(k.PrivateKey[ed25519.SeedSize:]))
+}
+
+func (k private) Sign(_ context.Context, text []byte) ([]byte, error) {
+	return ed25519.Sign(k.PrivateKey, text), nil
+}
+
+const (
+	privateType, publicType = "PRIVATE KEY", "PUBLIC KEY"
+	maxKeyFile              = 64 << 10
+)
+
+// ParsePrivate reads a key: PKCS #8 in PEM, as openssl genpkey writes it, or the 32 bytes of its seed in base64.
+func ParsePrivate(text []byte) (Key, error) {
+	if block, _ := pem.Decode(text); block != nil {
+		k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if ed, ok := k.(ed25519.PrivateKey); err == nil && block.Type == privateType && ok {
+			return private{ed}, nil
+		}
+		return nil, errors.New("it is not an Ed25519 key in PKCS #8 (make one with: openssl genpkey -algorithm ed25519)")
+	}
+	seed, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return nil, errors.New("it is neither PEM nor the 32 bytes of an Ed25519 seed in base64")
+	}
+	return private{ed25519.NewKeyFromSeed(seed)}, nil
+}
+
+// ParsePublic reads a public key: PKIX in PEM, or its 32 bytes in base64.
+func ParsePublic(text []byte) (ed25519.PublicKey, error) {
+	if block, _ := pem.Decode(text); block != nil {
+		k, err := x509.ParsePKIXPublicKey(block.Bytes)
+		if ed, ok := k.(ed25519.PublicKey); err == nil && block.Type == publicType && ok {
+			return ed, nil
+		}
+		return nil, errors.New("it is not an Ed25519 public key in PEM")
+	}
+	k, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(k) != ed25519.PublicKeySize {
+		return nil, errors.New("it is neither PEM nor the 32 bytes of an Ed25519 public key in base64")
+	}
+	return k, nil
+}
+
+// ReadPublic reads the file of a public key.
+func ReadPublic(path string) (ed25519.PublicKey, error) {
+	_, text, err := lockedfile.Read(path, maxKeyFile)
+	if err == nil && len(text) == 0 {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("public key %s: %w", path, err)
+	}
+	k, err := ParsePublic(text)
+	if err != nil {
+		return nil, fmt.Errorf("public key %s: %w", path, err)
+	}
+	return k, nil
+}
+
+// PublicPEM is a public key as a file holds it.
+func PublicPEM(k ed25519.PublicKey) []byte {
+	der, err := x509.MarshalPKIXPublicKey(k)
+	if err != nil {
+		panic(err) // for a key of the right type, it never fails
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: publicType, Bytes: der})
+}
+
+// PublicPath is where the public key of a key file lies.
+func PublicPath(path string) string { return strings.TrimSuffix(path, ".pem") + ".pub.pem" }
+
+// File is a key in a file, which is read again when it changes: a rotation needs no restart.
+type File struct {
+	path, data string
+
+	mu    sync.Mutex
+	stamp lockedfile.Stamp
+	key   Key
+}
+
+// OpenFile reads a key file, or makes it when it is not there; made says so. It is refused when it lies in the data folder,
+// or when others than the user of this process can read it or put another in its place.
+func OpenFile(path, data string) (f *File, made bool, err error) {
+	f = &File{path: path, data: data}
+	if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if err := f.create(); err != nil {
+			return nil, false, err
+		}
+		made = true
+	}
+	return f, made, f.read()
+}
+
+func (f *File) create() error {
+	dir := filepath.Dir(f.path)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public keys may be read there
+		return fmt.Errorf("audit.signing_key_file: the key cannot be made: %w; name another place outside the data folder", err)
+	}
+	if err := f.outside(); err != nil {
+		return err
+	}
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err == nil {
+		err = writeNew(f.path, key)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) { // another server made it just now
+		return fmt.Errorf("audit.signing_key_file: the key cannot be made: %w; name another place outside the data folder", err)
+	}
+	return nil
+}
+
+// writeNew writes a private key where no file is, as a whole, and its public key beside.
+func writeNew(path string, key ed25519.PrivateKey) error {
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".new-") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(temp.Name()) //nolint:errcheck // it has another name by then
+	_, err = temp.Write(pem.EncodeToMemory(&pem.Block{Type: privateType, Bytes: der}))
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(temp.Name(), path); err != nil {
+		return err
+	}
+	return writePublic(path, private{key}.Public())
+}
+
+func writePublic(path string, k ed25519.PublicKey) error {
+	path = PublicPath(path)
+	if err := lockedfile.Replace(path, PublicPEM(k)); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o644) //nolint:gosec // it is public
+}
+
+// outside refuses a key in the data folder: sandboxes' and MCP servers' folders are there, and backups take it along.
+func (f *File) outside() error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(f.path))
+	if err != nil {
+		return fmt.Errorf("audit.signing_key_file: %w", err)
+	}
+	data, err := filepath.EvalSymlinks(f.data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("audit.signing_key_file: %w", err)
+	}
+	if rel, err := filepath.Rel(data, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+		return fmt.Errorf("audit.signing_key_file: %s lies in the data folder %s, whose log it signs: move it out of there", f.path, f.data)
+	}
+	return nil
+}
+
+// read reads the key when the file changed since.
+func (f *File) read() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	stamp, err := lockedfile.Stat(f.path)
+	if err == nil && f.key != nil && stamp == f.stamp {
+		return nil
+	}
+	if err := f.outside(); err != nil {
+		return err
+	}
+	if err := private0600(f.path); err != nil {
+		return err
+	}
+	stamp, text, err := lockedfile.Read(f.path, maxKeyFile)
+	if err != nil {
+		return fmt.Errorf("audit.signing_key_file: %w", err)
+	}
+	key, err := ParsePrivate(text)
+	if err != nil {
+		return fmt.Errorf("audit.signing_key_file: %s: %w", f.path, err)
+	}
+	f.stamp, f.key = stamp, key
+	return nil
+}
+
+// private0600 checks that nobody but this user can read or replace a file. A link to it may be anybody's.
+func private0600(path string) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("audit.signing_key_file: %w", err)
+	}
+	for _, c := range []struct {
+		path string
+		bits fs.FileMode
+		want string
+	}{
+		{path, 0o077, "others can read it: chmod 600 it"},
+		{filepath.Dir(path), 0o022, "others can write to its folder, and so replace it: chmod 755 the folder"},
+	} {
+		info, err := os.Stat(c.path)
+		if err != nil {
+			return fmt.Errorf("audit.signing_key_file: %w", err)
+		}
+		sys, ok := info.Sys().(*syscall.Stat_t)
+		if ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
+			return fmt.Errorf("audit.signing_key_file: %s belongs to uid %d, and not to the server's: chown it", c.path, sys.Uid)
+		}
+		if info.Mode().Perm()&c.bits != 0 && info.Mode()&fs.ModeSticky == 0 {
+			return fmt.Errorf("audit.signing_key_file: %s: %s", path, c.want)
+		}
+	}
+	return nil
+}
+
+// Public gives the key that Sign would use.
+func (f *File) Public() ed25519.PublicKey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.key.Public()
+}
+
+// Sign signs with the key that is in the file now, or with the one before while there is a bad one.
+func (f *File) Sign(ctx context.Context, text []byte) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.key.Sign(ctx, text)
+}
+
+// Refresh reads the key again when its file changed.
+func (f *File) Refresh() error { return f.read() }
+
+// External asks another program for signatures: one that listens on a unix socket (unix:/path), or a command, without
+// a shell, its arguments parted by spaces. It is given the text, up to the end of its input, and answers with the
+// signature, 64 bytes, in base64.
+type External struct {
+	how    string
+	public ed25519.PublicKey
+}
+
+// NewExternal makes one. public is the public key that its signatures are checked with.
+func NewExternal(how string, public ed25519.PublicKey) *External { return &External{how, public} }
+
+// Public gives the key that signatures are checked with.
+func (e *External) Public() ed25519.PublicKey { return e.public }
+
+// Sign asks for a signature, and checks it.
+func (e *External) Sign(ctx context.Context, text []byte) ([]byte, error) {
+	answer, err := e.ask(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("the external signer does not sign: %w", err)
+	}
+	sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(answer)))
+	if err != nil || !ed25519.Verify(e.public, text, sig) {
+		return nil, errors.New("the external signer gave no signature of audit.public_key_file's key")
+	}
+	return sig, nil
+}
+
+const maxAnswer = 4 << 10
+
+func (e *External) ask(ctx context.Context, text []byte) ([]byte, error) {
+	if path, ok := strings.CutPrefix(e.how, "unix:"); ok {
+		return askSocket(ctx, path, text)
+	}
+	args := strings.Fields(e.how)
+	if len(args) == 0 {
+		return nil, errors.New("audit.signer names no command")
+	}
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // an administrator's configuration
+	cmd.Stdin, cmd.WaitDelay = bytes.NewReader(text), time.Second
+	var out, said limited
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%w: %.200s", err, said.String())
+	}
+	return out.Bytes(), nil
+}
+
+// limited keeps the first bytes of what is written to it.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	_, _ = l.Buffer.Write(p[:min(len(p), max(0, maxAnswer-l.Len()))])
+	return len(p), nil
+}
+
+func askSocket(ctx context.Context, path string, text []byte) ([]byte, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close() //nolint:errcheck // it was read to its end
+	if t, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(t); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := c.Write(text); err != nil {
+		return nil, err
+	}
+	if u, ok := c.(*net.UnixConn); ok {
+		if err := u.CloseWrite(); err != nil {
+			return nil, err
+		}
+	}
+	return io.ReadAll(io.LimitReader(c, maxAnswer))
+}
