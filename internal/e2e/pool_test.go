@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const twoWait = "pool: {target: 2, min: 2, burst: 2}\n"
@@ -37,7 +38,7 @@ ls -A /home/agent /mnt/user-data/workspace; id -un; df -k /tmp | awk 'NR>1 {prin
 // TestClaimedIsAsCold: a sandbox that waited is, for its thread, as one that was made for it.
 func TestClaimedIsAsCold(t *testing.T) {
 	on(t, []string{"oci", "docker"}, func(t *testing.T, o options) {
-		o.template = twoWait
+		o.template = twoWait + "interpreters: {python: {warm: 1, preload: [json]}}\n"
 		o.extensions = mcpServers(t, sharedFolder(t))
 		o.env = []string{"SKERRY_SKILLS=" + skillsFolder(t, "one", "two")}
 		s := start(t, o)
@@ -90,6 +91,46 @@ func TestClaimedIsAsCold(t *testing.T) {
 			t.Errorf("after an orderly end there are %v, %v", left, err)
 		}
 		s.boot()
+	})
+}
+
+// TestFirstProgramIsForked: an interpreter that the template names waits before the first program, in a sandbox of the
+// pool before it has a thread, and in one that was started for one. The thread's status shows it.
+func TestFirstProgramIsForked(t *testing.T) {
+	on(t, []string{"oci"}, func(t *testing.T, o options) {
+		o.template = "pool: {target: 1, min: 1, burst: 1}\ninterpreters: {python: {warm: 1, preload: [json]}}\n"
+		s := start(t, o)
+		s.waiting("1")
+		time.Sleep(time.Second) // until it waits; where it does not, the claimed one is as the cold
+		for _, thread := range []string{"claimed", "cold"} {
+			if a := s.do("PUT", "/api/threads/"+thread+"/sandbox", nil); a.status != 200 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			eventually(t, "Python waits", func() bool {
+				var v struct {
+					Sandbox struct {
+						Waiting []struct {
+							Language        string
+							Starting, Forks bool
+							MemoryBytes     int64 `json:"memory_bytes"`
+						}
+					}
+				}
+				a := s.do("GET", "/api/threads/"+thread, nil)
+				if err := json.Unmarshal(a.body, &v); err != nil {
+					t.Fatalf("%s: %v", a.body, err)
+				}
+				w := v.Sandbox.Waiting
+				return len(w) == 1 && w[0].Language == "python" && !w[0].Starting && (o.runtime == "runsc" || w[0].Forks && w[0].MemoryBytes > 1<<20) // gVisor does not tell
+			})
+			const text = "import sys, os; print('json' in sys.modules, os.environ['SKERRY_THREAD_ID'])"
+			if r := s.run(thread, "execute_code", map[string]any{"language": "python", "code": text}); r.Stdout != "True "+thread+"\n" {
+				t.Errorf("%s: %+v", thread, r)
+			}
+			if a := s.do("DELETE", "/api/threads/"+thread+"/sandbox", nil); a.status != 204 {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+		}
 	})
 }
 

@@ -363,7 +363,9 @@ func (r *Orchestrator) broughtUp(ctx context.Context, b *box, took sandbox.Timin
 	b.mu.Lock()
 	b.info.State = sandbox.Running
 	b.info.Timings = took
+	env := b.env
 	b.mu.Unlock()
+	r.warm(b, env)
 	r.wg.Go(func() {
 		if err := <-tools; err != nil {
 			r.o.Log.Warn("wrappers not written; they are when code runs", "thread", b.thread.String(), "error", err)

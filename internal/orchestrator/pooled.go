@@ -137,7 +137,11 @@ func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error)
 	if _, err := r.o.Driver.Create(ctx, r.pooledSpec(x)); err != nil {
 		return err
 	}
-	return x.hello(ctx)
+	if err := x.hello(ctx); err != nil {
+		return err
+	}
+	r.warm(x.box, nil)
+	return nil
 }
 
 // pooledSpec is as that of a thread's sandbox, but for the labels: they cannot be changed later.

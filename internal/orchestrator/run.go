@@ -251,10 +251,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.context.cc.id, goneWithSandbox, whatToDo)
 	}
 	if e.action == audit.ActionCode && e.context == nil {
-		req.Code.Javascript, req.Code.Deno = b.template.JavaScript, denoPermissions(b.template.Deno)
-		if waits, said := b.template.Interpreters[req.Code.Language]; said {
-			req.Code.Preload, req.Code.Cold, req.Code.Waiting = waits.Preload, waits.Warm == 0, uint32(waits.Warm) //nolint:gosec // 0 to sandbox.MaxWarm
-		}
+		asTemplate(req.Code, b.template)
 		if err := r.prepareCode(b, req.Code); err != nil {
 			return "", err
 		}

@@ -26,6 +26,9 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 		return sandbox.ThreadView{}, err
 	}
 	view := r.view(info)
+	if view.Sandbox != nil && view.Sandbox.State == sandbox.Running {
+		view.Sandbox.Waiting = r.interpreters(ctx, t)
+	}
 	err = r.withFiles(t, nil, func(fs *vpath.FS) error {
 		view.Workspace, err = fs.Usage(ctx)
 		return err

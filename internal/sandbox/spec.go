@@ -203,6 +203,19 @@ type Info struct {
 	Timings            Timings   `json:"timings_ms"`
 	// Loosened are the points of the hardening that it lacks, by its template's wish.
 	Loosened []Loosening `json:"loosened,omitempty"`
+	// Waiting are the interpreters that wait for programs, where one sandbox is asked for.
+	Waiting []WaitingInterpreter `json:"waiting,omitempty"`
+}
+
+// WaitingInterpreter was started before its program is known. What a sandbox says of itself is not to be trusted.
+type WaitingInterpreter struct {
+	Language string `json:"language"`
+	// Starting: it cannot be used yet, because it starts, or imports what it is to have imported.
+	Starting bool `json:"starting,omitempty"`
+	// Forks: it is forked for each program; others serve one.
+	Forks bool `json:"forks,omitempty"`
+	// MemoryBytes is without what it shares with files. A fork that waits shares nearly all of it.
+	MemoryBytes int64 `json:"memory_bytes"`
 }
 
 // Timings say how long a sandbox took to start, in milliseconds a phase.

@@ -97,7 +97,7 @@ func Run(ctx context.Context, o Options) error {
 		execs.Close(bounded)
 		s.standbys.wg.Wait() // they end with what they wait for
 	}()
-	s.standbys.waiting, s.standbys.making = map[string][]*waiting{}, map[string]int{}
+	s.standbys.waiting, s.standbys.making, s.standbys.end = map[string][]*waiting{}, map[string]int{}, make(chan struct{})
 	s.interp = interp.New(interp.Options{TempDir: o.TempDir, CodeAPIDir: o.CodeAPIDir, Path: envValue(o.BaseEnv, "PATH"), NodeVersion: s.nodeVersion, Forks: process.CanFork()})
 	mux := http.NewServeMux()
 	mux.Handle(sandboxv1connect.NewSandboxServiceHandler(s, connect.WithReadMaxBytes(maxRequest)))

@@ -59,6 +59,7 @@ func (s *service) Status(_ context.Context, req *connect.Request[sandboxv1.Statu
 		})
 	}
 	res.Contexts = s.contexts.status()
+	res.Interpreters = s.standbys.status()
 	return connect.NewResponse(res), nil
 }
 

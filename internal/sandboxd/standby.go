@@ -1,10 +1,14 @@
 package sandboxd
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"connectrpc.com/connect"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -23,6 +27,10 @@ const (
 	forkTime = 500 * time.Millisecond
 	// zygoteAge bounds the life of one that is in use, in ages of one that nobody needs: its forks have its hash seed.
 	zygoteAge = 6
+	// maxWarmed bounds the languages of one Warm.
+	maxWarmed = 8
+	// quietTime is how often it looks whether an exec runs.
+	quietTime = 50 * time.Millisecond
 )
 
 // standbys holds interpreters that wait for the next program: of each language, from its first use
@@ -33,6 +41,7 @@ type standbys struct {
 	making  map[string]int
 	check   *time.Timer // nil: nothing waits
 	closed  bool
+	end     chan struct{}  // closed with it
 	wg      sync.WaitGroup // of those that start
 }
 
@@ -51,8 +60,8 @@ type waiting struct {
 	used    time.Time
 }
 
-// ofOneExec are the variables that each exec has its own of.
-var ofOneExec = []string{"SKERRY_EXEC_ID=", "SKERRY_EXEC_TOKEN="}
+// ofOneExec are the variables that each exec has its own of, or that a sandbox which waits for its thread has not yet.
+var ofOneExec = []string{"SKERRY_EXEC_ID=", "SKERRY_EXEC_TOKEN=", "SKERRY_THREAD_ID="}
 
 // lasting is what of a request's environment is meant for every exec.
 func lasting(request []string) []string {
@@ -292,6 +301,66 @@ func (s *service) newStandby(c *sandboxv1.Code, request []string, cwd string) *w
 	return &waiting{key: key, program: p, standby: sb, starts: p.SaysReady, began: now, used: now}
 }
 
+// Warm starts interpreters ahead of the first program.
+func (s *service) Warm(_ context.Context, req *connect.Request[sandboxv1.WarmRequest]) (*connect.Response[sandboxv1.WarmResponse], error) {
+	m := req.Msg
+	if len(m.GetCode()) > maxWarmed {
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("%d languages, at most %d", len(m.GetCode()), maxWarmed))
+	}
+	cwd := m.GetCwd()
+	if cwd == "" {
+		cwd = s.o.WorkspaceDir
+	}
+	s.standbys.mu.Lock()
+	defer s.standbys.mu.Unlock()
+	if s.standbys.closed {
+		return nil, execError(process.ErrClosed)
+	}
+	s.standbys.wg.Go(func() { s.warm(m.GetCode(), m.GetEnv(), cwd) })
+	return connect.NewResponse(&sandboxv1.WarmResponse{}), nil
+}
+
+// warm waits for a moment in which no exec runs: the first one is not to share the CPU with what may help the second.
+func (s *service) warm(code []*sandboxv1.Code, env []string, cwd string) {
+	quiet := time.NewTicker(quietTime)
+	defer quiet.Stop()
+	for late := time.Now().Add(startTime); time.Now().Before(late); {
+		select {
+		case <-quiet.C:
+		case <-s.standbys.end:
+			return
+		}
+		if s.execs.Running() == 0 {
+			break
+		}
+	}
+	for _, c := range code {
+		for _, w := range s.standbys.unfit(c.GetLanguage(), s.standbyKey(c, env, cwd)) {
+			s.discard(w)
+		}
+		s.prepareStandby(c, env, cwd)
+	}
+}
+
+func (s *standbys) status() (list []*sandboxv1.InterpreterStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for language, all := range s.waiting {
+		for _, w := range all {
+			i := &sandboxv1.InterpreterStatus{Language: language, Starts: w.starts, Forks: w.zygote != nil}
+			switch {
+			case w.zygote != nil:
+				i.MemoryBytes = w.zygote.Memory()
+			case w.standby != nil:
+				i.MemoryBytes = w.standby.Memory()
+			}
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b *sandboxv1.InterpreterStatus) int { return strings.Compare(a.GetLanguage(), b.GetLanguage()) })
+	return list
+}
+
 // checkStandbys ends the interpreters that have waited too long, and all of them when memory runs short: a
 // program then starts its own, which costs it time, not its life.
 func (s *service) checkStandbys() {
@@ -333,7 +402,10 @@ func (s *standbys) close() {
 	if s.check != nil {
 		s.check.Stop()
 	}
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.end)
+	}
 }
 
 // wakeText is what a Standby of package interp is woken with.

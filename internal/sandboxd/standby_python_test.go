@@ -324,3 +324,36 @@ func TestForkSeesChangedModules(t *testing.T) {
 		}
 	}
 }
+
+// TestWarm: interpreters that are asked for wait before the first program, for any thread, and the status shows them.
+func TestWarm(t *testing.T) {
+	s := newSnakes(t)
+	first := s.request(forked)
+	first.Env = append(first.Env, "SKERRY_THREAD_ID=mine")
+	env := append([]string{"SKERRY_THREAD_ID=", "SKERRY_EXEC_ID=", "SKERRY_EXEC_TOKEN="}, first.GetEnv()[:2]...)
+	for range 2 { // the second finds that enough wait
+		if err := s.c.Warm(t.Context(), []*sandboxv1.Code{{Language: "python", Preload: preloaded}}, env); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 0; ; n++ {
+		st, err := s.c.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := st.GetInterpreters()
+		if len(all) == 1 && !all[0].GetStarts() {
+			if i := all[0]; i.GetLanguage() != "python" || !i.GetForks() || i.GetMemoryBytes() < 1<<20 || i.GetMemoryBytes() > 200<<20 {
+				t.Errorf("%v", i)
+			}
+			break
+		}
+		if n == 400 {
+			t.Fatalf("%v", all)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if r := s.pair.run(first); r.stdout != "True\n" {
+		t.Errorf("the first program: %q %s", r.stdout, r.stderr)
+	}
+}

@@ -191,6 +191,15 @@ func (c *Client) Status(ctx context.Context) (*sandboxv1.StatusResponse, error) 
 	return res, checkStatus(res)
 }
 
+// Warm has interpreters wait for programs with this environment; see the contract.
+func (c *Client) Warm(ctx context.Context, code []*sandboxv1.Code, env []string) error {
+	_, err := call(ctx, c, &sandboxv1.WarmRequest{Code: code, Env: env},
+		func(api sandboxv1connect.SandboxServiceClient, ctx context.Context, r *connect.Request[sandboxv1.WarmRequest]) (*connect.Response[sandboxv1.WarmResponse], error) {
+			return api.Warm(ctx, r)
+		})
+	return err
+}
+
 // Tasks counts the processes and threads of each running exec, by its id, as sandboxd says.
 func (c *Client) Tasks(ctx context.Context) (map[string]uint32, error) {
 	res, err := call(ctx, c, &sandboxv1.StatusRequest{Tasks: true},

@@ -237,6 +237,14 @@ func checkStatus(s *sandboxv1.StatusResponse) error {
 			return contractError("an exec id of %d bytes", len(e.GetExecId()))
 		}
 	}
+	if len(s.GetInterpreters()) > maxStrings {
+		return contractError("a status with %d interpreters", len(s.GetInterpreters()))
+	}
+	for _, i := range s.GetInterpreters() {
+		if len(i.GetLanguage()) > 128 || !utf8.ValidString(i.GetLanguage()) || i.GetMemoryBytes() < 0 {
+			return contractError("an interpreter of %.140q with %d bytes", i.GetLanguage(), i.GetMemoryBytes())
+		}
+	}
 	if len(s.GetContexts()) > maxStrings {
 		return contractError("a status with %d contexts", len(s.GetContexts()))
 	}

@@ -83,7 +83,7 @@ func (x Exit_Status) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Exit_Status.Descriptor instead.
 func (Exit_Status) EnumDescriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17, 0}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20, 0}
 }
 
 type StatusRequest struct {
@@ -139,6 +139,7 @@ type StatusResponse struct {
 	Roots         []string               `protobuf:"bytes,5,rep,name=roots,proto3" json:"roots,omitempty"`
 	RssBytes      int64                  `protobuf:"varint,6,opt,name=rss_bytes,json=rssBytes,proto3" json:"rss_bytes,omitempty"` // of sandboxd itself
 	Contexts      []*ContextStatus       `protobuf:"bytes,7,rep,name=contexts,proto3" json:"contexts,omitempty"`
+	Interpreters  []*InterpreterStatus   `protobuf:"bytes,8,rep,name=interpreters,proto3" json:"interpreters,omitempty"` // that wait for programs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -222,6 +223,177 @@ func (x *StatusResponse) GetContexts() []*ContextStatus {
 	return nil
 }
 
+func (x *StatusResponse) GetInterpreters() []*InterpreterStatus {
+	if x != nil {
+		return x.Interpreters
+	}
+	return nil
+}
+
+type InterpreterStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Language      string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"`
+	Starts        bool                   `protobuf:"varint,2,opt,name=starts,proto3" json:"starts,omitempty"`                              // or still imports
+	Forks         bool                   `protobuf:"varint,3,opt,name=forks,proto3" json:"forks,omitempty"`                                // it is forked for each program, and does not end with one
+	MemoryBytes   int64                  `protobuf:"varint,4,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"` // without what it shares with files; a fork that waits shares nearly all of this
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InterpreterStatus) Reset() {
+	*x = InterpreterStatus{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InterpreterStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InterpreterStatus) ProtoMessage() {}
+
+func (x *InterpreterStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InterpreterStatus.ProtoReflect.Descriptor instead.
+func (*InterpreterStatus) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *InterpreterStatus) GetLanguage() string {
+	if x != nil {
+		return x.Language
+	}
+	return ""
+}
+
+func (x *InterpreterStatus) GetStarts() bool {
+	if x != nil {
+		return x.Starts
+	}
+	return false
+}
+
+func (x *InterpreterStatus) GetForks() bool {
+	if x != nil {
+		return x.Forks
+	}
+	return false
+}
+
+func (x *InterpreterStatus) GetMemoryBytes() int64 {
+	if x != nil {
+		return x.MemoryBytes
+	}
+	return 0
+}
+
+type WarmRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          []*Code                `protobuf:"bytes,1,rep,name=code,proto3" json:"code,omitempty"` // without texts; at most 8
+	Env           []string               `protobuf:"bytes,2,rep,name=env,proto3" json:"env,omitempty"`
+	Cwd           string                 `protobuf:"bytes,3,opt,name=cwd,proto3" json:"cwd,omitempty"` // as in RunRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmRequest) Reset() {
+	*x = WarmRequest{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmRequest) ProtoMessage() {}
+
+func (x *WarmRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmRequest.ProtoReflect.Descriptor instead.
+func (*WarmRequest) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WarmRequest) GetCode() []*Code {
+	if x != nil {
+		return x.Code
+	}
+	return nil
+}
+
+func (x *WarmRequest) GetEnv() []string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+func (x *WarmRequest) GetCwd() string {
+	if x != nil {
+		return x.Cwd
+	}
+	return ""
+}
+
+type WarmResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WarmResponse) Reset() {
+	*x = WarmResponse{}
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WarmResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WarmResponse) ProtoMessage() {}
+
+func (x *WarmResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WarmResponse.ProtoReflect.Descriptor instead.
+func (*WarmResponse) Descriptor() ([]byte, []int) {
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{4}
+}
+
 type ExecStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ExecId        string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
@@ -235,7 +407,7 @@ type ExecStatus struct {
 
 func (x *ExecStatus) Reset() {
 	*x = ExecStatus{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[2]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -247,7 +419,7 @@ func (x *ExecStatus) String() string {
 func (*ExecStatus) ProtoMessage() {}
 
 func (x *ExecStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[2]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -260,7 +432,7 @@ func (x *ExecStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecStatus.ProtoReflect.Descriptor instead.
 func (*ExecStatus) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExecStatus) GetExecId() string {
@@ -310,7 +482,7 @@ type ContextStatus struct {
 
 func (x *ContextStatus) Reset() {
 	*x = ContextStatus{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +494,7 @@ func (x *ContextStatus) String() string {
 func (*ContextStatus) ProtoMessage() {}
 
 func (x *ContextStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[3]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +507,7 @@ func (x *ContextStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContextStatus.ProtoReflect.Descriptor instead.
 func (*ContextStatus) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ContextStatus) GetContextId() string {
@@ -379,7 +551,7 @@ type OpenContextRequest struct {
 
 func (x *OpenContextRequest) Reset() {
 	*x = OpenContextRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -391,7 +563,7 @@ func (x *OpenContextRequest) String() string {
 func (*OpenContextRequest) ProtoMessage() {}
 
 func (x *OpenContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[4]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -404,7 +576,7 @@ func (x *OpenContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenContextRequest.ProtoReflect.Descriptor instead.
 func (*OpenContextRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *OpenContextRequest) GetContextId() string {
@@ -450,7 +622,7 @@ type OpenContextResponse struct {
 
 func (x *OpenContextResponse) Reset() {
 	*x = OpenContextResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +634,7 @@ func (x *OpenContextResponse) String() string {
 func (*OpenContextResponse) ProtoMessage() {}
 
 func (x *OpenContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[5]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +647,7 @@ func (x *OpenContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenContextResponse.ProtoReflect.Descriptor instead.
 func (*OpenContextResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 type InterruptContextRequest struct {
@@ -487,7 +659,7 @@ type InterruptContextRequest struct {
 
 func (x *InterruptContextRequest) Reset() {
 	*x = InterruptContextRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +671,7 @@ func (x *InterruptContextRequest) String() string {
 func (*InterruptContextRequest) ProtoMessage() {}
 
 func (x *InterruptContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[6]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +684,7 @@ func (x *InterruptContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptContextRequest.ProtoReflect.Descriptor instead.
 func (*InterruptContextRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InterruptContextRequest) GetContextId() string {
@@ -530,7 +702,7 @@ type InterruptContextResponse struct {
 
 func (x *InterruptContextResponse) Reset() {
 	*x = InterruptContextResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +714,7 @@ func (x *InterruptContextResponse) String() string {
 func (*InterruptContextResponse) ProtoMessage() {}
 
 func (x *InterruptContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[7]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +727,7 @@ func (x *InterruptContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptContextResponse.ProtoReflect.Descriptor instead.
 func (*InterruptContextResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 type CloseContextRequest struct {
@@ -567,7 +739,7 @@ type CloseContextRequest struct {
 
 func (x *CloseContextRequest) Reset() {
 	*x = CloseContextRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -579,7 +751,7 @@ func (x *CloseContextRequest) String() string {
 func (*CloseContextRequest) ProtoMessage() {}
 
 func (x *CloseContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[8]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -592,7 +764,7 @@ func (x *CloseContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseContextRequest.ProtoReflect.Descriptor instead.
 func (*CloseContextRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CloseContextRequest) GetContextId() string {
@@ -610,7 +782,7 @@ type CloseContextResponse struct {
 
 func (x *CloseContextResponse) Reset() {
 	*x = CloseContextResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +794,7 @@ func (x *CloseContextResponse) String() string {
 func (*CloseContextResponse) ProtoMessage() {}
 
 func (x *CloseContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[9]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +807,7 @@ func (x *CloseContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseContextResponse.ProtoReflect.Descriptor instead.
 func (*CloseContextResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 // Exactly one of argv, shell and code is set.
@@ -667,7 +839,7 @@ type RunRequest struct {
 
 func (x *RunRequest) Reset() {
 	*x = RunRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +851,7 @@ func (x *RunRequest) String() string {
 func (*RunRequest) ProtoMessage() {}
 
 func (x *RunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[10]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +864,7 @@ func (x *RunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunRequest.ProtoReflect.Descriptor instead.
 func (*RunRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunRequest) GetExecId() string {
@@ -804,7 +976,7 @@ type TerminalSize struct {
 
 func (x *TerminalSize) Reset() {
 	*x = TerminalSize{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +988,7 @@ func (x *TerminalSize) String() string {
 func (*TerminalSize) ProtoMessage() {}
 
 func (x *TerminalSize) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[11]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +1001,7 @@ func (x *TerminalSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminalSize.ProtoReflect.Descriptor instead.
 func (*TerminalSize) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TerminalSize) GetCols() uint32 {
@@ -861,7 +1033,7 @@ type Code struct {
 
 func (x *Code) Reset() {
 	*x = Code{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1045,7 @@ func (x *Code) String() string {
 func (*Code) ProtoMessage() {}
 
 func (x *Code) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[12]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1058,7 @@ func (x *Code) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Code.ProtoReflect.Descriptor instead.
 func (*Code) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Code) GetLanguage() string {
@@ -953,7 +1125,7 @@ type Permissions struct {
 
 func (x *Permissions) Reset() {
 	*x = Permissions{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1137,7 @@ func (x *Permissions) String() string {
 func (*Permissions) ProtoMessage() {}
 
 func (x *Permissions) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[13]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1150,7 @@ func (x *Permissions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Permissions.ProtoReflect.Descriptor instead.
 func (*Permissions) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Permissions) GetRead() []string {
@@ -1032,7 +1204,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1216,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1229,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Event) GetN() uint64 {
@@ -1139,7 +1311,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1323,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[15]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1336,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Started) GetPid() int32 {
@@ -1184,7 +1356,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1368,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[16]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1381,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Output) GetStderr() bool {
@@ -1252,7 +1424,7 @@ type Exit struct {
 
 func (x *Exit) Reset() {
 	*x = Exit{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1436,7 @@ func (x *Exit) String() string {
 func (*Exit) ProtoMessage() {}
 
 func (x *Exit) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1449,7 @@ func (x *Exit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exit.ProtoReflect.Descriptor instead.
 func (*Exit) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Exit) GetStatus() Exit_Status {
@@ -1371,7 +1543,7 @@ type Stream struct {
 
 func (x *Stream) Reset() {
 	*x = Stream{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1555,7 @@ func (x *Stream) String() string {
 func (*Stream) ProtoMessage() {}
 
 func (x *Stream) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[18]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1568,7 @@ func (x *Stream) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stream.ProtoReflect.Descriptor instead.
 func (*Stream) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Stream) GetTotal() uint64 {
@@ -1437,7 +1609,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1621,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[19]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1462,7 +1634,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AttachRequest) GetExecId() string {
@@ -1490,7 +1662,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1674,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[20]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +1687,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WriteStdinRequest) GetExecId() string {
@@ -1547,7 +1719,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1731,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[21]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1744,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 type SignalRequest struct {
@@ -1585,7 +1757,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1769,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[22]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1782,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SignalRequest) GetExecId() string {
@@ -1635,7 +1807,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1819,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[23]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1832,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 type ResizeRequest struct {
@@ -1673,7 +1845,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1857,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[24]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1870,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ResizeRequest) GetExecId() string {
@@ -1723,7 +1895,7 @@ type ResizeResponse struct {
 
 func (x *ResizeResponse) Reset() {
 	*x = ResizeResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1907,7 @@ func (x *ResizeResponse) String() string {
 func (*ResizeResponse) ProtoMessage() {}
 
 func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[25]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1920,7 @@ func (x *ResizeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeResponse.ProtoReflect.Descriptor instead.
 func (*ResizeResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 type KillRequest struct {
@@ -1760,7 +1932,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +1944,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[26]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +1957,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *KillRequest) GetExecId() string {
@@ -1803,7 +1975,7 @@ type KillResponse struct {
 
 func (x *KillResponse) Reset() {
 	*x = KillResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +1987,7 @@ func (x *KillResponse) String() string {
 func (*KillResponse) ProtoMessage() {}
 
 func (x *KillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[27]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +2000,7 @@ func (x *KillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillResponse.ProtoReflect.Descriptor instead.
 func (*KillResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 type HoldDeadlineRequest struct {
@@ -1841,7 +2013,7 @@ type HoldDeadlineRequest struct {
 
 func (x *HoldDeadlineRequest) Reset() {
 	*x = HoldDeadlineRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2025,7 @@ func (x *HoldDeadlineRequest) String() string {
 func (*HoldDeadlineRequest) ProtoMessage() {}
 
 func (x *HoldDeadlineRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[28]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2038,7 @@ func (x *HoldDeadlineRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldDeadlineRequest.ProtoReflect.Descriptor instead.
 func (*HoldDeadlineRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HoldDeadlineRequest) GetExecId() string {
@@ -1891,7 +2063,7 @@ type HoldDeadlineResponse struct {
 
 func (x *HoldDeadlineResponse) Reset() {
 	*x = HoldDeadlineResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2075,7 @@ func (x *HoldDeadlineResponse) String() string {
 func (*HoldDeadlineResponse) ProtoMessage() {}
 
 func (x *HoldDeadlineResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[29]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2088,7 @@ func (x *HoldDeadlineResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldDeadlineResponse.ProtoReflect.Descriptor instead.
 func (*HoldDeadlineResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 type ForgetRequest struct {
@@ -1928,7 +2100,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2112,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[30]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2125,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ForgetRequest) GetExecId() string {
@@ -1971,7 +2143,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2155,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[31]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2168,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 type FileInfo struct {
@@ -2013,7 +2185,7 @@ type FileInfo struct {
 
 func (x *FileInfo) Reset() {
 	*x = FileInfo{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2025,7 +2197,7 @@ func (x *FileInfo) String() string {
 func (*FileInfo) ProtoMessage() {}
 
 func (x *FileInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[32]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2038,7 +2210,7 @@ func (x *FileInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileInfo.ProtoReflect.Descriptor instead.
 func (*FileInfo) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FileInfo) GetPath() string {
@@ -2092,7 +2264,7 @@ type StatRequest struct {
 
 func (x *StatRequest) Reset() {
 	*x = StatRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2276,7 @@ func (x *StatRequest) String() string {
 func (*StatRequest) ProtoMessage() {}
 
 func (x *StatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[33]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2289,7 @@ func (x *StatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatRequest.ProtoReflect.Descriptor instead.
 func (*StatRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StatRequest) GetPath() string {
@@ -2138,7 +2310,7 @@ type ListDirRequest struct {
 
 func (x *ListDirRequest) Reset() {
 	*x = ListDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +2322,7 @@ func (x *ListDirRequest) String() string {
 func (*ListDirRequest) ProtoMessage() {}
 
 func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[34]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +2335,7 @@ func (x *ListDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirRequest.ProtoReflect.Descriptor instead.
 func (*ListDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListDirRequest) GetPath() string {
@@ -2197,7 +2369,7 @@ type ListDirResponse struct {
 
 func (x *ListDirResponse) Reset() {
 	*x = ListDirResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2381,7 @@ func (x *ListDirResponse) String() string {
 func (*ListDirResponse) ProtoMessage() {}
 
 func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[35]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2394,7 @@ func (x *ListDirResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDirResponse.ProtoReflect.Descriptor instead.
 func (*ListDirResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListDirResponse) GetItems() []*FileInfo {
@@ -2250,7 +2422,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2434,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[36]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2447,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadFileRequest) GetPath() string {
@@ -2308,7 +2480,7 @@ type FileChunk struct {
 
 func (x *FileChunk) Reset() {
 	*x = FileChunk{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2492,7 @@ func (x *FileChunk) String() string {
 func (*FileChunk) ProtoMessage() {}
 
 func (x *FileChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[37]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2505,7 @@ func (x *FileChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChunk.ProtoReflect.Descriptor instead.
 func (*FileChunk) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *FileChunk) GetData() []byte {
@@ -2356,7 +2528,7 @@ type WriteFileRequest struct {
 
 func (x *WriteFileRequest) Reset() {
 	*x = WriteFileRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2540,7 @@ func (x *WriteFileRequest) String() string {
 func (*WriteFileRequest) ProtoMessage() {}
 
 func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[38]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2553,7 @@ func (x *WriteFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteFileRequest.ProtoReflect.Descriptor instead.
 func (*WriteFileRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WriteFileRequest) GetPath() string {
@@ -2414,7 +2586,7 @@ type MakeDirRequest struct {
 
 func (x *MakeDirRequest) Reset() {
 	*x = MakeDirRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2598,7 @@ func (x *MakeDirRequest) String() string {
 func (*MakeDirRequest) ProtoMessage() {}
 
 func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[39]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2611,7 @@ func (x *MakeDirRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MakeDirRequest.ProtoReflect.Descriptor instead.
 func (*MakeDirRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *MakeDirRequest) GetPath() string {
@@ -2459,7 +2631,7 @@ type MoveRequest struct {
 
 func (x *MoveRequest) Reset() {
 	*x = MoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2471,7 +2643,7 @@ func (x *MoveRequest) String() string {
 func (*MoveRequest) ProtoMessage() {}
 
 func (x *MoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[40]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2484,7 +2656,7 @@ func (x *MoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveRequest.ProtoReflect.Descriptor instead.
 func (*MoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *MoveRequest) GetFrom() string {
@@ -2511,7 +2683,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +2695,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[41]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2536,7 +2708,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RemoveRequest) GetPath() string {
@@ -2561,7 +2733,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +2745,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[42]
+	mi := &file_internal_sandboxapi_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +2758,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 var File_internal_sandboxapi_v1_sandbox_proto protoreflect.FileDescriptor
@@ -2595,7 +2767,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"$internal/sandboxapi/v1/sandbox.proto\x12\x11skerry.sandbox.v1\"%\n" +
 	"\rStatusRequest\x12\x14\n" +
-	"\x05tasks\x18\x01 \x01(\bR\x05tasks\"\x8a\x02\n" +
+	"\x05tasks\x18\x01 \x01(\bR\x05tasks\"\xd4\x02\n" +
 	"\x0eStatusResponse\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x123\n" +
@@ -2603,7 +2775,18 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\tlanguages\x18\x04 \x03(\tR\tlanguages\x12\x14\n" +
 	"\x05roots\x18\x05 \x03(\tR\x05roots\x12\x1b\n" +
 	"\trss_bytes\x18\x06 \x01(\x03R\brssBytes\x12<\n" +
-	"\bcontexts\x18\a \x03(\v2 .skerry.sandbox.v1.ContextStatusR\bcontexts\"\x9c\x01\n" +
+	"\bcontexts\x18\a \x03(\v2 .skerry.sandbox.v1.ContextStatusR\bcontexts\x12H\n" +
+	"\finterpreters\x18\b \x03(\v2$.skerry.sandbox.v1.InterpreterStatusR\finterpreters\"\x80\x01\n" +
+	"\x11InterpreterStatus\x12\x1a\n" +
+	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x16\n" +
+	"\x06starts\x18\x02 \x01(\bR\x06starts\x12\x14\n" +
+	"\x05forks\x18\x03 \x01(\bR\x05forks\x12!\n" +
+	"\fmemory_bytes\x18\x04 \x01(\x03R\vmemoryBytes\"^\n" +
+	"\vWarmRequest\x12+\n" +
+	"\x04code\x18\x01 \x03(\v2\x17.skerry.sandbox.v1.CodeR\x04code\x12\x10\n" +
+	"\x03env\x18\x02 \x03(\tR\x03env\x12\x10\n" +
+	"\x03cwd\x18\x03 \x01(\tR\x03cwd\"\x0e\n" +
+	"\fWarmResponse\"\x9c\x01\n" +
 	"\n" +
 	"ExecStatus\x12\x17\n" +
 	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x18\n" +
@@ -2775,7 +2958,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\rRemoveRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x02 \x01(\bR\trecursive\"\x10\n" +
-	"\x0eRemoveResponse2\x9e\f\n" +
+	"\x0eRemoveResponse2\xe7\f\n" +
 	"\x0eSandboxService\x12M\n" +
 	"\x06Status\x12 .skerry.sandbox.v1.StatusRequest\x1a!.skerry.sandbox.v1.StatusResponse\x12@\n" +
 	"\x03Run\x12\x1d.skerry.sandbox.v1.RunRequest\x1a\x18.skerry.sandbox.v1.Event0\x01\x12F\n" +
@@ -2788,7 +2971,8 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\fHoldDeadline\x12&.skerry.sandbox.v1.HoldDeadlineRequest\x1a'.skerry.sandbox.v1.HoldDeadlineResponse\x12\\\n" +
 	"\vOpenContext\x12%.skerry.sandbox.v1.OpenContextRequest\x1a&.skerry.sandbox.v1.OpenContextResponse\x12k\n" +
 	"\x10InterruptContext\x12*.skerry.sandbox.v1.InterruptContextRequest\x1a+.skerry.sandbox.v1.InterruptContextResponse\x12_\n" +
-	"\fCloseContext\x12&.skerry.sandbox.v1.CloseContextRequest\x1a'.skerry.sandbox.v1.CloseContextResponse\x12M\n" +
+	"\fCloseContext\x12&.skerry.sandbox.v1.CloseContextRequest\x1a'.skerry.sandbox.v1.CloseContextResponse\x12G\n" +
+	"\x04Warm\x12\x1e.skerry.sandbox.v1.WarmRequest\x1a\x1f.skerry.sandbox.v1.WarmResponse\x12M\n" +
 	"\x06Forget\x12 .skerry.sandbox.v1.ForgetRequest\x1a!.skerry.sandbox.v1.ForgetResponse\x12C\n" +
 	"\x04Stat\x12\x1e.skerry.sandbox.v1.StatRequest\x1a\x1b.skerry.sandbox.v1.FileInfo\x12P\n" +
 	"\aListDir\x12!.skerry.sandbox.v1.ListDirRequest\x1a\".skerry.sandbox.v1.ListDirResponse\x12N\n" +
@@ -2811,110 +2995,117 @@ func file_internal_sandboxapi_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_internal_sandboxapi_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_internal_sandboxapi_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_internal_sandboxapi_v1_sandbox_proto_goTypes = []any{
 	(Exit_Status)(0),                 // 0: skerry.sandbox.v1.Exit.Status
 	(*StatusRequest)(nil),            // 1: skerry.sandbox.v1.StatusRequest
 	(*StatusResponse)(nil),           // 2: skerry.sandbox.v1.StatusResponse
-	(*ExecStatus)(nil),               // 3: skerry.sandbox.v1.ExecStatus
-	(*ContextStatus)(nil),            // 4: skerry.sandbox.v1.ContextStatus
-	(*OpenContextRequest)(nil),       // 5: skerry.sandbox.v1.OpenContextRequest
-	(*OpenContextResponse)(nil),      // 6: skerry.sandbox.v1.OpenContextResponse
-	(*InterruptContextRequest)(nil),  // 7: skerry.sandbox.v1.InterruptContextRequest
-	(*InterruptContextResponse)(nil), // 8: skerry.sandbox.v1.InterruptContextResponse
-	(*CloseContextRequest)(nil),      // 9: skerry.sandbox.v1.CloseContextRequest
-	(*CloseContextResponse)(nil),     // 10: skerry.sandbox.v1.CloseContextResponse
-	(*RunRequest)(nil),               // 11: skerry.sandbox.v1.RunRequest
-	(*TerminalSize)(nil),             // 12: skerry.sandbox.v1.TerminalSize
-	(*Code)(nil),                     // 13: skerry.sandbox.v1.Code
-	(*Permissions)(nil),              // 14: skerry.sandbox.v1.Permissions
-	(*Event)(nil),                    // 15: skerry.sandbox.v1.Event
-	(*Started)(nil),                  // 16: skerry.sandbox.v1.Started
-	(*Output)(nil),                   // 17: skerry.sandbox.v1.Output
-	(*Exit)(nil),                     // 18: skerry.sandbox.v1.Exit
-	(*Stream)(nil),                   // 19: skerry.sandbox.v1.Stream
-	(*AttachRequest)(nil),            // 20: skerry.sandbox.v1.AttachRequest
-	(*WriteStdinRequest)(nil),        // 21: skerry.sandbox.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),       // 22: skerry.sandbox.v1.WriteStdinResponse
-	(*SignalRequest)(nil),            // 23: skerry.sandbox.v1.SignalRequest
-	(*SignalResponse)(nil),           // 24: skerry.sandbox.v1.SignalResponse
-	(*ResizeRequest)(nil),            // 25: skerry.sandbox.v1.ResizeRequest
-	(*ResizeResponse)(nil),           // 26: skerry.sandbox.v1.ResizeResponse
-	(*KillRequest)(nil),              // 27: skerry.sandbox.v1.KillRequest
-	(*KillResponse)(nil),             // 28: skerry.sandbox.v1.KillResponse
-	(*HoldDeadlineRequest)(nil),      // 29: skerry.sandbox.v1.HoldDeadlineRequest
-	(*HoldDeadlineResponse)(nil),     // 30: skerry.sandbox.v1.HoldDeadlineResponse
-	(*ForgetRequest)(nil),            // 31: skerry.sandbox.v1.ForgetRequest
-	(*ForgetResponse)(nil),           // 32: skerry.sandbox.v1.ForgetResponse
-	(*FileInfo)(nil),                 // 33: skerry.sandbox.v1.FileInfo
-	(*StatRequest)(nil),              // 34: skerry.sandbox.v1.StatRequest
-	(*ListDirRequest)(nil),           // 35: skerry.sandbox.v1.ListDirRequest
-	(*ListDirResponse)(nil),          // 36: skerry.sandbox.v1.ListDirResponse
-	(*ReadFileRequest)(nil),          // 37: skerry.sandbox.v1.ReadFileRequest
-	(*FileChunk)(nil),                // 38: skerry.sandbox.v1.FileChunk
-	(*WriteFileRequest)(nil),         // 39: skerry.sandbox.v1.WriteFileRequest
-	(*MakeDirRequest)(nil),           // 40: skerry.sandbox.v1.MakeDirRequest
-	(*MoveRequest)(nil),              // 41: skerry.sandbox.v1.MoveRequest
-	(*RemoveRequest)(nil),            // 42: skerry.sandbox.v1.RemoveRequest
-	(*RemoveResponse)(nil),           // 43: skerry.sandbox.v1.RemoveResponse
+	(*InterpreterStatus)(nil),        // 3: skerry.sandbox.v1.InterpreterStatus
+	(*WarmRequest)(nil),              // 4: skerry.sandbox.v1.WarmRequest
+	(*WarmResponse)(nil),             // 5: skerry.sandbox.v1.WarmResponse
+	(*ExecStatus)(nil),               // 6: skerry.sandbox.v1.ExecStatus
+	(*ContextStatus)(nil),            // 7: skerry.sandbox.v1.ContextStatus
+	(*OpenContextRequest)(nil),       // 8: skerry.sandbox.v1.OpenContextRequest
+	(*OpenContextResponse)(nil),      // 9: skerry.sandbox.v1.OpenContextResponse
+	(*InterruptContextRequest)(nil),  // 10: skerry.sandbox.v1.InterruptContextRequest
+	(*InterruptContextResponse)(nil), // 11: skerry.sandbox.v1.InterruptContextResponse
+	(*CloseContextRequest)(nil),      // 12: skerry.sandbox.v1.CloseContextRequest
+	(*CloseContextResponse)(nil),     // 13: skerry.sandbox.v1.CloseContextResponse
+	(*RunRequest)(nil),               // 14: skerry.sandbox.v1.RunRequest
+	(*TerminalSize)(nil),             // 15: skerry.sandbox.v1.TerminalSize
+	(*Code)(nil),                     // 16: skerry.sandbox.v1.Code
+	(*Permissions)(nil),              // 17: skerry.sandbox.v1.Permissions
+	(*Event)(nil),                    // 18: skerry.sandbox.v1.Event
+	(*Started)(nil),                  // 19: skerry.sandbox.v1.Started
+	(*Output)(nil),                   // 20: skerry.sandbox.v1.Output
+	(*Exit)(nil),                     // 21: skerry.sandbox.v1.Exit
+	(*Stream)(nil),                   // 22: skerry.sandbox.v1.Stream
+	(*AttachRequest)(nil),            // 23: skerry.sandbox.v1.AttachRequest
+	(*WriteStdinRequest)(nil),        // 24: skerry.sandbox.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),       // 25: skerry.sandbox.v1.WriteStdinResponse
+	(*SignalRequest)(nil),            // 26: skerry.sandbox.v1.SignalRequest
+	(*SignalResponse)(nil),           // 27: skerry.sandbox.v1.SignalResponse
+	(*ResizeRequest)(nil),            // 28: skerry.sandbox.v1.ResizeRequest
+	(*ResizeResponse)(nil),           // 29: skerry.sandbox.v1.ResizeResponse
+	(*KillRequest)(nil),              // 30: skerry.sandbox.v1.KillRequest
+	(*KillResponse)(nil),             // 31: skerry.sandbox.v1.KillResponse
+	(*HoldDeadlineRequest)(nil),      // 32: skerry.sandbox.v1.HoldDeadlineRequest
+	(*HoldDeadlineResponse)(nil),     // 33: skerry.sandbox.v1.HoldDeadlineResponse
+	(*ForgetRequest)(nil),            // 34: skerry.sandbox.v1.ForgetRequest
+	(*ForgetResponse)(nil),           // 35: skerry.sandbox.v1.ForgetResponse
+	(*FileInfo)(nil),                 // 36: skerry.sandbox.v1.FileInfo
+	(*StatRequest)(nil),              // 37: skerry.sandbox.v1.StatRequest
+	(*ListDirRequest)(nil),           // 38: skerry.sandbox.v1.ListDirRequest
+	(*ListDirResponse)(nil),          // 39: skerry.sandbox.v1.ListDirResponse
+	(*ReadFileRequest)(nil),          // 40: skerry.sandbox.v1.ReadFileRequest
+	(*FileChunk)(nil),                // 41: skerry.sandbox.v1.FileChunk
+	(*WriteFileRequest)(nil),         // 42: skerry.sandbox.v1.WriteFileRequest
+	(*MakeDirRequest)(nil),           // 43: skerry.sandbox.v1.MakeDirRequest
+	(*MoveRequest)(nil),              // 44: skerry.sandbox.v1.MoveRequest
+	(*RemoveRequest)(nil),            // 45: skerry.sandbox.v1.RemoveRequest
+	(*RemoveResponse)(nil),           // 46: skerry.sandbox.v1.RemoveResponse
 }
 var file_internal_sandboxapi_v1_sandbox_proto_depIdxs = []int32{
-	3,  // 0: skerry.sandbox.v1.StatusResponse.execs:type_name -> skerry.sandbox.v1.ExecStatus
-	4,  // 1: skerry.sandbox.v1.StatusResponse.contexts:type_name -> skerry.sandbox.v1.ContextStatus
-	13, // 2: skerry.sandbox.v1.RunRequest.code:type_name -> skerry.sandbox.v1.Code
-	12, // 3: skerry.sandbox.v1.RunRequest.terminal:type_name -> skerry.sandbox.v1.TerminalSize
-	14, // 4: skerry.sandbox.v1.Code.deno:type_name -> skerry.sandbox.v1.Permissions
-	16, // 5: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
-	17, // 6: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
-	18, // 7: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
-	0,  // 8: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
-	19, // 9: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
-	19, // 10: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
-	12, // 11: skerry.sandbox.v1.ResizeRequest.size:type_name -> skerry.sandbox.v1.TerminalSize
-	33, // 12: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
-	1,  // 13: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
-	11, // 14: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
-	20, // 15: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
-	21, // 16: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
-	23, // 17: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
-	25, // 18: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
-	27, // 19: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
-	29, // 20: skerry.sandbox.v1.SandboxService.HoldDeadline:input_type -> skerry.sandbox.v1.HoldDeadlineRequest
-	5,  // 21: skerry.sandbox.v1.SandboxService.OpenContext:input_type -> skerry.sandbox.v1.OpenContextRequest
-	7,  // 22: skerry.sandbox.v1.SandboxService.InterruptContext:input_type -> skerry.sandbox.v1.InterruptContextRequest
-	9,  // 23: skerry.sandbox.v1.SandboxService.CloseContext:input_type -> skerry.sandbox.v1.CloseContextRequest
-	31, // 24: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
-	34, // 25: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
-	35, // 26: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
-	37, // 27: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
-	39, // 28: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
-	40, // 29: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
-	41, // 30: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
-	42, // 31: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
-	2,  // 32: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
-	15, // 33: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
-	15, // 34: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
-	22, // 35: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
-	24, // 36: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
-	26, // 37: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
-	28, // 38: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
-	30, // 39: skerry.sandbox.v1.SandboxService.HoldDeadline:output_type -> skerry.sandbox.v1.HoldDeadlineResponse
-	6,  // 40: skerry.sandbox.v1.SandboxService.OpenContext:output_type -> skerry.sandbox.v1.OpenContextResponse
-	8,  // 41: skerry.sandbox.v1.SandboxService.InterruptContext:output_type -> skerry.sandbox.v1.InterruptContextResponse
-	10, // 42: skerry.sandbox.v1.SandboxService.CloseContext:output_type -> skerry.sandbox.v1.CloseContextResponse
-	32, // 43: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
-	33, // 44: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
-	36, // 45: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
-	38, // 46: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
-	33, // 47: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
-	33, // 48: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
-	33, // 49: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
-	43, // 50: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
-	32, // [32:51] is the sub-list for method output_type
-	13, // [13:32] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	6,  // 0: skerry.sandbox.v1.StatusResponse.execs:type_name -> skerry.sandbox.v1.ExecStatus
+	7,  // 1: skerry.sandbox.v1.StatusResponse.contexts:type_name -> skerry.sandbox.v1.ContextStatus
+	3,  // 2: skerry.sandbox.v1.StatusResponse.interpreters:type_name -> skerry.sandbox.v1.InterpreterStatus
+	16, // 3: skerry.sandbox.v1.WarmRequest.code:type_name -> skerry.sandbox.v1.Code
+	16, // 4: skerry.sandbox.v1.RunRequest.code:type_name -> skerry.sandbox.v1.Code
+	15, // 5: skerry.sandbox.v1.RunRequest.terminal:type_name -> skerry.sandbox.v1.TerminalSize
+	17, // 6: skerry.sandbox.v1.Code.deno:type_name -> skerry.sandbox.v1.Permissions
+	19, // 7: skerry.sandbox.v1.Event.started:type_name -> skerry.sandbox.v1.Started
+	20, // 8: skerry.sandbox.v1.Event.output:type_name -> skerry.sandbox.v1.Output
+	21, // 9: skerry.sandbox.v1.Event.exit:type_name -> skerry.sandbox.v1.Exit
+	0,  // 10: skerry.sandbox.v1.Exit.status:type_name -> skerry.sandbox.v1.Exit.Status
+	22, // 11: skerry.sandbox.v1.Exit.stdout:type_name -> skerry.sandbox.v1.Stream
+	22, // 12: skerry.sandbox.v1.Exit.stderr:type_name -> skerry.sandbox.v1.Stream
+	15, // 13: skerry.sandbox.v1.ResizeRequest.size:type_name -> skerry.sandbox.v1.TerminalSize
+	36, // 14: skerry.sandbox.v1.ListDirResponse.items:type_name -> skerry.sandbox.v1.FileInfo
+	1,  // 15: skerry.sandbox.v1.SandboxService.Status:input_type -> skerry.sandbox.v1.StatusRequest
+	14, // 16: skerry.sandbox.v1.SandboxService.Run:input_type -> skerry.sandbox.v1.RunRequest
+	23, // 17: skerry.sandbox.v1.SandboxService.Attach:input_type -> skerry.sandbox.v1.AttachRequest
+	24, // 18: skerry.sandbox.v1.SandboxService.WriteStdin:input_type -> skerry.sandbox.v1.WriteStdinRequest
+	26, // 19: skerry.sandbox.v1.SandboxService.Signal:input_type -> skerry.sandbox.v1.SignalRequest
+	28, // 20: skerry.sandbox.v1.SandboxService.Resize:input_type -> skerry.sandbox.v1.ResizeRequest
+	30, // 21: skerry.sandbox.v1.SandboxService.Kill:input_type -> skerry.sandbox.v1.KillRequest
+	32, // 22: skerry.sandbox.v1.SandboxService.HoldDeadline:input_type -> skerry.sandbox.v1.HoldDeadlineRequest
+	8,  // 23: skerry.sandbox.v1.SandboxService.OpenContext:input_type -> skerry.sandbox.v1.OpenContextRequest
+	10, // 24: skerry.sandbox.v1.SandboxService.InterruptContext:input_type -> skerry.sandbox.v1.InterruptContextRequest
+	12, // 25: skerry.sandbox.v1.SandboxService.CloseContext:input_type -> skerry.sandbox.v1.CloseContextRequest
+	4,  // 26: skerry.sandbox.v1.SandboxService.Warm:input_type -> skerry.sandbox.v1.WarmRequest
+	34, // 27: skerry.sandbox.v1.SandboxService.Forget:input_type -> skerry.sandbox.v1.ForgetRequest
+	37, // 28: skerry.sandbox.v1.SandboxService.Stat:input_type -> skerry.sandbox.v1.StatRequest
+	38, // 29: skerry.sandbox.v1.SandboxService.ListDir:input_type -> skerry.sandbox.v1.ListDirRequest
+	40, // 30: skerry.sandbox.v1.SandboxService.ReadFile:input_type -> skerry.sandbox.v1.ReadFileRequest
+	42, // 31: skerry.sandbox.v1.SandboxService.WriteFile:input_type -> skerry.sandbox.v1.WriteFileRequest
+	43, // 32: skerry.sandbox.v1.SandboxService.MakeDir:input_type -> skerry.sandbox.v1.MakeDirRequest
+	44, // 33: skerry.sandbox.v1.SandboxService.Move:input_type -> skerry.sandbox.v1.MoveRequest
+	45, // 34: skerry.sandbox.v1.SandboxService.Remove:input_type -> skerry.sandbox.v1.RemoveRequest
+	2,  // 35: skerry.sandbox.v1.SandboxService.Status:output_type -> skerry.sandbox.v1.StatusResponse
+	18, // 36: skerry.sandbox.v1.SandboxService.Run:output_type -> skerry.sandbox.v1.Event
+	18, // 37: skerry.sandbox.v1.SandboxService.Attach:output_type -> skerry.sandbox.v1.Event
+	25, // 38: skerry.sandbox.v1.SandboxService.WriteStdin:output_type -> skerry.sandbox.v1.WriteStdinResponse
+	27, // 39: skerry.sandbox.v1.SandboxService.Signal:output_type -> skerry.sandbox.v1.SignalResponse
+	29, // 40: skerry.sandbox.v1.SandboxService.Resize:output_type -> skerry.sandbox.v1.ResizeResponse
+	31, // 41: skerry.sandbox.v1.SandboxService.Kill:output_type -> skerry.sandbox.v1.KillResponse
+	33, // 42: skerry.sandbox.v1.SandboxService.HoldDeadline:output_type -> skerry.sandbox.v1.HoldDeadlineResponse
+	9,  // 43: skerry.sandbox.v1.SandboxService.OpenContext:output_type -> skerry.sandbox.v1.OpenContextResponse
+	11, // 44: skerry.sandbox.v1.SandboxService.InterruptContext:output_type -> skerry.sandbox.v1.InterruptContextResponse
+	13, // 45: skerry.sandbox.v1.SandboxService.CloseContext:output_type -> skerry.sandbox.v1.CloseContextResponse
+	5,  // 46: skerry.sandbox.v1.SandboxService.Warm:output_type -> skerry.sandbox.v1.WarmResponse
+	35, // 47: skerry.sandbox.v1.SandboxService.Forget:output_type -> skerry.sandbox.v1.ForgetResponse
+	36, // 48: skerry.sandbox.v1.SandboxService.Stat:output_type -> skerry.sandbox.v1.FileInfo
+	39, // 49: skerry.sandbox.v1.SandboxService.ListDir:output_type -> skerry.sandbox.v1.ListDirResponse
+	41, // 50: skerry.sandbox.v1.SandboxService.ReadFile:output_type -> skerry.sandbox.v1.FileChunk
+	36, // 51: skerry.sandbox.v1.SandboxService.WriteFile:output_type -> skerry.sandbox.v1.FileInfo
+	36, // 52: skerry.sandbox.v1.SandboxService.MakeDir:output_type -> skerry.sandbox.v1.FileInfo
+	36, // 53: skerry.sandbox.v1.SandboxService.Move:output_type -> skerry.sandbox.v1.FileInfo
+	46, // 54: skerry.sandbox.v1.SandboxService.Remove:output_type -> skerry.sandbox.v1.RemoveResponse
+	35, // [35:55] is the sub-list for method output_type
+	15, // [15:35] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_internal_sandboxapi_v1_sandbox_proto_init() }
@@ -2922,7 +3113,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 	if File_internal_sandboxapi_v1_sandbox_proto != nil {
 		return
 	}
-	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[14].OneofWrappers = []any{
+	file_internal_sandboxapi_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{
 		(*Event_Started)(nil),
 		(*Event_Output)(nil),
 		(*Event_Exit)(nil),
@@ -2933,7 +3124,7 @@ func file_internal_sandboxapi_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_sandboxapi_v1_sandbox_proto_rawDesc), len(file_internal_sandboxapi_v1_sandbox_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   43,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

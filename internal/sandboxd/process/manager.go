@@ -157,6 +157,13 @@ func (m *Manager) List() []*Exec {
 	return list
 }
 
+// Running is how many execs run.
+func (m *Manager) Running() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.running
+}
+
 // Forget drops an ended exec. Errors: ErrNotFound, ErrRunning.
 func (m *Manager) Forget(id string) error {
 	m.mu.Lock()

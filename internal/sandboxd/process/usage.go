@@ -34,13 +34,42 @@ func usageOf(pid int) (u usage) {
 	if err != nil {
 		return u
 	}
-	if _, rest, ok := bytes.Cut(status, []byte("\nVmHWM:")); ok {
-		if f := bytes.Fields(rest); len(f) > 0 {
-			kib, _ := strconv.ParseInt(string(f[0]), 10, 64)
-			u.rss = kib << 10
-		}
-	}
+	u.rss = kibibytes(status, "VmHWM")
 	return u
+}
+
+// Memory is what the processes of a Standby hold, less what they share with files, in bytes.
+func (s *Standby) Memory() (bytes int64) {
+	procs, err := scanProc()
+	if err != nil {
+		return 0
+	}
+	for _, pid := range descendants(procs, s.sup.pid) {
+		bytes += anonymousOf(pid)
+	}
+	return bytes
+}
+
+// Memory is what the zygote holds itself, less what it shares with files, in bytes.
+func (z *Zygote) Memory() int64 { return anonymousOf(z.pid) }
+
+// anonymousOf is the memory of a process that is not of files, in bytes; what cannot be read is 0.
+func anonymousOf(pid int) int64 {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	return kibibytes(status, "RssAnon")
+}
+
+// kibibytes reads a field of /proc/<pid>/status, which has this unit, and gives bytes.
+func kibibytes(status []byte, name string) int64 {
+	_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
+	if f := bytes.Fields(rest); len(f) > 0 {
+		n, _ := strconv.ParseInt(string(f[0]), 10, 64)
+		return n << 10
+	}
+	return 0
 }
 
 func (u usage) since(before usage) (cpu time.Duration, rss int64) {

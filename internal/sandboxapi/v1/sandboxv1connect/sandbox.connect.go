@@ -67,6 +67,8 @@ const (
 	// SandboxServiceCloseContextProcedure is the fully-qualified name of the SandboxService's
 	// CloseContext RPC.
 	SandboxServiceCloseContextProcedure = "/skerry.sandbox.v1.SandboxService/CloseContext"
+	// SandboxServiceWarmProcedure is the fully-qualified name of the SandboxService's Warm RPC.
+	SandboxServiceWarmProcedure = "/skerry.sandbox.v1.SandboxService/Warm"
 	// SandboxServiceForgetProcedure is the fully-qualified name of the SandboxService's Forget RPC.
 	SandboxServiceForgetProcedure = "/skerry.sandbox.v1.SandboxService/Forget"
 	// SandboxServiceStatProcedure is the fully-qualified name of the SandboxService's Stat RPC.
@@ -120,6 +122,9 @@ type SandboxServiceClient interface {
 	// CloseContext ends a context with all that it started, and returns once that is gone. An exec in it
 	// ends as killed. Closing one that is not known is no error.
 	CloseContext(context.Context, *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error)
+	// Warm has interpreters wait for programs, as Run with the same code, env and cwd would have when it has ended. It
+	// returns at once; they start when no exec runs.
+	Warm(context.Context, *connect.Request[v1.WarmRequest]) (*connect.Response[v1.WarmResponse], error)
 	// Forget drops an ended exec and its events.
 	Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error)
 	// File operations, for drivers whose host cannot see the files. Paths are absolute and virtual,
@@ -210,6 +215,12 @@ func NewSandboxServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sandboxServiceMethods.ByName("CloseContext")),
 			connect.WithClientOptions(opts...),
 		),
+		warm: connect.NewClient[v1.WarmRequest, v1.WarmResponse](
+			httpClient,
+			baseURL+SandboxServiceWarmProcedure,
+			connect.WithSchema(sandboxServiceMethods.ByName("Warm")),
+			connect.WithClientOptions(opts...),
+		),
 		forget: connect.NewClient[v1.ForgetRequest, v1.ForgetResponse](
 			httpClient,
 			baseURL+SandboxServiceForgetProcedure,
@@ -274,6 +285,7 @@ type sandboxServiceClient struct {
 	openContext      *connect.Client[v1.OpenContextRequest, v1.OpenContextResponse]
 	interruptContext *connect.Client[v1.InterruptContextRequest, v1.InterruptContextResponse]
 	closeContext     *connect.Client[v1.CloseContextRequest, v1.CloseContextResponse]
+	warm             *connect.Client[v1.WarmRequest, v1.WarmResponse]
 	forget           *connect.Client[v1.ForgetRequest, v1.ForgetResponse]
 	stat             *connect.Client[v1.StatRequest, v1.FileInfo]
 	listDir          *connect.Client[v1.ListDirRequest, v1.ListDirResponse]
@@ -337,6 +349,11 @@ func (c *sandboxServiceClient) InterruptContext(ctx context.Context, req *connec
 // CloseContext calls skerry.sandbox.v1.SandboxService.CloseContext.
 func (c *sandboxServiceClient) CloseContext(ctx context.Context, req *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error) {
 	return c.closeContext.CallUnary(ctx, req)
+}
+
+// Warm calls skerry.sandbox.v1.SandboxService.Warm.
+func (c *sandboxServiceClient) Warm(ctx context.Context, req *connect.Request[v1.WarmRequest]) (*connect.Response[v1.WarmResponse], error) {
+	return c.warm.CallUnary(ctx, req)
 }
 
 // Forget calls skerry.sandbox.v1.SandboxService.Forget.
@@ -413,6 +430,9 @@ type SandboxServiceHandler interface {
 	// CloseContext ends a context with all that it started, and returns once that is gone. An exec in it
 	// ends as killed. Closing one that is not known is no error.
 	CloseContext(context.Context, *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error)
+	// Warm has interpreters wait for programs, as Run with the same code, env and cwd would have when it has ended. It
+	// returns at once; they start when no exec runs.
+	Warm(context.Context, *connect.Request[v1.WarmRequest]) (*connect.Response[v1.WarmResponse], error)
 	// Forget drops an ended exec and its events.
 	Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error)
 	// File operations, for drivers whose host cannot see the files. Paths are absolute and virtual,
@@ -499,6 +519,12 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sandboxServiceMethods.ByName("CloseContext")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sandboxServiceWarmHandler := connect.NewUnaryHandler(
+		SandboxServiceWarmProcedure,
+		svc.Warm,
+		connect.WithSchema(sandboxServiceMethods.ByName("Warm")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sandboxServiceForgetHandler := connect.NewUnaryHandler(
 		SandboxServiceForgetProcedure,
 		svc.Forget,
@@ -571,6 +597,8 @@ func NewSandboxServiceHandler(svc SandboxServiceHandler, opts ...connect.Handler
 			sandboxServiceInterruptContextHandler.ServeHTTP(w, r)
 		case SandboxServiceCloseContextProcedure:
 			sandboxServiceCloseContextHandler.ServeHTTP(w, r)
+		case SandboxServiceWarmProcedure:
+			sandboxServiceWarmHandler.ServeHTTP(w, r)
 		case SandboxServiceForgetProcedure:
 			sandboxServiceForgetHandler.ServeHTTP(w, r)
 		case SandboxServiceStatProcedure:
@@ -638,6 +666,10 @@ func (UnimplementedSandboxServiceHandler) InterruptContext(context.Context, *con
 
 func (UnimplementedSandboxServiceHandler) CloseContext(context.Context, *connect.Request[v1.CloseContextRequest]) (*connect.Response[v1.CloseContextResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.CloseContext is not implemented"))
+}
+
+func (UnimplementedSandboxServiceHandler) Warm(context.Context, *connect.Request[v1.WarmRequest]) (*connect.Response[v1.WarmResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("skerry.sandbox.v1.SandboxService.Warm is not implemented"))
 }
 
 func (UnimplementedSandboxServiceHandler) Forget(context.Context, *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error) {
