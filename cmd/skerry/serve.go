@@ -375,7 +375,10 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		return err
 	}
 	p.metrics = telemetry.New(buildinfo.Version())
-	guard := policy.New(policy.Options{Hub: p.hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: approver{p.approvals}, Log: p.log})
+	guard := policy.New(policy.Options{
+		Hub: p.hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: approver{p.approvals}, Log: p.log,
+		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) { return p.orch.Capabilities(ctx, t) },
+	})
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
 		Bridge: bridge.New(bridge.Options{

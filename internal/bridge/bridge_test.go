@@ -39,7 +39,7 @@ type fakeHub struct {
 	calls int
 }
 
-func (h *fakeHub) Resolve(_ context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error) {
+func (h *fakeHub) ResolveAmong(_ context.Context, t sandbox.Thread, ref sandbox.ToolRef, _ func(sandbox.Tool) bool) (sandbox.Tool, error) {
 	name, ok := strings.CutPrefix(ref.Printed, "s__")
 	if ref.Server == "s" {
 		name, ok = ref.Name, true

@@ -343,7 +343,7 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("hub", func(b *testing.B) {
 		h := &fakeHub{}
 		for b.Loop() {
-			tool, _ := h.Resolve(context.Background(), thread, sandbox.ToolRef{Printed: "s__x"})
+			tool, _ := h.ResolveAmong(context.Background(), thread, sandbox.ToolRef{Printed: "s__x"}, nil)
 			if _, err := h.CallChecked(context.Background(), thread, tool, []byte(`{"a":1}`), sandbox.ToolWatch{}); err != nil {
 				b.Fatal(err)
 			}

@@ -137,7 +137,7 @@ func TestShapes(t *testing.T) {
 		{"GET", "/api/threads/t1/files?path=/mnt/user-data/../x", "", "", 400, "invalid"},
 		{"GET", "/api/threads/t1/files?path=/mnt/user-data/a%00b", "", "", 400, "invalid"},
 		{"GET", "/api/threads/t1/execs/e1/events?after=x", "", "after", 400, "invalid"},
-		{"PUT", "/api/threads/t1/sandbox", `{"capabilities":["net"]}`, "", 501, "not_supported"},
+		{"PUT", "/api/threads/t1/sandbox", `{"capabilities":["a b"]}`, "", 400, "invalid"},
 		{"POST", "/api/threads/t1/tools/call", `{"tool":"a","input":[1]}`, "input", 400, "invalid"},
 	} {
 		rec := send(h, c.method, c.url, c.body)

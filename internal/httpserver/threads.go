@@ -3,6 +3,7 @@ package httpserver
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ type sandboxBody struct {
 	Labels       map[string]string `json:"labels,omitempty" doc:"Replace the thread's labels"`
 	Env          map[string]string `json:"env,omitempty" doc:"For every exec of this sandbox"`
 	Skills       []string          `json:"skills,omitempty" maxItems:"1000" doc:"The thread has only these skills from now on; [\"*\"]: all that are on; as before when absent, which is all at first"`
-	Capabilities []string          `json:"capabilities,omitempty" doc:"Not supported yet"`
+	Capabilities []string          `json:"capabilities,omitempty" maxItems:"256" doc:"The only ones of the caller's that count in the thread from now on: it sees tools that need no others. The caller must have them; [\"*\"]: all that a caller has; as before when absent"`
 	Mode         string            `json:"mode,omitempty" enum:"direct,code,auto" doc:"How tools are offered to the agent"`
 	WaitSeconds  *float64          `json:"wait_s,omitempty" minimum:"0" maximum:"300" default:"30" doc:"How long to wait for a starting sandbox"`
 }
@@ -25,8 +26,10 @@ func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
 	if b == nil {
 		return o, nil
 	}
-	if len(b.Capabilities) > 0 {
-		return o, sandbox.Errorf(sandbox.NotSupported, "capabilities: this server does not have them yet")
+	if !slices.Contains(b.Capabilities, sandbox.AllCapabilities) {
+		if _, err := sandbox.CheckCapabilities(b.Capabilities); err != nil {
+			return o, err
+		}
 	}
 	if err := checkEnv(b.Env); err != nil {
 		return o, err
@@ -37,7 +40,7 @@ func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
 	if b.WaitSeconds != nil {
 		o.Wait = max(seconds(*b.WaitSeconds), time.Millisecond) // 0 in the options has no end
 	}
-	o.Template, o.Labels, o.Env, o.Skills, o.Mode = b.Template, b.Labels, b.Env, b.Skills, b.Mode
+	o.Template, o.Labels, o.Env, o.Skills, o.Mode, o.Capabilities = b.Template, b.Labels, b.Env, b.Skills, b.Mode, b.Capabilities
 	return o, nil
 }
 

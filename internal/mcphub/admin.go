@@ -195,7 +195,7 @@ func (h *Hub) enabledServer(cfg *config, name string) (*serverConfig, error) {
 	s := cfg.byName[name]
 	switch {
 	case s == nil:
-		return nil, sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", name, orMaybe(nearest(name, serverNames(cfg))))
+		return nil, sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", name, orMaybe(nearest(name, serverNames(cfg, everything))))
 	case s.err != nil:
 		return nil, configError(name, s.err)
 	case !s.enabled():

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,37 +21,50 @@ import (
 // name, or as "server.name". It connects only to servers that the name can belong to. An error is
 // NotFound, naming what looks alike, or Unavailable when the tool's server is.
 func (h *Hub) Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error) {
-	e, err := h.resolve(ctx, t, ref)
+	return h.ResolveAmong(ctx, t, ref, nil)
+}
+
+// ResolveAmong is Resolve for a caller who may know only of the tools that visible reports true of; a server is asked
+// about as a tool without a name. nil: of all.
+func (h *Hub) ResolveAmong(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) (sandbox.Tool, error) {
+	e, err := h.resolve(ctx, t, ref, visible)
 	if err != nil {
 		return sandbox.Tool{}, err
 	}
 	return e.tool.Tool, nil
 }
 
-func (h *Hub) resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (entry, error) {
+func (h *Hub) resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) (entry, error) {
+	if visible == nil {
+		visible = everything
+	}
+	cfg := h.configOf(t.Owner)
 	v := h.view(t)
 	if e, ok := v.find(ref); ok {
+		if !visible(e.tool.Tool) {
+			return entry{}, notFound(cfg, v, ref, visible)
+		}
 		e.conn.touch()
 		return e, nil
 	}
-	cfg := h.configOf(t.Owner)
 	candidates := owners(cfg, ref)
 	if err := h.contact(ctx, t, candidates); err != nil {
 		return entry{}, err
 	}
 	v = h.view(t)
-	if e, ok := v.find(ref); ok {
+	if e, ok := v.find(ref); ok && visible(e.tool.Tool) {
 		return e, nil
 	}
 	for _, s := range candidates {
-		if err := h.whyNot(s, v, t); err != nil {
+		if err := h.whyNot(s, v, t); err != nil && visible(s.asTool()) {
 			return entry{}, err
 		}
 	}
+	candidates = slices.DeleteFunc(candidates, func(s *serverConfig) bool { return !visible(s.asTool()) })
 	if err := h.errQuarantined(candidates, t, ref); err != nil {
 		return entry{}, err
 	}
-	return entry{}, notFound(cfg, v, ref)
+	return entry{}, notFound(cfg, v, ref, visible)
 }
 
 // whyNot says why the tools of a server are not known, or nil when they are.
@@ -89,14 +103,22 @@ func owners(cfg *config, ref sandbox.ToolRef) []*serverConfig {
 	return list
 }
 
-func notFound(cfg *config, v *view, ref sandbox.ToolRef) error {
+func everything(sandbox.Tool) bool { return true }
+
+// asTool stands for a server where it is asked who may see it.
+func (s *serverConfig) asTool() sandbox.Tool {
+	return sandbox.Tool{Server: s.name, Requires: s.Capabilities}
+}
+
+// notFound names what looks alike, of what the caller may know of.
+func notFound(cfg *config, v *view, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) error {
 	want := ref.Printed
 	if ref.Server != "" {
 		want = ref.Server + "." + ref.Name
 		s := cfg.byName[ref.Server]
 		switch {
-		case s == nil || !s.enabled():
-			return sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", ref.Server, orMaybe(nearest(ref.Server, serverNames(cfg))))
+		case s == nil || !s.enabled() || !visible(s.asTool()):
+			return sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", ref.Server, orMaybe(nearest(ref.Server, serverNames(cfg, visible))))
 		case s.err != nil:
 			return configError(s.name, s.err)
 		}
@@ -105,7 +127,7 @@ func notFound(cfg *config, v *view, ref sandbox.ToolRef) error {
 	}
 	var names []string
 	for printed, e := range v.byPrinted {
-		if ref.Server == "" || e.tool.Server == ref.Server {
+		if (ref.Server == "" || e.tool.Server == ref.Server) && visible(e.tool.Tool) {
 			names = append(names, printed)
 		}
 	}
@@ -116,10 +138,10 @@ func notFound(cfg *config, v *view, ref sandbox.ToolRef) error {
 	return sandbox.Errorf(sandbox.NotFound, "there is no tool %.200q%s", want, orMaybe(nearest(like, names)))
 }
 
-func serverNames(cfg *config) []string {
+func serverNames(cfg *config, visible func(sandbox.Tool) bool) []string {
 	var names []string
 	for _, s := range cfg.servers {
-		if s.enabled() {
+		if s.enabled() && visible(s.asTool()) {
 			names = append(names, s.name)
 		}
 	}
@@ -154,7 +176,7 @@ func (h *Hub) CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.To
 // Arguments gives the very bytes that a tool's server gets as arguments for an input. Errors are those of
 // Resolve, and Invalid with the wrong fields.
 func (h *Hub) Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error) {
-	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name})
+	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +193,7 @@ func (h *Hub) Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool
 // CallChecked is CallWatched with arguments that Arguments gave, which are sent as they are.
 func (h *Hub) CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	began := time.Now()
-	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name})
+	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name}, nil)
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}

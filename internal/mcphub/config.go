@@ -55,9 +55,10 @@ type serverConfig struct {
 	Enabled       *bool                 `json:"enabled"`
 	Concurrency   int                   `json:"concurrency"` // calls at once on a connection; 0 takes the hub's
 	DisabledTools []string              `json:"disabledTools"`
-	Tools         map[string]toolConfig `json:"tools"`  // by the name that the server gives them
-	Scope         string                `json:"scope"`  // "thread", "user" (default) or "shared"
-	RunAs         *uint32               `json:"run_as"` // uid of a stdio server
+	Capabilities  []string              `json:"capabilities"` // that whoever uses it needs
+	Tools         map[string]toolConfig `json:"tools"`        // by the name that the server gives them
+	Scope         string                `json:"scope"`        // "thread", "user" (default) or "shared"
+	RunAs         *uint32               `json:"run_as"`       // uid of a stdio server
 	Sandbox       isolationConfig       `json:"sandbox"`
 	Drift         string                `json:"drift"` // "record" or "quarantine"; "" takes the hub's
 	OAuth         *login.Settings       `json:"oauth"` // of an HTTP server; nil: what its own metadata says
@@ -79,7 +80,7 @@ func (s *serverConfig) timeout(tool string, fallback time.Duration) time.Duratio
 func (s *serverConfig) dialKey() ([]byte, error) {
 	d := *s
 	d.Transport, d.TimeoutMillis, d.Description, d.Enabled = "", 0, "", nil
-	d.Concurrency, d.DisabledTools, d.Tools, d.Drift = 0, nil, nil, ""
+	d.Concurrency, d.DisabledTools, d.Tools, d.Drift, d.Capabilities = 0, nil, nil, "", nil
 	return json.Marshal(d)
 }
 
@@ -231,6 +232,10 @@ func (s *serverConfig) check() error {
 	}
 	if s.Drift != "" && s.Drift != driftRecord && s.Drift != driftQuarantine {
 		return invalidField("drift", "%.40q is not record or quarantine", s.Drift)
+	}
+	var err error
+	if s.Capabilities, err = sandbox.CheckCapabilities(s.Capabilities); err != nil {
+		return invalidField("capabilities", "%s", detailOf(err))
 	}
 	if err := s.checkTools(); err != nil {
 		return err

@@ -187,6 +187,9 @@ func (h *Hub) Changed() <-chan struct{} {
 	return h.changed
 }
 
+// Announce moves Version on: who may use which tools may have changed.
+func (h *Hub) Announce() { h.bump(true) }
+
 // bump tells everybody that something changed; tools says that it was a set of tools.
 func (h *Hub) bump(tools bool) {
 	h.epoch.Add(1)

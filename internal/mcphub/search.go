@@ -59,11 +59,15 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
-	server, err := h.filter(t.Owner, q.Server)
+	visible := q.Visible
+	if visible == nil {
+		visible = everything
+	}
+	server, err := h.filter(t.Owner, q.Server, visible)
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
-	keep := func(t sandbox.Tool) bool { return server == "" || t.Server == server }
+	keep := func(t sandbox.Tool) bool { return (server == "" || t.Server == server) && visible(t) }
 	res := sandbox.ToolSearch{Query: q.Query, ServerFilter: q.Server, Tools: []sandbox.ToolFound{}}
 	if strings.TrimSpace(q.Query) == "" {
 		for _, t := range v.set.Tools {
@@ -90,20 +94,20 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 }
 
 // filter gives the server that a filter names, also by the way in which its tools are printed.
-func (h *Hub) filter(o sandbox.Owner, name string) (string, error) {
+func (h *Hub) filter(o sandbox.Owner, name string, visible func(sandbox.Tool) bool) (string, error) {
 	if name == "" {
 		return "", nil
 	}
 	cfg := h.configOf(o)
-	if s := cfg.byName[name]; s != nil && s.enabled() {
+	if s := cfg.byName[name]; s != nil && s.enabled() && visible(s.asTool()) {
 		return name, nil
 	}
 	for _, s := range cfg.usable() {
-		if printedServer(s.name) == name {
+		if printedServer(s.name) == name && visible(s.asTool()) {
 			return s.name, nil
 		}
 	}
-	return "", sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", name, orMaybe(nearest(name, serverNames(cfg))))
+	return "", sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", name, orMaybe(nearest(name, serverNames(cfg, visible))))
 }
 
 func shown(t sandbox.Tool, detail string) sandbox.ToolFound {

@@ -25,6 +25,7 @@ type toolConfig struct {
 	Disclosure    sandbox.Disclosure `json:"disclosure"`
 	Summary       string             `json:"summary"`
 	Keywords      []string           `json:"keywords"`
+	Capabilities  []string           `json:"capabilities"` // that it needs, beside those of the server
 }
 
 // offers reports whether a tool is there for anybody.
@@ -66,6 +67,10 @@ func (c *toolConfig) check(field string) error {
 	c.Summary = strings.Join(strings.Fields(c.Summary), " ")
 	if utf8.RuneCountInString(c.Summary) > maxSummary {
 		return invalidField(field+".summary", "has more than %d characters", maxSummary)
+	}
+	var err error
+	if c.Capabilities, err = sandbox.CheckCapabilities(c.Capabilities); err != nil {
+		return invalidField(field+".capabilities", "%s", detailOf(err))
 	}
 	if len(c.Keywords) > maxKeywords {
 		return invalidField(field+".keywords", "%d keywords, at most %d", len(c.Keywords), maxKeywords)

@@ -54,9 +54,10 @@ func (l *toolList) under(s *serverConfig) *toolList {
 		if !s.offers(t.Name) || l.quarantined[t.Name] {
 			continue
 		}
-		if c, ok := s.Tools[t.Name]; ok {
+		if c, ok := s.Tools[t.Name]; ok || s.Capabilities != nil {
 			described := *t
 			c.apply(&described.Tool)
+			described.Requires = slices.Concat(s.Capabilities, c.Capabilities)
 			t = &described
 		}
 		offered = append(offered, t)
@@ -236,7 +237,7 @@ func hashTools(tools []sandbox.Tool) string {
 		for _, part := range []string{t.Server, t.Name, t.Printed, t.Description, string(t.Input), string(t.Output), string(t.Disclosure), t.Summary, t.Title, string(t.Annotations), string(t.Icons), string(t.Meta)} {
 			fmt.Fprintf(h, "%d:%s,", len(part), part)
 		}
-		fmt.Fprintf(h, "%q;", t.Keywords)
+		fmt.Fprintf(h, "%q%q;", t.Keywords, t.Requires)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

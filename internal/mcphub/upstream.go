@@ -83,7 +83,7 @@ func (h *Hub) upstreamConn(ctx context.Context, t sandbox.Thread, name string) (
 	cfg := h.configOf(t.Owner)
 	s := cfg.byName[name]
 	if s == nil || !s.enabled() || s.err != nil {
-		return nil, notFound(cfg, h.view(t), sandbox.ToolRef{Server: name})
+		return nil, notFound(cfg, h.view(t), sandbox.ToolRef{Server: name}, everything)
 	}
 	if err := h.contact(ctx, t, []*serverConfig{s}); err != nil {
 		return nil, err

@@ -206,6 +206,14 @@ func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
 	return list
 }
 
+// ServerRequires gives the capabilities that whoever uses a server needs.
+func (h *Hub) ServerRequires(t sandbox.Thread, server string) []string {
+	if s := h.configOf(t.Owner).byName[server]; s != nil {
+		return s.Capabilities
+	}
+	return nil
+}
+
 func (h *Hub) server(s *serverConfig, v *view, t sandbox.Thread) sandbox.ToolServer {
 	shown := sandbox.ToolServer{Name: s.name, Description: s.Description, Transport: s.shownTransport(), State: "idle"}
 	err := s.err

@@ -64,7 +64,15 @@ type box struct {
 	weight     driver.Weight // what it counts for CPU time; 0: nobody knows
 
 	tools  toolsView
+	narrow narrowed
 	skills skillsView
+}
+
+// narrowed is what the box's thread was narrowed to, when that is known.
+type narrowed struct {
+	mu    sync.Mutex
+	only  []string
+	known bool
 }
 
 // sock, codeAPI, viewDir and secretFile are parts of a box's folder. Of the third, two folders are seen
@@ -134,6 +142,9 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err := r.narrowSkills(ctx, t, o.Skills); err != nil {
 		return sandbox.Info{}, err
 	}
+	if err := r.narrowCapabilities(ctx, c, t, o.Capabilities); err != nil {
+		return sandbox.Info{}, err
+	}
 	newEnv := false
 	b, err := r.join(ctx, c, t, o.Template, o.Wait, func(b *box) {
 		b.mu.Lock()
@@ -143,7 +154,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 		}
 	})
 	if err != nil && !errors.Is(err, errStillStarting) {
-		if o.Skills != nil { // what was narrowed is there, sandbox or not
+		if o.Skills != nil || o.Capabilities != nil { // what was narrowed is there, sandbox or not
 			_, e := r.ensureThread(context.WithoutCancel(ctx), t)
 			err = errors.Join(err, e)
 		}

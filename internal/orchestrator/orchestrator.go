@@ -61,6 +61,8 @@ type toolHub interface {
 	Version() uint64
 	// Changed gives a channel that is closed at the next change of Version.
 	Changed() <-chan struct{}
+	// Announce moves Version on: who may use which tools has changed.
+	Announce()
 	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
 	// ForgetThread ends what is kept for a thread that is no more.
 	ForgetThread(t sandbox.Thread)

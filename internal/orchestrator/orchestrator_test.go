@@ -46,7 +46,9 @@ func (noTools) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error) {
 func (noTools) Search(context.Context, sandbox.Thread, sandbox.ToolQuery) (sandbox.ToolSearch, error) {
 	return sandbox.ToolSearch{}, nil
 }
-func (noTools) Resolve(context.Context, sandbox.Thread, sandbox.ToolRef) (sandbox.Tool, error) {
+func (noTools) ServerRequires(sandbox.Thread, string) []string { return nil }
+func (noTools) Announce()                                      {}
+func (noTools) ResolveAmong(context.Context, sandbox.Thread, sandbox.ToolRef, func(sandbox.Tool) bool) (sandbox.Tool, error) {
 	return sandbox.Tool{}, sandbox.Errorf(sandbox.NotFound, "no tool")
 }
 func (noTools) Arguments(_ context.Context, _ sandbox.Thread, _ sandbox.Tool, input []byte) ([]byte, error) {
@@ -174,7 +176,10 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 		return mux
 	}})
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
-	guard := policy.New(policy.Options{Hub: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h}})
+	guard := policy.New(policy.Options{
+		Hub: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},
+		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) { return h.Capabilities(ctx, t) },
+	})
 	h.options = Options{
 		Driver: h.driver, Store: st, Audit: h.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
 		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: NewToolRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {

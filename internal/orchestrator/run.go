@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -373,11 +374,14 @@ func (b *box) leave() {
 
 func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args any, plan policy.Plan) (audit.Record, error) {
 	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
-	rec.Why = plan.Why()
+	rec.Why, e.subject = plan.Why(), plan.ShownText(e.subject)
 	rec.Sandbox, rec.Exec, rec.Subject = string(b.id), e.id, e.subject
 	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
 	if len(e.named) > 0 {
 		rec.Detail = "secrets in its environment: " + strings.Join(e.named, ", ")
+	}
+	if plan.Redacts() {
+		rec.Args, _ = audit.Args(json.RawMessage(plan.Shown(rec.Args)))
 	}
 	return r.o.Audit.Append(ctx, rec)
 }

@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,11 +129,11 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 	}
 	r.active(t, ActivityToolCall)
 	plan, wrong := r.o.Hub.Plan(ctx, policy.Call{Caller: c, Thread: t, Ref: ref, Input: input})
-	if plan.Tool.Printed == "" {
+	if plan.Tool.Printed == "" && plan.Effect() == "" { // there is none
 		return sandbox.ToolResult{}, wrong
 	}
 	rec := record(c, t, audit.ActionToolCall, audit.PhaseAttempt)
-	rec.Subject, rec.BytesIn = plan.Tool.Printed, int64(len(input))
+	rec.Subject, rec.BytesIn = cmp.Or(plan.Tool.Printed, ref.Printed, ref.Server+"."+ref.Name), int64(len(input))
 	decided(&rec, plan, input)
 	if watch.Progress != nil {
 		ctx = context.WithValue(ctx, watchedCall{}, watch.Progress)

@@ -43,6 +43,9 @@ const (
 func (r *Orchestrator) refreshTools(ctx context.Context, c sandbox.Caller, b *box) error {
 	b.tools.mu.Lock()
 	defer b.tools.mu.Unlock()
+	if !c.SamePrincipal(b.tools.caller) { // it may have other tools
+		b.tools.whole = false
+	}
 	b.tools.caller = c
 	return r.refresh(ctx, b, toolsTimeout)
 }

@@ -16,9 +16,13 @@ import (
 // Hub is what a Guard stands before: mcphub. Its methods may be called at the same time.
 type Hub interface {
 	Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error)
+	// ServerRequires gives the capabilities that a server's configuration wants.
+	ServerRequires(t sandbox.Thread, server string) []string
 	Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error)
 	Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
-	Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error)
+	// ResolveAmong finds a tool among those that visible reports true of; of a server it is asked as of a tool without a
+	// name.
+	ResolveAmong(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) (sandbox.Tool, error)
 	// Arguments gives the bytes that the tool's server gets for an input, or says what is wrong with it.
 	Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error)
 	// CallChecked calls a tool with what Arguments gave.
@@ -28,6 +32,8 @@ type Hub interface {
 	Subscribe(ctx context.Context, t sandbox.Thread, server, uri string, changed func()) error
 	Version() uint64
 	Changed() <-chan struct{}
+	// Announce moves Version on.
+	Announce()
 	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
 	ForgetThread(t sandbox.Thread)
 }
@@ -38,6 +44,8 @@ type Options struct {
 	Hub      Hub
 	Decider  Decider
 	Approver Approver
+	// Narrowed gives the capabilities that a thread was narrowed to; nil when it was not. A nil Narrowed: none ever is.
+	Narrowed func(ctx context.Context, t sandbox.Thread) ([]string, error)
 	Log      *slog.Logger
 }
 
@@ -109,10 +117,39 @@ func (p Plan) Shown(input []byte) []byte {
 	return p.decision.Redact.Args.apply(input)
 }
 
+// Redacts reports whether Shown leaves something out.
+func (p Plan) Redacts() bool { return !p.decision.Redact.Args.empty() }
+
+// ShownText is Shown for a text that is no JSON.
+func (p Plan) ShownText(s string) string {
+	if !p.Redacts() {
+		return s
+	}
+	return p.decision.Redact.Args.text(s)
+}
+
 // Plan looks at a tool call: finds the tool among those that the caller may use, checks the arguments and asks
-// the rules. A denied call is a Plan, whose Make fails. An error is that of Resolve or of the arguments.
+// the rules. A denied call is a Plan, whose Make fails. An error is NotFound, also for a tool that the caller must not
+// know of, whose Plan then says why; or it is about the tool's server, or the arguments.
 func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
-	tool, err := g.o.Hub.Resolve(ctx, c.Thread, c.Ref)
+	holder, err := g.holder(ctx, c.Caller, c.Thread)
+	if err != nil {
+		return Plan{}, err
+	}
+	var hidden *Plan
+	tool, err := g.o.Hub.ResolveAmong(ctx, c.Thread, c.Ref, func(t sandbox.Tool) bool {
+		if t.Name == "" {
+			return holder.sees(t)
+		}
+		why := holder.whyNot(t)
+		if why != nil {
+			hidden = &Plan{guard: g, decision: Decision{Why: Why{Effect: Deny, Rules: []Reason{*why}}}}
+		}
+		return why == nil
+	})
+	if err != nil && hidden != nil {
+		return *hidden, err
+	}
 	if err != nil {
 		return Plan{}, err
 	}
@@ -126,7 +163,7 @@ func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 	}
 	p := g.decide(ctx, Request{
 		Kind: KindToolCall, Caller: c.Caller, Thread: c.Thread, Exec: c.Exec, Server: tool.Server, Tool: tool.Name, Printed: tool.Printed,
-		Annotations: ReadAnnotations(tool.Annotations), Arguments: args,
+		Annotations: ReadAnnotations(tool.Annotations), Arguments: args, Capabilities: holder.names,
 	})
 	p.Tool, p.hide = tool, c.Hide
 	return p, nil
@@ -134,13 +171,28 @@ func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 
 // PlanUpstream looks at another request for an MCP server.
 func (g *Guard) PlanUpstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, r sandbox.UpstreamRequest) (Plan, error) {
-	p := g.decide(ctx, Request{Kind: KindUpstream, Caller: c, Thread: t, Server: r.Server, Tool: r.Method, Printed: r.Server + " " + r.Method, Arguments: r.Params})
+	holder, err := g.holder(ctx, c, t)
+	if err != nil {
+		return Plan{}, err
+	}
+	if !holder.uses(r.Server) {
+		return Plan{}, noServer(r.Server)
+	}
+	p := g.decide(ctx, Request{Kind: KindUpstream, Caller: c, Thread: t, Server: r.Server, Tool: r.Method, Printed: r.Server + " " + r.Method, Arguments: r.Params, Capabilities: holder.names})
 	p.upstream = r
 	return p, nil
 }
 
-// PlanRun looks at what is to run in a sandbox. Permit says whether it may.
-func (g *Guard) PlanRun(ctx context.Context, r Request) Plan { return g.decide(ctx, r) }
+// PlanRun looks at what is to run in a sandbox: r without time and capabilities. Permit says whether it may.
+func (g *Guard) PlanRun(ctx context.Context, r Request) Plan {
+	h, err := g.holder(ctx, r.Caller, r.Thread)
+	if err != nil {
+		g.o.Log.Error("policy: the capabilities of a thread cannot be known", "thread", r.Thread.String(), "error", err)
+		return Plan{guard: g, request: r, decision: Decision{Why: Why{Effect: Deny, Rules: []Reason{{Rule: "capabilities", Effect: Deny, Text: "they cannot be known now"}}}}}
+	}
+	r.Capabilities = h.names
+	return g.decide(ctx, r)
+}
 
 func (g *Guard) decide(ctx context.Context, r Request) Plan {
 	r.Time = g.now()
@@ -238,36 +290,14 @@ func because(d Decision, e Effect) string {
 	return " (no rule allows it)"
 }
 
-// Servers lists the MCP servers of a thread.
-func (g *Guard) Servers(ctx context.Context, _ sandbox.Caller, t sandbox.Thread) ([]sandbox.ToolServer, error) {
-	return g.o.Hub.Servers(ctx, t)
-}
-
-// Tools gives the tools that a caller may use in a thread.
-func (g *Guard) Tools(ctx context.Context, _ sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error) {
-	return g.o.Hub.Tools(ctx, t)
-}
-
-// Search finds tools among those that a caller may use in a thread.
-func (g *Guard) Search(ctx context.Context, _ sandbox.Caller, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
-	return g.o.Hub.Search(ctx, t, q)
-}
-
-// Upstream lists what the servers that a caller may use offer of a kind.
-func (g *Guard) Upstream(ctx context.Context, _ sandbox.Caller, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error) {
-	return g.o.Hub.Upstream(ctx, t, kind, server)
-}
-
-// Subscribe calls changed whenever a server says that a resource is another one now, until ctx ends.
-func (g *Guard) Subscribe(ctx context.Context, _ sandbox.Caller, t sandbox.Thread, server, uri string, changed func()) error {
-	return g.o.Hub.Subscribe(ctx, t, server, uri, changed)
-}
-
 // Version changes whenever a set of tools may have changed.
 func (g *Guard) Version() uint64 { return g.o.Hub.Version() }
 
 // Changed gives a channel that is closed at the next change of Version.
 func (g *Guard) Changed() <-chan struct{} { return g.o.Hub.Changed() }
+
+// Announce tells everybody that who may use which tools may have changed.
+func (g *Guard) Announce() { g.o.Hub.Announce() }
 
 // UpstreamChanged gives a channel that is closed when prompts or resources may have changed.
 func (g *Guard) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {

@@ -19,18 +19,58 @@ var (
 type fakeHub struct {
 	Hub // what is not below is not called
 
-	tools []sandbox.Tool
-	sent  []string
-	reply sandbox.ToolResult
+	tools   []sandbox.Tool
+	servers map[string][]string // with what they require
+	sent    []string
+	reply   sandbox.ToolResult
 }
 
-func (h *fakeHub) Resolve(_ context.Context, _ sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error) {
+func (h *fakeHub) ResolveAmong(_ context.Context, _ sandbox.Thread, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) (sandbox.Tool, error) {
 	for _, t := range h.tools {
-		if t.Printed == ref.Printed || t.Server == ref.Server && t.Name == ref.Name {
+		if (t.Printed == ref.Printed || t.Server == ref.Server && t.Name == ref.Name) && visible(t) {
 			return t, nil
 		}
 	}
 	return sandbox.Tool{}, sandbox.Errorf(sandbox.NotFound, "there is no tool %q", ref.Printed)
+}
+
+func (h *fakeHub) ServerRequires(_ sandbox.Thread, server string) []string {
+	return h.servers[server]
+}
+
+func (h *fakeHub) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error) {
+	return sandbox.ToolSet{Hash: "h", Tools: h.tools}, nil
+}
+
+func (h *fakeHub) Servers(context.Context, sandbox.Thread) ([]sandbox.ToolServer, error) {
+	var list []sandbox.ToolServer
+	for name := range h.servers {
+		list = append(list, sandbox.ToolServer{Name: name, ToolCount: len(h.tools)})
+	}
+	return list, nil
+}
+
+func (h *fakeHub) Search(_ context.Context, _ sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
+	var res sandbox.ToolSearch
+	for _, t := range h.tools {
+		if q.Visible(t) {
+			res.Tools = append(res.Tools, sandbox.ToolFound{Name: t.Printed})
+		}
+	}
+	return res, nil
+}
+
+func (h *fakeHub) Upstream(context.Context, sandbox.Thread, sandbox.UpstreamKind, string) ([]sandbox.UpstreamItem, error) {
+	var list []sandbox.UpstreamItem
+	for name := range h.servers {
+		list = append(list, sandbox.UpstreamItem{Server: name})
+	}
+	return list, nil
+}
+
+func (h *fakeHub) Subscribe(context.Context, sandbox.Thread, string, string, func()) error {
+	h.sent = append(h.sent, "subscribe")
+	return nil
 }
 
 func (h *fakeHub) Arguments(_ context.Context, _ sandbox.Thread, _ sandbox.Tool, input []byte) ([]byte, error) {

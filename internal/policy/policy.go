@@ -61,8 +61,8 @@ type Request struct {
 	// request Tool is the method, such as "resources/read".
 	Server, Tool, Printed string
 	Annotations           Annotations
-	// Arguments are the bytes that the MCP server gets. Of what runs in a sandbox: {"command"}, {"argv"},
-	// {"language", "code"} or {"skill", "script", "args"}.
+	// Arguments are the bytes that the MCP server gets; of what runs in a sandbox an object with what is to run, without its
+	// environment: command, argv, cwd, language, code, skill, script and so on, of those what there is.
 	Arguments json.RawMessage
 	Skill     string // of a KindSkillRun
 	Untrusted bool   // the skill comes from a source that is not trusted
@@ -74,13 +74,13 @@ type Request struct {
 // Annotations are what a tool says of itself, with the defaults of the MCP specification for what it does not
 // say. They are hints of a stranger: a rule that allows something because of them trusts the tool's server.
 type Annotations struct {
-	ReadOnly    bool // default false
-	Destructive bool // default true; false of a tool that is read-only
-	Idempotent  bool // default false
-	OpenWorld   bool // default true
-	Said        bool // the tool has annotations at all
+	ReadOnly    bool `json:"readOnlyHint"`    // default false
+	Destructive bool `json:"destructiveHint"` // default true; false of a tool that is read-only
+	Idempotent  bool `json:"idempotentHint"`  // default false
+	OpenWorld   bool `json:"openWorldHint"`   // default true
+	Said        bool `json:"-"`               // the tool has annotations at all
 	// Explicit says which of the four, in the order above, the tool says itself.
-	Explicit [4]bool
+	Explicit [4]bool `json:"-"`
 }
 
 // ReadAnnotations reads the annotations of a tool, as its server wrote them. What is no boolean is not said.

@@ -83,6 +83,9 @@ func CheckCapabilities(names []string) ([]string, error) {
 	return sorted, nil
 }
 
+// AllCapabilities stands for all capabilities, where they are listed.
+const AllCapabilities = "*"
+
 // AllSkills in AcquireOptions.Skills stands for all skills that are on.
 const AllSkills = "*"
 
@@ -92,8 +95,11 @@ type AcquireOptions struct {
 	Labels   map[string]string // replaces the thread's labels when not nil
 	Env      map[string]string // for every exec of this sandbox
 	Skills   []string          // the thread has only these skills from now on; AllSkills among them: all; nil = as before
-	Mode     string            // "direct", "code", "auto" or ""
-	Wait     time.Duration     // how long to wait for a starting sandbox; 0: until it is ready
+	// Capabilities are the only ones that count in the thread from now on, of those that a caller has;
+	// AllCapabilities among them: all that a caller has; nil = as before.
+	Capabilities []string
+	Mode         string        // "direct", "code", "auto" or ""
+	Wait         time.Duration // how long to wait for a starting sandbox; 0: until it is ready
 }
 
 // ThreadFilter selects threads of one owner.

@@ -45,8 +45,9 @@ func CheckOwnerName(what, name string) error {
 type ThreadInfo struct {
 	Thread
 	Labels       map[string]string `json:"labels"`
-	Mode         string            `json:"mode,omitempty"`  // asked for: ModeDirect, ModeCode or ModeAuto; "" = none
-	Skills       []string          `json:"skills,omitzero"` // the only ones that it has; nil = all that are on
+	Mode         string            `json:"mode,omitempty"`        // asked for: ModeDirect, ModeCode or ModeAuto; "" = none
+	Skills       []string          `json:"skills,omitzero"`       // the only ones that it has; nil = all that are on
+	Capabilities []string          `json:"capabilities,omitzero"` // the only ones that count in it; nil = all that a caller has
 	CreatedAt    time.Time         `json:"created_at"`
 	LastActiveAt time.Time         `json:"last_active_at"`
 }

@@ -38,6 +38,7 @@ type Tool struct {
 	Disclosure Disclosure
 	Summary    string   // one line for lists, in place of the description's beginning
 	Keywords   []string // words by which a search finds the tool too
+	Requires   []string // capabilities that whoever uses the tool needs, all of them
 }
 
 // Disclosure is when a tool's definition is put before a model. "" leaves it to the mode.
@@ -80,6 +81,8 @@ type ToolQuery struct {
 	Query  string
 	Server string
 	Detail string
+	// Visible reports of a tool whether the caller may know of it, of a server as of a tool without a name; nil: of all.
+	Visible func(Tool) bool `json:"-"`
 }
 
 // ToolFound is one answer to a ToolQuery; empty fields were not asked for.

@@ -1,0 +1,115 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// guardedHub has a tool that needs a capability and one that does not.
+type guardedHub struct {
+	*changingHub
+}
+
+func (h guardedHub) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error) {
+	input := json.RawMessage(`{"type":"object"}`)
+	return sandbox.ToolSet{Hash: "guarded", Tools: []sandbox.Tool{
+		{Server: "s", Name: "free", Printed: "s__free", Input: input},
+		{Server: "s", Name: "paid", Printed: "s__paid", Input: input, Requires: []string{"pay"}},
+	}}, nil
+}
+
+func (h guardedHub) Announce() { h.change() }
+
+func (h guardedHub) ResolveAmong(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) (sandbox.Tool, error) {
+	set, _ := h.Tools(ctx, t)
+	for _, tool := range set.Tools {
+		if tool.Printed == ref.Printed && visible(tool) {
+			return tool, nil
+		}
+	}
+	return sandbox.Tool{}, sandbox.Errorf(sandbox.NotFound, "there is no tool %q", ref.Printed)
+}
+
+func (h guardedHub) CallChecked(context.Context, sandbox.Thread, sandbox.Tool, []byte, sandbox.ToolWatch) (sandbox.ToolResult, error) {
+	return sandbox.ToolResult{Result: json.RawMessage(`1`)}, nil
+}
+
+// TestCapabilitiesOfThreads: narrowing a thread, and widening it again, reaches its running sandbox and its next call at once, is
+// remembered, and gives nobody what the caller does not have.
+func TestCapabilitiesOfThreads(t *testing.T) {
+	h := newHouseWith(t, daemon{run: exits}, guardedHub{newChangingHub()})
+	ctx := t.Context()
+	rich := caller
+	rich.Capabilities = []string{"pay", "read"}
+	acquire := func(c sandbox.Caller, only ...string) error {
+		_, err := h.Acquire(ctx, c, "a", sandbox.AcquireOptions{Capabilities: only})
+		return err
+	}
+	calls := func(c sandbox.Caller, want bool) {
+		t.Helper()
+		_, err := h.CallTool(ctx, c, "a", sandbox.ToolRef{Printed: "s__paid"}, json.RawMessage(`{}`))
+		if (err == nil) != want || err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+			t.Errorf("call: %v, want %t", err, want)
+		}
+	}
+	if err := acquire(rich); err != nil {
+		t.Fatal(err)
+	}
+	dir := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"}).codeAPI()
+	shows := func(paid bool) {
+		t.Helper()
+		within(t, 5*time.Second, "the wrappers", func() bool { return there(dir, "servers/s/free.ts") && there(dir, "servers/s/paid.ts") == paid })
+	}
+	shows(true)
+	calls(rich, true)
+	calls(caller, false)
+	if err := acquire(rich, "read"); err != nil {
+		t.Fatal(err)
+	}
+	shows(false)
+	calls(rich, false)
+	if err := acquire(caller, "pay"); sandbox.KindOf(err) != sandbox.Forbidden {
+		t.Errorf("gives what it does not have: %v", err)
+	}
+	if err := acquire(rich, "not a name"); sandbox.KindOf(err) != sandbox.Invalid {
+		t.Errorf("%v", err)
+	}
+	view, err := h.Thread(ctx, rich, "a")
+	if err != nil || len(view.Capabilities) != 1 {
+		t.Errorf("%+v, %v", view.ThreadInfo, err)
+	}
+	if err := acquire(rich, sandbox.AllCapabilities); err != nil {
+		t.Fatal(err)
+	}
+	shows(true)
+	calls(rich, true)
+	// Who runs code sees its own tools, not those of whoever was there before.
+	if _, err := h.RunCode(ctx, caller, "a", sandbox.Code{Language: "python", Text: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	shows(false)
+	// Narrowed without a sandbox, it counts without one.
+	if err := acquire(rich, "read"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.ReleaseSandbox(ctx, rich, "a"); err != nil {
+		t.Fatal(err)
+	}
+	calls(rich, false)
+	found := false
+	list, _, err := h.audit.List(ctx, audit.Filter{Tenant: caller.Tenant, Action: audit.ActionToolCall})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list {
+		found = found || r.Phase == audit.PhaseAttempt && len(r.Why) > 0 && string(r.Why) == `{"effect":"deny","rules":[{"rule":"capabilities","effect":"deny","text":"the caller has not: pay"}],"policy":""}`
+	}
+	if !found {
+		t.Error("no record says why")
+	}
+}
