@@ -171,7 +171,12 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		return errors.New("the server gives every workspace a uid of its own and so must run as root")
 	}
 	// No core file: the memory of this process, and of the MCP servers that it starts, has secrets.
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+	// What it may be stays: a runtime sets limits of its own in sandboxes, and could not raise it again.
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return fmt.Errorf("core files: %w", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Max: core.Max}); err != nil {
 		return fmt.Errorf("core files: %w", err)
 	}
 	p := &parts{cfg: cfg, log: log}
