@@ -171,7 +171,7 @@ func start(t *testing.T, o options) *server {
 		if err := syscall.Unmount(filepath.Join(data, "tenants"), 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
 			t.Errorf("disk image not unmounted: %v", err)
 		}
-		if err := os.RemoveAll(data); err != nil {
+		if err := errors.Join(os.RemoveAll(data), os.RemoveAll(data+".keys")); err != nil {
 			t.Errorf("data folder not removed: %v", err)
 		}
 	})
