@@ -28,7 +28,7 @@ type attack struct {
 // attacks lists all, in the order of the report.
 func attacks() []attack {
 	var all []attack
-	for _, part := range [][]attack{races(), oddFiles(), daemons(), bridges(), archives(), requests(), bombs()} {
+	for _, part := range [][]attack{races(), oddFiles(), daemons(), bridges(), archives(), requests(), credentials(), bombs()} {
 		all = append(all, part...)
 	}
 	return all

@@ -38,6 +38,8 @@ type bed struct {
 	log  *syncBuffer
 	done chan struct{}
 	mcp  *toolServer
+	// issuer is the identity provider that the server knows.
+	issuer *issuer
 	// plain is a container of the same image without limits: where bombs go off.
 	plain string
 }
@@ -99,6 +101,9 @@ func newBed() (_ *bed, err error) {
 	if b.mcp, err = startTools(); err != nil {
 		return nil, err
 	}
+	if b.issuer, err = startIssuer(); err != nil {
+		return nil, err
+	}
 	config := fmt.Appendf(nil, `{"mcpServers": {"far": {"type": "http", "url": %[1]q, "disabledTools": ["secret_tool"]}, "open": {"type": "http", "url": %[1]q}}}`, b.mcp.url)
 	err = errors.Join(os.Chmod(b.dir, 0o711), os.Mkdir(b.data, 0o711), os.Mkdir(filepath.Join(b.data, "templates"), 0o755), //nolint:gosec // passed through by other uids
 		os.WriteFile(filepath.Join(b.data, "templates/base.yaml"), []byte(bomb.Template), 0o600),
@@ -114,13 +119,16 @@ func newBed() (_ *bed, err error) {
 			return nil, fmt.Errorf("build %s: %w\n%s", name, err, out)
 		}
 	}
-	return b, errors.Join(b.boot(), b.makeKey())
+	if err := b.makeKey(); err != nil {
+		return nil, err
+	}
+	return b, b.boot()
 }
 
 // boot starts the server and waits until it serves.
 func (b *bed) boot() error {
 	b.cmd = exec.Command(filepath.Join(b.dir, "skerry"), "serve", "--listen", "127.0.0.1:0", "--data", b.data, "--driver", "docker", "--auth", "auto")
-	b.cmd.Env = append(os.Environ(), "SKERRY_DISK_QUOTA=off", "SKERRY_TEMPLATES="+filepath.Join(b.data, "templates"), "SKERRY_TEST_SECRET=hunter2-server-secret")
+	b.cmd.Env = append(os.Environ(), "SKERRY_DISK_QUOTA=off", "SKERRY_TEMPLATES="+filepath.Join(b.data, "templates"), "SKERRY_TEST_SECRET=hunter2-server-secret", "SKERRY_OIDC="+b.issuer.config())
 	b.cmd.Stderr = b.log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM} // nothing stays behind, however this ends
 	out, err := b.cmd.StdoutPipe()
@@ -151,17 +159,11 @@ func (b *bed) boot() error {
 	}
 }
 
+// makeKey makes the first key, beside the server, which does not run yet.
 func (b *bed) makeKey() error {
-	a, err := b.request("", "POST", "/api/keys", map[string]any{"name": "attacks", "user": "root", "admin": true, "act_for": true})
-	if err != nil {
-		return err
-	}
-	var made struct{ Secret string }
-	if err := json.Unmarshal(a.body, &made); err != nil || made.Secret == "" {
-		return fmt.Errorf("no key: %d %s", a.status, a.body)
-	}
-	b.key = made.Secret
-	return nil
+	out, err := exec.Command(filepath.Join(b.dir, "skerry"), "keys", "create", "--data", b.data, "--user", "root", "--admin", "--act-for").Output()
+	b.key = strings.TrimSpace(string(out))
+	return err
 }
 
 // close deletes all threads, ends the server and looks for what is left over.
@@ -182,6 +184,9 @@ func (b *bed) close() error {
 	}
 	if b.mcp != nil {
 		errs = append(errs, b.mcp.close())
+	}
+	if b.issuer != nil {
+		b.issuer.Close()
 	}
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
