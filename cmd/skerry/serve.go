@@ -33,6 +33,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
+	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/peer"
@@ -147,6 +148,7 @@ type parts struct {
 	approvals *approval.Approvals
 
 	metrics *telemetry.Metrics
+	limits  *limits.Gate
 	halt    *time.Timer // ends the process when it does not stop; nil before it is told to
 
 	sealer  *secrets.Keys
@@ -380,6 +382,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		return err
 	}
 	p.metrics = telemetry.New(buildinfo.Version())
+	p.openLimits()
 	guard := policy.New(policy.Options{
 		Hub: p.hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: approver{p.approvals}, Log: p.log,
 		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) { return p.orch.Capabilities(ctx, t) },
@@ -392,6 +395,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 				return p.orch.KeepResult(ctx, t, name, result)
 			},
+			Admit:  p.limits.ToolCall,
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Daemon: p.sandboxd, Install: p.install,
@@ -399,7 +403,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
 		},
-		Secrets: p.secrets, Sealer: p.sealer, Metrics: p.metrics, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
+		Secrets: p.secrets, Sealer: p.sealer, Limits: p.limits, Metrics: p.metrics, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
 		ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
 		Peers: p.peers, Bury: p.bury, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
 	})
@@ -584,7 +588,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		},
 		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Audit: p.audit,
 		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers},
-		AuditProof: p.audit, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
+		AuditProof: p.audit, Limits: p.limits, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}

@@ -65,6 +65,7 @@ var table = []row{
 	{"internal/mcphub/toolscan", "sandbox", "a scan reads text and knows no server"},
 	{"internal/secrets", "sandbox store lockedfile", "values by name stand below the use cases; who gets them, others know"},
 	{"internal/telemetry", "sandbox", "it counts and times; what it counts comes in"},
+	{"internal/limits", "sandbox store", "limits are counted in the state; what takes them, others know"},
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 
 	{"internal/toolsearch", "sandbox", "a search knows a tool set, not where it comes from"},
@@ -106,9 +107,7 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
-	{"internal/httpserver", "sandbox auth audit prompt vpath", "HTTP reaches the use cases through interfaces that it declares"},
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt secrets vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},

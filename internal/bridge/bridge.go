@@ -115,8 +115,10 @@ type Options struct {
 	Tools    Tools
 	Recorder Recorder
 	Keep     Keep
-	Limits   Limits
-	Log      *slog.Logger
+	// Admit lets a call in that was recorded, or says why not; nil: all are.
+	Admit  func(ctx context.Context, c sandbox.Caller) error
+	Limits Limits
+	Log    *slog.Logger
 }
 
 // Bridge holds the tokens of all running execs. All methods may be called at the same time.
@@ -124,6 +126,7 @@ type Bridge struct {
 	tools    Tools
 	recorder Recorder
 	keep     Keep
+	admit    func(ctx context.Context, c sandbox.Caller) error
 	limits   Limits
 	log      *slog.Logger
 
@@ -141,7 +144,10 @@ func New(o Options) *Bridge {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Bridge{tools: o.Tools, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+	if o.Admit == nil {
+		o.Admit = func(context.Context, sandbox.Caller) error { return nil }
+	}
+	return &Bridge{tools: o.Tools, admit: o.Admit, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
 }
 
 // Register gives a new token for an exec: 64 hex digits, good on the endpoints of its thread until

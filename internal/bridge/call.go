@@ -81,6 +81,9 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.To
 	began := time.Now()
 	var result json.RawMessage
 	if err = wrong; err == nil {
+		err = b.admit(ctx, e.Caller)
+	}
+	if err == nil {
 		result, err = b.made(ctx, e, plan, id)
 	}
 	if err == nil {
@@ -168,7 +171,7 @@ func (b *Bridge) explain(ctx context.Context, e *exec, tool string, err error) e
 			detail += "; " + f.Name + ": " + f.Detail
 		}
 	}
-	return &sandbox.Error{Kind: kind, Detail: cut(detail, maxMessage)}
+	return &sandbox.Error{Kind: kind, Detail: cut(detail, maxMessage), Limit: shown.Limit}
 }
 
 func statusOf(err error) string {

@@ -274,6 +274,9 @@ func writeError(w http.ResponseWriter, tool string, err error) {
 	var shown *sandbox.Error
 	if errors.As(err, &shown) && kind != sandbox.Internal {
 		message = shown.Detail
+		if shown.Limit != nil && shown.Limit.Wait > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(shown.Limit.RetryAfter()))
+		}
 	}
 	var body struct {
 		Error struct {

@@ -104,6 +104,8 @@ type Config struct {
 	Audit Audit `yaml:"audit"`
 	// CodeExecution says how agents get their tools and run code.
 	CodeExecution CodeExecution `yaml:"code_execution"`
+	// Limits bound what tenants, users and keys take.
+	Limits Limits `yaml:"limits"`
 }
 
 // TLS names files in PEM. They are read again when they change.
@@ -253,11 +255,11 @@ func set(f reflect.Value, text string) error {
 			return errors.New("want true or false")
 		}
 		f.SetBool(b)
-	case map[string]TenantRules:
+	case map[string]TenantRules, map[string]OwnLimits:
 		dec := yaml.NewDecoder(strings.NewReader(text))
 		dec.KnownFields(true)
 		if err := dec.Decode(f.Addr().Interface()); err != nil {
-			return errors.New("want YAML such as {name: {mode: always}}")
+			return errors.New("want YAML such as {name: {mode: always}}, or {name: {execs: 100}}")
 		}
 	case []OIDCIssuer:
 		dec := yaml.NewDecoder(strings.NewReader(text))
@@ -343,6 +345,7 @@ func (c *Config) Check() error {
 	c.Lifecycle.check(bad)
 	c.Audit.check(bad)
 	c.CodeExecution.check(bad)
+	c.Limits.check(bad)
 	c.S3.check(bad)
 	c.Approvals.check(bad)
 	c.Plugins.check(bad)

@@ -35,6 +35,7 @@ func TestEveryFieldHasItsVariable(t *testing.T) {
 	samples := map[reflect.Kind]string{
 		reflect.String: "x", reflect.Slice: "x", reflect.Int: "7", reflect.Int64: "7s", reflect.Bool: "false", reflect.Map: "{acme: {mode: never}}",
 	}
+	own := "{acme/ann: {execs: 3}}"
 	before := Default().Keys()
 	if _, ok := before["code_execution.mode"]; !ok || len(before) < 20 {
 		t.Fatalf("fields: %v", before)
@@ -46,6 +47,9 @@ func TestEveryFieldHasItsVariable(t *testing.T) {
 		}
 		if _, issuers := was.([]OIDCIssuer); issuers {
 			sample = "[{issuer: x}]"
+		}
+		if strings.HasPrefix(key, "limits.") && reflect.TypeOf(was).Kind() == reflect.Map {
+			sample = own
 		}
 		c, err := Load("", env(map[string]string{EnvName(key): sample}))
 		if err != nil {
@@ -84,6 +88,36 @@ func TestCodeExecution(t *testing.T) {
 	for _, want := range []string{"code_execution.sandbox_timeout:", "code_execution.auto_threshold:", "code_execution.tenants.acme.mode:", "code_execution.tenants.acme.language:"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not named in %v", want, err)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.yaml")
+	text := "limits:\n  tenants:\n    '*': {execs: 50}\n    acme: {execs: 200}\n  users:\n    '*': {execs: 4, disk_mib: 100}\n    acme/*: {execs: 5}\n    acme/ann: {execs: 0, sandboxes: 2}\n  keys:\n    key_1: {requests_per_minute: 60}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(file, env(map[string]string{"SKERRY_LIMITS_KEYS": "{key_3: {execs: 7}}"}))
+	if err = errors.Join(err, c.Check()); err != nil {
+		t.Fatal(err)
+	}
+	l := &c.Limits
+	if l.OfTenant("other").Execs != 50 || l.OfTenant("acme").Execs != 200 || l.OfUser("acme", "bob").Execs != 5 || l.OfUser("other", "bob").Execs != 4 || l.OfKey("key_3").Execs != 7 || l.OfKey("key_1").RequestsPerMinute != 60 || l.OfKey("key_2") != (LimitRules{}) {
+		t.Errorf("%+v", l)
+	}
+	if ann := l.OfUser("acme", "ann"); ann != (LimitRules{Sandboxes: 2, DiskMiB: 100}) {
+		t.Errorf("ann: %+v", ann)
+	}
+	if none := Default().Limits; none.OfUser("a", "b") != (LimitRules{}) {
+		t.Error("there is a limit that nobody asked for")
+	}
+	wrong := -1
+	l.Users["ann"], l.Users["acme/bob"], l.Keys["*"] = OwnLimits{}, OwnLimits{Execs: &wrong}, OwnLimits{DiskMiB: l.Users["*"].DiskMiB}
+	err = c.Check()
+	for _, want := range []string{"limits.users.acme/bob.execs:", "limits.keys.*.disk_mib:", "limits.users: \"ann\""} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is missing in: %v", want, err)
 		}
 	}
 }

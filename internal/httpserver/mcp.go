@@ -48,7 +48,7 @@ func (s *server) mcpRoutes(engine *gin.Engine) {
 		}
 		return scope.server
 	}, options)
-	group := engine.Group("", s.authenticate, s.authorize, s.place, contentType)
+	group := engine.Group("", s.authenticate, s.authorize, s.place, s.limit, contentType)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		for _, path := range []string{mcpPath, mcpPath + "/:thread", mcpPath + "/:thread/:server"} {
 			s.rule(method, path, agents)

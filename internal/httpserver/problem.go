@@ -24,6 +24,7 @@ type Problem struct {
 	Detail string       `json:"detail"`
 	Code   string       `json:"code" doc:"Stable over time, unlike the texts"`
 	Errors []FieldError `json:"errors,omitempty" doc:"What is wrong with which field of the request"`
+	Limit  *limitShown  `json:"limit,omitempty" doc:"With quota_exceeded: the limit of a tenant, user or key that was met"`
 
 	header http.Header
 }
@@ -134,6 +135,9 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 		detail = string(kind)
 	}
 	p = newProblem(kind, detail, fields...)
+	if e != nil && e.Limit != nil {
+		p.limited(e.Limit)
+	}
 	s.logProblem(ctx, p, err)
 	return p
 }

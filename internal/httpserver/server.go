@@ -60,6 +60,8 @@ type Options struct {
 	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
 	// Placement says which server answers a request about a thread; nil: there is only this one.
 	Placement placement
+	// Limits bound the requests of callers; nil: there are none, and no usage.
+	Limits limiter
 	// Keys checks credentials. Without it no key is valid.
 	Keys keys
 	// Idempotency remembers answers; nil: the header Idempotency-Key is ignored.
@@ -148,7 +150,7 @@ func (s *server) handler() (http.Handler, error) {
 	})
 	cfg := apiConfig(s.o.Version)
 	s.open = humagin.New(engine, cfg)
-	s.api = humagin.NewWithGroup(engine, engine.Group("", s.authenticate, s.authorize, s.place, contentType, s.idempotent), cfg)
+	s.api = humagin.NewWithGroup(engine, engine.Group("", s.authenticate, s.authorize, s.place, s.limit, contentType, s.idempotent), cfg)
 	s.threadRoutes()
 	s.execRoutes()
 	s.contextRoutes()
@@ -163,6 +165,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.auditProofRoutes()
 	s.secretRoutes()
 	s.approvalRoutes()
+	s.usageRoutes()
 	s.healthRoutes()
 	s.terminalRoutes(engine)
 	doc, err := json.Marshal(s.api.OpenAPI())
@@ -249,6 +252,7 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[auth.Key]():           "Key",
 	reflect.TypeFor[secrets.Info]():       "Secret",
 	reflect.TypeFor[secrets.Rotation]():   "SecretRotation",
+	reflect.TypeFor[limitShown]():         "Limit",
 }
 
 func schemaName(t reflect.Type, hint string) string {

@@ -134,6 +134,16 @@ type auditLog interface {
 	List(ctx context.Context, f audit.Filter) (items []audit.Record, next string, err error)
 }
 
+// limiter bounds what callers take, and says what they took.
+type limiter interface {
+	// Request lets a request in, or says which limit it met.
+	Request(ctx context.Context, c sandbox.Caller) error
+	// Defer leaves that to the use case that the request asks for; Settle counts one that asked for none after all.
+	Defer(ctx context.Context) context.Context
+	Settle(ctx context.Context, c sandbox.Caller)
+	Usage(ctx context.Context, c sandbox.Caller, q sandbox.UsageQuery) (sandbox.UsageReport, error)
+}
+
 type keys interface {
 	// Authenticate says whose a credential is; *auth.TooMany when it was not looked at.
 	Authenticate(ctx context.Context, cred auth.Credential) (sandbox.Caller, error)

@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/capacity"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
@@ -36,9 +37,10 @@ type box struct {
 	hold     *hold         // of the thread, nil when it was not got
 	left     bool          // gone is closed; of Orchestrator.mu
 	place    *capacity.Ticket
-	passed   bool      // the place is another's, or given back; guarded by Orchestrator.mu
-	asked    time.Time // when its first caller did; zero: it was adopted
-	pooled   *pooled   // it was this one in the pool; nil: it was made for the thread, or adopted
+	passed   bool          // the place is another's, or given back; guarded by Orchestrator.mu
+	limits   *limits.Place // that it takes of its owner's; of Orchestrator.mu
+	asked    time.Time     // when its first caller did; zero: it was adopted
+	pooled   *pooled       // it was this one in the pool; nil: it was made for the thread, or adopted
 
 	shift   sync.Mutex // held while it is paused or resumed
 	keeping sync.Mutex // held while what it is is written
@@ -57,11 +59,13 @@ type box struct {
 	hideKnown  bool
 	languages  []string // that sandboxd found a runtime for
 	turn       turn
-	overAge    bool          // it is put away when nothing runs in it
-	released   bool          // it is not to come back
-	unused     bool          // its first exec is still to come
-	watched    bool          // somebody watches its load
-	weight     driver.Weight // what it counts for CPU time; 0: nobody knows
+	overAge    bool           // it is put away when nothing runs in it
+	released   bool           // it is not to come back
+	unused     bool           // its first exec is still to come
+	watched    bool           // somebody watches its load
+	unmetered  bool           // nobody can: CPU time is what sandboxd says
+	payer      sandbox.Caller // whose exec began last: its CPU time counts for that one
+	weight     driver.Weight  // what it counts for CPU time; 0: nobody knows
 
 	tools  toolsView
 	narrow narrowed
@@ -499,6 +503,7 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 	ctx, cancel := detached(ctx, removeTimeout)
 	defer cancel()
 	log := r.o.Log.With("thread", b.thread.String(), "sandbox", string(b.id))
+	r.countLast(ctx, b)
 	theirs, removed := r.removeSandbox(ctx, b)
 	if theirs {
 		r.abandonTo(b)

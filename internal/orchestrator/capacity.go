@@ -72,6 +72,10 @@ func (r *Orchestrator) begin(c sandbox.Caller, b *box, former *box) {
 			defer r.release(h)
 		}
 	}
+	if err := r.letIn(c, b, former); err != nil {
+		r.turnAway(b, err)
+		return
+	}
 	if err := r.awaitPlace(b); err != nil {
 		r.dismiss(b, err)
 		return

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -38,6 +39,7 @@ type execution struct {
 	secret     secrets       // only the goroutine that sees it through uses the streams in it
 	seen       uint64        // number that sandboxd gave its newest event; of the same goroutine
 	place      *list.Element // among the ended ones; of the registry
+	limits     *limits.Place // that it takes of its caller's
 
 	mu     sync.Mutex
 	events []sandbox.Event

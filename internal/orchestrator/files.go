@@ -94,6 +94,11 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	if err := r.refuse(); err != nil {
 		return err
 	}
+	if action != audit.ActionFileDelete {
+		if err := r.o.Limits.Files(ctx, c); err != nil {
+			return err
+		}
+	}
 	r.active(t, ActivityFileWrite)
 	uid, err := r.ensureThread(ctx, t)
 	if err != nil {

@@ -84,11 +84,15 @@ func (r *Orchestrator) followLoad(b *box, meter driver.Meter) {
 		switch sandbox.KindOf(err) {
 		case "":
 			u.look(time.Now(), load)
+			r.countCPU(b, load.CPU)
 		case sandbox.NotFound: // it is gone, or about to be
 			b.unwatch()
 			return
 		case sandbox.NotSupported: // and it never will be: nobody tries again
 			r.o.Log.Debug("the load of a sandbox is not seen", "sandbox", string(b.id), "error", err)
+			b.mu.Lock()
+			b.unmetered = true
+			b.mu.Unlock()
 			r.weigh(b, &u)
 			return
 		default:

@@ -26,6 +26,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -99,7 +100,9 @@ type Options struct {
 	// Secrets gives values by name; nil: there are none.
 	Secrets secretValues
 	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
-	Sealer    sealer
+	Sealer sealer
+	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
+	Limits    *limits.Gate
 	MaxBoxes  int
 	Lifecycle Lifecycle
 	Metrics   *telemetry.Metrics

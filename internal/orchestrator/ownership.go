@@ -379,6 +379,7 @@ func (r *Orchestrator) leaveMap(b *box) {
 	}
 	delete(r.byID, b.id)
 	givePlaceBack(b)
+	b.limits.Release()
 	if !b.left {
 		b.left = true
 		close(b.gone)

@@ -221,8 +221,16 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if err != nil {
 		return "", err
 	}
+	execID, err := uuid.NewV7()
+	if err != nil {
+		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
+	}
+	if e.limits, err = r.o.Limits.Exec(ctx, c, execID.String(), e.deadline); err != nil {
+		return "", err
+	}
 	b, common, err := r.enter(ctx, c, t)
 	if err != nil {
+		e.limits.Release()
 		return "", err
 	}
 	handedOver := false
@@ -230,6 +238,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		if !handedOver {
 			r.execs.cancel()
 			r.left(b)
+			e.limits.Release()
 		}
 	}()
 	hide, err := b.hiding(common, env.own, named)
@@ -238,10 +247,6 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	}
 	e.secret = newSecrets(hide)
 	e.subject, e.named = hide.String(e.subject), slices.Sorted(maps.Values(env.secrets))
-	execID, err := uuid.NewV7()
-	if err != nil {
-		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
-	}
 	e.id, e.thread, e.caller, e.started, e.changed = execID.String(), t, c, time.Now().UTC(), make(chan struct{})
 	if e.action == audit.ActionCode || e.action == audit.ActionSkillRun { // what may import wrappers
 		if err := r.refreshTools(ctx, c, b); err != nil {
@@ -284,6 +289,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	}
 	r.execs.add(e)
 	handedOver = true
+	b.paidBy(c)
 	r.watchLoad(b)
 	r.wg.Go(func() { r.see(b, e, req) })
 	return e.id, nil
@@ -411,6 +417,7 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 		e.failStart(exit, &res)
 	}
 	err := r.recordEnd(b, e, res)
+	r.countExec(b, e, &res)
 	r.left(b) // before anybody sees the end, and pauses the sandbox
 	e.finish(res, err)
 	r.o.Metrics.Exec(e.action, res.Status, time.Since(e.started))

@@ -61,6 +61,7 @@ func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim)
 		if r.boxes[h.thread] == nil {
 			r.enterMap(b)
 			b.place = r.places.Seat(b.thread.Tenant) // whatever the limits are now
+			b.limits = r.o.Limits.Seat(sandbox.Caller{Owner: b.thread.Owner}, b.id)
 		} else {
 			why = errors.New("its thread has begun another one")
 		}

@@ -142,6 +142,9 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 		if wrong != nil {
 			return sandbox.ToolResult{}, wrong
 		}
+		if err := r.o.Limits.ToolCall(ctx, c); err != nil {
+			return sandbox.ToolResult{}, err
+		}
 		return r.o.Hub.Make(ctx, plan, attempt, watch)
 	})
 }

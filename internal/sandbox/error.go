@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Kind is the stable code of an error, as the API publishes it. A Kind is itself an error, so that
@@ -40,7 +41,19 @@ type Error struct {
 	Kind   Kind
 	Detail string
 	Fields []Field
+	Limit  *LimitHit // of QuotaExceeded: the limit of a tenant, user or key that was met
 	Err    error
+}
+
+// LimitHit is a limit of a tenant, user or key that a call met.
+type LimitHit struct {
+	Limit  string // its name, as the configuration has it
+	Scope  string // tenant, user or key
+	Who    string
+	Max    int64
+	Used   int64
+	Wait   time.Duration // after so long a call like it may go on; 0: waiting is of no use, or nobody knows
+	FreeAt time.Time     // the same
 }
 
 func (e *Error) Error() string {
@@ -58,6 +71,9 @@ func (e *Error) Is(target error) bool {
 	k, ok := target.(Kind)
 	return ok && k == e.Kind
 }
+
+// RetryAfter is Wait in whole seconds, rounded up.
+func (h *LimitHit) RetryAfter() int { return int((h.Wait + time.Second - 1) / time.Second) }
 
 // Errorf makes an error of a kind. The text is shown to the caller. With %w the wrapped error is
 // part of that text, so wrap only errors that were written for callers; for others use Wrap.

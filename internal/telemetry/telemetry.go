@@ -24,6 +24,7 @@ type Metrics struct {
 	changes  *prometheus.CounterVec
 	refused  *prometheus.CounterVec
 	tools    *prometheus.HistogramVec
+	limited  *prometheus.CounterVec
 	levels   levels
 }
 
@@ -60,8 +61,11 @@ func New(version string) *Metrics {
 			Name: "skerry_tool_call_duration_seconds", Buckets: toolBuckets,
 			Help: "Time of tool calls, by where they came from (bridge: code in a sandbox; api: an agent) and their outcome.",
 		}, []string{"via", "outcome"}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "skerry_limit_refused_total", Help: "Calls that met a limit of their tenant, user or key, by the limit and whose it was.",
+		}, []string{"limit", "scope"}),
 	}
-	m.registry.MustRegister(m.starts, m.failures, m.execs, m.changes, m.refused, m.tools, &m.levels,
+	m.registry.MustRegister(m.starts, m.failures, m.execs, m.changes, m.refused, m.tools, m.limited, &m.levels,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skerry_build_info", Help: "1, with the version of the server."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
@@ -120,6 +124,9 @@ func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc
 func (m *Metrics) ToolCall(via, outcome string, d time.Duration) {
 	m.tools.WithLabelValues(via, outcome).Observe(d.Seconds())
 }
+
+// Limited counts a call that met a limit, by its name and whose it is: "tenant", "user" or "key".
+func (m *Metrics) Limited(limit, scope string) { m.limited.WithLabelValues(limit, scope).Inc() }
 
 // Levels is how full a server is at a moment.
 type Levels struct {

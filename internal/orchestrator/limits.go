@@ -1,0 +1,143 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/vpath"
+)
+
+// letIn takes a place of the limits for a box that begins. That of the one before has to be given back first.
+func (r *Orchestrator) letIn(c sandbox.Caller, b, former *box) error {
+	if former != nil {
+		select {
+		case <-former.gone:
+		case <-time.After(r.o.StartTime): // start says what is wrong
+		case <-r.ctx.Done():
+		}
+	}
+	p, err := r.o.Limits.Sandbox(r.ctx, c, b.id)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.limits = p
+	if b.left { // it was let go of meanwhile
+		p.Release()
+	}
+	return nil
+}
+
+// turnAway takes away a box that the limits do not let begin.
+func (r *Orchestrator) turnAway(b *box, err error) {
+	if b.pooled == nil {
+		b.giveUp(err)
+		r.dismiss(b, err)
+		return
+	}
+	x := b.pooled // it was taken out of the pool and is nobody's now
+	b.uid, b.link, b.client, b.skills.folder = x.uid, x.link, x.client, x.skills.folder
+	b.err = err
+	b.end(sandbox.StatusLost)
+	r.remove(r.ctx, b)
+	close(b.ready)
+}
+
+// paidBy says whose exec begins: what the sandbox computes from now on counts for that one.
+func (b *box) paidBy(c sandbox.Caller) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.payer = c
+}
+
+// countCPU counts what a sandbox has computed, as its driver measured it.
+func (r *Orchestrator) countCPU(b *box, total time.Duration) {
+	b.mu.Lock()
+	c := b.payer
+	b.mu.Unlock()
+	c.Owner = b.thread.Owner
+	r.o.Limits.CPU(c, b.id, total, b.asked.IsZero())
+}
+
+// countExec gives back what an exec took of the limits, and counts its CPU time where no driver measures it.
+func (r *Orchestrator) countExec(b *box, e *execution, res *sandbox.Result) {
+	b.mu.Lock()
+	unmetered := b.unmetered
+	b.mu.Unlock()
+	if _, ok := r.o.Driver.(driver.Meter); !ok || unmetered {
+		r.o.Limits.CPUUsed(e.caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)
+	}
+	e.limits.Release()
+}
+
+// countLast counts what a sandbox that is about to go has computed since it was last looked at.
+func (r *Orchestrator) countLast(ctx context.Context, b *box) {
+	b.mu.Lock()
+	looked := b.payer.Tenant != "" && !b.unmetered
+	b.mu.Unlock()
+	if meter, ok := r.o.Driver.(driver.Meter); ok && looked {
+		ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+		defer cancel()
+		if load, err := meter.Load(ctx, b.id); err == nil {
+			r.countCPU(b, load.CPU)
+		}
+	}
+	r.o.Limits.ForgetCPU(b.id)
+}
+
+// DiskUsed gives the bytes of the files of a user, or of all users of a tenant when user is "".
+func (r *Orchestrator) DiskUsed(ctx context.Context, tenant, user string) (int64, error) {
+	users := []string{user}
+	if user == "" {
+		var err error
+		if users, err = folders(filepath.Join(r.o.DataDir, "tenants", tenant, "users")); err != nil {
+			return 0, err
+		}
+	}
+	var sum int64
+	for _, u := range users {
+		owner := sandbox.Owner{Tenant: tenant, User: u}
+		threads, err := folders(filepath.Dir(r.threadDir(sandbox.Thread{Owner: owner, ID: "any"})))
+		if err != nil {
+			return 0, err
+		}
+		for _, id := range threads {
+			t := sandbox.Thread{Owner: owner, ID: id}
+			if sandbox.CheckThreadID(id) != nil || errors.Is(r.exists(t), sandbox.NotFound) {
+				continue // being made, or deleted
+			}
+			var used sandbox.DiskUsage
+			err := r.withFiles(t, nil, func(fs *vpath.FS) (err error) {
+				used, err = fs.Usage(ctx)
+				return err
+			})
+			if err != nil && !errors.Is(r.exists(t), sandbox.NotFound) {
+				return 0, err
+			}
+			sum += used.Bytes
+		}
+	}
+	return sum, nil
+}
+
+// folders lists the folders in a folder, which may not be there.
+func folders(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
