@@ -48,6 +48,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/template"
 	"github.com/skerry-sandbox/skerry/internal/tlsfiles"
 	"github.com/skerry-sandbox/skerry/internal/tooldrift"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
@@ -149,7 +150,8 @@ type parts struct {
 
 	metrics *telemetry.Metrics
 	limits  *limits.Gate
-	halt    *time.Timer // ends the process when it does not stop; nil before it is told to
+	tracer  *tracing.Tracer // nil: nothing is traced
+	halt    *time.Timer     // ends the process when it does not stop; nil before it is told to
 
 	sealer  *secrets.Keys
 	secrets *secrets.Service
@@ -193,6 +195,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	for _, open := range []func(context.Context) error{
 		p.openTLS,
 		p.openData,
+		p.openTracing,
 		p.openState,
 		p.openSecrets,
 		p.openApprovals,
@@ -315,7 +318,7 @@ func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 
 func (p *parts) openTools(ctx context.Context) (err error) {
 	p.drift = tooldrift.New(tooldrift.Options{Store: p.store, Audit: p.audit, Tenant: local.Tenant, Log: p.log})
-	p.hub, err = mcphub.Open(mcphub.Options{Pins: p.drift, Quarantine: p.cfg.ToolDrift == "quarantine", ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
+	p.hub, err = mcphub.Open(mcphub.Options{Pins: p.drift, Quarantine: p.cfg.ToolDrift == "quarantine", ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, Tracer: p.tracer, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
 	if err != nil {
 		return err
 	}
@@ -395,7 +398,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 				return p.orch.KeepResult(ctx, t, name, result)
 			},
-			Admit:  p.limits.ToolCall,
+			Admit: p.limits.ToolCall, Tracer: p.tracer,
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Daemon: p.sandboxd, Install: p.install,
@@ -403,7 +406,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
 		},
-		Secrets: p.secrets, Sealer: p.sealer, Limits: p.limits, Metrics: p.metrics, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
+		Secrets: p.secrets, Sealer: p.sealer, Limits: p.limits, Metrics: p.metrics, Tracer: p.tracer, MaxBoxes: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
 		ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
 		Peers: p.peers, Bury: p.bury, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
 	})
@@ -588,7 +591,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		},
 		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Audit: p.audit,
 		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers},
-		AuditProof: p.audit, Limits: p.limits, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
+		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}

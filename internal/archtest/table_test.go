@@ -65,16 +65,17 @@ var table = []row{
 	{"internal/mcphub/toolscan", "sandbox", "a scan reads text and knows no server"},
 	{"internal/secrets", "sandbox store lockedfile", "values by name stand below the use cases; who gets them, others know"},
 	{"internal/telemetry", "sandbox", "it counts and times; what it counts comes in"},
+	{"internal/tracing", "sandbox", "spans have names; what they stand for, others know"},
 	{"internal/limits", "sandbox store", "limits are counted in the state; what takes them, others know"},
 	{"internal/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 
 	{"internal/toolsearch", "sandbox", "a search knows a tool set, not where it comes from"},
-	{"internal/mcphub", "sandbox redact editdistance toolsearch extensions jsonedit lockedfile egress mcphub/...", "the hub knows tools, not who calls them"},
+	{"internal/mcphub", "sandbox redact editdistance toolsearch extensions jsonedit lockedfile egress mcphub/... tracing", "the hub knows tools, not who calls them"},
 	{"internal/mcphub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/toolserver", "sandbox driver egress ownedsocket", "it starts sandboxes by their contract"},
 	{"internal/policy", "sandbox editdistance lockedfile", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
-	{"internal/bridge", "sandbox ownedsocket policy redact deadline", "the bridge reaches tools through the policy's guard, as the interface that it declares"},
+	{"internal/bridge", "sandbox ownedsocket policy redact deadline tracing", "the bridge reaches tools through the policy's guard, as the interface that it declares"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
 	{"internal/sandboxapi/v1", "", "generated"},
@@ -107,8 +108,8 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
-	{"internal/httpserver", "sandbox auth audit prompt secrets vpath", "HTTP reaches the use cases through interfaces that it declares"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
 	{"internal/attack/wire", "", "what the attacks and their program say to each other"},

@@ -128,6 +128,7 @@ type Record struct {
 
 // By gives r with what is known of who asked for it.
 func (r Record) By(c sandbox.Caller) Record {
+	r.TraceID = c.TraceID
 	r.KeyID, r.RequestID, r.Source, r.UserAgent = c.KeyID, c.RequestID, c.Source, c.UserAgent
 	r.Auth, r.Role = c.Method, string(c.Role)
 	if c.OnBehalf() {

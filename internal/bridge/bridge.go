@@ -21,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // Limits are those of one exec. A limit of 0 takes its default.
@@ -84,6 +85,8 @@ type Exec struct {
 	AuditParent string // record of the exec's own attempt
 	// Hide are secrets of the exec, which records of its calls must not tell. The tools get them.
 	Hide *redact.Secrets
+	// Trace is the span that calls are below.
+	Trace tracing.Link
 }
 
 // Attempt is a call that is about to be made. Tool is the printed name. Plan is what was decided on it: it says what
@@ -118,6 +121,7 @@ type Options struct {
 	// Admit lets a call in that was recorded, or says why not; nil: all are.
 	Admit  func(ctx context.Context, c sandbox.Caller) error
 	Limits Limits
+	Tracer *tracing.Tracer // nil: nothing is traced
 	Log    *slog.Logger
 }
 
@@ -128,6 +132,7 @@ type Bridge struct {
 	keep     Keep
 	admit    func(ctx context.Context, c sandbox.Caller) error
 	limits   Limits
+	tracer   *tracing.Tracer
 	log      *slog.Logger
 
 	mu      sync.Mutex
@@ -147,7 +152,7 @@ func New(o Options) *Bridge {
 	if o.Admit == nil {
 		o.Admit = func(context.Context, sandbox.Caller) error { return nil }
 	}
-	return &Bridge{tools: o.Tools, admit: o.Admit, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+	return &Bridge{tools: o.Tools, tracer: o.Tracer, admit: o.Admit, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
 }
 
 // Register gives a new token for an exec: 64 hex digits, good on the endpoints of its thread until

@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/deadline"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // The statuses of a call.
@@ -53,7 +54,13 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 	defer func() { e.finish(n, how) }()
 	ctx, cancel := callCtx(ctx, e)
 	defer cancel()
+	ctx, span := b.tracer.Start(e.Trace.Into(ctx), "bridge.call", tracing.Server)
+	defer span.End()
 	body, how.Tool, err = b.recorded(ctx, e, n, ref, input)
+	span.Set("skerry.exec.id", e.ExecID)
+	span.SetInt("skerry.tool.input_bytes", int64(len(input)))
+	span.SetInt("skerry.tool.output_bytes", int64(len(body)))
+	span.Failed(err)
 	how.Error = ""
 	if err != nil {
 		how.Error = cut(err.Error(), maxKept)

@@ -106,6 +106,26 @@ type Config struct {
 	CodeExecution CodeExecution `yaml:"code_execution"`
 	// Limits bound what tenants, users and keys take.
 	Limits Limits `yaml:"limits"`
+	// Tracing says where traces go.
+	Tracing Tracing `yaml:"tracing"`
+}
+
+// Tracing says where OpenTelemetry traces go.
+type Tracing struct {
+	// Endpoint is a collector that takes OTLP over HTTP: http(s)://host:port, without a path /v1/traces. Empty: as
+	// OTEL_EXPORTER_OTLP_ENDPOINT says; without that, nothing is traced.
+	Endpoint string `yaml:"endpoint"`
+	// SamplePercent is how many of the traces that begin here are recorded. One that a caller began is as the caller says.
+	SamplePercent int `yaml:"sample_percent"`
+}
+
+func (t *Tracing) check(bad func(key, format string, args ...any)) {
+	if t.Endpoint != "" && !strings.HasPrefix(t.Endpoint, "http://") && !strings.HasPrefix(t.Endpoint, "https://") {
+		bad("tracing.endpoint", "%q is not http(s)://host:port", t.Endpoint)
+	}
+	if t.SamplePercent < 0 || t.SamplePercent > 100 {
+		bad("tracing.sample_percent", "%d is not 0 to 100", t.SamplePercent)
+	}
 }
 
 // TLS names files in PEM. They are read again when they change.
@@ -141,6 +161,7 @@ func Default() Config {
 		Approvals: Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
 		S3:        S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), Audit: defaultAudit(), StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, ToolDrift: "record", LogLevel: "info", DiskQuota: "auto",
+		Tracing: Tracing{SamplePercent: 100},
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
 			Enabled: true, Mode: "auto", AutoThreshold: 20, Language: "typescript", SandboxTimeout: 30, MaxOutputChars: 10_000,
 		}},
@@ -346,6 +367,7 @@ func (c *Config) Check() error {
 	c.Audit.check(bad)
 	c.CodeExecution.check(bad)
 	c.Limits.check(bad)
+	c.Tracing.check(bad)
 	c.S3.check(bad)
 	c.Approvals.check(bad)
 	c.Plugins.check(bad)

@@ -23,6 +23,7 @@ const maxSecretBytes = 16 << 10
 // authenticate turns the credential into the caller of the exchange.
 func (s *server) authenticate(c *gin.Context) {
 	x := exchangeOf(c.Request.Context())
+	x.begin(s, c)
 	caller, err := s.identify(c.Request)
 	if err != nil {
 		var many *auth.TooMany
@@ -40,7 +41,7 @@ func (s *server) authenticate(c *gin.Context) {
 		c.Abort()
 		return
 	}
-	caller.RequestID, caller.Source, caller.UserAgent = x.id, source(c.Request), userAgent(c.Request)
+	caller.RequestID, caller.Source, caller.UserAgent, caller.TraceID = x.id, source(c.Request), userAgent(c.Request), x.caller.TraceID
 	x.caller, x.known = caller, true
 }
 

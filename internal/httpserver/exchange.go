@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // idleTimeout is how long a client may send nothing of a body, or take nothing of an answer. There
@@ -30,6 +31,9 @@ type exchange struct {
 	id     string
 	caller sandbox.Caller // set when authenticated
 	known  bool           // caller is set
+
+	route string // as registered, "" before it is known; of what needs a caller
+	span  *tracing.Span
 
 	status   int
 	extended time.Time // when the write deadline was last set
@@ -104,13 +108,14 @@ func (x *exchange) finish(s *server, start time.Time) {
 			panic(http.ErrAbortHandler)
 		}
 	}
+	x.observe(s, start)
 	x.extend()
 	if x.body != nil && !x.body.done {
 		_ = x.rc.SetReadDeadline(time.Now().Add(x.idle)) // net/http reads the rest away
 	}
 	if s.o.Log.Enabled(x.req.Context(), slog.LevelDebug) {
 		s.o.Log.LogAttrs(x.req.Context(), slog.LevelDebug, "request", slog.String("request_id", x.id), slog.String("method", x.req.Method),
-			slog.String("path", x.req.URL.Path), slog.Int("status", x.status), slog.String("user", x.caller.User), slog.Duration("took", time.Since(start)))
+			slog.String("path", x.req.URL.Path), slog.Int("status", x.status), slog.String("user", x.caller.User), slog.Duration("took", time.Since(start)), slog.String("trace_id", x.caller.TraceID))
 	}
 }
 

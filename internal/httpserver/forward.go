@@ -173,6 +173,7 @@ func (s *server) forward(c *gin.Context, replica string) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it is, also where it is not well formed
 			r.Out.Header.Set("X-Request-Id", x.id)
 			r.Out.Header.Set(sourceHeader, source(r.In))
+			s.o.Tracer.To(r.In.Context(), r.Out.Header)
 		},
 		ModifyResponse: func(res *http.Response) error {
 			for name := range x.Header() { // what every answer has was set here already

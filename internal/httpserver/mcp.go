@@ -97,6 +97,7 @@ func (m *mcpService) serve(c *gin.Context) {
 	r := c.Request.WithContext(ctx)
 	r.Header = r.Header.Clone()
 	r.Header.Set("X-Request-Id", x.id) // handlers in a session learn it from there
+	m.s.o.Tracer.To(ctx, r.Header)     // and the trace
 	session := m.sessionOf(r, scope)
 	stop := m.s.watchCredential(r, x.caller, func() {
 		if session != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
@@ -58,6 +59,10 @@ func (m *mcpCall) enter(ctx context.Context, extra *mcp.RequestExtra) (context.C
 		x.id = extra.Header.Get("X-Request-Id")
 	}
 	x.caller.RequestID = x.id
+	if extra != nil && m.s.o.Tracer != nil {
+		ctx = m.s.o.Tracer.From(ctx, extra.Header)
+		x.caller.TraceID = tracing.LinkOf(ctx).TraceID()
+	}
 	ctx, cancel := context.WithCancel(context.WithValue(ctx, exchangeKey{}, x))
 	if m.session == nil {
 		return ctx, cancel

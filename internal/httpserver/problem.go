@@ -151,13 +151,21 @@ func (s *server) logProblem(ctx context.Context, p *Problem, err error) {
 		level = slog.LevelError
 	case sandbox.Unavailable, sandbox.SandboxLost, sandbox.CapacityExceeded:
 		level = slog.LevelWarn
+	default:
+		err = nil // it was told to the caller, and may quote what the caller sent
 	}
 	if !s.o.Log.Enabled(ctx, level) {
 		return
 	}
 	x := exchangeOf(ctx)
-	s.o.Log.LogAttrs(ctx, level, "request failed", slog.String("request_id", x.id), slog.String("code", p.Code),
-		slog.String("method", x.req.Method), slog.String("path", x.req.URL.Path), slog.Any("error", err))
+	attrs := []slog.Attr{
+		slog.String("request_id", x.id), slog.String("trace_id", x.caller.TraceID), slog.String("code", p.Code),
+		slog.String("method", x.req.Method), slog.String("path", x.req.URL.Path),
+	}
+	if err != nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	s.o.Log.LogAttrs(ctx, level, "request failed", attrs...)
 }
 
 // newHumaError is what huma makes its own errors with: requests that do not fit the schema.

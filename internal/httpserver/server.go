@@ -20,6 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
@@ -62,6 +63,10 @@ type Options struct {
 	Placement placement
 	// Limits bound the requests of callers; nil: there are none, and no usage.
 	Limits limiter
+	// Tracer makes the spans of requests; nil: none are made.
+	Tracer *tracing.Tracer
+	// Observe is told of each request that was answered: its route, method, status and time. May be nil.
+	Observe func(route, method string, status int, took time.Duration)
 	// Keys checks credentials. Without it no key is valid.
 	Keys keys
 	// Idempotency remembers answers; nil: the header Idempotency-Key is ignored.

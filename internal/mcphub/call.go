@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // Resolve gives the tool that ref names among those of the thread: by server and name, by its printed
@@ -197,7 +198,15 @@ func (h *Hub) CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.To
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
+	ctx, span := h.o.Tracer.Start(ctx, methodCall+" "+e.tool.Name, tracing.Client)
+	defer span.End()
 	res, err := e.conn.call(ctx, e.tool, args, watch)
+	about(span, methodCall, tool.Server, args, err)
+	span.Set("gen_ai.tool.name", e.tool.Name)
+	span.SetInt("skerry.tool.output_bytes", int64(len(res.Result)))
+	if res.IsError {
+		span.FailedAs("tool_error")
+	}
 	res.Millis = time.Since(began).Milliseconds()
 	return res, err
 }
@@ -253,6 +262,7 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 	defer seen.done()
 	seen.listener = l.calls.add(watch)
 	params := &mcp.CallToolParams{Name: t.Name, Arguments: json.RawMessage(args), Meta: l.watched(callCtx, seen.listener)}
+	c.h.o.Tracer.Meta(callCtx, params.Meta)
 	if err := passOn(params, watch.Params, seen); err != nil {
 		l.calls.remove(seen.listener)
 		c.note(l, verdict{pass: true})

@@ -14,6 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/mcphub/login"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // Options say how a Hub works. ConfigPath, Log and LookupEnv are needed; a limit of 0 takes its
@@ -41,6 +42,8 @@ type Options struct {
 	UserServers UserServers
 	// Version is told to MCP servers.
 	Version string
+	// Tracer makes the spans of requests to MCP servers, and names them in the requests' _meta; nil: none are made.
+	Tracer *tracing.Tracer
 
 	CallTimeout    time.Duration // of a call, where the server's configuration says nothing; 60 s
 	ConnectTimeout time.Duration // of one attempt to connect and to list the tools; 30 s

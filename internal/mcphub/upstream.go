@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // Limits of what servers offer besides tools.
@@ -67,7 +68,15 @@ func (h *Hub) Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.Upstr
 // error is NotFound, ToolFailed (caused by a sandbox.UpstreamError when the server answered with one),
 // Timeout, Unavailable, CapacityExceeded, or Invalid when the parameters are not those of the method.
 func (h *Hub) Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error) {
-	q, err := newQuestion(r.Method, r.Params)
+	ctx, span := h.o.Tracer.Start(ctx, r.Method, tracing.Client)
+	defer span.End()
+	answer, err := h.ask(ctx, t, r)
+	about(span, r.Method, r.Server, r.Params, err)
+	return answer, err
+}
+
+func (h *Hub) ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error) {
+	q, err := newQuestion(r.Method, h.withTrace(ctx, r.Params))
 	if err != nil {
 		return nil, err
 	}

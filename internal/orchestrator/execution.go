@@ -40,6 +40,7 @@ type execution struct {
 	seen       uint64        // number that sandboxd gave its newest event; of the same goroutine
 	place      *list.Element // among the ended ones; of the registry
 	limits     *limits.Place // that it takes of its caller's
+	trace      execTrace
 
 	mu     sync.Mutex
 	events []sandbox.Event

@@ -33,6 +33,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skill"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/telemetry"
+	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // Template is a template with the image that the driver in use takes.
@@ -106,7 +107,8 @@ type Options struct {
 	MaxBoxes  int
 	Lifecycle Lifecycle
 	Metrics   *telemetry.Metrics
-	StartTime time.Duration // bound of one start
+	Tracer    *tracing.Tracer // nil: nothing is traced
+	StartTime time.Duration   // bound of one start
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
 	ApprovalWait time.Duration
 	// ForgetApprovals takes back what a thread that is no more was given; nil: nothing was.

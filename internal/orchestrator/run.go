@@ -225,12 +225,17 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if err != nil {
 		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
 	}
+	ctx = r.beginTrace(ctx, e, execID.String(), t)
 	if e.limits, err = r.o.Limits.Exec(ctx, c, execID.String(), e.deadline); err != nil {
+		e.trace.span.Failed(err)
+		e.trace.span.End()
 		return "", err
 	}
-	b, common, err := r.enter(ctx, c, t)
+	b, common, err := r.enterTraced(ctx, c, t)
 	if err != nil {
 		e.limits.Release()
+		e.trace.span.Failed(err)
+		e.trace.span.End()
 		return "", err
 	}
 	handedOver := false
@@ -239,6 +244,8 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 			r.execs.cancel()
 			r.left(b)
 			e.limits.Release()
+			e.trace.span.FailedAs("not started")
+			e.trace.span.End()
 		}
 	}()
 	hide, err := b.hiding(common, env.own, named)
@@ -277,7 +284,8 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		return "", err
 	}
 	e.started = time.Now().UTC()
-	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide})
+	r.traceRun(e)
+	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide, Trace: e.trace.process})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
 	req.Env = execEnv(t, e.id, token, b.template.Env, common, env.own, named)
@@ -394,7 +402,7 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 
 // see runs e in b and gives it its one end.
 func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
-	exit, status := r.stream(b, e, req)
+	exit, status := r.streamTraced(b, e, req)
 	e.takeRest(exit)
 	var res sandbox.Result
 	if exit != nil {
@@ -424,6 +432,7 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	e.mu.Lock()
 	e.deadline += e.held.spent
 	e.mu.Unlock()
+	e.endTrace(b, &res)
 	r.execs.end(e)
 	r.touch(b)
 }
@@ -540,6 +549,7 @@ func (e *execution) take(ev *sandboxv1.Event) error {
 	at := time.UnixMilli(ev.GetUnixMs()).UTC()
 	switch k := ev.GetKind().(type) {
 	case *sandboxv1.Event_Started:
+		e.trace.began = time.Now()
 		e.add(sandbox.Event{Type: sandbox.EventStarted, Time: at})
 	case *sandboxv1.Event_Output:
 		typ := sandbox.EventStdout

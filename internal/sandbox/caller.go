@@ -39,6 +39,7 @@ type Caller struct {
 	KeyID        string   // the key, or the issuer's name for a token; "" when no credential is configured
 	Method       string   // ByNothing, ByKey or ByToken
 	RequestID    string
+	TraceID      string // W3C, 32 hex digits; "" when nothing is traced
 	Source       string // address of the peer
 	UserAgent    string
 }

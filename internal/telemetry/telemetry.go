@@ -1,10 +1,11 @@
 // Package telemetry is the numbers of a server for Prometheus: how long sandboxes take to start, how
-// execs end, how full the server is. docs/lifecycle.md lists their names; those and their labels are part of
+// execs end, how full the server is. docs/metrics.md lists their names; those and their labels are part of
 // what a server promises. No label holds a tenant, a user, a thread or anything else that a caller chose.
 package telemetry
 
 import (
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ type Metrics struct {
 	refused  *prometheus.CounterVec
 	tools    *prometheus.HistogramVec
 	limited  *prometheus.CounterVec
+	requests *prometheus.HistogramVec
 	levels   levels
 }
 
@@ -33,7 +35,9 @@ type Metrics struct {
 var (
 	startBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 	execBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
-	toolBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	// There are many routes: few buckets.
+	requestBuckets = []float64{.001, .005, .025, .1, .5, 2.5, 10, 60}
+	toolBuckets    = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
 // New makes metrics with a registry of their own, which also has those of the Go runtime and the process.
@@ -64,8 +68,12 @@ func New(version string) *Metrics {
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "skerry_limit_refused_total", Help: "Calls that met a limit of their tenant, user or key, by the limit and whose it was.",
 		}, []string{"limit", "scope"}),
+		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skerry_http_request_duration_seconds", Buckets: requestBuckets,
+			Help: "Time of requests with a credential, streams and waiting included, by the route as the API has it, its method and the class of the status (2xx, 4xx …).",
+		}, []string{"route", "method", "status"}),
 	}
-	m.registry.MustRegister(m.starts, m.failures, m.execs, m.changes, m.refused, m.tools, m.limited, &m.levels,
+	m.registry.MustRegister(m.starts, m.failures, m.execs, m.changes, m.refused, m.tools, m.limited, m.requests, &m.levels,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skerry_build_info", Help: "1, with the version of the server."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
@@ -123,6 +131,11 @@ func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc
 // ToolCall times a tool call that came via "bridge" or "api".
 func (m *Metrics) ToolCall(via, outcome string, d time.Duration) {
 	m.tools.WithLabelValues(via, outcome).Observe(d.Seconds())
+}
+
+// Request times a request: its route as registered, not as it was asked for.
+func (m *Metrics) Request(route, method string, status int, d time.Duration) {
+	m.requests.WithLabelValues(route, method, strconv.Itoa(status/100)+"xx").Observe(d.Seconds())
 }
 
 // Limited counts a call that met a limit, by its name and whose it is: "tenant", "user" or "key".
