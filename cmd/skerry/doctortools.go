@@ -28,6 +28,7 @@ func (e *examination) toolChecks() []doctor.Check {
 	warn := doctor.Line{State: doctor.Warning}
 	list := []doctor.Check{
 		{Name: "extensions", Within: hostWait, Run: e.extensions},
+		{Name: "policy", Within: hostWait, Run: e.policy},
 		{Name: "mcp server", Within: mcpWait + 15*time.Second, Run: e.mcpServers, Late: warn},
 	}
 	if os.Geteuid() == 0 {

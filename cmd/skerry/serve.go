@@ -143,6 +143,7 @@ type parts struct {
 	signer auditSigner
 	keys   *auth.Keys
 	hub    *mcphub.Hub
+	policy *policy.Engine
 	driver driver.Driver
 	orch   *orchestrator.Orchestrator
 
@@ -206,6 +207,7 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		p.openIsolation,
 		p.openPlugins,
 		p.openTools,
+		p.openPolicy,
 		p.openOrchestrator,
 	} {
 		if err := open(startCtx); err != nil {
@@ -386,8 +388,12 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 	}
 	p.metrics = telemetry.New(buildinfo.Version())
 	p.openLimits()
+	var decider policy.Decider = policy.AllowAll{}
+	if p.policy != nil { // doctor looks at templates without one
+		decider = p.policy
+	}
 	guard := policy.New(policy.Options{
-		Hub: p.hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: approver{p.approvals}, Log: p.log,
+		Hub: p.hub, Decider: policy.Untrusted{Decider: decider}, Approver: approver{p.approvals}, Log: p.log,
 		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) { return p.orch.Capabilities(ctx, t) },
 	})
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
@@ -589,7 +595,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
-		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Audit: p.audit,
+		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
 		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers},
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,

@@ -64,6 +64,7 @@ const (
 	ActionApprovalDecision  = "approval_decision" // of a person, or none in time; or one that holds for good was used
 	ActionTerminal          = "exec_pty"          // somebody joined the terminal of an exec
 	ActionFileChange        = "file_change"       // a file that changed while an exec ran; its parent is the exec's attempt
+	ActionPolicyChange      = "policy_change"     // rules were put by the API
 	ActionConfigReload      = "config_reload"     // a file of the configuration was read again
 )
 

@@ -66,6 +66,9 @@ type Config struct {
 	// TrustInstalls lets scripts of skills that users install run. Without it, and for a skill in which the scan
 	// has an error, they want an approval.
 	TrustInstalls bool `yaml:"trust_installs"`
+	// Policy is the file of rules that say who may call what; empty means <data>/policy/policy.yaml, and the
+	// built-in rules as long as that is not there. Rules of tenants are in <data>/policy/tenants.
+	Policy string `yaml:"policy"`
 	// Plugins says what plugins may do.
 	Plugins Plugins `yaml:"plugins"`
 	// Secrets says where secrets come from and how they are kept.

@@ -47,6 +47,8 @@ type Options struct {
 	MCPServers   mcpServers
 	Audit        auditLog
 	AuditProof   auditProof // nil: the log is not verified here
+	// Policy are the rules; nil: there are none.
+	Policy rules
 	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
 	SkillInstalls skillInstalls
 	// Approvals are calls that wait for people; nil: there are none.
@@ -168,6 +170,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.pluginRoutes()
 	s.adminRoutes()
 	s.auditProofRoutes()
+	s.policyRoutes()
 	s.secretRoutes()
 	s.approvalRoutes()
 	s.usageRoutes()

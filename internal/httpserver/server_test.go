@@ -464,6 +464,7 @@ GET /api/mcp/servers/{name}/tools listMCPServerTools operator
 GET /api/plugins listPlugins agent,developer,admin
 GET /api/plugins/{name} getPlugin agent,developer,admin
 GET /api/plugins/{name}/commands listPluginCommands agent,developer,admin
+GET /api/policy getPolicy admin
 GET /api/secrets listSecrets agent,developer,admin
 GET /api/secrets/{name} getSecret agent,developer,admin
 GET /api/skills listSkills agent,developer,admin
@@ -504,6 +505,7 @@ POST /api/mcp/servers/{name}/login beginMCPLogin developer,admin
 POST /api/mcp/servers/{name}/login/finish finishMCPLogin developer,admin
 POST /api/mcp/servers/{name}/reconnect reconnectMCPServer operator
 POST /api/plugins/install installPlugin developer,admin
+POST /api/policy/test testPolicy admin
 POST /api/secrets/rotate rotateSecrets operator
 POST /api/skills/install installSkill developer,admin
 POST /api/threads/{thread}/commands/{plugin}/{command} invokeCommand agent,developer,admin
@@ -528,6 +530,7 @@ POST /api/threads/{thread}/skills/{skill}/run runSkill agent,developer,admin
 POST /api/threads/{thread}/tools/call callTool agent,developer,admin
 PUT /api/mcp/servers/{name} putMCPServer operator
 PUT /api/plugins/{name} changePlugin developer,admin
+PUT /api/policy putPolicy admin
 PUT /api/secrets/{name} putSecret agent,developer,admin
 PUT /api/skills/custom/{name} putSkillText developer,admin
 PUT /api/skills/{name} switchSkill developer,admin

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
@@ -119,6 +120,15 @@ type toolDrift interface {
 	List(ctx context.Context, c sandbox.Caller, server string) ([]sandbox.ToolDrift, error)
 	// Approve takes a tool as it is now, all of a server for tool "". A hash says what was looked at.
 	Approve(ctx context.Context, c sandbox.Caller, server, tool, hash string) (approved []string, err error)
+}
+
+// rules is the policy. tenant is whose own rules are meant, "" for those of the server.
+type rules interface {
+	Status(tenant string) policy.Status
+	// PutPolicy replaces rules. Invalid has a field for each problem; Conflict: digest is not that of what is there.
+	PutPolicy(ctx context.Context, c sandbox.Caller, tenant, text, digest string) (policy.Status, error)
+	// TryPolicy says what rules say of a call, or of a record of the caller's tenant. text "" are those that count.
+	TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text string, call *policy.Sample, record string) (policy.Trial, error)
 }
 
 // secretStore keeps secrets. Nothing that it gives has a value.

