@@ -22,8 +22,7 @@ const (
 type side struct {
 	name  string
 	do    func() error
-	every int           // it takes part in every so manieth round only
-	pause time.Duration // before each call, instead of rest
+	every int // it takes part in every so manieth round only
 }
 
 // alternate measures sides in turn, after one call of each that does not count. It ends after the
@@ -46,7 +45,7 @@ func (b *bench) alternate(name string, sides ...side) ([][]float64, error) {
 			if i > 0 && s.every > 1 && i%s.every != 0 {
 				continue
 			}
-			time.Sleep(max(rest, s.pause))
+			time.Sleep(rest)
 			began := time.Now()
 			if err := s.do(); err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)

@@ -265,6 +265,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	}
 	if e.action == audit.ActionCode && e.context == nil {
 		asTemplate(req.Code, b.template)
+		req.Code.OwnEnv = len(env.own)+len(named) > 0 // it may hold a secret, which nothing that waits is to keep
 		if err := r.prepareCode(b, req.Code); err != nil {
 			return "", err
 		}

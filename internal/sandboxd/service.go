@@ -155,7 +155,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 	}
 	if c := m.GetCode(); c != nil {
 		// One that waits has no stdin.
-		p, sb, w, err := s.program(c, m.GetEnv(), r.Cwd, len(r.Stdin) == 0 && !r.KeepStdin)
+		p, sb, w, err := s.program(c, m.GetEnv(), r.Cwd, len(r.Stdin) == 0 && !r.KeepStdin && !c.GetOwnEnv())
 		var unavailable *interp.UnavailableError
 		switch {
 		case errors.As(err, &unavailable):
@@ -170,7 +170,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 					return
 				}
 				p.Cleanup()
-				if !c.GetCold() {
+				if !c.GetCold() && !c.GetOwnEnv() {
 					s.prepareStandby(c, m.GetEnv(), r.Cwd)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -272,6 +273,30 @@ func TestZygoteHarmed(t *testing.T) {
 		if r := s.run("import os; print(os.getpriority(os.PRIO_PROCESS, 0))"); r.stdout == "7\n" {
 			t.Errorf("%s: forks inherit what was done to the zygote", name)
 		}
+	}
+}
+
+// TestOwnEnvironment: a program with an environment of its own leaves what waits as it is, and nothing waits with that.
+func TestOwnEnvironment(t *testing.T) {
+	s := newSnakes(t)
+	s.waitForFork()
+	before := s.zygotes()
+	req := s.request("import os; print(os.environ['OWN'])")
+	req.Env, req.Code.OwnEnv = append(req.Env, "OWN=secret"), true
+	if r := s.pair.run(req); r.stdout != "secret\n" {
+		t.Errorf("%v %q %s", r.Exit, r.stdout, r.stderr)
+	}
+	left := 0
+	for _, pid := range s.zygotes() {
+		if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && strings.Contains(string(env), "OWN=") {
+			t.Errorf("process %d waits with it", pid)
+		}
+		if slices.Contains(before, pid) {
+			left++
+		}
+	}
+	if left == 0 {
+		t.Error("the zygote of the others was ended")
 	}
 }
 

@@ -1022,11 +1022,12 @@ type Code struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Language      string                 `protobuf:"bytes,1,opt,name=language,proto3" json:"language,omitempty"`
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	Javascript    string                 `protobuf:"bytes,3,opt,name=javascript,proto3" json:"javascript,omitempty"` // bun, deno or node for TypeScript and JavaScript; "" = the first that is there
-	Deno          *Permissions           `protobuf:"bytes,4,opt,name=deno,proto3" json:"deno,omitempty"`             // when deno runs it; absent = all
-	Preload       []string               `protobuf:"bytes,5,rep,name=preload,proto3" json:"preload,omitempty"`       // modules that the interpreter which waits for the next program has imported already
-	Cold          bool                   `protobuf:"varint,6,opt,name=cold,proto3" json:"cold,omitempty"`            // none waits
-	Waiting       uint32                 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`      // how many wait, at most 4; 0 = 1
+	Javascript    string                 `protobuf:"bytes,3,opt,name=javascript,proto3" json:"javascript,omitempty"`        // bun, deno or node for TypeScript and JavaScript; "" = the first that is there
+	Deno          *Permissions           `protobuf:"bytes,4,opt,name=deno,proto3" json:"deno,omitempty"`                    // when deno runs it; absent = all
+	Preload       []string               `protobuf:"bytes,5,rep,name=preload,proto3" json:"preload,omitempty"`              // modules that the interpreter which waits for the next program has imported already
+	Cold          bool                   `protobuf:"varint,6,opt,name=cold,proto3" json:"cold,omitempty"`                   // none waits
+	Waiting       uint32                 `protobuf:"varint,7,opt,name=waiting,proto3" json:"waiting,omitempty"`             // how many wait, at most 4; 0 = 1
+	OwnEnv        bool                   `protobuf:"varint,8,opt,name=own_env,json=ownEnv,proto3" json:"own_env,omitempty"` // env is for this program alone: it uses none that waits, and none is started with it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1108,6 +1109,13 @@ func (x *Code) GetWaiting() uint32 {
 		return x.Waiting
 	}
 	return 0
+}
+
+func (x *Code) GetOwnEnv() bool {
+	if x != nil {
+		return x.OwnEnv
+	}
+	return false
 }
 
 // Permissions are what Deno lets a program do; an empty list is nothing. What the code API needs is
@@ -2841,7 +2849,7 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"context_id\x18\x0e \x01(\tR\tcontextId\"6\n" +
 	"\fTerminalSize\x12\x12\n" +
 	"\x04cols\x18\x01 \x01(\rR\x04cols\x12\x12\n" +
-	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xd2\x01\n" +
+	"\x04rows\x18\x02 \x01(\rR\x04rows\"\xeb\x01\n" +
 	"\x04Code\x12\x1a\n" +
 	"\blanguage\x18\x01 \x01(\tR\blanguage\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1e\n" +
@@ -2851,7 +2859,8 @@ const file_internal_sandboxapi_v1_sandbox_proto_rawDesc = "" +
 	"\x04deno\x18\x04 \x01(\v2\x1e.skerry.sandbox.v1.PermissionsR\x04deno\x12\x18\n" +
 	"\apreload\x18\x05 \x03(\tR\apreload\x12\x12\n" +
 	"\x04cold\x18\x06 \x01(\bR\x04cold\x12\x18\n" +
-	"\awaiting\x18\a \x01(\rR\awaiting\"m\n" +
+	"\awaiting\x18\a \x01(\rR\awaiting\x12\x17\n" +
+	"\aown_env\x18\b \x01(\bR\x06ownEnv\"m\n" +
 	"\vPermissions\x12\x12\n" +
 	"\x04read\x18\x01 \x03(\tR\x04read\x12\x14\n" +
 	"\x05write\x18\x02 \x03(\tR\x05write\x12\x10\n" +
