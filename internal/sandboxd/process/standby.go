@@ -150,6 +150,7 @@ func (m *Manager) awaken(s *Standby, text []byte) (pid int, ok bool) {
 	case s.sup.gone(): // the command outlives it, but nobody would end it
 		err = errors.New("its supervisor is gone")
 	default:
+		_ = unix.Kill(first.PID, unix.SIGCONT) // a neighbour can have stopped it
 		err = s.wake(text)
 	}
 	if err != nil {

@@ -139,7 +139,9 @@ func (z *Zygote) fork() (*Standby, error) {
 	}
 	defer unix.Close(theirs)
 	s := &Standby{serial: nextSerial(), sup: z.sup, pipes: p, feed: feed}
-	_ = unix.Kill(z.pid, unix.SIGCONT) // a neighbour can have stopped it
+	for _, pid := range []int{z.sup.pid, z.pid} {
+		_ = unix.Kill(pid, unix.SIGCONT) // a neighbour can have stopped it
+	}
 	deadline := time.Now().Add(answerTime)
 	_ = z.feed.SetDeadline(deadline)
 	_ = feed.SetReadDeadline(deadline)
