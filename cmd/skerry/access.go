@@ -112,14 +112,17 @@ func (a *access) Authenticate(ctx context.Context, cred auth.Credential) (sandbo
 
 // CreateKey makes a key, and records it.
 func (a *access) CreateKey(ctx context.Context, c sandbox.Caller, k auth.Key) (auth.Key, string, error) {
-	made, secret, err := a.keys.CreateKey(ctx, c, k)
-	if err != nil {
-		return made, secret, err
-	}
-	if a.cfg.Auth != "none" {
+	var made auth.Key
+	var secret string
+	err := a.recorded(ctx, c, audit.ActionKeyCreate, k.Name, func(rec *audit.Record) (err error) {
+		made, secret, err = a.keys.CreateKey(ctx, c, k)
+		rec.Subject = cmp.Or(made.ID, rec.Subject)
+		return err
+	})
+	if made.ID != "" && a.cfg.Auth != "none" {
 		a.closed.Store(true)
 	}
-	return made, secret, a.note(ctx, c, audit.ActionKeyCreate, made.ID, "ok")
+	return made, secret, err
 }
 
 // ListKeys lists the keys of the caller's tenant.
@@ -129,17 +132,12 @@ func (a *access) ListKeys(ctx context.Context, c sandbox.Caller) ([]auth.Key, er
 
 // RevokeKey ends a key, and records it.
 func (a *access) RevokeKey(ctx context.Context, c sandbox.Caller, id string) error {
-	if err := a.keys.RevokeKey(ctx, c, id); err != nil {
-		return err
-	}
-	return a.note(ctx, c, audit.ActionKeyRevoke, id, "ok")
+	return a.recorded(ctx, c, audit.ActionKeyRevoke, id, func(*audit.Record) error { return a.keys.RevokeKey(ctx, c, id) })
 }
 
-func (a *access) note(ctx context.Context, c sandbox.Caller, action, subject, outcome string) error {
-	_, err := a.audit.AppendSync(ctx, audit.Record{
-		Tenant: c.Tenant, User: c.User, Action: action, Phase: audit.PhaseResult, Subject: subject, Outcome: outcome,
-	}.By(c))
-	return err
+// recorded does what an administrator asked for between two records.
+func (a *access) recorded(ctx context.Context, c sandbox.Caller, action, subject string, do func(*audit.Record) error) error {
+	return a.audit.Do(ctx, audit.Record{Tenant: c.Tenant, User: c.User, Action: action, Subject: subject}.By(c), do)
 }
 
 // recordRefused records a credential that was refused, or did not do for what was asked. One that nobody proved

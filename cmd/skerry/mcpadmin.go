@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
@@ -20,33 +19,28 @@ type mcpAdmin struct {
 
 // PutServer adds or replaces a server.
 func (m mcpAdmin) PutServer(ctx context.Context, name string, config json.RawMessage) error {
-	return m.recorded(ctx, "put "+name, m.Hub.PutServer(ctx, name, config))
+	return m.recorded(ctx, "put "+name, func() error { return m.Hub.PutServer(ctx, name, config) })
 }
 
 // DeleteServer removes a server.
 func (m mcpAdmin) DeleteServer(ctx context.Context, name string) error {
-	return m.recorded(ctx, "delete "+name, m.Hub.DeleteServer(ctx, name))
+	return m.recorded(ctx, "delete "+name, func() error { return m.Hub.DeleteServer(ctx, name) })
 }
 
 // FinishLogin ends a login at a server.
 func (m mcpAdmin) FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error {
-	return m.recorded(ctx, "login "+name, m.Hub.FinishLogin(ctx, c, name, redirected))
+	return m.recorded(ctx, "login "+name, func() error { return m.Hub.FinishLogin(ctx, c, name, redirected) })
 }
 
 // Logout forgets one.
 func (m mcpAdmin) Logout(ctx context.Context, c sandbox.Caller, name string) error {
-	return m.recorded(ctx, "logout "+name, m.Hub.Logout(ctx, c, name))
+	return m.recorded(ctx, "logout "+name, func() error { return m.Hub.Logout(ctx, c, name) })
 }
 
-// recorded writes what was done, and gives back the error of doing it.
-func (m mcpAdmin) recorded(ctx context.Context, subject string, did error) error {
+// recorded does it between two records.
+func (m mcpAdmin) recorded(ctx context.Context, subject string, do func() error) error {
 	c, _ := httpserver.CallerFrom(ctx)
-	outcome := "ok"
-	if did != nil {
-		outcome = "error"
-	}
-	// The change is made by now, or refused: its record must not depend on the caller staying.
-	return errors.Join(did, m.access.note(context.WithoutCancel(ctx), c, audit.ActionMCPConfig, subject, outcome))
+	return m.access.recorded(ctx, c, audit.ActionMCPConfig, subject, func(*audit.Record) error { return do() })
 }
 
 // driftAdmin is the memory of tools, with approvals in force at once.

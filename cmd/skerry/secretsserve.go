@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,19 +109,28 @@ type secretAdmin struct {
 
 // Put stores a secret.
 func (s secretAdmin) Put(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name, value string, exec bool) (secrets.Info, bool, error) {
-	info, made, err := s.Service.Put(ctx, c, scope, name, value, exec)
-	return info, made, s.recorded(ctx, c, audit.ActionSecretSet, subjectOf(scope, name), err)
+	var info secrets.Info
+	var made bool
+	err := s.recorded(ctx, c, audit.ActionSecretSet, subjectOf(scope, name), func() (err error) {
+		info, made, err = s.Service.Put(ctx, c, scope, name, value, exec)
+		return err
+	})
+	return info, made, err
 }
 
 // Delete takes a secret away.
 func (s secretAdmin) Delete(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name string) error {
-	return s.recorded(ctx, c, audit.ActionSecretDelete, subjectOf(scope, name), s.Service.Delete(ctx, c, scope, name))
+	return s.recorded(ctx, c, audit.ActionSecretDelete, subjectOf(scope, name), func() error { return s.Service.Delete(ctx, c, scope, name) })
 }
 
 // Rotate encrypts everything for a new key.
 func (s secretAdmin) Rotate(ctx context.Context, c sandbox.Caller) (secrets.Rotation, error) {
-	done, err := s.Service.Rotate(ctx)
-	return done, s.recorded(ctx, c, audit.ActionSecretRotate, "", err)
+	var done secrets.Rotation
+	err := s.recorded(ctx, c, audit.ActionSecretRotate, "", func() (err error) {
+		done, err = s.Service.Rotate(ctx)
+		return err
+	})
+	return done, err
 }
 
 func subjectOf(scope secrets.Scope, name string) string {
@@ -132,14 +140,7 @@ func subjectOf(scope secrets.Scope, name string) string {
 	return string(scope) + " " + name
 }
 
-// recorded writes what was done, and gives back the error of doing it.
-func (s secretAdmin) recorded(ctx context.Context, c sandbox.Caller, action, subject string, did error) error {
-	outcome := "ok"
-	switch {
-	case errors.Is(did, sandbox.Forbidden):
-		outcome = "denied"
-	case did != nil:
-		outcome = "error"
-	}
-	return errors.Join(did, s.access.note(context.WithoutCancel(ctx), c, action, subject, outcome))
+// recorded does it between two records.
+func (s secretAdmin) recorded(ctx context.Context, c sandbox.Caller, action, subject string, do func() error) error {
+	return s.access.recorded(ctx, c, action, subject, func(*audit.Record) error { return do() })
 }

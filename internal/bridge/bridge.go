@@ -107,6 +107,7 @@ type Outcome struct {
 	Millis   int64
 	BytesOut int64
 	Output   []byte
+	File     *sandbox.ResultFile // that holds the result when it was too large; else nil
 }
 
 // Keep writes a result that is too large for an answer into the thread's files. name is fit for a file;

@@ -87,6 +87,7 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.To
 	}
 	began := time.Now()
 	var result json.RawMessage
+	var file *sandbox.ResultFile
 	if err = wrong; err == nil {
 		err = b.admit(ctx, e.Caller)
 	}
@@ -94,11 +95,11 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.To
 		result, err = b.made(ctx, e, plan, id)
 	}
 	if err == nil {
-		if body, err = b.answer(ctx, e, call, result); err != nil {
+		if body, file, err = b.answer(ctx, e, call, result); err != nil {
 			result = nil // code does not get it
 		}
 	}
-	outcome := Outcome{Attempt: attempt, Status: statusOK, Millis: time.Since(began).Milliseconds(), BytesOut: int64(len(result)), Output: result}
+	outcome := Outcome{Attempt: attempt, Status: statusOK, Millis: time.Since(began).Milliseconds(), BytesOut: int64(len(result)), Output: result, File: file}
 	if err != nil {
 		err = b.explain(ctx, e, tool, err)
 		outcome.Status, outcome.Detail = statusOf(err), cut(err.Error(), maxRecorded)
@@ -129,17 +130,18 @@ func (b *Bridge) made(ctx context.Context, e *exec, plan policy.Plan, attempt st
 }
 
 // answer is what code gets of a result: the result itself, or the file that holds it.
-func (b *Bridge) answer(ctx context.Context, e *exec, call int, result json.RawMessage) (body []byte, err error) {
+func (b *Bridge) answer(ctx context.Context, e *exec, call int, result json.RawMessage) (body []byte, kept *sandbox.ResultFile, err error) {
 	if len(result) <= e.limits.InlineBytes {
-		return slices.Concat([]byte(`{"result":`), result, []byte(`}`)), nil
+		return slices.Concat([]byte(`{"result":`), result, []byte(`}`)), nil, nil
 	}
 	file, err := contained(b, func() (sandbox.ResultFile, error) {
 		return b.keep(ctx, e.Thread, fmt.Sprintf("%s-%d", e.ExecID, call+1), result)
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return json.Marshal(map[string]sandbox.ResultFile{"file": file})
+	body, err = json.Marshal(map[string]sandbox.ResultFile{"file": file})
+	return body, &file, err
 }
 
 // contained turns a panic of a part behind the bridge into an error of this one call.

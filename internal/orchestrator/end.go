@@ -84,6 +84,9 @@ func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, 
 func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
+	if err := r.recordFiles(ctx, b, e, res.Files); err != nil {
+		return err
+	}
 	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(b.id), e.id, e.subject, e.attempt.ID
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
@@ -111,6 +114,30 @@ func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error
 	}
 	e.mu.Unlock()
 	return r.note(ctx, rec)
+}
+
+// filesRecorded bounds the records of one exec's files. A sandbox that changes more has one for the rest.
+const filesRecorded = 200
+
+// recordFiles writes what the exec changed, before its end and durable with it.
+func (r *Orchestrator) recordFiles(ctx context.Context, b *box, e *execution, files []sandbox.FileChange) error {
+	for i, f := range files {
+		rec := record(e.caller, e.thread, audit.ActionFileChange, audit.PhaseResult)
+		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(b.id), e.id, e.attempt.ID, "ok"
+		if i == filesRecorded {
+			rest, err := json.Marshal(files[i:])
+			if err != nil {
+				return sandbox.Wrap(sandbox.Internal, err, "the changed files cannot be recorded")
+			}
+			rec.Subject, rec.OutHash = fmt.Sprintf("%d more files", len(files)-i), audit.Sum(rest)
+		} else {
+			rec.Subject, rec.Detail, rec.BytesOut, rec.OutHash = e.secret.hide.String(f.Path), f.Change, f.Bytes, f.SHA256
+		}
+		if _, err := r.o.Audit.Append(ctx, rec); err != nil || i == filesRecorded {
+			return err
+		}
+	}
+	return nil
 }
 
 // detail says the rest of a result in a few words: its exit code and the files that it changed.

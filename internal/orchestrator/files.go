@@ -106,6 +106,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	}
 	rec := record(c, t, action, audit.PhaseAttempt)
 	rec.Subject = path
+	rec.Args, rec.ArgsHash = audit.Args(map[string]string{"path": path})
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return err

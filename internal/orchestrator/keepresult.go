@@ -39,11 +39,14 @@ func (r *Orchestrator) KeepResult(ctx context.Context, t sandbox.Thread, name st
 }
 
 // shorten puts a large result of a direct call into a file and leaves its beginning.
-func (r *Orchestrator) shorten(ctx context.Context, t sandbox.Thread, name string, res sandbox.ToolResult) (sandbox.ToolResult, error) {
+func (r *Orchestrator) shorten(ctx context.Context, c sandbox.Caller, t sandbox.Thread, name string, res sandbox.ToolResult) (sandbox.ToolResult, error) {
 	if len(res.Result) <= inlineResult {
 		return res, nil
 	}
 	f, err := r.KeepResult(ctx, t, name, res.Result)
+	if err == nil {
+		err = r.note(context.WithoutCancel(ctx), keptRecord(c, t, "", res.CallID, f))
+	}
 	if err != nil {
 		return res, err
 	}

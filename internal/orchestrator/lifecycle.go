@@ -182,11 +182,9 @@ func (r *Orchestrator) Pause(ctx context.Context, c sandbox.Caller, id string) (
 	}
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	err = p.Pause(ctx, b.id)
-	if err != nil {
+	return r.shift(ctx, c, b, audit.ActionSandboxPause, "asked", func() error { return p.Pause(ctx, b.id) }, func() {
 		b.changeState(sandbox.Paused, sandbox.Running)
-	}
-	return r.shifted(ctx, c, b, audit.ActionSandboxPause, "asked", err)
+	})
 }
 
 // beginPause shuts the door for execs. done: it is paused already.
@@ -214,18 +212,21 @@ func (b *box) changeState(from, to sandbox.State) {
 	}
 }
 
-// shifted records what became of a pause or a resume, and gives the box as it is now.
-func (r *Orchestrator) shifted(ctx context.Context, c sandbox.Caller, b *box, action, why string, err error) (sandbox.Info, error) {
-	rec := record(c, b.thread, action, audit.PhaseResult)
-	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(b.id), b.template.Name, "ok", why
-	if err != nil {
-		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
-	} else {
-		r.o.Metrics.Changed(action, why)
+// shift pauses or resumes a box between two records, and gives it as it is then. undo is called when it did not come to it.
+func (r *Orchestrator) shift(ctx context.Context, c sandbox.Caller, b *box, action, why string, do func() error, undo func()) (sandbox.Info, error) {
+	rec := record(c, b.thread, action, audit.PhaseAttempt)
+	rec.Sandbox, rec.Subject, rec.Detail = string(b.id), b.template.Name, why
+	done := false
+	err := r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
+		err := do()
+		done = err == nil
+		return err
+	})
+	if !done {
+		undo()
+		return b.snapshot(), err
 	}
-	if e := r.note(ctx, rec); err == nil {
-		err = e
-	}
+	r.o.Metrics.Changed(action, why)
 	if err == nil {
 		err = r.publish(ctx, b)
 	}
@@ -260,14 +261,16 @@ func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, b *box, why s
 	}
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	err := p.Resume(ctx, b.id)
-	if err == nil {
-		b.changeState(sandbox.Paused, sandbox.Running)
-		b.mu.Lock()
-		b.lastActive = time.Now()
-		b.mu.Unlock()
-	}
-	return r.shifted(ctx, c, b, audit.ActionSandboxResume, why, err)
+	return r.shift(ctx, c, b, audit.ActionSandboxResume, why, func() error {
+		err := p.Resume(ctx, b.id)
+		if err == nil {
+			b.changeState(sandbox.Paused, sandbox.Running)
+			b.mu.Lock()
+			b.lastActive = time.Now()
+			b.mu.Unlock()
+		}
+		return err
+	}, func() {})
 }
 
 // Hibernate ends the container and keeps the files and what the sandbox was; the next call that needs a

@@ -95,15 +95,25 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 // DeleteThread ends the sandbox and deletes the files. The files vanish by one rename; deleting
 // them goes on when the caller goes away.
 func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id string) error {
-	if err := r.ReleaseSandbox(ctx, c, id); err != nil {
+	t, err := thread(c, id)
+	if err != nil {
 		return err
 	}
-	t := sandbox.Thread{Owner: c.Owner, ID: id}
-	rec := record(c, t, audit.ActionThreadDelete, audit.PhaseResult)
-	rec.Subject, rec.Outcome = id, "ok"
-	if err := r.note(ctx, rec); err != nil {
+	if err := r.exists(t); err != nil {
 		return err
 	}
+	rec := record(c, t, audit.ActionThreadDelete, audit.PhaseAttempt)
+	rec.Subject = id
+	return r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
+		if err := r.ReleaseSandbox(ctx, c, id); err != nil {
+			return err
+		}
+		return r.deleteFiles(ctx, t)
+	})
+}
+
+// deleteFiles deletes what a thread has besides its sandbox.
+func (r *Orchestrator) deleteFiles(ctx context.Context, t sandbox.Thread) error {
 	dir := r.threadDir(t)
 	uid, err := workspaceUID(dir)
 	if err != nil {

@@ -2,8 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -45,13 +43,21 @@ func (t *ToolRecorder) Result(ctx context.Context, id string, o bridge.Outcome) 
 	rec := toolRecord(o.Attempt, audit.PhaseResult)
 	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, o.Attempt.Exec.Hide.String(o.Detail)
 	rec.Millis, rec.BytesOut = o.Millis, o.BytesOut
-	if len(o.Output) > 0 {
-		sum := sha256.Sum256(o.Output)
-		rec.OutHash = hex.EncodeToString(sum[:])
-	}
+	rec.OutHash = audit.Sum(o.Output)
 	t.metrics.ToolCall("bridge", o.Status, time.Duration(o.Millis)*time.Millisecond)
 	_, err := t.log.Append(ctx, rec)
+	if x := o.Attempt.Exec; err == nil && o.File != nil {
+		_, err = t.log.Append(ctx, keptRecord(x.Caller, x.Thread, x.ExecID, id, *o.File))
+	}
 	return err
+}
+
+// keptRecord is of the file that holds the result of a tool call. parent is the call's attempt.
+func keptRecord(c sandbox.Caller, t sandbox.Thread, exec, parent string, f sandbox.ResultFile) audit.Record {
+	rec := record(c, t, audit.ActionFileChange, audit.PhaseResult)
+	rec.Exec, rec.Parent, rec.Subject, rec.Outcome, rec.BytesOut = exec, parent, f.Path, "ok", f.Bytes
+	rec.Detail = "created: the result was too large to be passed on"
+	return rec
 }
 
 // Refused records a call with a token that is not of a living exec of the thread.

@@ -115,7 +115,7 @@ func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string
 	if err != nil {
 		return res, err
 	}
-	return r.shorten(ctx, t, res.CallID, res)
+	return r.shorten(ctx, c, t, res.CallID, res)
 }
 
 // WatchTool is CallTool for a caller who listens to the tool while it runs.
@@ -159,6 +159,7 @@ func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func
 	res, err := call(attempt.ID)
 	rec.Parent, rec.Args, rec.Why = attempt.ID, nil, nil
 	rec.Millis, rec.BytesOut = time.Since(began).Milliseconds(), int64(len(res.Result))
+	rec.OutHash = audit.Sum(res.Result)
 	rec.Outcome, rec.Detail = toolOutcome(res, err)
 	if rec.Action == audit.ActionToolCall {
 		r.o.Metrics.ToolCall("api", rec.Outcome, time.Since(began))
