@@ -210,6 +210,7 @@ func (s *server) boot() {
 	s.cmd.Env = append(os.Environ(),
 		"SKERRY_TEMPLATES="+filepath.Join(s.data, "templates"), "SKERRY_IMAGES="+filepath.Join(cache(), "images"),
 		"SKERRY_SKILLS="+abs(s.t, "../../skills"), "SKERRY_TEST_SECRET=hunter2-server-secret",
+		"SKERRY_AUDIT_SIGNING_KEY_FILE="+filepath.Join(s.data+".keys", "audit.pem"), // not that of the machine
 		"SKERRY_DISK_QUOTA=off") // an image for each server would take more time than the test
 	if slices.Contains(s.args, "containerd") { // after needContainerd
 		s.cmd.Env = append(s.cmd.Env, "SKERRY_CONTAINERD_ADDRESS="+engine.daemon.Address)
