@@ -22,7 +22,7 @@ func Plain(text string) string {
 			return r
 		case r == '\u2028' || r == '\u2029':
 			return '\n'
-		case unicode.IsControl(r), r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x206F, r == 0xFEFF, r >= 0xE0000 && r <= 0xE007F:
+		case unicode.IsControl(r), r == 0x061C, r == 0x180E, r >= 0xFFF9 && r <= 0xFFFB, r >= 0x200B && r <= 0x200F, r >= 0x202A && r <= 0x202E, r >= 0x2060 && r <= 0x206F, r == 0xFEFF, r >= 0xE0000 && r <= 0xE007F:
 			return -1
 		}
 		return r
