@@ -30,6 +30,8 @@ var (
 	developers = access{roles: []sandbox.Role{sandbox.RoleDeveloper, sandbox.RoleAdmin}}
 	// admins: administration of a tenant.
 	admins = access{roles: []sandbox.Role{sandbox.RoleAdmin}}
+	// auditors: the audit log as a whole.
+	auditors = access{roles: []sandbox.Role{sandbox.RoleAdmin, sandbox.RoleAuditor}}
 	// auditReaders: the audit log, of which agents and developers see their own records.
 	auditReaders = access{roles: sandbox.Roles()}
 	// operators: what all tenants share.
