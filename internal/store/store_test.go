@@ -48,6 +48,7 @@ func TestStore(t *testing.T) {
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
+		"WatchKeys": testWatchKeys,
 		"LargePipeline": testLargePipeline, "Pool": testPool,
 		"Rate": testRate, "Held": testHeld, "HeldRace": testHeldRace, "DayLimit": testDayLimit, "AllOrNothing": testAllOrNothing, "Count": testCount, "CPUMarks": testCPUMarks,
 		"Approvals": testApprovals, "ApprovalRace": testApprovalRace, "ApprovalBounds": testApprovalBounds, "Grants": testGrants, "WatchApprovals": testWatchApprovals,
@@ -498,6 +499,31 @@ func testKeys(t *testing.T, s *Store) {
 	if has, err := s.HasKeys(ctx); err != nil || !has {
 		t.Errorf("HasKeys: %v, %v", has, err)
 	}
+}
+
+// testWatchKeys: who watches hears of each key that is made and deleted, and first that it may have missed some.
+func testWatchKeys(t *testing.T, s *Store) {
+	ctx, end := context.WithCancel(t.Context())
+	heard, ended := make(chan string, 16), make(chan struct{})
+	go func() { defer close(ended); s.WatchKeys(ctx, func(id string) { heard <- id }) }()
+	next := func(want string) {
+		t.Helper()
+		select {
+		case got := <-heard:
+			if got != want {
+				t.Errorf("heard of %q, want %q", got, want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatalf("nothing is heard of %q", want)
+		}
+	}
+	next("")
+	must(t, s.PutKey(ctx, KeyRecord{ID: "key_w", Tenant: "watched", User: "ann", CreatedAt: t0, Hash: "dd"}))
+	next("key_w")
+	must(t, s.DeleteKey(ctx, "watched", "key_w"))
+	next("key_w")
+	end()
+	<-ended
 }
 
 func testIdempotency(t *testing.T, s *Store) {
