@@ -9,6 +9,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -290,7 +291,7 @@ func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord) error {
 			}
 		}
 		left := time.Until(a.ExpiresAt)
-		if err != nil && left <= 0 && ctx.Err() == nil { // nobody can say what was decided
+		if errors.Is(err, errTaken) || err != nil && left <= 0 && ctx.Err() == nil { // nobody can say what was decided
 			return err
 		}
 		timer := time.NewTimer(max(min(lookAgain, left), 10*time.Millisecond))

@@ -382,6 +382,27 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
+// TestTakenOver: a server that was held for dead uses no decision that another call has.
+func TestTakenOver(t *testing.T) {
+	r := newRig(t)
+	one, two := r.server("one", nil), r.server("two", nil)
+	first, _ := r.ask(one, call("1"))
+	a := r.pending(two, 1)
+	second, _ := r.ask(two, call("1"))
+	for len(r.book.of(audit.ActionApprovalRequest)) < 2 { // taken up
+		time.Sleep(time.Millisecond)
+	}
+	if _, err := two.Decide(t.Context(), boss, a.ID, approve); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.answer(second); err != nil {
+		t.Error(err)
+	}
+	if err := r.answer(first); !errors.Is(err, sandbox.Conflict) {
+		t.Errorf("both went on: %v", err)
+	}
+}
+
 func TestNobodyTakesItUp(t *testing.T) {
 	r := newRig(t)
 	brief := func(o *Options) { o.Timeout = 300 * time.Millisecond }
