@@ -61,6 +61,25 @@ func TestEveryFieldHasItsVariable(t *testing.T) {
 	}
 }
 
+// Each data folder has keys of its own, none has them inside.
+func TestSecretsKeyFile(t *testing.T) {
+	for data, want := range map[string]string{"/var/lib/skerry": "/etc/skerry/secrets-key.txt", "/var/lib/skerry/": "/etc/skerry/secrets-key.txt", "/srv/x/": "/srv/x.keys/secrets.key"} {
+		c := Default()
+		c.Data = data
+		if got := c.SecretsKeyFile(); got != want {
+			t.Errorf("%s: %s", data, got)
+		}
+		if err := c.Check(); err != nil || c.Secrets.KeyFile != want {
+			t.Errorf("%s: %s, %v", data, c.Secrets.KeyFile, err)
+		}
+	}
+	c := Default()
+	c.Secrets.Env, c.Secrets.Exec = []string{"GOOD", "../bad"}, []string{"a b"}
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secrets.env") || !strings.Contains(err.Error(), "secrets.exec") {
+		t.Error(err)
+	}
+}
+
 func TestCodeExecution(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	text := "code_execution:\n  mode: always\n  auto_threshold: 5\n  sandbox_timeout: 60\n  tenants:\n    acme: {mode: never, language: python}\n"

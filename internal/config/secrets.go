@@ -7,7 +7,9 @@ import (
 
 // Secrets says where secrets come from and how they are kept.
 type Secrets struct {
-	// KeyFile holds the age identities for which they are encrypted; it lies outside of Data. Empty: <data>.keys/secrets.key.
+	// KeyFile holds the age identities for which they are encrypted; it lies outside of Data. Empty: beside the key
+	// that signs the audit log for the default Data, and <data>.keys/secrets.key for others: a rotation must not take away
+	// what another data folder needs.
 	KeyFile string `yaml:"key_file"`
 	// Dir is a folder whose files are secrets, as Kubernetes mounts them.
 	Dir string `yaml:"dir"`
@@ -21,10 +23,13 @@ type Secrets struct {
 
 // keyFile is KeyFile, or its default.
 func (s *Secrets) keyFile(data string) string {
-	if s.KeyFile == "" {
-		return filepath.Clean(data) + ".keys/secrets.key"
+	switch {
+	case s.KeyFile != "":
+		return s.KeyFile
+	case filepath.Clean(data) == Default().Data:
+		return "/etc/skerry/secrets-key.txt"
 	}
-	return s.KeyFile
+	return filepath.Clean(data) + ".keys/secrets.key"
 }
 
 // SecretsKeyFile gives the file of the keys of a configuration that was not checked yet.

@@ -42,7 +42,7 @@ const (
 // refuses one that lies in the data folder: whoever gets that folder, as a backup, would have the key with the
 // lock. And one that others than its owner may read.
 func OpenKeys(path, data string) (*Keys, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // others may pass; the file is closed to them
 		return nil, fmt.Errorf("secrets.key_file: its folder cannot be made: %w", err)
 	}
 	if err := outside(path, data); err != nil {
