@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,6 +55,7 @@ var names = []struct {
 	{"kind", cel.StringType}, {"server", cel.StringType}, {"tool", cel.StringType}, {"annotations", cel.MapType(cel.StringType, cel.DynType)},
 	{"said", cel.ListType(cel.StringType)}, {"args", cel.DynType}, {"skill", cel.StringType}, {"untrusted", cel.BoolType},
 	{"tenant", cel.StringType}, {"user", cel.StringType}, {"role", cel.StringType}, {"key", cel.StringType},
+	{"findings", cel.ListType(cel.StringType)},
 	{"capabilities", cel.ListType(cel.StringType)}, {"thread", cel.StringType}, {"exec", cel.StringType}, {"now", cel.TimestampType},
 }
 
@@ -198,7 +200,19 @@ func (f *facts) make() {
 		"kind": string(r.Kind), "server": r.Server, "tool": r.Tool, "annotations": hints, "said": said, "args": nil, "skill": r.Skill, "untrusted": r.Untrusted,
 		"tenant": r.Thread.Tenant, "user": r.Thread.User, "role": string(r.Caller.Role), "key": r.Caller.KeyID, "capabilities": capabilities,
 		"thread": r.Thread.ID, "exec": r.Exec, "now": r.Time,
+		"findings": findingsOf(r),
 	}
+}
+
+// findingsOf are the rules by which the tool's description looks poisoned.
+func findingsOf(r *Request) []string {
+	rules := []string{}
+	for _, f := range r.Findings {
+		if !slices.Contains(rules, f.Rule) {
+			rules = append(rules, f.Rule)
+		}
+	}
+	return rules
 }
 
 // capabilitiesOf are those that the caller has in the thread.

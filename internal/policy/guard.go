@@ -163,7 +163,7 @@ func (g *Guard) Plan(ctx context.Context, c Call) (Plan, error) {
 	}
 	p := g.decide(ctx, Request{
 		Kind: KindToolCall, Caller: c.Caller, Thread: c.Thread, Exec: c.Exec, Server: tool.Server, Tool: tool.Name, Printed: tool.Printed,
-		Annotations: ReadAnnotations(tool.Annotations), Arguments: args, Capabilities: holder.names,
+		Annotations: ReadAnnotations(tool.Annotations), Findings: tool.Findings, Arguments: args, Capabilities: holder.names,
 	})
 	p.Tool, p.hide = tool, c.Hide
 	return p, nil

@@ -61,6 +61,7 @@ type Request struct {
 	// request Tool is the method, such as "resources/read".
 	Server, Tool, Printed string
 	Annotations           Annotations
+	Findings              []sandbox.Finding // of the tool's description: see package toolscan
 	// Arguments are the bytes that the MCP server gets; of what runs in a sandbox an object with what is to run, without its
 	// environment: command, argv, cwd, language, code, skill, script and so on, of those what there is.
 	Arguments json.RawMessage

@@ -180,7 +180,7 @@ func (f *Rules) requires(t sandbox.Tool) []string {
 	if len(f.capabilities) == 0 {
 		return nil
 	}
-	r := Request{Kind: KindToolCall, Server: t.Server, Tool: t.Name, Annotations: ReadAnnotations(t.Annotations)}
+	r := Request{Kind: KindToolCall, Server: t.Server, Tool: t.Name, Annotations: ReadAnnotations(t.Annotations), Findings: t.Findings}
 	var needs []string
 	for _, g := range f.capabilities {
 		if g.match.fits(&r, true) {
@@ -260,7 +260,7 @@ func (s *Set) Requires(tenant string, t sandbox.Tool) []string {
 
 // Hides reports whether the rules deny a caller every call of a tool.
 func (s *Set) Hides(c sandbox.Caller, t sandbox.Thread, tool sandbox.Tool) bool {
-	r := Request{Kind: KindToolCall, Caller: c, Thread: t, Server: tool.Server, Tool: tool.Name, Annotations: ReadAnnotations(tool.Annotations)}
+	r := Request{Kind: KindToolCall, Caller: c, Thread: t, Server: tool.Server, Tool: tool.Name, Annotations: ReadAnnotations(tool.Annotations), Findings: tool.Findings}
 	if s.Broken[t.Tenant] || s.Global.hides(&r) {
 		return true
 	}
