@@ -84,11 +84,16 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 	}
 	defer r.Leave() //nolint:errcheck // the process ends
 	peers := peer.New(r)
-	records, err := audit.Open(audit.Options{Dir: filepath.Join(data, "audit"), Redis: st.Redis(), Log: log, Backlog: 100_000})
+	logged := audit.Options{Dir: filepath.Join(data, "audit"), Log: log}
+	if !st.Embedded() {
+		logged.Redis = st.Redis()
+	}
+	records, err := audit.Open(logged)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, records.Close()) }()
+	records.Index()
 	daemons, err := startPlayers()
 	if err != nil {
 		return err

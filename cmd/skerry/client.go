@@ -43,6 +43,15 @@ type problem struct {
 }
 
 func (c *apiClient) request(ctx context.Context, method, path string, body any, accept string) (*http.Response, error) {
+	headers := http.Header{}
+	if accept != "" {
+		headers.Set("Accept", accept)
+	}
+	return c.requestWith(ctx, method, path, body, headers)
+}
+
+// requestWith sends headers besides; empty ones are left out.
+func (c *apiClient) requestWith(ctx context.Context, method, path string, body any, headers http.Header) (*http.Response, error) {
 	var in io.Reader
 	if body != nil {
 		raw, err := json.Marshal(body)
@@ -58,8 +67,10 @@ func (c *apiClient) request(ctx context.Context, method, path string, body any, 
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if accept != "" {
-		req.Header.Set("Accept", accept)
+	for name, values := range headers {
+		if values[0] != "" {
+			req.Header[name] = values
+		}
 	}
 	if c.key != "" {
 		req.Header.Set("Authorization", "Bearer "+c.key)

@@ -14,18 +14,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 )
 
 func newExec(api *apiClient) *cobra.Command {
 	var timeout int
-	var terminal bool
+	var terminal, raw bool
 	var join string
 	cmd := &cobra.Command{
 		Use: "exec THREAD -- COMMAND…", Short: "Run a command in a thread's sandbox; ends with its exit code",
 		Long: "Run a command in a thread's sandbox; ends with its exit code.\n\n" +
 			"With -t the command gets a terminal, and yours shows it: whatever the command prints reaches your terminal as it is, " +
-			"control sequences included. Without -t they are left out when the output goes to a terminal.\n\n" +
+			"control sequences included. Without -t they are left out when the output goes to a terminal, unless you say --raw.\n\n" +
 			"A command in a terminal goes on when your connection is lost; --join shows it again.",
 		Example: "  skerry exec demo -- ls -la\n  skerry exec demo -- sh -c 'echo $HOME | wc -c'\n  skerry exec -t demo -- bash\n  skerry exec -t demo --join 0198c0de-…",
 		Args:    cobra.MinimumNArgs(1),
@@ -40,7 +39,7 @@ func newExec(api *apiClient) *cobra.Command {
 				return runTerminal(cmd, api, args[0], join, map[string]any{"argv": args[1:], "timeout_s": timeout})
 			}
 			body := map[string]any{"argv": args[1:], "timeout_s": timeout}
-			res, err := api.stream(cmd.Context(), threadPath(args[0], "exec"), body, eyes{cmd.OutOrStdout()}, eyes{cmd.ErrOrStderr()})
+			res, err := api.stream(cmd.Context(), threadPath(args[0], "exec"), body, eyes{cmd.OutOrStdout(), raw}, eyes{cmd.ErrOrStderr(), raw})
 			if err != nil {
 				return err
 			}
@@ -49,21 +48,29 @@ func newExec(api *apiClient) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&timeout, "timeout", 60, "seconds, at most 3600, which is what a terminal has")
 	cmd.Flags().BoolVarP(&terminal, "tty", "t", false, "give the command a terminal")
+	rawFlag(cmd, &raw)
 	cmd.Flags().StringVar(&join, "join", "", "with -t: the id of an exec to join instead")
 	return cmd
 }
 
-// eyes writes hostile output for forEyes.
-type eyes struct{ w io.Writer }
+// eyes writes hostile output for forEyes, unless it is wanted raw.
+type eyes struct {
+	w   io.Writer
+	raw bool
+}
 
 func (e eyes) Write(p []byte) (int, error) {
-	if !onTerminal(e.w) {
+	if e.raw || !onTerminal(e.w) {
 		return e.w.Write(p)
 	}
 	if _, err := io.WriteString(e.w, forEyes(e.w, string(p))); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+func rawFlag(cmd *cobra.Command, raw *bool) {
+	cmd.Flags().BoolVar(raw, "raw", false, "leave control sequences of hostile text as they are, on a terminal too")
 }
 
 func threadPath(thread string, parts ...string) string {
@@ -75,6 +82,7 @@ var languages = map[string]string{"ts": "typescript", "js": "javascript", "py": 
 func newCode(api *apiClient) *cobra.Command {
 	var lang, inContext string
 	var timeout int
+	var raw bool
 	cmd := &cobra.Command{
 		Use: "code THREAD FILE|-", Short: "Run a program text in a thread's sandbox; ends with its exit code",
 		Example: "  skerry code demo --lang py hello.py\n  echo 'console.log(6*7)' | skerry code demo -",
@@ -92,8 +100,8 @@ func newCode(api *apiClient) *cobra.Command {
 			if api.json {
 				return printJSON(cmd.OutOrStdout(), res)
 			}
-			fmt.Fprint(eyes{cmd.OutOrStdout()}, res.Stdout)
-			fmt.Fprint(eyes{cmd.ErrOrStderr()}, res.Stderr)
+			fmt.Fprint(eyes{cmd.OutOrStdout(), raw}, res.Stdout)
+			fmt.Fprint(eyes{cmd.ErrOrStderr(), raw}, res.Stderr)
 			for _, r := range res.Results {
 				r.show(cmd)
 			}
@@ -101,6 +109,7 @@ func newCode(api *apiClient) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&lang, "lang", "typescript", "ts, js, py or sh")
+	rawFlag(cmd, &raw)
 	cmd.Flags().StringVar(&inContext, "context", "", "run it in this context, in its language: skerry contexts new")
 	cmd.Flags().IntVar(&timeout, "timeout", 30, "seconds, at most 120")
 	return cmd
@@ -132,31 +141,6 @@ func newThread(api *apiClient) *cobra.Command {
 			return api.call(cmd.Context(), http.MethodDelete, "/api/threads/"+url.PathEscape(args[0]), nil, nil)
 		}},
 	)
-	return cmd
-}
-
-// auditColumns are the fields of a record that its table shows.
-var auditColumns = []string{"time", "phase", "action", "subject", "outcome", "ms", "user", "thread", "exec", "id", "parent"}
-
-func newAudit(api *apiClient) *cobra.Command {
-	cmd := &cobra.Command{Use: "audit", Short: "Read the audit log"}
-	query := url.Values{}
-	list := &cobra.Command{
-		Use: "query", Short: "List records, newest first", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.Flags().Visit(func(f *pflag.Flag) {
-				if f.Name != "server" && f.Name != "api-key" && f.Name != "json" {
-					query.Set(f.Name, f.Value.String())
-				}
-			})
-			return api.table(cmd, "/api/audit?"+query.Encode(), auditColumns)
-		},
-	}
-	for _, name := range []string{"thread", "user", "exec", "action", "tool", "outcome", "since", "until"} {
-		list.Flags().String(name, "", "only records with this "+name)
-	}
-	list.Flags().Int("limit", 100, "how many, at most 1000")
-	cmd.AddCommand(list, newAuditVerify(api), newAuditCheckpoint(api), newAuditKeys(api))
 	return cmd
 }
 

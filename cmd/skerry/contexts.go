@@ -52,7 +52,7 @@ type richResult map[string]any
 // show prints the text of a result, and names what a terminal cannot show.
 func (r richResult) show(cmd *cobra.Command) {
 	if text, ok := r["text/plain"].(string); ok {
-		fmt.Fprintln(eyes{cmd.OutOrStdout()}, text)
+		fmt.Fprintln(eyes{w: cmd.OutOrStdout()}, text)
 	}
 	var more []string
 	for mime := range r {
@@ -61,7 +61,7 @@ func (r richResult) show(cmd *cobra.Command) {
 		}
 	}
 	if slices.Sort(more); len(more) > 0 {
-		fmt.Fprintf(eyes{cmd.ErrOrStderr()}, "(also as %v: --json has all)\n", more)
+		fmt.Fprintf(eyes{w: cmd.ErrOrStderr()}, "(also as %v: --json has all)\n", more)
 	}
 }
 

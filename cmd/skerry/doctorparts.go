@@ -156,7 +156,7 @@ func (e *examination) close() {
 // hideSecrets takes the secrets of the configuration out of everything that is printed. MCP servers' own are
 // hidden by the hub.
 func (e *examination) hideSecrets(out *doctorOutput) {
-	values := []string{e.cfg.S3.AccessKey, e.cfg.S3.SecretKey, e.cfg.S3.SessionToken, os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN"), e.api.key}
+	values := []string{e.cfg.S3.AccessKey, e.cfg.S3.SecretKey, e.cfg.S3.SessionToken, e.cfg.Audit.WebhookSecret, os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN"), e.api.key}
 	if u, err := url.Parse(e.cfg.Redis); err == nil && u.User != nil {
 		password, _ := u.User.Password()
 		values = append(values, password)

@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/sink"
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/peer"
 	"github.com/skerry-sandbox/skerry/internal/replica"
@@ -92,13 +95,56 @@ func (p *parts) onlyServer() bool {
 
 // openAudit opens the audit log of a slot.
 func (p *parts) openAudit(slot int) (*audit.Log, error) {
-	options := audit.Options{Dir: filepath.Join(p.cfg.Data, "audit"), Slot: slot, Redis: p.store.Redis(), Log: p.log}
-	if p.store.Embedded() {
-		options.Backlog = 100_000
+	options := audit.Options{Dir: filepath.Join(p.cfg.Data, "audit"), Slot: slot, Keep: auditKeep(p.cfg.Audit), Log: p.log}
+	if !p.store.Embedded() {
+		options.Redis = p.store.Redis()
+	}
+	var err error
+	if options.Sinks, err = auditSinks(p.cfg.Audit); err != nil {
+		return nil, err
 	}
 	options.Open = p.cfg.Audit.OnFailure == "open"
 	p.signer.sign(&options)
 	return audit.Open(options)
+}
+
+// auditSinks are those of one log, which closes them.
+func auditSinks(c config.Audit) (sinks []audit.Sink, err error) {
+	if c.Webhook != "" {
+		allowed, err := c.Prefixes()
+		if err != nil {
+			return nil, err
+		}
+		w, err := sink.NewWebhook(c.Webhook, []byte(c.WebhookSecret), allowed)
+		if err != nil {
+			return nil, err
+		}
+		sinks = append(sinks, w)
+	}
+	if c.Syslog != "" {
+		s, err := sink.NewSyslog(c.Syslog)
+		if err != nil {
+			return nil, err
+		}
+		sinks = append(sinks, s)
+	}
+	return sinks, nil
+}
+
+// sinkChecks tell how far the sinks are. A server whose sinks are away serves all the same.
+func (p *parts) sinkChecks() (checks []httpserver.Check) {
+	for _, s := range p.audit.Sinks() {
+		c := httpserver.Check{Name: "audit " + s.Name, OK: true, Detail: fmt.Sprintf("%d records behind", s.Behind)}
+		if s.Error != "" {
+			c.Detail += "; it does not take them now"
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}
+
+func auditKeep(c config.Audit) audit.Keep {
+	return audit.Keep{Records: int64(c.RedisRecords), Bytes: int64(c.RedisMiB) << 20, Age: c.RedisAge}
 }
 
 // bury has the orchestrator settle what replicas left that ended.

@@ -293,6 +293,7 @@ func (p *parts) openState(ctx context.Context) (err error) {
 		return err
 	}
 	p.onClose(p.audit.Close)
+	p.audit.Index()
 	o := auth.Options{}
 	if len(p.cfg.OIDC) > 0 {
 		issuers, err := openIssuers(p.cfg.OIDC, p.log)
@@ -570,6 +571,7 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 	if p.tls != nil {
 		checks = append(checks, p.tlsCheck())
 	}
+	checks = append(checks, p.sinkChecks()...)
 	if p.orch.Draining() {
 		checks = append(checks, httpserver.Check{Name: "drain", Detail: "the server is stopping"})
 	}

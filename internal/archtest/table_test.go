@@ -58,6 +58,8 @@ var table = []row{
 	{"internal/store/redistest", "", "it starts a Redis for tests"},
 	{"internal/audit", "lockedfile sandbox store store/groupcommit", "the log stands below the use cases"},
 	{"internal/audit/signing", "audit lockedfile", "keys and who is believed; the log itself knows only signatures"},
+	{"internal/audit/sink", "audit egress sandbox", "a sink knows records and addresses"},
+	{"internal/audit/export", "audit buildinfo sandbox", "a format knows records, not where they come from"},
 	{"internal/auth", "sandbox store", "keys are records"},
 	{"internal/auth/oidc", "sandbox", "a token says all there is to know"},
 	{"internal/approval", "sandbox audit store deadline", "it asks people about calls, and makes none"},
@@ -112,6 +114,8 @@ var table = []row{
 	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing", "HTTP reaches the use cases through interfaces that it declares"},
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit policy prompt secrets vpath", "HTTP reaches the use cases through interfaces that it declares"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/httpserver", "sandbox auth audit audit/export prompt secrets vpath", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
 	{"internal/attack/wire", "", "what the attacks and their program say to each other"},

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,12 +9,10 @@ import (
 	"sync/atomic"
 )
 
-// shipment is a line on its way to Redis, with what is needed of it.
+// shipment is a line on its way out of the log, with what is needed of it.
 type shipment struct {
-	Seq    uint64 `json:"seq"`
-	Tenant string `json:"tenant"`
-	Millis int64  `json:"-"` // time of the record, Unix ms
-	Line   []byte `json:"-"` // without the newline
+	indexed
+	Line []byte // without the newline
 }
 
 // follower reads a writer's segments in order while they grow.
@@ -142,13 +139,9 @@ func (w *follower) nextSegment() (bool, error) {
 }
 
 func parseShipment(line []byte) (shipment, bool) {
-	var r struct {
-		shipment
-		Time timeMillis `json:"time"`
-	}
-	if err := json.Unmarshal(line, &r); err != nil || r.Seq == 0 {
+	r, ok := parseIndexed(line)
+	if !ok {
 		return shipment{}, false
 	}
-	r.Millis, r.Line = int64(r.Time), bytes.Clone(line)
-	return r.shipment, true
+	return shipment{r, bytes.Clone(line)}, true
 }

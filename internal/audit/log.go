@@ -22,8 +22,6 @@ import (
 const (
 	// DefaultSegmentBytes is the size at which a new segment is begun.
 	DefaultSegmentBytes = 64 << 20
-	// DefaultMaxLen is about how many records a tenant's stream keeps.
-	DefaultMaxLen = 1_000_000
 )
 
 // Options of Open. Zero values of the numbers are the defaults.
@@ -33,14 +31,12 @@ type Options struct {
 	// Slot is which of the logs in Dir it is: processes that write side by side have one each. One process
 	// at a time has a slot. 0 is 1.
 	Slot int
-	// Redis gets a copy of every record for List. nil = no copies; List is then Unavailable.
+	// Redis gets a copy of every record, which is then what List reads. nil: List reads the files.
 	Redis redis.UniversalClient
-	// MaxLen bounds a tenant's stream, about. The log on disk is not bounded. 0 = Backlog if that is
-	// set, else DefaultMaxLen.
-	MaxLen int64
-	// Backlog is how many of the newest records to copy when Redis has none; 0 = all. Embedded
-	// state, which begins empty with every start, wants 100,000.
-	Backlog uint64
+	// Keep bounds what Redis has of a tenant. The log on disk is not bounded.
+	Keep Keep
+	// Sinks get every record too.
+	Sinks []Sink
 	// SegmentBytes is the size at which a new segment is begun; Ahead is how much room is made ahead in one.
 	SegmentBytes int64
 	Ahead        int64
@@ -66,8 +62,12 @@ type Log struct {
 	dir    string // the writer's folder
 	writer string
 	lock   *os.File
-	ship   *shipper // nil without Redis
-	before []Record // OpenAttempts
+	ship   *shipper                 // nil without Redis
+	rows   atomic.Pointer[rowIndex] // nil with Redis, and before the first look
+	before []Record                 // OpenAttempts
+
+	viewing  sync.Once
+	outboxes []*outbox
 
 	hungry  chan struct{} // a token: room is wanted
 	signNow chan struct{} // a token: a signature is due
@@ -125,12 +125,6 @@ func Open(o Options) (*Log, error) {
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = DefaultSegmentBytes
 	}
-	if o.MaxLen <= 0 && o.Backlog > 0 {
-		o.MaxLen = int64(min(o.Backlog, DefaultMaxLen))
-	}
-	if o.MaxLen <= 0 {
-		o.MaxLen = DefaultMaxLen
-	}
 	if o.Ahead <= 0 {
 		o.Ahead = min(DefaultAhead, o.SegmentBytes)
 	}
@@ -155,6 +149,9 @@ func Open(o Options) (*Log, error) {
 	}
 	if o.Redis != nil {
 		l.ship = startShipper(l)
+	}
+	for _, s := range o.Sinks {
+		l.outboxes = append(l.outboxes, startOutbox(l, s))
 	}
 	return l, nil
 }
@@ -191,9 +188,7 @@ func (l *Log) Append(_ context.Context, r Record) (Record, error) {
 	default:
 		return Record{}, unwritable(err)
 	}
-	if l.ship != nil {
-		l.ship.wake()
-	}
+	l.wake()
 	return written, nil
 }
 
@@ -407,6 +402,10 @@ func (l *Log) Close() error {
 	if l.ship != nil {
 		l.ship.close(time.Second)
 	}
+	for _, o := range l.outboxes {
+		o.close(time.Second)
+	}
+	l.closeView()
 	err := commit.Close()
 	if l.room > l.size {
 		err = errors.Join(err, l.f.Truncate(l.size))

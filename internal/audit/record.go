@@ -149,6 +149,7 @@ type Filter struct {
 	Outcome string
 	Since   time.Time
 	Until   time.Time
+	Text    string // anywhere in a text of the record, whatever the case; at most MaxText
 	Cursor  string
 	Limit   int // 1 to 1000; 0 = 100
 }

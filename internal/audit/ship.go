@@ -40,6 +40,8 @@ type shipper struct {
 	stop  context.CancelFunc
 	done  chan struct{}
 
+	keep *keeper // what bounds the streams
+
 	// Of the goroutine alone:
 	from    follower
 	cursors map[string]uint64 // tenant -> Seq that Redis said it has
@@ -60,6 +62,7 @@ func startShipper(l *Log) *shipper {
 		from:    follower{dir: l.dir, log: l.log, cuts: &l.cuts},
 		cursors: map[string]uint64{}, atOpen: l.appended.Load(), highest: l.appended.Load(),
 	}
+	s.keep = startKeeper(ctx, l)
 	go s.run(ctx)
 	return s
 }
@@ -82,6 +85,7 @@ func (s *shipper) close(d time.Duration) {
 	}
 	s.stop()
 	<-s.done
+	<-s.keep.done
 }
 
 // flush waits until all that is appended now is copied.
@@ -167,19 +171,6 @@ func (s *shipper) rest(ctx context.Context, pause time.Duration) {
 	wait(ctx, pause+rand.N(pause/4+1), s.hurry)
 }
 
-// wait sleeps for d, or until there is a token. It reports whether ctx goes on.
-func wait(ctx context.Context, d time.Duration, tokens <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-tokens:
-	case <-t.C:
-	}
-	return true
-}
-
 // position asks Redis how far this writer came, and goes there. It is done again after a failure:
 // Redis may have come back with less than it had.
 func (s *shipper) position(ctx context.Context) error {
@@ -190,9 +181,6 @@ func (s *shipper) position(ctx context.Context) error {
 		return err
 	}
 	at = s.truthful(at)
-	if last := s.log.appended.Load(); at == 0 && s.log.o.Backlog > 0 && last > s.log.o.Backlog {
-		at = last - s.log.o.Backlog
-	}
 	if err := s.from.seek(at + 1); err != nil {
 		return err
 	}
@@ -277,8 +265,12 @@ func (s *shipper) limit(ctx context.Context) (uint64, error) {
 	return s.log.synced.Load(), nil
 }
 
-// beginScript gives a writer's cursor, set back to ARGV[2] when it is larger.
+// beginScript gives a writer's cursor, set back to ARGV[2] when it is larger. A stream of a version that had no lists is
+// emptied: the logs on disk fill it again.
 var beginScript = redis.NewScript(`
+if redis.call('EXISTS', KEYS[2]) == 1 and redis.call('HEXISTS', KEYS[1], 'bytes') == 0 then
+  redis.call('DEL', KEYS[1], KEYS[2])
+end
 local at = redis.call('HGET', KEYS[1], ARGV[1]) or '0'
 if tonumber(at) > tonumber(ARGV[2]) then
   at = ARGV[2]
@@ -286,34 +278,56 @@ if tonumber(at) > tonumber(ARGV[2]) then
 end
 return at`)
 
-// sendScript appends the records that the stream does not have, and moves the cursor with them. An id
-// is the record's time, or the id before plus one when the stream is past that time already: so an
-// id is never earlier than its record. ARGV: writer, the cursor that the shipper knows of, MAXLEN,
-// then Seq, ms and line of each record. It answers the cursor; one below ARGV[2]: records were lost.
-var sendScript = redis.NewScript(`
+// sendScript appends the records that the stream does not have, with the entries of their lists, and moves the cursor with
+// them. An id is the record's time, or the id before plus one when the stream is past that time already: so an id is never
+// earlier than its record. KEYS: stream, cursor, lists. ARGV: writer, the cursor that the shipper knows of, then Seq, ms,
+// line, hashes and "number of a list,…" of each record. It answers the cursor, one below ARGV[2]: records were lost; and how
+// many records the stream has, and bytes.
+var sendScript = redis.NewScript(keyOfEntry + `
 local at = redis.call('HGET', KEYS[2], ARGV[1]) or '0'
-if tonumber(at) < tonumber(ARGV[2]) then return at end
+if tonumber(at) < tonumber(ARGV[2]) then return {at, 0, 0} end
 local last = redis.call('HGET', KEYS[2], 'id')
 if not last then
   local newest = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)
-  last = newest[1] and newest[1][1] or '0-0'
+  last = newest[1] and newest[1][1] or '` + fmt.Sprint(streamEpoch) + `-0'
 end
 local ms, n = string.match(last, '^(%d+)%-(%d+)$')
 ms, n = tonumber(ms), tonumber(n)
-local failed
-for i = 4, #ARGV, 3 do
+local late, bytes, failed = 0, 0, nil
+for i = 3, #ARGV, 5 do
   if tonumber(ARGV[i]) > tonumber(at) then
     local time = tonumber(ARGV[i + 1])
     if time > ms then ms, n = time, 0 else n = n + 1 end
+    if n >= ` + fmt.Sprint(perMilli) + ` then ms, n = ms + 1, 0 end
     local id = string.format('%.0f-%.0f', ms, n)
-    local r = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], id, 'r', ARGV[i + 2])
+    local r = redis.pcall('XADD', KEYS[1], id, 'r', ARGV[i + 2])
     if type(r) == 'table' and r.err then failed = r break end
+    local k, entry = (ms - ` + fmt.Sprint(streamEpoch) + `) * ` + fmt.Sprint(perMilli) + ` + n, ''
+    for _ = 1, 7 do
+      entry = string.char(k % 256) .. entry
+      k = math.floor(k / 256)
+    end
+    entry = entry .. ARGV[i + 3]
+    for list in string.gmatch(ARGV[i + 4], '%d+') do
+      list = KEYS[tonumber(list)]
+      local before = redis.call('LINDEX', list, -1)
+      if before and key(before) >= key(entry) then
+        redis.call('DEL', list) -- of a stream that was lost
+      end
+      redis.call('RPUSH', list, entry)
+    end
     at, last = ARGV[i], id
+    bytes = bytes + #ARGV[i + 2]
+    if ms - time > late then late = ms - time end
   end
 end
 redis.call('HSET', KEYS[2], ARGV[1], at, 'id', last)
+local total = redis.call('HINCRBY', KEYS[2], 'bytes', bytes)
+if late > tonumber(redis.call('HGET', KEYS[2], 'late') or '0') then
+  redis.call('HSET', KEYS[2], 'late', string.format('%.0f', late))
+end
 if failed then return redis.error_reply(failed.err) end
-return at`)
+return {at, redis.call('XLEN', KEYS[1]), total}`)
 
 // send copies one tenant's records. again > 0: Redis lost records that it had, and copying must go
 // on from there.
@@ -323,24 +337,31 @@ func (s *shipper) send(ctx context.Context, tenant string, list []shipment) (aga
 	stream, cursor := store.AuditStreamKey(tenant), store.AuditCursorKey(tenant)
 	at, known := s.cursors[tenant]
 	if !known {
+		if err := s.rdb.SAdd(ctx, store.AuditTenantsKey, tenant).Err(); err != nil {
+			return 0, err
+		}
 		// Once in the life of this log and before anything of it is copied: from then on a cursor
 		// may rightly be larger.
-		at, err = cursorOf(beginScript.Run(ctx, s.rdb, []string{cursor}, s.log.writer, s.atOpen))
+		at, err = cursorOf(beginScript.Run(ctx, s.rdb, []string{cursor, stream}, s.log.writer, s.atOpen))
 		if err != nil {
 			return 0, err
 		}
 		s.cursors[tenant] = at
 	}
-	args := []any{s.log.writer, at, s.log.o.MaxLen}
+	args := sendArgs{keys: []string{stream, cursor}, args: []any{s.log.writer, at}, lists: map[string]int{}}
 	for _, it := range list {
 		if it.Seq > at {
-			args = append(args, it.Seq, it.Millis, it.Line)
+			args.add(it)
 		}
 	}
-	if len(args) == 3 {
+	if len(args.args) == 2 {
 		return 0, nil
 	}
-	got, err := cursorOf(sendScript.Run(ctx, s.rdb, []string{stream, cursor}, args...))
+	answer, err := sendScript.Run(ctx, s.rdb, args.keys, args.args...).Slice()
+	if err != nil {
+		return 0, err
+	}
+	got, length, bytes, err := sent(answer)
 	if err != nil {
 		return 0, err
 	}
@@ -349,7 +370,41 @@ func (s *shipper) send(ctx context.Context, tenant string, list []shipment) (aga
 		s.log.log.Warn("Redis lost audit records; they are copied again", "tenant", tenant, "from", got+1, "to", at)
 		return got + 1, nil
 	}
-	return 0, nil
+	return 0, s.keep.full(ctx, tenant, length, bytes)
+}
+
+// sendArgs are the arguments of sendScript.
+type sendArgs struct {
+	keys  []string
+	args  []any
+	lists map[string]int
+}
+
+func (a *sendArgs) add(it shipment) {
+	r := it.indexed
+	var numbers []byte
+	for _, key := range indexKeys(r) {
+		n, ok := a.lists[key]
+		if !ok {
+			a.keys = append(a.keys, key)
+			n = len(a.keys)
+			a.lists[key] = n
+		}
+		numbers = append(strconv.AppendInt(numbers, int64(n), 10), ',')
+	}
+	a.args = append(a.args, it.Seq, int64(it.Time), it.Line, printBytes(printsOf(r)), numbers)
+}
+
+func sent(answer []any) (at uint64, length, bytes int64, err error) {
+	if len(answer) == 3 {
+		text, _ := answer[0].(string)
+		length, _ = answer[1].(int64)
+		bytes, _ = answer[2].(int64)
+		if at, err = strconv.ParseUint(text, 10, 64); err == nil {
+			return at, length, bytes, nil
+		}
+	}
+	return 0, 0, 0, fmt.Errorf("audit cursor: %.100v", answer)
 }
 
 func cursorOf(c *redis.Cmd) (uint64, error) {

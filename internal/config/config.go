@@ -367,13 +367,13 @@ func (c *Config) Check() error {
 		bad("data", "is empty")
 	}
 	c.Lifecycle.check(bad)
-	c.Audit.check(bad)
 	c.CodeExecution.check(bad)
 	c.Limits.check(bad)
 	c.Tracing.check(bad)
 	c.S3.check(bad)
 	c.Approvals.check(bad)
 	c.Plugins.check(bad)
+	c.Audit.check(bad)
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}

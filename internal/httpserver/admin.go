@@ -8,23 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
-
-type auditIn struct {
-	Thread  string    `query:"thread" maxLength:"128"`
-	User    string    `query:"user" maxLength:"128" doc:"Administrators and auditors only, unless it is the caller"`
-	Exec    string    `query:"exec" maxLength:"128"`
-	Action  string    `query:"action" maxLength:"64"`
-	Tool    string    `query:"tool" maxLength:"512"`
-	Outcome string    `query:"outcome" maxLength:"64"`
-	Since   time.Time `query:"since" doc:"RFC 3339"`
-	Until   time.Time `query:"until" doc:"RFC 3339"`
-	Cursor  string    `query:"cursor" maxLength:"512"`
-	Limit   int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
-}
 
 // keyBody is the body of POST /api/keys.
 type keyBody struct {
@@ -54,8 +40,6 @@ type madeKeyOut struct {
 }
 
 func (s *server) adminRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, auditReaders,
-		"Audit records, newest first: the caller's own, or for administrators and auditors the tenant's"), s.listAudit)
 	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, admins, "Make a key; the secret is shown this once")
 	op.DefaultStatus = http.StatusCreated
 	register(s, s.api, op, s.createKey)
@@ -73,26 +57,6 @@ func (s *server) adminRoutes() {
 }
 
 var errNoKeys = sandbox.Errorf(sandbox.NotSupported, "this server has no keys")
-
-// listAudit shows a caller nobody else's records, whatever is asked for.
-func (s *server) listAudit(ctx context.Context, in *auditIn) (*body[page[audit.Record]], error) {
-	c := callerOf(ctx)
-	f := audit.Filter{
-		Tenant: c.Tenant, User: in.User, Thread: in.Thread, Exec: in.Exec, Action: in.Action, Tool: in.Tool, Outcome: in.Outcome,
-		Since: in.Since, Until: in.Until, Cursor: in.Cursor, Limit: in.Limit,
-	}
-	if c.Role != sandbox.RoleAdmin && c.Role != sandbox.RoleAuditor {
-		if in.User != "" && in.User != c.User {
-			return nil, sandbox.Errorf(sandbox.Forbidden, "records of other users are for administrators and auditors")
-		}
-		f.User = c.User
-	}
-	items, next, err := s.o.Audit.List(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	return pageOf(items, next), nil
-}
 
 func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
 	c := callerOf(ctx)

@@ -28,35 +28,36 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is all use cases of a server, as fakes: err, when set, is what each of them answers.
 type world struct {
-	mu      sync.Mutex
-	err     error
-	callers []sandbox.Caller
-	forced  bool // Hibernate was
-	cmd     sandbox.Command
-	code    sandbox.Code
-	script  sandbox.Script
-	acquire sandbox.AcquireOptions
-	filter  sandbox.ThreadFilter
-	audited audit.Filter
-	input   json.RawMessage
-	ref     sandbox.ToolRef
-	runs    int
-	state   sandbox.State
-	result  sandbox.Result
-	events  []sandbox.Event
-	follow  func(ctx context.Context, after uint64, emit func(sandbox.Event) error) error
-	wait    func(ctx context.Context) error
-	stdin   []byte
-	closed  bool
-	signal  string
-	resized chan sandbox.TerminalSize
-	typed   chan []byte // gets what is sent to stdin, when it is not nil
-	dir     string      // the thread's folder
-	quota   int64
-	changes []string
-	answers map[string]stored
-	configs map[string]json.RawMessage
-	login   string // what was done to a login
+	mu         sync.Mutex
+	err        error
+	callers    []sandbox.Caller
+	forced     bool // Hibernate was
+	cmd        sandbox.Command
+	code       sandbox.Code
+	script     sandbox.Script
+	acquire    sandbox.AcquireOptions
+	filter     sandbox.ThreadFilter
+	auditPages int
+	audited    audit.Filter
+	input      json.RawMessage
+	ref        sandbox.ToolRef
+	runs       int
+	state      sandbox.State
+	result     sandbox.Result
+	events     []sandbox.Event
+	follow     func(ctx context.Context, after uint64, emit func(sandbox.Event) error) error
+	wait       func(ctx context.Context) error
+	stdin      []byte
+	closed     bool
+	signal     string
+	resized    chan sandbox.TerminalSize
+	typed      chan []byte // gets what is sent to stdin, when it is not nil
+	dir        string      // the thread's folder
+	quota      int64
+	changes    []string
+	answers    map[string]stored
+	configs    map[string]json.RawMessage
+	login      string // what was done to a login
 
 	// of /mcp
 	mode     string
@@ -320,8 +321,32 @@ func (w *world) Logout(_ context.Context, c sandbox.Caller, name string) error {
 	w.login = "out " + name
 	return w.see(c)
 }
+func (w *world) Follow(ctx context.Context, f audit.Filter, after string, emit func(audit.Record, string) error) error {
+	if after == "bad" {
+		return sandbox.Errorf(sandbox.Invalid, "cursor: use another")
+	}
+	for i := 1; i <= 3; i++ {
+		if cursor := fmt.Sprint(i, "-0"); cursor > after {
+			if err := emit(audit.Record{ID: fmt.Sprint("r", i), Tenant: f.Tenant, User: f.User}, cursor); err != nil {
+				return err
+			}
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
 func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string, error) {
 	w.audited = f
+	if w.auditPages > 0 {
+		n := 1
+		if f.Cursor != "" {
+			_, _ = fmt.Sscan(f.Cursor, &n)
+		}
+		if n < w.auditPages {
+			return []audit.Record{{ID: fmt.Sprint("r", n), Subject: "=1+1"}}, fmt.Sprint(n + 1), nil
+		}
+		return []audit.Record{{ID: fmt.Sprint("r", n)}}, "", w.err
+	}
 	return []audit.Record{{ID: "r1"}}, "", w.err
 }
 

@@ -107,6 +107,7 @@ type server struct {
 	open      huma.API // routes that do not
 	heartbeat time.Duration
 	idle      time.Duration
+	follows   chan struct{}     // places of those who follow or export the audit log
 	recheck   time.Duration     // of the credential of an MCP request that goes on
 	rules     map[string]access // by method and path of gin; complete before the first request
 	routes    gin.RoutesInfo    // all there are
@@ -174,6 +175,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.secretRoutes()
 	s.approvalRoutes()
 	s.usageRoutes()
+	s.auditRoutes()
 	s.healthRoutes()
 	s.terminalRoutes(engine)
 	doc, err := json.Marshal(s.api.OpenAPI())

@@ -142,6 +142,8 @@ type secretStore interface {
 
 type auditLog interface {
 	List(ctx context.Context, f audit.Filter) (items []audit.Record, next string, err error)
+	// Follow calls emit with records as they come, from behind the cursor after on; "": from now on.
+	Follow(ctx context.Context, f audit.Filter, after string, emit func(r audit.Record, cursor string) error) error
 }
 
 // limiter bounds what callers take, and says what they took.

@@ -49,6 +49,10 @@ func (r *Orchestrator) levels() telemetry.Levels {
 		l.Sandboxes[b.snapshot().State]++
 	}
 	l.Pools = r.pool.levels()
+	l.Sinks = map[string]int{}
+	for _, s := range r.o.Audit.Sinks() {
+		l.Sinks[s.Name] = bounded(s.Behind)
+	}
 	l.AuditLag = bounded(r.o.Audit.Lag())
 	s := r.o.Audit.State()
 	l.Audit = telemetry.AuditLevels{Room: int(s.Room), Missed: bounded(s.Missed), Unsigned: bounded(s.Unsigned)}

@@ -39,9 +39,12 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:approvals:open                zset    -        U:THREAD:id of those of which something may become; the hash above
 //	skerry:{T}:grants:U:THREAD               hash    -        durable. sha256 of a call's name -> JSON of Grant, what a thread may do for good; nothing
 //	skerry:approvals                         channel -        ids of requests for approval that changed
-//	skerry:{T}:audit                         stream  MAXLEN   field r = one audit record (JSON as on disk); the audit log on disk
-//	skerry:{T}:audit:cursor                  hash    -        id = last id of the stream, WRITER = last Seq of that writer in the stream; with the stream
-//	skerry:{:audit:WRITER}                   string  -        Seq up to which all records of the writer are shipped; zero: the cursors above skip what is there
+//	skerry:{T}:audit                         stream  kept     field r = one audit record (JSON as on disk); the audit log on disk
+//	skerry:{T}:audit:cursor                  hash    -        id = last id of the stream, WRITER = last Seq of that writer in the stream, bytes = of the
+//	                                                          records, late = by how many ms an id was later than its record at most; with the stream
+//	skerry:{T}:audit:FIELD:HASH              list    kept     the records with one value of a field, as internal/audit says; with the stream
+//	skerry:{:audit-tenants}                  set     -        tenants that have a stream; each server says it anew
+//	skerry:{:audit-writer:WRITER}            string  -        Seq up to which all records of the writer are shipped; zero: the cursors above skip what is there
 //
 // A SCOPE is whose limit it is: t (the tenant), u:USER or k:KEY.
 //
@@ -133,4 +136,12 @@ func AuditCursorKey(tenant string) string { return AuditStreamKey(tenant) + ":cu
 func AuditHeadKey(writer string) string { return AuditWriterKey(writer) + ":head" }
 
 // AuditWriterKey says how far a writer's records are shipped, over all tenants.
-func AuditWriterKey(writer string) string { return "skerry:{:audit:" + writer + "}" }
+func AuditWriterKey(writer string) string { return "skerry:{:audit-writer:" + writer + "}" }
+
+// AuditIndexKey is a list of the records that have a value of a field; hash stands for the value.
+func AuditIndexKey(tenant, field, hash string) string {
+	return AuditStreamKey(tenant) + ":" + field + ":" + hash
+}
+
+// AuditTenantsKey is the set of the tenants that have a stream.
+const AuditTenantsKey = "skerry:{:audit-tenants}"

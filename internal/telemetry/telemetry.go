@@ -149,6 +149,7 @@ type Levels struct {
 	Waiting   int // requests that wait for a place
 	AuditLag  int // records that are not yet in Redis
 	Audit     AuditLevels
+	Sinks     map[string]int // records that a sink of the audit log does not have
 	Pools     []Pool
 }
 
@@ -181,6 +182,7 @@ var (
 	poolDesc      = prometheus.NewDesc("skerry_pool_sandboxes", "Sandboxes of this server that wait for a thread, or are started to, by template and state.", []string{"template", "state"}, nil)
 	poolMaxDesc   = prometheus.NewDesc("skerry_pool_target", "Sandboxes that are to wait for threads on all servers together, by template.", []string{"template"}, nil)
 	lagDesc       = prometheus.NewDesc("skerry_audit_lag_records", "Audit records that are on the disk and not yet in Redis.", nil, nil)
+	sinkDesc      = prometheus.NewDesc("skerry_audit_sink_behind_records", "Audit records that a sink does not have yet.", []string{"sink"}, nil)
 )
 
 // Of AuditLevels.
@@ -196,7 +198,7 @@ var states = []sandbox.State{sandbox.Starting, sandbox.Running, sandbox.Paused, 
 
 // Describe implements prometheus.Collector.
 func (*levels) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc, poolDesc, poolMaxDesc, auditFailingDesc, auditRoomDesc, auditMissedDesc, auditUnsignedDesc} {
+	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc, sinkDesc, poolDesc, poolMaxDesc, auditFailingDesc, auditRoomDesc, auditMissedDesc, auditUnsignedDesc} {
 		to <- d
 	}
 }
@@ -222,6 +224,9 @@ func (l *levels) Collect(to chan<- prometheus.Metric) {
 	gauge(auditRoomDesc, v.Audit.Room)
 	gauge(auditMissedDesc, v.Audit.Missed)
 	gauge(auditUnsignedDesc, v.Audit.Unsigned)
+	for name, behind := range v.Sinks {
+		gauge(sinkDesc, behind, name)
+	}
 	for _, p := range v.Pools {
 		gauge(poolDesc, p.Waiting, p.Template, "waiting")
 		gauge(poolDesc, p.Starting, p.Template, string(sandbox.Starting))

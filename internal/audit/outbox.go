@@ -1,0 +1,212 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Entry is a record on its way to a sink.
+type Entry struct {
+	Record
+	Line []byte // as it is in the log, without the newline
+}
+
+// Sink is where records are sent besides. Send returns when they are taken, in their order; after an error the same ones come
+// again, so a sink may get a record twice and knows it by its ID. A Log makes one call at a time, and closes the sink (io.Closer) at its end.
+type Sink interface {
+	Name() string // a-z, 0-9 and -: the place is saved by it
+	Send(ctx context.Context, entries []Entry) error
+}
+
+// SinkState is how far a sink is.
+type SinkState struct {
+	Name   string `json:"name"`
+	Behind uint64 `json:"behind"` // records that it does not have
+	Error  string `json:"error,omitempty"`
+}
+
+const (
+	sinksFolder = ".sinks" // Dir/.sinks/NAME/WRITER holds the Seq of the last record that was taken
+	sendTimeout = 30 * time.Second
+	maxSinkRest = time.Minute
+)
+
+// outbox sends a log's durable records to a sink. The log on disk is what waits: it holds one batch in memory, and a
+// sink that is slow or away holds up nobody.
+type outbox struct {
+	log  *Log
+	sink Sink
+	path string
+	from follower
+	work chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu   sync.Mutex
+	sent uint64
+	err  error
+}
+
+func startOutbox(l *Log, s Sink) *outbox {
+	ctx, stop := context.WithCancel(context.Background())
+	o := &outbox{
+		log: l, sink: s, path: filepath.Join(l.o.Dir, sinksFolder, s.Name(), l.writer), stop: stop,
+		from: follower{dir: l.dir, log: l.log, cuts: &l.cuts}, work: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	go o.run(ctx)
+	return o
+}
+
+// Sinks tells how far each sink is.
+func (l *Log) Sinks() []SinkState {
+	var all []SinkState
+	for _, o := range l.outboxes {
+		o.mu.Lock()
+		s := SinkState{Name: o.sink.Name()}
+		sent, err := o.sent, o.err
+		o.mu.Unlock()
+		if last := l.appended.Load(); last > sent {
+			s.Behind = last - sent
+		}
+		if err != nil {
+			s.Error = err.Error()
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// close waits at most d for what is left; the rest is sent after the next start.
+func (o *outbox) close(d time.Duration) {
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		o.mu.Lock()
+		idle := o.sent >= o.log.appended.Load() || o.err != nil
+		o.mu.Unlock()
+		if idle {
+			break
+		}
+	}
+	o.stop()
+	<-o.done
+}
+
+func (o *outbox) run(ctx context.Context) {
+	defer close(o.done)
+	defer o.from.close()
+	if c, ok := o.sink.(io.Closer); ok {
+		defer func() { _ = c.Close() }()
+	}
+	pause, placed := minPause, false
+	for ctx.Err() == nil {
+		var err error
+		if !placed {
+			err = o.place()
+		}
+		if err == nil {
+			placed = true
+			err = o.batch(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		o.mu.Lock()
+		before := o.err
+		o.err = err
+		o.mu.Unlock()
+		if err == nil {
+			if pause = minPause; before != nil {
+				o.log.log.Info("audit records are taken again", "sink", o.sink.Name())
+			}
+			continue
+		}
+		if before == nil {
+			o.log.log.Warn("audit records are not taken; they wait on disk", "sink", o.sink.Name(), "error", err)
+		}
+		placed = false
+		wait(ctx, pause+rand.N(pause/4+1), nil)
+		pause = min(2*pause, maxSinkRest)
+	}
+}
+
+// place goes to where the sink is: behind what it took, or at the beginning of the log.
+func (o *outbox) place() error {
+	at := uint64(0)
+	text, err := os.ReadFile(o.path)
+	switch {
+	case err == nil:
+		if at, err = strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64); err != nil {
+			o.log.log.Error("where a sink is cannot be read; it gets all records again", "sink", o.sink.Name(), "error", err)
+			at = 0
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if last := o.log.appended.Load(); at > last {
+		o.log.log.Error("the audit log on disk ends before what a sink has: its end was cut or an old copy restored", "sink", o.sink.Name(), "on_disk", last, "in_sink", at)
+		at = last
+	}
+	o.mu.Lock()
+	o.sent = at
+	o.mu.Unlock()
+	if segs, err := segments(o.log.dir); err == nil && len(segs) > 0 {
+		at = max(at, segs[0].first-1) // what was archived before there was a sink
+	}
+	return o.from.seek(at + 1)
+}
+
+// batch waits for durable records and sends some.
+func (o *outbox) batch(ctx context.Context) error {
+	for o.log.appended.Load() < o.from.next {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-o.work:
+		}
+	}
+	if o.log.synced.Load() < o.from.next {
+		// Others commit, as a rule.
+		if !wait(ctx, linger, nil) {
+			return ctx.Err()
+		}
+		if err := o.log.durable(ctx, o.from.next); err != nil {
+			return err
+		}
+	}
+	items, err := o.from.read(o.log.synced.Load(), batchRecords, batchBytes)
+	if err != nil {
+		return err
+	}
+	entries := make([]Entry, 0, len(items))
+	for _, it := range items {
+		if r, ok := decode(it.Line); ok { // what was changed is for Verify to tell
+			entries = append(entries, Entry{r, it.Line})
+		}
+	}
+	if len(entries) > 0 {
+		sending, cancel := context.WithTimeout(ctx, sendTimeout)
+		defer cancel()
+		if err := o.sink.Send(sending, entries); err != nil {
+			return err
+		}
+	}
+	done := o.from.next - 1
+	if err := os.MkdirAll(filepath.Dir(o.path), 0o700); err != nil {
+		return err
+	}
+	if err := writeFile(o.path, strconv.AppendUint(nil, done, 10)); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	o.sent = done
+	o.mu.Unlock()
+	return nil
+}

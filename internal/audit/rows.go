@@ -1,0 +1,391 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Without Redis, List looks at the segments themselves. An index has a row of a fixed size for each record: where it is, when
+// it was, and short hashes of what can be asked for. A query walks over all rows backwards, whatever is asked for together:
+// that takes some ten milliseconds for a million, and only records that match are read. The rows of a full segment are a file
+// (Dir/.index/WRITER/FIRST.rows), mapped into memory; those of the growing one are in memory. Rows are a help only: what is
+// missing or does not fit is made anew.
+
+// A row, in little-endian numbers at these offsets. Times of a writer never fall: a clock that was set back is waited for, so
+// that rows can be searched by time.
+const (
+	rowTime    = 0  // u64 Unix ms
+	rowOffset  = 8  // u64 of the line in the segment
+	rowSeq     = 16 // u64
+	rowBack    = 24 // u32 rowTime less the record's own time, ms
+	rowSize    = 28 // u32 bytes of the line
+	rowTenant  = 32 // u32 each: prints
+	rowUser    = 36
+	rowThread  = 40
+	rowExec    = 44
+	rowAction  = 48
+	rowOutcome = 52
+	rowTool    = 56
+	rowBytes   = 64
+)
+
+const (
+	rowsFolder = ".index" // no writer has such a name
+	rowsSuffix = ".rows"
+	rowsMagic  = "skerrow1"
+	rowsHead   = 32 // magic, end of the last line, number of rows
+	// rowsTick is how often records that nobody commits, and other writers, are looked at.
+	rowsTick = 250 * time.Millisecond
+	// maxRows bounds how many rows one call of List looks at.
+	maxRows = 8_000_000
+	// maxOffset is beyond the end of any segment.
+	maxOffset = 1 << 60
+)
+
+// rowIndex is the view of a data folder.
+type rowIndex struct {
+	log  *Log
+	work chan struct{} // a token: records were written
+	stop context.CancelFunc
+	done chan struct{}
+
+	newest uint64 // the largest rowTime; of the goroutine alone
+
+	mu      sync.RWMutex
+	ready   bool
+	writers []*rowWriter
+	own     uint64        // Seq up to which the own writer is indexed
+	grown   chan struct{} // closed and replaced when there is more
+}
+
+// rowWriter is the log of one writer.
+type rowWriter struct {
+	name, dir string
+	files     []*rowFile
+	at        int64  // how much of the last segment is indexed
+	last      uint64 // rowTime of the last row
+}
+
+// rowFile is a segment.
+type rowFile struct {
+	seg     segment
+	rows    []byte
+	mapping []byte // what rows are a part of, when they are a file
+}
+
+func (f *rowFile) len() int         { return len(f.rows) / rowBytes }
+func (f *rowFile) row(i int) []byte { return f.rows[i*rowBytes : (i+1)*rowBytes : (i+1)*rowBytes] }
+
+func startRows(l *Log) *rowIndex {
+	ctx, stop := context.WithCancel(context.Background())
+	x := &rowIndex{log: l, stop: stop, done: make(chan struct{}), work: make(chan struct{}, 1), grown: make(chan struct{})}
+	go x.run(ctx)
+	return x
+}
+
+func (x *rowIndex) close() {
+	x.stop()
+	<-x.done
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, w := range x.writers {
+		for _, f := range w.files {
+			f.unmap()
+		}
+	}
+	x.writers, x.ready = nil, false
+}
+
+func (f *rowFile) unmap() {
+	if f.mapping != nil {
+		_ = unix.Munmap(f.mapping)
+	}
+	f.rows, f.mapping = nil, nil
+}
+
+func (x *rowIndex) run(ctx context.Context) {
+	defer close(x.done)
+	for failing := false; ctx.Err() == nil; {
+		err := x.advance(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			x.log.log.Error("the audit log cannot be indexed; queries miss records", "error", err)
+		}
+		failing = err != nil
+		if wait(ctx, rowsTick, x.work) && x.log.synced.Load() < x.log.appended.Load() {
+			// Others commit, as a rule. What nobody waits for becomes durable here.
+			if wait(ctx, linger, nil) && x.log.synced.Load() < x.log.appended.Load() {
+				_ = x.log.durable(ctx, x.log.appended.Load())
+			}
+		}
+	}
+}
+
+// advance indexes what is new in all folders.
+func (x *rowIndex) advance(ctx context.Context) error {
+	limit := x.log.synced.Load()
+	names, err := os.ReadDir(x.log.o.Dir)
+	if err != nil {
+		return err
+	}
+	var all error
+	for _, n := range names {
+		if n.IsDir() && writerPattern.MatchString(n.Name()) && ctx.Err() == nil {
+			all = errors.Join(all, x.advanceWriter(ctx, n.Name(), limit))
+		}
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if all == nil && ctx.Err() == nil {
+		x.ready = true
+		x.own = max(x.own, limit)
+	}
+	close(x.grown)
+	x.grown = make(chan struct{})
+	return all
+}
+
+func (x *rowIndex) advanceWriter(ctx context.Context, name string, limit uint64) error {
+	w := x.writer(name)
+	segs, err := segments(w.dir)
+	if err != nil {
+		return err
+	}
+	x.drop(w, segs)
+	for i, s := range segs {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if n := len(w.files); n > 0 && (s.first < w.files[n-1].seg.first || s.first == w.files[n-1].seg.first && w.files[n-1].mapping != nil) {
+			continue // it is indexed
+		}
+		// A segment that another one follows has its end: the list is older than what is read.
+		if err := x.advanceSegment(ctx, w, s, i < len(segs)-1, limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *rowIndex) writer(name string) *rowWriter {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, w := range x.writers {
+		if w.name == name {
+			return w
+		}
+	}
+	w := &rowWriter{name: name, dir: filepath.Join(x.log.o.Dir, name)}
+	x.writers = append(x.writers, w)
+	return w
+}
+
+// drop forgets segments that are no longer there.
+func (x *rowIndex) drop(w *rowWriter, segs []segment) {
+	for len(w.files) > 0 && (len(segs) == 0 || w.files[0].seg.first < segs[0].first) {
+		x.mu.Lock()
+		f := w.files[0]
+		w.files = w.files[1:]
+		f.unmap()
+		x.mu.Unlock()
+		_ = os.Remove(x.rowsPath(w, f.seg))
+	}
+}
+
+func (x *rowIndex) rowsPath(w *rowWriter, s segment) string {
+	return filepath.Join(x.log.o.Dir, rowsFolder, w.name, fmt.Sprintf("%020d%s", s.first, rowsSuffix))
+}
+
+// advanceSegment indexes the rest of a segment. Only this goroutine changes what a rowWriter has.
+func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment, full bool, limit uint64) error {
+	var f *rowFile
+	if n := len(w.files); n > 0 && w.files[n-1].seg.first == s.first {
+		f = w.files[n-1]
+	} else {
+		f = &rowFile{seg: s}
+		if full && x.load(w, f) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			w.files = append(w.files, f)
+			if n := f.len(); n > 0 {
+				w.last = max(w.last, little.Uint64(f.row(n - 1)[rowTime:]))
+				x.newest = max(x.newest, w.last)
+			}
+			return nil
+		}
+		x.mu.Lock()
+		w.files, w.at = append(w.files, f), 0
+		x.mu.Unlock()
+	}
+	if full || w.name != x.log.writer {
+		limit = ^uint64(0) // a segment is durable before another one follows
+	}
+	if err := x.read(ctx, w, f, limit); err != nil || !full {
+		return err
+	}
+	if err := x.save(w, f); err != nil {
+		x.log.log.Warn("the index of a segment of the audit log cannot be kept; the next start takes longer", "error", err)
+	}
+	return nil
+}
+
+// read adds rows for the lines behind w.at with a Seq up to limit.
+func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit uint64) error {
+	file, err := os.Open(f.seg.path)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer file.Close()
+	in := newLines(file)
+	in.at = w.at
+	var fresh []byte
+	for ctx.Err() == nil {
+		at := in.at
+		line, err := in.next()
+		if errors.Is(err, io.EOF) {
+			left, err := in.leftover()
+			if err != nil {
+				return err
+			}
+			if left != damage {
+				break
+			}
+			if err := in.skip(); err != nil || in.at > maxOffset { // nothing whole behind it, for now
+				in.at = at
+				break
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if r, ok := parseIndexed(line); ok {
+			if r.Seq > limit {
+				in.at = at
+				break
+			}
+			fresh = x.appendRow(fresh, w, r, at, len(line))
+		}
+		if len(fresh) >= 4096*rowBytes {
+			x.publish(w, f, fresh, in.at)
+			fresh = fresh[:0]
+		}
+	}
+	x.publish(w, f, fresh, in.at)
+	return ctx.Err()
+}
+
+func (x *rowIndex) appendRow(rows []byte, w *rowWriter, r indexed, at int64, size int) []byte {
+	own := uint64(max(r.Time, 0))
+	w.last = max(own, w.last)
+	if x.ready { // what comes now comes behind all that was there, whoever writes it
+		w.last = max(w.last, x.newest)
+	}
+	x.newest = max(x.newest, w.last)
+	var row [rowBytes]byte
+	little.PutUint64(row[rowTime:], w.last)
+	little.PutUint64(row[rowOffset:], uint64(at))
+	little.PutUint64(row[rowSeq:], r.Seq)
+	little.PutUint32(row[rowBack:], uint32(min(w.last-own, 1<<32-1)))
+	little.PutUint32(row[rowSize:], uint32(size))
+	p := printsOf(r)
+	little.PutUint32(row[rowTenant:], p.tenant)
+	little.PutUint32(row[rowUser:], p.user)
+	little.PutUint32(row[rowThread:], p.thread)
+	little.PutUint32(row[rowExec:], p.exec)
+	little.PutUint32(row[rowAction:], p.action)
+	little.PutUint32(row[rowOutcome:], p.outcome)
+	little.PutUint32(row[rowTool:], p.tool)
+	return append(rows, row[:]...)
+}
+
+func (x *rowIndex) publish(w *rowWriter, f *rowFile, fresh []byte, at int64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f.rows = append(f.rows, fresh...)
+	w.at = at
+}
+
+// load maps the rows of a full segment that were kept.
+func (x *rowIndex) load(w *rowWriter, f *rowFile) bool {
+	file, err := os.Open(x.rowsPath(w, f.seg))
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	seg, err2 := os.Stat(f.seg.path)
+	head := make([]byte, rowsHead)
+	if err != nil || err2 != nil {
+		return false
+	}
+	if _, err := io.ReadFull(file, head); err != nil || string(head[:8]) != rowsMagic || int64(little.Uint64(head[8:])) > seg.Size() {
+		return false
+	}
+	n := little.Uint64(head[16:])
+	if n > 1<<32 || info.Size() != rowsHead*2+int64(n)*rowBytes {
+		return false
+	}
+	all, err := unix.Mmap(int(file.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return false
+	}
+	f.rows, f.mapping = all[rowsHead*2:], all
+	return true
+}
+
+// save keeps the rows of a segment that is full, and maps them.
+func (x *rowIndex) save(w *rowWriter, f *rowFile) error {
+	head := make([]byte, rowsHead*2) // rows lie at multiples of their size
+	copy(head, rowsMagic)
+	little.PutUint64(head[8:], uint64(w.at))
+	little.PutUint64(head[16:], uint64(f.len()))
+	path := x.rowsPath(w, f.seg)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := writeFile(path, append(head, f.rows...)); err != nil {
+		return err
+	}
+	kept := &rowFile{seg: f.seg}
+	if !x.load(w, kept) {
+		return nil // it goes on in memory
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f.rows, f.mapping = kept.rows, kept.mapping
+	return nil
+}
+
+// flush waits until the own records are indexed.
+func (x *rowIndex) flush(ctx context.Context) error {
+	target := x.log.appended.Load()
+	if err := x.log.durable(ctx, target); err != nil {
+		return err
+	}
+	for {
+		token(x.work)
+		x.mu.RLock()
+		done, grown := x.ready && x.own >= target, x.grown
+		x.mu.RUnlock()
+		if done {
+			return nil
+		}
+		select {
+		case <-grown:
+		case <-x.done:
+			return sandbox.Errorf(sandbox.Unavailable, "the audit log is closed")
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "audit records wait to be indexed")
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// Package sink sends audit records to where security teams keep theirs: a webhook, or syslog.
+package sink
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/egress"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Webhook posts batches of records, a JSON record a line, signed as standardwebhooks.com says: Webhook-Id (the id of the
+// first record), Webhook-Timestamp (Unix seconds) and Webhook-Signature, "v1," and the base64 of the HMAC-SHA256 of
+// "ID.TIMESTAMP.BODY". Every 2xx takes the batch.
+type Webhook struct {
+	url    string
+	secret []byte
+	client *http.Client
+}
+
+// NewWebhook makes one. It reaches public addresses, and those in allowed; only those of allowed may be http://. Invalid:
+// an address that is none.
+func NewWebhook(address string, secret []byte, allowed []netip.Prefix) (*Webhook, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || len(allowed) == 0) {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the audit webhook is to be https://host/path (http:// only with audit.webhook_addresses)")
+	}
+	if len(secret) < 16 {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the secret of the audit webhook has %d bytes, at least 16", len(secret))
+	}
+	// No proxy of the environment: it would connect in our place, to what we refuse.
+	tr := &http.Transport{DialContext: egress.PublicDialer(allowed).DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConns: 2, IdleConnTimeout: time.Minute}
+	return &Webhook{address, secret, &http.Client{
+		Transport:     tr,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// Name is the sink's.
+func (*Webhook) Name() string { return "webhook" }
+
+// Close gives kept connections free.
+func (w *Webhook) Close() error {
+	w.client.CloseIdleConnections()
+	return nil
+}
+
+// Send posts a batch. An error never names the address: it may hold a secret.
+func (w *Webhook) Send(ctx context.Context, entries []audit.Entry) error {
+	var body bytes.Buffer
+	for _, e := range entries {
+		body.Write(e.Line)
+		body.WriteByte('\n')
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body.Bytes()))
+	if err != nil {
+		return sandbox.Errorf(sandbox.Invalid, "the address of the audit webhook cannot be used")
+	}
+	id, at := entries[0].ID, strconv.FormatInt(time.Now().Unix(), 10)
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	req.Header.Set("Webhook-Id", id)
+	req.Header.Set("Webhook-Timestamp", at)
+	req.Header.Set("Webhook-Signature", w.sign(id, at, body.Bytes()))
+	res, err := w.client.Do(req)
+	switch {
+	case egress.Refused(err):
+		return sandbox.Errorf(sandbox.Forbidden, "the audit webhook has an address that is not on the public internet; audit.webhook_addresses may allow it")
+	case err != nil:
+		return sandbox.Wrap(sandbox.Unavailable, err, "the audit webhook does not answer")
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
+	if res.StatusCode/100 != 2 {
+		return sandbox.Errorf(sandbox.Unavailable, "the audit webhook answers %d", res.StatusCode)
+	}
+	return nil
+}
+
+func (w *Webhook) sign(id, at string, body []byte) string {
+	mac := hmac.New(sha256.New, w.secret)
+	fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+}
