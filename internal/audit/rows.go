@@ -74,6 +74,7 @@ type rowWriter struct {
 	files     []*rowFile
 	at        int64  // how much of the last segment is indexed
 	last      uint64 // rowTime of the last row
+	seq       uint64 // of the last line that was read
 }
 
 // rowFile is a segment.
@@ -226,10 +227,14 @@ func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment, 
 		w.files, w.at = append(w.files, f), 0
 		x.mu.Unlock()
 	}
-	if full || w.name != x.log.writer {
-		limit = ^uint64(0) // a segment is durable before another one follows
+	final := limit // all up to it is in the files
+	switch {
+	case full: // a segment is durable before another one follows
+		limit, final = ^uint64(0), ^uint64(0)
+	case w.name != x.log.writer:
+		limit, final = ^uint64(0), 0
 	}
-	if err := x.read(ctx, w, f, limit); err != nil || !full {
+	if err := x.read(ctx, w, f, limit, final); err != nil || !full {
 		return err
 	}
 	if err := x.save(w, f); err != nil {
@@ -238,8 +243,9 @@ func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment, 
 	return nil
 }
 
-// read adds rows for the lines behind w.at with a Seq up to limit.
-func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit uint64) error {
+// read adds rows for the lines behind w.at with a Seq up to limit. Those up to final are all there, so that an end before them
+// is damage to pass over; behind them it may be that a record is being written.
+func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, final uint64) error {
 	file, err := os.Open(f.seg.path)
 	if err != nil {
 		return ignoreMissing(err)
@@ -251,6 +257,11 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit uin
 	for ctx.Err() == nil {
 		at := in.at
 		line, err := in.next()
+		if errors.Is(err, io.EOF) {
+			if line, err = in.next(); errors.Is(err, io.EOF) && w.seq >= final { // what came meanwhile is read the next time
+				break
+			}
+		}
 		if errors.Is(err, io.EOF) {
 			left, err := in.leftover()
 			if err != nil {
@@ -273,6 +284,7 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit uin
 				in.at = at
 				break
 			}
+			w.seq = r.Seq
 			fresh = x.appendRow(fresh, w, r, at, len(line))
 		}
 		if len(fresh) >= 4096*rowBytes {
