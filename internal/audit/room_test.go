@@ -248,9 +248,9 @@ func testFullDisk(t *testing.T, disk string, open bool) {
 	}
 	must(t, ballast.Close())
 	done := uint64(1)
-	for i := 0; err != nil && i < 2000; i++ {
+	for i := range 2000 {
 		if _, e := begin(i); e != nil {
-			if err = e; !errors.Is(e, sandbox.Unavailable) || !strings.Contains(e.Error(), "disk of the audit log is full") {
+			if !errors.Is(e, sandbox.Unavailable) || !strings.Contains(e.Error(), "disk of the audit log is full") {
 				t.Fatalf("refused with %v", e)
 			}
 			break

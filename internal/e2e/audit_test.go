@@ -3,10 +3,18 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
 // TestAuditStory: code that calls tools and writes files is one tree of records, from the request down to each file,
@@ -107,4 +115,84 @@ console.log('ok');`, shared)})
 	if !proof.OK || proof.Records < uint64(len(list.Items)) || len(proof.Writers) != 1 {
 		t.Errorf("verified: %+v", proof)
 	}
+}
+
+// TestAuditKilledServer: a server with Redis is killed at random moments while execs run. Each exec that was answered has its
+// two records, on the disk and in Redis, no record is there twice, and the log verifies, offline too.
+func TestAuditKilledServer(t *testing.T) {
+	kills := 12
+	if testing.Short() {
+		kills = 3
+	}
+	redis := redistest.Start(t)
+	s := start(t, options{args: []string{"--redis", redis.URL()}})
+	s.ok("kill", "true")
+	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test that can be repeated
+	var mu sync.Mutex
+	answered := map[string]bool{}
+	for range kills {
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() {
+				for {
+					a, err := s.request("POST", "/api/threads/kill/exec", map[string]any{"command": "true"})
+					if err != nil {
+						return // the server is dead
+					}
+					var r result
+					if a.status == http.StatusOK && json.Unmarshal(a.body, &r) == nil {
+						mu.Lock()
+						answered[r.ExecID] = true
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		time.Sleep(time.Duration(100+random.IntN(400)) * time.Millisecond)
+		s.kill()
+		wg.Wait()
+		s.boot()
+	}
+	s.ok("kill", "true")
+	ids, results := map[any]int{}, map[any]int{}
+	for cursor := ""; ; {
+		var list struct {
+			Items []map[string]any
+			Next  string `json:"next_cursor"`
+		}
+		s.do("GET", "/api/audit?limit=1000&thread=kill&cursor="+url.QueryEscape(cursor), nil).into(t, &list)
+		for _, r := range list.Items {
+			ids[r["id"]]++
+			if r["action"] == "exec" {
+				results[fmt.Sprint(r["exec"], " ", r["phase"])]++
+			}
+		}
+		if cursor = list.Next; cursor == "" {
+			break
+		}
+	}
+	for id, n := range ids {
+		if n != 1 {
+			t.Errorf("record %v is in Redis %d times", id, n)
+		}
+	}
+	for id := range answered {
+		if results[id+" attempt"] != 1 || results[id+" result"] != 1 {
+			t.Errorf("the answered exec %s has %d attempts and %d results", id, results[id+" attempt"], results[id+" result"])
+		}
+	}
+	var proof struct {
+		OK       bool
+		FirstBad any `json:"first_bad"`
+	}
+	s.do("POST", "/api/audit/verify", map[string]any{}).into(t, &proof)
+	if !proof.OK {
+		t.Errorf("the server says: %v", proof.FirstBad)
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry"), "audit", "verify",
+		"--segments", filepath.Join(s.data, "audit"), "--public-key", filepath.Join(s.data+".keys", "audit.pub.pem")).CombinedOutput()
+	if err != nil {
+		t.Errorf("skerry audit verify: %v\n%s", err, out)
+	}
+	t.Logf("%d kills: %d answered execs, %d records, none lost, none twice\n%s", kills, len(answered), len(ids), out)
 }
