@@ -53,19 +53,17 @@ type policyAdmin struct {
 
 // PutPolicy replaces rules.
 func (a policyAdmin) PutPolicy(ctx context.Context, c sandbox.Caller, tenant, text, digest string) (policy.Status, error) {
-	s, err := a.Put(ctx, tenant, text, digest)
-	subject, outcome := "server", "ok"
+	subject := "server"
 	if tenant != "" {
 		subject = "tenant " + tenant
 	}
-	if err != nil {
-		outcome = "error"
-	} else {
-		subject += ": " + cmp.Or(s.Digest, s.Source)
-	}
-	if e := a.access.note(context.WithoutCancel(ctx), c, audit.ActionPolicyChange, subject, outcome); e != nil {
-		return s, e
-	}
+	var s policy.Status
+	err := a.access.recorded(ctx, c, audit.ActionPolicyChange, subject, func(rec *audit.Record) (err error) {
+		if s, err = a.Put(ctx, tenant, text, digest); err == nil {
+			rec.Subject += ": " + cmp.Or(s.Digest, s.Source)
+		}
+		return err
+	})
 	return s, err
 }
 
