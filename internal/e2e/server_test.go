@@ -133,6 +133,7 @@ type options struct {
 	driver, runtime string
 	image           string // of the oci driver: "base", or "host" for the host's own /usr
 	extensions      string // text of extensions_config.json
+	policy          string // text of the policy's rules; "": those that are built in
 	args            []string
 	disk            string            // of a thread; "": 512MiB
 	template        string            // lines that are added to the template
@@ -187,6 +188,11 @@ func start(t *testing.T, o options) *server {
 	}
 	if o.extensions != "" {
 		must(t, os.WriteFile(filepath.Join(data, "extensions_config.json"), []byte(o.extensions), 0o600))
+	}
+	if o.policy != "" {
+		file := filepath.Join(data, "policy.yaml")
+		must(t, os.WriteFile(file, []byte(o.policy), 0o600))
+		o.env = append(o.env, "SKERRY_POLICY="+file)
 	}
 	s := &server{t: t, data: data, env: o.env, args: append([]string{
 		"serve", "--listen", "127.0.0.1:0", "--data", data, "--driver", o.driver,
