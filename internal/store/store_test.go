@@ -48,7 +48,7 @@ func TestStore(t *testing.T) {
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
-		"WatchKeys": testWatchKeys,
+		"WatchKeys":     testWatchKeys,
 		"LargePipeline": testLargePipeline, "Pool": testPool,
 		"Rate": testRate, "Held": testHeld, "HeldRace": testHeldRace, "DayLimit": testDayLimit, "AllOrNothing": testAllOrNothing, "Count": testCount, "CPUMarks": testCPUMarks,
 		"Approvals": testApprovals, "ApprovalRace": testApprovalRace, "ApprovalBounds": testApprovalBounds, "Grants": testGrants, "WatchApprovals": testWatchApprovals,
