@@ -111,12 +111,7 @@ var table = []row{
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
-	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing", "HTTP reaches the use cases through interfaces that it declares"},
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
-	{"internal/httpserver", "sandbox auth audit policy prompt secrets vpath", "HTTP reaches the use cases through interfaces that it declares"},
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity telemetry claim lockedfile deadline", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
-	{"internal/httpserver", "sandbox auth audit audit/export prompt secrets vpath", "HTTP reaches the use cases through interfaces that it declares"},
-	{"internal/httpserver", "sandbox auth audit audit/export prompt secrets vpath tracing policy", "HTTP reaches the use cases through interfaces that it declares"},
+	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing policy audit/export", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
 	{"internal/attack/wire", "", "what the attacks and their program say to each other"},

@@ -40,7 +40,7 @@ func documented(t *testing.T, text string) map[string]described {
 func used(t *testing.T) (*Metrics, map[string]described) {
 	t.Helper()
 	m := New("1.2.3")
-	m.Watch(func() Levels { return Levels{Pools: []Pool{{Template: "base"}}} })
+	m.Watch(func() Levels { return Levels{Sinks: map[string]int{"syslog": 1}, Pools: []Pool{{Template: "base"}}} })
 	s := Start{Driver: "oci", Runtime: "runc", Template: "base"}
 	m.Started(s, 0, 0, 0)
 	m.StartFailed(s, sandbox.NotFound)
