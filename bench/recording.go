@@ -2,31 +2,65 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/auth"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// recording measures what an exec pays for its records: the arguments' hash, the attempt, the result, and the wait
-// until both are on the disk, on the disk of the data folder. It does so between execs of the server, which
-// writes its own there. A policy there is none in this build.
+// recording measures what an exec pays for being allowed and recorded: the key of its caller, what the built-in policy says
+// of it, the arguments' hash, the attempt, the result, and the wait until both are on the disk, on the disk of the data
+// folder. It does so between execs of the server, which writes its own records there.
 func recording(ctx context.Context, b *bench) (err error) {
 	log, err := audit.Open(audit.Options{Dir: filepath.Join(b.dir, "records")})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+	state, err := store.Open(ctx, store.Options{Journal: filepath.Join(b.dir, "recording.jsonl")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, state.Close()) }()
+	keys := auth.New(state, auth.Options{})
+	admin := sandbox.Caller{Owner: sandbox.Owner{Tenant: "default", User: "bench"}, Role: sandbox.RoleAdmin}
+	_, secret, err := keys.CreateKey(ctx, admin, auth.Key{User: "bench", Role: sandbox.RoleAgent})
+	if err != nil {
+		return err
+	}
+	rules, err := policy.Open(policy.EngineOptions{File: filepath.Join(b.dir, "policy.yaml")})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rules.Close()) }()
 	plain, err := os.Create(filepath.Join(b.dir, "fsynced"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plain.Close()) }()
 	line := make([]byte, 1200) // two records
-	times, err := b.alternate("records of an exec",
-		side{name: "records", do: func() error { return recordExec(ctx, log) }},
+	times, err := b.alternate("rights and records of an exec",
+		side{name: "records", do: func() error {
+			c, err := keys.Authenticate(ctx, auth.Credential{Secret: secret, Source: "127.0.0.1"})
+			if err != nil {
+				return err
+			}
+			d := rules.Decide(ctx, policy.Request{
+				Kind: policy.KindExec, Caller: c, Thread: sandbox.Thread{Owner: c.Owner, ID: "bench"}, Time: time.Now(), Arguments: json.RawMessage(`{"argv":["true"]}`),
+			})
+			if d.Effect() != policy.Allow {
+				return fmt.Errorf("the policy says %s", d.Effect())
+			}
+			return recordExec(ctx, log)
+		}},
 		side{name: "fsync", do: func() error {
 			_, err := plain.Write(line)
 			return errors.Join(err, plain.Sync())
@@ -37,8 +71,8 @@ func recording(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	fsync, exec := sampled("write and fsync of as much", times[1]), sampled("exec true, all of it", times[2])
-	b.row("ms", sampled("records of an exec, durable", times[0]), &fsync, slowest, bar{atMost: 1}, "")
-	b.row("ms", sampled("records of an exec, durable", times[0]), &exec, cost, bar{}, "")
+	b.row("ms", sampled("key, policy and durable records of an exec", times[0]), &fsync, slowest, bar{atMost: 1}, "")
+	b.row("ms", sampled("key, policy and durable records of an exec", times[0]), &exec, cost, bar{}, "")
 	return nil
 }
 

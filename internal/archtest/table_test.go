@@ -122,7 +122,7 @@ var table = []row{
 	{"internal/e2e", "", "the whole is tested through its public API"},
 	{"bench/chaos", "audit driver/containerd/containerdtest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench/fleet", "audit bridge codeapi driver/memory extensions httpserver mcphub orchestrator peer policy prompt replica sandbox sandboxapi/... skill store telemetry", "a server on the memory driver: it wires all parts, as cmd does"},
-	{"bench", "attack/bomb audit driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what its records cost, by who writes them"},
+	{"bench", "attack/bomb audit auth policy sandbox store driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what rights and records cost, by who judges and writes them"},
 }
 
 // allows reports whether a package with this row may import our package dir.
