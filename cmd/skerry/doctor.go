@@ -46,9 +46,10 @@ Exit code: 0 when a server could serve, 1 when there is a problem.`,
 					*field = f.Value.String()
 				}
 			}
+			key, keyErr := takeSigningKey() // the MCP servers that are started below must not have it
 			named := cmd.Root().PersistentFlags().Changed("server") || os.Getenv("SKERRY_SERVER") != ""
 			out := newDoctorOutput(cmd.OutOrStdout(), cmd.ErrOrStderr(), api.json)
-			return examine(cmd.Context(), &examination{cfg: cfg, loaded: err, api: api, asked: named}, out)
+			return examine(cmd.Context(), &examination{cfg: cfg, loaded: err, api: api, asked: named, signingKey: key, signingKeyErr: keyErr}, out)
 		},
 	}
 	configFlags(cmd, &file, &flags)

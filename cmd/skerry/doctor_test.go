@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/doctor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -166,6 +167,68 @@ func TestDoctorRedis(t *testing.T) {
 	out.lines(doctor.Run(t.Context(), []doctor.Check{{Name: "state", Within: time.Minute, Run: e.state}}, doctor.Output{}))
 	out.lines([]doctor.Line{{Check: "x", Detail: "an engine says redis://me:hunter2-hunter2@" + addr + "\x1b[2J"}})
 	if text := shown.String(); !strings.Contains(text, "problem  state redis") || strings.Contains(text, "hunter2") || strings.Contains(text, "\x1b") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestDoctorAudit: the key that signs the log, where it may not be and who may not read it, and sinks that are away.
+func TestDoctorAudit(t *testing.T) {
+	dir := t.TempDir()
+	key := filepath.Join(dir, "keys", "audit.pem")
+	of := func(change func(e *examination)) func(context.Context, *doctor.Report) {
+		return patient(t, func(e *examination) {
+			e.cfg.Audit.SigningKeyFile = key
+			change(e)
+		}).audit
+	}
+	nothing := func(*examination) {}
+	finds(t, time.Minute, of(nothing), "ok signing key|there is no "+key+" yet", "ok sinks|none")
+	if _, err := os.Stat(key); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("doctor made a key: %v", err)
+	}
+	finds(t, time.Minute, of(func(e *examination) { e.cfg.Audit.SigningKeyFile = filepath.Join(e.cfg.Data, "keys", "audit.pem") }),
+		"problem signing key|move it out of there", "ok sinks|")
+	if _, _, err := signing.OpenFile(key, filepath.Join(dir, "data")); err != nil {
+		t.Fatal(err)
+	}
+	finds(t, time.Minute, of(nothing), "ok signing key|mode 0600; keep a copy of "+signing.PublicPath(key), "ok sinks|")
+	if err := os.Chmod(key, 0o644); err != nil { //nolint:gosec // what is to be found
+		t.Fatal(err)
+	}
+	finds(t, time.Minute, of(nothing), "problem signing key|chmod 600", "ok sinks|")
+	finds(t, time.Minute, of(func(e *examination) { e.cfg.Audit.SigningKeyFile = "" }), "warning signing key|is not signed", "ok sinks|")
+	finds(t, time.Minute, of(func(e *examination) { e.signingKeyErr = errors.New("no key") }), "problem signing key|openssl", "ok sinks|")
+	finds(t, time.Minute, of(func(e *examination) {
+		e.cfg.Audit.Signer, e.cfg.Audit.PublicKeyFile = "/bin/false", signing.PublicPath(key)
+	}),
+		"warning signing key|does not sign", "ok sinks|")
+
+	var methods []string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		methods = append(methods, r.Method)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}))
+	defer srv.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sinks := func(e *examination) {
+		e.signingKeyErr = errors.New("no key")
+		e.cfg.Audit.Webhook, e.cfg.Audit.WebhookSecret, e.cfg.Audit.WebhookAddresses = srv.URL+"/in?token=hunter2", "0123456789abcdef", []string{"127.0.0.1"}
+		e.cfg.Audit.Syslog = "tcp://" + l.Addr().String()
+	}
+	finds(t, time.Minute, of(sinks), "problem signing key|", "ok webhook|answers", "ok syslog|takes connections")
+	if strings.Join(methods, " ") != "HEAD" {
+		t.Errorf("the webhook got %v", methods)
+	}
+	finds(t, time.Minute, of(func(e *examination) { sinks(e); e.cfg.Audit.Syslog = "udp://" + l.Addr().String() }), "problem signing key|", "ok webhook|", "ok syslog|UDP")
+	srv.Close()
+	_ = l.Close()
+	var shown bytes.Buffer
+	lines := doctor.Run(t.Context(), []doctor.Check{{Name: "audit", Within: time.Minute, Run: of(sinks)}}, doctor.Output{})
+	newDoctorOutput(&shown, io.Discard, false).lines(lines)
+	if text := shown.String(); !strings.Contains(text, "warning  audit webhook: the audit webhook does not answer: ") || !strings.Contains(text, "warning  audit syslog: ") || strings.Contains(text, "hunter2") {
 		t.Errorf("%s", text)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -32,6 +33,9 @@ type examination struct {
 	loaded error // of reading the configuration
 	api    *apiClient
 	asked  bool // --server names a server to ask
+
+	signingKey    signing.Key // of the environment
+	signingKeyErr error
 
 	mcpWait time.Duration // what one MCP server may take; 0 = mcpWait
 

@@ -135,6 +135,12 @@ func OpenFile(path, data string) (f *File, made bool, err error) {
 	return f, made, f.read()
 }
 
+// Look is OpenFile that makes nothing: fs.ErrNotExist when the file is not there.
+func Look(path, data string) (*File, error) {
+	f := &File{path: path, data: data}
+	return f, f.read()
+}
+
 func (f *File) create() error {
 	dir := filepath.Dir(f.path)
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public keys may be read there
@@ -185,6 +191,9 @@ func writePublic(path string, k ed25519.PublicKey) error {
 // outside refuses a key in the data folder: sandboxes' and MCP servers' folders are there, and backups take it along.
 func (f *File) outside() error {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(f.path))
+	if errors.Is(err, fs.ErrNotExist) { // it will be made there
+		dir, err = filepath.Dir(f.path), nil
+	}
 	if err != nil {
 		return fmt.Errorf("audit.signing_key_file: %w", err)
 	}

@@ -51,6 +51,9 @@ func TestWebhook(t *testing.T) {
 	status := http.StatusNoContent
 	var got []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			return
+		}
 		body, _ := io.ReadAll(r.Body)
 		checker := &Webhook{secret: secret}
 		if want := checker.sign(r.Header.Get("Webhook-Id"), r.Header.Get("Webhook-Timestamp"), body); r.Header.Get("Webhook-Signature") != want || r.Header.Get("Webhook-Id") != "id0" {
@@ -68,6 +71,9 @@ func TestWebhook(t *testing.T) {
 	defer w.Close() //nolint:errcheck // test
 	if err := w.Send(soon(t), entries(t, "a", "b")); err != nil || len(got) != 2 || !strings.Contains(got[1], `"subject":"b"`) {
 		t.Errorf("%v %v", err, got)
+	}
+	if err := w.Reach(soon(t)); err != nil || len(got) != 2 {
+		t.Errorf("reaching it: %v %v", err, got)
 	}
 	for _, status = range []int{500, 302, 404} {
 		if err := w.Send(soon(t), entries(t, "a")); sandbox.KindOf(err) != sandbox.Unavailable {

@@ -72,6 +72,18 @@ func (s *Syslog) Close() error {
 	return err
 }
 
+// Reach connects, and reports whether that can be done. It tells nothing of udp://, where nobody answers: see Answers.
+func (s *Syslog) Reach(ctx context.Context) error {
+	probe := &Syslog{network: s.network, address: s.address, tls: s.tls}
+	if err := probe.connect(ctx); err != nil {
+		return sandbox.Wrap(sandbox.Unavailable, err, "syslog cannot be connected to")
+	}
+	return probe.Close()
+}
+
+// Answers reports whether Reach can find out anything.
+func (s *Syslog) Answers() bool { return s.network != "udp" }
+
 // Send writes a batch.
 func (s *Syslog) Send(ctx context.Context, entries []audit.Entry) error {
 	err := s.send(ctx, entries)

@@ -7,6 +7,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -56,6 +57,34 @@ func (w *Webhook) Close() error {
 	return nil
 }
 
+// Reach asks for the address's head, and reports whether anybody answers, whatever the answer is: only a record would show
+// whether records are taken. The error does not name the address.
+func (w *Webhook) Reach(ctx context.Context) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, w.url, nil)
+	if err != nil {
+		return errAddress
+	}
+	res, err := w.client.Do(req)
+	if err != nil {
+		return unanswered(err)
+	}
+	return res.Body.Close()
+}
+
+var errAddress = sandbox.Errorf(sandbox.Invalid, "the address of the audit webhook cannot be used")
+
+// unanswered is the error of a request without an answer. Its cause has lost the address, which may hold a secret.
+func unanswered(err error) error {
+	if egress.Refused(err) {
+		return sandbox.Errorf(sandbox.Forbidden, "the audit webhook has an address that is not on the public internet; audit.webhook_addresses may allow it")
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return sandbox.Wrap(sandbox.Unavailable, err, "the audit webhook does not answer")
+}
+
 // Send posts a batch. An error never names the address: it may hold a secret.
 func (w *Webhook) Send(ctx context.Context, entries []audit.Entry) error {
 	var body bytes.Buffer
@@ -65,7 +94,7 @@ func (w *Webhook) Send(ctx context.Context, entries []audit.Entry) error {
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(body.Bytes()))
 	if err != nil {
-		return sandbox.Errorf(sandbox.Invalid, "the address of the audit webhook cannot be used")
+		return errAddress
 	}
 	id, at := entries[0].ID, strconv.FormatInt(time.Now().Unix(), 10)
 	req.Header.Set("Content-Type", "application/x-ndjson")
@@ -73,11 +102,8 @@ func (w *Webhook) Send(ctx context.Context, entries []audit.Entry) error {
 	req.Header.Set("Webhook-Timestamp", at)
 	req.Header.Set("Webhook-Signature", w.sign(id, at, body.Bytes()))
 	res, err := w.client.Do(req)
-	switch {
-	case egress.Refused(err):
-		return sandbox.Errorf(sandbox.Forbidden, "the audit webhook has an address that is not on the public internet; audit.webhook_addresses may allow it")
-	case err != nil:
-		return sandbox.Wrap(sandbox.Unavailable, err, "the audit webhook does not answer")
+	if err != nil {
+		return unanswered(err)
 	}
 	defer res.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 64<<10))
