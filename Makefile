@@ -55,6 +55,11 @@ chaos: build ## ten minutes in which servers, sandboxes, Redis and the engine ar
 	@go build -o bin/chaos ./bench/chaos
 	@$(SUDO) bin/chaos -bin bin -cache $(SKERRY_CACHE) $(or $(CHAOS),-driver containerd)
 
+redis-away: ## ten minutes without Redis while execs run, thrice at the same time: it hangs, is killed, comes back empty
+	@scripts/install.sh run test
+	@images/build.sh base
+	@$(SUDO) go test -count=1 -v -timeout 30m -run '^TestRedisAway$$' ./internal/e2e -redis-away 10m
+
 generate: ## make the generated code again
 	@scripts/generate.sh
 

@@ -100,6 +100,22 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
+// Stop makes the server hang: its connections stay open, and nothing is answered until Continue.
+func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
+
+// Continue ends what Stop began.
+func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.tb.Helper()
+	if s.cmd == nil {
+		s.tb.Fatal("redistest: the server does not run")
+	}
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
 // Restart starts the server again on the same port, with the data that it had.
 func (s *Server) Restart() {
 	s.tb.Helper()
@@ -131,7 +147,8 @@ func (s *Server) start() error {
 	}
 	cmd := exec.Command("redis-server", args...)
 	// A test binary that panics runs no cleanup; the server must end all the same.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// In a group of its own: the kernel lets a stopped process go on when the shell that began its group ends.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("redis-server: %w", err)
 	}
