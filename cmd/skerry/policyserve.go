@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
 // policyFile is where the server's rules are.
@@ -43,6 +46,25 @@ func (p *parts) openPolicy(context.Context) (err error) {
 	}
 	p.onClose(p.policy.Close)
 	return nil
+}
+
+// rateCounter counts what rules limit in the state store, for all servers together.
+type rateCounter struct{ store *store.Store }
+
+// Take counts a call, in one round trip.
+func (c rateCounter) Take(ctx context.Context, rates []policy.Rate) (*policy.Rate, time.Duration, error) {
+	checks := make([]store.Check, 0, len(rates))
+	for _, r := range rates {
+		scope := sha256.Sum256([]byte(r.Key)) // names of any length and kind are in it
+		checks = append(checks, store.Check{
+			Kind: store.CheckRate, Limit: "policy", Scope: hex.EncodeToString(scope[:]), Max: int64(r.Calls), Every: r.Per / time.Duration(r.Calls),
+		})
+	}
+	refused, err := c.store.AdmitShared(ctx, checks)
+	if err != nil || refused == nil {
+		return nil, 0, err
+	}
+	return &rates[refused.Check], refused.Wait, nil
 }
 
 // policyAdmin is the policy with each change by a caller on the record.

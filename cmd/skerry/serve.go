@@ -394,7 +394,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		decider = p.policy
 	}
 	guard := policy.New(policy.Options{
-		Hub: p.hub, Decider: policy.Untrusted{Decider: decider}, Approver: approver{p.approvals}, Log: p.log,
+		Hub: p.hub, Decider: policy.Untrusted{Decider: decider}, Approver: approver{p.approvals}, Counter: rateCounter{p.store}, Log: p.log,
 		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) { return p.orch.Capabilities(ctx, t) },
 	})
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{

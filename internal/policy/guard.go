@@ -39,11 +39,12 @@ type Hub interface {
 }
 
 // Options are what a Guard works with. Hub is needed; a nil Decider allows all, a nil Approver approves nothing,
-// a nil Log discards.
+// with a nil Counter nothing is allowed that has a rate, a nil Log discards.
 type Options struct {
 	Hub      Hub
 	Decider  Decider
 	Approver Approver
+	Counter  Counter
 	// Narrowed gives the capabilities that a thread was narrowed to; nil when it was not. A nil Narrowed: none ever is.
 	Narrowed func(ctx context.Context, t sandbox.Thread) ([]string, error)
 	Log      *slog.Logger
@@ -52,9 +53,8 @@ type Options struct {
 // Guard stands between those who call tools and the hub that makes the calls. All methods may be called at
 // the same time.
 type Guard struct {
-	o     Options
-	now   func() time.Time
-	rates rates
+	o   Options
+	now func() time.Time
 }
 
 // New gives a guard. It panics without a hub: that is a mistake of the program, found when it starts.
@@ -203,7 +203,7 @@ func (g *Guard) decide(ctx context.Context, r Request) Plan {
 var errUnplanned = errors.New("policy: a call that was not planned")
 
 // Permit waits until the planned request may be acted upon, or says why it may not. attempt is its audit record.
-// Errors are Forbidden, QuotaExceeded, or those of the Approver.
+// Errors are Forbidden, QuotaExceeded, Unavailable, or those of the Approver.
 func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 	if p.guard != g {
 		return errUnplanned
@@ -212,7 +212,7 @@ func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 	if e := d.Effect(); e != Allow && e != RequireApproval {
 		return refusal(p)
 	}
-	if err := g.admit(p); err != nil || d.Effect() == Allow {
+	if err := g.admit(ctx, p); err != nil || d.Effect() == Allow {
 		return err
 	}
 	if g.o.Approver == nil {

@@ -7,76 +7,40 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// maxCounted is how many keys of rates are remembered. Beyond that, those that have been quiet for longest are forgotten
-// first.
-const maxCounted = 100_000
-
-// rates counts calls in this process. For each key it keeps the time at which a full allowance is there again (the
-// generic cell rate algorithm).
-type rates struct {
-	mu   sync.Mutex
-	full map[string]time.Time
+// Counter counts calls, those of all servers together. Take is called at the same time by many.
+type Counter interface {
+	// Take counts a call against all rates, or against none when one of them is used up: then spent is that one, and wait
+	// how long it will be until there is room in it. An error: it cannot be counted.
+	Take(ctx context.Context, rates []Rate) (spent *Rate, wait time.Duration, err error)
 }
 
-// take counts a call against all rates, or against none when one of them is used up: then it says which, and how long
-// until the next call may be made.
-func (c *rates) take(limits []Rate, now time.Time) (spent Rate, wait time.Duration, ok bool) {
-	if len(limits) == 0 {
-		return Rate{}, 0, true
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, l := range limits {
-		each := l.Per / time.Duration(l.Calls)
-		if at := c.full[l.Key].Add(each); at.Sub(now) > l.Per && c.full[l.Key].After(now) {
-			if w := at.Sub(now) - l.Per; w > wait {
-				spent, wait = l, w
-			}
-		}
-	}
-	if wait > 0 {
-		return spent, wait, false
-	}
-	if c.full == nil {
-		c.full = map[string]time.Time{}
-	}
-	for _, l := range limits {
-		at := c.full[l.Key]
-		if at.Before(now) {
-			at = now
-		}
-		c.full[l.Key] = at.Add(l.Per / time.Duration(l.Calls))
-	}
-	if len(c.full) > maxCounted {
-		c.forget(now)
-	}
-	return Rate{}, 0, true
-}
-
-// forget drops what is full again; when that is not enough, everything nearer to it than half of the rest.
-func (c *rates) forget(now time.Time) {
-	for horizon := now; len(c.full) > maxCounted/2; horizon = horizon.Add(time.Second + horizon.Sub(now)) {
-		for key, at := range c.full {
-			if at.Before(horizon) {
-				delete(c.full, key)
-			}
-		}
-	}
-}
-
-// admit counts a call against the rates of its decision. An error is QuotaExceeded.
-func (g *Guard) admit(p Plan) error {
-	spent, wait, ok := g.rates.take(p.decision.Limits.Rates, g.now())
-	if ok {
+// admit counts a call against the rates of its decision; without any it asks nobody. An error is QuotaExceeded, or Unavailable:
+// a limit that cannot be counted allows nothing.
+func (g *Guard) admit(ctx context.Context, p Plan) error {
+	rates := p.decision.Limits.Rates
+	if len(rates) == 0 {
 		return nil
 	}
-	return sandbox.Errorf(sandbox.QuotaExceeded, "%s: the policy allows %d calls in %s (rule %s); the next one in %d s", what(p.request), spent.Calls, spent.Per, spent.Rule, int(math.Ceil(wait.Seconds())))
+	if g.o.Counter == nil {
+		return uncounted(p, errors.New("nobody counts"))
+	}
+	spent, wait, err := g.o.Counter.Take(ctx, rates)
+	if err != nil {
+		return uncounted(p, err)
+	}
+	if spent != nil {
+		return sandbox.Errorf(sandbox.QuotaExceeded, "%s: the policy allows %d calls in %s (rule %s); the next one in %d s", what(p.request), spent.Calls, spent.Per, spent.Rule, int(math.Ceil(wait.Seconds())))
+	}
+	return nil
+}
+
+func uncounted(p Plan, err error) error {
+	return sandbox.Wrap(sandbox.Unavailable, err, "%s: the policy allows only so many calls (rule %s), and they cannot be counted now; try again", what(p.request), p.decision.Limits.Rates[0].Rule)
 }
 
 // errSlow is the cause of a context whose call took longer than the policy allows.

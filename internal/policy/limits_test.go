@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,42 +12,43 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestRates: exactly as many calls as are allowed go through at once, later ones at the rate, each key by itself; a
-// refused call counts nowhere.
-func TestRates(t *testing.T) {
-	var c rates
-	now := time.Now()
-	user := func(u string) []Rate {
-		return []Rate{{Rule: "r", Key: u, Calls: 3, Per: time.Minute}, {Rule: "all", Key: "all", Calls: 5, Per: time.Minute}}
+// counter lets so many calls through as the first rate of a call says, for ever.
+type counter struct {
+	taken map[string]int
+	asked int
+	err   error
+}
+
+func (c *counter) Take(_ context.Context, rates []Rate) (*Rate, time.Duration, error) {
+	c.asked++
+	if c.err != nil {
+		return nil, 0, c.err
 	}
-	n := 0
-	for range 10 {
-		if _, _, ok := c.take(user("a"), now); ok {
-			n++
+	for i := range rates {
+		if c.taken[rates[i].Key] >= rates[i].Calls {
+			return &rates[i], rates[i].Per / time.Duration(rates[i].Calls), nil
 		}
 	}
-	if n != 3 {
-		t.Errorf("%d calls of 3", n)
+	for _, r := range rates {
+		c.taken[r.Key]++
 	}
-	for range 2 {
-		if _, _, ok := c.take(user("b"), now); !ok {
-			t.Error("refused calls of another key were counted")
+	return nil, 0, nil
+}
+
+// TestRateIsCounted: a call that has no rate asks nobody; one whose rate cannot be counted is not made.
+func TestRateIsCounted(t *testing.T) {
+	const text = "default: allow\nrules:\n- id: r\n  match: {tool: x}\n  limit: {calls: 2, per: 1h}"
+	h := &fakeHub{tools: []sandbox.Tool{tool("x", ""), tool("y", "")}}
+	c := &counter{err: errors.New("secret.host refuses")}
+	g := ruled(t, h, text)
+	g.o.Counter = c
+	if _, err := call(g, "y", ""); err != nil || c.asked != 0 {
+		t.Errorf("%v, asked %d times", err, c.asked)
+	}
+	for _, g.o.Counter = range []Counter{c, nil} {
+		if _, err := call(g, "x", ""); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(err.Error(), "s__x: the policy allows only so many calls (rule r), and they cannot be counted now") || len(h.sent) != 1 {
+			t.Errorf("%v, sent %q", err, h.sent)
 		}
-	}
-	if spent, wait, ok := c.take(user("b"), now); ok || spent.Rule != "all" || wait != 12*time.Second {
-		t.Errorf("%v %s %t", spent, wait, ok)
-	}
-	if _, _, ok := c.take(user("a"), now.Add(19*time.Second)); ok {
-		t.Error("too early")
-	}
-	if _, _, ok := c.take(user("a"), now.Add(20*time.Second)); !ok {
-		t.Error("not in time")
-	}
-	for i := range maxCounted + 10 {
-		c.take([]Rate{{Key: fmt.Sprint(i), Calls: 1, Per: time.Hour}}, now)
-	}
-	if len(c.full) > maxCounted {
-		t.Errorf("%d keys are remembered", len(c.full))
 	}
 }
 
@@ -54,7 +56,7 @@ func TestRates(t *testing.T) {
 func ruled(t *testing.T, h *fakeHub, text string) *Guard {
 	t.Helper()
 	set := &Set{Global: rules(t, text)}
-	return New(Options{Hub: h, Decider: decider{decide: func(r Request) Decision { return set.Decide(context.Background(), r) }}})
+	return New(Options{Hub: h, Counter: &counter{taken: map[string]int{}}, Decider: decider{decide: func(r Request) Decision { return set.Decide(context.Background(), r) }}})
 }
 
 // TestLimits: calls beyond a rate, and results beyond their bytes, do not come through.

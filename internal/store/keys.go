@@ -98,6 +98,9 @@ func rateKey(tenant, limit, scope string) string {
 	return "skerry:{" + tenant + "}:rate:" + limit + ":" + scope
 }
 
+// sharedRateKey has one tag for all: a call's rates are looked at in one script.
+func sharedRateKey(limit, scope string) string { return "skerry:{:rates}:" + limit + ":" + scope }
+
 func heldKey(tenant, limit, scope string) string {
 	return "skerry:{" + tenant + "}:held:" + limit + ":" + scope
 }

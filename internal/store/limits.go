@@ -174,9 +174,27 @@ func (s *Store) Admit(ctx context.Context, tenant string, checks []Check, back [
 	for _, h := range back {
 		args = append(args, keys.of(heldKey(tenant, h.Limit, h.Scope)), h.member())
 	}
+	return s.admit(ctx, keys.keys, args)
+}
+
+// AdmitShared is Admit of rates that all tenants share. Their scopes say whose they are.
+func (s *Store) AdmitShared(ctx context.Context, rates []Check) (refused *Refusal, err error) {
+	var keys keyList
+	args := make([]any, 0, 2+6*len(rates))
+	args = append(args, time.Now().UnixMilli(), len(rates))
+	for _, c := range rates {
+		if c.Kind != CheckRate {
+			return nil, sandbox.Errorf(sandbox.Internal, "a shared check of the kind %q", c.Kind)
+		}
+		args = append(args, string(c.Kind), keys.of(sharedRateKey(c.Limit, c.Scope)), c.Max, float64(c.Every)/float64(time.Millisecond), "", 0)
+	}
+	return s.admit(ctx, keys.keys, args)
+}
+
+func (s *Store) admit(ctx context.Context, keys []string, args []any) (*Refusal, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	answer, err := admitScript.Run(ctx, s.rdb, keys.keys, args...).StringSlice()
+	answer, err := admitScript.Run(ctx, s.rdb, keys, args...).StringSlice()
 	if err != nil {
 		return nil, failure(err)
 	}
