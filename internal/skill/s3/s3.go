@@ -1,5 +1,5 @@
 // Package s3 fetches archives of skills from S3 and from what speaks as it does (s3://bucket/key). It reads single
-// objects and nothing else. A server lets users fetch from the buckets of a list only: it reads with
+// objects, and stores those of the audit archive; nothing else. A server lets users fetch from the buckets of a list only: it reads with
 // credentials of its own, which are not theirs.
 package s3
 
@@ -177,6 +177,27 @@ func (c *Client) Fetch(ctx context.Context, address string) (io.ReadCloser, erro
 		return nil, failed(ctx, err, bucket, key)
 	}
 	return &object{o, ctx, bucket, key}, nil
+}
+
+// partBytes is how much of an object is stored with one request, and held in memory for it.
+const partBytes = 16 << 20
+
+// Put stores an object of size bytes at s3://bucket/key, in place of what is there. A store shows it as a whole or not at
+// all. Errors: as Fetch, and what reading from says.
+func (c *Client) Put(ctx context.Context, address string, from io.Reader, size int64) error {
+	bucket, key, err := Parse(address)
+	if err != nil {
+		return err
+	}
+	if !c.allowed(bucket, key) {
+		return sandbox.Errorf(sandbox.Forbidden, "s3://%s/%.200s is not in a bucket that this server may use (s3.buckets)", bucket, key)
+	}
+	// PutObject would read all of a reader that can seek ahead, several parts at once.
+	_, err = c.client.PutObject(ctx, bucket, key, struct{ io.Reader }{from}, size, minio.PutObjectOptions{PartSize: partBytes, NumThreads: 1})
+	if err != nil {
+		return failed(ctx, err, bucket, key)
+	}
+	return nil
 }
 
 // object gives the errors of reading their kind.
