@@ -26,8 +26,8 @@ const (
 )
 
 type verifyFlags struct {
-	segments, publicKey, checkpoint string
-	expect                          []string
+	publicKey, checkpoint string
+	segments, expect      []string
 }
 
 func newAuditVerify(api *apiClient) *cobra.Command {
@@ -40,6 +40,7 @@ func newAuditVerify(api *apiClient) *cobra.Command {
 			"That the end was cut off cannot be seen in the files alone. It is found against a head that is held elsewhere:\n" +
 			"--expect-head or --checkpoint, Redis (without --segments), and those that the server keeps beside its signing key.",
 		Example: "  skerry audit verify\n  skerry audit verify --segments /var/lib/skerry/audit --public-key audit.pub.pem\n" +
+			"  skerry audit verify --segments /var/lib/skerry/audit --segments /mnt/archive\n" +
 			"  skerry audit checkpoint > checkpoint.jsonl   # now, kept elsewhere\n  skerry audit verify --segments DIR --checkpoint checkpoint.jsonl",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +64,7 @@ func newAuditVerify(api *apiClient) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.segments, "segments", "", "the log's folder (<data>/audit): check its files, without a server")
+	cmd.Flags().StringArrayVar(&f.segments, "segments", nil, "the log's folder (<data>/audit): check its files, without a server; repeated: that of its archive, or of a copy")
 	cmd.Flags().StringVar(&f.publicKey, "public-key", "", "file of a public key, of before or after rotations; default: the one of this host's configuration")
 	cmd.Flags().StringVar(&f.checkpoint, "checkpoint", "", "file of what skerry audit checkpoint printed, - for standard input")
 	cmd.Flags().StringArrayVar(&f.expect, "expect-head", nil, "writer:seq:hash of a record that must be there (repeatable)")
@@ -72,19 +73,22 @@ func newAuditVerify(api *apiClient) *cobra.Command {
 
 // verify checks; keyed says that the caller named a key, and so expects signatures.
 func (f verifyFlags) verify(cmd *cobra.Command, api *apiClient) (res audit.VerifyResult, keyed bool, err error) {
-	if f.segments == "" {
+	if len(f.segments) == 0 {
 		if f.publicKey != "" || f.checkpoint != "" || len(f.expect) > 0 {
 			return res, false, errors.New("--public-key, --checkpoint and --expect-head check files: say which with --segments")
 		}
 		return res, false, api.call(cmd.Context(), http.MethodPost, "/api/audit/verify", struct{}{}, &res)
 	}
-	dir, err := filepath.Abs(f.segments)
-	if err != nil {
-		return res, false, err
+	dirs := slices.Clone(f.segments)
+	for i, dir := range dirs {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return res, false, fmt.Errorf("--segments: %s is no folder; the log of a server is in <data>/audit", dir)
+		}
+		if dirs[i], err = filepath.Abs(dir); err != nil {
+			return res, false, err
+		}
 	}
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return res, false, fmt.Errorf("--segments: %s is no folder; the log of a server is in <data>/audit", f.segments)
-	}
+	dir := dirs[0]
 	public, keep, err := localKey(f.publicKey)
 	if err != nil {
 		return res, false, err
@@ -93,6 +97,7 @@ func (f verifyFlags) verify(cmd *cobra.Command, api *apiClient) (res audit.Verif
 	if err != nil {
 		return res, false, err
 	}
+	o.More = dirs[1:]
 	for _, text := range f.expect {
 		h, err := audit.ParseHead(text)
 		if err != nil {
@@ -165,6 +170,9 @@ func printVerdict(w io.Writer, res audit.VerifyResult) error {
 			fmt.Fprint(w, "; not signed")
 		}
 		fmt.Fprintf(w, "\n  head %s\n", s.Head)
+		if s.From > 0 {
+			fmt.Fprintf(w, "  from record %d on: those before are not here; the log says that they were archived and removed, and what the first one follows is taken on its word (--segments for the archive, too)\n", s.From)
+		}
 	}
 	if res.OK {
 		_, err := fmt.Fprintf(w, "ok: %d records\n", res.Records)

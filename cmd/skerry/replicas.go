@@ -9,10 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/archive"
 	"github.com/skerry-sandbox/skerry/internal/audit/sink"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
@@ -103,6 +105,10 @@ func (p *parts) openAudit(slot int) (*audit.Log, error) {
 	if options.Sinks, err = auditSinks(p.cfg.Audit); err != nil {
 		return nil, err
 	}
+	if options.Archive, err = auditArchive(p.cfg); err != nil {
+		return nil, err
+	}
+	options.KeepSegments = time.Duration(p.cfg.Audit.KeepSegments) * 24 * time.Hour
 	options.Open = p.cfg.Audit.OnFailure == "open"
 	p.signer.sign(&options)
 	return audit.Open(options)
@@ -129,6 +135,40 @@ func auditSinks(c config.Audit) (sinks []audit.Sink, err error) {
 		sinks = append(sinks, s)
 	}
 	return sinks, nil
+}
+
+// auditArchive is that of one log, which closes it; nil: there is none.
+func auditArchive(c config.Config) (audit.Archive, error) {
+	address := c.Audit.Archive
+	switch {
+	case address == "":
+		return nil, nil //nolint:nilnil // there is none
+	case !strings.HasPrefix(address, "s3://"):
+		return archive.NewFolder(address), nil
+	}
+	o, err := s3Options(c.S3)
+	if err != nil {
+		return nil, err
+	}
+	o.MaxBytes = 0 // reading stops behind the size of the segment
+	b, err := archive.NewBucket(address, o)
+	if err != nil {
+		return nil, fmt.Errorf("audit.archive: %w", err)
+	}
+	return b, nil
+}
+
+// archiveCheck tells how far the audit archive is. A server whose archive is away serves all the same.
+func (p *parts) archiveCheck() []httpserver.Check {
+	s, ok := p.audit.Archive()
+	if !ok {
+		return nil
+	}
+	c := httpserver.Check{Name: "audit archive", OK: true, Detail: fmt.Sprintf("%d segments behind", s.Behind)}
+	if s.Err != nil { // /readyz needs no key: why is in the server's log
+		c.Detail += "; archiving fails now"
+	}
+	return []httpserver.Check{c}
 }
 
 // sinkChecks tell how far the sinks are. A server whose sinks are away serves all the same.

@@ -571,7 +571,7 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 	if p.tls != nil {
 		checks = append(checks, p.tlsCheck())
 	}
-	checks = append(checks, p.sinkChecks()...)
+	checks = append(append(checks, p.sinkChecks()...), p.archiveCheck()...)
 	if p.orch.Draining() {
 		checks = append(checks, httpserver.Check{Name: "drain", Detail: "the server is stopping"})
 	}

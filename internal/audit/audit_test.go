@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv("SKERRY_TEST_AUDIT_CHILD"); dir != "" {
 		appendUntilKilled(dir)
 	}
+	if dir := os.Getenv("SKERRY_TEST_AUDIT_ARCHIVER"); dir != "" {
+		archiveUntilKilled(dir)
+	}
 	goleak.VerifyTestMain(m)
 }
 

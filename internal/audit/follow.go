@@ -38,6 +38,7 @@ func (w *follower) seek(next uint64) error {
 	}
 	for i := len(segs) - 1; i >= 0; i-- {
 		if segs[i].first <= next || i == 0 {
+			w.next = max(next, segs[0].first) // those before were archived and removed
 			return w.open(segs[i])
 		}
 	}

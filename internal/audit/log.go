@@ -22,6 +22,8 @@ import (
 const (
 	// DefaultSegmentBytes is the size at which a new segment is begun.
 	DefaultSegmentBytes = 64 << 20
+	// archiveWait is how long Close waits for an archive that hangs.
+	archiveWait = 5 * time.Second
 )
 
 // Options of Open. Zero values of the numbers are the defaults.
@@ -37,6 +39,10 @@ type Options struct {
 	Keep Keep
 	// Sinks get every record too.
 	Sinks []Sink
+	// Archive gets a copy of each full segment; nil: there is none. With KeepSegments above 0 a segment whose last record is older is
+	// then removed from the disk, once Redis and the sinks have its records too.
+	Archive      Archive
+	KeepSegments time.Duration
 	// SegmentBytes is the size at which a new segment is begun; Ahead is how much room is made ahead in one.
 	SegmentBytes int64
 	Ahead        int64
@@ -52,7 +58,8 @@ type Options struct {
 	Trust func() (VerifyOptions, error)
 	Log   *slog.Logger // nil = none
 
-	failSync func() error // of tests: asked before each sync
+	failSync    func() error // of tests: asked before each sync
+	archiveStep func(string) // of tests: called before each step of the archiver
 }
 
 // Log is the audit log of this process. Make one with Open. It is safe for concurrent use.
@@ -68,6 +75,7 @@ type Log struct {
 
 	viewing  sync.Once
 	outboxes []*outbox
+	archive  *archiver // nil without Options.Archive
 
 	hungry  chan struct{} // a token: room is wanted
 	signNow chan struct{} // a token: a signature is due
@@ -152,6 +160,11 @@ func Open(o Options) (*Log, error) {
 	}
 	for _, s := range o.Sinks {
 		l.outboxes = append(l.outboxes, startOutbox(l, s))
+	}
+	if o.Archive != nil {
+		l.mu.Lock() // a signature may begin a segment by now
+		l.archive = startArchiver(l)
+		l.mu.Unlock()
 	}
 	return l, nil
 }
@@ -298,6 +311,9 @@ func (l *Log) rotate(first uint64) error {
 	}
 	l.retired = append(l.retired, retired{l.f, l.size})
 	l.f, l.size, l.room, l.filled = f, 0, int64(n), f
+	if l.archive != nil {
+		token(l.archive.work)
+	}
 	return nil
 }
 
@@ -391,6 +407,9 @@ func (l *Log) Close() error {
 	l.mu.Unlock()
 	if !stopped {
 		close(l.stop)
+	}
+	if l.archive != nil {
+		l.archive.close(archiveWait)
 	}
 	l.owned.Wait()
 	l.noteGap()

@@ -71,7 +71,9 @@ const (
 // What the log records about itself, of no tenant.
 const (
 	ActionHead = "audit_head" // the signed head: Args is a Head
-	ActionGap  = "audit_gap"  // what was done while nothing could be recorded (on_failure: open)
+	// ActionRetention says that a segment is archived and will be removed from this disk; Args is a Manifest.
+	ActionRetention = "audit_retention"
+	ActionGap       = "audit_gap" // what was done while nothing could be recorded (on_failure: open)
 )
 
 // The phases of a record. What can fail midway has an attempt and then exactly one result, whose

@@ -34,7 +34,9 @@ type segment struct {
 }
 
 // segments lists a writer's folder in order. Files with other names are not of the log.
-func segments(dir string) ([]segment, error) {
+func segments(dir string) ([]segment, error) { return segmentsNamed(dir, segmentSuffix) }
+
+func segmentsNamed(dir, suffix string) ([]segment, error) {
 	names, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -44,7 +46,7 @@ func segments(dir string) ([]segment, error) {
 	}
 	var out []segment
 	for _, n := range names {
-		digits, ok := strings.CutSuffix(n.Name(), segmentSuffix)
+		digits, ok := strings.CutSuffix(n.Name(), suffix)
 		if !ok || len(digits) != 20 || !n.Type().IsRegular() {
 			continue
 		}

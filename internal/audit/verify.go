@@ -1,13 +1,14 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -39,7 +40,10 @@ type BadRecord struct {
 
 // Writer is one server's part of the log.
 type Writer struct {
-	Head              // its last good record
+	Head // its last good record
+	// From is the first record that was checked; those before are not here: the log says that they were archived and removed, up
+	// to a record of the hash that this one follows. 0: all were.
+	From       uint64 `json:"from,omitempty"`
 	SignedSeq  uint64 `json:"signed_seq"` // the last record that a good signature covers; 0: none
 	SignedAt   string `json:"signed_at,omitempty"`
 	SignedWith string `json:"signed_with,omitempty"` // KeyID
@@ -72,6 +76,9 @@ type VerifyOptions struct {
 	Keys []PublicKey
 	// Expect are heads that are held elsewhere.
 	Expect []Head
+	// More are folders with segments of the same log: an archive (Options.Archive), or copies of parts. A segment that is in
+	// several must be the same in all.
+	More []string
 }
 
 // What a server leaves unsigned at most, with its defaults and much to spare.
@@ -93,23 +100,31 @@ func VerifyWith(dir string, o VerifyOptions) (VerifyResult, error) {
 
 func verify(ctx context.Context, dir string, o VerifyOptions) (VerifyResult, error) {
 	res := VerifyResult{OK: true}
-	writers, err := writersIn(dir)
-	if err != nil {
-		return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
+	var writers []string
+	for _, d := range append([]string{dir}, o.More...) {
+		in, err := writersIn(d)
+		if err != nil {
+			return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
+		}
+		writers = append(writers, in...)
 	}
+	slices.Sort(writers)
 	expect := map[string][]Head{}
 	for _, h := range o.Expect {
 		expect[h.Writer] = append(expect[h.Writer], h)
 	}
-	for _, w := range writers {
-		v := verifier{writer: w, dir: filepath.Join(dir, w), keys: o.Keys, expect: expect[w]}
+	for _, w := range slices.Compact(writers) {
+		v := verifier{writer: w, keys: o.Keys, expect: expect[w]}
+		for _, d := range append([]string{dir}, o.More...) {
+			v.dirs = append(v.dirs, filepath.Join(d, w))
+		}
 		delete(expect, w)
 		bad, err := v.run(ctx)
 		if err != nil {
 			return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
 		}
-		res.Records += v.good
-		if bad == nil && v.good > 0 {
+		res.Records += v.good - min(v.base, v.good)
+		if bad == nil && v.good > v.base {
 			res.Heads = append(res.Heads, v.head())
 			res.Writers = append(res.Writers, v.state())
 		}
@@ -137,9 +152,14 @@ type found struct {
 
 // verifier checks one writer's log.
 type verifier struct {
-	writer, dir string
-	keys        []PublicKey
-	expect      []Head
+	writer string
+	dirs   []string
+	keys   []PublicKey
+	expect []Head
+
+	base     uint64 // the last record that is not here; the prev of the next one was taken on trust, until retained says so
+	trusted  found  // that one
+	retained bool   // a record says that those up to base were archived and removed
 
 	good      uint64
 	last      found // the last good one
@@ -168,6 +188,9 @@ func (v *verifier) head() Head {
 
 func (v *verifier) state() Writer {
 	w := Writer{Head: v.head(), SignedSeq: v.signed.Seq, SignedWith: v.signed.Signer, Unchecked: v.unchecked}
+	if v.base > 0 {
+		w.From = v.base + 1
+	}
 	if v.signed.Seq == 0 {
 		return w
 	}
@@ -179,21 +202,28 @@ func (v *verifier) state() Writer {
 }
 
 func (v *verifier) run(ctx context.Context) (*BadRecord, error) {
-	in, err := openChain(v.dir)
+	in, bad, err := openChain(ctx, v.dirs)
 	if err != nil {
 		return nil, err
 	}
+	if bad != nil {
+		bad.Writer = v.writer
+		return bad, nil
+	}
 	defer in.close()
-	for {
+	for first := true; ; first = false {
 		if v.good%1000 == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		at, err := in.next()
 		if errors.Is(err, io.EOF) {
-			return v.missing(), nil
+			return cmp.Or(v.cut(), v.missing()), nil
 		}
 		if err != nil {
 			return nil, err
+		}
+		if first && at.intact && at.Writer == v.writer && at.Seq == in.begin && at.Seq > 1 {
+			v.base, v.good, v.trusted, v.last.Hash = at.Seq-1, at.Seq-1, at, at.Prev
 		}
 		if !at.intact || at.Writer != v.writer || at.Seq != v.good+1 || at.Prev != v.last.Hash {
 			return v.judge(at, in)
@@ -207,6 +237,18 @@ func (v *verifier) run(ctx context.Context) (*BadRecord, error) {
 	}
 }
 
+// cut is what is wrong with a log whose beginning is not here, when no record says that it was archived and removed.
+func (v *verifier) cut() *BadRecord {
+	if v.base == 0 || v.retained {
+		return nil
+	}
+	v.good = v.base
+	return &BadRecord{
+		Writer: v.writer, Seq: 1, Segment: v.trusted.segment, Line: v.trusted.line, Reason: BadRemoved, Through: v.base,
+		Detail: "the log begins behind it, and has no record that what is before was archived and removed from this disk; when there is an archive, name its folder too",
+	}
+}
+
 // vouch checks what signatures and expected heads say of a record that is good by itself.
 func (v *verifier) vouch(at found) *BadRecord {
 	if len(v.loose) == maxLoose {
@@ -217,6 +259,10 @@ func (v *verifier) vouch(at found) *BadRecord {
 		if h.Seq == at.Seq && h.Hash != at.Hash {
 			return v.rechained(at.Seq, "a head that is held elsewhere says that record "+fmt.Sprint(h.Seq)+" had another hash")
 		}
+	}
+	if at.Action == ActionRetention && v.base > 0 {
+		var m Manifest
+		v.retained = v.retained || json.Unmarshal(at.Args, &m) == nil && m.Last == v.base && m.Hash == v.trusted.Prev
 	}
 	if at.Action != ActionHead {
 		return nil
@@ -300,7 +346,7 @@ func (v *verifier) judge(at found, in *chain) (*BadRecord, error) {
 	default:
 		// It is the right number and its own hash is right, but it names another record before it:
 		// that one was changed and hashed anew.
-		if v.good > 0 {
+		if v.good > v.base {
 			return v.blameLast(BadChanged), nil
 		}
 		bad.Reason = BadChanged
@@ -338,90 +384,3 @@ func lookAhead(in *chain, want, seq uint64) (ahead, error) {
 		a.copy = a.copy || at.intact && at.Seq == seq
 	}
 }
-
-// chain reads the lines of a writer's segments in order.
-type chain struct {
-	segs []segment
-	f    *os.File
-	in   *lines
-	name string
-	line int
-}
-
-func openChain(dir string) (*chain, error) {
-	segs, err := segments(dir)
-	return &chain{segs: segs}, err
-}
-
-func (c *chain) close() {
-	if c.f != nil {
-		_ = c.f.Close()
-	}
-}
-
-// next gives a line, or io.EOF. The end of the last segment without a newline is a record that is
-// being written, or was when its server died: it is no record yet. Zeros at the end of any are room for records.
-func (c *chain) next() (found, error) {
-	for {
-		if c.in == nil {
-			if len(c.segs) == 0 {
-				return found{}, io.EOF
-			}
-			f, err := os.Open(c.segs[0].path)
-			if err != nil {
-				return found{}, err
-			}
-			c.close()
-			c.f, c.in, c.name, c.line = f, newLines(f), filepath.Base(c.segs[0].path), 0
-			c.segs = c.segs[1:]
-		}
-		line, err := c.in.next()
-		if errors.Is(err, io.EOF) {
-			again, broken, err := c.pass()
-			switch {
-			case err != nil:
-				return found{}, err
-			case again:
-				continue
-			}
-			if c.line++; broken {
-				return found{segment: c.name, line: c.line}, nil
-			}
-			c.in = nil
-			continue
-		}
-		if err != nil {
-			return found{}, err
-		}
-		c.line++
-		r, intact := decode(line)
-		return found{Record: r, intact: intact, segment: c.name, line: c.line}, nil
-	}
-}
-
-// pass goes on where no whole line follows. again: there is one by now. broken: what is there is no record, and passed over.
-func (c *chain) pass() (again, broken bool, err error) {
-	for tries := 0; ; tries++ {
-		at := c.in.at
-		left, err := c.in.leftover()
-		if err != nil || left == nothing || left == torn && len(c.segs) == 0 {
-			return false, false, err
-		}
-		if _, err := c.in.next(); err == nil { // it was being written
-			c.in.at = at
-			_ = c.in.forget()
-			return true, false, nil
-		}
-		if tries < readTries {
-			time.Sleep(readPause)
-			continue
-		}
-		return false, true, c.in.skip()
-	}
-}
-
-// A record that is being written may be seen in part, its end before its beginning. It is looked at again.
-const (
-	readTries = 3
-	readPause = 2 * time.Millisecond
-)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -35,6 +36,10 @@ type AuditViews struct {
 	WebhookAddresses []string `yaml:"webhook_addresses"`
 	// Syslog gets them too: tcp://host:port, tls://host:port, udp://host:port or unix:///path.
 	Syslog string `yaml:"syslog"`
+	// Archive gets full segments of the log: a folder that exists, or s3://bucket/prefix, with the settings of s3. KeepSegments is for how
+	// many days a segment that is there stays on this disk; 0: for ever.
+	Archive      string `yaml:"archive"`
+	KeepSegments int    `yaml:"keep_segments"`
 }
 
 // Prefixes are WebhookAddresses, parsed. A single address is a network of one.
@@ -51,6 +56,15 @@ func (a *AuditViews) check(bad func(key, format string, args ...any)) {
 	}
 	if a.RedisAge < 0 || a.RedisAge > 0 && a.RedisAge < time.Minute {
 		bad("audit.redis_age", "%s is neither 0 nor at least 1m", a.RedisAge)
+	}
+	if bucket, ok := strings.CutPrefix(a.Archive, "s3://"); a.Archive != "" && (ok && (bucket == "" || bucket[0] == '/') || !ok && !filepath.IsAbs(a.Archive)) {
+		bad("audit.archive", "%.200q is neither the absolute path of a folder nor s3://bucket/prefix", a.Archive)
+	}
+	if a.KeepSegments < 0 || a.KeepSegments > 100_000 {
+		bad("audit.keep_segments", "%d is not 0 to 100000 days", a.KeepSegments)
+	}
+	if a.KeepSegments > 0 && a.Archive == "" {
+		bad("audit.keep_segments", "goes together with audit.archive: nothing is removed that is not archived")
 	}
 	if _, err := a.Prefixes(); err != nil {
 		bad("audit.webhook_addresses", "%s; write networks such as 10.1.0.0/16", err)

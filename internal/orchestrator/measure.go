@@ -49,6 +49,8 @@ func (r *Orchestrator) levels() telemetry.Levels {
 		l.Sandboxes[b.snapshot().State]++
 	}
 	l.Pools = r.pool.levels()
+	archive, _ := r.o.Audit.Archive()
+	l.Unarchived = archive.Behind
 	l.Sinks = map[string]int{}
 	for _, s := range r.o.Audit.Sinks() {
 		l.Sinks[s.Name] = bounded(s.Behind)

@@ -143,14 +143,15 @@ func (m *Metrics) Limited(limit, scope string) { m.limited.WithLabelValues(limit
 
 // Levels is how full a server is at a moment.
 type Levels struct {
-	Sandboxes map[sandbox.State]int
-	Execs     int // that run
-	Places    int // sandboxes that there may be
-	Waiting   int // requests that wait for a place
-	AuditLag  int // records that are not yet in Redis
-	Audit     AuditLevels
-	Sinks     map[string]int // records that a sink of the audit log does not have
-	Pools     []Pool
+	Sandboxes  map[sandbox.State]int
+	Execs      int // that run
+	Places     int // sandboxes that there may be
+	Waiting    int // requests that wait for a place
+	AuditLag   int // records that are not yet in Redis
+	Audit      AuditLevels
+	Sinks      map[string]int // records that a sink of the audit log does not have
+	Unarchived int            // full segments of the audit log that the archive does not have
+	Pools      []Pool
 }
 
 // AuditLevels is how the audit log is.
@@ -182,6 +183,7 @@ var (
 	poolDesc      = prometheus.NewDesc("skerry_pool_sandboxes", "Sandboxes of this server that wait for a thread, or are started to, by template and state.", []string{"template", "state"}, nil)
 	poolMaxDesc   = prometheus.NewDesc("skerry_pool_target", "Sandboxes that are to wait for threads on all servers together, by template.", []string{"template"}, nil)
 	lagDesc       = prometheus.NewDesc("skerry_audit_lag_records", "Audit records that are on the disk and not yet in Redis.", nil, nil)
+	archiveDesc   = prometheus.NewDesc("skerry_audit_archive_behind_segments", "Full segments of the audit log that its archive does not have yet.", nil, nil)
 	sinkDesc      = prometheus.NewDesc("skerry_audit_sink_behind_records", "Audit records that a sink does not have yet.", []string{"sink"}, nil)
 )
 
@@ -198,7 +200,7 @@ var states = []sandbox.State{sandbox.Starting, sandbox.Running, sandbox.Paused, 
 
 // Describe implements prometheus.Collector.
 func (*levels) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc, sinkDesc, poolDesc, poolMaxDesc, auditFailingDesc, auditRoomDesc, auditMissedDesc, auditUnsignedDesc} {
+	for _, d := range []*prometheus.Desc{sandboxesDesc, execsDesc, placesDesc, waitingDesc, lagDesc, archiveDesc, sinkDesc, poolDesc, poolMaxDesc, auditFailingDesc, auditRoomDesc, auditMissedDesc, auditUnsignedDesc} {
 		to <- d
 	}
 }
@@ -220,6 +222,7 @@ func (l *levels) Collect(to chan<- prometheus.Metric) {
 	gauge(placesDesc, v.Places)
 	gauge(waitingDesc, v.Waiting)
 	gauge(lagDesc, v.AuditLag)
+	gauge(archiveDesc, v.Unarchived)
 	gauge(auditFailingDesc, v.Audit.Failing)
 	gauge(auditRoomDesc, v.Audit.Room)
 	gauge(auditMissedDesc, v.Audit.Missed)

@@ -24,7 +24,7 @@ func scrape(t *testing.T, m *Metrics) string {
 func TestNames(t *testing.T) {
 	m := New("1.2.3")
 	m.Watch(func() Levels {
-		return Levels{Sandboxes: map[sandbox.State]int{sandbox.Running: 3}, Execs: 4, Places: 5, Waiting: 6, AuditLag: 7, Sinks: map[string]int{"syslog": 8}}
+		return Levels{Sandboxes: map[sandbox.State]int{sandbox.Running: 3}, Execs: 4, Places: 5, Waiting: 6, AuditLag: 7, Unarchived: 9, Sinks: map[string]int{"syslog": 8}}
 	})
 	s := Start{Driver: "oci", Runtime: "runc", Template: "base"}
 	m.Started(s, 3*time.Millisecond, 40*time.Millisecond, 2*time.Second)
@@ -50,7 +50,7 @@ func TestNames(t *testing.T) {
 		`skerry_queue_refused_total{reason="full"} 1`,
 		`skerry_tool_call_duration_seconds_count{outcome="ok",via="bridge"} 1`,
 		`skerry_sandboxes{state="running"} 3`, `skerry_sandboxes{state="paused"} 0`, `skerry_execs_running 4`,
-		`skerry_sandboxes_max 5`, `skerry_queue_waiting 6`, `skerry_audit_lag_records 7`, `skerry_audit_sink_behind_records{sink="syslog"} 8`,
+		`skerry_sandboxes_max 5`, `skerry_queue_waiting 6`, `skerry_audit_lag_records 7`, `skerry_audit_archive_behind_segments 9`, `skerry_audit_sink_behind_records{sink="syslog"} 8`,
 		`skerry_build_info{version="1.2.3"} 1`, "go_goroutines ", "process_open_fds ",
 	} {
 		if !strings.Contains(text, "\n"+want) {

@@ -1,0 +1,487 @@
+package audit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+)
+
+// Archive is where full segments are kept besides the data folder. Names are of a-z, 0-9, "-", "." and "/".
+type Archive interface {
+	Name() string // where it is, without a secret
+	// Put stores size bytes as a whole or not at all, in place of what is there.
+	Put(ctx context.Context, name string, from io.Reader, size int64) error
+	// Get gives what Put stored; fs.ErrNotExist: there is nothing.
+	Get(ctx context.Context, name string) (io.ReadCloser, error)
+}
+
+// Manifest describes a full segment. It lies beside it in the archive, as WRITER/FIRST.json.
+type Manifest struct {
+	Writer string    `json:"writer"`
+	First  uint64    `json:"first"`
+	Last   uint64    `json:"last"`
+	Prev   string    `json:"prev"` // of the first record
+	Hash   string    `json:"hash"` // of the last one
+	From   time.Time `json:"from"` // time of the first record
+	To     time.Time `json:"to"`
+	Bytes  int64     `json:"bytes"` // of the segment, not compressed
+	SHA256 string    `json:"sha256"`
+}
+
+// ArchiveState says how far the archive is.
+type ArchiveState struct {
+	Behind int   // full segments that are not there yet, as far as this process has looked
+	Err    error // why not; nil: nothing is wrong
+}
+
+const (
+	packedSuffix   = segmentSuffix + ".zst"
+	manifestSuffix = ".json"
+	markFolder     = ".archived" // Dir/.archived/WRITER/FIRST.json: what was archived, and where
+	// archiveEvery is how often segments are looked at that nobody told of, and ages.
+	archiveEvery   = time.Minute
+	maxArchiveRest = 5 * time.Minute
+	// transferTimeout bounds one transfer of a segment.
+	transferTimeout = 15 * time.Minute
+	// packWindow bounds the memory of packing and of reading what is packed.
+	packWindow = 1 << 20
+)
+
+// errSegment is of a segment that is not archived, whatever the archive does.
+var errSegment = errors.New("it is not archived")
+
+// archiver copies full segments to the archive, one after the other, and removes old ones of this disk that are there.
+// It holds no more than a window of one in memory.
+type archiver struct {
+	log  *Log
+	to   Archive
+	keep time.Duration // 0: nothing is removed
+	work chan struct{} // a token: a segment is full
+	stop context.CancelFunc
+	done chan struct{}
+	step func(string) // of tests: called before each step
+
+	marks map[uint64]Manifest // by First; of the goroutine alone
+
+	mu    sync.Mutex
+	state ArchiveState
+}
+
+func startArchiver(l *Log) *archiver {
+	ctx, stop := context.WithCancel(context.Background())
+	a := &archiver{
+		log: l, to: l.o.Archive, keep: l.o.KeepSegments, work: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
+		step: l.o.archiveStep, marks: map[uint64]Manifest{},
+	}
+	if a.step == nil {
+		a.step = func(string) {}
+	}
+	go a.run(ctx)
+	return a
+}
+
+// Archive tells how far the archive is; ok: there is one.
+func (l *Log) Archive() (s ArchiveState, ok bool) {
+	if l.archive == nil {
+		return s, false
+	}
+	l.archive.mu.Lock()
+	defer l.archive.mu.Unlock()
+	return l.archive.state, true
+}
+
+// close ends it. What it was at is done again after the next start. A folder that hangs, as one of a network may, is not
+// waited for.
+func (a *archiver) close(d time.Duration) {
+	a.stop()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-a.done:
+	case <-t.C:
+		a.log.log.Warn("the audit archive hangs; it is not waited for", "archive", a.to.Name())
+	}
+}
+
+func (a *archiver) run(ctx context.Context) {
+	defer close(a.done)
+	if c, ok := a.to.(io.Closer); ok {
+		defer func() { _ = c.Close() }()
+	}
+	for pause := minPause; ctx.Err() == nil; {
+		err := a.pass(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		a.mu.Lock()
+		before := a.state.Err
+		a.state.Err = err
+		a.mu.Unlock()
+		switch {
+		case err == nil:
+			if before != nil {
+				a.log.log.Info("the audit log is archived again", "archive", a.to.Name())
+			}
+			pause = minPause
+			wait(ctx, archiveEvery, a.work)
+		default:
+			if before == nil || before.Error() != err.Error() {
+				a.log.log.Warn("full segments of the audit log are not archived; they stay on this disk", "archive", a.to.Name(), "error", err)
+			}
+			wait(ctx, pause+rand.N(pause/4+1), nil)
+			pause = min(2*pause, maxArchiveRest)
+		}
+	}
+}
+
+// pass archives what is full and removes what is old.
+func (a *archiver) pass(ctx context.Context) error {
+	segs, err := segments(a.log.dir)
+	if err != nil || len(segs) == 0 {
+		return err
+	}
+	full := segs[:len(segs)-1]
+	behind := 0
+	for _, s := range full {
+		if !a.marked(s) {
+			behind++
+		}
+	}
+	a.behind(behind)
+	var failed error
+	for i, s := range full {
+		if _, ok := a.marks[s.first]; ok {
+			continue
+		}
+		switch err := a.archive(ctx, s, segs[i+1].first); {
+		case err == nil:
+			behind--
+			a.behind(behind)
+		case errors.Is(err, errSegment): // the others can be all the same
+			failed = errors.Join(failed, err)
+		default:
+			return err
+		}
+	}
+	return errors.Join(failed, a.prune(ctx, full))
+}
+
+func (a *archiver) behind(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.state.Behind = n
+}
+
+// mark is what is remembered of a segment that is in the archive.
+type mark struct {
+	Archive string   `json:"archive"`
+	Segment Manifest `json:"segment"`
+}
+
+func (a *archiver) markPath(first uint64) string {
+	return filepath.Join(a.log.o.Dir, markFolder, a.log.writer, fmt.Sprintf("%020d%s", first, manifestSuffix))
+}
+
+func (a *archiver) marked(s segment) bool {
+	if _, ok := a.marks[s.first]; ok {
+		return true
+	}
+	text, err := os.ReadFile(a.markPath(s.first))
+	var m mark
+	if err != nil || json.Unmarshal(text, &m) != nil || m.Archive != a.to.Name() || m.Segment.First != s.first {
+		return false
+	}
+	a.marks[s.first] = m.Segment
+	return true
+}
+
+func packedName(m Manifest) string { return fmt.Sprintf("%s/%020d%s", m.Writer, m.First, packedSuffix) }
+
+// archive copies a segment, reads back what is in the archive, and remembers that it is there. Each step can be done again.
+func (a *archiver) archive(ctx context.Context, s segment, next uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*transferTimeout)
+	defer cancel()
+	a.step("inspect")
+	m, err := a.inspect(ctx, s, next)
+	if err != nil {
+		return err
+	}
+	a.step("look")
+	if err = a.compare(ctx, m); errors.Is(err, fs.ErrNotExist) {
+		a.step("put")
+		if err = a.put(ctx, s, m); err != nil {
+			return err
+		}
+		a.step("read back")
+		err = a.compare(ctx, m)
+	}
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	a.step("manifest")
+	name := strings.TrimSuffix(packedName(m), packedSuffix) + manifestSuffix
+	if err := a.to.Put(ctx, name, strings.NewReader(string(text)+"\n"), int64(len(text)+1)); err != nil {
+		return err
+	}
+	if text, err = json.Marshal(mark{a.to.Name(), m}); err != nil {
+		return err
+	}
+	a.step("mark")
+	path := a.markPath(m.First)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := writeFile(path, text); err != nil {
+		return err
+	}
+	a.marks[m.First] = m
+	return nil
+}
+
+// inspect describes a segment whose records are all there and as they were written. Others are evidence: they are neither
+// archived nor removed.
+func (a *archiver) inspect(ctx context.Context, s segment, next uint64) (m Manifest, err error) {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return m, err
+	}
+	defer f.Close()
+	m = Manifest{Writer: a.log.writer, First: s.first, Last: s.first - 1}
+	in := newLines(f)
+	for {
+		line, err := in.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return m, err
+		}
+		r, intact := decode(line)
+		if m.Last < s.first {
+			m.Prev, m.From, m.Hash = r.Prev, r.Time, r.Prev
+		}
+		if !intact || r.Writer != m.Writer || r.Seq != m.Last+1 || r.Prev != m.Hash {
+			return m, fmt.Errorf("segment %s, record %d: %w: it is not as it was written; run skerry audit verify", filepath.Base(s.path), m.Last+1, errSegment)
+		}
+		m.Last, m.Hash, m.To = r.Seq, r.Hash, r.Time
+		if r.Seq%1000 == 0 && ctx.Err() != nil {
+			return m, ctx.Err()
+		}
+	}
+	left, err := in.leftover()
+	if err != nil {
+		return m, err
+	}
+	if left != nothing || m.Last+1 != next {
+		return m, fmt.Errorf("segment %s, record %d: %w: it is not there, or not whole; run skerry audit verify", filepath.Base(s.path), m.Last+1, errSegment)
+	}
+	m.Bytes = in.at
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, m.Bytes)); err != nil {
+		return m, err
+	}
+	m.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return m, nil
+}
+
+// counter counts what is written to it.
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// pack writes the first n bytes of a file, compressed: the same ones each time.
+func pack(ctx context.Context, to io.Writer, path string, n int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(packWindow), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(z, ctxReader{ctx, io.NewSectionReader(f, 0, n)})
+	return errors.Join(err, z.Close())
+}
+
+type ctxReader struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (r ctxReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// put stores a segment. It is packed twice, first for the size, which a store wants to know: so it needs neither memory nor
+// room on a disk that may be full.
+func (a *archiver) put(ctx context.Context, s segment, m Manifest) error {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	var size counter
+	if err := pack(ctx, &size, s.path, m.Bytes); err != nil {
+		return err
+	}
+	out, in := io.Pipe()
+	packed := make(chan struct{})
+	go func() {
+		defer close(packed)
+		_ = in.CloseWithError(pack(ctx, in, s.path, m.Bytes))
+	}()
+	err := a.to.Put(ctx, packedName(m), out, int64(size))
+	_ = out.CloseWithError(errors.Join(err, io.ErrClosedPipe))
+	<-packed
+	return err
+}
+
+// compare reads back what the archive has of a segment. fs.ErrNotExist: nothing. Anything else than this segment is left as it is:
+// it may be what proves that this one was changed.
+func (a *archiver) compare(ctx context.Context, m Manifest) error {
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
+	defer cancel()
+	name := packedName(m)
+	r, err := a.to.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	sum := sha256.New()
+	n, err := unpack(ctx, sum, r, m.Bytes)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil || n != m.Bytes || hex.EncodeToString(sum.Sum(nil)) != m.SHA256 {
+		return fmt.Errorf("%s: %w: the archive has something else under this name, or it cannot be read (%w); look at both, run skerry audit verify, and take it away if it is wrong",
+			name, errSegment, errors.Join(err, fmt.Errorf("%d bytes, not %d with sha256 %s", n, m.Bytes, m.SHA256)))
+	}
+	return nil
+}
+
+// unpack writes what is packed in r, most bytes and one more when there are more.
+func unpack(ctx context.Context, to io.Writer, r io.Reader, most int64) (int64, error) {
+	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
+	if err != nil {
+		return 0, err
+	}
+	defer z.Close()
+	return io.Copy(to, io.LimitReader(ctxReader{ctx, z}, most+1))
+}
+
+// prune removes segments that are old enough, in the archive, and with everybody who gets records; the oldest first, and none
+// behind one that stays.
+func (a *archiver) prune(ctx context.Context, full []segment) error {
+	if a.keep <= 0 {
+		return nil
+	}
+	for i, s := range full {
+		m, ok := a.marks[s.first]
+		if !ok || time.Since(m.To) < a.keep || !a.log.sentTo(m.Last) || ctx.Err() != nil {
+			return nil
+		}
+		next := m.Last + 1
+		if i+1 < len(full) {
+			next = full[i+1].first
+		}
+		if err := a.remove(ctx, s, m, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sentTo reports whether Redis and all sinks have all records up to seq.
+func (l *Log) sentTo(seq uint64) bool {
+	if l.ship != nil {
+		l.ship.mu.Lock()
+		shipped := l.ship.shipped
+		l.ship.mu.Unlock()
+		if shipped < seq {
+			return false
+		}
+	}
+	for _, o := range l.outboxes {
+		o.mu.Lock()
+		sent := o.sent
+		o.mu.Unlock()
+		if sent < seq {
+			return false
+		}
+	}
+	return true
+}
+
+// remove removes a segment of this disk. Before, it and its copy are read once more, and the log records it: without that record
+// Verify would call the segment removed.
+func (a *archiver) remove(ctx context.Context, s segment, m Manifest, next uint64) error {
+	if !a.log.verifying.TryLock() {
+		return nil // Verify reads it; the next time
+	}
+	defer a.log.verifying.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 2*transferTimeout)
+	defer cancel()
+	a.step("check")
+	now, err := a.inspect(ctx, s, next)
+	if err != nil {
+		return err
+	}
+	if now.SHA256 != m.SHA256 {
+		return fmt.Errorf("segment %s: %w: it was changed after it was archived; run skerry audit verify", filepath.Base(s.path), errSegment)
+	}
+	switch err := a.compare(ctx, m); {
+	case errors.Is(err, fs.ErrNotExist):
+		delete(a.marks, s.first) // the archive lost it: it is made again
+		return errors.Join(ignoreMissing(os.Remove(a.markPath(s.first))), fmt.Errorf("%s is no longer in the archive; it is put there again", packedName(m)))
+	case err != nil:
+		return err
+	}
+	r, err := a.log.own(ActionRetention, fmt.Sprintf("records %d to %d", m.First, m.Last))
+	if err != nil {
+		return err
+	}
+	r.Outcome, r.Detail = "ok", "archived in "+a.to.Name()
+	r.Args, r.ArgsHash = Args(m)
+	a.step("record")
+	if r, err = a.log.AppendSync(ctx, r); err != nil {
+		return err
+	}
+	if r.Seq == 0 {
+		return errors.New("the removal of a segment cannot be recorded now")
+	}
+	a.step("remove")
+	if err := ignoreMissing(os.Remove(attemptsPath(s.path))); err != nil {
+		return err
+	}
+	a.step("remove the segment")
+	if err := errors.Join(os.Remove(s.path), lockedfile.SyncDir(a.log.dir)); err != nil {
+		return err
+	}
+	a.step("forget")
+	delete(a.marks, s.first)
+	a.log.log.Info("a segment of the audit log that is archived was removed from this disk", "first", m.First, "last", m.Last, "archive", a.to.Name())
+	return ignoreMissing(os.Remove(a.markPath(s.first)))
+}
