@@ -182,6 +182,25 @@ func TestS3(t *testing.T) {
 	}
 }
 
+// TestAuditArchive: what cannot be right is named, and nothing is removed without an archive.
+func TestAuditArchive(t *testing.T) {
+	for _, x := range []struct {
+		archive string
+		keep    int
+		want    string
+	}{
+		{"", 0, ""}, {"/mnt/archive", 30, ""}, {"s3://bucket", 0, ""}, {"s3://bucket/logs/", 1, ""},
+		{"archive", 0, "audit.archive"}, {"s3://", 0, "audit.archive"}, {"s3:///logs", 0, "audit.archive"}, {"https://host/x", 0, "audit.archive"},
+		{"", 30, "audit.keep_segments"}, {"/mnt/archive", -1, "audit.keep_segments"},
+	} {
+		c := Default()
+		c.Audit.Archive, c.Audit.KeepSegments = x.archive, x.keep
+		if err := c.Check(); (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%q, %d days: %v", x.archive, x.keep, err)
+		}
+	}
+}
+
 // TestPlugins: what cannot be right is named.
 func TestPlugins(t *testing.T) {
 	c := Default()

@@ -66,7 +66,7 @@ func (f Folder) Put(ctx context.Context, name string, from io.Reader, size int64
 // Get gives an object; fs.ErrNotExist: there is none.
 func (f Folder) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	if _, err := os.Stat(f.dir); err != nil {
-		return nil, unreachable(fmt.Errorf("%s: %s", f.dir, errors.Unwrap(err)))
+		return nil, unreachable(errors.New(err.Error())) // not fs.ErrNotExist: nothing is known of the object
 	}
 	file, err := os.Open(filepath.Join(f.dir, filepath.FromSlash(name)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
