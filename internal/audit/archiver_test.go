@@ -109,7 +109,7 @@ func countMarks(t *testing.T, l *Log) int {
 	return len(marks)
 }
 
-func fullSegments(t *testing.T, dir string) []segment {
+func fullSegments(t testing.TB, dir string) []segment {
 	t.Helper()
 	segs, err := segments(dir)
 	must(t, err)
@@ -310,6 +310,47 @@ func TestRetentionIsRecorded(t *testing.T) {
 	must(t, os.Remove(segs[0].path))
 	if res, err = Verify(l.o.Dir); err != nil || res.OK || res.FirstBad.Reason != BadRemoved || res.FirstBad.Seq != 1 || res.FirstBad.Through != segs[1].first-1 {
 		t.Errorf("%+v %+v, %v", res, res.FirstBad, err)
+	}
+}
+
+// TestListEndsAtTheDisk: without Redis a query shows what is on the disk, and ends there, also one that was begun before.
+func TestListEndsAtTheDisk(t *testing.T) {
+	to := newFakeArchive()
+	to.away = true
+	l := openLog(t, Options{Dir: t.TempDir(), SegmentBytes: smallSegments, Archive: to, KeepSegments: time.Nanosecond})
+	fill(t, l, 60)
+	items, next, err := l.List(t.Context(), Filter{Tenant: "acme", Limit: 5})
+	must(t, err)
+	if len(items) != 5 || next == "" {
+		t.Fatalf("%d items, %q", len(items), next)
+	}
+	to.set(func() { to.away = false })
+	pruned(t, l)
+	for seen := uint64(0); next != ""; {
+		items, next, err = l.List(t.Context(), Filter{Tenant: "acme", Limit: 5, Cursor: next})
+		must(t, err)
+		if seen++; seen > 60 {
+			t.Fatal("a query does not end")
+		}
+	}
+	if items, _, err = l.List(t.Context(), Filter{Tenant: "acme", Limit: 100}); err != nil || len(items) >= 60 {
+		t.Errorf("%d items, %v", len(items), err)
+	}
+}
+
+// BenchmarkArchive archives a segment of the usual size into a folder.
+func BenchmarkArchive(b *testing.B) {
+	l := openLog(b, Options{Dir: b.TempDir()})
+	for len(fullSegments(b, l.dir)) < 1 {
+		fill(b, l, 1000)
+	}
+	segs, err := segments(l.dir)
+	must(b, err)
+	b.SetBytes(sizeOf(b, segs[0].path))
+	b.ReportAllocs()
+	for b.Loop() {
+		a := &archiver{log: l, to: archive.NewFolder(b.TempDir()), marks: map[uint64]Manifest{}, step: func(string) {}}
+		must(b, a.archive(b.Context(), segs[0], segs[1].first))
 	}
 }
 
