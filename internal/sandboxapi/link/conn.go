@@ -33,10 +33,15 @@ type Conn struct {
 	watched *watchedConn
 	version string
 
+	settled sync.Once // the peer has said how many calls it takes
+
 	mu    sync.Mutex
 	calls int         // whose answer is not read to its end
 	ping  *time.Timer // nil before the first call
 }
+
+// unsettledCalls are as many calls as a peer surely takes that has not said yet how many: HTTP/2 assumes 100.
+const unsettledCalls = 50
 
 // newConn begins HTTP/2 on a connection whose handshake is done.
 func newConn(raw net.Conn, version string) (*Conn, error) {
@@ -66,7 +71,11 @@ func newConn(raw net.Conn, version string) (*Conn, error) {
 
 // Do sends a request. When it fails because the connection is lost, Done is closed. The caller closes the answer's body.
 func (c *Conn) Do(req *http.Request) (*http.Response, error) {
-	c.begin()
+	if c.begin() > unsettledCalls {
+		// An answer to a ping comes behind what the peer says first. A ping that fails is a lost connection, as the call
+		// will tell.
+		c.settled.Do(func() { _ = c.cc.Ping(req.Context()) })
+	}
 	res, err := c.cc.RoundTrip(req)
 	if err != nil {
 		c.end()
@@ -76,18 +85,19 @@ func (c *Conn) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// begin counts a call in; with the first one the peer is asked whether it is there.
-func (c *Conn) begin() {
+// begin counts a call in and gives their number; with the first one the peer is asked whether it is there.
+func (c *Conn) begin() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls++; c.calls > 1 {
-		return
+		return c.calls
 	}
 	if c.ping == nil {
 		c.ping = time.AfterFunc(pingAfter, c.check)
 	} else {
 		c.ping.Reset(pingAfter)
 	}
+	return 1
 }
 
 func (c *Conn) end() {
