@@ -169,13 +169,14 @@ func nextSerial() uint64 {
 
 func newExec(m *Manager, id string, req Request) *Exec {
 	e := &Exec{id: id, m: m, req: req, began: time.Now(), serial: nextSerial(), log: eventLog{exited: make(chan struct{})}, stdin: newStdin()}
-	e.deadline = deadline.Start(req.Timeout, maxHeld, func() { e.end(causeTimeout) })
 	if req.Session != nil {
 		e.session, e.asked = req.Session, make(chan struct{})
 	}
 	if req.Terminal != nil {
 		e.terminal, e.stdin.terminal, e.log.keep = &terminal{}, true, int(req.MaxOutput)
 	}
+	// Last: it may pass at once.
+	e.deadline = deadline.Start(req.Timeout, maxHeld, func() { e.end(causeTimeout) })
 	return e
 }
 
