@@ -38,6 +38,7 @@ type world struct {
 	acquire    sandbox.AcquireOptions
 	filter     sandbox.ThreadFilter
 	auditPages int
+	auditEnds  bool // a stream of records ends, in place of waiting for the next one
 	audited    audit.Filter
 	input      json.RawMessage
 	ref        sandbox.ToolRef
@@ -332,7 +333,9 @@ func (w *world) Follow(ctx context.Context, f audit.Filter, after string, emit f
 			}
 		}
 	}
-	<-ctx.Done()
+	if !w.auditEnds {
+		<-ctx.Done()
+	}
 	return nil
 }
 func (w *world) List(_ context.Context, f audit.Filter) ([]audit.Record, string, error) {

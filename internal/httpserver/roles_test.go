@@ -36,6 +36,7 @@ var pathParameter = regexp.MustCompile(`:[a-z]+`)
 // before anything else, what it allows is not.
 func TestRoleMatrix(t *testing.T) {
 	w := newWorld(t)
+	w.auditEnds = true
 	var refused int
 	o, _ := w.options(t)
 	o.Keys, o.Anonymous, o.OperatorTenant = roleKeys{w}, nil, "ops"

@@ -143,7 +143,7 @@ type oneTool struct {
 	calls int
 }
 
-func (*oneTool) Resolve(context.Context, sandbox.Thread, sandbox.ToolRef) (sandbox.Tool, error) {
+func (*oneTool) ResolveAmong(context.Context, sandbox.Thread, sandbox.ToolRef, func(sandbox.Tool) bool) (sandbox.Tool, error) {
 	return sandbox.Tool{Printed: "x__y"}, nil
 }
 
