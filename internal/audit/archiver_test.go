@@ -327,7 +327,7 @@ func TestListEndsAtTheDisk(t *testing.T) {
 	to.set(func() { to.away = false })
 	pruned(t, l)
 	for seen := uint64(0); next != ""; {
-		items, next, err = l.List(t.Context(), Filter{Tenant: "acme", Limit: 5, Cursor: next})
+		_, next, err = l.List(t.Context(), Filter{Tenant: "acme", Limit: 5, Cursor: next})
 		must(t, err)
 		if seen++; seen > 60 {
 			t.Fatal("a query does not end")

@@ -161,3 +161,37 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// TestPut: what is stored is read back, also in several parts, and replaces what was there; where nothing may be stored it is said.
+func TestPut(t *testing.T) {
+	server := s3test.Start(t)
+	server.Put("logs", "x", nil)
+	good := Options{
+		Endpoint: server.Endpoint, Region: s3test.Region, AccessKey: s3test.AccessKey, SecretKey: s3test.SecretKey, PathStyle: true,
+		Addresses: loopback, Buckets: []string{"logs/a/"},
+	}
+	c := client(t, good)
+	for _, size := range []int{5, partBytes + 100} {
+		data := bytes.Repeat([]byte("x"), size)
+		if err := c.Put(t.Context(), "s3://logs/a/b.zst", bytes.NewReader(data), int64(size)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := get(t, c, "s3://logs/a/b.zst"); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%d bytes of %d, %v", len(got), size, err)
+		}
+	}
+	// Less than was announced: what is there stays.
+	if err := c.Put(t.Context(), "s3://logs/a/b.zst", strings.NewReader("half"), 8); err == nil {
+		t.Error("half an object was stored")
+	}
+	if got, err := get(t, c, "s3://logs/a/b.zst"); err != nil || len(got) != partBytes+100 {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	wrong := good
+	wrong.SecretKey = "wrong"
+	for address, c := range map[string]*Client{"s3://logs/b": c, "s3://logs/a/c": client(t, wrong)} {
+		if err := c.Put(t.Context(), address, strings.NewReader("x"), 1); sandbox.KindOf(err) != sandbox.Forbidden {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
