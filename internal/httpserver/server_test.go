@@ -456,6 +456,8 @@ GET /api/approvals listApprovals agent,developer,admin
 GET /api/approvals/{id} getApproval agent,developer,admin
 GET /api/audit listAudit agent,developer,admin,auditor
 GET /api/audit/checkpoint auditCheckpoint admin,auditor
+GET /api/audit/export exportAudit agent,developer,admin,auditor
+GET /api/audit/stream streamAudit agent,developer,admin,auditor
 GET /api/keys listKeys admin
 GET /api/marketplaces listMarketplaces agent,developer,admin
 GET /api/mcp/drift listToolDrift developer,admin
