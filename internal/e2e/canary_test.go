@@ -367,7 +367,8 @@ func processSecrets(t *testing.T, c *canaries, server int) {
 		if bytes.Contains(text, []byte("leaky.py")) {
 			environ = bytes.ReplaceAll(environ, []byte(c.all["STDIO"]), nil) // its own, as it is meant
 		}
-		if bytes.Contains(environ, []byte("SKERRY_THREAD_ID=t\x00")) { // of the sandbox, as it is meant
+		// Of the sandbox, as it is meant: an exec, or an interpreter that waits.
+		if bytes.Contains(environ, []byte("SKERRY_THREAD_ID=t\x00")) || bytes.Contains(text, []byte("\x00/tmp/code-")) {
 			environ = bytes.ReplaceAll(environ, []byte(c.all["SANDBOX"]), nil)
 		}
 		c.none(fmt.Sprintf("the environment of %d (%.80q; the server is %d)", pid, text, server), environ)
