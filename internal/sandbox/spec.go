@@ -87,7 +87,9 @@ type Spec struct {
 	Mounts   []Mount // in order: a later one may lie inside an earlier one
 	Limits   Limits
 	Labels   map[string]string // kept by the driver, given back by Inspect and List
-	Loosen   []Loosening       // points of the hardening that are taken back; each once
+	// Token is the fencing token of the lease by which the thread is held; only a driver.Remote looks at it.
+	Token  int64
+	Loosen []Loosening // points of the hardening that are taken back; each once
 }
 
 // Instance is a sandbox as its driver sees it.

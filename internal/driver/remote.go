@@ -1,0 +1,46 @@
+package driver
+
+import (
+	"context"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Remote is a driver whose sandboxes do not see the disk of the server, because they run on other machines. What is
+// a bind mount elsewhere is a copy there, and the sockets of the server's folder for the sandbox are reached through a
+// tunnel (docs/decisions/0032-kubernetes.md). Between two of these calls either side may have changed; a caller that
+// wants both to be the same says so:
+//
+//   - Create copies the sources of all mounts into the new sandbox before it returns, and attaches this process.
+//   - Push copies from the server to the sandbox, Pull from the sandbox to the server.
+//
+// All methods carry the kinds of errors of Driver; Unavailable: the sandbox cannot be reached just now.
+type Remote interface {
+	// Attach connects this process with a sandbox that runs: its connections to the sockets below sandbox.RunDir
+	// lead to the Source of that mount from now on, those of another process end, and Push and Pull work, by the
+	// given mounts. It copies nothing. It may be called again, with other mounts, labels or a higher token.
+	// Conflict: the sandbox was attached with a higher token.
+	Attach(ctx context.Context, a Attachment) error
+	// Detach ends what Attach or Create began, and leaves the sandbox alone. Nothing there is no error.
+	Detach(ctx context.Context, id sandbox.ID) error
+	// Push makes the sandbox have what the server has at these paths: files, or folders with all that is in them.
+	// What is not there at the server is taken away. A path is one of a mount, or below it ("/mnt/skills",
+	// "/mnt/user-data/workspace/a.txt"); processes of the sandbox see each file whole, as it was or as it is.
+	// A read-only mount changes by whole folders: one below it is the old one or the new one.
+	Push(ctx context.Context, id sandbox.ID, paths ...string) error
+	// Pull makes the sources of all writable mounts have what the sandbox has. What it brought is on disk, durably,
+	// when it returns; changed is false when there was nothing to bring. Regular files, folders and symbolic links
+	// come; what else there is does not. QuotaExceeded: there is more than the limits of the sandbox let be.
+	Pull(ctx context.Context, id sandbox.ID) (changed bool, err error)
+}
+
+// Attachment says how a process and a sandbox belong together.
+type Attachment struct {
+	ID sandbox.ID
+	// Token is the fencing token of the lease by which the process holds the sandbox's thread. 0: it was made for
+	// no thread yet.
+	Token  int64
+	Mounts []sandbox.Mount
+	// Labels are put on the sandbox, beside those that it has; nil: none.
+	Labels map[string]string
+}
