@@ -371,9 +371,20 @@ func (s *server) do(method, path string, body any) answer {
 	s.t.Helper()
 	a, err := s.request(method, path, body)
 	if err != nil {
+		s.quit()
 		s.t.Fatalf("%s %s: %v\n%s", method, path, err, s.log)
 	}
 	return a
+}
+
+// quit ends a server that does not answer so that its log says what each goroutine waits for.
+func (s *server) quit() {
+	if s.cmd.Process.Signal(syscall.SIGQUIT) == nil {
+		select {
+		case <-s.done:
+		case <-time.After(10 * time.Second):
+		}
+	}
 }
 
 // result is an exec as the API shows it.
