@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
+	"github.com/skerry-sandbox/skerry/internal/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -489,8 +489,8 @@ func (k *hook) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, _ := io.ReadAll(req.Body)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	secret := Webhook{Secret: []byte("secret")}
-	if req.Header.Get(headerSignature) != secret.sign(req.Header.Get(headerID), req.Header.Get(headerTime), body) {
+	id := req.Header.Get(webhook.HeaderID)
+	if webhook.Verify(req.Header, []byte("secret"), id, time.Now(), body) != nil {
 		k.bodies = append(k.bodies, "badly signed")
 	}
 	k.bodies = append(k.bodies, string(body))
@@ -499,18 +499,15 @@ func (k *hook) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
-	status, text := k.reply(w.Header(), req.Header.Get(headerID))
+	status, text := k.reply(w.Header(), id)
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text)
 }
 
 func signed(secret string, at time.Time, text string) func(http.Header, string) (int, string) {
 	return func(h http.Header, id string) (int, string) {
-		stamp := strconv.FormatInt(at.Unix(), 10)
-		w := Webhook{Secret: []byte(secret)}
-		h.Set(headerID, id)
-		h.Set(headerTime, stamp)
-		h.Set(headerSignature, "v1,other "+w.sign(id, stamp, []byte(text)))
+		webhook.Sign(h, []byte(secret), id, at, []byte(text))
+		h.Set(webhook.HeaderSignature, "v1,other "+h.Get(webhook.HeaderSignature))
 		return http.StatusOK, text
 	}
 }

@@ -3,76 +3,36 @@ package approval
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/webhook"
 )
 
-// Webhook is where requests are told by POST, signed as the Standard Webhooks specification says: an HMAC-SHA256 over
-// id, time and body. The answer may be the decision; it is believed only with a signature of the same kind, which
-// bears the id of the request, so that one for another request or from another time is of no use.
+// Webhook is where requests are told by POST, signed (package webhook). The answer may be the decision; it is believed
+// only with a signature of the same kind, which bears the id of the request, so that one for another request or from
+// another time is of no use.
 type Webhook struct {
 	URL    string
 	Secret []byte
 	Client *http.Client // nil: one that follows no redirects
 }
 
-// Headers of a delivery and of its answer.
-const (
-	headerID        = "Webhook-Id"
-	headerTime      = "Webhook-Timestamp"
-	headerSignature = "Webhook-Signature"
-)
-
 const (
 	deliveryTime = 30 * time.Second // of one try
 	firstPause   = time.Second      // between tries; doubled each time
 	longestPause = time.Minute
-	maxSkew      = 5 * time.Minute // of the clocks of both sides
-	maxVerdict   = 64 << 10        // bytes of an answer
+	maxVerdict   = 64 << 10 // bytes of an answer
 )
 
-var noRedirects = &http.Client{
-	Timeout:       deliveryTime,
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
-// sign gives the signature of a message.
-func (w *Webhook) sign(id, at string, body []byte) string {
-	mac := hmac.New(sha256.New, w.Secret)
-	fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
-	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
-}
-
-// verify says what is wrong with the signature of an answer.
-func (w *Webhook) verify(h http.Header, id string, body []byte, now time.Time) error {
-	if h.Get(headerID) != id {
-		return fmt.Errorf("%s is not that of the request", headerID)
-	}
-	at, err := strconv.ParseInt(h.Get(headerTime), 10, 64)
-	if err != nil || now.Sub(time.Unix(at, 0)).Abs() > maxSkew {
-		return fmt.Errorf("%s is not within %s of now", headerTime, maxSkew)
-	}
-	want := w.sign(id, h.Get(headerTime), body)
-	for given := range strings.FieldsSeq(h.Get(headerSignature)) {
-		if hmac.Equal([]byte(given), []byte(want)) {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s is not one of the secret", headerSignature)
-}
+var noRedirects = &http.Client{Timeout: deliveryTime, CheckRedirect: webhook.StayHere}
 
 // delivery is the body of a POST.
 type delivery struct {
@@ -127,10 +87,8 @@ func (s *Approvals) post(ctx context.Context, a store.ApprovalRecord, body []byt
 	if err != nil {
 		return false, err
 	}
-	at := strconv.FormatInt(time.Now().Unix(), 10)
-	for name, value := range map[string]string{"Content-Type": "application/json", headerID: a.ID, headerTime: at, headerSignature: w.sign(a.ID, at, body)} {
-		req.Header.Set(name, value)
-	}
+	req.Header.Set("Content-Type", "application/json")
+	webhook.Sign(req.Header, w.Secret, a.ID, time.Now(), body)
 	client := w.Client
 	if client == nil {
 		client = noRedirects
@@ -164,7 +122,7 @@ func (s *Approvals) hear(ctx context.Context, a store.ApprovalRecord, h http.Hea
 	if by := cut(v.By); by != "" {
 		c.User = "webhook: " + by
 	}
-	err := s.o.Webhook.verify(h, a.ID, text, time.Now())
+	err := webhook.Verify(h, s.o.Webhook.Secret, a.ID, time.Now(), text)
 	if err == nil && v.Decision != "approve" && v.Decision != "deny" {
 		err = fmt.Errorf("decision: %.40q is not approve or deny", v.Decision)
 	}

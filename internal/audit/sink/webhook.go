@@ -4,26 +4,21 @@ package sink
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/egress"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/webhook"
 )
 
-// Webhook posts batches of records, a JSON record a line, signed as standardwebhooks.com says: Webhook-Id (the id of the
-// first record), Webhook-Timestamp (Unix seconds) and Webhook-Signature, "v1," and the base64 of the HMAC-SHA256 of
-// "ID.TIMESTAMP.BODY". Every 2xx takes the batch.
+// Webhook posts batches of records, a JSON record a line, signed (package webhook) under the id of the first. Every 2xx
+// takes the batch.
 type Webhook struct {
 	url    string
 	secret []byte
@@ -42,10 +37,7 @@ func NewWebhook(address string, secret []byte, allowed []netip.Prefix) (*Webhook
 	}
 	// No proxy of the environment: it would connect in our place, to what we refuse.
 	tr := &http.Transport{DialContext: egress.PublicDialer(allowed).DialContext, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConns: 2, IdleConnTimeout: time.Minute}
-	return &Webhook{address, secret, &http.Client{
-		Transport:     tr,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &Webhook{address, secret, &http.Client{Transport: tr, CheckRedirect: webhook.StayHere}}, nil
 }
 
 // Name is the sink's.
@@ -96,11 +88,8 @@ func (w *Webhook) Send(ctx context.Context, entries []audit.Entry) error {
 	if err != nil {
 		return errAddress
 	}
-	id, at := entries[0].ID, strconv.FormatInt(time.Now().Unix(), 10)
 	req.Header.Set("Content-Type", "application/x-ndjson")
-	req.Header.Set("Webhook-Id", id)
-	req.Header.Set("Webhook-Timestamp", at)
-	req.Header.Set("Webhook-Signature", w.sign(id, at, body.Bytes()))
+	webhook.Sign(req.Header, w.secret, entries[0].ID, time.Now(), body.Bytes())
 	res, err := w.client.Do(req)
 	if err != nil {
 		return unanswered(err)
@@ -111,10 +100,4 @@ func (w *Webhook) Send(ctx context.Context, entries []audit.Entry) error {
 		return sandbox.Errorf(sandbox.Unavailable, "the audit webhook answers %d", res.StatusCode)
 	}
 	return nil
-}
-
-func (w *Webhook) sign(id, at string, body []byte) string {
-	mac := hmac.New(sha256.New, w.secret)
-	fmt.Fprintf(mac, "%s.%s.%s", id, at, body)
-	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
