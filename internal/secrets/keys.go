@@ -11,11 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"filippo.io/age"
 
+	"github.com/skerry-sandbox/skerry/internal/keyfile"
 	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -45,8 +45,8 @@ func OpenKeys(path, data string) (*Keys, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // others may pass; the file is closed to them
 		return nil, fmt.Errorf("secrets.key_file: its folder cannot be made: %w", err)
 	}
-	if err := outside(path, data); err != nil {
-		return nil, err
+	if err := keyfile.Outside(path, data); err != nil {
+		return nil, fmt.Errorf("secrets.key_file: %w", err)
 	}
 	k := &Keys{path: path}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -70,24 +70,6 @@ func TemporaryKeys() (*Keys, error) {
 	return &Keys{ids: []*age.X25519Identity{id}}, err
 }
 
-// outside refuses a file in the data folder, also by way of links.
-func outside(path, data string) error {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-	if err != nil {
-		return fmt.Errorf("secrets.key_file: %w", err)
-	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		dir = filepath.Dir(real)
-	}
-	if real, err := filepath.EvalSymlinks(data); err == nil {
-		data = real
-	}
-	if rel, err := filepath.Rel(data, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-		return fmt.Errorf("secrets.key_file: %s lies in the data folder, where the key would be kept with what it locks; name a file outside of %s", path, data)
-	}
-	return nil
-}
-
 // identities gives what the file holds now, the newest first.
 func (k *Keys) identities() ([]*age.X25519Identity, error) {
 	k.mu.Lock()
@@ -98,12 +80,8 @@ func (k *Keys) identities() ([]*age.X25519Identity, error) {
 	if s, err := lockedfile.Stat(k.path); k.ids != nil && err == nil && s == k.seen && !k.racy {
 		return k.ids, nil
 	}
-	info, err := os.Stat(k.path)
-	if err != nil {
+	if err := keyfile.Private(k.path); err != nil {
 		return nil, errKeys(err)
-	}
-	if sys, ok := info.Sys().(*syscall.Stat_t); info.Mode().Perm()&0o077 != 0 || ok && int(sys.Uid) != os.Geteuid() {
-		return nil, errKeys(fmt.Errorf("others than the server can read it (mode %04o); make it the server's own: chown root, chmod 600", info.Mode().Perm()))
 	}
 	now := time.Now()
 	seen, text, err := lockedfile.Read(k.path, maxKeyFile)

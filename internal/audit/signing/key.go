@@ -24,9 +24,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/keyfile"
 	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 )
 
@@ -146,8 +146,8 @@ func (f *File) create() error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // public keys may be read there
 		return fmt.Errorf("audit.signing_key_file: the key cannot be made: %w; name another place outside the data folder", err)
 	}
-	if err := f.outside(); err != nil {
-		return err
+	if err := keyfile.Outside(f.path, f.data); err != nil {
+		return fmt.Errorf("audit.signing_key_file: %w", err)
 	}
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err == nil {
@@ -188,28 +188,6 @@ func writePublic(path string, k ed25519.PublicKey) error {
 	return os.Chmod(path, 0o644) //nolint:gosec // it is public
 }
 
-// outside refuses a key in the data folder: sandboxes' and MCP servers' folders are there, and backups take it along.
-func (f *File) outside() error {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(f.path))
-	if errors.Is(err, fs.ErrNotExist) { // it will be made there
-		dir, err = filepath.Dir(f.path), nil
-	}
-	if err != nil {
-		return fmt.Errorf("audit.signing_key_file: %w", err)
-	}
-	data, err := filepath.EvalSymlinks(f.data)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("audit.signing_key_file: %w", err)
-	}
-	if rel, err := filepath.Rel(data, dir); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-		return fmt.Errorf("audit.signing_key_file: %s lies in the data folder %s, whose log it signs: move it out of there", f.path, f.data)
-	}
-	return nil
-}
-
 // read reads the key when the file changed since.
 func (f *File) read() error {
 	f.mu.Lock()
@@ -218,11 +196,11 @@ func (f *File) read() error {
 	if err == nil && f.key != nil && stamp == f.stamp {
 		return nil
 	}
-	if err := f.outside(); err != nil {
-		return err
+	if err = keyfile.Outside(f.path, f.data); err == nil {
+		err = keyfile.Private(f.path)
 	}
-	if err := private0600(f.path); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("audit.signing_key_file: %w", err)
 	}
 	stamp, text, err := lockedfile.Read(f.path, maxKeyFile)
 	if err != nil {
@@ -233,35 +211,6 @@ func (f *File) read() error {
 		return fmt.Errorf("audit.signing_key_file: %s: %w", f.path, err)
 	}
 	f.stamp, f.key = stamp, key
-	return nil
-}
-
-// private0600 checks that nobody but this user can read or replace a file. A link to it may be anybody's.
-func private0600(path string) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return fmt.Errorf("audit.signing_key_file: %w", err)
-	}
-	for _, c := range []struct {
-		path string
-		bits fs.FileMode
-		want string
-	}{
-		{path, 0o077, "others can read it: chmod 600 it"},
-		{filepath.Dir(path), 0o022, "others can write to its folder, and so replace it: chmod 755 the folder"},
-	} {
-		info, err := os.Stat(c.path)
-		if err != nil {
-			return fmt.Errorf("audit.signing_key_file: %w", err)
-		}
-		sys, ok := info.Sys().(*syscall.Stat_t)
-		if ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid() {
-			return fmt.Errorf("audit.signing_key_file: %s belongs to uid %d, and not to the server's: chown it", c.path, sys.Uid)
-		}
-		if info.Mode().Perm()&c.bits != 0 && info.Mode()&fs.ModeSticky == 0 {
-			return fmt.Errorf("audit.signing_key_file: %s: %s", path, c.want)
-		}
-	}
 	return nil
 }
 

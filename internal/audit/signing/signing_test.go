@@ -64,7 +64,7 @@ func TestKeyFile(t *testing.T) {
 	}{
 		"in the data folder":          {inside, nil, "lies in the data folder"},
 		"in it, by a link":            {filepath.Join(link, "deep", "key.pem"), nil, "lies in the data folder"},
-		"others can read it":          {file, func() error { return os.Chmod(file, 0o640) }, "others can read it"},
+		"others than the server can read it":          {file, func() error { return os.Chmod(file, 0o640) }, "others than the server can read it"},
 		"its folder can be written":   {file, func() error { return os.Chmod(filepath.Dir(file), 0o777) }, "others can write to its folder"},
 		"no key":                      {file, func() error { return os.WriteFile(file, []byte("hello"), 0o600) }, "neither PEM nor"},
 		"where nothing can be made":   {"/proc/none/key.pem", nil, "name another place"},
