@@ -115,7 +115,7 @@ func newJail(t *testing.T) *jail {
 		t.Fatal(err)
 	}
 	t.Cleanup(ln.Close)
-	j := &jail{T: t, c: client.New(ln), sock: filepath.Join(base, "sock")}
+	j := &jail{T: t, c: client.New(ln, nil), sock: filepath.Join(base, "sock")}
 	j.begin(fmt.Sprintf(initScript, testUID, maxTasks), base, daemon)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -415,7 +415,7 @@ func (r *Orchestrator) openLink(b *box) error {
 		return err
 	}
 	if err == nil {
-		b.client = client.New(b.link)
+		b.client = client.New(b.link, func(ctx context.Context) bool { return r.stillRuns(ctx, b) })
 	}
 	return err
 }

@@ -509,13 +509,12 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 		r.wg.Go(func() { r.abandon(b, "a deadline passed unanswered") })
 		return nil, sandbox.StatusTimeout
 	}
-	r.o.Log.Debug("exec lost", "exec", e.id, "error", err)
-	return nil, r.postMortem(b)
+	return nil, r.postMortem(b, err)
 }
 
-// postMortem says how the execs of a sandbox end whose daemon does not answer any more. When nobody
-// has ended it, it is looked at, and ended.
-func (r *Orchestrator) postMortem(b *box) sandbox.Status {
+// postMortem says how the execs of a sandbox end whose daemon does not answer any more; cause is what came instead. When
+// nobody has ended it, it is looked at, and ended.
+func (r *Orchestrator) postMortem(b *box, cause error) sandbox.Status {
 	if s := b.endingStatus(); s != "" {
 		return s
 	}
@@ -529,11 +528,27 @@ func (r *Orchestrator) postMortem(b *box) sandbox.Status {
 	if s := b.endingStatus(); s != "" {
 		return s
 	}
+	r.o.Log.Warn("a sandbox does not answer any more; it is ended", "thread", b.thread.String(), "sandbox", string(b.id), "state", string(inst.State), "oom", oom, "inspected", err, "error", cause)
 	r.wg.Go(func() { r.died(b, oom) })
 	if oom {
 		return sandbox.StatusOOM
 	}
 	return sandbox.StatusLost
+}
+
+// stillRuns reports whether a sandbox that does not answer just now is worth waiting for. An engine that does not tell has
+// as much to do as the rest of the machine.
+func (r *Orchestrator) stillRuns(ctx context.Context, b *box) bool {
+	if b.endingStatus() != "" || r.ctx.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	inst, err := r.o.Driver.Inspect(ctx, b.id)
+	if err != nil {
+		return !errors.Is(err, sandbox.NotFound)
+	}
+	return inst.State == sandbox.Running || inst.State == sandbox.Paused
 }
 
 // abandon ends a sandbox that does not keep the contract.

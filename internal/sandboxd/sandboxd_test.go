@@ -84,7 +84,7 @@ func (p *pair) listen() {
 	if p.ln, err = link.Listen(p.lo); err != nil {
 		p.Fatal(err)
 	}
-	p.c = client.New(p.ln)
+	p.c = client.New(p.ln, nil)
 }
 
 type result struct {

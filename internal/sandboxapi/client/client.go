@@ -29,6 +29,9 @@ const (
 	// Grace is how long calls wait for a lost connection to come back before the sandbox counts as
 	// lost. sandboxd dials again at least once a second.
 	Grace = 3 * time.Second
+	// Patience is that of a sandbox which is known to run all the same: on a machine that has too much to do,
+	// seconds pass until its sandboxd gets its turn, and what runs in it should not be lost by that.
+	Patience = 30 * time.Second
 	// callTime bounds every call that does not stream: the longest is Kill, which gives a tree about
 	// three seconds to end.
 	callTime = 15 * time.Second
@@ -45,20 +48,35 @@ var ErrContract = errors.New("sandboxd broke the contract")
 // Client calls the sandboxd of one sandbox. Its methods may be called concurrently.
 type Client struct {
 	link *link.Listener
+	runs func(ctx context.Context) bool
 
 	mu   sync.Mutex
 	conn *link.Conn
 	api  sandboxv1connect.SandboxServiceClient
 }
 
-// New makes a client. The caller keeps the listener, and closes it.
-func New(l *link.Listener) *Client { return &Client{link: l} }
+// New makes a client. The caller keeps the listener, and closes it. runs reports whether the sandbox still runs, whether
+// it answers or not; nil: nobody knows.
+func New(l *link.Listener, runs func(ctx context.Context) bool) *Client {
+	return &Client{link: l, runs: runs}
+}
 
-// reach gives the calls of the live connection, waiting up to Grace for one.
+// await waits for a live connection: for Grace, or for Patience as long as the sandbox runs.
+func (c *Client) await(ctx context.Context) (*link.Conn, error) {
+	for began := time.Now(); ; {
+		wait, cancel := context.WithTimeout(ctx, Grace)
+		conn, err := c.link.Conn(wait)
+		late := wait.Err() != nil && ctx.Err() == nil
+		cancel()
+		if err == nil || !late || c.runs == nil || time.Since(began) > Patience || !c.runs(ctx) {
+			return conn, err
+		}
+	}
+}
+
+// reach gives the calls of the live connection.
 func (c *Client) reach(ctx context.Context) (sandboxv1connect.SandboxServiceClient, *link.Conn, error) {
-	wait, cancel := context.WithTimeout(ctx, Grace)
-	defer cancel()
-	conn, err := c.link.Conn(wait)
+	conn, err := c.await(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, contextError(ctx)

@@ -123,7 +123,7 @@ func (h *hostile) serve(t *testing.T) (c *Client, stop func()) {
 	}()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(func() { stop(); ln.Close() })
-	return New(ln), stop
+	return New(ln, nil), stop
 }
 
 func started(n uint64) *sandboxv1.Event {
@@ -225,6 +225,28 @@ func TestErrorsOfRun(t *testing.T) {
 	_, err := c.Run(t.Context(), &sandboxv1.RunRequest{ExecId: "x"}, func(*sandboxv1.Event) error { go stop(); return nil })
 	if !errors.Is(err, sandbox.SandboxLost) || errors.Is(err, ErrContract) || time.Since(start) > Grace+2*time.Second {
 		t.Errorf("sandbox gone: %v after %v", err, time.Since(start))
+	}
+}
+
+// A sandbox that runs is waited for beyond Grace, and no longer than it runs.
+func TestPatience(t *testing.T) {
+	dir := t.TempDir()
+	ln, err := link.Listen(link.ListenOptions{Dir: dir, SecretFile: filepath.Join(t.TempDir(), "secret"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	asked := 0
+	c := New(ln, func(context.Context) bool { asked++; return asked == 1 })
+	start := time.Now()
+	if _, err := c.Status(t.Context()); !errors.Is(err, sandbox.SandboxLost) || asked != 2 || time.Since(start) < 2*Grace {
+		t.Errorf("%v after %v, asked %d times", err, time.Since(start), asked)
+	}
+	asked = 0
+	ctx, cancel := context.WithTimeout(t.Context(), Grace+500*time.Millisecond)
+	defer cancel()
+	if _, err := c.Status(ctx); !errors.Is(err, sandbox.Timeout) || asked != 1 {
+		t.Errorf("%v, asked %d times", err, asked)
 	}
 }
 
