@@ -3,6 +3,7 @@ package sandboxd
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,8 +39,24 @@ func (p *pair) python(text string, env ...string) result {
 	})
 }
 
-// waitForStandby returns once an interpreter has been waiting for half a second.
-func (p *pair) waitForStandby() { time.Sleep(600 * time.Millisecond) }
+// waitForStandby returns once those interpreters that are to wait have been waiting for half a second.
+func (p *pair) waitForStandby() {
+	p.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for pause := 600 * time.Millisecond; ; {
+		time.Sleep(pause)
+		st, err := p.c.Status(p.Context())
+		if err != nil {
+			p.Fatal(err)
+		}
+		if !slices.ContainsFunc(st.GetInterpreters(), (*sandboxv1.InterpreterStatus).GetStarts) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.Fatalf("an interpreter starts for 30 s: %v", st.GetInterpreters())
+		}
+	}
+}
 
 // TestStandbyPython: the second program of a language starts in an interpreter that waited, and can
 // tell only by its age.
