@@ -14,8 +14,8 @@ IMAGES ?= base
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/skerry and bin/skerry-sandboxd
-	@echo "  building bin/skerry and bin/skerry-sandboxd (1 to 3 minutes the first time)"
+build: ## build bin/skerry, bin/skerry-sandboxd and bin/skerry-bridge
+	@echo "  building bin/skerry, bin/skerry-sandboxd and bin/skerry-bridge (1 to 3 minutes the first time)"
 	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
 
 images: ## build the image of the template "base", or IMAGES="data office" (mmdebstrap, npm, pip; no registry needed)

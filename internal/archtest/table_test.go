@@ -113,8 +113,11 @@ var table = []row{
 	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
-	{"internal/sidecar", "sandbox sidecar/pki", "the server's end of a tunnel knows files and sockets, no pod and no thread"},
+	{"internal/sidecar", "sandbox sidecar/...", "the server's end of a tunnel knows files and sockets, no pod and no thread"},
 	{"internal/sidecar/pki", "sandbox lockedfile", "certificates know names, not what is said"},
+	{"internal/sidecar/pod", "sandbox lockedfile ownedsocket sidecar/tree sidecar/wire", "the sandbox's end of a tunnel knows no server"},
+	{"internal/sidecar/tree", "", "trees of files are changed by whoever asks"},
+	{"internal/sidecar/wire", "sandbox sidecar/tree", "messages know what is said, not who says it"},
 
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing policy audit/export", "HTTP reaches the use cases through interfaces that it declares"},

@@ -1,0 +1,140 @@
+// Skerry-bridge stands beside a sandbox that does not see the server's disk, as a container of the same pod: the server dials
+// it, and it is the sandbox's only way to the server (docs/decisions/0032-kubernetes.md). It reads no environment.
+//
+//	skerry-bridge --certs /certs --run /run/skerry --mount /mnt/skills=/volumes/skills:ro --mount /mnt/user-data=/volumes/files:rw
+//	skerry-bridge --copy-daemon DIR    puts skerry-sandboxd, which lies beside it, into a folder
+//	skerry-bridge --probe --run DIR    asks the one that serves whether it does
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/pod"
+)
+
+// Codes of the exit: 2 is for a command line that cannot be right.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr, nil))
+}
+
+// config is the command line.
+type config struct {
+	certs, listen, run, copyDaemon string
+	probe, version                 bool
+	mounts                         []pod.Mount
+}
+
+// command runs one command line. bound, if not nil, is told where it listens.
+func command(ctx context.Context, args []string, stdout, stderr io.Writer, bound func(net.Addr)) int {
+	c, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "skerry-bridge:", err)
+		return exitUsage
+	}
+	switch {
+	case c.version:
+		fmt.Fprintln(stdout, "skerry-bridge", buildinfo.Version())
+	case c.copyDaemon != "":
+		err = copyDaemon(c.copyDaemon)
+	case c.probe:
+		err = pod.Probe(ctx, c.run)
+	default:
+		err = serve(ctx, c, slog.New(slog.NewJSONHandler(stderr, nil)), bound)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "skerry-bridge:", err)
+		return exitFailed
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (config, error) {
+	var c config
+	f := flag.NewFlagSet("skerry-bridge", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.StringVar(&c.certs, "certs", "", "folder with "+pki.CertFile+", "+pki.KeyFile+" and "+pki.AuthorityFile)
+	f.StringVar(&c.listen, "listen", ":7443", "address to listen on")
+	f.StringVar(&c.run, "run", sandbox.RunDir, "folder of the sockets; the sandbox must not be able to write there")
+	f.StringVar(&c.copyDaemon, "copy-daemon", "", "copy skerry-sandboxd into this folder, and end")
+	f.BoolVar(&c.probe, "probe", false, "ask the one that serves in --run, and end: 0 when it serves")
+	f.BoolVar(&c.version, "version", false, "print the version, and end")
+	f.Func("mount", "a tree of the sandbox, as TARGET=FOLDER:ro or TARGET=FOLDER:rw (as the sandbox may use it); may be given again", func(s string) error {
+		m, err := parseMount(s)
+		c.mounts = append(c.mounts, m)
+		return err
+	})
+	if err := f.Parse(args); err != nil {
+		return c, err
+	}
+	if f.NArg() > 0 {
+		return c, fmt.Errorf("%q is no flag", f.Arg(0))
+	}
+	if c.copyDaemon == "" && !c.probe && !c.version && c.certs == "" {
+		return c, errors.New("--certs is missing: the folder of the certificate")
+	}
+	return c, nil
+}
+
+func parseMount(s string) (pod.Mount, error) {
+	target, rest, ok := strings.Cut(s, "=")
+	i := strings.LastIndexByte(rest, ':')
+	if !ok || i < 0 || rest[i+1:] != "ro" && rest[i+1:] != "rw" {
+		return pod.Mount{}, fmt.Errorf("want TARGET=FOLDER:ro or TARGET=FOLDER:rw, as in %s=/volumes/skills:ro", sandbox.SkillsDir)
+	}
+	return pod.Mount{Target: target, Folder: rest[:i], Writable: rest[i+1:] == "rw"}, nil
+}
+
+func serve(ctx context.Context, c config, log *slog.Logger, bound func(net.Addr)) error {
+	// The sandbox may have the same uid, and must not read the memory in which the key is.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("non-dumpable: %w", err)
+	}
+	conf, id, err := pki.PodTLS(c.certs)
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
+	if err != nil {
+		return err
+	}
+	log.Info("skerry-bridge serves", "sandbox", id, "address", ln.Addr().String(), "version", buildinfo.Version())
+	if bound != nil {
+		bound(ln.Addr())
+	}
+	return pod.Serve(ctx, ln, pod.Options{TLS: conf, Run: c.run, Mounts: c.mounts, Log: log})
+}
+
+// copyDaemon copies the skerry-sandboxd that lies beside this program.
+func copyDaemon(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return pod.CopyDaemon(filepath.Join(filepath.Dir(self), filepath.Base(sandbox.DaemonPath)), dir)
+}

@@ -1,0 +1,9 @@
+// Package pod is the end of the tunnel that lies beside a sandbox: the program skerry-bridge.
+//
+// It listens, and never dials. Who comes with the certificate of a server and a fencing token that is not lower than any before
+// is attached, and ends the one before. The sandbox's connections to the sockets of the run folder are passed on to whoever is
+// attached; its trees are changed and listed as that one asks.
+//
+// The sandbox shares the network, and sees the run folder and the trees, as far as each may be written by it, changing under
+// every step. It does not see the certificate.
+package pod
