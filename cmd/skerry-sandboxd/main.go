@@ -4,6 +4,9 @@
 //
 // "skerry-sandboxd toolserver" is PID 1 of the sandbox of an MCP server: it runs that one program.
 //
+// "skerry-sandboxd confine" puts limits and a system call filter on itself and becomes what follows, where the engine that starts
+// sandboxes does not: see package confine.
+//
 // "skerry-sandboxd supervise" is what it starts for each exec, and of no use to people.
 package main
 
@@ -18,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/confine"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd"
@@ -34,6 +38,7 @@ const (
 
 func main() {
 	process.SuperviseIfAsked()
+	confine.IfAsked()
 	if len(os.Args) == 2 && os.Args[1] == sandboxd.ToolServerCommand {
 		os.Exit(runToolServer(slog.New(slog.NewJSONHandler(os.Stderr, nil))))
 	}

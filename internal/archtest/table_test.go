@@ -86,6 +86,7 @@ var table = []row{
 	{"internal/sandboxapi/v1", "", "generated"},
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
 	{"internal/ownedsocket", "", "it stands below everything"},
+	{"internal/confine", "", "it knows the kernel, not what it confines"},
 	{"internal/claim", "sandbox lockedfile", "who holds a thread is text in files"},
 	{"internal/replica", "ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/peer", "sandbox replica", "servers ask each other by socket; what a request means, others know"},
@@ -110,7 +111,7 @@ var table = []row{
 	{"internal/driver/docker", driverOurs + " driver/cgroup", "a driver knows its contract, never another driver"},
 	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/drivertest", "sandbox driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},
-	{"internal/driver/drivertest/probe", "driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
+	{"internal/driver/drivertest/probe", "confine driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
 	{"internal/sidecar", "sandbox sidecar/...", "the server's end of a tunnel knows files and sockets, no pod and no thread"},

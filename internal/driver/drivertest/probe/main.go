@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/confine"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
 	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
 )
@@ -27,6 +28,7 @@ const (
 const lookEvery = 2 * time.Millisecond
 
 func main() {
+	confine.IfAsked()
 	mode := ""
 	if len(os.Args) > 1 {
 		mode = os.Args[1]
