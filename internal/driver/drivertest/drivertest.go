@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -45,6 +46,12 @@ type Harness struct {
 	Kill func(t testing.TB, id sandbox.ID)
 	// PID gives the host's number of a process of the sandbox. Needed when the driver is Isolated.
 	PID func(t testing.TB, id sandbox.ID) int
+	// Inside does something in a sandbox that runs, without the driver and as its uid: the program of the suite does it as
+	// "DaemonPath child <request in JSON>". Needed when the driver is a driver.Remote.
+	Inside func(t testing.TB, id sandbox.ID, req probewire.Request) probewire.Response
+	// Cut breaks the connections between servers and a sandbox, and lets no new ones be, or ends that. nil: it cannot
+	// be done here.
+	Cut func(t testing.TB, id sandbox.ID, broken bool)
 }
 
 // Run runs the suite.
@@ -83,6 +90,7 @@ func (s *suite) parts() []part {
 		{"Loosened", s.loosened},
 		{"MountsBelow", s.mountsBelow},
 		{"HostPrograms", s.hostPrograms},
+		{"Remote", s.remote},
 		{"NothingLeft", s.nothingLeft},
 	}
 }

@@ -104,24 +104,32 @@ func (d *Driver) Capabilities(context.Context) (driver.Capabilities, error) {
 // Create implements driver.Driver. Like a real driver it refuses a Spec that breaks a rule, though it
 // acts on none.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	if err := hardening.CheckSpec(spec); err != nil {
+	if err := d.check(ctx, spec); err != nil {
 		return sandbox.Instance{}, err
 	}
+	inst, _, err := d.host.create(spec, nil)
+	return inst, err
+}
+
+func (d *Driver) check(ctx context.Context, spec sandbox.Spec) error {
+	if err := hardening.CheckSpec(spec); err != nil {
+		return err
+	}
 	if !slices.Contains(d.runtimes, spec.Runtime) {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", spec.Runtime)
+		return sandbox.Errorf(sandbox.NotSupported, "runtime %.40q is unknown", spec.Runtime)
 	}
 	if d.images != nil && !slices.Contains(d.images, spec.Image) {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotFound, "there is no image %.200q", spec.Image)
+		return sandbox.Errorf(sandbox.NotFound, "there is no image %.200q", spec.Image)
 	}
 	for _, m := range spec.Mounts {
 		if _, err := os.Stat(m.Source); err != nil {
-			return sandbox.Instance{}, sandbox.Wrap(sandbox.Invalid, err, "what is to be mounted at %s is not on this host", m.Target)
+			return sandbox.Wrap(sandbox.Invalid, err, "what is to be mounted at %s is not on this host", m.Target)
 		}
 	}
 	if ctx.Err() != nil {
-		return sandbox.Instance{}, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
+		return sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
 	}
-	return d.host.create(spec)
+	return nil
 }
 
 // Remove implements driver.Driver.

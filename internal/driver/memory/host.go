@@ -33,6 +33,7 @@ type box struct {
 	cancel context.CancelFunc // ends the daemon
 	load   driver.Load
 	weight driver.Weight
+	pod    *pod // its own disk; nil: it sees the server's
 }
 
 // NewHost makes a host without instances. handler may be nil: then no daemon runs in them. log may be
@@ -56,6 +57,11 @@ func (h *Host) Stop() {
 		h.Kill(id)
 	}
 	h.daemons.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, b := range h.boxes {
+		b.pod.remove()
+	}
 }
 
 // Kill ends an instance as a crash would, and reports whether it was alive.
@@ -75,6 +81,7 @@ func (h *Host) end(id sandbox.ID, oom bool) bool {
 		return false
 	}
 	b.cancel()
+	b.pod.end()
 	b.seen.State, b.seen.OOMKilled, b.seen.ExitCode = sandbox.Lost, oom, killedBySIGKILL
 	for w := range h.watchers {
 		w.put(driver.Event{ID: id, State: sandbox.Lost, OOM: oom})
@@ -82,27 +89,31 @@ func (h *Host) end(id sandbox.ID, oom bool) bool {
 	return true
 }
 
-// create makes an instance, or gives the one that is there.
-func (h *Host) create(spec sandbox.Spec) (sandbox.Instance, error) {
+// create makes an instance, or gives the one that is there. With a pod that is its disk; used is false when there was
+// one already.
+func (h *Host) create(spec sandbox.Spec, p *pod) (inst sandbox.Instance, used bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if b := h.boxes[spec.ID]; b != nil {
 		if b.seen.State == sandbox.Lost {
-			return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", spec.ID)
+			return inst, false, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", spec.ID)
 		}
-		return b.view(), nil
+		return b.view(), false, nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &box{spec: spec, cancel: cancel, weight: driver.UsualWeight, seen: sandbox.Instance{
+	b := &box{spec: spec, cancel: cancel, weight: driver.UsualWeight, pod: p, seen: sandbox.Instance{
 		ID: spec.ID, State: sandbox.Running, Runtime: spec.Runtime,
 		Labels: maps.Clone(spec.Labels), CreatedAt: time.Now().UTC(),
 	}}
 	h.boxes[spec.ID] = b
+	if p != nil {
+		spec.Mounts = p.own(spec.Mounts) // what runs inside knows no other paths
+	}
 	if socket := controlSocket(spec); h.handler != nil && socket != "" {
 		handler := h.handler(spec)
 		h.daemons.Go(func() { h.runDaemon(ctx, spec.ID, socket, handler) })
 	}
-	return b.view(), nil
+	return b.view(), true, nil
 }
 
 // controlSocket gives the host path of the socket that the daemon dials, or "".
@@ -119,8 +130,12 @@ func controlSocket(spec sandbox.Spec) string {
 func (h *Host) remove(id sandbox.ID) {
 	h.end(id, false)
 	h.mu.Lock()
-	defer h.mu.Unlock()
+	b := h.boxes[id]
 	delete(h.boxes, id)
+	h.mu.Unlock()
+	if b != nil {
+		b.pod.remove()
+	}
 }
 
 func (h *Host) inspect(id sandbox.ID) (sandbox.Instance, error) {

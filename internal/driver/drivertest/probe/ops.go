@@ -40,6 +40,8 @@ var ops = map[probewire.Op]func(probewire.Request) (probewire.Response, error){
 	probewire.OpRead:       read,
 	probewire.OpWrite:      write,
 	probewire.OpMkdir:      mkdir,
+	probewire.OpRemove:     remove,
+	probewire.OpSymlink:    symlink,
 	probewire.OpList:       list,
 	probewire.OpReadlink:   readlink,
 	probewire.OpOwner:      owner,
@@ -83,6 +85,14 @@ func write(req probewire.Request) (probewire.Response, error) {
 
 func mkdir(req probewire.Request) (probewire.Response, error) {
 	return probewire.Response{}, os.Mkdir(req.Path, 0o700)
+}
+
+func remove(req probewire.Request) (probewire.Response, error) {
+	return probewire.Response{}, os.RemoveAll(req.Path)
+}
+
+func symlink(req probewire.Request) (probewire.Response, error) {
+	return probewire.Response{}, os.Symlink(req.Data, req.Path)
 }
 
 func list(req probewire.Request) (probewire.Response, error) {

@@ -24,6 +24,8 @@ const (
 	OpRead       Op = "read"       // Path -> Text (at most 256 KiB)
 	OpWrite      Op = "write"      // Path, Data: makes or overwrites a file
 	OpMkdir      Op = "mkdir"      // Path
+	OpRemove     Op = "remove"     // Path, with all that is in it
+	OpSymlink    Op = "symlink"    // Path leads to Data
 	OpList       Op = "list"       // Path -> Lines
 	OpReadlink   Op = "readlink"   // Path -> Text
 	OpOwner      Op = "owner"      // Path -> Lines: uid, gid
