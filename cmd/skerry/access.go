@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +32,35 @@ type access struct {
 
 const lookForKeys = 5 * time.Second
 
+// firstKeyEnv may hold the first key of a server that has none. It is taken out of the environment: children never have it.
+const firstKeyEnv = "SKERRY_FIRST_KEY"
+
+// firstKey makes the key that the environment holds, when there is none yet.
+func (a *access) firstKey(ctx context.Context) error {
+	secret, given := os.LookupEnv(firstKeyEnv)
+	if err := os.Unsetenv(firstKeyEnv); err != nil || !given || secret == "" {
+		return err
+	}
+	o := sandbox.Owner{Tenant: a.cfg.OperatorTenant, User: local.User}
+	c := sandbox.Caller{Owner: o, Role: sandbox.RoleAdmin}
+	if has, err := a.store.HasKeys(ctx); err != nil || has { // no record of what is not done
+		return err
+	}
+	err := a.recorded(ctx, c, audit.ActionKeyCreate, "first key", func(rec *audit.Record) error {
+		made, _, err := a.keys.CreateFirstKey(ctx, o, secret)
+		rec.Subject = cmp.Or(made.ID, rec.Subject)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", firstKeyEnv, err)
+	}
+	return nil
+}
+
 func (a *access) open(ctx context.Context) error {
+	if err := a.firstKey(ctx); err != nil {
+		return err
+	}
 	has, err := a.store.HasKeys(ctx)
 	if err != nil {
 		return err
@@ -46,7 +76,7 @@ func (a *access) open(ctx context.Context) error {
 		a.wg.Go(func() { a.watchKeys(own) })
 	case !has:
 		stop()
-		return errors.New("no key exists, and without one nobody could call this server: make one first with `skerry keys create --admin`, with the same --data or --redis")
+		return errors.New("no key exists, and without one nobody could call this server: make one first with `skerry keys create --admin`, with the same --data or --redis, or give one in " + firstKeyEnv)
 	default:
 		a.closed.Store(true)
 	}

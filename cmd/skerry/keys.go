@@ -33,15 +33,25 @@ func newKeys(api *apiClient) *cobra.Command {
 func newKeyCreate(api *apiClient) *cobra.Command {
 	var k auth.Key
 	var data, redis string
+	var local bool
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use: "create", Short: "Make a key and print it, once",
-		Long: "Makes a key and prints it; it is stored only as a hash. With --data or --redis it writes into the state of a server that does not run (the way to the first key), else it asks a running server.",
+		Long: "Makes a key and prints it; it is stored only as a hash. With --data or --redis it writes into the state of a server that does not run (the way to the first key), with --local into that of the server whose configuration is this one's (SKERRY_CONFIG and SKERRY_…), else it asks a running server.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if expires != 0 {
 				at := time.Now().Add(expires).UTC().Truncate(time.Second)
 				k.ExpiresAt = &at
+			}
+			if local {
+				cfg, err := config.Load(envOr("SKERRY_CONFIG", ""), os.LookupEnv)
+				if err != nil {
+					return err
+				}
+				if redis = cfg.Redis; redis == "" {
+					data = cfg.Data
+				}
 			}
 			secret, err := createKey(cmd.Context(), api, k, data, redis)
 			if err != nil {
@@ -62,6 +72,8 @@ func newKeyCreate(api *apiClient) *cobra.Command {
 	cmd.Flags().DurationVar(&expires, "expires", 0, "how long it is good for, such as 720h; 0: until it is revoked")
 	cmd.Flags().StringVar(&data, "data", "", "data folder of a server that does not run")
 	cmd.Flags().StringVar(&redis, "redis", "", "redis://… of the servers")
+	cmd.Flags().BoolVar(&local, "local", false, "the Redis, or the data folder, of the configuration here: in a container of the server")
+	cmd.MarkFlagsMutuallyExclusive("local", "data", "redis")
 	return cmd
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -93,4 +95,37 @@ func TestOpenListeners(t *testing.T) {
 		}
 	}
 	t.Logf("%d ways to listen", tried)
+}
+
+// TestFirstKey: a server that others can reach starts with a key of its environment, which it takes away; one that is none is refused.
+func TestFirstKey(t *testing.T) {
+	s, err := store.Open(t.Context(), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log, err := audit.Open(audit.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cfg := config.Default()
+	cfg.Auth = "keys"
+	a := &access{parts: &parts{cfg: cfg, store: s, keys: auth.New(s, auth.Options{}), audit: log}}
+	t.Setenv(firstKeyEnv, "secret")
+	if err := a.open(t.Context()); err == nil || !strings.Contains(err.Error(), "SKERRY_FIRST_KEY: the first key is not sk_ and 64 hex digits") {
+		t.Errorf("%v", err)
+	}
+	secret := "sk_" + strings.Repeat("ab", 32)
+	t.Setenv(firstKeyEnv, secret)
+	if err := a.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer a.close() //nolint:errcheck // never fails
+	if c, err := a.Authenticate(t.Context(), auth.Credential{Secret: secret}); err != nil || !c.Admin() {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if v, there := os.LookupEnv(firstKeyEnv); there {
+		t.Errorf("the environment still has %q", v)
+	}
 }

@@ -38,6 +38,7 @@ const (
 type keyStore interface {
 	PutKey(ctx context.Context, k store.KeyRecord) error
 	KeyByHash(ctx context.Context, hash string) (store.KeyRecord, error)
+	HasKeys(ctx context.Context) (bool, error)
 	Keys(ctx context.Context, tenant string) ([]store.KeyRecord, error)
 	DeleteKey(ctx context.Context, tenant, id string) error
 	WatchKeys(ctx context.Context, changed func(id string))
@@ -246,6 +247,27 @@ func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made K
 		return Key{}, "", err
 	}
 	return key, secret, nil
+}
+
+// CreateFirstKey stores a key whose secret is given, for an administrator of a tenant who may act for others, as long as there is no key at
+// all. Servers that do so at the same moment store the same one. made is false when there are keys. Invalid: no secret of a key.
+func (k *Keys) CreateFirstKey(ctx context.Context, o sandbox.Owner, secret string) (made Key, ok bool, err error) {
+	if !looksLikeSecret(secret) {
+		return Key{}, false, sandbox.Errorf(sandbox.Invalid, "the first key is not %s and %d hex digits in lower case; openssl rand -hex %d makes them", secretPrefix, 2*secretBytes, secretBytes)
+	}
+	if has, err := k.store.HasKeys(ctx); err != nil || has {
+		return Key{}, false, err
+	}
+	key := Key{Name: "first key", Tenant: o.Tenant, User: o.User, Role: sandbox.RoleAdmin, ActFor: true}
+	now := k.o.Now().UTC()
+	if err := key.check(now); err != nil {
+		return Key{}, false, err
+	}
+	key.CreatedAt, key.Hash = now, hashOf(secret)
+	key.ID = "key_" + key.Hash[:16]
+	err = k.store.PutKey(ctx, store.KeyRecord(key))
+	k.forget("", key.Hash)
+	return key, err == nil, err
 }
 
 // ListKeys lists the keys of the caller's tenant, oldest first, expired ones too. Forbidden: the

@@ -99,6 +99,48 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestFirstKey: a key that was given counts as long as there is none, also when two servers store it at once; afterwards it is a key as any
+// other, and does not come back when it was revoked.
+func TestFirstKey(t *testing.T) {
+	ctx := t.Context()
+	k, _, _ := setup(t)
+	secret, operators := "sk_"+strings.Repeat("0123456789abcdef", 4), sandbox.Owner{Tenant: "acme", User: "local"}
+	for _, bad := range []string{"", "secret", strings.ToUpper(secret), secret[:66]} {
+		_, ok, err := k.CreateFirstKey(ctx, operators, bad)
+		wantKind(t, err, sandbox.Invalid)
+		if ok {
+			t.Errorf("%q was made", bad)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, _, err := k.CreateFirstKey(ctx, operators, secret); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	c, err := k.Authenticate(ctx, Credential{Secret: secret, OnBehalfOf: "ann"})
+	must(t, err)
+	if c.Owner != (sandbox.Owner{Tenant: "acme", User: "ann"}) {
+		t.Errorf("caller %+v", c)
+	}
+	list, err := k.ListKeys(ctx, root)
+	must(t, err)
+	if len(list) != 1 || list[0].Role != sandbox.RoleAdmin {
+		t.Fatalf("listed %+v", list)
+	}
+	_, _, err = k.CreateKey(ctx, root, Key{User: "ann"})
+	must(t, err)
+	must(t, k.RevokeKey(ctx, root, list[0].ID))
+	if _, ok, err := k.CreateFirstKey(ctx, operators, secret); ok || err != nil {
+		t.Errorf("made again: %v", err)
+	}
+	_, err = k.Authenticate(ctx, Credential{Secret: secret})
+	wantKind(t, err, sandbox.Unauthorized)
+}
+
 func TestOnBehalfOf(t *testing.T) {
 	ctx := t.Context()
 	k, _, _ := setup(t)
