@@ -83,7 +83,7 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 		return err
 	}
 	defer r.Leave() //nolint:errcheck // the process ends
-	peers := peer.New(r)
+	peers := peer.New(r, nil)
 	logged := audit.Options{Dir: filepath.Join(data, "audit"), Log: log}
 	if !st.Embedded() {
 		logged.Redis = st.Redis()

@@ -73,7 +73,7 @@ func (p *parts) openReplica() error {
 		return err
 	}
 	p.onClose(r.Leave)
-	p.peers = peer.New(r)
+	p.peers = peer.New(r, nil)
 	p.onClose(p.peers.Close)
 	return nil
 }

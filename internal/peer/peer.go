@@ -1,6 +1,6 @@
-// Package peer is how the servers of one data folder ask each other something: plain HTTP on the socket
-// of each (package replica), which nobody but root may open. What a server is asked about itself is answered
-// here; requests of clients that another server passes on go to the API.
+// Package peer is how the servers of one data folder ask each other something: HTTP on the socket of each (package
+// replica), which nobody but root may open, and over a network by TLS, where nobody but replicas may connect. What a
+// server is asked about itself is answered here; requests of clients that another server passes on go to the API.
 package peer
 
 import (
@@ -36,12 +36,15 @@ const (
 // Peers is this server among the others. Its methods may be called concurrently.
 type Peers struct {
 	*replica.Replica
+	network   *Network // nil: only servers of this machine are reached
 	transport *http.Transport
 }
 
-// New makes Peers. The caller closes it, and then leaves the replica.
-func New(r *replica.Replica) *Peers {
-	return &Peers{Replica: r, transport: &http.Transport{
+// New makes Peers. Without a network all servers are on one machine. The caller closes it, and then leaves the
+// replica.
+func New(r *replica.Replica, n *Network) *Peers {
+	p := &Peers{Replica: r, network: n}
+	p.transport = &http.Transport{
 		// The host of a URL is the id of a replica: a connection is never used for another one.
 		DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 			id, _, err := net.SplitHostPort(addr)
@@ -50,11 +53,24 @@ func New(r *replica.Replica) *Peers {
 			}
 			ctx, cancel := context.WithTimeout(ctx, askTimeout)
 			defer cancel()
-			return r.Dial(ctx, id)
+			return p.dial(ctx, id)
 		},
 		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout,
 		MaxResponseHeaderBytes: maxHeader, WriteBufferSize: 32 << 10, ReadBufferSize: 32 << 10,
-	}}
+	}
+	return p
+}
+
+// dial connects to a replica: over the network when both are on it, else by its socket.
+func (p *Peers) dial(ctx context.Context, id string) (net.Conn, error) {
+	at, err := p.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	if p.network != nil && at.Peer != "" {
+		return p.network.dial(ctx, p.ID(), at)
+	}
+	return p.Dial(ctx, id)
 }
 
 // Close gives up the connections that are idle.
@@ -141,6 +157,17 @@ func (p *Peers) Serve(ctx context.Context, api http.Handler, hasExec func(t sand
 	if err != nil {
 		return nil, fmt.Errorf("socket for the other servers: %w", err)
 	}
+	listeners := []net.Listener{ln}
+	if p.network != nil {
+		far, err := p.network.listen(p.ID())
+		if err == nil {
+			listeners = append(listeners, far)
+			err = p.Announce(far.Addr().String())
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("peer_listen: %w", err), closeAll(listeners))
+		}
+	}
 	mux := http.NewServeMux()
 	yes := func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }
 	mux.HandleFunc("GET "+Prefix+"alive", func(w http.ResponseWriter, _ *http.Request) { yes(w) })
@@ -167,16 +194,28 @@ func (p *Peers) Serve(ctx context.Context, api http.Handler, hasExec func(t sand
 		ReadHeaderTimeout: headTimeout, IdleTimeout: 2 * idleTimeout, MaxHeaderBytes: 2 * maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- srv.Serve(ln) }()
+	ended := make(chan error, len(listeners))
+	for _, ln := range listeners {
+		go func() { ended <- srv.Serve(ln) }()
+	}
 	return func(ctx context.Context) error {
 		err := srv.Shutdown(ctx)
 		if err != nil {
 			err = srv.Close()
 		}
-		if e := <-ended; !errors.Is(e, http.ErrServerClosed) {
-			err = errors.Join(err, e)
+		for range listeners {
+			if e := <-ended; !errors.Is(e, http.ErrServerClosed) {
+				err = errors.Join(err, e)
+			}
 		}
 		return err
 	}, nil
+}
+
+func closeAll(listeners []net.Listener) error {
+	var errs []error
+	for _, ln := range listeners {
+		errs = append(errs, ln.Close())
+	}
+	return errors.Join(errs...)
 }

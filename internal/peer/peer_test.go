@@ -24,7 +24,7 @@ func join(t *testing.T, dir string) *Peers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(r)
+	p := New(r, nil)
 	t.Cleanup(func() { _ = p.Close(); _ = r.Leave() })
 	return p
 }

@@ -1,5 +1,6 @@
 // Package replica tells the server processes of one data folder apart: each has an id of its own, made
-// when it starts, a numbered slot for what only it may write, and a socket on which the others reach it.
+// when it starts, a numbered slot for what only it may write, and a socket on which the others reach it. One that
+// others reach over a network announces its address besides (package peer).
 //
 // A slot is a folder with a lock that the kernel takes away when the process ends, however it does: so
 // that a dead replica is known at once, and one that merely does not answer is never taken for dead. What
@@ -48,14 +49,17 @@ type Info struct {
 	Slot    int       `json:"slot"` // 1 to MaxSlots
 	PID     int       `json:"pid"`
 	Address string    `json:"address,omitempty"` // of its API, once it serves
+	Peer    string    `json:"peer,omitempty"`    // ip:port for replicas of other machines; "": it has only the socket
 	Started time.Time `json:"started"`
 }
 
-// Replica is this process. Make one with Join. Its methods may be called concurrently, but for SetAddress.
+// Replica is this process. Make one with Join. Its methods may be called concurrently, but for SetAddress and
+// Announce.
 type Replica struct {
-	dir  string // of all slots
-	info Info
-	lock *os.File
+	dir    string // of all slots
+	info   Info
+	lock   *os.File
+	former Info // who had the slot before; zero: nobody, or it is buried
 }
 
 // Join takes the first slot of dir that no living process has. The lock ends with the process, or with Leave.
@@ -72,6 +76,9 @@ func Join(dir string) (*Replica, error) {
 			continue
 		}
 		r.lock, r.info.Slot = lock, slot
+		if former, err := readInfo(slotDir(dir, slot)); err == nil {
+			former.Slot, r.former = slot, former
+		}
 		if err := r.write(); err != nil {
 			return nil, errors.Join(fmt.Errorf("replica: %w", err), lock.Close())
 		}
@@ -110,6 +117,16 @@ func (r *Replica) ID() string { return r.info.ID }
 // Slot is the number of the slot, from 1. Another process has it after this one.
 func (r *Replica) Slot() int { return r.info.Slot }
 
+// Former is the replica that had this one's slot before, the zero Info when none did. It has ended, if locks work
+// between the machines that share the folder.
+func (r *Replica) Former() Info { return r.former }
+
+// Announce tells the others where they reach this replica over a network.
+func (r *Replica) Announce(addr string) error {
+	r.info.Peer = addr
+	return r.write()
+}
+
 // SetAddress tells the others where this replica's API is.
 func (r *Replica) SetAddress(addr string) error {
 	r.info.Address = addr
@@ -136,12 +153,12 @@ func (r *Replica) Alive(id string) bool {
 	if id == r.info.ID {
 		return true
 	}
-	_, err := r.find(id)
+	_, err := r.Find(id)
 	return err == nil
 }
 
-// find gives a living replica; ErrGone when it is none.
-func (r *Replica) find(id string) (Info, error) {
+// Find gives a living replica; ErrGone when it is none.
+func (r *Replica) Find(id string) (Info, error) {
 	all, err := read(r.dir)
 	if err != nil {
 		return Info{}, err
@@ -234,7 +251,7 @@ func (r *Replica) Listen() (net.Listener, error) {
 
 // Dial connects to a replica's socket. ErrGone: it has ended.
 func (r *Replica) Dial(ctx context.Context, id string) (net.Conn, error) {
-	at, err := r.find(id)
+	at, err := r.Find(id)
 	if err != nil {
 		return nil, err
 	}
