@@ -23,12 +23,14 @@ const (
 	// how long streams that have no end may still wait for one.
 	answerTimeout = 5 * time.Second
 	streamTimeout = 500 * time.Millisecond
+	// lingerLook is how often it is looked whether requests are still under way.
+	lingerLook = 20 * time.Millisecond
 	// hardStop is how long a stop may take beyond its drain, after which the process just ends: what it leaves
 	// is in order after kill -9, too.
 	hardStop = 60 * time.Second
 )
 
-// listen serves until ctx ends, then drains: it goes on answering, but takes no new work, until the execs
+// listen serves until ctx ends, then drains: it goes on answering, but takes no new work, or passes it on, until the execs
 // that run have ended. Then streams without an end are ended, and the listener is closed.
 func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) error {
 	l, err := p.openListener()
@@ -39,10 +41,10 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 	defer end() // a WebSocket is none of srv's any more
 	srv := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return requests },
-		Handler:     h, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
+		Handler:     p.counted(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	stopPeers, err := p.peers.Serve(requests, httpserver.FromPeer(h), p.orch.HasExec, p.log)
+	stopPeers, err := p.peers.Serve(requests, httpserver.FromPeer(h), p.orch, p.log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -65,10 +67,12 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 	case <-ctx.Done():
 	}
 	p.log.Info("stopping", "drain", p.cfg.DrainTimeout)
+	began := time.Now()
 	stop, cancel := p.stopping(ctx)
 	defer cancel()
 	p.approvals.LetGo() // calls that wait for people are made again at the next server
 	p.orch.Drain(stop)
+	p.linger(stop, began)
 	answer, done := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer done()
 	cut := time.AfterFunc(streamTimeout, end)
@@ -80,6 +84,35 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 		return errors.Join(err, ignoreClosed(<-ended), <-peersEnded)
 	}
 	return errors.Join(ignoreClosed(<-ended), <-peersEnded)
+}
+
+// counted counts what h is asked to do, as long as it takes. While the server stops, clients connect anew for each
+// request, and so find a server that goes on.
+func (p *parts) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			p.doing.Add(1)
+			defer p.doing.Add(-1)
+		}
+		if p.orch.Draining() {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// linger goes on answering after the drain when others do the work: what was passed on to them has its answer yet to come,
+// and clients, and proxies in front of them, need their time to notice that this server is not ready. It waits for
+// ShutdownDelay since the stop began, and for the requests under way until stop ends.
+func (p *parts) linger(stop context.Context, began time.Time) {
+	if p.orch.PassOn(context.WithoutCancel(stop)) == "" {
+		return
+	}
+	tick := time.NewTicker(lingerLook)
+	defer tick.Stop()
+	for !errors.Is(stop.Err(), context.Canceled) && (time.Since(began) < p.cfg.ShutdownDelay || p.doing.Load() > 0 && stop.Err() == nil) {
+		<-tick.C
+	}
 }
 
 // openListener listens, and makes sure of what the configuration took for granted: a name such as localhost may
@@ -131,7 +164,7 @@ func (p *parts) tlsCheck() httpserver.Check {
 // stopping is the context of a drain. It is cancelled by a second signal: then nothing is waited for.
 func (p *parts) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.DrainTimeout)
-	p.halt = time.AfterFunc(p.cfg.DrainTimeout+hardStop, func() {
+	p.halt = time.AfterFunc(p.cfg.DrainTimeout+p.cfg.ShutdownDelay+hardStop, func() {
 		p.log.Error("the server did not stop in time and ends as if it were killed")
 		os.Exit(1)
 	})

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -152,6 +153,7 @@ type parts struct {
 	metrics *telemetry.Metrics
 	limits  *limits.Gate
 	tracer  *tracing.Tracer // nil: nothing is traced
+	doing   atomic.Int64    // requests under way that change something
 	halt    *time.Timer     // ends the process when it does not stop; nil before it is told to
 
 	sealer  *secrets.Keys

@@ -23,12 +23,15 @@ type Lifecycle struct {
 	Activity []string `yaml:"activity"`
 	// DrainTimeout is how long execs may go on after SIGTERM.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	// ShutdownDelay is how long a server answers after SIGTERM at least, when others take its work: as long as it
+	// takes until nobody sends it requests any more.
+	ShutdownDelay time.Duration `yaml:"shutdown_delay"`
 }
 
 func defaultLifecycle() Lifecycle {
 	return Lifecycle{
 		QueueLength: 100, QueueTimeout: time.Minute, ReclaimIdle: time.Minute, MaxAgeGrace: 10 * time.Minute,
-		Activity: []string{"acquire", "file_write", "tool_call"}, DrainTimeout: 20 * time.Second,
+		Activity: []string{"acquire", "file_write", "tool_call"}, DrainTimeout: 20 * time.Second, ShutdownDelay: 5 * time.Second,
 	}
 }
 
@@ -58,5 +61,8 @@ func (l *Lifecycle) check(bad func(key, format string, args ...any)) {
 	}
 	if l.DrainTimeout < 0 || l.DrainTimeout > time.Hour {
 		bad("drain_timeout", "%s is not 0s to 1h", l.DrainTimeout)
+	}
+	if l.ShutdownDelay < 0 || l.ShutdownDelay > 5*time.Minute {
+		bad("shutdown_delay", "%s is not 0s to 5m", l.ShutdownDelay)
 	}
 }

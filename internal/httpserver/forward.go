@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -19,8 +20,11 @@ import (
 
 // Several servers may have one data folder. A request about a thread's sandbox is answered by the one that
 // holds the thread: any other passes it on as it is, with its credential and its id, and the answer back as it
-// comes, be it a stream, an upload or a WebSocket. A request is passed on once: only the socket for the other
-// servers says that one was, and what comes from there is answered or refused.
+// comes, be it a stream, an upload or a WebSocket. A request is passed on once: only what listens for the other
+// servers says that one was, and what comes from there is answered or refused. One that is refused because the thread
+// has moved meanwhile is passed on anew: its body waits for a sign of who gets it (100 Continue).
+//
+// A server that stops passes on all that is not about its own threads.
 
 // placement says which server a request belongs to, and reaches the others. A replica is named by its id.
 type placement interface {
@@ -36,13 +40,22 @@ type placement interface {
 	Answers(ctx context.Context, replica string) bool
 	// Transport sends a request to the replica that the host of its URL names.
 	Transport() http.RoundTripper
+	// PassOn gives the replica that does what any server could while this one stops; "": this one does.
+	PassOn(ctx context.Context) (replica string)
+	// Stopping ends when this server begins to stop.
+	Stopping() context.Context
 }
 
 const (
 	// sourceHeader says, between servers, where a request comes from. From anybody else it says nothing.
 	sourceHeader = "Skerry-Forwarded-Source"
-	// placeTime bounds the search for a server that answers; placePause is between two tries.
+	// movedHeader says, between servers, that the thread is another one's by now.
+	movedHeader = "Skerry-Moved"
+	// placeTime bounds the search for a server that answers, stopTime that on a server which stops: what still runs
+	// for the thread is ended first. placePause is between two tries. A request is passed on anew for placeTime while
+	// its thread moves.
 	placeTime  = 5 * time.Second
+	stopTime   = 20 * time.Second
 	placePause = 100 * time.Millisecond
 	// watchPeer is how often a server that is answering is asked whether it is there; one that does not say so
 	// for peerPatience is given up. It may be silent for longer than any one question waits.
@@ -79,7 +92,7 @@ const (
 // needOf says it by the route: files lie on the disk that all servers see.
 func needOf(method, route string) need {
 	const threads = "/api/threads/:thread"
-	read := method == http.MethodGet || method == http.MethodHead
+	read := isRead(method)
 	switch {
 	case strings.HasPrefix(route, threads+"/files"):
 		return needNothing
@@ -96,37 +109,77 @@ func needOf(method, route string) need {
 // place passes a request on when another server has to answer it.
 func (s *server) place(c *gin.Context) {
 	what := needOf(c.Request.Method, c.FullPath())
-	if s.o.Placement == nil || what == needNothing {
+	if s.o.Placement == nil {
 		return
 	}
 	thread := c.Param("thread")
 	if thread == "" {
 		thread = c.GetHeader("Skerry-Thread")
 	}
-	if sandbox.CheckThreadID(thread) != nil {
+	if what != needNothing && sandbox.CheckThreadID(thread) != nil {
 		return // the handler says what is wrong
 	}
-	replica, done, err := s.find(c, what, thread)
-	switch {
-	case err != nil:
-		writeProblem(c.Writer, s.problem(c.Request.Context(), err))
-		c.Abort()
-	case replica != "":
-		s.forward(c, replica)
-		c.Abort()
-	case done != nil:
-		defer done()
-		c.Next()
+	for began := time.Now(); time.Since(began) < placeTime; {
+		replica, done, err := s.find(c, what, thread)
+		switch {
+		case err != nil:
+			if errors.Is(err, errMoved) {
+				c.Header(movedHeader, "1")
+			}
+			writeProblem(c.Writer, s.problem(c.Request.Context(), err))
+			c.Abort()
+			return
+		case replica != "":
+			if s.forward(c, replica) {
+				c.Abort()
+				return
+			}
+			time.Sleep(placePause / 10)
+		default:
+			s.stay(c, done)
+			return
+		}
 	}
+	writeProblem(c.Writer, s.problem(c.Request.Context(), errMoved))
+	c.Abort()
 }
+
+// stay answers the request here. A stream without an end ends when the server stops, so that its thread can go elsewhere.
+func (s *server) stay(c *gin.Context, done func()) {
+	if done == nil {
+		return
+	}
+	defer done()
+	if isRead(c.Request.Method) {
+		ctx, cancel := context.WithCancel(c.Request.Context())
+		defer cancel()
+		defer context.AfterFunc(s.o.Placement.Stopping(), cancel)()
+		c.Request = c.Request.WithContext(ctx)
+	}
+	c.Next()
+}
+
+func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
+
+// errMoved is the answer to a server that passed a request on to one that does not have the thread any more.
+var errMoved = sandbox.Errorf(sandbox.Unavailable, "another server took the thread over just now; try again")
 
 // find gives the server that has to answer and does, "" for this one.
 func (s *server) find(c *gin.Context, what need, thread string) (replica string, done func(), err error) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), placeTime)
+	bound := placeTime
+	if s.o.Placement.Stopping().Err() != nil {
+		bound = stopTime
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), bound)
 	defer cancel()
 	caller := callerOf(ctx)
 	for {
 		switch what {
+		case needNothing:
+			if isRead(c.Request.Method) || sandbox.CheckThreadID(thread) != nil || s.o.Placement.PassOn(ctx) == "" {
+				return "", nil, nil
+			}
+			replica, done, err = s.o.Placement.Hold(ctx, caller, thread)
 		case needHold:
 			replica, done, err = s.o.Placement.Hold(ctx, caller, thread)
 		case needExec:
@@ -142,7 +195,7 @@ func (s *server) find(c *gin.Context, what need, thread string) (replica string,
 			return "", done, err
 		}
 		if fromPeer(c.Request) { // it has moved since it was passed on
-			return "", nil, sandbox.Errorf(sandbox.Unavailable, "another server took the thread over just now; try again")
+			return "", nil, errMoved
 		}
 		if s.o.Placement.Answers(ctx, replica) {
 			return replica, nil, nil
@@ -157,14 +210,17 @@ func (s *server) find(c *gin.Context, what need, thread string) (replica string,
 	}
 }
 
-// forward passes the request on, and the answer back.
-func (s *server) forward(c *gin.Context, replica string) {
+// forward passes the request on, and the answer back. It reports false, and has written nothing, when the replica does
+// not have the thread any more: the request can go elsewhere.
+func (s *server) forward(c *gin.Context, replica string) (answered bool) {
+	answered = true
 	x := exchangeOf(c.Request.Context())
 	ctx, cancel := context.WithCancelCause(c.Request.Context())
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel(nil)
 	watching.Go(func() { s.watchPeer(ctx, replica, cancel) })
+	body := &unread{ReadCloser: c.Request.Body}
 	proxy := &httputil.ReverseProxy{
 		Transport: s.o.Placement.Transport(), FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -173,15 +229,26 @@ func (s *server) forward(c *gin.Context, replica string) {
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it is, also where it is not well formed
 			r.Out.Header.Set("X-Request-Id", x.id)
 			r.Out.Header.Set(sourceHeader, source(r.In))
+			if r.Out.Body != nil {
+				r.Out.Header.Set("Expect", "100-continue")
+			}
 			s.o.Tracer.To(r.In.Context(), r.Out.Header)
 		},
 		ModifyResponse: func(res *http.Response) error {
+			if res.Header.Get(movedHeader) != "" && !body.touched.Load() {
+				return errMoved
+			}
+			res.Header.Del(movedHeader)
 			for name := range x.Header() { // what every answer has was set here already
 				res.Header.Del(name)
 			}
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, errMoved) || unsent(err, body) && c.Request.Context().Err() == nil {
+				answered = false
+				return
+			}
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
@@ -192,8 +259,32 @@ func (s *server) forward(c *gin.Context, replica string) {
 			writeProblem(w, p)
 		},
 	}
-	proxy.ServeHTTP(c.Writer, c.Request.WithContext(ctx))
+	req := c.Request.WithContext(ctx)
+	req.Body = body
+	proxy.ServeHTTP(c.Writer, req)
+	return answered
 }
+
+// unread is the body of a request that may be sent again as long as nobody has read of it.
+type unread struct {
+	io.ReadCloser
+	touched atomic.Bool
+}
+
+func (u *unread) Read(p []byte) (int, error) {
+	u.touched.Store(true)
+	return u.ReadCloser.Read(p)
+}
+
+// unsent reports whether a request that failed has surely done nothing: there was no connection, or nobody asked for
+// its body.
+func unsent(err error, body *unread) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial" || body.ReadCloser != http.NoBody && !body.touched.Load()
+}
+
+// Close does nothing: whoever sends the request closes the body, and the server does when the request is answered.
+func (u *unread) Close() error { return nil }
 
 // errPeerGone says that a server which was answering is not there any more.
 var errPeerGone = errors.New("the other server does not answer any more")

@@ -26,11 +26,27 @@ type street struct {
 	dead  bool
 	err   error
 	addr  string // of the owner
+	heir  string // who does what any server could: this one stops
+	stops context.Context
+	moved int // how often it says that a third one is the owner
+}
+
+func (s *street) PassOn(context.Context) string { return s.heir }
+
+func (s *street) Stopping() context.Context {
+	if s.stops == nil {
+		return context.Background()
+	}
+	return s.stops
 }
 
 func (s *street) Owner(context.Context, sandbox.Caller, string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.moved > 0 {
+		s.moved--
+		return "third", nil
+	}
 	return s.owner, s.err
 }
 
@@ -58,7 +74,7 @@ func (s *street) Alive(string) bool { return !s.dead }
 func (s *street) Answers(context.Context, string) bool { return !s.deaf }
 
 func (s *street) Transport() http.RoundTripper {
-	return &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+	return &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: 10 * time.Second, DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		if s.addr == "" || !strings.HasPrefix(addr, "other:") {
 			return nil, fmt.Errorf("dial %s", addr)
 		}
@@ -68,8 +84,12 @@ func (s *street) Transport() http.RoundTripper {
 
 // neighbours are two servers: what the first is asked about a thread, the second answers.
 func neighbours(t *testing.T, behind *world) (url string, s *street) {
+	return neighboursWith(t, behind, &street{})
+}
+
+func neighboursWith(t *testing.T, behind *world, theirs *street) (url string, s *street) {
 	t.Helper()
-	owner := httptest.NewServer(FromPeer(handler(t, behind, func(o *Options) { o.Placement = &street{} })))
+	owner := httptest.NewServer(FromPeer(handler(t, behind, func(o *Options) { o.Placement = theirs })))
 	t.Cleanup(owner.Close)
 	s = &street{owner: "other", exec: "other", addr: owner.Listener.Addr().String()}
 	front := httptest.NewServer(handler(t, newWorld(t), func(o *Options) { o.Placement = s }))
@@ -199,6 +219,47 @@ func TestOwnerIsSilent(t *testing.T) {
 	s.deaf, s.addr = false, ""
 	if res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`); res.StatusCode != http.StatusServiceUnavailable || strings.Contains(text, "dial") {
 		t.Errorf("%d %s", res.StatusCode, text)
+	}
+}
+
+// TestMovedMeanwhile: a request whose thread moves while it is passed on is passed on anew, with its whole body.
+func TestMovedMeanwhile(t *testing.T) {
+	behind, theirs := newWorld(t), &street{moved: 3}
+	url, s := neighboursWith(t, behind, theirs)
+	body := fmt.Sprintf(`{"command":"true","stdin":%q}`, strings.Repeat("x", 1<<20))
+	for what, again := range map[string]int{"moves": 3, "is there": 0} {
+		theirs.moved = again
+		if res, text := ask(t, http.MethodPost, url+execURL, body); res.StatusCode != http.StatusOK || res.Header.Get(movedHeader) != "" {
+			t.Errorf("%s: %d %s", what, res.StatusCode, text)
+		}
+	}
+	if behind.runs != 2 {
+		t.Errorf("%d commands ran", behind.runs)
+	}
+	theirs.moved = 1 << 20
+	if res, text := ask(t, http.MethodPost, url+execURL, body); res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("moves for ever: %d %s", res.StatusCode, text)
+	}
+	theirs.moved, s.moved = 0, 0
+}
+
+// TestStopping: a server that stops has files changed by another one, and ends streams of threads that it holds.
+func TestStopping(t *testing.T) {
+	behind := newWorld(t)
+	url, s := neighbours(t, behind)
+	const path, folder = "/api/threads/t/files/mkdir", `{"path":"/mnt/user-data/workspace"}`
+	s.owner = ""
+	if res, text := ask(t, http.MethodPost, url+path, folder); res.StatusCode >= 300 {
+		t.Fatalf("%d %s", res.StatusCode, text)
+	}
+	s.heir, s.owner = "other", "other"
+	if res, text := ask(t, http.MethodPost, url+path, folder); res.StatusCode >= 300 {
+		t.Errorf("while it stops: %d %s", res.StatusCode, text)
+	}
+	behind.mu.Lock()
+	defer behind.mu.Unlock()
+	if n := len(behind.callers); n != 1 {
+		t.Errorf("the other one changed %d files", n)
 	}
 }
 

@@ -134,7 +134,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := r.refuse(); err != nil {
+	if err := r.refuse(t); err != nil {
 		return sandbox.Info{}, err
 	}
 	if _, ok := r.o.Templates[o.Template]; !ok && o.Template != "" {

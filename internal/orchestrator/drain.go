@@ -19,26 +19,35 @@ const (
 
 var errStopping = sandbox.Errorf(sandbox.Unavailable, "this server is stopping and takes no new work; try again, it comes back or another one answers")
 
-// Draining reports whether the server takes no new work any more.
-func (r *Orchestrator) Draining() bool { return r.execs.closed() }
+// Draining reports whether the server is stopping.
+func (r *Orchestrator) Draining() bool { return r.draining.Load() != nil }
 
-// refuse is the answer to new work while the server stops.
-func (r *Orchestrator) refuse() error {
-	if r.Draining() {
-		return errStopping
+// refuse is the answer to new work for a thread while the server stops. A thread that is still here, while others are
+// there to go on with it, has its work done here until it is handed over.
+func (r *Orchestrator) refuse(t sandbox.Thread) error {
+	d := r.draining.Load()
+	if d == nil || d.passOn && r.holds.has(t) {
+		return nil
 	}
-	return nil
+	return errStopping
 }
 
-// Drain refuses new work from now on and waits until no exec runs. When ctx's deadline passes first, what
-// still runs is ended as killed; when ctx is cancelled, it is left alone: the next server ends it as lost.
-// Sandboxes go on. Draining twice does nothing more.
+// Drain ends this server's work. When other servers take work, threads are handed over to them, each as soon as nothing
+// runs for it, and new work is passed on. When there are none, new work is refused, and sandboxes go on without a server. It
+// returns when no exec runs and nothing is left to hand over. When ctx's deadline passes first, what
+// still runs is ended as killed; when ctx is cancelled, it is left alone: the next server ends it as lost. Draining
+// twice does nothing more.
 func (r *Orchestrator) Drain(ctx context.Context) {
-	if !r.execs.close() {
+	d := &drain{passOn: r.heir(ctx) != "", until: r.lastEntry(ctx)}
+	if !r.draining.CompareAndSwap(nil, d) {
 		return
 	}
-	for _, b := range r.all() {
-		b.giveUp(errStopping)
+	r.endStreams()
+	if !d.passOn {
+		r.execs.close()
+		for _, b := range r.all() {
+			b.giveUp(errStopping)
+		}
 	}
 	began, running := time.Now(), r.execs.running()
 	left := r.quiet(ctx)
@@ -46,22 +55,28 @@ func (r *Orchestrator) Drain(ctx context.Context) {
 	if left > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		killed = r.endAll(ctx)
 	}
+	r.execs.close()
 	rec := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionServerDrain, audit.PhaseResult)
 	rec.Outcome, rec.Millis = "ok", time.Since(began).Milliseconds()
 	rec.Detail = fmt.Sprintf("%d execs ran, %d were ended, %d left", running, killed, r.execs.running())
+	if n := d.handed.Load(); n > 0 {
+		rec.Detail += fmt.Sprintf(", %d threads were handed over", n)
+	}
 	if err := r.note(context.WithoutCancel(ctx), rec); err != nil {
 		r.o.Log.Error("the end of the drain is not recorded", "error", err)
 	}
-	r.o.Log.Info("drained", "ran", running, "ended", killed, "took", time.Since(began).Round(time.Millisecond))
+	r.o.Log.Info("drained", "ran", running, "ended", killed, "handed over", d.handed.Load(), "took", time.Since(began).Round(time.Millisecond))
 }
 
-// quiet waits until no exec runs, or ctx ends, and gives how many still do.
+// quiet waits until no exec runs and all threads are handed over that can be, or until ctx ends, and gives how many
+// execs still run.
 func (r *Orchestrator) quiet(ctx context.Context) int {
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
 	for {
+		threads := r.handOverAll(ctx)
 		n := r.execs.running()
-		if n == 0 {
+		if n+threads == 0 {
 			return 0
 		}
 		select {

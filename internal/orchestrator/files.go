@@ -91,7 +91,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	if err != nil {
 		return err
 	}
-	if err := r.refuse(); err != nil {
+	if err := r.refuse(t); err != nil {
 		return err
 	}
 	if action != audit.ActionFileDelete {

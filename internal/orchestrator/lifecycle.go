@@ -238,8 +238,10 @@ func (r *Orchestrator) shift(ctx context.Context, c sandbox.Caller, b *box, acti
 func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
 	b, asleep, err := r.existing(ctx, c, id)
 	if err == nil && (asleep != nil || b.endingStatus() != "") {
-		if err = r.refuse(); err == nil {
-			b, err = r.join(ctx, c, sandbox.Thread{Owner: c.Owner, ID: id}, "", 0, nil)
+		if t := (sandbox.Thread{Owner: c.Owner, ID: id}); r.refuse(t) == nil {
+			b, err = r.join(ctx, c, t, "", 0, nil)
+		} else {
+			err = errStopping
 		}
 	}
 	if err != nil {

@@ -141,6 +141,10 @@ type Orchestrator struct {
 	holds    holds
 	// leftBehind: there may be claims of nobody, or of ours that nobody holds.
 	leftBehind atomic.Bool
+	draining   atomic.Pointer[drain] // nil until Drain
+	stopping   context.Context       // ends when Drain begins
+	endStreams context.CancelFunc
+	heirs      heirs
 	places     *capacity.Places
 	nudged     chan struct{} // holds a token: somebody waits for a place
 
@@ -177,6 +181,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	}
 	own, stop := context.WithCancel(context.Background())
 	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
+	r.stopping, r.endStreams = context.WithCancel(own)
 	r.execs.init()
 	r.pool.init(o.Templates)
 	r.places = capacity.New(capacity.Limits{Total: o.MaxBoxes, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})

@@ -29,6 +29,8 @@ type peers interface {
 	Answers(ctx context.Context, id string) bool
 	// Others are the other replicas whose processes are there.
 	Others() ([]string, error)
+	// TakesWork asks a replica whether it serves and is not stopping, as Answers does.
+	TakesWork(ctx context.Context, id string) bool
 	// Unsettled reports whether there may be a replica that ended and was not buried yet.
 	Unsettled() bool
 }
@@ -36,11 +38,12 @@ type peers interface {
 // alone is a server without others on its data folder.
 type alone string
 
-func (a alone) ID() string                           { return string(a) }
-func (a alone) Alive(id string) bool                 { return id == string(a) }
-func (a alone) Answers(context.Context, string) bool { return true }
-func (a alone) Others() ([]string, error)            { return nil, nil }
-func (a alone) Unsettled() bool                      { return false }
+func (a alone) ID() string                             { return string(a) }
+func (a alone) Alive(id string) bool                   { return id == string(a) }
+func (a alone) Answers(context.Context, string) bool   { return true }
+func (a alone) TakesWork(context.Context, string) bool { return false }
+func (a alone) Others() ([]string, error)              { return nil, nil }
+func (a alone) Unsettled() bool                        { return false }
 
 const (
 	// leaseTime is how long a thread stays ours without a sign of life. It bounds how long a server may be

@@ -38,6 +38,7 @@ type town struct {
 	mu     sync.Mutex
 	dead   map[string]bool
 	silent map[string]bool
+	orchs  map[string]*Orchestrator
 	wait   sync.WaitGroup
 	stuck  atomic.Bool // no sandbox can be removed
 }
@@ -76,6 +77,13 @@ func (n neighbour) Answers(_ context.Context, id string) bool {
 	return !n.silent[id]
 }
 
+func (n neighbour) TakesWork(_ context.Context, id string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r := n.orchs[id]
+	return r != nil && !n.dead[id] && !n.silent[id] && !r.Draining()
+}
+
 func (n neighbour) Others() (ids []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -98,9 +106,12 @@ func (n neighbour) Unsettled() bool {
 	return false
 }
 
-func newTown(t *testing.T) *town {
+func newTown(t *testing.T) *town { return newTownOf(t, daemon{}) }
+
+// newTownOf makes a town whose sandboxes have the daemon.
+func newTownOf(t *testing.T, d sandboxv1connect.SandboxServiceHandler) *town {
 	t.Helper()
-	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}}
+	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}, orchs: map[string]*Orchestrator{}}
 	st, err := store.Open(t.Context(), store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +120,7 @@ func newTown(t *testing.T) *town {
 	w.host = memory.NewHost(func(sandbox.Spec) http.Handler {
 		w.boxes.Add(1)
 		mux := http.NewServeMux()
-		mux.Handle(sandboxv1connect.NewSandboxServiceHandler(daemon{}))
+		mux.Handle(sandboxv1connect.NewSandboxServiceHandler(d))
 		return mux
 	}, nil)
 	t.Cleanup(func() {
@@ -165,6 +176,9 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	}
 	r, err := New(w.Context(), o)
 	ok(err)
+	w.mu.Lock()
+	w.orchs[id] = r
+	w.mu.Unlock()
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()

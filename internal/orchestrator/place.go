@@ -37,18 +37,30 @@ func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (
 }
 
 // Hold is Owner for a request that may start a sandbox: when nobody holds the thread, this replica does until
-// done is called, which is nil when replica is not "".
+// done is called, which is nil when replica is not "". A thread that is held is handed over to nobody. While this
+// server stops, threads that are not here are another one's.
 func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (replica string, done func(), err error) {
 	t, err := thread(c, id)
 	if err != nil {
 		return "", nil, err
 	}
-	if r.runsHere(t) {
-		return "", func() {}, nil
+	if err := r.waitForHandOver(ctx, t); err != nil {
+		return "", nil, err
+	}
+	if r.runsHere(t) || r.Draining() {
+		if h := r.joinHold(t); h != nil {
+			return "", func() { r.release(h) }, nil
+		}
 	}
 	// Without a look at the lease: when its owner lives, it is asked whatever Redis says.
 	if held, ok, err := r.claims.Read(t); err == nil && ok && held.Replica != r.peers.ID() && r.peers.Alive(held.Replica) {
 		return held.Replica, nil, nil
+	}
+	if r.Draining() {
+		if replica = r.heir(ctx); replica == "" {
+			err = errStopping
+		}
+		return replica, nil, err
 	}
 	h, err := r.acquire(ctx, t, "")
 	var other *elsewhere

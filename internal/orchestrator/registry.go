@@ -84,12 +84,6 @@ func (g *registry) close() bool {
 	return first
 }
 
-func (g *registry) closed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.shut
-}
-
 // unfinished is every exec that runs.
 func (g *registry) unfinished() []*execution {
 	g.mu.Lock()

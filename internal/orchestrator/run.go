@@ -335,7 +335,7 @@ var errPaused = sandbox.Errorf(sandbox.Conflict, "the sandbox was paused just no
 func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, map[string]string, error) {
 	var err error
 	for range enterTries {
-		if err := r.refuse(); err != nil {
+		if err := r.refuse(t); err != nil {
 			return nil, nil, err
 		}
 		var b *box

@@ -147,7 +147,9 @@ func (r *Orchestrator) lookAfterPeers() {
 			return
 		case <-tick.C:
 		}
-		r.lookAtPeers(n, silent)
+		if !r.Draining() { // else it would take again what it hands over
+			r.lookAtPeers(n, silent)
+		}
 	}
 }
 

@@ -124,7 +124,7 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	if err := r.refuse(); err != nil {
+	if err := r.refuse(t); err != nil {
 		return sandbox.ToolResult{}, err
 	}
 	r.active(t, ActivityToolCall)

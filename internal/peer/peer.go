@@ -55,7 +55,9 @@ func New(r *replica.Replica, n *Network) *Peers {
 			defer cancel()
 			return p.dial(ctx, id)
 		},
-		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout,
+		// A server that the request does not belong to says so before the body is sent.
+		ExpectContinueTimeout: askTimeout,
+		DisableCompression:    true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: idleTimeout,
 		MaxResponseHeaderBytes: maxHeader, WriteBufferSize: 32 << 10, ReadBufferSize: 32 << 10,
 	}
 	return p
@@ -65,7 +67,7 @@ func New(r *replica.Replica, n *Network) *Peers {
 func (p *Peers) dial(ctx context.Context, id string) (net.Conn, error) {
 	at, err := p.Find(id)
 	if err != nil {
-		return nil, err
+		return nil, &net.OpError{Op: "dial", Net: "replica", Err: err}
 	}
 	if p.network != nil && at.Peer != "" {
 		return p.network.dial(ctx, p.ID(), at)
@@ -85,6 +87,11 @@ func (p *Peers) Transport() http.RoundTripper { return p.transport }
 // Answers reports whether a replica serves now. It waits for three seconds at most.
 func (p *Peers) Answers(ctx context.Context, id string) bool {
 	return p.ask(ctx, id, "alive", nil) == nil
+}
+
+// TakesWork reports whether a replica serves now and is not stopping. It waits for three seconds at most.
+func (p *Peers) TakesWork(ctx context.Context, id string) bool {
+	return p.ask(ctx, id, "open", nil) == nil
 }
 
 // Others are the ids of the other replicas whose processes are there.
@@ -150,9 +157,17 @@ func (p *Peers) ask(ctx context.Context, id, what string, q url.Values) error {
 	return nil
 }
 
+// Server is what the others ask a server about itself.
+type Server interface {
+	// HasExec reports whether it knows an exec.
+	HasExec(t sandbox.Thread, exec string) bool
+	// Draining reports whether it is stopping, and takes no new work.
+	Draining() bool
+}
+
 // Serve answers the other servers until ctx ends: questions from here, all else from api, which ends its
-// own answers then. hasExec reports whether this server knows an exec.
-func (p *Peers) Serve(ctx context.Context, api http.Handler, hasExec func(t sandbox.Thread, exec string) bool, log *slog.Logger) (stop func(context.Context) error, err error) {
+// own answers then.
+func (p *Peers) Serve(ctx context.Context, api http.Handler, me Server, log *slog.Logger) (stop func(context.Context) error, err error) {
 	ln, err := p.Listen()
 	if err != nil {
 		return nil, fmt.Errorf("socket for the other servers: %w", err)
@@ -171,10 +186,17 @@ func (p *Peers) Serve(ctx context.Context, api http.Handler, hasExec func(t sand
 	mux := http.NewServeMux()
 	yes := func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }
 	mux.HandleFunc("GET "+Prefix+"alive", func(w http.ResponseWriter, _ *http.Request) { yes(w) })
+	mux.HandleFunc("GET "+Prefix+"open", func(w http.ResponseWriter, r *http.Request) {
+		if me.Draining() {
+			http.NotFound(w, r)
+			return
+		}
+		yes(w)
+	})
 	mux.HandleFunc("GET "+Prefix+"exec", func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
 		t := sandbox.Thread{Owner: sandbox.Owner{Tenant: q.Get("tenant"), User: q.Get("user")}, ID: q.Get("thread")}
-		if !hasExec(t, q.Get("exec")) {
+		if !me.HasExec(t, q.Get("exec")) {
 			http.NotFound(w, r)
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,11 +30,19 @@ func join(t *testing.T, dir string) *Peers {
 	return p
 }
 
+// self is a server that knows exec "x" of main.
+type self struct{ draining atomic.Bool }
+
+func (*self) HasExec(t sandbox.Thread, exec string) bool { return t == main && exec == "x" }
+func (s *self) Draining() bool                           { return s.draining.Load() }
+
 // serve answers for a replica, which knows exec "x" of main, until stop.
-func serve(t *testing.T, p *Peers) (stop func()) {
+func serve(t *testing.T, p *Peers) (stop func()) { return serveAs(t, p, &self{}) }
+
+func serveAs(t *testing.T, p *Peers, me *self) (stop func()) {
 	t.Helper()
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "api "+r.URL.Path) })
-	end, err := p.Serve(t.Context(), api, func(th sandbox.Thread, exec string) bool { return th == main && exec == "x" }, slog.New(slog.DiscardHandler))
+	end, err := p.Serve(t.Context(), api, me, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +64,8 @@ func TestPeers(t *testing.T) {
 	if id, sure := a.FindExec(t.Context(), main, "x", ""); id != "" || sure {
 		t.Errorf("found at %q, sure %v, although nobody answers", id, sure)
 	}
-	stopB := serve(t, b)
+	me := &self{}
+	stopB := serveAs(t, b, me)
 	stopC := serve(t, c)
 	defer stopC()
 	if !a.Answers(t.Context(), b.ID()) || a.Answers(t.Context(), "r0") {
@@ -87,6 +97,13 @@ func TestPeers(t *testing.T) {
 		if err != nil || string(text) != want {
 			t.Errorf("%s: %q, %v", path, text, err)
 		}
+	}
+	if !a.TakesWork(t.Context(), b.ID()) {
+		t.Error("one that serves takes no work")
+	}
+	me.draining.Store(true)
+	if a.TakesWork(t.Context(), b.ID()) || !a.Answers(t.Context(), b.ID()) {
+		t.Error("one that is stopping takes work, or does not answer")
 	}
 	stopB()
 	if a.Answers(t.Context(), b.ID()) {
