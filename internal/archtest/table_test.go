@@ -53,6 +53,8 @@ var table = []row{
 	{"internal/redact", "sandbox", "it knows texts, not where they go"},
 	{"internal/argform", "", "a form knows schemas, not who calls tools"},
 
+	{"internal/snapshot", "lockedfile sandbox skill/s3", "it keeps files of threads; who runs them, others know"},
+
 	{"internal/store", "lockedfile sandbox store/groupcommit", "state stands below the use cases"},
 	{"internal/store/groupcommit", "", "it knows files, not what is in them"},
 	{"internal/store/redistest", "", "it starts a Redis for tests"},

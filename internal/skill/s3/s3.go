@@ -1,5 +1,5 @@
 // Package s3 fetches archives of skills from S3 and from what speaks as it does (s3://bucket/key). It reads single
-// objects, and stores those of the audit archive; nothing else. A server lets users fetch from the buckets of a list only: it reads with
+// objects, and stores those of the audit archive and of snapshots (objects.go); nothing else. A server lets users fetch from the buckets of a list only: it reads with
 // credentials of its own, which are not theirs.
 package s3
 
@@ -73,7 +73,7 @@ func New(o Options) (*Client, error) {
 	// No proxy of the environment: it would connect in our place, to what we refuse.
 	tr := &http.Transport{
 		DialContext: egress.PublicDialer(o.Addresses).DialContext, TLSHandshakeTimeout: headerWait,
-		ResponseHeaderTimeout: headerWait, IdleConnTimeout: idleWait, MaxIdleConns: 4, DisableCompression: true,
+		ResponseHeaderTimeout: headerWait, IdleConnTimeout: idleWait, MaxIdleConns: 16, MaxIdleConnsPerHost: 8, DisableCompression: true,
 	}
 	creds := credentials.NewStatic("", "", "", credentials.SignatureAnonymous)
 	if o.AccessKey != "" {
@@ -232,6 +232,8 @@ func failed(ctx context.Context, err error, bucket, key string) error {
 		return ctx.Err()
 	case egress.Refused(err):
 		return sandbox.Wrap(sandbox.Forbidden, err, "%s: the store has an address that is not on the public internet; an administrator may allow it (s3.addresses)", where)
+	case res.StatusCode == http.StatusPreconditionFailed || res.Code == "ConditionalRequestConflict":
+		return sandbox.Wrap(sandbox.Conflict, err, "%s: it is not what it was", where)
 	case res.Code == "NoSuchKey" || res.Code == "NoSuchBucket" || res.StatusCode == http.StatusNotFound:
 		return sandbox.Wrap(sandbox.NotFound, err, "%s: there is no such object", where)
 	case res.StatusCode == http.StatusForbidden || res.StatusCode == http.StatusUnauthorized:

@@ -1,0 +1,172 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// stamp changes when a file does: the sandbox cannot set ctime.
+type stamp struct {
+	Inode  uint64
+	Change int64
+}
+
+// racyTime is how shortly before it was looked at a file was changed, when a later change may bear the same stamp. The
+// resolution of times is a tick of the kernel, and more on some network file systems.
+const racyTime = time.Second
+
+// seen is an entry as a walk found it, without content.
+type seen struct {
+	Entry entry
+	At    stamp
+	Racy  bool // it may have changed again without a trace
+}
+
+// hiddenPrefix begins the names of files that a write of the API is not done with (vpath).
+const hiddenPrefix = ".skerry-tmp-"
+
+// scanner walks a thread's folder. What is in it is hostile and may change under the walk: it follows no links, opens
+// folders one by one, and passes over what vanished.
+type scanner struct {
+	ctx   context.Context
+	found []seen
+	hard  map[uint64]name // first names of files that have several
+	now   int64
+}
+
+// scan lists all that is kept of a thread's folder: folders before what is in them, each folder's names sorted.
+func scan(ctx context.Context, dir *os.Root) ([]seen, error) {
+	s := &scanner{ctx: ctx, hard: map[uint64]name{}, now: time.Now().UnixNano()}
+	for _, f := range folders {
+		if err := s.visit(dir, f, name(f), 1); err != nil {
+			return nil, err
+		}
+	}
+	return s.found, nil
+}
+
+// openFolder opens a folder by one name. The "/." makes os.Root open it with O_DIRECTORY: without, it would wait forever
+// on a FIFO that was swapped in.
+func openFolder(dir *os.Root, base string) (*os.Root, error) { return dir.OpenRoot(base + "/.") }
+
+// vanished says that an error comes of a change under the walk, and nothing else.
+func vanished(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) ||
+		errors.Is(err, syscall.EINVAL) || strings.Contains(err.Error(), "path escapes from parent")
+}
+
+func (s *scanner) visit(dir *os.Root, base string, path name, depth int) error {
+	if err := s.ctx.Err(); err != nil {
+		return sandbox.Wrap(sandbox.Timeout, err, "looking at the thread's files took too long")
+	}
+	info, err := dir.Lstat(base)
+	if err != nil {
+		return unlessVanished(err)
+	}
+	if len(s.found) == maxEntries {
+		return sandbox.Errorf(sandbox.QuotaExceeded, "the thread has more than %d files and folders, so that they cannot be kept; remove some", maxEntries)
+	}
+	if len(path) > maxPathBytes || depth > maxDepth {
+		return sandbox.Errorf(sandbox.QuotaExceeded, "%.200q …: a path of more than %d names or %d bytes cannot be kept; move or remove it", string(path), maxDepth, maxPathBytes)
+	}
+	e, ok := s.look(dir, base, path, info)
+	if !ok || depth == 1 && e.Entry.Kind != kindFolder {
+		return nil
+	}
+	s.found = append(s.found, e)
+	if e.Entry.Kind != kindFolder {
+		return nil
+	}
+	return s.descend(dir, base, path, depth)
+}
+
+func unlessVanished(err error) error {
+	if vanished(err) {
+		return nil
+	}
+	return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be looked at")
+}
+
+// look describes what was found; false: it is nothing that is kept, such as a socket.
+func (s *scanner) look(dir *os.Root, base string, path name, info fs.FileInfo) (seen, bool) {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return seen{}, false
+	}
+	e := describe(path, st, s.now)
+	switch mode := info.Mode(); {
+	case mode.IsDir():
+		e.Entry.Kind = kindFolder
+	case mode.IsRegular():
+		e.Entry.Kind, e.Entry.Bytes = kindFile, st.Size
+		if st.Nlink > 1 {
+			if first, ok := s.hard[st.Ino]; ok {
+				e.Entry = entry{Path: path, Kind: kindHard, Target: first}
+			} else {
+				s.hard[st.Ino] = path
+			}
+		}
+	case mode&fs.ModeSymlink != 0:
+		to, err := dir.Readlink(base)
+		if err != nil || to == "" || len(to) > maxPathBytes {
+			return seen{}, false
+		}
+		e.Entry = entry{Path: path, Kind: kindLink, Target: name(to)}
+	default:
+		return seen{}, false
+	}
+	e.Racy = e.Racy && e.Entry.Kind == kindFile // of others all is in the entry
+	return e, true
+}
+
+func describe(path name, st *syscall.Stat_t, now int64) seen {
+	change := st.Ctim.Nano()
+	return seen{
+		Entry: entry{Path: path, Mode: st.Mode & 0o1777, Time: st.Mtim.Nano()},
+		At:    stamp{Inode: st.Ino, Change: change}, Racy: now-change < int64(racyTime),
+	}
+}
+
+func (s *scanner) descend(dir *os.Root, base string, path name, depth int) error {
+	sub, err := openFolder(dir, base)
+	if err != nil {
+		return unlessVanished(err)
+	}
+	defer sub.Close() //nolint:errcheck // read-only
+	list, err := sub.Open(".")
+	if err != nil {
+		return unlessVanished(err)
+	}
+	var names []string
+	for len(names) <= maxEntries {
+		part, err := list.Readdirnames(4096)
+		names = append(names, part...)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			list.Close()
+			return unlessVanished(err)
+		}
+	}
+	list.Close()
+	slices.Sort(names)
+	for _, n := range names {
+		if strings.HasPrefix(n, hiddenPrefix) {
+			continue
+		}
+		if err := s.visit(sub, n, path+"/"+name(n), depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// Package snapshot keeps the files of threads in a bucket or a folder: after each change a snapshot, of which only what
+// is new is sent. A thread whose folder is not on this disk comes back from there, as a whole or not at all.
+//
+// Of each thread there are packs, which hold content and the list of its files, and one head, which says what is in which
+// pack. Packs are written first and the head last, in the place of the one that was read: so a server that was taken for
+// dead cannot put the thread back. No thread refers to a pack of another, so that no tenant learns what another one has.
+// docs/workspaces.md describes the format and what is promised.
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// sealer encrypts and decrypts.
+type sealer interface {
+	Seal(purpose string, plain []byte) ([]byte, error)
+	Open(purpose string, sealed []byte) ([]byte, error)
+}
+
+// meter is told what was done.
+type meter interface {
+	// Kept: a snapshot was written, or could not be; bytes were sent for it.
+	Kept(err error, d time.Duration, bytes int64)
+	// Restored: a thread was.
+	Restored(err error, d time.Duration)
+}
+
+// Options say where snapshots are. All but Sealer and Meter are needed.
+type Options struct {
+	Objects Objects
+	Dir     string // for what this data folder knows of them
+	Holder  string // id of the data folder
+	Sealer  sealer // nil: nothing is encrypted
+	Meter   meter
+	Log     *slog.Logger
+}
+
+// Snapshots keeps the files of threads. Its methods may be called concurrently, also by other processes of the data folder.
+type Snapshots struct {
+	o     Options
+	zip   *zstd.Encoder
+	unzip *zstd.Decoder
+	room  chan struct{} // a token for each pack under way
+
+	mu            sync.Mutex
+	cache         map[sandbox.Thread]cached
+	cachedEntries int
+	looked        map[sandbox.Thread]time.Time // when the head was last looked at
+}
+
+// lookAgain is how long a thread that nothing runs in here is taken for what it was: so long another server's changes may
+// be unseen by reads.
+const lookAgain = 5 * time.Second
+
+// Open makes sure that the store is there and holds to conditions.
+func Open(ctx context.Context, o Options) (*Snapshots, error) {
+	if err := check(ctx, o.Objects, o.Holder); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	zip, unzip, err := newZip()
+	if err != nil {
+		return nil, err
+	}
+	return &Snapshots{
+		o: o, zip: zip, unzip: unzip, room: make(chan struct{}, packsAtOnce),
+		cache: map[sandbox.Thread]cached{}, looked: map[sandbox.Thread]time.Time{},
+	}, nil
+}
+
+// Close ends what reading and writing need. No other method is called after it.
+func (s *Snapshots) Close() error {
+	s.unzip.Close()
+	return s.zip.Close()
+}
+
+// place is where the objects of a thread are. The names were checked when they came in.
+func place(t sandbox.Thread) string { return t.Tenant + "/" + t.User + "/" + t.ID }
+
+func headName(t sandbox.Thread) string { return place(t) + "/head" }
+
+// head gives what is kept of a thread, and its version; nil: nothing is.
+func (s *Snapshots) head(ctx context.Context, t sandbox.Thread) (*head, string, error) {
+	text, version, err := s.o.Objects.Read(ctx, headName(t), maxHeadBytes)
+	if errors.Is(err, sandbox.NotFound) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	h, err := readHead(text)
+	if err != nil {
+		return nil, "", broken(s.o.Objects.Name(), headName(t), err)
+	}
+	return h, version, nil
+}
+
+// writeHead puts a head in the place of a version.
+func (s *Snapshots) writeHead(ctx context.Context, t sandbox.Thread, h *head, version string) (string, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return "", err
+	}
+	if len(text) > maxHeadBytes {
+		return "", sandbox.Errorf(sandbox.QuotaExceeded, "the list of the thread's files is too long to be kept")
+	}
+	return s.o.Objects.Replace(ctx, headName(t), append(text, '\n'), version)
+}
+
+// lookedAt notes that a thread's head was looked at now.
+func (s *Snapshots) lookedAt(t sandbox.Thread) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.looked) > 10_000 {
+		clear(s.looked)
+	}
+	s.looked[t] = time.Now()
+}
+
+func (s *Snapshots) forgetLook(t sandbox.Thread) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.looked, t)
+}
+
+func (s *Snapshots) justLooked(t sandbox.Thread) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.looked[t]) < lookAgain
+}
+
+// onDisk reports whether the thread has a folder here.
+func onDisk(dir string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(dir, folders[0]))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
+	}
+	return true, nil
+}
+
+func (s *Snapshots) lateFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "late") }
+
+// Late notes durably enough for the end of this process that a thread has changes which are still to be kept.
+func (s *Snapshots) Late(t sandbox.Thread) error {
+	if err := os.MkdirAll(s.state(t), 0o700); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
+	}
+	if err := os.WriteFile(s.lateFile(t), []byte("\n"), 0o600); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
+	}
+	return nil
+}
+
+// AllLate gives the threads of which Late was said and that were not kept since.
+func (s *Snapshots) AllLate() ([]sandbox.Thread, error) {
+	marks, err := filepath.Glob(filepath.Join(s.o.Dir, "*", "*", "*", "late"))
+	var all []sandbox.Thread
+	for _, path := range marks {
+		rel, e := filepath.Rel(s.o.Dir, path)
+		if parts := strings.Split(rel, string(filepath.Separator)); e == nil && len(parts) == 4 {
+			all = append(all, sandbox.Thread{Owner: sandbox.Owner{Tenant: parts[0], User: parts[1]}, ID: parts[2]})
+		}
+	}
+	return all, err
+}

@@ -1,0 +1,501 @@
+package snapshot
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestThereAndBack: what code left in a thread comes back on another disk byte for byte, is owned by the uid that it has
+// there, and is not sent again.
+func TestThereAndBack(t *testing.T) {
+	stores(t, func(t *testing.T, o Objects) {
+		a, b := newServer(t, o, nil), newServer(t, o, nil)
+		dir := a.make(thread1)
+		hostile(t, dir)
+		a.about = `{"labels":{}}`
+		a.mustKeep(thread1)
+		want := tree(t, dir)
+		about, err := b.bringIt(thread1, true)
+		if err != nil || about != a.about {
+			t.Fatal(about, err)
+		}
+		sameTree(t, want, tree(t, b.dir(thread1)))
+		info, err := os.Stat(filepath.Join(b.dir(thread1), "workspace", "sparse"))
+		if err != nil || info.Sys().(*syscall.Stat_t).Blocks*512 > 1<<20 {
+			t.Error("the holes of a sparse file are gone", err)
+		}
+		if st := info.Sys().(*syscall.Stat_t); int(st.Uid) != b.uid {
+			t.Errorf("it belongs to %d", st.Uid)
+		}
+		asked := b.store.asked()
+		b.mustKeep(thread1)
+		if n := b.store.asked() - asked; n != 0 {
+			t.Errorf("nothing changed, and the store was asked %d times", n)
+		}
+		// And on: b changes something, a gets it.
+		put(t, b.dir(thread1), "workspace/a.txt", []byte("changed by b"))
+		if err := os.RemoveAll(filepath.Join(b.dir(thread1), "workspace", "a", "b", "c")); err != nil {
+			t.Fatal(err)
+		}
+		b.mustKeep(thread1)
+		want = tree(t, b.dir(thread1))
+		a.mustBring(thread1, true)
+		sameTree(t, want, tree(t, dir))
+	})
+}
+
+// TestIncrement: only what is new is sent, and nothing when nothing is.
+func TestIncrement(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	dir := sv.make(thread1)
+	for i := range 10_000 {
+		put(t, dir, fmt.Sprintf("workspace/%02d/%d.txt", i%50, i), random(1000, uint64(i)))
+	}
+	file := filepath.Join(dir, "workspace", "huge")
+	huge, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := huge.Write(random(8<<20, uint64(i)+20_000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(huge.Truncate(1<<30), huge.Close()); err != nil {
+		t.Fatal(err)
+	}
+	sent := func() (writes, bytes int64) {
+		t.Helper()
+		w, n := sv.store.writes.Load(), sv.store.bytes.Load()
+		sv.mustKeep(thread1)
+		return sv.store.writes.Load() - w, sv.store.bytes.Load() - n
+	}
+	if w, n := sent(); w > 20 || n < 33<<20 || n > 36<<20 {
+		t.Errorf("the first: %d objects, %d bytes", w, n)
+	}
+	if w, _ := sent(); w != 0 {
+		t.Errorf("nothing changed: %d objects", w)
+	}
+	put(t, dir, "workspace/07/7.txt", []byte("new"))
+	if w, n := sent(); w != 2 || n > 200_000 {
+		t.Errorf("one small file: %d objects, %d bytes", w, n)
+	}
+	huge, err = os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = huge.Write(random(1000, 1))
+	if err := errors.Join(err, huge.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if w, n := sent(); w != 2 || n > 300_000 {
+		t.Errorf("1 kB at the end of 1 GB: %d objects, %d bytes", w, n)
+	}
+	if err := os.Rename(file, file+" moved"); err != nil {
+		t.Fatal(err)
+	}
+	if w, n := sent(); w != 2 || n > 300_000 {
+		t.Errorf("a file that was moved: %d objects, %d bytes", w, n)
+	}
+	if err := os.Chmod(file+" moved", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if w, n := sent(); w != 2 || n > 300_000 {
+		t.Errorf("another mode: %d objects, %d bytes", w, n)
+	}
+	// Without what this folder knows, nothing is sent twice either.
+	if err := sv.dropIndex(thread1); err != nil {
+		t.Fatal(err)
+	}
+	if w, n := sent(); w > 2 || n > 300_000 {
+		t.Errorf("without an index: %d objects, %d bytes", w, n)
+	}
+}
+
+// TestManyChanges: a thread that changes file by file is restored from few objects, and what nobody needs goes.
+func TestManyChanges(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	dir := sv.make(thread1)
+	for i := range 150 {
+		put(t, dir, fmt.Sprintf("workspace/%d", i), random(10_000, uint64(i)))
+		sv.mustKeep(thread1)
+	}
+	idx := sv.readIndex(thread1)
+	if n := len(idx.Head.Packs); n > mostSmall+2 {
+		t.Errorf("%d packs", n)
+	}
+	if len(idx.Garbage) == 0 {
+		t.Fatal("nothing is to be removed")
+	}
+	for i := range idx.Garbage {
+		idx.Garbage[i].Since = time.Now().Add(-2 * garbageGrace)
+	}
+	if err := sv.writeIndex(thread1, idx); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "workspace/last", nil)
+	sv.mustKeep(thread1)
+	packs := 0
+	if err := sv.store.List(t.Context(), place(thread1)+"/packs", func(Object) error { packs++; return nil }); err != nil || packs > mostSmall+10 {
+		t.Errorf("%d packs are left, %v", packs, err)
+	}
+	b := newServer(t, sv.store.Objects, nil)
+	b.mustBring(thread1, false)
+	sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
+}
+
+// TestSweep: packs that no snapshot refers to are removed when they are old, and never one that is young or in use.
+func TestSweep(t *testing.T) {
+	stores(t, func(t *testing.T, o Objects) {
+		sv := newServer(t, o, nil)
+		dir := sv.make(thread1)
+		put(t, dir, "workspace/a", []byte("a"))
+		sv.mustKeep(thread1)
+		orphan := packName(thread1, "01234567-89ab-7def-8123-456789abcdef")
+		if _, err := o.Replace(t.Context(), orphan, []byte("x"), ""); err != nil {
+			t.Fatal(err)
+		}
+		idx := sv.readIndex(thread1)
+		count := func() (n int) {
+			if err := o.List(t.Context(), place(thread1)+"/packs", func(Object) error { n++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if err := sv.sweep(t.Context(), thread1, idx, time.Now().Add(-orphanGrace)); err != nil || count() != 2 {
+			t.Errorf("%d packs, %v", count(), err)
+		}
+		if err := sv.sweep(t.Context(), thread1, idx, time.Now().Add(time.Hour)); err != nil || count() != 1 {
+			t.Errorf("%d packs, %v", count(), err)
+		}
+		b := newServer(t, o, nil)
+		b.mustBring(thread1, false)
+		sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
+	})
+}
+
+// TestFencing: a server whose thread another one went on with cannot put it back, and gets what that one has.
+func TestFencing(t *testing.T) {
+	stores(t, func(t *testing.T, o Objects) {
+		a, b := newServer(t, o, nil), newServer(t, o, nil)
+		put(t, a.make(thread1), "workspace/a", []byte("1"))
+		a.mustKeep(thread1)
+		b.mustBring(thread1, true) // without a change of its own
+		put(t, a.dir(thread1), "workspace/a", []byte("late"))
+		if err := a.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
+			t.Fatalf("a late snapshot: %v", err)
+		}
+		put(t, b.dir(thread1), "workspace/b", []byte("2"))
+		b.mustKeep(thread1)
+		if err := a.dropIndex(thread1); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
+			t.Fatalf("a late snapshot of one that knows nothing: %v", err)
+		}
+		a.mustBring(thread1, true)
+		sameTree(t, tree(t, b.dir(thread1)), tree(t, a.dir(thread1)))
+		// A folder that was exchanged under a sandbox is not what the sandbox writes into.
+		err := a.Keep(t.Context(), thread1, Thread{Dir: a.dir(thread1), UID: a.uid + 100_000, About: func() ([]byte, error) { return nil, nil }})
+		if !errors.Is(err, sandbox.Conflict) {
+			t.Errorf("another folder: %v", err)
+		}
+	})
+}
+
+// TestLostAnswer: a head that is there although the answer got lost is this server's own.
+func TestLostAnswer(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	put(t, sv.make(thread1), "workspace/a", []byte("1"))
+	sv.mustKeep(thread1)
+	old := *sv.readIndex(thread1)
+	put(t, sv.dir(thread1), "workspace/a", []byte("two"))
+	sv.mustKeep(thread1)
+	if err := sv.writeIndex(thread1, &old); err != nil { // as if the server had died before it noted it
+		t.Fatal(err)
+	}
+	put(t, sv.dir(thread1), "workspace/b", []byte("three"))
+	sv.mustKeep(thread1)
+	b := newServer(t, sv.store.Objects, nil)
+	b.mustBring(thread1, false)
+	sameTree(t, tree(t, sv.dir(thread1)), tree(t, b.dir(thread1)))
+}
+
+// TestForget: nothing of a deleted thread is left but a mark, it does not come back on a disk that has it, and its name
+// can be used again.
+func TestForget(t *testing.T) {
+	stores(t, func(t *testing.T, o Objects) {
+		a, b := newServer(t, o, nil), newServer(t, o, nil)
+		put(t, a.make(thread1), "workspace/a", []byte("1"))
+		a.mustKeep(thread1)
+		b.mustBring(thread1, true)
+		if err := b.Forget(t.Context(), thread1, func() error { return os.RemoveAll(b.dir(thread1)) }); err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		if err := o.List(t.Context(), place(thread1), func(x Object) error { left = append(left, x.Key); return nil }); err != nil || len(left) != 1 || left[0] != "head" {
+			t.Errorf("%q, %v", left, err)
+		}
+		if _, err := b.bringIt(thread1, true); err != nil {
+			t.Error(err)
+		}
+		if have, _ := onDisk(b.dir(thread1)); have {
+			t.Error("it came back")
+		}
+		a.forgetLook(thread1)
+		a.mustBring(thread1, false)
+		if have, _ := onDisk(a.dir(thread1)); have {
+			t.Error("another server still has it")
+		}
+		put(t, a.make(thread1), "workspace/new", []byte("2"))
+		a.mustKeep(thread1)
+		b.mustBring(thread1, false)
+		sameTree(t, tree(t, a.dir(thread1)), tree(t, b.dir(thread1)))
+	})
+}
+
+// TestBroken: whatever is wrong with an object is one error that names it, and no half of a thread.
+func TestBroken(t *testing.T) {
+	o := NewFolder(t.TempDir())
+	a := newServer(t, o, nil)
+	hostile(t, a.make(thread1))
+	a.mustKeep(thread1)
+	var names []string
+	if err := o.List(t.Context(), place(thread1), func(x Object) error { names = append(names, x.Key); return nil }); err != nil || len(names) < 3 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		path := filepath.Join(o.dir, place(thread1), filepath.FromSlash(name))
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flipped := bytes.Clone(good)
+		flipped[len(flipped)/2] ^= 1
+		for what, bad := range map[string][]byte{"flipped": flipped, "short": good[:len(good)/2], "empty": {}, "gone": nil} {
+			if name == "head" && (what == "gone" || what == "flipped") {
+				continue // there is nothing to restore; or it is in base64 of About
+			}
+			if err := os.WriteFile(path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if what == "gone" {
+				os.Remove(path)
+			}
+			b := newServer(t, o, nil)
+			_, err := b.bringIt(thread1, true)
+			if !errors.Is(err, sandbox.Unavailable) || !strings.Contains(err.Error(), filepath.Base(name)) {
+				t.Errorf("%s %s: %v", name, what, err)
+			}
+			if have, _ := onDisk(b.dir(thread1)); have {
+				t.Errorf("%s %s: it was restored", name, what)
+			}
+		}
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := newServer(t, o, nil)
+	b.mustBring(thread1, true)
+}
+
+// TestStoreFails: a snapshot that could not be written changes nothing of what is kept, and the next one has all.
+func TestStoreFails(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	put(t, sv.make(thread1), "workspace/a", []byte("1"))
+	sv.mustKeep(thread1)
+	want := tree(t, sv.dir(thread1))
+	put(t, sv.dir(thread1), "workspace/a", random(partBytes*6, 1))
+	gone := error(sandbox.Errorf(sandbox.Unavailable, "the store is away"))
+	sv.store.fail.Store(&gone)
+	if err := sv.keepIt(thread1); !errors.Is(err, sandbox.Unavailable) {
+		t.Fatal(err)
+	}
+	b := newServer(t, sv.store.Objects, nil)
+	b.mustBring(thread1, false)
+	sameTree(t, want, tree(t, b.dir(thread1)))
+	sv.store.fail.Store(nil)
+	sv.mustKeep(thread1)
+	c := newServer(t, sv.store.Objects, nil)
+	c.mustBring(thread1, false)
+	sameTree(t, tree(t, sv.dir(thread1)), tree(t, c.dir(thread1)))
+}
+
+// TestSealed: nothing of a thread can be read in the store, and packs cannot be exchanged.
+func TestSealed(t *testing.T) {
+	o := NewFolder(t.TempDir())
+	a := newServer(t, o, xor{})
+	put(t, a.make(thread1), "workspace/secret-name", []byte("secret content"))
+	a.mustKeep(thread1)
+	err := filepath.WalkDir(o.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if bytes.Contains(data, []byte("secret")) {
+			t.Errorf("%s can be read", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newServer(t, o, nil).bringIt(thread1, true); !errors.Is(err, sandbox.Unavailable) {
+		t.Errorf("without the key: %v", err)
+	}
+	b := newServer(t, o, xor{})
+	b.mustBring(thread1, true)
+	sameTree(t, tree(t, a.dir(thread1)), tree(t, b.dir(thread1)))
+}
+
+// xor plays a sealer.
+type xor struct{}
+
+func (xor) Seal(purpose string, plain []byte) ([]byte, error) {
+	out := append([]byte(purpose+"\x00"), plain...)
+	for i := range out {
+		out[i] ^= 0x5a
+	}
+	return out, nil
+}
+
+func (xor) Open(purpose string, sealed []byte) ([]byte, error) {
+	out, err := xor{}.Seal("", sealed)
+	if err != nil {
+		return nil, err
+	}
+	plain, ok := bytes.CutPrefix(out[1:], []byte(purpose+"\x00"))
+	if !ok {
+		return nil, errors.New("it is something else")
+	}
+	return plain, nil
+}
+
+// TestWhileItChanges: files that come, go and change under a snapshot harm nobody, and the one after has what is there.
+func TestWhileItChanges(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	dir := sv.make(thread1)
+	w := filepath.Join(dir, "workspace")
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			p := filepath.Join(w, fmt.Sprint(i%20))
+			switch i % 7 {
+			case 0:
+				os.RemoveAll(p)
+			case 1:
+				os.Mkdir(p, 0o755)
+			case 2:
+				os.RemoveAll(p)
+				os.Symlink("/etc", p)
+			case 3:
+				os.RemoveAll(p)
+				unix.Mkfifo(p, 0o600)
+			case 4:
+				os.Link(filepath.Join(w, fmt.Sprint((i+3)%20)), p)
+			default:
+				os.WriteFile(p, random(i%5000, uint64(i)), 0o600)
+			}
+		}
+	}()
+	for range 30 {
+		sv.mustKeep(thread1)
+		b := newServer(t, sv.store.Objects, nil)
+		b.mustBring(thread1, false)
+	}
+	close(stop)
+	<-done
+	sv.mustKeep(thread1)
+	b := newServer(t, sv.store.Objects, nil)
+	b.mustBring(thread1, false)
+	sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
+}
+
+// TestRewriteWithinATick: a file that is written again so shortly after it was kept that size and times are the same is
+// kept again.
+func TestRewriteWithinATick(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	dir := sv.make(thread1)
+	for i := range 20 {
+		put(t, dir, "workspace/a", []byte(fmt.Sprintf("%06d", i)))
+		sv.mustKeep(thread1)
+		last := sv.readIndex(thread1).Entries
+		if got := last[1].Entry.Chunks[0].Sum; got != sumOf([]byte(fmt.Sprintf("%06d", i))) {
+			t.Fatalf("round %d is not kept", i)
+		}
+	}
+}
+
+// TestTooMuch: a tree beyond the limits is one clear error.
+func TestTooMuch(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	dir := sv.make(thread1)
+	deep := filepath.Join(dir, "workspace", strings.Repeat("d/", maxDepth))
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := sv.keepIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) {
+		t.Error(err)
+	}
+}
+
+// TestLate: what is still to be kept is known to the next process, until it was kept.
+func TestLate(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	put(t, sv.make(thread1), "workspace/a", nil)
+	if err := sv.Late(thread1); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := sv.AllLate(); err != nil || len(all) != 1 || all[0] != thread1 {
+		t.Fatal(all, err)
+	}
+	sv.mustKeep(thread1)
+	if all, err := sv.AllLate(); err != nil || len(all) != 0 {
+		t.Fatal(all, err)
+	}
+}
+
+// TestNoConditions: a store that does not hold to conditions is refused at the start.
+func TestNoConditions(t *testing.T) {
+	_, err := Open(t.Context(), Options{Objects: careless{NewFolder(t.TempDir())}, Dir: t.TempDir(), Holder: "h"})
+	if !errors.Is(err, sandbox.NotSupported) {
+		t.Error(err)
+	}
+	_, err = Open(t.Context(), Options{Objects: NewFolder("/nowhere/at/all"), Dir: t.TempDir(), Holder: "h"})
+	if !errors.Is(err, sandbox.Unavailable) {
+		t.Error(err)
+	}
+}
+
+type careless struct{ Objects }
+
+func (c careless) Replace(ctx context.Context, name string, data []byte, version string) (string, error) {
+	v, err := c.Objects.Replace(ctx, name, data, version)
+	if errors.Is(err, sandbox.Conflict) {
+		return "", nil
+	}
+	return v, err
+}
