@@ -37,10 +37,12 @@ type auditIn struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 }
 
-// auditPage is a page of records.
+// auditPage is a page of records. It has the fields of page as its own: huma leaves out of the document
+// what a type that is not exported brings in.
 type auditPage struct {
-	page[audit.Record]
-	Partial bool `json:"partial,omitempty" doc:"The page is shorter than asked for because looking took long: next_cursor goes on"`
+	Items      []audit.Record `json:"items"`
+	NextCursor string         `json:"next_cursor,omitempty" doc:"Send it as cursor to get the rest; not there at the end"`
+	Partial    bool           `json:"partial,omitempty" doc:"The page is shorter than asked for because looking took long: next_cursor goes on"`
 }
 
 func (s *server) auditRoutes() {
@@ -258,5 +260,5 @@ func (s *server) listAudit(ctx context.Context, in *auditIn) (*body[auditPage], 
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(auditPage{page: pageOf(items, next).Body, Partial: next != "" && len(items) < in.Limit}), nil
+	return bodyOf(auditPage{Items: pageOf(items, next).Body.Items, NextCursor: next, Partial: next != "" && len(items) < in.Limit}), nil
 }

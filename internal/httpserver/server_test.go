@@ -393,6 +393,11 @@ func TestOpenAPI(t *testing.T) {
 			t.Errorf("code %s is not in the document", kind)
 		}
 	}
+	for name, schema := range doc.Comps.Schemas {
+		if (strings.HasPrefix(name, "Page") || strings.HasSuffix(name, "Page")) && !strings.Contains(string(schema), `"items":{"items":`) {
+			t.Errorf("%s is a list without its items: %s", name, schema)
+		}
+	}
 	compileSchemas(t, rec.Body.Bytes(), doc.Comps.Schemas)
 }
 
