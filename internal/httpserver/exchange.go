@@ -31,6 +31,7 @@ type exchange struct {
 	id     string
 	caller sandbox.Caller // set when authenticated
 	known  bool           // caller is set
+	begun  string         // what the request did that must not be done again by a retry, whatever its answer; "" = nothing yet
 
 	route string // as registered, "" before it is known; of what needs a caller
 	span  *tracing.Span

@@ -446,6 +446,27 @@ func TestIdempotency(t *testing.T) {
 	if wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k5"), 409, "conflict"); w.runs != before {
 		t.Error("a large answer made the request run twice")
 	}
+	// A retry says how old it is: what this memory may have missed is not run.
+	before = w.runs
+	rec = post(`{"command":"x"}`, "Idempotency-Key: k6", "Idempotency-Age: 4000")
+	if wantProblem(t, rec, 409, "conflict"); w.runs != before || !strings.Contains(rec.Body.String(), `{"field":"Idempotency-Key","detail":"unknown"}`) {
+		t.Errorf("a retry from before: %d runs, %s", w.runs-before, rec.Body)
+	}
+	if rec := post(`{"command":"x"}`, "Idempotency-Key: k6", "Idempotency-Age: 0.5"); rec.Code != 200 {
+		t.Errorf("a retry of what never came: %d", rec.Code)
+	}
+	for _, bad := range []string{"0", "-1", "soon", "NaN", "7201"} {
+		wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k7", "Idempotency-Age: "+bad), 400, "invalid")
+	}
+	// What began and then failed is not run again either.
+	w.wait = func(context.Context) error { return sandbox.Errorf(sandbox.Unavailable, "its record could not be written") }
+	wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k8"), 503, "unavailable")
+	w.wait = nil
+	before = w.runs
+	rec = post(`{"command":"x"}`, "Idempotency-Key: k8")
+	if wantProblem(t, rec, 409, "conflict"); w.runs != before || !strings.Contains(rec.Body.String(), "exec e1 began") {
+		t.Errorf("what began ran again: %d runs, %s", w.runs-before, rec.Body)
+	}
 	// A stream is not remembered.
 	runs := w.runs
 	post(`{"command":"x"}`, "Idempotency-Key: k4", "Accept: text/event-stream")
@@ -482,7 +503,7 @@ func TestIdempotentGoesOn(t *testing.T) {
 		t.Fatal("an answer came")
 	}
 	res, err := post(t.Context())
-	if err != nil || res.StatusCode != http.StatusConflict {
+	if err != nil || res.StatusCode != http.StatusConflict || res.Header.Get("Retry-After") == "" {
 		t.Fatalf("while it runs: %v %v", res, err)
 	}
 	_ = res.Body.Close()

@@ -257,6 +257,7 @@ func (s *server) runSkill(ctx context.Context, in *struct {
 // outcome answers with the result of an exec that was started, or with its stream.
 func (s *server) outcome(ctx context.Context, thread, id string, background bool, shape func(*sandbox.Result) any) (*written, error) {
 	x := exchangeOf(ctx)
+	x.begun = "exec " + id
 	if !background && wantsStream(x.req) {
 		return &written{Body: func(c huma.Context) {
 			s.stream(ctx, humagin.Unwrap(c).Writer, thread, id, 0, shape)

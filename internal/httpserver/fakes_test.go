@@ -38,7 +38,8 @@ type world struct {
 	acquire    sandbox.AcquireOptions
 	filter     sandbox.ThreadFilter
 	auditPages int
-	auditEnds  bool // a stream of records ends, in place of waiting for the next one
+	remembers  time.Duration // how long ago its memory of answers began
+	auditEnds  bool          // a stream of records ends, in place of waiting for the next one
 	audited    audit.Filter
 	input      json.RawMessage
 	ref        sandbox.ToolRef
@@ -120,7 +121,7 @@ type stored struct {
 func newWorld(t testing.TB) *world {
 	code := 0
 	w := &world{
-		state: sandbox.Running, dir: t.TempDir(), answers: map[string]stored{}, configs: map[string]json.RawMessage{"fs": json.RawMessage(`{"command":"x","env":{"K":"***"}}`)},
+		state: sandbox.Running, dir: t.TempDir(), remembers: time.Hour, answers: map[string]stored{}, configs: map[string]json.RawMessage{"fs": json.RawMessage(`{"command":"x","env":{"K":"***"}}`)},
 		result: sandbox.Result{ExecID: "e1", Status: sandbox.StatusExited, ExitCode: &code, Stdout: "hi\n"},
 	}
 	w.events = []sandbox.Event{
@@ -390,19 +391,21 @@ func (w *world) ListKeys(_ context.Context, c sandbox.Caller) ([]auth.Key, error
 }
 func (w *world) RevokeKey(_ context.Context, c sandbox.Caller, _ string) error { return w.see(c) }
 
-func (w *world) Begin(_ context.Context, o sandbox.Owner, key, fingerprint string) (bool, []byte, error) {
+func (w *world) Begin(_ context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (bool, []byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := o.User + "/" + key
 	s, ok := w.answers[k]
 	switch {
+	case !ok && age >= w.remembers:
+		return false, nil, sandbox.KeyConflict(sandbox.KeyUnknown, "that is older than what is remembered")
 	case !ok:
 		w.answers[k] = stored{fingerprint: fingerprint}
 		return true, nil, nil
 	case s.fingerprint != fingerprint:
 		return false, nil, sandbox.Errorf(sandbox.Invalid, "that Idempotency-Key was used for another request")
 	case s.answer == nil:
-		return false, nil, sandbox.Errorf(sandbox.Conflict, "the first request with that Idempotency-Key is still running")
+		return false, nil, sandbox.KeyConflict(sandbox.KeyRunning, "the first request with that Idempotency-Key is still running")
 	}
 	return false, s.answer, nil
 }

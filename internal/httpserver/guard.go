@@ -57,7 +57,7 @@ func (g *guard) check(w http.ResponseWriter, r *http.Request) *Problem {
 	origin := strings.ToLower(origins[0])
 	if g.origins[origin] {
 		w.Header().Set("Access-Control-Allow-Origin", origins[0])
-		w.Header().Set("Access-Control-Expose-Headers", "X-Request-Id, ETag, Retry-After")
+		w.Header().Set("Access-Control-Expose-Headers", "X-Request-Id, ETag, Retry-After, Idempotent-Replayed")
 		w.Header().Add("Vary", "Origin")
 		return nil
 	}
@@ -77,7 +77,7 @@ func (g *guard) preflight(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, DELETE")
 	w.Header().Set("Access-Control-Allow-Headers",
-		"Authorization, X-API-Key, On-Behalf-Of, Idempotency-Key, Content-Type, Last-Event-ID, X-Request-Id, Skerry-Thread, Range, If-None-Match")
+		"Authorization, X-API-Key, On-Behalf-Of, Idempotency-Key, Idempotency-Age, Content-Type, Last-Event-ID, X-Request-Id, Skerry-Thread, Range, If-None-Match")
 	w.Header().Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +23,7 @@ const (
 	maxIdempotencyKey  = 255
 	maxRememberedBytes = 700 << 10 // of an answer; of a larger one only the fact is kept
 	rememberTimeout    = 5 * time.Second
+	maxRetryAge        = 2 * time.Hour
 	// An idempotent request goes on when its client goes away, so that the retry finds its answer.
 	idempotentTimeout = sandbox.MaxExecTimeout + sandbox.MaxApprovalWait + 5*time.Minute
 )
@@ -58,9 +61,17 @@ func (s *server) onlyOnce(c *gin.Context, key string) *Problem {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	owner := callerOf(ctx).Owner
-	first, answer, err := s.o.Idempotency.Begin(ctx, owner, key, fingerprint(r, body))
+	age, p := retryAge(r)
+	if p != nil {
+		return p
+	}
+	first, answer, err := s.o.Idempotency.Begin(ctx, owner, key, fingerprint(r, body), age)
 	if err != nil {
-		return s.problem(ctx, err)
+		p := s.problem(ctx, err)
+		if len(p.Errors) == 1 && p.Errors[0].Detail == sandbox.KeyRunning {
+			p.header = http.Header{"Retry-After": {"1"}}
+		}
+		return p
 	}
 	if !first {
 		c.Abort()
@@ -82,8 +93,22 @@ func (s *server) onlyOnce(c *gin.Context, key string) *Problem {
 	rec := &recorder{ResponseWriter: c.Writer}
 	c.Writer = rec
 	c.Next()
-	keep = rec.answer()
+	keep = rec.answer(exchangeOf(ctx).begun)
 	return nil
+}
+
+// retryAge reads how long ago the client sent a request that it sends again; 0: it does not say.
+func retryAge(r *http.Request) (time.Duration, *Problem) {
+	text := r.Header.Get("Idempotency-Age")
+	if text == "" {
+		return 0, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > 0 && seconds <= maxRetryAge.Seconds()) {
+		detail := fmt.Sprintf("use the seconds since the request was first sent, more than 0 and at most %d", int(maxRetryAge.Seconds()))
+		return 0, newProblem(sandbox.Invalid, "Idempotency-Age: "+detail, FieldError{Field: "Idempotency-Age", Detail: detail})
+	}
+	return max(time.Duration(seconds*float64(time.Second)), 1), nil
 }
 
 func replay(w http.ResponseWriter, answer []byte) *Problem {
@@ -163,10 +188,12 @@ func (r *recorder) copy(p []byte) {
 }
 
 // answer is what to remember, or nil: an answer that says "try again" is not the result. Of one that
-// is too large, or has a secret in it, only the fact is remembered: doing it again would be worse.
-func (r *recorder) answer() []byte {
+// is too large, or has a secret in it, only the fact is remembered: doing it again would be worse. The same
+// holds when something was begun, and then the server, or what it needs, failed.
+func (r *recorder) answer(begun string) []byte {
 	status := r.Status()
-	if status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499 {
+	again := status >= http.StatusInternalServerError && status != http.StatusNotImplemented || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499
+	if again && begun == "" {
 		return nil
 	}
 	kept := remembered{Status: status, Header: http.Header{}, Body: r.body.Bytes()}
@@ -176,18 +203,25 @@ func (r *recorder) answer() []byte {
 		}
 	}
 	if r.over || r.Header().Get("Cache-Control") == noStore {
-		p := newProblem(sandbox.Conflict, "the request with this Idempotency-Key was done before; its answer is too large, or too secret, to be kept")
-		body, err := json.Marshal(p)
-		if err != nil {
-			return nil
-		}
-		kept = remembered{Status: p.Status, Header: http.Header{"Content-Type": {problemType}}, Body: body}
+		kept = keyConflict(sandbox.KeyDone, "the request with this Idempotency-Key was done before; its answer is too large, or too secret, to be kept")
+	} else if again {
+		kept = keyConflict(sandbox.KeyUnknown, fmt.Sprintf("%s began, and the server failed to tell how it ended (it answered %d). Look at its effects, or use another Idempotency-Key to do it again", begun, status))
 	}
 	out, err := json.Marshal(kept)
 	if err != nil {
 		return nil
 	}
 	return out
+}
+
+// keyConflict is what the retries of a request are answered with whose own answer cannot be.
+func keyConflict(what, detail string) remembered {
+	p := newProblem(sandbox.Conflict, detail, FieldError{Field: "Idempotency-Key", Detail: what})
+	body, err := json.Marshal(p)
+	if err != nil {
+		body = nil // it cannot be: a problem is text
+	}
+	return remembered{Status: p.Status, Header: http.Header{"Content-Type": {problemType}}, Body: body}
 }
 
 // wantsStream reports whether the client asks for server-sent events.

@@ -3,6 +3,7 @@ package httpserver
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
@@ -166,10 +167,11 @@ type keys interface {
 
 // idempotency remembers the answers to requests with an Idempotency-Key for 24 hours.
 type idempotency interface {
-	// Begin claims key for a request whose method, path and body have the hash fingerprint. first:
-	// go on and call Finish. Else answer is what the first request was answered with; Conflict when
-	// that one is still running, Invalid when it had another fingerprint.
-	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string) (first bool, answer []byte, err error)
+	// Begin claims key for a request whose method, path and body have the hash fingerprint, and which,
+	// when it is a retry, was first sent age ago. first: go on and call Finish. Else answer is what the
+	// first request was answered with; sandbox.KeyConflict when that one is still running or nobody knows
+	// what became of it, Invalid when it had another fingerprint.
+	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error)
 	// Finish stores the answer; a nil answer gives the key free again.
 	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error
 }

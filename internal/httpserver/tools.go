@@ -109,6 +109,7 @@ func (s *server) callTool(ctx context.Context, in *struct {
 	if input[0] != '{' {
 		return nil, invalidField("input", "has to be an object")
 	}
+	exchangeOf(ctx).begun = "the call"
 	res, err := s.o.Tools.CallTool(ctx, callerOf(ctx), in.Thread, ref, input)
 	if err != nil {
 		return nil, err

@@ -82,6 +82,18 @@ func Errorf(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Detail: err.Error(), Err: nil}
 }
 
+// What a conflict over an Idempotency-Key is about. They are part of the API: clients go by them.
+const (
+	KeyRunning = "running" // the first request still runs: ask again
+	KeyDone    = "done"    // it was done, and its answer is not kept
+	KeyUnknown = "unknown" // it may have been done
+)
+
+// KeyConflict is why a request is not done with an Idempotency-Key that was used, or may have been, before.
+func KeyConflict(what, detail string) error {
+	return &Error{Kind: Conflict, Detail: detail, Fields: []Field{{Name: "Idempotency-Key", Detail: what}}}
+}
+
 // Wrap makes an error of a kind whose text is shown to the caller and whose cause is not.
 func Wrap(k Kind, cause error, format string, args ...any) error {
 	return &Error{Kind: k, Detail: fmt.Sprintf(format, args...), Err: cause}

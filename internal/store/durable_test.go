@@ -242,14 +242,14 @@ func TestEmbeddedAnswersAreBounded(t *testing.T) {
 	big := make([]byte, MaxAnswer)
 	for i := range maxAnswers>>20 + 2 {
 		key := fmt.Sprint("k", i)
-		if first, _, err := s.Begin(ctx, ann, key, "f"); err != nil || !first {
+		if first, _, err := s.Begin(ctx, ann, key, "f", 0); err != nil || !first {
 			t.Fatal(first, err)
 		}
 		must(t, s.Finish(ctx, ann, key, big))
 	}
-	_, _, err := s.Begin(ctx, ann, "k1", "f")
+	_, _, err := s.Begin(ctx, ann, "k1", "f", 0)
 	wantKind(t, err, sandbox.Conflict)
-	if first, answer, err := s.Begin(ctx, ann, "k2", "f"); err != nil || first || len(answer) != MaxAnswer {
+	if first, answer, err := s.Begin(ctx, ann, "k2", "f", 0); err != nil || first || len(answer) != MaxAnswer {
 		t.Errorf("first %v, %d bytes, %v", first, len(answer), err)
 	}
 }

@@ -24,12 +24,22 @@ const (
 	MaxAnswer = 1 << 20
 	// MaxIdempotencyKey bounds the key that a client sends, in bytes.
 	MaxIdempotencyKey = 255
+	// MaxRetryAge is how long after its first try a request may be tried again: claims live longer.
+	MaxRetryAge = 2 * time.Hour
+	// retrySlack is taken off from when a retry says it was first sent: clocks and networks are not exact.
+	retrySlack = 5 * time.Second
 )
 
-// beginScript knows its own claim again: the client may send it twice when a connection dies.
+// beginScript knows its own claim again: the client may send it twice when a connection dies. A retry (its
+// age in ms is ARGV[4]) whose first try this memory may have missed, because it is younger, is not let
+// through: embedded state begins empty with each server, and Redis can lose what it had.
 var beginScript = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000 + math.floor(t[2] / 1000)
+redis.call('SETNX', KEYS[2], string.format('%.0f', now))
 local was = redis.call('HMGET', KEYS[1], 'claim', 'fp', 'state', 'answer')
 if not was[1] then
+  if ARGV[4] ~= '0' and now - ARGV[4] < tonumber(redis.call('GET', KEYS[2])) then return {'missed', '', ''} end
   redis.call('HSET', KEYS[1], 'claim', ARGV[1], 'fp', ARGV[2], 'state', 'running')
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
   return {'first', '', ''}
@@ -44,18 +54,27 @@ if ARGV[1] == 'free' then return redis.call('DEL', KEYS[1]) end
 redis.call('HSET', KEYS[1], 'state', ARGV[1], 'answer', ARGV[2])
 return redis.call('PEXPIRE', KEYS[1], ARGV[3])`)
 
-// Begin claims key for a request whose method, path and body have the hash fingerprint. first: go on
-// and call Finish. Else answer is what the first request was answered with; Conflict when that one is
-// still running, or ended with its server (Options.Alive), or had an answer larger than MaxAnswer; Invalid when it had another fingerprint. A
-// claim that is never finished frees itself after 130 minutes.
-func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string) (first bool, answer []byte, err error) {
+// Begin claims key for a request whose method, path and body have the hash fingerprint. age is 0, or, of a
+// retry, how long ago the request was sent first. first: go on and call Finish. Else answer is what the
+// first request was answered with; Invalid when that one had another fingerprint; Conflict, with a field
+// Idempotency-Key that says which, when it is still running (sandbox.KeyRunning), had an answer larger than
+// MaxAnswer (KeyDone), or may have been done, because it ended with its server (Options.Alive) or is older
+// than what is remembered (KeyUnknown). A claim that is never finished frees itself after 130 minutes.
+func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error) {
 	at, err := idempotencyPlace(o, key)
 	if err != nil {
 		return false, nil, err
 	}
+	if age < 0 || age > MaxRetryAge {
+		return false, nil, sandbox.Errorf(sandbox.Invalid, "Idempotency-Age: use more than 0 and at most %d seconds", int(MaxRetryAge.Seconds()))
+	}
+	if age > 0 {
+		age += retrySlack
+	}
 	ctx, cancel := deadline(ctx)
 	defer cancel()
-	got, err := beginScript.Run(ctx, s.rdb, []string{at}, s.replica+":"+rand.Text(), fingerprint, claimTTL.Milliseconds()).StringSlice()
+	keys := []string{at, idempotencySinceKey(o.Tenant)}
+	got, err := beginScript.Run(ctx, s.rdb, keys, s.replica+":"+rand.Text(), fingerprint, claimTTL.Milliseconds(), age.Milliseconds()).StringSlice()
 	if err != nil {
 		return false, nil, failure(err)
 	}
@@ -68,16 +87,19 @@ func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint str
 	case "done":
 		return false, []byte(got[1]), nil
 	case "large":
-		return false, nil, sandbox.Errorf(sandbox.Conflict,
+		return false, nil, sandbox.KeyConflict(sandbox.KeyDone,
 			"the request with this Idempotency-Key was done before; its answer was too large to be kept")
+	case "missed":
+		return false, nil, sandbox.KeyConflict(sandbox.KeyUnknown,
+			"what is remembered of Idempotency-Keys began after this request was first sent; the request may have been done. Look at its effects, or use another key to do it again")
 	case "other":
 		return false, nil, sandbox.Errorf(sandbox.Invalid, "this Idempotency-Key was used for another request")
 	}
 	if replica, _, _ := strings.Cut(got[2], ":"); s.alive != nil && !s.alive(replica) {
-		return false, nil, sandbox.Errorf(sandbox.Conflict,
+		return false, nil, sandbox.KeyConflict(sandbox.KeyUnknown,
 			"the server that had the request with this Idempotency-Key ended before it answered; the request may have been done. Look at its effects, or use another key to do it again")
 	}
-	return false, nil, sandbox.Errorf(sandbox.Conflict, "the request with this Idempotency-Key is still running")
+	return false, nil, sandbox.KeyConflict(sandbox.KeyRunning, "the request with this Idempotency-Key is still running")
 }
 
 // Finish stores the answer for 24 hours; a nil answer gives the key free again. After the claim ran

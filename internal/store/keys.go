@@ -94,6 +94,9 @@ func idempotencyKey(o sandbox.Owner, hash string) string {
 	return "skerry:{" + o.Tenant + "}:idem:" + o.User + ":" + hash
 }
 
+// idempotencySinceKey says since when the answers of a tenant's requests are remembered.
+func idempotencySinceKey(tenant string) string { return "skerry:{" + tenant + "}:idem-since" }
+
 func rateKey(tenant, limit, scope string) string {
 	return "skerry:{" + tenant + "}:rate:" + limit + ":" + scope
 }

@@ -46,7 +46,7 @@ func open(t *testing.T, o Options) *Store {
 func TestStore(t *testing.T) {
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
-		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
+		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,
 		"Keys": testKeys, "Idempotency": testIdempotency, "BadNames": testBadNames, "Context": testContext,
 		"WatchKeys":     testWatchKeys,
 		"LargePipeline": testLargePipeline, "Pool": testPool,
@@ -529,7 +529,7 @@ func testWatchKeys(t *testing.T, s *Store) {
 func testIdempotency(t *testing.T, s *Store) {
 	ctx := t.Context()
 	begin := func(o sandbox.Owner, key, fp string) (bool, string, error) {
-		first, answer, err := s.Begin(ctx, o, key, fp)
+		first, answer, err := s.Begin(ctx, o, key, fp, 0)
 		return first, string(answer), err
 	}
 	if first, _, err := begin(ann, "k", "f1"); err != nil || !first {
@@ -578,21 +578,49 @@ func testIdempotency(t *testing.T, s *Store) {
 	}
 }
 
+// testIdempotencyOfTheForgetful: a retry whose first try may have come before anything was remembered is
+// refused, and one that came later is not.
+func testIdempotencyOfTheForgetful(t *testing.T, s *Store) {
+	ctx := t.Context()
+	o := sandbox.Owner{Tenant: "forgetful", User: "ann"}
+	must(t, s.rdb.FlushAll(ctx).Err()) // as Redis that comes back empty
+	_, _, err := s.Begin(ctx, o, "k", "fp", time.Millisecond)
+	wantKind(t, err, sandbox.Conflict)
+	var e *sandbox.Error
+	if !errors.As(err, &e) || len(e.Fields) != 1 || e.Fields[0] != (sandbox.Field{Name: "Idempotency-Key", Detail: sandbox.KeyUnknown}) {
+		t.Errorf("a retry from before: %v, %+v", err, e)
+	}
+	if first, _, err := s.Begin(ctx, o, "new", "fp", 0); !first || err != nil {
+		t.Errorf("no retry: %v, %v", first, err)
+	}
+	hourAgo := s.rdb.Time(ctx).Val().Add(-time.Hour).UnixMilli()
+	must(t, s.rdb.Set(ctx, idempotencySinceKey(o.Tenant), hourAgo, 0).Err())
+	if first, _, err := s.Begin(ctx, o, "k", "fp", 30*time.Minute); !first || err != nil {
+		t.Errorf("a retry of what never came: %v, %v", first, err)
+	}
+	_, _, err = s.Begin(ctx, o, "older", "fp", 61*time.Minute)
+	wantKind(t, err, sandbox.Conflict)
+	for _, bad := range []time.Duration{-1, MaxRetryAge + 1} {
+		_, _, err = s.Begin(ctx, o, "bad", "fp", bad)
+		wantKind(t, err, sandbox.Invalid)
+	}
+}
+
 // testIdempotencyOfTheDead: who retries is told that the first request's server ended.
 func testIdempotencyOfTheDead(t *testing.T, s *Store) {
 	ended := map[string]bool{}
 	s.replica, s.alive = "r1", func(replica string) bool { return !ended[replica] }
-	if first, _, err := s.Begin(t.Context(), main.Owner, "k", "fp"); !first || err != nil {
+	if first, _, err := s.Begin(t.Context(), main.Owner, "k", "fp", 0); !first || err != nil {
 		t.Fatalf("%v, %v", first, err)
 	}
 	s.replica = "r2"
-	_, _, err := s.Begin(t.Context(), main.Owner, "k", "fp")
+	_, _, err := s.Begin(t.Context(), main.Owner, "k", "fp", 0)
 	wantKind(t, err, sandbox.Conflict)
 	if !strings.Contains(err.Error(), "still running") {
 		t.Errorf("while it runs: %v", err)
 	}
 	ended["r1"] = true
-	first, _, err := s.Begin(t.Context(), main.Owner, "k", "fp")
+	first, _, err := s.Begin(t.Context(), main.Owner, "k", "fp", 0)
 	wantKind(t, err, sandbox.Conflict)
 	if first || !strings.Contains(err.Error(), "ended before it answered") {
 		t.Errorf("after its end: %v, %v", first, err)
