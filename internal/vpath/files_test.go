@@ -100,8 +100,14 @@ func TestEdit(t *testing.T) {
 	f, host := thread(t)
 	put(t, filepath.Join(host, "workspace/a"), "one two two")
 	ctx := context.Background()
-	wantKind(t, errOf(f.Edit(ctx, ws+"/a", "three", "x", false)), sandbox.Conflict)
-	wantKind(t, errOf(f.Edit(ctx, ws+"/a", "two", "x", false)), sandbox.Conflict)
+	for old, why := range map[string]string{"three": "absent", "two": "not unique"} {
+		err := errOf(f.Edit(ctx, ws+"/a", old, "x", false))
+		wantKind(t, err, sandbox.Conflict)
+		var e *sandbox.Error
+		if !errors.As(err, &e) || len(e.Fields) != 1 || e.Fields[0] != (sandbox.Field{Name: "old", Detail: why}) {
+			t.Errorf("%s: %+v", old, e)
+		}
+	}
 	wantKind(t, errOf(f.Edit(ctx, ws+"/a", "", "x", false)), sandbox.Invalid)
 	wantKind(t, errOf(f.Edit(ctx, ws+"/b", "x", "y", false)), sandbox.NotFound)
 	wantKind(t, errOf(f.Edit(ctx, "/mnt/skills/public/csv/SKILL.md", "csv", "y", false)), sandbox.Forbidden)

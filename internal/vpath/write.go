@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -155,9 +156,9 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 	count := bytes.Count(content, []byte(old))
 	switch {
 	case count == 0:
-		return Edited{}, sandbox.Errorf(sandbox.Conflict, "%s: the text to replace is not in the file", p.virtual)
+		return Edited{}, oldConflict("absent", p.virtual+": the text to replace is not in the file")
 	case count > 1 && !all:
-		return Edited{}, sandbox.Errorf(sandbox.Conflict, "%s: the text to replace is there %d times: make it longer so that it is unique, or replace all", p.virtual, count)
+		return Edited{}, oldConflict("not unique", fmt.Sprintf("%s: the text to replace is there %d times: make it longer so that it is unique, or replace all", p.virtual, count))
 	}
 	size := int64(len(content)) + int64(count)*int64(len(new)-len(old))
 	if size > 4*MaxEditBytes {
@@ -177,6 +178,11 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 		return Edited{}, err
 	}
 	return Edited{Path: p.virtual, Occurrences: count, Bytes: n}, nil
+}
+
+// oldConflict says also to programs why the text is not replaced.
+func oldConflict(why, detail string) error {
+	return &sandbox.Error{Kind: sandbox.Conflict, Detail: detail, Fields: []sandbox.Field{{Name: "old", Detail: why}}}
 }
 
 // content reads a whole regular file of at most most bytes.
