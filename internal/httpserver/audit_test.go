@@ -134,3 +134,15 @@ func TestAuditExport(t *testing.T) {
 		t.Error("an export that broke off looks whole")
 	}
 }
+
+// TestAuditPageDescribed: the document has all that a page of records has.
+func TestAuditPageDescribed(t *testing.T) {
+	doc := decodeBody(t, send(handler(t, newWorld(t)), "GET", "/openapi.json", ""))
+	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
+	fields := schemas["AuditPage"].(map[string]any)["properties"].(map[string]any)
+	for _, name := range []string{"items", "next_cursor", "partial"} {
+		if fields[name] == nil {
+			t.Errorf("no %s in %v", name, fields)
+		}
+	}
+}

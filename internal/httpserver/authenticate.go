@@ -31,7 +31,7 @@ func (s *server) authenticate(c *gin.Context) {
 		if errors.As(err, &many) {
 			p = tooMany(many)
 		} else {
-			p = s.problem(c.Request.Context(), err)
+			p = s.problem(c.Request.Context(), notStarted{err})
 		}
 		if many != nil || p.Code == string(sandbox.Unauthorized) || p.Code == string(sandbox.Forbidden) {
 			refused := sandbox.Caller{RequestID: x.id, Source: source(c.Request), UserAgent: userAgent(c.Request)}

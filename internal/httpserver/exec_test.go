@@ -546,3 +546,33 @@ func BenchmarkExec(b *testing.B) {
 		w.callers = w.callers[:0]
 	}
 }
+
+// TestNotStarted: an error says whether something ran, because a client may repeat an exec only when nothing did.
+func TestNotStarted(t *testing.T) {
+	w := newWorld(t)
+	h := handler(t, w)
+	said := func(path, body string) bool {
+		t.Helper()
+		rec := send(h, "POST", path, body)
+		p := decodeBody(t, rec)
+		if rec.Code != http.StatusServiceUnavailable {
+			t.Fatalf("%s: %d %v", path, rec.Code, p)
+		}
+		is, _ := p["not_started"].(bool)
+		return is
+	}
+	away := sandbox.Errorf(sandbox.Unavailable, "away")
+	routes := map[string]string{execURL: `{"command":"x"}`, "/api/threads/t1/execute_code": `{"code":"1"}`, "/api/threads/t1/skills/s/run": `{"script":"a.py"}`}
+	w.err = away
+	for path, body := range routes {
+		if !said(path, body) {
+			t.Errorf("%s: an exec that did not begin may be repeated", path)
+		}
+	}
+	w.err, w.wait = nil, func(context.Context) error { return away }
+	for path, body := range routes {
+		if said(path, body) {
+			t.Errorf("%s: one that began may not", path)
+		}
+	}
+}

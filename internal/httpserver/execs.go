@@ -216,7 +216,7 @@ func (s *server) exec(ctx context.Context, in *struct {
 	}
 	id, err := s.o.Execs.RunCommand(ctx, callerOf(ctx), in.Thread, cmd)
 	if err != nil {
-		return nil, err
+		return nil, notStarted{err}
 	}
 	return s.outcome(ctx, in.Thread, id, cmd.Background, shown)
 }
@@ -232,7 +232,7 @@ func (s *server) executeCode(ctx context.Context, in *struct {
 	}
 	id, err := s.o.Execs.RunCode(ctx, callerOf(ctx), in.Thread, code)
 	if err != nil {
-		return nil, err
+		return nil, notStarted{err}
 	}
 	return s.outcome(ctx, in.Thread, id, false, shownCode)
 }
@@ -249,7 +249,7 @@ func (s *server) runSkill(ctx context.Context, in *struct {
 	}
 	id, err := s.o.Execs.RunScript(ctx, callerOf(ctx), in.Thread, script)
 	if err != nil {
-		return nil, err
+		return nil, notStarted{err}
 	}
 	return s.outcome(ctx, in.Thread, id, false, shown)
 }

@@ -126,7 +126,7 @@ func (s *server) place(c *gin.Context) {
 			if errors.Is(err, errMoved) {
 				c.Header(movedHeader, "1")
 			}
-			writeProblem(c.Writer, s.problem(c.Request.Context(), err))
+			writeProblem(c.Writer, s.problem(c.Request.Context(), notStarted{err}))
 			c.Abort()
 			return
 		case replica != "":
@@ -140,7 +140,7 @@ func (s *server) place(c *gin.Context) {
 			return
 		}
 	}
-	writeProblem(c.Writer, s.problem(c.Request.Context(), errMoved))
+	writeProblem(c.Writer, s.problem(c.Request.Context(), notStarted{errMoved}))
 	c.Abort()
 }
 

@@ -181,7 +181,7 @@ func TestForwardedOnce(t *testing.T) {
 	front := httptest.NewServer(FromPeer(handler(t, newWorld(t), func(o *Options) { o.Placement = &street{owner: "other", exec: "other"} })))
 	defer front.Close()
 	res, text := ask(t, http.MethodPost, front.URL+execURL, `{"command":"true"}`)
-	if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `"unavailable"`) {
+	if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `"unavailable"`) || !strings.Contains(text, `"not_started":true`) {
 		t.Errorf("%d %s", res.StatusCode, text)
 	}
 }
@@ -217,7 +217,7 @@ func TestOwnerIsSilent(t *testing.T) {
 		t.Errorf("%d %s after %s", res.StatusCode, text, time.Since(began))
 	}
 	s.deaf, s.addr = false, ""
-	if res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`); res.StatusCode != http.StatusServiceUnavailable || strings.Contains(text, "dial") {
+	if res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`); res.StatusCode != http.StatusServiceUnavailable || strings.Contains(text, "dial") || strings.Contains(text, "not_started") {
 		t.Errorf("%d %s", res.StatusCode, text)
 	}
 }

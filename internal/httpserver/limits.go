@@ -34,7 +34,7 @@ func (s *server) limit(c *gin.Context) {
 		return
 	}
 	if err := s.o.Limits.Request(ctx, caller); err != nil {
-		writeProblem(c.Writer, s.problem(ctx, err))
+		writeProblem(c.Writer, s.problem(ctx, notStarted{err}))
 		c.Abort()
 	}
 }

@@ -25,6 +25,8 @@ type Problem struct {
 	Code   string       `json:"code" doc:"Stable over time, unlike the texts"`
 	Errors []FieldError `json:"errors,omitempty" doc:"What is wrong with which field of the request"`
 	Limit  *limitShown  `json:"limit,omitempty" doc:"With quota_exceeded: the limit of a tenant, user or key that was met"`
+	// NotStarted lets a client repeat what it must not do twice.
+	NotStarted bool `json:"not_started,omitempty" doc:"Nothing of the request was done: it may be sent again as it is. When absent from a 5xx, it may have been done"`
 
 	header http.Header
 }
@@ -138,9 +140,15 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 	if e != nil && e.Limit != nil {
 		p.limited(e.Limit)
 	}
+	p.NotStarted = errors.As(err, new(notStarted)) || e != nil && e.NotStarted
 	s.logProblem(ctx, p, err)
 	return p
 }
+
+// notStarted is an error from before anything of the request was done.
+type notStarted struct{ error }
+
+func (e notStarted) Unwrap() error { return e.error }
 
 // logProblem logs what is our fault, and the hidden causes of what is the fault of something that
 // we depend on.

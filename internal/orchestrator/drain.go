@@ -17,7 +17,9 @@ const (
 	drainLook  = 20 * time.Millisecond
 )
 
-var errStopping = sandbox.Errorf(sandbox.Unavailable, "this server is stopping and takes no new work; try again, it comes back or another one answers")
+var errStopping error = &sandbox.Error{
+	Kind: sandbox.Unavailable, NotStarted: true, Detail: "this server is stopping and takes no new work; try again, it comes back or another one answers",
+}
 
 // Draining reports whether the server is stopping.
 func (r *Orchestrator) Draining() bool { return r.draining.Load() != nil }

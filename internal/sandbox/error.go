@@ -42,7 +42,10 @@ type Error struct {
 	Detail string
 	Fields []Field
 	Limit  *LimitHit // of QuotaExceeded: the limit of a tenant, user or key that was met
-	Err    error
+	// NotStarted says that nothing of the request was done, so that it may be sent again as it is.
+	// Without it, it may have been.
+	NotStarted bool
+	Err        error
 }
 
 // LimitHit is a limit of a tenant, user or key that a call met.
