@@ -125,6 +125,8 @@ var table = []row{
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing policy audit/export", "HTTP reaches the use cases through interfaces that it declares"},
 
+	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},
+
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
 	{"internal/attack/wire", "", "what the attacks and their program say to each other"},
 	{"internal/attack/probe", "attack/wire sandboxd/process", "the attacker in the sandbox"},

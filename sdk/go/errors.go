@@ -1,0 +1,135 @@
+package skerry
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// ErrorCode says what kind of error the server answered. It is itself an error, so that
+// errors.Is(err, skerry.NotFound) works on what any method returns.
+type ErrorCode string
+
+// The codes of errors. They stay the same over time, unlike the texts.
+const (
+	NotFound         ErrorCode = "not_found"         // no such thing, or it is somebody else's
+	Invalid          ErrorCode = "invalid"           // the request cannot be right, whatever the state
+	Conflict         ErrorCode = "conflict"          // right in another state
+	Forbidden        ErrorCode = "forbidden"         // the caller may not
+	Unauthorized     ErrorCode = "unauthorized"      // no key, or a bad one
+	QuotaExceeded    ErrorCode = "quota_exceeded"    // a limit of the thread, user or tenant; Error.Limit says which
+	CapacityExceeded ErrorCode = "capacity_exceeded" // a limit of the server
+	NotSupported     ErrorCode = "not_supported"     // the server's driver, template or version cannot
+	SandboxLost      ErrorCode = "sandbox_lost"      // the sandbox ended under the call
+	ToolFailed       ErrorCode = "tool_failed"       // the MCP server answered with an error
+	Timeout          ErrorCode = "timeout"           // a deadline passed
+	Unavailable      ErrorCode = "unavailable"       // a part that is needed does not answer now
+	Internal         ErrorCode = "internal"          // the server's fault; its log has more under Error.RequestID
+)
+
+func (c ErrorCode) Error() string { return string(c) }
+
+// Error is an error that the server answered.
+type Error struct {
+	Status     int          `json:"status"`
+	Code       ErrorCode    `json:"code"`
+	Title      string       `json:"title"`
+	Detail     string       `json:"detail"`
+	Fields     []FieldError `json:"errors"`
+	Limit      *Limit       `json:"limit"`
+	NotStarted bool         `json:"not_started"` // nothing of the request was done
+
+	RequestID  string        `json:"-"`
+	RetryAfter time.Duration `json:"-"` // 0: the server did not say
+}
+
+// FieldError says what is wrong with one field of a request.
+type FieldError struct {
+	Field  string `json:"field"`
+	Detail string `json:"detail"`
+}
+
+// Limit is the limit of a tenant, user or key that was met.
+type Limit struct {
+	Limit      string     `json:"limit"`
+	Scope      string     `json:"scope"` // "tenant", "user" or "key"
+	Who        string     `json:"who"`
+	Max        int64      `json:"max"`
+	Used       int64      `json:"used"`
+	RetryAfter int        `json:"retry_after_s,omitempty"` // seconds; 0: nobody knows
+	FreeAt     *time.Time `json:"free_at,omitempty"`
+}
+
+// Error is the detail, what is wrong with which field, and the code.
+func (e *Error) Error() string {
+	text := e.Detail
+	for _, f := range e.Fields {
+		text += fmt.Sprintf("\n  %s: %s", f.Field, f.Detail)
+	}
+	return fmt.Sprintf("%s (%s)", text, e.Code)
+}
+
+// Is reports whether target is the code of e.
+func (e *Error) Is(target error) bool {
+	c, ok := target.(ErrorCode)
+	return ok && c == e.Code
+}
+
+// LostError says that the connection was lost and what was asked for is not known to have ended. It
+// is not sent again, because it may have been done.
+type LostError struct {
+	// ExecID of what may still run; "" when the server had not yet said it. Thread.Execs lists all.
+	ExecID string
+	Err    error
+}
+
+func (e *LostError) Error() string {
+	if e.ExecID == "" {
+		return "the connection was lost before the server answered; the request may have been done: " + e.Err.Error()
+	}
+	return "the connection was lost; exec " + e.ExecID + " may still run: " + e.Err.Error()
+}
+
+// Unwrap gives how the connection was lost.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// maxProblem bounds what is read of an answer that is an error.
+const maxProblem = 1 << 20
+
+// ErrorFrom makes the *Error of an answer with a status of 400 or more. It reads the body and does not
+// close it.
+func ErrorFrom(res *http.Response) error {
+	e := &Error{}
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
+	if err != nil || json.Unmarshal(raw, e) != nil || e.Code == "" {
+		e = &Error{Code: codeOf(res.StatusCode), Title: http.StatusText(res.StatusCode), Detail: "the server answered " + res.Status}
+	}
+	e.Status, e.RequestID = res.StatusCode, res.Header.Get("X-Request-Id")
+	if s, err := strconv.Atoi(res.Header.Get("Retry-After")); err == nil && s > 0 {
+		e.RetryAfter = time.Duration(s) * time.Second
+	}
+	return e
+}
+
+// codeOf is the code of an answer that is not the server's own, but of a proxy before it, say.
+func codeOf(status int) ErrorCode {
+	switch status {
+	case http.StatusUnauthorized:
+		return Unauthorized
+	case http.StatusForbidden:
+		return Forbidden
+	case http.StatusNotFound:
+		return NotFound
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return Unavailable
+	case http.StatusGatewayTimeout, http.StatusRequestTimeout:
+		return Timeout
+	}
+	if status >= http.StatusInternalServerError {
+		return Internal
+	}
+	return Invalid
+}

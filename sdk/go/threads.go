@@ -1,0 +1,161 @@
+package skerry
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// Thread is one thread of the caller: its sandbox, its files and its tools.
+type Thread struct {
+	ID string
+	c  *Client
+}
+
+// Thread names a thread. It asks the server nothing.
+func (c *Client) Thread(id string) *Thread { return &Thread{ID: id, c: c} }
+
+// path is that of a part of the thread; the parts are escaped.
+func (t *Thread) path(parts ...string) string {
+	var b strings.Builder
+	b.WriteString("/api/threads/" + url.PathEscape(t.ID))
+	for _, p := range parts {
+		b.WriteString("/" + url.PathEscape(p))
+	}
+	return b.String()
+}
+
+func (t *Thread) call(ctx context.Context, r Request, out any) error { return t.c.Call(ctx, r, out) }
+
+// page is a list as the API gives it.
+type page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next_cursor"`
+}
+
+// get sends a request and gives its answer.
+func get[T any](ctx context.Context, c *Client, r Request) (*T, error) {
+	out := new(T)
+	if err := c.Call(ctx, r, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// list gets a list that has no second page.
+func list[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	p, err := get[page[T]](ctx, c, Request{Method: http.MethodGet, Path: path, Query: query})
+	if err != nil {
+		return nil, err
+	}
+	return p.Items, nil
+}
+
+// pages gives the items of a list with all its pages.
+func pages[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		q := url.Values{}
+		for name, values := range query {
+			q[name] = values
+		}
+		for {
+			p, err := get[page[T]](ctx, c, Request{Method: http.MethodGet, Path: path, Query: q})
+			if err != nil {
+				yield(*new(T), err)
+				return
+			}
+			for _, item := range p.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if p.Next == "" {
+				return
+			}
+			q.Set("cursor", p.Next)
+		}
+	}
+}
+
+// ThreadFilter says which threads Threads gives. Its zero value: all.
+type ThreadFilter struct {
+	Labels map[string]string
+	State  string // of the sandbox
+}
+
+// Threads gives the caller's threads.
+func (c *Client) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadInfo, error] {
+	q := url.Values{}
+	for k, v := range f.Labels {
+		q.Add("label", k+"="+v)
+	}
+	set(q, "state", f.State)
+	return pages[ThreadInfo](ctx, c, "/api/threads", q)
+}
+
+// set sets what is not empty.
+func set(q url.Values, name, value string) {
+	if value != "" {
+		q.Set(name, value)
+	}
+}
+
+func setInt(q url.Values, name string, value int) {
+	if value != 0 {
+		q.Set(name, strconv.Itoa(value))
+	}
+}
+
+// Templates lists the kinds of sandbox that can be asked for.
+func (c *Client) Templates(ctx context.Context) ([]Template, error) {
+	return list[Template](ctx, c, "/api/templates", nil)
+}
+
+// Acquire gives the thread a sandbox. Many callers at once get the same one. State is "starting" when
+// it takes longer than WaitSeconds.
+func (t *Thread) Acquire(ctx context.Context, o AcquireOptions) (*Sandbox, error) {
+	return t.sandbox(ctx, Request{Method: http.MethodPut, Path: t.path("sandbox"), Body: o})
+}
+
+func (t *Thread) sandbox(ctx context.Context, r Request) (*Sandbox, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.c.o.Wait)
+	defer cancel()
+	a, err := get[struct {
+		Sandbox Sandbox `json:"sandbox"`
+	}](ctx, t.c, r)
+	if err != nil {
+		return nil, err
+	}
+	return &a.Sandbox, nil
+}
+
+// Info is what the server knows of the thread.
+func (t *Thread) Info(ctx context.Context) (*ThreadInfo, error) {
+	return get[ThreadInfo](ctx, t.c, Request{Method: http.MethodGet, Path: t.path()})
+}
+
+// Pause stops the sandbox's processes until Resume or the next exec.
+func (t *Thread) Pause(ctx context.Context) (*Sandbox, error) { return t.change(ctx, "pause") }
+
+// Resume goes on after Pause or Hibernate.
+func (t *Thread) Resume(ctx context.Context) (*Sandbox, error) { return t.change(ctx, "resume") }
+
+// Hibernate ends the sandbox and keeps its files and what it was: the next exec brings it back.
+func (t *Thread) Hibernate(ctx context.Context) (*Sandbox, error) { return t.change(ctx, "hibernate") }
+
+func (t *Thread) change(ctx context.Context, verb string) (*Sandbox, error) {
+	return t.sandbox(ctx, Request{Method: http.MethodPost, Path: t.path("sandbox", verb)})
+}
+
+// Release ends the sandbox; the files stay.
+func (t *Thread) Release(ctx context.Context) error {
+	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("sandbox")}, nil)
+}
+
+// Delete ends the sandbox and deletes the files.
+func (t *Thread) Delete(ctx context.Context) error {
+	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path()}, nil)
+}
