@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,13 +9,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/argform"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 func newAudit(api *apiClient) *cobra.Command {
@@ -113,7 +111,7 @@ func newAuditExport(api *apiClient) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
 		q := query()
 		q.Set("format", format)
-		res, err := api.request(cmd.Context(), http.MethodGet, "/api/audit/export?"+q.Encode(), nil, "")
+		res, err := api.request(cmd.Context(), sdk.Request{Method: http.MethodGet, Path: "/api/audit/export", Query: q})
 		if err != nil {
 			return err
 		}
@@ -147,79 +145,53 @@ func newAuditTail(api *apiClient) *cobra.Command {
 	rawFlag(cmd, &raw)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		t := &tail{api: api, out: cmd.OutOrStdout(), raw: raw, tty: onTerminal(cmd.OutOrStdout())}
-		return t.run(cmd.Context(), "/api/audit/stream?"+query().Encode())
+		f, err := filterOf(query())
+		if err != nil {
+			return err
+		}
+		return t.run(cmd.Context(), f)
 	}
 	return cmd
 }
 
-// tail shows a stream of records.
-type tail struct {
-	api  *apiClient
-	out  io.Writer
-	raw  bool
-	tty  bool
-	last string // id of the newest event that was shown
+// filterOf is what the flags say, for the client.
+func filterOf(q url.Values) (sdk.AuditFilter, error) {
+	f := sdk.AuditFilter{
+		Thread: q.Get("thread"), User: q.Get("user"), Exec: q.Get("exec"), Action: q.Get("action"), Tool: q.Get("tool"), Outcome: q.Get("outcome"), Text: q.Get("q"),
+	}
+	for name, t := range map[string]*time.Time{"since": &f.Since, "until": &f.Until} {
+		if !q.Has(name) {
+			continue
+		}
+		var err error
+		if *t, err = time.Parse(time.RFC3339, q.Get(name)); err != nil {
+			return f, fmt.Errorf("--%s %q: write a time such as 2026-11-22T10:00:00Z, or how long ago, such as 2h", name, q.Get(name))
+		}
+	}
+	return f, nil
 }
 
-// tailAgain is how long a lost connection is tried again.
-const tailAgain = time.Minute
+// tail shows a stream of records.
+type tail struct {
+	api *apiClient
+	out io.Writer
+	raw bool
+	tty bool
+}
 
-func (t *tail) run(ctx context.Context, path string) error {
-	for lost := time.Now(); ; {
-		shown, err := t.once(ctx, path)
-		if shown {
-			lost = time.Now()
-		}
-		kind := sandbox.KindOf(err)
+func (t *tail) run(ctx context.Context, f sdk.AuditFilter) error {
+	for e, err := range t.api.client().FollowAudit(ctx, f, "") {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, errNotWritten):
-			return err
-		case kind == sandbox.Invalid, kind == sandbox.Forbidden, kind == sandbox.Unauthorized, kind == sandbox.NotFound, time.Since(lost) > tailAgain:
-			return err
+		case err != nil:
+			return explain(err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
+		if err := t.show(string(e.Record)); err != nil {
+			return fmt.Errorf("the output cannot be written: %w", err)
 		}
 	}
-}
-
-var errNotWritten = errors.New("the output cannot be written")
-
-// once follows one connection. shown: something came.
-func (t *tail) once(ctx context.Context, path string) (shown bool, err error) {
-	res, err := t.api.requestWith(ctx, http.MethodGet, path, nil, http.Header{"Accept": {"text/event-stream"}, "Last-Event-ID": {t.last}})
-	if err != nil {
-		return false, err
-	}
-	defer res.Body.Close()
-	lines := bufio.NewScanner(res.Body)
-	lines.Buffer(make([]byte, 64<<10), maxEventLine)
-	id, event := "", ""
-	for lines.Scan() {
-		shown = true
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		value = strings.TrimPrefix(value, " ")
-		switch name {
-		case "id":
-			id = value
-		case "event":
-			event = value
-		case "data":
-			if event == "error" {
-				_, err := takeEvent(event, value, nil, nil)
-				return shown, err
-			}
-			if err := t.show(value); err != nil {
-				return shown, errors.Join(errNotWritten, err)
-			}
-			t.last = id
-		}
-	}
-	return shown, lines.Err()
+	return nil
 }
 
 // Colours of outcomes, and what ends them.

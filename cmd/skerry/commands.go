@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 func newExec(api *apiClient) *cobra.Command {
@@ -36,10 +38,10 @@ func newExec(api *apiClient) *cobra.Command {
 				if !cmd.Flags().Changed("timeout") {
 					timeout = 3600
 				}
-				return runTerminal(cmd, api, args[0], join, map[string]any{"argv": args[1:], "timeout_s": timeout})
+				return runTerminal(cmd, api, args[0], join, sdk.Command{Argv: args[1:], TimeoutSeconds: float64(timeout)})
 			}
-			body := map[string]any{"argv": args[1:], "timeout_s": timeout}
-			res, err := api.stream(cmd.Context(), threadPath(args[0], "exec"), body, eyes{cmd.OutOrStdout(), raw}, eyes{cmd.ErrOrStderr(), raw})
+			events := api.client().Thread(args[0]).StreamExec(cmd.Context(), sdk.Command{Argv: args[1:], TimeoutSeconds: float64(timeout)})
+			res, err := stream(events, eyes{cmd.OutOrStdout(), raw}, eyes{cmd.ErrOrStderr(), raw})
 			if err != nil {
 				return err
 			}
@@ -92,10 +94,9 @@ func newCode(api *apiClient) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var res execResult
-			body := codeRequest(text, lang, inContext, timeout)
-			if err := api.call(cmd.Context(), http.MethodPost, threadPath(args[0], "execute_code"), body, &res); err != nil {
-				return err
+			res, err := api.client().Thread(args[0]).ExecuteCode(cmd.Context(), codeRequest(text, lang, inContext, timeout))
+			if err != nil {
+				return explain(err)
 			}
 			if api.json {
 				return printJSON(cmd.OutOrStdout(), res)
@@ -103,7 +104,7 @@ func newCode(api *apiClient) *cobra.Command {
 			fmt.Fprint(eyes{cmd.OutOrStdout(), raw}, res.Stdout)
 			fmt.Fprint(eyes{cmd.ErrOrStderr(), raw}, res.Stderr)
 			for _, r := range res.Results {
-				r.show(cmd)
+				showResult(cmd, r)
 			}
 			return ending(res)
 		},

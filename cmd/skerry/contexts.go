@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 // newContexts is "skerry contexts": the interpreters of a thread that keep their variables.
@@ -46,12 +49,10 @@ func contextCommand(api *apiClient, name, short, method string, more ...string) 
 	}}
 }
 
-// richResult is what a run in a context displayed: MIME types and their data.
-type richResult map[string]any
-
-// show prints the text of a result, and names what a terminal cannot show.
-func (r richResult) show(cmd *cobra.Command) {
-	if text, ok := r["text/plain"].(string); ok {
+// showResult prints the text of what a run in a context displayed, by MIME type, and names what a terminal cannot show.
+func showResult(cmd *cobra.Command, r map[string]json.RawMessage) {
+	var text string
+	if json.Unmarshal(r["text/plain"], &text) == nil {
 		fmt.Fprintln(eyes{w: cmd.OutOrStdout()}, text)
 	}
 	var more []string
@@ -66,15 +67,14 @@ func (r richResult) show(cmd *cobra.Command) {
 }
 
 // codeRequest is the body of execute_code: the language goes with it unless a context has its own.
-func codeRequest(text, lang, context string, timeout int) map[string]any {
-	body := map[string]any{"code": text, "timeout": timeout}
+func codeRequest(text, lang, context string, timeout int) sdk.Code {
+	code := sdk.Code{Code: text, ContextID: context, TimeoutSeconds: float64(timeout)}
 	if context != "" {
-		body["context_id"] = context
-		return body
+		return code
 	}
 	if full, ok := languages[lang]; ok {
 		lang = full
 	}
-	body["language"] = lang
-	return body
+	code.Language = lang
+	return code
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 // demo is one run of `skerry demo`: a server of its own, and a client that uses the public API only.
@@ -121,11 +122,11 @@ func (d *demo) sandbox(ctx context.Context) error {
 	}
 	s := res.Sandbox
 	d.say("Sandbox %s is %s: driver %s, runtime %s, created in %.0f ms, ready %.0f ms later", s.ID, s.State, s.Driver, s.Runtime, s.Timings["create"], s.Timings["ready"])
-	who, err := d.api.stream(ctx, threadPath(demoThread, "exec"), map[string]any{"command": "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"}, d.out, d.out)
+	who, err := stream(d.api.client().Thread(demoThread).StreamExec(ctx, sdk.Command{Command: "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"}), d.out, d.out)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.out, "(%d ms)\n", who.Millis)
+	fmt.Fprintf(d.out, "(%d ms)\n", who.DurationMillis)
 	return nil
 }
 
@@ -137,8 +138,7 @@ func (d *demo) skill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var res execResult
-	err = d.api.call(ctx, http.MethodPost, threadPath(demoThread, "skills/csv-profile/run"), map[string]any{"script": "scripts/profile.py"}, &res)
+	res, err := d.api.client().Thread(demoThread).RunSkill(ctx, "csv-profile", sdk.Script{Script: "scripts/profile.py"})
 	if err != nil {
 		return err
 	}
@@ -184,8 +184,7 @@ for line in list_directory(path="SHARED")["content"].splitlines():
 func (d *demo) code(ctx context.Context, language, text string) error {
 	d.say("execute_code in %s, calling tools of the filesystem MCP server", language)
 	text = strings.ReplaceAll(text, "SHARED", filepath.Join(d.dir, "shared"))
-	var res execResult
-	err := d.api.call(ctx, http.MethodPost, threadPath(demoThread, "execute_code"), map[string]any{"code": text, "language": language}, &res)
+	res, err := d.api.client().Thread(demoThread).ExecuteCode(ctx, sdk.Code{Code: text, Language: language})
 	if err != nil {
 		return err
 	}
@@ -193,7 +192,7 @@ func (d *demo) code(ctx context.Context, language, text string) error {
 	for _, t := range res.ToolsCalled {
 		fmt.Fprintf(d.out, "  called %s: %s, %d ms\n", t.Tool, t.Status, t.Millis)
 	}
-	fmt.Fprintf(d.out, "(%d ms)\n", res.Millis)
+	fmt.Fprintf(d.out, "(%d ms)\n", res.DurationMillis)
 	if err := ending(res); err != nil {
 		return fmt.Errorf("the %s code failed: %w", language, err)
 	}

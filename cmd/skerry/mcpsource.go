@@ -54,7 +54,7 @@ func (r *remoteTools) get(ctx context.Context, path string, out any) error {
 
 func (r *remoteTools) call(ctx context.Context, tool string, input json.RawMessage) (sandbox.ToolResult, error) {
 	var res sandbox.ToolResult
-	err := r.api.call(ctx, http.MethodPost, threadPath(r.thread, "tools/call"), map[string]any{"tool": tool, "input": input}, &res)
+	err := r.api.callOnce(ctx, http.MethodPost, threadPath(r.thread, "tools/call"), map[string]any{"tool": tool, "input": input}, &res)
 	return res, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -166,23 +165,7 @@ func (c *apiClient) upload(ctx context.Context, path, name string, folder bool, 
 		w.CloseWithError(writeForm(form, name, folder)) //nolint:errcheck // it never fails
 	}()
 	defer r.Close() //nolint:errcheck // it never fails
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(c.server, "/")+path, r)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", form.FormDataContentType())
-	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= http.StatusBadRequest {
-		return readProblem(res)
-	}
-	return json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out)
+	return c.send(ctx, path, form.FormDataContentType(), r, out)
 }
 
 func writeForm(form *multipart.Writer, name string, folder bool) error {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"text/tabwriter"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/argform"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 // Exit codes of `skerry skills`. Scripts rely on them: the numbers stay.
@@ -158,22 +158,22 @@ func newSkillsRun(api *apiClient) *cobra.Command {
 			"  skerry skills run demo report scripts/make.sh --env API_TOKEN=… --stdin < data.json",
 		Args: cobra.MinimumNArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			body := map[string]any{"script": args[2], "args": args[3:], "timeout_s": timeout}
+			script := sdk.Script{Script: args[2], Args: args[3:], TimeoutSeconds: float64(timeout)}
 			vars, err := variables(env)
 			if err != nil {
 				return err
 			}
 			if len(vars) > 0 {
-				body["env"] = vars
+				script.Env = vars
 			}
 			if stdin {
 				text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxAnswer))
 				if err != nil {
 					return err
 				}
-				body["stdin"] = string(text)
+				script.Stdin = string(text)
 			}
-			res, err := api.stream(cmd.Context(), threadPath(args[0], "skills", url.PathEscape(args[1]), "run"), body, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			res, err := stream(api.client().Thread(args[0]).StreamSkill(cmd.Context(), args[1], script), cmd.OutOrStdout(), cmd.ErrOrStderr())
 			if err != nil {
 				return skillFailed(err)
 			}

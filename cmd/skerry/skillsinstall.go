@@ -309,26 +309,10 @@ func (f *installFlags) send(ctx context.Context, from, digest string, body io.Re
 	if f.strict {
 		query.Set("strict", "true")
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(f.api.server, "/")+"/api/skills/install?"+query.Encode(), body)
-	if err != nil {
-		return installed{}, err
-	}
-	req.Header.Set("Content-Type", kind)
-	if f.api.key != "" {
-		req.Header.Set("Authorization", "Bearer "+f.api.key)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return installed{}, fmt.Errorf("%w\nIs a server running there? `skerry serve` starts one; --server names another address", err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= http.StatusBadRequest {
-		err := readProblem(res)
-		if errors.Is(err, sandbox.Conflict) && digest != "" && !f.replace {
-			err = sandbox.Errorf(sandbox.Conflict, "%s\n--replace puts this one in its place", err)
-		}
-		return installed{}, err
-	}
 	done := installed{Source: from}
-	return done, json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&done)
+	err := f.api.send(ctx, "/api/skills/install?"+query.Encode(), kind, body, &done)
+	if errors.Is(err, sandbox.Conflict) && digest != "" && !f.replace {
+		err = sandbox.Errorf(sandbox.Conflict, "%s\n--replace puts this one in its place", err)
+	}
+	return done, err
 }

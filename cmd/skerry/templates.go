@@ -226,7 +226,7 @@ func (c *apiClient) smoke(ctx context.Context, thread string, s sandbox.SmokeTes
 		body["argv"] = s.Argv
 	}
 	var res sandbox.Result
-	err := c.call(ctx, http.MethodPost, threadPath(thread, route), body, &res)
+	err := c.callOnce(ctx, http.MethodPost, threadPath(thread, route), body, &res)
 	r := tested{Name: s.Name, Millis: time.Since(began).Milliseconds()}
 	if err != nil {
 		r.Problem = err.Error()

@@ -19,6 +19,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
 const (
@@ -43,7 +45,7 @@ type terminalSession struct {
 }
 
 // runTerminal starts a command in a terminal, or joins one, and ends with its exit code.
-func runTerminal(cmd *cobra.Command, api *apiClient, thread, join string, body map[string]any) error {
+func runTerminal(cmd *cobra.Command, api *apiClient, thread, join string, command sdk.Command) error {
 	in, _ := cmd.InOrStdin().(*os.File)
 	out, _ := cmd.OutOrStdout().(*os.File)
 	if in == nil || out == nil || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
@@ -52,10 +54,10 @@ func runTerminal(cmd *cobra.Command, api *apiClient, thread, join string, body m
 	s := &terminalSession{api: api, thread: thread, exec: join, in: in, out: out, typed: make(chan []byte), resized: make(chan os.Signal, 1)}
 	if join == "" {
 		cols, rows := s.size()
-		body["background"], body["pty"] = true, map[string]int{"cols": cols, "rows": rows}
-		var res execResult
-		if err := api.call(cmd.Context(), http.MethodPost, threadPath(thread, "exec"), body, &res); err != nil {
-			return err
+		command.PTY = &sdk.PTYSize{Cols: uint16(cols), Rows: uint16(rows)} //nolint:gosec // at most maxSide
+		res, err := api.client().Thread(thread).Start(cmd.Context(), command)
+		if err != nil {
+			return explain(err)
 		}
 		s.exec = res.ExecID
 	}
@@ -63,7 +65,7 @@ func runTerminal(cmd *cobra.Command, api *apiClient, thread, join string, body m
 	if err != nil {
 		return fmt.Errorf("%w\nThe exec goes on until its deadline: skerry exec -t %s --join %s", err, thread, s.exec)
 	}
-	return ending(res)
+	return ending(&res)
 }
 
 // size is that of the user's terminal, or a usual one.
@@ -150,7 +152,7 @@ func (s *terminalSession) join(ctx context.Context) (joined bool, res *execResul
 	conn, answer, err := websocket.Dial(dial, address, &websocket.DialOptions{HTTPHeader: header}) //nolint:bodyclose // the package closes it
 	if err != nil {
 		if answer != nil && answer.StatusCode >= 400 && answer.StatusCode < 500 {
-			err = &refusal{readProblem(answer)}
+			err = &refusal{explain(sdk.ErrorFrom(answer))}
 		}
 		return false, nil, err
 	}
