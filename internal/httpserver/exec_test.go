@@ -459,7 +459,9 @@ func TestIdempotency(t *testing.T) {
 		wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k7", "Idempotency-Age: "+bad), 400, "invalid")
 	}
 	// What began and then failed is not run again either.
-	w.wait = func(context.Context) error { return sandbox.Errorf(sandbox.Unavailable, "its record could not be written") }
+	w.wait = func(context.Context) error {
+		return sandbox.Errorf(sandbox.Unavailable, "its record could not be written")
+	}
 	wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k8"), 503, "unavailable")
 	w.wait = nil
 	before = w.runs
