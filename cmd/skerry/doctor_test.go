@@ -187,7 +187,7 @@ func TestDoctorAudit(t *testing.T) {
 		t.Errorf("doctor made a key: %v", err)
 	}
 	finds(t, time.Minute, of(func(e *examination) { e.cfg.Audit.SigningKeyFile = filepath.Join(e.cfg.Data, "keys", "audit.pem") }),
-		"problem signing key|move it out of there", "ok sinks|")
+		"problem signing key|name a file outside of it", "ok sinks|")
 	if _, _, err := signing.OpenFile(key, filepath.Join(dir, "data")); err != nil {
 		t.Fatal(err)
 	}
