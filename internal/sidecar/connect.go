@@ -22,6 +22,8 @@ import (
 const (
 	// maxStreams are the sandbox's connections at once: what nobody reads of one holds 256 kB of memory.
 	maxStreams = 320
+	// maxOpen is how many may be open at the sidecar's end alone besides.
+	maxOpen = 1000
 	// socketTime bounds the first message of a stream, and the connection to the socket of the server.
 	socketTime = 5 * time.Second
 )
@@ -90,6 +92,10 @@ func (c *Conn) serve(session *yamux.Session) {
 	for {
 		stream, err := session.AcceptStreamWithContext(ctx)
 		if err != nil {
+			return
+		}
+		if session.NumStreams() > maxOpen {
+			c.o.Log.Warn("a sidecar does not close its streams", "sandbox", c.o.ID)
 			return
 		}
 		select {
@@ -187,7 +193,7 @@ func request(ctx context.Context, session *yamux.Session, m *wire.Request) (*wir
 
 func outcome(s *wire.Stream) error {
 	var m wire.Outcome
-	if err := s.Receive(&m); err != nil {
+	if err := s.Await(&m); err != nil {
 		return err
 	}
 	return m.GetFailure().Err()

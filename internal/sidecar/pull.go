@@ -28,13 +28,22 @@ func (c *Conn) Pull(ctx context.Context) (changed bool, err error) {
 	if len(mounts) == 0 {
 		return false, nil
 	}
-	err = c.call(ctx, func(ctx context.Context, session *yamux.Session) error {
+	once := func(ctx context.Context, session *yamux.Session) error {
 		p := &pull{c: c}
 		defer p.close(ctx)
 		err := p.run(ctx, session, mounts)
 		changed = changed || p.changed
 		if err != nil {
 			c.since = nil // both sides may have what the other does not know of
+		}
+		return err
+	}
+	err = c.call(ctx, func(ctx context.Context, session *yamux.Session) error {
+		part := c.since != nil
+		err := once(ctx, session)
+		if part && err != nil && ctx.Err() == nil && !session.IsClosed() && !errors.Is(err, sandbox.QuotaExceeded) {
+			// The changes may have been to what the server's files are no longer: all of it mends that.
+			err = once(ctx, session)
 		}
 		return err
 	})

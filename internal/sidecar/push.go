@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"sync"
 
 	"github.com/hashicorp/yamux"
 
@@ -181,18 +182,40 @@ func send(ctx context.Context, session *yamux.Session, t *tree.Tree, ask *wire.P
 	if err != nil {
 		return err
 	}
-	for _, n := range wanted {
-		e := list[n]
-		if e.Kind != tree.File {
-			return fmt.Errorf("the sidecar wants %.200q, which is no file", e.Path)
-		}
-		sent, _, err := wire.SendFile(ctx, s, t, e.Path, e.Size)
+	// The sidecar may fail while it is sent to: it has no space left, say.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	end := make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := outcome(s)
+		end <- err
 		if err != nil {
-			return err
+			s.Close() // who sends does not wait for one who reads no more
 		}
-		if sent.Digest != e.Digest {
-			return errChanged
+	})
+	defer wg.Wait()
+	defer s.Close()
+	for _, n := range wanted {
+		if err := sendOne(ctx, s, t, list[n]); err != nil {
+			select {
+			case failed := <-end:
+				return failed
+			default:
+				return err
+			}
 		}
 	}
-	return outcome(s)
+	return <-end
+}
+
+func sendOne(ctx context.Context, s *wire.Stream, t *tree.Tree, e tree.Entry) error {
+	if e.Kind != tree.File {
+		return fmt.Errorf("the sidecar wants %.200q, which is no file", e.Path)
+	}
+	sent, _, err := wire.SendFile(ctx, s, t, e.Path, e.Size)
+	if err == nil && sent.Digest != e.Digest {
+		return errChanged
+	}
+	return err
 }

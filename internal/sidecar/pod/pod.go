@@ -135,11 +135,10 @@ func open(ctx context.Context, o Options) (*sidecar, error) {
 		if err != nil {
 			return nil, fmt.Errorf("mount %s: %w", m.Target, err)
 		}
-		err = t.Sweep(ctx)
-		t.Close()
-		if err != nil {
-			return nil, fmt.Errorf("mount %s: %w", m.Target, err)
+		if err := t.Sweep(ctx); err != nil {
+			p.log.Warn("what a former change left could not be removed", "mount", m.Target, "error", err) // the sandbox may see to that
 		}
+		t.Close()
 		p.mounts = append(p.mounts, &mount{Mount: m})
 	}
 	var err error

@@ -3,6 +3,7 @@ package pod
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
@@ -30,31 +31,16 @@ func (p *sidecar) pull(ctx context.Context, s *wire.Stream, ask *wire.Pull) erro
 		}
 		looks = append(looks, l)
 	}
-	told, err := tell(s, looks, full)
-	if err != nil {
-		return err
-	}
+	told := number(looks)
 	if told == 0 && !full {
 		for _, l := range looks {
 			l.m.list = l.now // the same, by newer stamps
 		}
-		return nil
+		return tell(s, looks, full)
 	}
-	wanted, err := wire.ReceiveWanted(s, told)
+	end, err := converse(ctx, s, looks, told, full, limits.FileBytes)
 	if err != nil {
-		return err
-	}
-	for _, n := range wanted {
-		if err := sendOne(ctx, s, looks, n, limits.FileBytes); err != nil {
-			return kindOf(err)
-		}
-	}
-	var end wire.Outcome
-	if err := s.Receive(&end); err != nil {
-		return err
-	}
-	if err := end.GetFailure().Err(); err != nil {
-		return err
+		return kindOf(err)
 	}
 	if n := len(end.GetState()); n == 0 || n > maxState {
 		return fmt.Errorf("a state's name of %d bytes", n)
@@ -64,6 +50,54 @@ func (p *sidecar) pull(ctx context.Context, s *wire.Stream, ask *wire.Pull) erro
 	}
 	p.known = string(end.GetState())
 	return s.Send(&wire.Outcome{State: end.GetState()})
+}
+
+// converse tells the changes and sends what the server wants of them, until it has all of it. What the server says is
+// read meanwhile: when it gives up, nobody takes what is sent any more.
+func converse(ctx context.Context, s *wire.Stream, looks []*look, told int, full bool, limit int64) (*wire.Outcome, error) {
+	var end wire.Outcome
+	wanted, ended := make(chan []int, 1), make(chan error, 1)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		numbers, err := wire.ReceiveWanted(s, told)
+		if err == nil {
+			wanted <- numbers
+			err = s.Await(&end)
+		}
+		if err == nil {
+			err = end.GetFailure().Err()
+		}
+		if err != nil {
+			s.Close()
+		}
+		ended <- err
+	})
+	err := tell(s, looks, full)
+	if err == nil {
+		select {
+		case numbers := <-wanted:
+			err = sendAll(ctx, s, looks, numbers, limit)
+		case err = <-ended:
+			return nil, err
+		}
+	}
+	if err != nil {
+		// The server waits for it, and does not say anything any more.
+		_ = s.Send(&wire.Outcome{Failure: wire.Fail(err)})
+		s.Close()
+		wg.Wait()
+		return nil, err
+	}
+	return &end, <-ended
+}
+
+func sendAll(ctx context.Context, s *wire.Stream, looks []*look, numbers []int, limit int64) error {
+	for _, n := range numbers {
+		if err := sendOne(ctx, s, looks, n, limit); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // look is a tree as it is now, and how that differs from what the server has.
@@ -131,14 +165,20 @@ func (l *look) compare(ctx context.Context, digests *tree.Digests, full bool, li
 	return nil
 }
 
-// tell sends all changes, and gives their number.
-func tell(s *wire.Stream, looks []*look, full bool) (int, error) {
-	total, i, j := 0, 0, 0
+// number numbers all changes, and gives how many there are.
+func number(looks []*look) int {
+	total := 0
 	for _, l := range looks {
 		l.first = total
 		total += len(l.changes)
 	}
-	return total, wire.SendEntries(s, full, func() *wire.Entry {
+	return total
+}
+
+// tell sends all changes.
+func tell(s *wire.Stream, looks []*look, full bool) error {
+	i, j := 0, 0
+	return wire.SendEntries(s, full, func() *wire.Entry {
 		for i < len(looks) && j == len(looks[i].changes) {
 			i, j = i+1, 0
 		}

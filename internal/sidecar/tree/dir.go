@@ -101,7 +101,8 @@ func (d *Dir) unlock(name string, add uint32) (had int, err error) {
 	return int(st.Mode & 0o777), nil
 }
 
-// Open opens a regular file for reading, also one that its owner, this process, cannot read.
+// Open opens a regular file for reading, also one that its owner, this process, cannot read. What is none is as good as
+// not there: fs.ErrNotExist.
 func (d *Dir) Open(name string) (*os.File, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -114,6 +115,9 @@ func (d *Dir) Open(name string) (*os.File, error) {
 			fd, err = openat(d.fd(), name, flags, 0)
 		}
 	}
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ELOOP) {
+		err = fs.ErrNotExist
+	}
 	if err != nil {
 		return nil, d.fail("open", name, err)
 	}
@@ -121,9 +125,13 @@ func (d *Dir) Open(name string) (*os.File, error) {
 		_ = unix.Fchmod(fd, uint32(mode))
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+	err = unix.Fstat(fd, &st)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = fs.ErrNotExist
+	}
+	if err != nil {
 		_ = unix.Close(fd)
-		return nil, d.fail("open", name, errors.Join(err, errors.New("not a regular file")))
+		return nil, d.fail("open", name, err)
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }

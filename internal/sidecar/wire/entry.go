@@ -72,7 +72,7 @@ func SendEntries(s *Stream, full bool, next func() *Entry) error {
 func ReceiveEntries(s *Stream, each func(m *Entry) error) (full bool, err error) {
 	for first := true; ; first = false {
 		var batch Entries
-		if err := s.Receive(&batch); err != nil {
+		if err := s.Await(&batch); err != nil {
 			return full, err
 		}
 		if err := batch.GetFailure().Err(); err != nil {
@@ -118,7 +118,7 @@ func ReceiveWanted(s *Stream, limit int) ([]int, error) {
 	last := -1
 	for {
 		var batch Wanted
-		if err := s.Receive(&batch); err != nil {
+		if err := s.Await(&batch); err != nil {
 			return nil, err
 		}
 		if err := batch.GetFailure().Err(); err != nil {

@@ -16,10 +16,11 @@ const (
 	// A side that is dead, or behind a network that is, is noticed after keepAlive + writeTime.
 	keepAlive = 2 * time.Second
 	writeTime = 4 * time.Second
-	// openTime is how long a stream may be opened without being accepted, closeTime how long one that was closed here may
-	// stay open there.
-	openTime  = 10 * time.Second
-	closeTime = 10 * time.Second
+	// openTime is how long a stream may be opened without being accepted.
+	openTime = 10 * time.Second
+	// closeTime is how long one that was closed here may stay open there. Then it is reset, and what was not yet read is lost:
+	// it must be longer than anybody takes who still reads.
+	closeTime = 2 * time.Minute
 	// HelloTime bounds the handshake of TLS, Hello and Welcome together.
 	HelloTime = 5 * time.Second
 )

@@ -25,9 +25,11 @@ const (
 	MaxData = 128 << 10
 	// MaxBatch is how many entries or numbers are.
 	MaxBatch = 512
-	// messageTime is the longest wait for one message. The other side may be reading a large file for its digest;
-	// that it is alive at all is known from the connection within seconds.
+	// messageTime is the longest wait for one message. That the other side is alive at all is known from the connection
+	// within seconds.
 	messageTime = time.Minute
+	// workTime is the longest wait for one before which the other side reads or writes whole trees.
+	workTime = 15 * time.Minute
 )
 
 // Stream sends and receives messages. One may send while another receives.
@@ -60,8 +62,8 @@ func (s *Stream) Release() (net.Conn, *bufio.Reader, error) {
 	return s.conn, s.r, s.conn.SetDeadline(time.Time{})
 }
 
-func (s *Stream) deadline() time.Time {
-	t := time.Now().Add(messageTime)
+func (s *Stream) deadline(wait time.Duration) time.Time {
+	t := time.Now().Add(wait)
 	if d, ok := s.ctx.Deadline(); ok && d.Before(t) {
 		return d
 	}
@@ -75,7 +77,7 @@ func (s *Stream) cause(err error) error {
 	}
 	var timeout net.Error // yamux has an error of its own for it
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return fmt.Errorf("no message within %v: %w", messageTime, err)
+		return fmt.Errorf("no message in time: %w", err)
 	}
 	return err
 }
@@ -93,7 +95,7 @@ func (s *Stream) Send(m proto.Message) error {
 	if err := s.ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.conn.SetWriteDeadline(s.deadline()); err != nil {
+	if err := s.conn.SetWriteDeadline(s.deadline(messageTime)); err != nil {
 		return err
 	}
 	if s.ctx.Err() != nil { // the deadline of its end was overwritten
@@ -106,8 +108,13 @@ func (s *Stream) Send(m proto.Message) error {
 }
 
 // Receive receives one message. io.EOF: the other side has ended the stream.
-func (s *Stream) Receive(m proto.Message) error {
-	if err := s.conn.SetReadDeadline(s.deadline()); err != nil {
+func (s *Stream) Receive(m proto.Message) error { return s.receive(m, s.deadline(messageTime)) }
+
+// Await is Receive for what comes only when the other side has read or written whole trees.
+func (s *Stream) Await(m proto.Message) error { return s.receive(m, s.deadline(workTime)) }
+
+func (s *Stream) receive(m proto.Message, deadline time.Time) error {
+	if err := s.conn.SetReadDeadline(deadline); err != nil {
 		return s.cause(err)
 	}
 	if err := s.ctx.Err(); err != nil {
