@@ -1,14 +1,29 @@
-# The server image. Sandboxes are made by the docker daemon whose socket is mounted into it; see
-# docker-compose.yml.
+# The images with our programs, for machines that reach a container registry. Kubernetes (docs/kubernetes.md):
+#   docker build --target server -t skerry/server .
+#   docker build --target bridge -t skerry/bridge .
+# images/programs.sh makes these two without one. The last target is the server of docker-compose.yml.
 FROM golang:1.26-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=devel
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$VERSION" -o /out/ ./cmd/skerry ./cmd/skerry-sandboxd
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$VERSION" -o /out/ ./cmd/... && mkdir -p /var/empty
 
-# Node, npm and Python are for stdio MCP servers, which run beside the server.
+FROM scratch AS server
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build --chmod=1777 /var/empty /tmp
+COPY --from=build /out/skerry /out/skerry-sandboxd /usr/local/bin/
+ENV PATH=/usr/local/bin
+ENTRYPOINT ["/usr/local/bin/skerry"]
+CMD ["serve"]
+
+FROM scratch AS bridge
+COPY --from=build /out/skerry-bridge /out/skerry-sandboxd /
+USER 65534:65534
+ENTRYPOINT ["/skerry-bridge"]
+
+# Sandboxes are made by the docker daemon whose socket is mounted into it. Node, npm and Python are for stdio MCP servers, which run beside the server.
 FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates nodejs npm python3 \
