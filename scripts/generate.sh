@@ -34,3 +34,8 @@ if [ "$out" != . ]; then
     diff -u <(grep -v '^// 	protoc  ' $f) <(grep -v '^// 	protoc  ' "$out/$f") || { echo "$f is not what its .proto makes: run make generate" >&2; exit 1; }
   done
 fi
+# Whether the chart's are up to date, its tests say.
+if [ "$out" = . ]; then
+  scripts/install.sh helm
+  go test ./deploy/helm -update -run '^(TestSchema|TestReadme|TestGolden|TestImages)$'
+fi

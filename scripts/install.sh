@@ -13,6 +13,7 @@
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
 #     rivals   llm-sandbox, which make bench measures beside Skerry, from PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
+#     helm     Helm and kubeconform, from their Go modules
 #     linters  golangci-lint, from its Go module
 #
 # Debian packages and runsc go where Debian puts them, all else into $SKERRY_CACHE (default
@@ -121,6 +122,15 @@ fetch_mcp_many() {
   printf '%s\n' "${mcp_many_packages[*]}" >"$dir/stamp"
 }
 
+helm=helm.sh/helm/v3/cmd/helm@v3.19.5
+kubeconform=github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+
+build_helm() {
+  CGO_ENABLED=0 GOBIN=$cache/bin go install "$helm"
+  CGO_ENABLED=0 GOBIN=$cache/bin go install "$kubeconform"
+  printf '%s\n' "$helm $kubeconform" >"$cache/bin/helm.stamp"
+}
+
 golangci=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 build_linters() {
@@ -169,6 +179,7 @@ for what in "$@"; do
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
+  helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
   *) die "unknown: $what" ;;
   esac

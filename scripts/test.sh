@@ -59,7 +59,7 @@ heartbeat() {
 }
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
-prepare_parts() { scripts/install.sh images mcp mcp-many s3 && images/build.sh base; }
+prepare_parts() { scripts/install.sh images mcp mcp-many s3 helm && images/build.sh base; }
 
 scripts/install.sh run test || exit 1
 prepare_parts &

@@ -133,6 +133,7 @@ var table = []row{
 	{"internal/attack/bomb", "", "programs, and nothing else"},
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},
 
+	{"deploy/helm", "", "a chart is text; its tests read it"},
 	{"internal/e2e", "", "the whole is tested through its public API"},
 	{"bench/chaos", "audit driver/containerd/containerdtest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench/fleet", "audit bridge codeapi driver/memory extensions httpserver mcphub orchestrator peer policy prompt replica sandbox sandboxapi/... skill store telemetry", "a server on the memory driver: it wires all parts, as cmd does"},
