@@ -146,6 +146,11 @@ templates: /etc/skerry-templates
 {{- if or .Values.extensions.config .Values.extensions.existingSecret }}
 extensions: /etc/skerry-extensions/extensions_config.json
 {{- end }}
+{{- if .Values.keys.authority }}
+authority:
+  cert: /run/secrets/authority/tls.crt
+  key: /run/secrets/authority/tls.key
+{{- end }}
 {{- if .Values.keys.files }}
 secrets:
   dir: /run/secrets/skerry
