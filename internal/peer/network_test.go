@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -59,19 +59,29 @@ func (a *authority) sign(c *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certific
 	return key, c
 }
 
-// of gives a certificate with the names.
-func (a *authority) of(names ...*url.URL) *tls.Certificate {
-	key, cert := a.sign(&x509.Certificate{
-		URIs: names, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	})
-	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+// of gives a certificate for one use.
+func (a *authority) of(use x509.ExtKeyUsage) tls.Certificate {
+	key, cert := a.sign(&x509.Certificate{DNSNames: []string{"server"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use}})
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
 func (a *authority) pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.cert)
 	return p
+}
+
+func (a *authority) network() *Network {
+	return &Network{
+		Listen: "127.0.0.1:0",
+		Serve: &tls.Config{
+			MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool(),
+			Certificates: []tls.Certificate{a.of(x509.ExtKeyUsageServerAuth)},
+		},
+		Dial: &tls.Config{
+			MinVersion: tls.VersionTLS13, ServerName: "server", RootCAs: a.pool(), Certificates: []tls.Certificate{a.of(x509.ExtKeyUsageClientAuth)},
+		},
+	}
 }
 
 // joinFar is join for a replica of another machine: it has no use for sockets.
@@ -81,8 +91,7 @@ func joinFar(t *testing.T, dir string, a *authority) *Peers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine := a.of(Name(r.ID()))
-	p := New(r, &Network{Listen: "127.0.0.1:0", Authority: a.pool(), Certificate: func() (*tls.Certificate, error) { return mine, nil }})
+	p := New(r, a.network())
 	t.Cleanup(func() { _ = p.Close(); _ = r.Leave() })
 	return p
 }
@@ -136,35 +145,33 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestOnlyReplicas: whoever is no replica of this installation gets no answer, whatever else the authority signed for it.
-func TestOnlyReplicas(t *testing.T) {
+// TestOnlyServers: whoever shows nothing, or something else, gets no answer.
+func TestOnlyServers(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	b := joinFar(t, dir, ca)
 	addr := serveFar(t, dir, b)
-	replicaName := Name("r1")
-	sidecar, err := url.Parse("skerry:sandbox:0123456789abcdef")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for what, c := range map[string]struct {
 		show    []tls.Certificate
+		to      string
 		version uint16
 		want    bool
 	}{
-		"a replica":                 {show: []tls.Certificate{*ca.of(replicaName)}, want: true},
-		"nobody":                    {},
-		"a sidecar":                 {show: []tls.Certificate{*ca.of(sidecar)}},
-		"no name":                   {show: []tls.Certificate{*ca.of()}},
-		"two names":                 {show: []tls.Certificate{*ca.of(replicaName, sidecar)}},
-		"an empty name":             {show: []tls.Certificate{*ca.of(Name(""))}},
-		"another authority":         {show: []tls.Certificate{*newAuthority(t).of(replicaName)}},
-		"the replica itself":        {show: []tls.Certificate{*ca.of(Name(b.ID()))}},
-		"a replica with TLS 1.2":    {show: []tls.Certificate{*ca.of(replicaName)}, version: tls.VersionTLS12},
-		"a replica of another kind": {show: []tls.Certificate{*ca.of(&url.URL{Scheme: "https", Host: "replica", Path: "/r1"})}},
+		"a server":               {show: []tls.Certificate{ca.of(x509.ExtKeyUsageClientAuth)}, to: b.ID(), want: true},
+		"nobody":                 {to: b.ID()},
+		"another use":            {show: []tls.Certificate{ca.of(x509.ExtKeyUsageServerAuth)}, to: b.ID()},
+		"another authority":      {show: []tls.Certificate{newAuthority(t).of(x509.ExtKeyUsageClientAuth)}, to: b.ID()},
+		"TLS 1.2":                {show: []tls.Certificate{ca.of(x509.ExtKeyUsageClientAuth)}, to: b.ID(), version: tls.VersionTLS12},
+		"one for another server": {show: []tls.Certificate{ca.of(x509.ExtKeyUsageClientAuth)}, to: "r0"},
+		"one for any server":     {show: []tls.Certificate{ca.of(x509.ExtKeyUsageClientAuth)}},
 	} {
 		conf := &tls.Config{InsecureSkipVerify: true, Certificates: c.show, MaxVersion: c.version}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: conf}, Timeout: 20 * time.Second}
-		res, err := client.Get("https://" + addr + Prefix + "alive")
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+Prefix+"alive", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set(replicaHeader, c.to)
+		res, err := client.Do(req)
 		if err == nil {
 			_ = res.Body.Close()
 		}
@@ -182,7 +189,7 @@ func TestOnlyReplicas(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// TestAnotherAtTheAddress: what listens at a replica's address and is another one, or none, is asked nothing.
+// TestAnotherAtTheAddress: what listens at a replica's address and is another one, or none, is not taken for it.
 func TestAnotherAtTheAddress(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	a, b, c := joinFar(t, dir, ca), joinFar(t, dir, ca), joinFar(t, dir, ca)
@@ -193,27 +200,29 @@ func TestAnotherAtTheAddress(t *testing.T) {
 	if a.Answers(t.Context(), c.ID()) {
 		t.Error("another replica was taken for it")
 	}
-	for what, show := range map[string]*tls.Certificate{
-		"another authority": newAuthority(t).of(Name(c.ID())), "a sidecar": ca.of(&url.URL{Scheme: "skerry", Opaque: "sandbox:1"}),
-	} {
-		ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*show}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			t.Errorf("%s: it was asked", what)
-			w.WriteHeader(http.StatusNoContent)
-		})}
-		ended := make(chan struct{})
-		go func() { _ = srv.Serve(ln); close(ended) }()
-		if err := c.Announce(ln.Addr().String()); err != nil {
-			t.Fatal(err)
-		}
-		if a.Answers(t.Context(), c.ID()) {
-			t.Errorf("%s was taken for a replica", what)
-		}
-		_ = srv.Close()
-		<-ended
+	if id, sure := a.FindExec(t.Context(), main, "y", ""); id != "" || sure {
+		t.Errorf("found at %q, sure %v, although one was not asked", id, sure)
+	}
+	var op *net.OpError
+	if res, err := a.Transport().RoundTrip(&http.Request{Method: http.MethodGet, Header: http.Header{}, URL: &url.URL{Scheme: "http", Host: c.ID(), Path: "/x"}}); !errors.As(err, &op) || op.Op != "dial" {
+		t.Errorf("a request for it: %v, %v", res, err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{newAuthority(t).of(x509.ExtKeyUsageServerAuth)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		t.Error("one of another authority was asked")
+		w.WriteHeader(http.StatusNoContent)
+	})}
+	ended := make(chan struct{})
+	go func() { _ = srv.Serve(ln); close(ended) }()
+	defer func() { _ = srv.Close(); <-ended }()
+	if err := c.Announce(ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if a.Answers(t.Context(), c.ID()) {
+		t.Error("one of another authority was taken for a replica")
 	}
 }
 
@@ -222,7 +231,7 @@ func TestAnotherAtTheAddress(t *testing.T) {
 func TestSilentAddress(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	a, dead := joinFar(t, dir, ca), joinFar(t, dir, ca)
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{*ca.of(Name(dead.ID()))}})
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{ca.of(x509.ExtKeyUsageServerAuth)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,10 +261,5 @@ func TestLocksMustReach(t *testing.T) {
 	}
 	if err := joinFar(t, dir, ca).CheckFormer(t.Context()); err != nil {
 		t.Errorf("a slot that nobody had: %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := b.network.dial(ctx, b.ID(), a.Former()); err == nil || errors.Is(err, replica.ErrGone) {
-		t.Errorf("dial nowhere: %v", err)
 	}
 }

@@ -67,10 +67,10 @@ func New(r *replica.Replica, n *Network) *Peers {
 func (p *Peers) dial(ctx context.Context, id string) (net.Conn, error) {
 	at, err := p.Find(id)
 	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: "replica", Err: err}
+		return nil, noConnection(err)
 	}
 	if p.network != nil && at.Peer != "" {
-		return p.network.dial(ctx, p.ID(), at)
+		return p.network.dial(ctx, at)
 	}
 	return p.Dial(ctx, id)
 }
@@ -82,7 +82,7 @@ func (p *Peers) Close() error {
 }
 
 // Transport sends a request to the replica that the host of its URL names.
-func (p *Peers) Transport() http.RoundTripper { return p.transport }
+func (p *Peers) Transport() http.RoundTripper { return addressed{p.transport} }
 
 // Answers reports whether a replica serves now. It waits for three seconds at most.
 func (p *Peers) Answers(ctx context.Context, id string) bool {
@@ -136,6 +136,10 @@ func (p *Peers) FindExec(ctx context.Context, t sandbox.Thread, exec, first stri
 var errNo = errors.New("no")
 
 func (p *Peers) ask(ctx context.Context, id, what string, q url.Values) error {
+	return ask(ctx, p.Transport(), id, what, q)
+}
+
+func ask(ctx context.Context, t http.RoundTripper, id, what string, q url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	at := url.URL{Scheme: "http", Host: id, Path: Prefix + what, RawQuery: q.Encode()}
@@ -143,7 +147,7 @@ func (p *Peers) ask(ctx context.Context, id, what string, q url.Values) error {
 	if err != nil {
 		return err
 	}
-	res, err := p.transport.RoundTrip(req)
+	res, err := t.RoundTrip(req)
 	if err != nil {
 		return err
 	}
@@ -174,7 +178,7 @@ func (p *Peers) Serve(ctx context.Context, api http.Handler, me Server, log *slo
 	}
 	listeners := []net.Listener{ln}
 	if p.network != nil {
-		far, err := p.network.listen(p.ID())
+		far, err := p.network.listen()
 		if err == nil {
 			listeners = append(listeners, far)
 			err = p.Announce(far.Addr().String())
@@ -212,7 +216,7 @@ func (p *Peers) Serve(ctx context.Context, api http.Handler, me Server, log *slo
 		api.ServeHTTP(w, r)
 	})
 	srv := &http.Server{
-		Handler: handler, BaseContext: func(net.Listener) context.Context { return ctx },
+		Handler: p.only(handler), BaseContext: func(net.Listener) context.Context { return ctx },
 		ReadHeaderTimeout: headTimeout, IdleTimeout: 2 * idleTimeout, MaxHeaderBytes: 2 * maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
