@@ -19,22 +19,28 @@ import (
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
-// demo is one run of `skerry demo`: a server of its own, and a client that uses the public API only.
+// demo is one run of `skerry demo`: a client that uses the public API only, of a server of its own or of one that is there.
 type demo struct {
-	api apiClient
-	out io.Writer
-	dir string // of everything: <dir>/data, <dir>/shared
-	mcp string // where npm installed the MCP servers
+	api    apiClient
+	out    io.Writer
+	dir    string // of a server of its own: <dir>/data, <dir>/shared
+	mcp    string // where npm installed the MCP servers
+	thread string
+	tools  string // name of the MCP server whose tools are called; "": there is none
+	folder string // what they are called with
 }
 
-const demoThread = "demo"
-
-func newDemo() *cobra.Command {
+func newDemo(api *apiClient) *cobra.Command {
 	var dir, mcp, driverName string
 	cmd := &cobra.Command{
-		Use: "demo", Short: "Start a server and show what it does: a skill, code that calls tools, the audit trail",
+		Use: "demo", Short: "Show what a server does: a skill, code that calls tools, the audit trail",
+		Long: "Starts a server on embedded defaults and shows what it does. With --server it shows the same of a server that is there, in a thread of its own, which it deletes; " +
+			"tools are called when that server knows those of `skerry demo tools` by the name \"" + demoServer + "\".",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("server") {
+				return (&demo{api: *api, out: cmd.OutOrStdout()}).runAt(cmd.Context())
+			}
 			cfg, err := config.Load("", os.LookupEnv)
 			if err != nil {
 				return err
@@ -42,7 +48,7 @@ func newDemo() *cobra.Command {
 			cfg.Data, cfg.Listen, cfg.Auth, cfg.LogLevel = filepath.Join(dir, "data"), "127.0.0.1:0", "none", "warn"
 			cfg.Driver = driverName
 			cfg.Audit.SigningKeyFile = filepath.Join(dir, "audit-signing-key.pem") // beside the data folder: never in it
-			d := &demo{out: cmd.OutOrStdout(), dir: dir, mcp: mcp}
+			d := &demo{out: cmd.OutOrStdout(), dir: dir, mcp: mcp, thread: "demo", tools: "filesystem", folder: filepath.Join(dir, "shared")}
 			return d.run(cmd.Context(), cfg)
 		},
 	}
@@ -50,7 +56,52 @@ func newDemo() *cobra.Command {
 	cmd.Flags().StringVar(&dir, "dir", filepath.Join(cache, "demo"), "folder for the demo's data")
 	cmd.Flags().StringVar(&mcp, "mcp", envOr("SKERRY_MCP_DIR", filepath.Join(cache, "mcp")), "folder in which npm installed the MCP servers (SKERRY_MCP_DIR)")
 	cmd.Flags().StringVar(&driverName, "driver", "auto", "auto, docker or oci")
+	cmd.AddCommand(newDemoTools())
 	return cmd
+}
+
+// runAt shows what a server does that is there.
+func (d *demo) runAt(ctx context.Context) (err error) {
+	began := time.Now()
+	d.thread = fmt.Sprintf("demo-%d", began.UnixNano())
+	d.say("The server at %s, thread %s", d.api.server, d.thread)
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), demoCleanTimeout)
+		defer cancel()
+		err = errors.Join(err, d.cleanUp(ctx))
+	}()
+	for _, step := range []func(context.Context) error{d.sandbox, d.findTools, d.skill, d.typescript, d.python, d.trail} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	d.say("Done in %.1f s", time.Since(began).Seconds())
+	return nil
+}
+
+// demoCleanTimeout bounds the deletion of the demo's thread at a server that is there.
+const demoCleanTimeout = time.Minute
+
+// findTools looks whether the server knows the demo's tools.
+func (d *demo) findTools(ctx context.Context) error {
+	var list struct {
+		Servers []struct {
+			Name  string `json:"name"`
+			State string `json:"state"`
+			Count int    `json:"tool_count"`
+		} `json:"servers"`
+	}
+	if err := d.api.call(ctx, http.MethodGet, threadPath(d.thread, "servers"), nil, &list); err != nil {
+		return err
+	}
+	for _, s := range list.Servers {
+		if s.Name == demoServer && s.Count > 0 {
+			d.tools, d.folder = demoServer, demoFolder
+			return nil
+		}
+	}
+	d.say("The server knows no MCP server %q with tools: code will call none (`skerry demo tools --help` says how to have one)", demoServer)
+	return nil
 }
 
 func (d *demo) run(ctx context.Context, cfg config.Config) (err error) {
@@ -98,7 +149,7 @@ func (d *demo) prepare() error {
 	if err := errors.Join(os.MkdirAll(shared, 0o755), os.MkdirAll(filepath.Join(d.dir, "data"), 0o755)); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(shared, "islands.txt"), []byte("Foula 12.65\nFair Isle 7.68\nUnst 120.68\nOut Skerries 2.6\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(shared, demoFile), []byte(demoText), 0o644); err != nil {
 		return err
 	}
 	conf, err := json.MarshalIndent(map[string]any{"mcpServers": map[string]any{
@@ -117,12 +168,12 @@ func (d *demo) sandbox(ctx context.Context) error {
 			Timings                    map[string]float64 `json:"timings_ms"`
 		} `json:"sandbox"`
 	}
-	if err := d.api.call(ctx, http.MethodPut, threadPath(demoThread, "sandbox"), map[string]any{}, &res); err != nil {
+	if err := d.api.call(ctx, http.MethodPut, threadPath(d.thread, "sandbox"), map[string]any{}, &res); err != nil {
 		return err
 	}
 	s := res.Sandbox
 	d.say("Sandbox %s is %s: driver %s, runtime %s, created in %.0f ms, ready %.0f ms later", s.ID, s.State, s.Driver, s.Runtime, s.Timings["create"], s.Timings["ready"])
-	who, err := stream(d.api.client().Thread(demoThread).StreamExec(ctx, sdk.Command{Command: "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"}), d.out, d.out)
+	who, err := stream(d.api.client().Thread(d.thread).StreamExec(ctx, sdk.Command{Command: "id; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; cat /proc/net/route | wc -l; touch /etc/x"}), d.out, d.out)
 	if err != nil {
 		return err
 	}
@@ -134,11 +185,11 @@ const demoCSV = "island,area_km2,inhabitants,ferry\nUnst,120.68,634,yes\nYell,21
 
 func (d *demo) skill(ctx context.Context) error {
 	d.say("Skill csv-profile on an uploaded file")
-	err := d.api.call(ctx, http.MethodPut, threadPath(demoThread, "files"), map[string]any{"path": "/mnt/user-data/uploads/islands.csv", "content": demoCSV}, nil)
+	err := d.api.call(ctx, http.MethodPut, threadPath(d.thread, "files"), map[string]any{"path": "/mnt/user-data/uploads/islands.csv", "content": demoCSV}, nil)
 	if err != nil {
 		return err
 	}
-	res, err := d.api.client().Thread(demoThread).RunSkill(ctx, "csv-profile", sdk.Script{Script: "scripts/profile.py"})
+	res, err := d.api.client().Thread(d.thread).RunSkill(ctx, "csv-profile", sdk.Script{Script: "scripts/profile.py"})
 	if err != nil {
 		return err
 	}
@@ -156,9 +207,9 @@ func (d *demo) skill(ctx context.Context) error {
 }
 
 func (d *demo) typescript(ctx context.Context) error {
-	return d.code(ctx, "typescript", `import { readTextFile } from './servers/filesystem';
+	return d.code(ctx, "typescript", `import { readTextFile } from './servers/SERVER';
 const { content } = await readTextFile({ path: 'SHARED/islands.txt' });
-let total = 0, largest = { name: '', area: 0 };
+`, "const content = `"+demoText+"`;\n", `let total = 0, largest = { name: '', area: 0 };
 for (const line of content.trim().split('\n')) {
   const at = line.lastIndexOf(' ');
   const island = { name: line.slice(0, at), area: Number(line.slice(at + 1)) };
@@ -171,20 +222,28 @@ console.log('the largest:', largest.name);
 }
 
 func (d *demo) python(ctx context.Context) error {
-	return d.code(ctx, "python", `from servers.filesystem import list_directory, read_text_file
+	return d.code(ctx, "python", `from servers.SERVER import list_directory, read_text_file
 
-for line in list_directory(path="SHARED")["content"].splitlines():
-    name = line.split()[-1]
-    rows = read_text_file(path="SHARED/" + name)["content"].splitlines()
+names = [line.split()[-1] for line in list_directory(path="SHARED")["content"].splitlines()]
+files = {name: read_text_file(path="SHARED/" + name)["content"] for name in names}
+`, `files = {"`+demoFile+`": """`+demoText+`"""}
+`, `for name, text in files.items():
+    rows = text.splitlines()
     print(name, "has", len(rows), "rows")
     print("the shortest name:", min((r.rsplit(" ", 1)[0] for r in rows), key=len))
 `)
 }
 
-func (d *demo) code(ctx context.Context, language, text string) error {
-	d.say("execute_code in %s, calling tools of the filesystem MCP server", language)
-	text = strings.ReplaceAll(text, "SHARED", filepath.Join(d.dir, "shared"))
-	res, err := d.api.client().Thread(demoThread).ExecuteCode(ctx, sdk.Code{Code: text, Language: language})
+// code runs code that gets its input by calling tools, or has it in its text when there are none.
+func (d *demo) code(ctx context.Context, language, calling, having, rest string) error {
+	text := having + rest
+	if d.tools == "" {
+		d.say("execute_code in %s", language)
+	} else {
+		d.say("execute_code in %s, calling tools of the MCP server %q", language, d.tools)
+		text = strings.NewReplacer("SHARED", d.folder, "SERVER", d.tools).Replace(calling) + rest
+	}
+	res, err := d.api.client().Thread(d.thread).ExecuteCode(ctx, sdk.Code{Code: text, Language: language})
 	if err != nil {
 		return err
 	}
@@ -196,7 +255,7 @@ func (d *demo) code(ctx context.Context, language, text string) error {
 	if err := ending(res); err != nil {
 		return fmt.Errorf("the %s code failed: %w", language, err)
 	}
-	if len(res.ToolsCalled) == 0 {
+	if len(res.ToolsCalled) == 0 && d.tools != "" {
 		return fmt.Errorf("the %s code called no tool", language)
 	}
 	return nil
@@ -207,7 +266,7 @@ func (d *demo) trail(ctx context.Context) error {
 	var list struct {
 		Items []map[string]any `json:"items"`
 	}
-	if err := d.api.call(ctx, http.MethodGet, "/api/audit?thread="+demoThread+"&limit=40", nil, &list); err != nil {
+	if err := d.api.call(ctx, http.MethodGet, "/api/audit?thread="+d.thread+"&limit=40", nil, &list); err != nil {
 		return err
 	}
 	if len(list.Items) == 0 {
@@ -224,5 +283,5 @@ func (d *demo) trail(ctx context.Context) error {
 }
 
 func (d *demo) cleanUp(ctx context.Context) error {
-	return d.api.call(ctx, http.MethodDelete, "/api/threads/"+demoThread, nil, nil)
+	return d.api.call(ctx, http.MethodDelete, "/api/threads/"+d.thread, nil, nil)
 }

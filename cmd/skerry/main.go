@@ -65,7 +65,7 @@ func newRoot() *cobra.Command {
 			api.key = os.Getenv("SKERRY_API_KEY")
 		}
 	}
-	root.AddCommand(newServe(), newDemo(), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newContexts(&api), newThread(&api), newAudit(&api), newApprovals(&api), newMCP(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), newSkills(&api), newTemplates(&api), newUsage(&api), newVersion())
+	root.AddCommand(newServe(), newDemo(&api), newDoctor(&api), newKeys(&api), newExec(&api), newCode(&api), newContexts(&api), newThread(&api), newAudit(&api), newApprovals(&api), newMCP(&api), newPlugins(&api), newPolicy(&api), newSecrets(&api), newSkills(&api), newTemplates(&api), newUsage(&api), newVersion())
 	return root
 }
 
