@@ -22,6 +22,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/peer"
 	"github.com/skerry-sandbox/skerry/internal/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 )
 
 // Several servers may have one data folder when they have one Redis. Each is a replica with a slot: what only
@@ -63,7 +64,7 @@ func whoHas(data string) string {
 }
 
 // openReplica makes this process one of the servers of the data folder.
-func (p *parts) openReplica() error {
+func (p *parts) openReplica(ctx context.Context) error {
 	dir := replicasDir(p.cfg.Data)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // sandboxes' sockets are below
 		return fmt.Errorf("data folder: %w", err)
@@ -73,9 +74,33 @@ func (p *parts) openReplica() error {
 		return err
 	}
 	p.onClose(r.Leave)
-	p.peers = peer.New(r, nil)
+	network, err := p.network(ctx)
+	if err != nil {
+		return err
+	}
+	p.peers = peer.New(r, network)
 	p.onClose(p.peers.Close)
-	return nil
+	return p.peers.CheckFormer(ctx)
+}
+
+// network says how servers on other machines reach this one; nil: there are none.
+func (p *parts) network(ctx context.Context) (*peer.Network, error) {
+	if p.cfg.PeerListen == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	a, err := p.authority(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &peer.Network{Listen: p.cfg.PeerListen, Serve: a.ServeServers(), Dial: a.DialServer()}, nil
+}
+
+// authority is that of the installation: the one that is given, or one in the data folder.
+func (p *parts) authority(ctx context.Context) (*pki.Authority, error) {
+	if c := p.cfg.Authority; c.Cert != "" {
+		return pki.Load(c.Cert, c.Key)
+	}
+	return pki.Open(ctx, filepath.Join(p.cfg.Data, "authority"))
 }
 
 // ofSlot is the name of a file or folder that only this replica writes.

@@ -101,7 +101,7 @@ func configFlags(cmd *cobra.Command, file *string, flags *config.Config) {
 	cmd.Flags().StringVar(file, "config", envOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
 	usage := map[string]string{
 		"listen": "address of the API; one that is not loopback needs keys", "data": "folder of everything that is kept",
-		"driver": "auto, docker, oci or containerd", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
+		"driver": "auto, docker, oci or containerd", "peer-listen": "ip:port where servers on other machines reach this one by TLS", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
 	}
 	for name, field := range flagFields(flags) {
 		cmd.Flags().StringVar(field, name, "", usage[name])
@@ -119,7 +119,7 @@ func spaceGC() {
 
 // flagFields are the fields that have a flag.
 func flagFields(c *config.Config) map[string]*string {
-	return map[string]*string{"listen": &c.Listen, "data": &c.Data, "driver": &c.Driver, "redis": &c.Redis, "auth": &c.Auth}
+	return map[string]*string{"listen": &c.Listen, "data": &c.Data, "driver": &c.Driver, "peer-listen": &c.PeerListen, "redis": &c.Redis, "auth": &c.Auth}
 }
 
 func newLog(level string) *slog.Logger {
@@ -235,7 +235,7 @@ func (p *parts) close() error {
 func (p *parts) onClose(f func() error) { p.closers = append(p.closers, f) }
 
 // openData makes the data folder ours: with a state of its own no other server may use it at the same time.
-func (p *parts) openData(context.Context) error {
+func (p *parts) openData(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.Data, 0o711); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
@@ -248,7 +248,7 @@ func (p *parts) openData(context.Context) error {
 		return err
 	}
 	p.onClose(lock.Close)
-	if err := p.openReplica(); err != nil {
+	if err := p.openReplica(ctx); err != nil {
 		return err
 	}
 	p.install, err = installID(filepath.Join(p.cfg.Data, "install-id"))

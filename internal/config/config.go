@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -37,6 +38,11 @@ type Config struct {
 	Containerd Containerd `yaml:"containerd"`
 	// Redis is redis://…; empty means state in this process, with a journal under Data.
 	Redis string `yaml:"redis"`
+	// PeerListen is the ip:port where the other servers of the data folder reach this one by TLS; empty: all of them
+	// are on this machine, and reach each other by sockets.
+	PeerListen string `yaml:"peer_listen"`
+	// Authority signs what servers show each other, and sandboxes on other machines.
+	Authority Authority `yaml:"authority"`
 	// Auth is "keys" (every call needs a key or a token), "none" (loopback only), or "auto": keys as soon as one
 	// key exists or OIDC is configured, which a listener that is not loopback cannot do without.
 	Auth string `yaml:"auth"`
@@ -137,6 +143,13 @@ type TLS struct {
 	Key  string `yaml:"key"`
 	// ClientCA are the authorities of clients' certificates; empty: clients need none.
 	ClientCA string `yaml:"client_ca"`
+}
+
+// Authority names files in PEM: the certificate of an authority of this installation alone, and its key (ECDSA). Without them
+// one is made in <data>/authority.
+type Authority struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
 }
 
 // Docker says where the engine is.
@@ -309,6 +322,18 @@ func (c *Config) Check() error {
 	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
 		bad("tls", "cert and key belong together: give both, or none")
 	}
+	if c.PeerListen != "" {
+		at, err := netip.ParseAddrPort(c.PeerListen)
+		if err != nil || at.Addr().IsUnspecified() {
+			bad("peer_listen", "%q is not ip:port, with an address of this machine that the other servers reach, such as 10.0.0.5:8443", c.PeerListen)
+		}
+		if c.Redis == "" {
+			bad("peer_listen", "several servers need one Redis: set redis, too")
+		}
+	}
+	if (c.Authority.Cert == "") != (c.Authority.Key == "") {
+		bad("authority", "cert and key belong together: give both, or none")
+	}
 	if c.TLS.ClientCA != "" && c.TLS.Cert == "" {
 		bad("tls.client_ca", "clients show certificates by TLS only: give cert and key, too")
 	}
@@ -377,7 +402,7 @@ func (c *Config) Check() error {
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}
-	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA} {
+	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA, &c.Authority.Cert, &c.Authority.Key} {
 		if *p == "" {
 			continue
 		}

@@ -2,16 +2,20 @@ package e2e
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/replica"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
@@ -34,10 +38,10 @@ func (s *server) twin() *server {
 }
 
 // startTwo starts two servers on one data folder and one Redis, which loses everything when it is wiped.
-func startTwo(t *testing.T, driver string) (a, b *server, redis *redistest.Server) {
+func startTwo(t *testing.T, driver string, args ...string) (a, b *server, redis *redistest.Server) {
 	t.Helper()
 	redis = redistest.Start(t)
-	a = start(t, options{driver: driver, args: []string{"--redis", redis.URL()}})
+	a = start(t, options{driver: driver, args: append([]string{"--redis", redis.URL()}, args...)})
 	return a, a.twin(), redis
 }
 
@@ -289,10 +293,20 @@ func (s *server) workspaceUID(thread string) string {
 }
 
 // TestOwnerStopped: a server that is stopped for a while loses its sandbox to the other one. When it goes on it lets go
-// of the sandbox, and ends its own exec.
+// of the sandbox, and ends its own exec. For the other one it is as one on a machine that lost its power, whose
+// lock on a shared volume stays for a while: it is there, and does not answer.
 func TestOwnerStopped(t *testing.T) {
 	t.Parallel()
-	a, b, _ := startTwo(t, "docker")
+	for name, args := range map[string][]string{"by socket": nil, "by TLS": {"--peer-listen", "127.0.0.1:0"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ownerStopped(t, args...)
+		})
+	}
+}
+
+func ownerStopped(t *testing.T, args ...string) {
+	a, b, _ := startTwo(t, "docker", args...)
 	thread := fmt.Sprintf("stopped-%d", time.Now().UnixNano())
 	a.ok(thread, "true")
 	sandbox, id := a.sandboxOf(thread), a.background(thread, "sleep 280")
@@ -318,6 +332,48 @@ func TestOwnerStopped(t *testing.T) {
 	}
 	if n := containers(t, thread); n != 1 {
 		t.Errorf("%d containers", n)
+	}
+}
+
+// TestOnlyServersAmongServers: at the address for the other servers answers this one to servers, and to nobody else: not to a
+// sandbox's sidecar, whose certificate the same authority signed.
+func TestOnlyServersAmongServers(t *testing.T) {
+	t.Parallel()
+	a, b, _ := startTwo(t, "docker", "--peer-listen", "127.0.0.1:0")
+	a.ok("x", "true")
+	if got := b.ok("x", "echo over the network"); got != "over the network\n" {
+		t.Errorf("exec by the other server: %q", got)
+	}
+	replicas, err := replica.List(filepath.Join(a.data, "run/replicas"))
+	must(t, err)
+	if len(replicas) != 2 || replicas[0].Peer == "" || replicas[1].Peer == "" {
+		t.Fatalf("replicas %+v", replicas)
+	}
+	authority, err := pki.Open(t.Context(), filepath.Join(a.data, "authority"))
+	must(t, err)
+	secret, err := authority.Sandbox("skerry-0123456789abcdef")
+	must(t, err)
+	pair, err := tls.X509KeyPair(secret.Cert, secret.Key)
+	must(t, err)
+	sidecar := authority.DialServer()
+	sidecar.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	nobody := authority.DialServer()
+	nobody.GetClientCertificate = nil
+	for what, c := range map[string]struct {
+		conf *tls.Config
+		want bool
+	}{"a server": {authority.DialServer(), true}, "a sidecar": {sidecar, false}, "nobody": {nobody, false}} {
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: c.conf, DisableKeepAlives: true}, Timeout: 30 * time.Second}
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+replicas[0].Peer+"/peer/alive", nil)
+		must(t, err)
+		req.Header.Set("Skerry-Replica", replicas[0].ID)
+		res, err := client.Do(req)
+		if err == nil {
+			_ = res.Body.Close()
+		}
+		if got := err == nil && res.StatusCode == 204; got != c.want {
+			t.Errorf("%s is answered: %t, %v", what, got, err)
+		}
 	}
 }
 
