@@ -506,7 +506,7 @@ func (p *parts) readTemplates(ctx context.Context) (map[string]orchestrator.Temp
 	}
 	all := map[string]orchestrator.Template{}
 	for _, t := range list {
-		image, ok := t.ImageFor(caps.HostRootfs, p.cfg.Images)
+		image, ok := t.ImageFor(imagesOf(p.driver, caps), p.cfg.Images)
 		if !ok {
 			p.log.Warn("template left out: it has no image for this driver", "template", t.Name, "driver", caps.Name)
 			continue
@@ -530,6 +530,18 @@ func (p *parts) readTemplates(ctx context.Context) (map[string]orchestrator.Temp
 		return nil, fmt.Errorf("default_template: there is no template %q for the driver %s", p.cfg.DefaultTemplate, caps.Name)
 	}
 	return all, nil
+}
+
+// imagesOf is where a driver has its images.
+func imagesOf(d driver.Driver, caps driver.Capabilities) template.Home {
+	_, remote := d.(driver.Remote)
+	switch {
+	case remote:
+		return template.InCluster
+	case caps.HostRootfs:
+		return template.InFolder
+	}
+	return template.InEngine
 }
 
 // daemon finds skerry-sandboxd: where the configuration says, else beside this program.

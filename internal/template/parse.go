@@ -166,7 +166,7 @@ func (p *parser) template(root *yaml.Node) Template {
 		"smoke":        p.smoke(&t.Smoke),
 		"pool":         p.pool(&t.Pool),
 		"image": func(field string, n *yaml.Node) {
-			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "oci": p.text(&t.Image.OCI)})
+			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "kubernetes": p.text(&t.Image.Kubernetes), "oci": p.text(&t.Image.OCI)})
 		},
 		"limits": func(field string, n *yaml.Node) {
 			p.fields(n, field+".", map[string]func(string, *yaml.Node){

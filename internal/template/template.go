@@ -3,6 +3,7 @@
 package template
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,8 +39,9 @@ type Template struct {
 
 // Image names the root file system, once for each kind of driver.
 type Image struct {
-	Docker string // a reference
-	OCI    string // a folder below the images folder; HostImage is the host's own /usr
+	Docker     string // a reference
+	Kubernetes string // a reference; "": Docker's
+	OCI        string // a folder below the images folder; HostImage is the host's own /usr
 }
 
 // HostImage in Image.OCI stands for the host's own /usr, read-only, in place of an image.
@@ -132,7 +134,7 @@ var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
 func (p *parser) check(t *Template) {
 	bad := p.wrong
 	bad(!namePattern.MatchString(t.Name), "name", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Name)
-	bad(t.Image.Docker == "" && t.Image.OCI == "", "image", "name one for docker, for oci, or both")
+	bad(t.Image == Image{}, "image", "name one for docker, kubernetes or oci, or for several")
 	bad(t.Image.OCI != "" && !namePattern.MatchString(t.Image.OCI), "image.oci", "%.80q: use 1 to 63 of a-z, 0-9 and -", t.Image.OCI)
 	bad(t.Runtime != "runc" && t.Runtime != "runsc", "runtime", "%.40q: want runc or runsc", t.Runtime)
 	bad(len(t.Languages) == 0, "languages", "name at least one")
@@ -203,11 +205,24 @@ func (t *Template) Vocabulary() sandbox.Template {
 	}
 }
 
-// ImageFor is what sandbox.Spec.Image wants: a folder where the driver unpacks nothing by itself
-// (hostRootfs), else a reference. ok is false when the template has none for that driver.
-func (t *Template) ImageFor(hostRootfs bool, imagesDir string) (image string, ok bool) {
+// Home is where a driver has its images.
+type Home int
+
+// Homes of images.
+const (
+	InEngine  Home = iota // a container engine on this host
+	InCluster             // nodes of a cluster, which pull them
+	InFolder              // folders of this host: the driver unpacks nothing by itself
+)
+
+// ImageFor is what sandbox.Spec.Image wants: a folder or a reference. ok is false when the template has none for drivers
+// whose images are at home there.
+func (t *Template) ImageFor(home Home, imagesDir string) (image string, ok bool) {
 	switch {
-	case !hostRootfs:
+	case home == InCluster:
+		image = cmp.Or(t.Image.Kubernetes, t.Image.Docker)
+		return image, image != ""
+	case home == InEngine:
 		return t.Image.Docker, t.Image.Docker != ""
 	case t.Image.OCI == HostImage:
 		return "", true

@@ -30,18 +30,22 @@ func TestBuiltInTemplates(t *testing.T) {
 func TestImageFor(t *testing.T) {
 	both := Template{Image: Image{Docker: "skerry/base:latest", OCI: "base"}}
 	host := Template{Image: Image{OCI: HostImage}}
+	cluster := Template{Image: Image{Docker: "a", Kubernetes: "registry/a@sha256:1"}}
 	for _, c := range []struct {
-		t          *Template
-		hostRootfs bool
-		image      string
-		ok         bool
+		t     *Template
+		home  Home
+		image string
+		ok    bool
 	}{
-		{&both, true, "/images/base/rootfs", true}, {&both, false, "skerry/base:latest", true},
-		{&host, true, "", true}, {&host, false, "", false}, {&Template{Image: Image{Docker: "a"}}, true, "/images/rootfs", false},
+		{&both, InFolder, "/images/base/rootfs", true}, {&both, InEngine, "skerry/base:latest", true}, {&both, InCluster, "skerry/base:latest", true},
+		{&host, InFolder, "", true}, {&host, InEngine, "", false}, {&host, InCluster, "", false},
+		{&Template{Image: Image{Docker: "a"}}, InFolder, "/images/rootfs", false},
+		{&cluster, InCluster, "registry/a@sha256:1", true}, {&cluster, InEngine, "a", true},
+		{&Template{Image: Image{Kubernetes: "k"}}, InEngine, "", false},
 	} {
-		image, ok := c.t.ImageFor(c.hostRootfs, "/images")
+		image, ok := c.t.ImageFor(c.home, "/images")
 		if ok != c.ok || ok && image != c.image {
-			t.Errorf("%+v, hostRootfs %t: %q %t, want %q %t", c.t.Image, c.hostRootfs, image, ok, c.image, c.ok)
+			t.Errorf("%+v at home in %d: %q %t, want %q %t", c.t.Image, c.home, image, ok, c.image, c.ok)
 		}
 	}
 }
@@ -127,7 +131,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "[bash]", "[bash, bash]", 1):                   `line 3: languages[1]: "bash" is there twice`,
 		strings.Replace(good, "[bash]", "bash", 1):                           "line 3: languages: want a list, such as [a, b]",
 		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1):   `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
-		strings.Replace(good, "{docker: a, oci: host}", "a", 1):              "line 2: image: want a mapping with docker, oci",
+		strings.Replace(good, "{docker: a, oci: host}", "a", 1):              "line 2: image: want a mapping with docker, kubernetes, oci",
 		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, languages, limits, loosen, max_age_s, name, pool, runtime, smoke",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):         "line 5: description: aliases are not supported",
 		good + "javascript: rhino\n":                                         `line 6: javascript: "rhino": want bun, deno or node`,
@@ -226,7 +230,7 @@ func FuzzParse(f *testing.F) {
 		if l.Memory < 16<<20 || l.CPU < 10 || l.PIDs < 8 || l.OpenFiles < 32 || l.FileSize < 1 || l.Tmp < 1 || l.Disk < 1 {
 			t.Errorf("a template without limits was taken: %+v", got)
 		}
-		if image, ok := got.ImageFor(true, "/images"); ok && strings.Contains(image, "..") {
+		if image, ok := got.ImageFor(InFolder, "/images"); ok && strings.Contains(image, "..") {
 			t.Errorf("image %q leaves the folder", image)
 		}
 	})
