@@ -182,7 +182,7 @@ func (e *examination) hideSecrets(out *doctorOutput) {
 // parts gives the parts of a server that works in a folder. Its state is in that folder, too.
 func (e *examination) parts(data, driverName string) *parts {
 	cfg := e.cfg
-	cfg.Data, cfg.Driver, cfg.Redis = data, driverName, ""
+	cfg.Data, cfg.Driver, cfg.Redis, cfg.Workspaces.Store = data, driverName, "", ""
 	return &parts{cfg: cfg, log: e.log}
 }
 

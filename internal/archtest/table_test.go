@@ -122,7 +122,7 @@ var table = []row{
 	{"internal/sidecar/tree", "", "trees of files are changed by whoever asks"},
 	{"internal/sidecar/wire", "sandbox sidecar/tree", "messages know what is said, not who says it"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath snapshot diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing policy audit/export", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},

@@ -95,6 +95,7 @@ type Config struct {
 	DiskImageMiB int `yaml:"disk_image_mib"`
 	// UserDiskMiB bounds the files of all threads of one user together; 0: only each thread's limit counts.
 	UserDiskMiB int `yaml:"user_disk_mib"`
+	Workspaces  `yaml:",inline"`
 	// MaxSandboxes bounds how many sandboxes run at once on this server.
 	MaxSandboxes int `yaml:"max_sandboxes"`
 	Lifecycle    `yaml:",inline"`
@@ -174,8 +175,9 @@ func Default() Config {
 		Docker:          Docker{Address: "/var/run/docker.sock"},
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
-		Approvals: Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
-		S3:        S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), Audit: defaultAudit(), StartTimeout: 60 * time.Second,
+		Approvals:  Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
+		Workspaces: Workspaces{Mode: "sync", Delay: 5 * time.Second},
+		S3:         S3{PathStyle: true}, TrustInstalls: true, MaxSandboxes: 200, Lifecycle: defaultLifecycle(), Audit: defaultAudit(), StartTimeout: 60 * time.Second,
 		ToolCalls: 10_000, ToolMiB: 256, ToolTimeout: time.Hour, ToolDrift: "record", LogLevel: "info", DiskQuota: "auto",
 		Tracing: Tracing{SamplePercent: 100},
 		CodeExecution: CodeExecution{RegenerateOnStartup: true, CodeRules: CodeRules{
@@ -392,6 +394,7 @@ func (c *Config) Check() error {
 		bad("data", "is empty")
 	}
 	c.Lifecycle.check(bad)
+	c.Workspaces.check(bad)
 	c.CodeExecution.check(bad)
 	c.Limits.check(bad)
 	c.Tracing.check(bad)

@@ -244,7 +244,10 @@ func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 	for {
 		b := r.find(t)
 		if b == nil || b.endingStatus() != "" {
-			var err error
+			err := r.bring(ctx, t, true)
+			if err != nil {
+				return nil, err
+			}
 			if b, err = r.box(c, t, r.order(t, named)); err != nil {
 				return nil, err
 			}
@@ -525,6 +528,9 @@ func (r *Orchestrator) remove(ctx context.Context, b *box) {
 		log.Error("run folder not removed", "error", err)
 	}
 	r.endClaim(b, removed == nil)
+	if removed == nil {
+		r.keepLast(b)
+	}
 	if err := r.o.Store.DeleteSandbox(ctx, b.thread, b.id); err != nil {
 		log.Warn("sandbox record not deleted", "error", err)
 	}

@@ -263,7 +263,7 @@ func (r *Orchestrator) Contexts(ctx context.Context, c sandbox.Caller, id string
 	if err != nil {
 		return nil, err
 	}
-	if err := r.exists(t); err != nil {
+	if err := r.there(ctx, t); err != nil {
 		return nil, err
 	}
 	r.lookAtContexts(ctx, t)

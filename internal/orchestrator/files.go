@@ -72,7 +72,7 @@ func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return err
 	}
-	if err := r.exists(t); err != nil {
+	if err := r.there(ctx, t); err != nil {
 		return err
 	}
 	r.active(t, ActivityFileRead)
@@ -118,6 +118,9 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 		n, err = change(fs)
 		return err
 	})
+	if e := r.keepFiles(context.WithoutCancel(ctx), t, uid); err == nil {
+		err = e // what failed may have changed something, too
+	}
 	rec.Parent, rec.Outcome, rec.Millis, rec.BytesIn = attempt.ID, "ok", time.Since(began).Milliseconds(), n
 	if err != nil {
 		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))

@@ -45,6 +45,9 @@ func (r *Orchestrator) shorten(ctx context.Context, c sandbox.Caller, t sandbox.
 	}
 	f, err := r.KeepResult(ctx, t, name, res.Result)
 	if err == nil {
+		err = r.keepChanged(ctx, t)
+	}
+	if err == nil {
 		err = r.note(context.WithoutCancel(ctx), keptRecord(c, t, "", res.CallID, f))
 	}
 	if err != nil {

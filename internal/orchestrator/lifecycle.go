@@ -310,7 +310,7 @@ func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := r.exists(t); err != nil {
+	if err := r.there(ctx, t); err != nil {
 		return nil, nil, err
 	}
 	if b := r.find(t); b != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/snapshot"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/telemetry"
 	"github.com/skerry-sandbox/skerry/internal/tracing"
@@ -85,6 +86,10 @@ type Options struct {
 	Templates map[string]Template
 	Default   string // name of the default template
 	DataDir   string
+	// Snapshots keep the files of threads elsewhere, before a change is acknowledged, or SnapshotDelay later when that is
+	// not 0; nil: they are on this disk alone.
+	Snapshots     *snapshot.Snapshots
+	SnapshotDelay time.Duration
 	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
 	Disk    *diskquota.Volume
 	Daemon  string // host path of skerry-sandboxd
@@ -148,6 +153,7 @@ type Orchestrator struct {
 	places     *capacity.Places
 	nudged     chan struct{} // holds a token: somebody waits for a place
 
+	late         lateThreads
 	virtuals     *skill.Virtuals
 	skillIndexes skillIndexes
 }
@@ -221,6 +227,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.prepareSpares)
 	r.wg.Go(r.sweepGraves)
 	r.wg.Go(r.keepPool)
+	r.wg.Go(r.keepLate)
 	return r, nil
 }
 
@@ -228,6 +235,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 // removes the sandboxes that waited for threads.
 func (r *Orchestrator) Close(ctx context.Context) error {
 	r.Drain(ctx)
+	r.keepAllLate(ctx)
 	r.stop()
 	r.wg.Wait()
 	r.emptyPool()

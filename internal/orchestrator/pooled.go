@@ -115,7 +115,7 @@ func (r *Orchestrator) attemptPooled(ctx context.Context, x *pooled) error {
 }
 
 func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error) {
-	if x.uid, err = r.makeWorkspace(ctx, x.files); err != nil {
+	if x.uid, err = r.makeWorkspace(ctx, x.files, makeFolders); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(x.dir, 0o711); err != nil {

@@ -425,7 +425,11 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		e.failStart(exit, &res)
 	}
+	kept := r.keepEnd(b, e)
 	err := r.recordEnd(b, e, res)
+	if err == nil {
+		err = kept
+	}
 	r.countExec(b, e, &res)
 	r.left(b) // before anybody sees the end, and pauses the sandbox
 	e.finish(res, err)

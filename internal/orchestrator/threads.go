@@ -18,7 +18,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return sandbox.ThreadView{}, err
 	}
-	if err := r.exists(t); err != nil {
+	if err := r.there(ctx, t); err != nil {
 		return sandbox.ThreadView{}, err
 	}
 	info, err := r.o.Store.Thread(ctx, t)
@@ -78,7 +78,7 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 	if err != nil {
 		return err
 	}
-	if err := r.exists(t); err != nil {
+	if err := r.there(ctx, t); err != nil {
 		return err
 	}
 	if b := r.find(t); b != nil {
@@ -99,7 +99,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 	if err != nil {
 		return err
 	}
-	if err := r.exists(t); err != nil {
+	if err := r.there(ctx, t); err != nil {
 		return err
 	}
 	rec := record(c, t, audit.ActionThreadDelete, audit.PhaseAttempt)
@@ -112,8 +112,17 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 	})
 }
 
-// deleteFiles deletes what a thread has besides its sandbox.
+// deleteFiles deletes what a thread has besides its sandbox, here and where it is kept.
 func (r *Orchestrator) deleteFiles(ctx context.Context, t sandbox.Thread) error {
+	if r.o.Snapshots == nil {
+		return r.deleteHere(ctx, t)
+	}
+	ctx, cancel := detached(ctx, keepTimeout)
+	defer cancel()
+	return r.o.Snapshots.Forget(ctx, t, func() error { return r.deleteHere(ctx, t) })
+}
+
+func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 	dir := r.threadDir(t)
 	uid, err := workspaceUID(dir)
 	if err != nil {

@@ -38,9 +38,12 @@ func workspaceUID(dir string) (int, error) {
 // owner of the workspace folder is the truth of the uid, so the folder appears by one rename, whole.
 func (r *Orchestrator) ensureThread(ctx context.Context, t sandbox.Thread) (int, error) {
 	dir := r.threadDir(t)
+	if err := r.bring(ctx, t, false); err != nil {
+		return 0, err
+	}
 	uid, err := workspaceUID(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		uid, err = r.makeWorkspace(ctx, dir)
+		uid, err = r.makeWorkspace(ctx, dir, makeFolders)
 	}
 	if err != nil {
 		var known *sandbox.Error
@@ -64,7 +67,23 @@ func (r *Orchestrator) ensureRecord(ctx context.Context, t sandbox.Thread) (sand
 	return info, err
 }
 
-func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string) (int, error) {
+// makeFolders makes those of workspaceFolders that are missing.
+func makeFolders(files string, uid int) error {
+	for _, name := range workspaceFolders {
+		p := filepath.Join(files, name)
+		err := os.Mkdir(p, 0o700)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err := errors.Join(err, os.Lchown(p, uid, uid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeWorkspace makes the folder of a thread, whole: fill makes what is in it.
+func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string, fill func(files string, uid int) error) (int, error) {
 	parent := filepath.Dir(dir)
 	if err := r.o.Disk.MakeUser(parent); err != nil {
 		return 0, err
@@ -82,11 +101,8 @@ func (r *Orchestrator) makeWorkspace(ctx context.Context, dir string) (int, erro
 	if err := r.o.Disk.MakeThread(files); err != nil {
 		return 0, err
 	}
-	for _, name := range workspaceFolders {
-		p := filepath.Join(files, name)
-		if err := errors.Join(os.Mkdir(p, 0o700), os.Lchown(p, uid, uid)); err != nil {
-			return 0, err
-		}
+	if err := fill(files, uid); err != nil {
+		return 0, err
 	}
 	err = os.Rename(files, dir)
 	if err == nil {

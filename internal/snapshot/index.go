@@ -160,8 +160,30 @@ func (s *Snapshots) dropIndex(t sandbox.Thread) error {
 	s.mu.Lock()
 	s.forgetCached(t)
 	s.mu.Unlock()
-	if err := os.Remove(s.indexFile(t)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, path := range []string{s.indexFile(t), s.intentFile(t)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
+		}
+	}
+	return nil
+}
+
+func (s *Snapshots) intentFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "next") }
+
+// intend notes the id of a snapshot before it becomes what is kept.
+func (s *Snapshots) intend(t sandbox.Thread, id string) error {
+	if err := os.WriteFile(s.intentFile(t), []byte(id), 0o600); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
 	return nil
+}
+
+// vouches reports whether the files on this disk are those of a snapshot, or newer: it was made of them, or they of it. A
+// disk that came back from an older copy has another state, and one after a power failure may have.
+func (s *Snapshots) vouches(t sandbox.Thread, idx *index, h *head) bool {
+	if idx != nil && idx.Head.ID == h.ID {
+		return true
+	}
+	_, next, err := lockedfile.Read(s.intentFile(t), 100)
+	return err == nil && string(next) == h.ID
 }

@@ -220,7 +220,6 @@ func (w *writer) remember(idx *index) error {
 	if err := w.s.writeIndex(w.t, idx); err != nil {
 		// What is kept is right; what this folder knows of it is found out the next time.
 		w.s.o.Log.Warn("what is kept of a thread is not noted", "thread", w.t.String(), "error", err)
-		return w.s.dropIndex(w.t)
 	}
 	return nil
 }
@@ -442,11 +441,10 @@ func (w *writer) describe(found []seen) (*head, error) {
 		return nil, err
 	}
 	h := &head{
-		Format: format, ID: id.String(), Holder: w.s.o.Holder, Written: time.Now().UTC(), Sealed: w.s.o.Sealer != nil,
+		Format: format, ID: id.String(), Holder: w.s.o.Holder, Written: time.Now().UTC(),
 		Files: len(found), About: w.about, Packs: map[string]int64{},
 	}
 	if w.base != nil {
-		h.Sealed = h.Sealed || w.base.Head.Sealed
 		for _, c := range w.base.Head.Tree {
 			w.know(c)
 		}
@@ -501,6 +499,9 @@ func (w *writer) refer(h *head, entries []entry) {
 
 // publish puts the head there, and takes away what nobody refers to.
 func (w *writer) publish(h *head, found []seen) error {
+	if err := w.s.intend(w.t, h.ID); err != nil {
+		return err
+	}
 	version, err := w.s.writeHead(w.ctx, w.t, h, w.version)
 	if errors.Is(err, sandbox.Conflict) {
 		version, err = w.moved(h)

@@ -107,7 +107,6 @@ type head struct {
 	Holder  string    `json:"holder"` // the data folder that goes on with the thread
 	Written time.Time `json:"written"`
 	Deleted bool      `json:"deleted,omitempty"` // the thread is; nothing else is kept of it
-	Sealed  bool      `json:"sealed,omitempty"`  // its packs are encrypted
 	Files   int       `json:"files"`             // entries
 	Bytes   int64     `json:"bytes"`             // of files, holes included
 	// About is what the orchestrator wants to know of the thread when it comes back.

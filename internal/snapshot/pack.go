@@ -80,15 +80,12 @@ func (p *packer) flush() error {
 	}
 	p.group.Go(func() error {
 		defer func() { <-p.s.room }()
-		out := p.s.zip.EncodeAll(data, nil)
-		if p.s.o.Sealer != nil {
-			var err error
-			if out, err = p.s.o.Sealer.Seal(purpose(p.t, id), out); err != nil {
-				return err
-			}
+		out, err := p.s.seal(p.ctx, p.t, id, p.s.zip.EncodeAll(data, nil))
+		if err != nil {
+			return err
 		}
 		p.sent.Add(int64(len(out)))
-		_, err := p.s.o.Objects.Replace(p.ctx, packName(p.t, id), out, "")
+		_, err = p.s.o.Objects.Replace(p.ctx, packName(p.t, id), out, "")
 		return err
 	})
 	return nil
@@ -106,9 +103,6 @@ func (p *packer) close() error {
 // drop waits for what is under way and leaves it to be swept.
 func (p *packer) drop() { _ = p.group.Wait() }
 
-// purpose binds a sealed pack to its name.
-func purpose(t sandbox.Thread, id string) string { return "snapshot " + t.String() + " " + id }
-
 // readPack gives the content of a pack.
 func (s *Snapshots) readPack(ctx context.Context, t sandbox.Thread, h *head, id string) ([]byte, error) {
 	name := packName(t, id)
@@ -116,13 +110,8 @@ func (s *Snapshots) readPack(ctx context.Context, t sandbox.Thread, h *head, id 
 	if err != nil {
 		return nil, err
 	}
-	if h.Sealed {
-		if s.o.Sealer == nil {
-			return nil, sandbox.Errorf(sandbox.Unavailable, "%s/%s is encrypted, and this server has no key", s.o.Objects.Name(), name)
-		}
-		if data, err = s.o.Sealer.Open(purpose(t, id), data); err != nil {
-			return nil, sandbox.Wrap(sandbox.Unavailable, err, "%s/%s cannot be decrypted: %v", s.o.Objects.Name(), name, err)
-		}
+	if data, err = s.unseal(ctx, t, id, data); err != nil {
+		return nil, err
 	}
 	out, err := s.unzip.DecodeAll(data, nil)
 	if err == nil && int64(len(out)) != h.Packs[id] {

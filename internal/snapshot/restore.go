@@ -78,7 +78,7 @@ func (s *Snapshots) bring(ctx context.Context, t sandbox.Thread, dir string, own
 		return replace(Restored{})
 	case h.Deleted:
 		return nil
-	case have && (h.Holder == s.o.Holder || idx != nil && idx.Head.ID == h.ID): // this disk has that, or more
+	case have && s.vouches(t, idx, h): // this disk has that, or more
 	default:
 		if err := s.restore(ctx, t, h, version, replace); err != nil {
 			return err
@@ -120,6 +120,12 @@ func (s *Snapshots) restore(ctx context.Context, t sandbox.Thread, h *head, vers
 	}})
 	if s.o.Meter != nil {
 		s.o.Meter.Restored(err, time.Since(began))
+	}
+	if err == nil {
+		return nil
+	}
+	if e := s.dropIndex(t); e != nil { // the folder may have been filled and not have got its place
+		return errors.Join(err, e)
 	}
 	if !errors.Is(err, sandbox.NotFound) {
 		return err

@@ -88,7 +88,7 @@ func newServer(t testing.TB, o Objects, seal sealer) *server {
 	}
 	var err error
 	sv.Snapshots, err = Open(t.Context(), Options{
-		Objects: sv.store, Dir: filepath.Join(sv.data, "snapshots"), Holder: fmt.Sprintf("holder-%d", uids.Add(1)), Sealer: seal,
+		Objects: sv.store, Dir: filepath.Join(sv.data, "snapshots"), Holder: fmt.Sprintf("holder-%d", uids.Add(1)), Sealer: seal, Encrypt: seal != nil,
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 type sealer interface {
 	Seal(purpose string, plain []byte) ([]byte, error)
 	Open(purpose string, sealed []byte) ([]byte, error)
+	Stale(purpose string, sealed []byte) bool
 }
 
 // meter is told what was done.
@@ -43,7 +44,8 @@ type Options struct {
 	Objects Objects
 	Dir     string // for what this data folder knows of them
 	Holder  string // id of the data folder
-	Sealer  sealer // nil: nothing is encrypted
+	Sealer  sealer // opens the store's key; nil: what is encrypted cannot be read
+	Encrypt bool   // what is written
 	Meter   meter
 	Log     *slog.Logger
 }
@@ -58,6 +60,7 @@ type Snapshots struct {
 	mu            sync.Mutex
 	cache         map[sandbox.Thread]cached
 	cachedEntries int
+	key           []byte                       // the store's; nil: it was not read yet
 	looked        map[sandbox.Thread]time.Time // when the head was last looked at
 }
 
@@ -77,10 +80,16 @@ func Open(ctx context.Context, o Options) (*Snapshots, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Snapshots{
+	s := &Snapshots{
 		o: o, zip: zip, unzip: unzip, room: make(chan struct{}, packsAtOnce),
 		cache: map[sandbox.Thread]cached{}, looked: map[sandbox.Thread]time.Time{},
-	}, nil
+	}
+	if o.Encrypt {
+		if err := s.makeKey(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
 }
 
 // Close ends what reading and writing need. No other method is called after it.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,6 +236,35 @@ func TestLostAnswer(t *testing.T) {
 	sameTree(t, tree(t, sv.dir(thread1)), tree(t, b.dir(thread1)))
 }
 
+// TestOlderDisk: files of before the last snapshot, as from a copy of the disk, do not win over what is kept; those of a
+// server that died before it noted its last snapshot do.
+func TestOlderDisk(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	put(t, sv.make(thread1), "workspace/a", []byte("1"))
+	sv.mustKeep(thread1)
+	copied := t.TempDir()
+	if err := os.CopyFS(copied, os.DirFS(sv.state(thread1))); err != nil {
+		t.Fatal(err)
+	}
+	old := *sv.readIndex(thread1)
+	put(t, sv.dir(thread1), "workspace/a", []byte("two"))
+	sv.mustKeep(thread1)
+	want := tree(t, sv.dir(thread1))
+	if err := sv.writeIndex(thread1, &old); err != nil {
+		t.Fatal(err)
+	}
+	put(t, sv.dir(thread1), "workspace/not kept yet", nil)
+	if about, err := sv.bringIt(thread1, true); err != nil || about != "-" {
+		t.Errorf("after a crash the disk was replaced: %v", err)
+	}
+	if err := errors.Join(sv.dropIndex(thread1), os.CopyFS(sv.state(thread1), os.DirFS(copied))); err != nil {
+		t.Fatal(err)
+	}
+	put(t, sv.dir(thread1), "workspace/a", []byte("1"))
+	sv.mustBring(thread1, true)
+	sameTree(t, want, tree(t, sv.dir(thread1)))
+}
+
 // TestForget: nothing of a deleted thread is left but a mark, it does not come back on a disk that has it, and its name
 // can be used again.
 func TestForget(t *testing.T) {
@@ -335,56 +363,6 @@ func TestStoreFails(t *testing.T) {
 	c := newServer(t, sv.store.Objects, nil)
 	c.mustBring(thread1, false)
 	sameTree(t, tree(t, sv.dir(thread1)), tree(t, c.dir(thread1)))
-}
-
-// TestSealed: nothing of a thread can be read in the store, and packs cannot be exchanged.
-func TestSealed(t *testing.T) {
-	o := NewFolder(t.TempDir())
-	a := newServer(t, o, xor{})
-	put(t, a.make(thread1), "workspace/secret-name", []byte("secret content"))
-	a.mustKeep(thread1)
-	err := filepath.WalkDir(o.dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(path)
-		if bytes.Contains(data, []byte("secret")) {
-			t.Errorf("%s can be read", path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := newServer(t, o, nil).bringIt(thread1, true); !errors.Is(err, sandbox.Unavailable) {
-		t.Errorf("without the key: %v", err)
-	}
-	b := newServer(t, o, xor{})
-	b.mustBring(thread1, true)
-	sameTree(t, tree(t, a.dir(thread1)), tree(t, b.dir(thread1)))
-}
-
-// xor plays a sealer.
-type xor struct{}
-
-func (xor) Seal(purpose string, plain []byte) ([]byte, error) {
-	out := append([]byte(purpose+"\x00"), plain...)
-	for i := range out {
-		out[i] ^= 0x5a
-	}
-	return out, nil
-}
-
-func (xor) Open(purpose string, sealed []byte) ([]byte, error) {
-	out, err := xor{}.Seal("", sealed)
-	if err != nil {
-		return nil, err
-	}
-	plain, ok := bytes.CutPrefix(out[1:], []byte(purpose+"\x00"))
-	if !ok {
-		return nil, errors.New("it is something else")
-	}
-	return plain, nil
 }
 
 // TestWhileItChanges: files that come, go and change under a snapshot harm nobody, and the one after has what is there.

@@ -49,6 +49,8 @@ func used(t *testing.T) (*Metrics, map[string]described) {
 	m.Refused("full")
 	m.ToolCall("bridge", "ok", 0)
 	m.Limited("execs", "user")
+	m.Kept(nil, 0, 1)
+	m.Restored(nil, 0)
 	m.Request("/api/threads/:thread/exec", "POST", 429, time.Millisecond)
 	families, err := m.registry.Gather()
 	if err != nil {

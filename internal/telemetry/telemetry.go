@@ -27,6 +27,9 @@ type Metrics struct {
 	tools    *prometheus.HistogramVec
 	limited  *prometheus.CounterVec
 	requests *prometheus.HistogramVec
+	kept     *prometheus.HistogramVec
+	sent     prometheus.Counter
+	restored *prometheus.HistogramVec
 	levels   levels
 }
 
@@ -37,7 +40,9 @@ var (
 	execBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}
 	// There are many routes: few buckets.
 	requestBuckets = []float64{.001, .005, .025, .1, .5, 2.5, 10, 60}
-	toolBuckets    = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	// A snapshot of one file takes some requests to a bucket, one of gigabytes minutes.
+	snapshotBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+	toolBuckets     = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 )
 
 // New makes metrics with a registry of their own, which also has those of the Go runtime and the process.
@@ -72,8 +77,17 @@ func New(version string) *Metrics {
 			Name: "skerry_http_request_duration_seconds", Buckets: requestBuckets,
 			Help: "Time of requests with a credential, streams and waiting included, by the route as the API has it, its method and the class of the status (2xx, 4xx …).",
 		}, []string{"route", "method", "status"}),
+		kept: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skerry_snapshot_seconds", Buckets: snapshotBuckets,
+			Help: "Time that snapshots of threads' files took, when something had changed, by their outcome.",
+		}, []string{"outcome"}),
+		sent: prometheus.NewCounter(prometheus.CounterOpts{Name: "skerry_snapshot_sent_bytes_total", Help: "Bytes of files that were sent for snapshots, compressed."}),
+		restored: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "skerry_restore_seconds", Buckets: snapshotBuckets,
+			Help: "Time that it took to restore threads from their snapshots, by the outcome.",
+		}, []string{"outcome"}),
 	}
-	m.registry.MustRegister(m.starts, m.failures, m.execs, m.changes, m.refused, m.tools, m.limited, m.requests, &m.levels,
+	m.registry.MustRegister(m.starts, m.failures, m.execs, m.changes, m.refused, m.tools, m.limited, m.requests, m.kept, m.sent, m.restored, &m.levels,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "skerry_build_info", Help: "1, with the version of the server."}, []string{"version"})
 	info.WithLabelValues(version).Set(1)
@@ -140,6 +154,25 @@ func (m *Metrics) Request(route, method string, status int, d time.Duration) {
 
 // Limited counts a call that met a limit, by its name and whose it is: "tenant", "user" or "key".
 func (m *Metrics) Limited(limit, scope string) { m.limited.WithLabelValues(limit, scope).Inc() }
+
+// Kept times a snapshot that was written, or could not be, and counts what was sent for it.
+func (m *Metrics) Kept(err error, d time.Duration, bytes int64) {
+	m.kept.WithLabelValues(outcomeOf(err)).Observe(d.Seconds())
+	m.sent.Add(float64(bytes))
+}
+
+// Restored times a thread that was restored, or could not be.
+func (m *Metrics) Restored(err error, d time.Duration) {
+	m.restored.WithLabelValues(outcomeOf(err)).Observe(d.Seconds())
+}
+
+// outcomeOf is "ok" or the code of an error.
+func outcomeOf(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	return string(sandbox.KindOf(err))
+}
 
 // Levels is how full a server is at a moment.
 type Levels struct {
