@@ -106,7 +106,7 @@ func TestImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tmpl := range list {
-		if name, ok := tmpl.ImageFor(false, ""); ok {
+		if name, ok := tmpl.ImageFor(template.InCluster, ""); ok {
 			all = append(all, name)
 		}
 	}
