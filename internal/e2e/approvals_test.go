@@ -159,6 +159,7 @@ func agreeable(t *testing.T) *httptest.Server {
 // TestApprovals: a call that wants an approval waits for it, whoever gives it and however; what is denied fails with the
 // reason; a decision outlives its server.
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	t.Run("docker", func(t *testing.T) {
 		o := options{driver: "docker"}
 		o.extensions, o.policy = mcpServers(t, sharedFolder(t)), askFirst

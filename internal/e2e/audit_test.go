@@ -120,6 +120,7 @@ console.log('ok');`, shared)})
 // TestAuditKilledServer: a server with Redis is killed at random moments while execs run. Each exec that was answered has its
 // two records, on the disk and in Redis, no record is there twice, and the log verifies, offline too.
 func TestAuditKilledServer(t *testing.T) {
+	t.Parallel()
 	kills := 12
 	if testing.Short() {
 		kills = 3

@@ -190,6 +190,7 @@ func leakyHTTP(t *testing.T, want string) string {
 // TestCanaries gives the system secrets in every way there is, makes MCP servers and code say them in every way that
 // they can, lets calls fail, and then looks through everything that it wrote. None is outside of the encrypted store.
 func TestCanaries(t *testing.T) {
+	t.Parallel()
 	redisURL := startRedis(t)
 	c := &canaries{t: t, all: map[string]string{}}
 	names := []string{"HTTP", "STDIO", "FILE", "EXEC", "SKILL", "REQUEST", "SANDBOX", "MISSING"}

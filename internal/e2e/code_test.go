@@ -9,6 +9,7 @@ import (
 // TestCodeRuntimes: on each JavaScript runtime that a template may choose, code makes parallel calls, and
 // a failed one says which tool, which status, and at which line of the agent's own text.
 func TestCodeRuntimes(t *testing.T) {
+	t.Parallel()
 	shared := sharedFolder(t)
 	for _, name := range []string{"bun", "deno", "node"} {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,7 @@ func cli(t *testing.T, stdin string, args ...string) (code int, stdout, stderr s
 
 // TestMCPCommands: `skerry mcp` with real npm servers, at a server and without one.
 func TestMCPCommands(t *testing.T) {
+	t.Parallel()
 	t.Run("alone", func(t *testing.T) {
 		shared := sharedFolder(t)
 		file := filepath.Join(shared, "ext.json")

@@ -37,6 +37,7 @@ ls -A /home/agent /mnt/user-data/workspace; id -un; df -k /tmp | awk 'NR>1 {prin
 
 // TestClaimedIsAsCold: a sandbox that waited is, for its thread, as one that was made for it.
 func TestClaimedIsAsCold(t *testing.T) {
+	t.Parallel()
 	on(t, []string{"oci", "docker"}, func(t *testing.T, o options) {
 		o.template = twoWait + "interpreters: {python: {warm: 1, preload: [json]}}\n"
 		o.extensions = mcpServers(t, sharedFolder(t))

@@ -27,6 +27,7 @@ func on(t *testing.T, drivers []string, test func(t *testing.T, o options)) {
 
 // TestWalls asserts from inside a sandbox what code must not reach.
 func TestWalls(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		s.ok("neighbour", "echo mine > /mnt/user-data/workspace/secret")
@@ -269,6 +270,7 @@ while True:
 
 // TestCode: programs in every language, with files reported.
 func TestCode(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		for lang, code := range map[string]string{

@@ -46,6 +46,7 @@ type matrix struct {
 // else; what belongs to others is not there, in no answer, list, stream, archive or replay; and afterwards all of
 // it is as it was. A new route is in the document, and so in here.
 func TestTenantMatrix(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	before := m.state()
 	doc := m.document()

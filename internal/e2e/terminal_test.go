@@ -113,6 +113,7 @@ func (c *terminal) say(text string) { c.t.Helper(); c.send(websocket.MessageBina
 
 // TestTerminal: a shell on a real terminal in a sandbox, left and joined again.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {
 		s := start(t, o)
 		id := s.terminalExec("tty", "bash", "--norc", "--noprofile", "-i")
