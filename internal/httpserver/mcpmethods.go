@@ -95,13 +95,13 @@ func (m *mcpCall) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		}()
 		switch p := req.GetParams().(type) {
 		case *mcp.ListToolsParams:
-			return m.list(ctx, "tools", p, &p.Cursor, method, req, next, m.toolItems)
+			return m.list(ctx, "tools", cursorOf(p), method, req, next, m.toolItems)
 		case *mcp.ListResourcesParams:
-			return m.list(ctx, "resources", p, &p.Cursor, method, req, next, m.upstreamItems(sandbox.UpstreamResources))
+			return m.list(ctx, "resources", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamResources))
 		case *mcp.ListResourceTemplatesParams:
-			return m.list(ctx, "resourceTemplates", p, &p.Cursor, method, req, next, m.upstreamItems(sandbox.UpstreamTemplates))
+			return m.list(ctx, "resourceTemplates", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamTemplates))
 		case *mcp.ListPromptsParams:
-			return m.list(ctx, "prompts", p, &p.Cursor, method, req, next, m.upstreamItems(sandbox.UpstreamPrompts))
+			return m.list(ctx, "prompts", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamPrompts))
 		case *mcp.CallToolParamsRaw:
 			if r, ok := req.(*mcp.CallToolRequest); ok && !m.own(p.Name) {
 				return m.callTool(ctx, r)
@@ -119,6 +119,29 @@ func (m *mcpCall) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+// cursorOf is where a list goes on; nil when the request has no params, which lists may leave out.
+func cursorOf(p mcp.Params) *string {
+	switch p := p.(type) {
+	case *mcp.ListToolsParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	case *mcp.ListResourcesParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	case *mcp.ListResourceTemplatesParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	case *mcp.ListPromptsParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	}
+	return nil
+}
+
 // own reports whether a name is that of a tool of ours.
 func (m *mcpCall) own(name string) bool {
 	if m.scope.only != "" {
@@ -131,9 +154,10 @@ func (m *mcpCall) own(name string) bool {
 type items func(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error)
 
 // list answers with one page of a list: what the SDK says, completed by what the thread's servers have.
-func (m *mcpCall) list(ctx context.Context, member string, p mcp.Params, cursor *string, method string, req mcp.Request, next mcp.MethodHandler, more items) (mcp.Result, error) {
+func (m *mcpCall) list(ctx context.Context, member string, cursor *string, method string, req mcp.Request, next mcp.MethodHandler, more items) (mcp.Result, error) {
 	from := 0
-	if c := *cursor; c != "" {
+	if cursor != nil && *cursor != "" {
+		c := *cursor
 		var err error
 		if from, err = strconv.Atoi(c); err != nil || from < 0 {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "cursor: use nextCursor of an earlier answer"}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -334,5 +335,20 @@ func TestMCPChanges(t *testing.T) {
 			cancel()
 		}
 		wait(t, "the end of the watch", watch.ctx.Done())
+	})
+}
+
+// TestMCPListsWithoutParams: a list may be asked for without params, as the official TypeScript client does.
+func TestMCPListsWithoutParams(t *testing.T) {
+	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
+		if !c.legacy {
+			return // since 2026-07-28 every request has params
+		}
+		for _, method := range []string{"tools/list", "resources/list", "resources/templates/list", "prompts/list"} {
+			a := c.read(c.post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q}`, method)))
+			if a.Error != nil || a.Result == nil {
+				t.Errorf("%s: HTTP %d, %+v", method, c.lastHTTP, a.Error)
+			}
+		}
 	})
 }
