@@ -22,7 +22,12 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pod"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(podVariable); dir != "" {
+		os.Exit(beSidecar(dir))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const testID = sandbox.ID("skerry-0123456789abcdef")
 

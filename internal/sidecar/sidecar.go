@@ -312,7 +312,7 @@ func (c *Conn) call(ctx context.Context, do func(ctx context.Context, s *yamux.S
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 			return sandbox.Wrap(sandbox.Timeout, err, "copying to or from the sandbox took too long")
 		case session.IsClosed() && try < callTries:
 			continue

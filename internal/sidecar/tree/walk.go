@@ -248,7 +248,8 @@ func (d *Digests) put(s Stamp, digest Digest) {
 }
 
 // Fill gives each file of a list its digest: what is remembered costs nothing, other files are read. A file that
-// changes while it is read is read again, and is left without a digest when it does not stop; one that went has none either.
+// changes while it is read is read again, and is left without a digest when it does not stop; one that went, or that may
+// not be read, has none either.
 func (d *Digests) Fill(ctx context.Context, t *Tree, list List, limit int64) error {
 	for i := range list {
 		if list[i].Kind != File || list[i].Digest.Known() {
@@ -271,7 +272,7 @@ func (d *Digests) fillOne(ctx context.Context, t *Tree, e *Entry, limit int64) e
 	for range readTries {
 		now := time.Now()
 		got, stamp, ok, err := t.Digest(ctx, e.Path, limit)
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 			return nil
 		}
 		if err != nil {

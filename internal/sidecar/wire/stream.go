@@ -77,6 +77,9 @@ func (s *Stream) cause(err error) error {
 	}
 	var timeout net.Error // yamux has an error of its own for it
 	if errors.As(err, &timeout) && timeout.Timeout() {
+		if d, ok := s.ctx.Deadline(); ok && !time.Now().Before(d) {
+			return context.DeadlineExceeded
+		}
 		return fmt.Errorf("no message in time: %w", err)
 	}
 	return err
