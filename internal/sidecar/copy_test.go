@@ -131,3 +131,30 @@ func TestWrongPaths(t *testing.T) {
 		}
 	}
 }
+
+// TestFoldersOfTheirOwn: what the sandbox has as mounts are the same folders whatever is pushed.
+func TestFoldersOfTheirOwn(t *testing.T) {
+	b := newBed(t)
+	b.put("server/files/outputs/o", "x")
+	c := b.filled()
+	inode := func() uint64 {
+		var st unix.Stat_t
+		b.must(unix.Lstat(b.path("pod/files/outputs"), &st))
+		return st.Ino
+	}
+	before := inode()
+	b.must(os.RemoveAll(b.path("server/files/outputs")))
+	b.push(c, sandbox.OutputsDir)
+	if got := b.list("pod/files/outputs"); got != "" || inode() != before {
+		t.Errorf("it has %q, or is another one", got)
+	}
+	b.put("pod/files/outputs/p", "x")
+	b.push(c, sandbox.UserDataDir)
+	if got := b.list("pod/files/outputs"); got != "" || inode() != before {
+		t.Errorf("it has %q, or is another one", got)
+	}
+	b.put("server/files/outputs", "a file")
+	if err := c.Push(t.Context(), sandbox.OutputsDir); !errors.Is(err, sandbox.Invalid) {
+		t.Errorf("a file in its place: %v", err)
+	}
+}

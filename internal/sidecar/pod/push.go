@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -101,6 +102,9 @@ func (r *receiving) announced(ask *wire.Push) error {
 		}
 		if gone || e.Kind == tree.File && !e.Digest.Known() {
 			return fmt.Errorf("%.200q: a file without a digest", e.Path)
+		}
+		if slices.Contains(r.m.only(), e.Path) && e.Kind != tree.Folder {
+			return fmt.Errorf("%.200q is to be a folder", e.Path)
 		}
 		if r.list = append(r.list, e); len(r.list) > tree.MaxEntries {
 			return tree.ErrTooMuch
@@ -263,6 +267,9 @@ func (r *receiving) change(ctx context.Context, c *tree.Changing, own tree.List,
 	for _, e := range own {
 		if _, ok := r.list.Find(e.Path); ok || removed != "" && tree.Under(e.Path, removed) {
 			continue
+		}
+		if slices.Contains(r.m.only(), e.Path) {
+			continue // the sandbox has it as a mount of its own: only what is in it goes
 		}
 		removed = e.Path
 		if err := c.RemoveAll(e.Path); err != nil {
