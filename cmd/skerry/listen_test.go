@@ -2,18 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
 // start does of a start what decides whether the server may be called without a credential.
@@ -127,5 +130,28 @@ func TestFirstKey(t *testing.T) {
 	}
 	if v, there := os.LookupEnv(firstKeyEnv); there {
 		t.Errorf("the environment still has %q", v)
+	}
+}
+
+// TestStartWaitsForRedis that comes later; it does not wait for ever.
+func TestStartWaitsForRedis(t *testing.T) {
+	redis := redistest.Start(t)
+	s, err := store.Open(t.Context(), store.Options{URL: redis.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p := &parts{log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s}
+	redis.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := p.awaitStore(ctx); !errors.Is(err, sandbox.Unavailable) {
+		t.Errorf("without Redis: %v", err)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- p.awaitStore(t.Context()) }()
+	redis.Restart()
+	if err := <-waited; err != nil {
+		t.Error(err)
 	}
 }

@@ -288,6 +288,9 @@ func (p *parts) openState(ctx context.Context) (err error) {
 		return err
 	}
 	p.onClose(p.store.Close)
+	if err := p.awaitStore(ctx); err != nil {
+		return err
+	}
 	if err := p.openSigner(ctx); err != nil {
 		return err
 	}
@@ -307,6 +310,30 @@ func (p *parts) openState(ctx context.Context) (err error) {
 	}
 	p.keys = auth.New(p.store, o)
 	return nil
+}
+
+// storeWait is how long a start waits for Redis. Where a cluster starts both, or opens a new pod's network a moment after it runs, either may
+// be late.
+const storeWait = 20 * time.Second
+
+// awaitStore waits until the state answers.
+func (p *parts) awaitStore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
+	for tries := 0; ; tries++ {
+		err := p.store.Ping(ctx)
+		if err == nil {
+			return nil
+		}
+		if tries == 0 {
+			p.log.Warn("the state store does not answer; waiting for it", "at_most", storeWait, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
 }
 
 // openStore opens the state. peers is nil in what is no server.
