@@ -345,6 +345,12 @@ func zeroBlock(data []byte, at int) bool {
 // dress makes links, and gives everything its owner, mode and time: folders last, because what is made in them changes
 // theirs.
 func dress(ctx context.Context, root *os.Root, entries []entry, uid int) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	top := int(dir.Fd()) // os.Root cannot set the time of a link; no folder of this tree is one
 	for _, e := range entries {
 		path := string(e.Path)
 		if err := ctx.Err(); err != nil {
@@ -357,6 +363,10 @@ func dress(ctx context.Context, root *os.Root, entries []entry, uid int) error {
 		case kindLink:
 			if err = root.Symlink(string(e.Target), path); err == nil {
 				err = root.Lchown(path, uid, uid)
+			}
+			if err == nil {
+				at := unix.NsecToTimespec(e.Time)
+				err = unix.UtimesNanoAt(top, path, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
 			}
 		case kindHard:
 			err = root.Link(string(e.Target), path)

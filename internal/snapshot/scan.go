@@ -120,7 +120,7 @@ func (s *scanner) look(dir *os.Root, base string, path name, info fs.FileInfo) (
 		if err != nil || to == "" || len(to) > maxPathBytes {
 			return seen{}, false
 		}
-		e.Entry = entry{Path: path, Kind: kindLink, Target: name(to)}
+		e.Entry = entry{Path: path, Kind: kindLink, Time: e.Entry.Time, Target: name(to)}
 	default:
 		return seen{}, false
 	}

@@ -186,7 +186,7 @@ func tree(t testing.TB, dir string) map[string]string {
 		switch {
 		case info.Mode()&fs.ModeSymlink != 0:
 			to, err := os.Readlink(path)
-			what = "-> " + to
+			what += " -> " + to
 			if err != nil {
 				return err
 			}
