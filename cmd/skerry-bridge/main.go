@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -34,7 +35,11 @@ const (
 	exitUsage  = 2
 )
 
+// gcPercent keeps the memory small: lists of large trees live for long, and there is one such process for each sandbox.
+const gcPercent = 30
+
 func main() {
+	debug.SetGCPercent(gcPercent)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	os.Exit(command(ctx, os.Args[1:], os.Stdout, os.Stderr, nil))

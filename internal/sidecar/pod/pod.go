@@ -42,6 +42,8 @@ const (
 	maxRequests = 8
 	// endTime is what a request that runs has left when the pod ends.
 	endTime = 8 * time.Second
+	// maxDigests are those of what is read-only; of the rest, the lists have them.
+	maxDigests = 10_000
 	// acceptPause is how long a listener rests that cannot accept, as without descriptors.
 	acceptPause = 20 * time.Millisecond
 )
@@ -123,7 +125,7 @@ func open(ctx context.Context, o Options) (*sidecar, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	p := &sidecar{o: o, log: o.Log, op: make(chan struct{}, 1), changed: make(chan struct{})}
+	p := &sidecar{digests: tree.Digests{Max: maxDigests}, o: o, log: o.Log, op: make(chan struct{}, 1), changed: make(chan struct{})}
 	for _, m := range o.Mounts {
 		if err := check(m); err != nil {
 			return nil, err

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"hash"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,11 +35,12 @@ type Changing struct {
 	modes   map[string]uint32   // of folders, set at the end: a folder may take away the right to change it
 }
 
-// Of files that wait to be synced together.
 const (
-	groupFiles  = 128
-	groupBytes  = 64 << 20
-	syncAtATime = 8
+	// Of files that wait to be synced together.
+	groupFiles = 4096
+	groupBytes = 64 << 20
+	// syncEach is how many are synced one by one. More of them take longer than all that the file system has.
+	syncEach = 16
 )
 
 // Change begins to change the tree. uid is the owner of all that is made; 0 leaves it to this process. durable: what Finish
@@ -130,6 +131,10 @@ func (c *Changing) File(in *Incoming, e Entry) error {
 	if !c.durable {
 		return c.settle(in)
 	}
+	if err := in.f.Close(); err != nil {
+		c.Drop(in)
+		return err
+	}
 	c.waiting = append(c.waiting, in)
 	if c.weight += in.size; len(c.waiting) >= groupFiles || c.weight >= groupBytes {
 		return c.flush()
@@ -162,12 +167,7 @@ func setMtime(f *os.File, mtime int64) error {
 func (c *Changing) flush() error {
 	waiting := c.waiting
 	c.waiting, c.weight = nil, 0
-	var g errgroup.Group
-	g.SetLimit(syncAtATime)
-	for _, in := range waiting {
-		g.Go(in.f.Sync)
-	}
-	err := g.Wait()
+	err := c.sync(len(waiting), func(i int) (*os.File, error) { return c.aside.Open(waiting[i].name) })
 	for _, in := range waiting {
 		if err != nil {
 			c.Drop(in)
@@ -178,10 +178,37 @@ func (c *Changing) flush() error {
 	return err
 }
 
+// sync brings n files or folders to disk.
+func (c *Changing) sync(n int, open func(i int) (*os.File, error)) error {
+	if n > syncEach {
+		if err := unix.Syncfs(c.t.root.fd()); err != nil {
+			return c.t.root.fail("sync", ".", err)
+		}
+		return nil
+	}
+	for i := range n {
+		f, err := open(i)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = f.Sync()
+		if e := f.Close(); err == nil {
+			err = e
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // settle closes an incoming file and renames it to its place.
 func (c *Changing) settle(in *Incoming) error {
 	err := in.f.Close()
-	if err == nil {
+	if err == nil || errors.Is(err, fs.ErrClosed) {
 		err = c.place(in.name, in.to.Path)
 	}
 	if err != nil {
@@ -373,22 +400,19 @@ func (c *Changing) finish() error {
 	if err := c.flush(); err != nil {
 		return err
 	}
-	if c.durable {
-		if err := c.syncFolders(); err != nil {
-			return err
-		}
-	}
-	paths := make([]string, 0, len(c.modes))
 	for p := range c.modes {
-		paths = append(paths, p)
+		c.touched[p] = struct{}{}
 	}
-	slices.SortFunc(paths, func(a, b string) int { return Compare(b, a) }) // the deepest first
+	paths := slices.SortedFunc(maps.Keys(c.modes), func(a, b string) int { return Compare(b, a) }) // the deepest first
 	for _, p := range paths {
 		if err := c.setMode(p, c.modes[p]); err != nil && !gone(err) {
 			return err
 		}
 	}
-	return nil
+	if !c.durable {
+		return nil
+	}
+	return c.syncFolders()
 }
 
 func (c *Changing) setMode(path string, mode uint32) error {
@@ -399,37 +423,26 @@ func (c *Changing) setMode(path string, mode uint32) error {
 	if dir.opened >= 0 {
 		dir.opened = int(mode)
 	}
-	if err := dir.f.Chmod(fs.FileMode(mode)); err != nil {
-		return err
-	}
-	if c.durable {
-		return dir.f.Sync()
-	}
-	return nil
+	return dir.f.Chmod(fs.FileMode(mode))
 }
 
 func (c *Changing) syncFolders() error {
-	paths := make([]string, 0, len(c.touched))
-	for p := range c.touched {
-		if _, later := c.modes[p]; !later {
-			paths = append(paths, p)
-		}
-	}
-	slices.SortFunc(paths, Compare)
-	for _, p := range paths {
-		dir, err := c.t.cur.at(p)
-		if gone(err) {
-			continue
-		}
-		if err == nil {
-			err = dir.f.Sync()
-		}
+	paths := slices.SortedFunc(maps.Keys(c.touched), Compare)
+	err := c.sync(len(paths), func(i int) (*os.File, error) {
+		dir, err := c.t.cur.at(paths[i])
 		if err != nil {
-			return err
+			return nil, err
 		}
+		fd, err := openat(dir.fd(), ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return nil, dir.fail("open", paths[i], err)
+		}
+		return os.NewFile(uintptr(fd), paths[i]), nil
+	})
+	if err == nil {
+		clear(c.touched)
 	}
-	clear(c.touched)
-	return nil
+	return err
 }
 
 // sweepTime bounds the removal of what was put aside, when the caller's time is up.

@@ -61,7 +61,7 @@ type Limits struct {
 }
 
 // MaxEntries is the most that Limits.Entries is set to: both ends keep a list of all in memory.
-const MaxEntries = 200_000
+const MaxEntries = 100_000
 
 const (
 	maxName   = 255

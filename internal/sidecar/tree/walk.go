@@ -208,6 +208,8 @@ func (b *bound) Read(p []byte) (int, error) {
 
 // Digests remembers digests by stamps. It is safe for concurrent use.
 type Digests struct {
+	Max int // how many, at least; 0: 100,000
+
 	mu    sync.Mutex
 	known map[Stamp]Digest
 	old   map[Stamp]Digest
@@ -215,6 +217,13 @@ type Digests struct {
 
 // maxDigests are kept of each of two generations.
 const maxDigests = 100_000
+
+func (d *Digests) most() int {
+	if d.Max > 0 {
+		return d.Max
+	}
+	return maxDigests
+}
 
 // Get looks one up.
 func (d *Digests) Get(s Stamp) (Digest, bool) {
@@ -238,7 +247,7 @@ func (d *Digests) Put(s Stamp, digest Digest) {
 }
 
 func (d *Digests) put(s Stamp, digest Digest) {
-	if len(d.known) >= maxDigests {
+	if len(d.known) >= d.most() {
 		d.old, d.known = d.known, nil
 	}
 	if d.known == nil {
