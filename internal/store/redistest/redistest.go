@@ -24,6 +24,7 @@ type Server struct {
 	dir     string
 	port    int
 	cluster bool
+	watches *Server // it is a Sentinel
 	cmd     *exec.Cmd
 }
 
@@ -52,6 +53,22 @@ func StartCluster(tb testing.TB) *Server {
 			tb.Fatalf("the cluster does not form: %s %v", info, err)
 		}
 	}
+}
+
+// Follow makes the server a replica of another one.
+func (s *Server) Follow(master *Server) {
+	s.tb.Helper()
+	if err := s.Client().SlaveOf(s.tb.Context(), "127.0.0.1", strconv.Itoa(master.port)).Err(); err != nil {
+		s.tb.Fatal(err)
+	}
+}
+
+// StartSentinel starts a Sentinel that watches a master, whose death it believes after half a second, and gives the address of both, as
+// store.Options takes it.
+func StartSentinel(tb testing.TB, master *Server) string {
+	tb.Helper()
+	s := launch(&Server{tb: tb, dir: tb.TempDir(), watches: master})
+	return "redis://" + s.addr() + "?master_name=mymaster"
 }
 
 func launch(s *Server) *Server {
@@ -145,6 +162,14 @@ func (s *Server) start() error {
 		bus := freePort(s.tb) // the default is far above the first, and may not exist
 		args = append(args, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus))
 	}
+	if s.watches != nil {
+		file := filepath.Join(s.dir, "sentinel.conf")
+		text := fmt.Sprintf("sentinel monitor mymaster 127.0.0.1 %d 1\nsentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n", s.watches.port)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			return err
+		}
+		args = []string{file, "--sentinel", "--bind", "127.0.0.1", "--port", strconv.Itoa(s.port), "--dir", s.dir, "--daemonize", "no", "--loglevel", "warning"}
+	}
 	cmd := exec.Command("redis-server", args...)
 	// A test binary that panics runs no cleanup; the server must end all the same.
 	// In a group of its own: the kernel lets a stopped process go on when the shell that began its group ends.
@@ -156,6 +181,12 @@ func (s *Server) start() error {
 	c := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1})
 	defer c.Close()
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if s.watches != nil { // it has no CONFIG GET
+			if masters, err := c.Do(context.Background(), "SENTINEL", "MASTERS").Slice(); err == nil && len(masters) == 1 {
+				return nil
+			}
+			continue
+		}
 		// Another process on the port would answer too: ask for the folder.
 		if got, err := c.ConfigGet(context.Background(), "dir").Result(); err == nil {
 			if got["dir"] == s.dir {
