@@ -58,7 +58,7 @@ func StartCluster(tb testing.TB) *Server {
 // Follow makes the server a replica of another one.
 func (s *Server) Follow(master *Server) {
 	s.tb.Helper()
-	if err := s.Client().SlaveOf(s.tb.Context(), "127.0.0.1", strconv.Itoa(master.port)).Err(); err != nil {
+	if err := s.Client().ReplicaOf(s.tb.Context(), "127.0.0.1", strconv.Itoa(master.port)).Err(); err != nil {
 		s.tb.Fatal(err)
 	}
 }
