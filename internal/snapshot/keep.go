@@ -65,7 +65,9 @@ func (s *Snapshots) keep(ctx context.Context, t sandbox.Thread, th Thread) error
 	}
 	defer root.Close() //nolint:errcheck // read-only
 	idx := s.readIndex(t)
-	found, err := scan(ctx, root)
+	large := s.largeThread(ctx)
+	defer large.done()
+	found, err := scan(ctx, root, large.wait)
 	if err != nil {
 		return err
 	}
@@ -356,17 +358,26 @@ func (w *writer) readFile(f *seen) (bool, error) {
 	}
 	*f = describe(f.Entry.Path, st, time.Now().UnixNano())
 	f.Entry.Kind = kindFile
-	return true, w.readParts(file, &f.Entry, st.Size)
+	return true, w.readParts(file, &f.Entry, st.Size, st.Blocks*512)
 }
 
-func (w *writer) readParts(file *os.File, e *entry, size int64) error {
+// A file that has a few blocks in each of its parts would take little room and all the time there is.
+const (
+	mostSparse = 64 // times what it takes on the disk
+	fairSparse = 256 << 20
+)
+
+func (w *writer) readParts(file *os.File, e *entry, size, onDisk int64) error {
 	if size > maxFileBytes {
 		return sandbox.Errorf(sandbox.QuotaExceeded, "%.200q is larger than %d bytes, so that it cannot be kept", string(e.Path), int64(maxFileBytes))
 	}
 	if w.buffer == nil {
 		w.buffer = make([]byte, partBytes)
 	}
-	for e.Bytes < size {
+	for read := int64(0); e.Bytes < size; {
+		if read > mostSparse*onDisk+fairSparse {
+			return sandbox.Errorf(sandbox.QuotaExceeded, "%.200q has so many holes that it cannot be kept: less than one in %d bytes is on the disk; fill or remove it", string(e.Path), mostSparse)
+		}
 		if err := w.ctx.Err(); err != nil {
 			return sandbox.Wrap(sandbox.Timeout, err, "reading the thread's files took too long")
 		}
@@ -379,7 +390,7 @@ func (w *writer) readParts(file *os.File, e *entry, size int64) error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be read")
 		}
-		if n == 0 { // it became shorter
+		if read += int64(n); n == 0 { // it became shorter
 			return nil
 		}
 		if err := w.part(e, w.buffer[:n]); err != nil {

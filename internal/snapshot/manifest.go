@@ -16,14 +16,14 @@ import (
 
 // Limits of what is kept of one thread.
 const (
-	maxEntries   = 1_000_000
+	maxEntries   = 250_000
 	maxDepth     = 128 // of folders, as for the file API
 	maxPathBytes = 4096
 	partBytes    = 4 << 20  // of a file; one that grows is sent from its last part on
 	packBytes    = 8 << 20  // of file content in one object, about
 	maxPackBytes = 16 << 20 // more is no pack
 	maxHeadBytes = 16 << 20
-	maxFileBytes = 1 << 50
+	maxFileBytes = 256 << 30 // the list of its parts fits into a pack
 	maxAbout     = 8 << 20
 )
 

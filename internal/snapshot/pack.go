@@ -47,6 +47,11 @@ func (s *Snapshots) newPacker(ctx context.Context, t sandbox.Thread) *packer {
 
 // add says where data will be. It fails when sending failed meanwhile.
 func (p *packer) add(is sum, data []byte) (chunk, error) {
+	if len(p.data)+len(data) > maxPackBytes {
+		if err := p.flush(); err != nil {
+			return chunk{}, err
+		}
+	}
 	if p.id == "" {
 		id, err := uuid.NewV7()
 		if err != nil {

@@ -184,6 +184,13 @@ func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be restored")
 	}
 	defer root.Close() //nolint:errcheck // what was written is synced
+	large := s.largeThread(ctx)
+	defer large.done()
+	if h.Files >= manyEntries {
+		if err := large.wait(); err != nil {
+			return err
+		}
+	}
 	have := map[string][]byte{}
 	entries, err := s.entries(ctx, t, h, have)
 	if err != nil {
@@ -202,7 +209,7 @@ func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version
 	if err := syncTree(dir); err != nil {
 		return unwritable(err)
 	}
-	found, err := scan(ctx, root)
+	found, err := scan(ctx, root, func() error { return nil })
 	if err != nil {
 		return err
 	}

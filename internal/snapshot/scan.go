@@ -41,11 +41,13 @@ type scanner struct {
 	found []seen
 	hard  map[uint64]name // first names of files that have several
 	now   int64
+	many  func() error // called once when there are manyEntries
 }
 
-// scan lists all that is kept of a thread's folder: folders before what is in them, each folder's names sorted.
-func scan(ctx context.Context, dir *os.Root) ([]seen, error) {
-	s := &scanner{ctx: ctx, hard: map[uint64]name{}, now: time.Now().UnixNano()}
+// scan lists all that is kept of a thread's folder: folders before what is in them, each folder's names sorted. many is
+// called once when there are manyEntries, and may end it.
+func scan(ctx context.Context, dir *os.Root, many func() error) ([]seen, error) {
+	s := &scanner{ctx: ctx, hard: map[uint64]name{}, now: time.Now().UnixNano(), many: many}
 	for _, f := range folders {
 		if err := s.visit(dir, f, name(f), 1); err != nil {
 			return nil, err
@@ -71,6 +73,11 @@ func (s *scanner) visit(dir *os.Root, base string, path name, depth int) error {
 	info, err := dir.Lstat(base)
 	if err != nil {
 		return unlessVanished(err)
+	}
+	if len(s.found) == manyEntries {
+		if err := s.many(); err != nil {
+			return err
+		}
 	}
 	if len(s.found) == maxEntries {
 		return sandbox.Errorf(sandbox.QuotaExceeded, "the thread has more than %d files and folders, so that they cannot be kept; remove some", maxEntries)

@@ -56,6 +56,7 @@ type Snapshots struct {
 	zip   *zstd.Encoder
 	unzip *zstd.Decoder
 	room  chan struct{} // a token for each pack under way
+	large chan struct{} // and for each thread with many files that is looked at
 
 	mu            sync.Mutex
 	cache         map[sandbox.Thread]cached
@@ -81,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Snapshots, error) {
 		return nil, err
 	}
 	s := &Snapshots{
-		o: o, zip: zip, unzip: unzip, room: make(chan struct{}, packsAtOnce),
+		o: o, zip: zip, unzip: unzip, room: make(chan struct{}, packsAtOnce), large: make(chan struct{}, largeAtOnce),
 		cache: map[sandbox.Thread]cached{}, looked: map[sandbox.Thread]time.Time{},
 	}
 	if o.Encrypt {
@@ -96,6 +97,42 @@ func Open(ctx context.Context, o Options) (*Snapshots, error) {
 func (s *Snapshots) Close() error {
 	s.unzip.Close()
 	return s.zip.Close()
+}
+
+// A list of manyEntries takes some megabytes of memory, and the longest some hundred: few of those are in memory at once.
+const (
+	manyEntries = 25_000
+	largeAtOnce = 4
+)
+
+// largeThread waits for its turn when it has to, once.
+type largeThread struct {
+	ctx   context.Context
+	turns chan struct{}
+	has   bool
+}
+
+func (s *Snapshots) largeThread(ctx context.Context) *largeThread {
+	return &largeThread{ctx: ctx, turns: s.large}
+}
+
+func (l *largeThread) wait() error {
+	if l.has {
+		return nil
+	}
+	select {
+	case l.turns <- struct{}{}:
+		l.has = true
+		return nil
+	case <-l.ctx.Done():
+		return sandbox.Wrap(sandbox.Timeout, l.ctx.Err(), "too many threads with many files are kept or restored at the same time; try again")
+	}
+}
+
+func (l *largeThread) done() {
+	if l.has {
+		<-l.turns
+	}
 }
 
 // place is where the objects of a thread are. The names were checked when they came in.

@@ -438,6 +438,51 @@ func TestTooMuch(t *testing.T) {
 	if err := sv.keepIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) {
 		t.Error(err)
 	}
+	if err := os.RemoveAll(filepath.Join(dir, "workspace", "d")); err != nil {
+		t.Fatal(err)
+	}
+	holes, err := os.Create(filepath.Join(dir, "workspace", "holes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holes.Close()
+	for i := range int64(200) {
+		if _, err := holes.WriteAt([]byte("x"), i*partBytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sv.keepIt(thread1); !errors.Is(err, sandbox.QuotaExceeded) || !strings.Contains(err.Error(), "workspace/holes") {
+		t.Error(err)
+	}
+}
+
+// TestMany: a thread with many files waits for its turn, and gives it back.
+func TestMany(t *testing.T) {
+	sv := newServer(t, NewFolder(t.TempDir()), nil)
+	dir := filepath.Join(sv.make(thread1), "workspace")
+	for n := range manyEntries {
+		if err := os.Symlink("x", filepath.Join(dir, fmt.Sprint(n))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sv.large = make(chan struct{}, 1)
+	sv.large <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	root, err := os.OpenRoot(sv.dir(thread1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	turn := sv.largeThread(ctx)
+	if _, err := scan(t.Context(), root, turn.wait); !errors.Is(err, sandbox.Timeout) || turn.has {
+		t.Errorf("it is not its turn: %v", err)
+	}
+	<-sv.large
+	sv.mustKeep(thread1)
+	if len(sv.large) != 0 {
+		t.Error("the turn was not given back")
+	}
 }
 
 // TestLate: what is still to be kept is known to the next process, until it was kept.
