@@ -90,6 +90,7 @@ func (e *examination) checks() []doctor.Check {
 		{Name: "data folder", Within: hostWait, Run: e.dataFolder, Late: doctor.Line{Fix: "the disk of the data folder hangs: mend it, or choose another one with --data"}},
 		{Name: "disk quota", Within: hostWait, Run: e.diskQuota, Late: doctor.Line{State: doctor.Warning}},
 		{Name: "state", Within: stateWait, Run: e.state},
+		{Name: "workspaces", Within: stateWait, Run: e.workspaces, Late: doctor.Line{State: doctor.Problem, Fix: "look whether the bucket or the disk of workspaces answers"}},
 		{Name: "audit", Within: stateWait, Run: e.audit, Late: doctor.Line{State: doctor.Warning, Fix: "look whether audit.webhook, audit.syslog and audit.signer answer"}},
 	}
 	if os.Geteuid() == 0 {

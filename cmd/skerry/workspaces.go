@@ -2,33 +2,52 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/doctor"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/snapshot"
 )
 
+// snapshotObjects opens where the configuration says that files of threads are kept; it is closed by the caller. nil:
+// nowhere but in the data folder.
+func snapshotObjects(c config.Config) (o snapshot.Objects, closing func() error, err error) {
+	closing = func() error { return nil }
+	switch {
+	case c.Workspaces.Store == "":
+		return nil, closing, nil
+	case !strings.HasPrefix(c.Workspaces.Store, "s3://"):
+		return snapshot.NewFolder(c.Workspaces.Store), closing, nil
+	}
+	options, err := s3Options(c.S3)
+	if err != nil {
+		return nil, closing, err
+	}
+	b, err := snapshot.NewBucket(c.Workspaces.Store, options)
+	if err != nil {
+		return nil, closing, err
+	}
+	return b, b.Close, nil
+}
+
 // openSnapshots opens where the files of threads are kept; nil: nowhere but here.
 func (p *parts) openSnapshots(ctx context.Context) (*snapshot.Snapshots, error) {
-	w := p.cfg.Workspaces
-	if w.Store == "" {
+	objects, closing, err := snapshotObjects(p.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("workspaces: %w", err)
+	}
+	p.onClose(closing)
+	if objects == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
-	var objects snapshot.Objects = snapshot.NewFolder(w.Store)
-	if strings.HasPrefix(w.Store, "s3://") {
-		o, err := s3Options(p.cfg.S3)
-		if err != nil {
-			return nil, err
-		}
-		b, err := snapshot.NewBucket(w.Store, o)
-		if err != nil {
-			return nil, fmt.Errorf("workspaces: %w", err)
-		}
-		p.onClose(b.Close)
-		objects = b
+	o := snapshot.Options{
+		Objects: objects, Dir: filepath.Join(p.cfg.Data, "snapshots"), Holder: p.install, Meter: p.metrics,
+		Encrypt: p.cfg.Encrypt, Log: p.log,
 	}
-	o := snapshot.Options{Objects: objects, Dir: filepath.Join(p.cfg.Data, "snapshots"), Holder: p.install, Meter: p.metrics, Encrypt: w.Encrypt, Log: p.log}
 	if p.sealer != nil {
 		o.Sealer = p.sealer
 	}
@@ -41,4 +60,21 @@ func (p *parts) openSnapshots(ctx context.Context) (*snapshot.Snapshots, error) 
 		p.secrets.AlsoRenew(s.Renew)
 	}
 	return s, nil
+}
+
+// workspaces looks whether the store of threads' files can be used.
+func (e *examination) workspaces(ctx context.Context, r *doctor.Report) {
+	objects, closing, err := snapshotObjects(e.cfg)
+	if err == nil && objects == nil {
+		r.OK("", "not configured: the files of threads are in the data folder alone")
+		return
+	}
+	if err == nil {
+		err = errors.Join(snapshot.Check(ctx, objects, "doctor-"+string(sandbox.NewID())), closing())
+	}
+	if err != nil {
+		r.Problem("", "mend workspaces, and s3.endpoint, s3.region, s3.access_key, s3.secret_key and s3.addresses for a bucket", "a server does not start: %s", detailOf(err))
+		return
+	}
+	r.OK("", "%s can be written, and holds to conditional writes", objects.Name())
 }

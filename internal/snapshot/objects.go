@@ -205,9 +205,9 @@ func (f Folder) Remove(_ context.Context, name string) error {
 // probeTimeout bounds the check of a store, which comes before anything else.
 const probeTimeout = 30 * time.Second
 
-// check makes sure that the store can be read and written, and that it holds to conditions: without them a server that
+// Check makes sure that the store can be read and written, and that it holds to conditions: without them a server that
 // was taken for dead could put a thread back to what it was. holder makes its name one of its own.
-func check(ctx context.Context, o Objects, holder string) error {
+func Check(ctx context.Context, o Objects, holder string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	name := ".check/" + holder

@@ -71,7 +71,7 @@ const lookAgain = 5 * time.Second
 
 // Open makes sure that the store is there and holds to conditions.
 func Open(ctx context.Context, o Options) (*Snapshots, error) {
-	if err := check(ctx, o.Objects, o.Holder); err != nil {
+	if err := Check(ctx, o.Objects, o.Holder); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
