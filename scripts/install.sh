@@ -12,6 +12,7 @@
 #              conformance suite, with a Node that is new enough for it
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
 #     rivals   llm-sandbox, which make bench measures beside Skerry, from PyPI
+#     python-sdk  what the Python client, its adapters and their tests need, in a venv of their own, from PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
 #     helm     Helm and kubeconform, from their Go modules
 #     linters  golangci-lint, from its Go module
@@ -147,6 +148,15 @@ fetch_rivals() {
   printf '%s\n' "$llm_sandbox" >"$cache/rivals/stamp"
 }
 
+# Every version is pinned: scripts and documents say what the adapters are tested with.
+fetch_python_sdk() {
+  rm -rf "$cache/python-sdk"
+  python3 -m venv "$cache/python-sdk" || { apt_install python3-venv && python3 -m venv "$cache/python-sdk"; }
+  "$cache/python-sdk/bin/pip" install --disable-pip-version-check --no-deps -r "$here/../sdk/python/requirements.txt"
+  "$cache/python-sdk/bin/pip" check
+  cp "$here/../sdk/python/requirements.txt" "$cache/python-sdk/stamp"
+}
+
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 build_s3() {
@@ -178,6 +188,7 @@ for what in "$@"; do
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
+  python-sdk) cmp -s "$cache/python-sdk/stamp" "$here/../sdk/python/requirements.txt" || step python-sdk "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" fetch_python_sdk ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;

@@ -7,6 +7,7 @@
 #   unit    go test -race of all packages that need no container
 #   drivers go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
 #   system  go test -race of the whole system, with Redis and MCP servers
+#   clients the Python client and its adapters: types, lint, tests with a real server
 #   attack  go test -race of the attacks
 #   chaos   two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 set -uo pipefail
@@ -59,7 +60,7 @@ heartbeat() {
 }
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
-prepare_parts() { scripts/install.sh images mcp mcp-many s3 helm && images/build.sh base; }
+prepare_parts() { scripts/install.sh images mcp mcp-many s3 helm python-sdk && images/build.sh base; }
 
 scripts/install.sh run test || exit 1
 prepare_parts &
@@ -94,6 +95,7 @@ tier drivers go test -race -p 1 -timeout 30m $(of "$drivers")
 show drivers
 # shellcheck disable=SC2046 # the same
 {
+  tier clients sdk/python/test.sh
   tier attack go test -race -p 1 -timeout 30m $(of "$attack")
   tier chaos make chaos CHAOS="-driver docker -duration 2m"
 } &
@@ -102,6 +104,7 @@ harm=$!
 tier system go test -race -p 1 -timeout 40m $(of "$system")
 show system
 wait $harm
+show clients
 show attack
 show chaos
 wait $check

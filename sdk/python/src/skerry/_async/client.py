@@ -1,0 +1,113 @@
+"""The client."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import httpx
+
+from skerry import models
+from skerry._async.thread import Thread
+from skerry._async.transport import Transport
+
+
+class AsyncClient:
+    """A connection to a Skerry server.
+
+    server and api_key come from SKERRY_SERVER and SKERRY_API_KEY when they are not given. timeout_s is for calls that run
+    nothing; those that do add the time of what they run. retries is how often a call is tried again, by rules that never do
+    twice what must be done once. http is a client of yours, for proxies and certificates; it stays yours to close.
+    """
+
+    def __init__(
+        self,
+        server: str | None = None,
+        *,
+        api_key: str | None = None,
+        on_behalf_of: str | None = None,
+        timeout_s: float = 30.0,
+        retries: int = 4,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        server = server or os.environ.get("SKERRY_SERVER") or "http://127.0.0.1:8080"
+        if "://" not in server:
+            server = "http://" + server
+        api_key = api_key or os.environ.get("SKERRY_API_KEY")
+        headers = {"User-Agent": "skerry-python/0.1.0"}
+        if api_key:
+            headers["Authorization"] = "Bearer " + api_key
+        if on_behalf_of:
+            headers["On-Behalf-Of"] = on_behalf_of
+        self._transport = Transport(server, headers, timeout_s, retries, http)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Closes the connections. Nothing on the server ends by it."""
+        await self._transport.aclose()
+
+    def thread(self, thread_id: str) -> Thread:
+        """A thread by its name. No call is made."""
+        return Thread(self._transport, thread_id)
+
+    async def threads(self, *, labels: Mapping[str, str] | None = None, state: str | None = None) -> AsyncIterator[models.Thread]:
+        params = {"label": [f"{k}={v}" for k, v in (labels or {}).items()] or None, "state": state}
+        async for item in self._pages("/api/threads", params):
+            yield models.Thread.model_validate(item)
+
+    async def templates(self) -> Sequence[models.Template]:
+        return models.PageTemplate.model_validate((await self._transport.call("GET", "/api/templates")).json()).items
+
+    async def skills(self) -> Sequence[models.Skill]:
+        return models.SkillsAnswer.model_validate((await self._transport.call("GET", "/api/skills")).json()).skills
+
+    async def audit(
+        self,
+        *,
+        thread: str | None = None,
+        user: str | None = None,
+        exec: str | None = None,
+        action: str | None = None,
+        tool: str | None = None,
+        outcome: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        query: str | None = None,
+    ) -> AsyncIterator[models.AuditRecord]:
+        """Audit records, newest first, page by page as they are taken. since and until are RFC 3339."""
+        params = {
+            "thread": thread,
+            "user": user,
+            "exec": exec,
+            "action": action,
+            "tool": tool,
+            "outcome": outcome,
+            "since": since,
+            "until": until,
+            "q": query,
+        }
+        async for item in self._pages("/api/audit", params):
+            yield models.AuditRecord.model_validate(item)
+
+    async def health(self) -> models.Health:
+        return models.Health.model_validate((await self._transport.call("GET", "/healthz")).json())
+
+    async def call(self, method: str, path: str, *, params: Mapping[str, str] | None = None, body: Any = None) -> Any:
+        """Any route of the API, by the same rules, for those that have no method here: the JSON that it answers."""
+        return (await self._transport.call(method, path, params=params, body=body)).json()
+
+    async def _pages(self, path: str, params: Mapping[str, Any]) -> AsyncIterator[Any]:
+        cursor: str | None = None
+        while True:
+            page = (await self._transport.call("GET", path, params={**params, "cursor": cursor})).json()
+            for item in page["items"]:
+                yield item
+            cursor = page.get("next_cursor")
+            if not cursor:
+                return

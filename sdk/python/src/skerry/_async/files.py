@@ -1,0 +1,145 @@
+"""Files of a thread, by virtual path. None of these calls starts a sandbox."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import BinaryIO
+
+import httpx
+
+from skerry import errors, models
+from skerry._async.transport import Transport
+from skerry._retry import Kind
+from skerry._sources import CHUNK, AsyncSource, form_of
+
+# For the bytes of a file there is no telling how long they take; a connection that says nothing ends earlier.
+TRANSFER_DEADLINE = 3600.0
+
+
+class Files:
+    def __init__(self, transport: Transport, base: str) -> None:
+        self._transport, self._path = transport, base + "/files"
+
+    async def read(self, path: str, *, offset: int = 0, limit: int = 2000) -> models.FileText:
+        """Lines of a text file; of one that is not text, base64."""
+        return models.FileText.model_validate(await self._get("", path=path, offset=offset, limit=limit))
+
+    async def write(self, path: str, content: str | bytes, *, append: bool = False) -> models.Written:
+        """Writes a file whole, or adds to its end; parents are made."""
+        body: dict[str, object] = {"path": path, "content": content}
+        if isinstance(content, bytes):
+            body |= {"content": base64.b64encode(content).decode(), "encoding": "base64"}
+        if append:
+            body["append"] = True
+        answer = await self._transport.call("PUT", self._path, body=body, kind=Kind.ONCE if append else Kind.SAFE)
+        return models.Written.model_validate(answer.json())
+
+    async def edit(self, path: str, old: str, new: str, *, replace_all: bool = False) -> models.Edited:
+        """Replaces old by new. Conflict when old is not there, or there more than once without replace_all."""
+        answer = await self._transport.call(
+            "POST", self._path + "/edit", body={"path": path, "old": old, "new": new, "replace_all": replace_all}
+        )
+        return models.Edited.model_validate(answer.json())
+
+    async def list(self, path: str = "/mnt/user-data", *, depth: int = 1, limit: int | None = None) -> models.FileListing:
+        return models.FileListing.model_validate(await self._get("/list", path=path, depth=depth, limit=limit))
+
+    async def glob(self, pattern: str, path: str = "/mnt/user-data/workspace") -> models.FileListing:
+        return models.FileListing.model_validate(await self._get("/glob", path=path, pattern=pattern))
+
+    async def grep(
+        self,
+        pattern: str,
+        path: str = "/mnt/user-data/workspace",
+        *,
+        regex: bool = False,
+        glob: str | None = None,
+        max: int | None = None,
+        ignore_case: bool = False,
+        context: int | None = None,
+    ) -> models.GrepMatches:
+        """Lines that have pattern, which is taken literally unless regex."""
+        found = await self._get(
+            "/grep", path=path, pattern=pattern, regex=regex, glob=glob, max=max, ignore_case=ignore_case, context=context
+        )
+        return models.GrepMatches.model_validate(found)
+
+    async def stat(self, path: str) -> models.FileEntry:
+        return models.FileEntry.model_validate(await self._get("/stat", path=path))
+
+    async def exists(self, path: str) -> bool:
+        try:
+            await self.stat(path)
+        except errors.NotFound:
+            return False
+        return True
+
+    async def delete(self, path: str, *, recursive: bool = False) -> None:
+        await self._transport.call("DELETE", self._path, params={"path": path, "recursive": recursive})
+
+    async def mkdir(self, path: str) -> models.FileEntry:
+        return models.FileEntry.model_validate((await self._transport.call("POST", self._path + "/mkdir", body={"path": path})).json())
+
+    async def move(self, source: str, target: str) -> models.FileEntry:
+        return models.FileEntry.model_validate(
+            (await self._transport.call("POST", self._path + "/move", body={"from": source, "to": target})).json()
+        )
+
+    async def upload(self, path: str, content: AsyncSource, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Written:
+        """Writes bytes, an open file, or what an iterator gives, streamed. An iterator is sent once, so a broken connection is an error."""
+        answer = await self._transport.call("PUT", self._path + "/content", params={"path": path}, content=content, deadline_s=deadline_s)
+        return models.Written.model_validate(answer.json())
+
+    async def download(self, path: str, *, deadline_s: float = TRANSFER_DEADLINE) -> bytes:
+        """All bytes of a file."""
+        async with self.open(path, deadline_s=deadline_s) as chunks:
+            return b"".join([chunk async for chunk in chunks])
+
+    async def download_to(self, path: str, target: BinaryIO, *, deadline_s: float = TRANSFER_DEADLINE) -> int:
+        """Copies a file's bytes into target, and gives their number."""
+        size = 0
+        async with self.open(path, deadline_s=deadline_s) as chunks:
+            async for chunk in chunks:
+                size += target.write(chunk)
+        return size
+
+    @asynccontextmanager
+    async def open(self, path: str, *, deadline_s: float = TRANSFER_DEADLINE) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The bytes of a file as they come."""
+        response, stack = await self._transport.download(self._path + "/content", {"path": path}, {}, deadline_s)
+        async with stack:
+            yield self._chunks(response, path)
+
+    async def _chunks(self, response: httpx.Response, path: str) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in response.aiter_bytes(CHUNK):
+                yield chunk
+        except httpx.HTTPError as err:
+            raise errors.ConnectionFailed(f"{path}: the connection broke while it was read ({type(err).__name__}: {err})") from err
+
+    async def upload_many(self, files: Iterable[tuple[str, bytes]]) -> Sequence[models.Transferred]:
+        """Writes many files, at most 1000. Each has its own result, in order, with error or None."""
+        kind, form = form_of(files)
+        headers = {"Content-Type": kind}
+        path = self._path + "/upload"
+        answer = await self._transport.call("POST", path, content=form, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE, headers=headers)
+        return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
+
+    async def download_many(self, paths: Iterable[str]) -> Sequence[models.Transferred]:
+        """Reads many files, at most 1000 and 32 MiB together. Each has its own result, in order; content_of gives its bytes."""
+        answer = await self._transport.call(
+            "POST", self._path + "/download", body={"paths": [*paths]}, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE
+        )
+        return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
+
+    async def _get(self, what: str, **params: str | int | bool | None) -> object:
+        return (await self._transport.call("GET", self._path + what, params=params)).json()
+
+
+def content_of(item: models.Transferred) -> bytes | None:
+    """The bytes of a file that download_many read; None when it has an error."""
+    if item.content is None:
+        return None
+    return base64.b64decode(item.content) if item.encoding == "base64" else item.content.encode()

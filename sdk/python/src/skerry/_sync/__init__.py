@@ -1,0 +1,1 @@
+# Made from the async client by scripts/generate.py.

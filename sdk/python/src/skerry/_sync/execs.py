@@ -1,0 +1,154 @@
+# Made from the async client by scripts/generate.py.
+"""Execs and contexts."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from skerry import errors, models
+from skerry._results import Event, ExecResult, event_of
+from skerry._sync.transport import Transport
+
+if TYPE_CHECKING:
+    from skerry._sync.terminal import Terminal
+
+# What a call for an exec may take beyond the exec's own time: the queue, the start of a sandbox, the way there and back.
+EXEC_GRACE = 180.0
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None: those are left to the server."""
+    return {k: v for k, v in fields.items() if v is not None}
+
+
+def follow(
+    transport: Transport, base: str, *, path: str = "", body: Any = None, exec_id: str = "", after: int = 0, deadline_s: float
+) -> Iterator[Event]:
+    """The events of an exec, to its end. path starts one; else exec_id names it. A broken connection is taken up again."""
+    ends = time.monotonic() + deadline_s
+    breaks = 0
+    while True:
+        left = ends - time.monotonic()
+        if left <= 0:
+            raise errors.DeadlineExceeded(f"exec {exec_id}: no end within {deadline_s:g} s; it goes on until its own deadline")
+        if exec_id:
+            messages = transport.events("GET", f"{base}/execs/{exec_id}/events", params={"after": after}, deadline_s=left)
+        else:
+            messages = transport.events("POST", path, body=body, deadline_s=left)
+        try:
+            for message in messages:
+                event = event_of(message)
+                breaks = 0
+                after = max(after, event.n)
+                exec_id = str(event.detail.get("exec_id", exec_id))
+                yield event
+                if event.type == "exit":
+                    return
+        except httpx.HTTPError as err:
+            if not exec_id:
+                raise errors.OutcomeUnknown(f"POST {path}: the connection broke ({err}); it may have been done") from err
+        # The stream ended before the exec did.
+        breaks += 1
+        if breaks > 10 or not exec_id:
+            raise errors.OutcomeUnknown(f"exec {exec_id}: its events broke off {breaks} times")
+        time.sleep(min(0.1 * 2.0**breaks, 5.0))
+
+
+class Exec:
+    """An exec that was started in the background, or is under way."""
+
+    def __init__(self, transport: Transport, thread: str, base: str, exec_id: str) -> None:
+        self._transport, self._thread, self._base = transport, thread, base
+        self.id = exec_id
+
+    @property
+    def _path(self) -> str:
+        return f"{self._base}/execs/{self.id}"
+
+    def result(self) -> ExecResult:
+        """What is known of it now; status is running as long as it runs."""
+        return ExecResult.model_validate((self._transport.call("GET", self._path)).json())
+
+    def events(self, after: int = 0, *, deadline_s: float = 3600.0) -> Iterator[Event]:
+        """Its events from number after + 1 on, to its end, across broken connections."""
+        return follow(self._transport, self._base, exec_id=self.id, after=after, deadline_s=deadline_s)
+
+    def wait(self, *, deadline_s: float = 3600.0) -> ExecResult:
+        """Waits for its end."""
+        for event in self.events(deadline_s=deadline_s):
+            if event.result is not None:
+                return event.result
+        return self.result()
+
+    def send(self, data: bytes | str, *, close: bool = False) -> None:
+        """Writes to its stdin; close also ends it."""
+        raw = data.encode() if isinstance(data, str) else data
+        body = {"data": base64.b64encode(raw).decode(), "encoding": "base64", "close": close}
+        self._transport.call("POST", self._path + "/stdin", body=body)
+
+    def signal(self, name: str) -> None:
+        self._transport.call("POST", self._path + "/signal", body={"signal": name})
+
+    def kill(self) -> None:
+        """Ends it and all that it started."""
+        self._transport.call("DELETE", self._path)
+
+    def terminal(self, after: int = 0) -> Terminal:
+        """Joins the terminal of an exec that was started with pty. Needs the extra skerry[terminal]."""
+        from skerry._sync.terminal import join
+
+        return join(self._transport, f"{self._base}/pty", self.id, after)
+
+
+class Context:
+    """An interpreter that keeps its variables between runs."""
+
+    def __init__(self, transport: Transport, base: str, info: models.CodeContext) -> None:
+        self._transport, self._base = transport, base
+        self.info = info
+
+    @property
+    def id(self) -> str:
+        return self.info.context_id
+
+    @property
+    def _path(self) -> str:
+        return f"{self._base}/contexts/{self.id}"
+
+    def run(
+        self, code: str, *, timeout_s: float | None = None, max_output_chars: int | None = None, env: Mapping[str, str] | None = None
+    ) -> ExecResult:
+        body = given(code=code, context_id=self.id, timeout=timeout_s, max_output_chars=max_output_chars, env=env)
+        deadline = (timeout_s or 120) + EXEC_GRACE
+        return ExecResult.model_validate(
+            (self._transport.call("POST", f"{self._base}/execute_code", body=body, deadline_s=deadline)).json()
+        )
+
+    def refresh(self) -> models.CodeContext:
+        return self._take(self._transport.call("GET", self._path))
+
+    def interrupt(self) -> models.CodeContext:
+        """Stops what runs in it; its variables stay."""
+        return self._take(self._transport.call("POST", self._path + "/interrupt"))
+
+    def restart(self) -> models.CodeContext:
+        """Makes it anew, without variables."""
+        return self._take(self._transport.call("POST", self._path + "/restart"))
+
+    def delete(self) -> None:
+        self._transport.call("DELETE", self._path)
+
+    def _take(self, answer: Any) -> models.CodeContext:
+        self.info = models.CodeContext.model_validate(answer.json())
+        return self.info
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.delete()

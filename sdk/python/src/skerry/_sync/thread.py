@@ -1,0 +1,298 @@
+# Made from the async client by scripts/generate.py.
+"""A thread: one conversation, its files, and its sandbox."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote
+
+from skerry import errors, models
+from skerry._results import Event, ExecResult
+from skerry._sync.execs import EXEC_GRACE, Context, Exec, follow, given
+from skerry._sync.files import Files
+from skerry._sync.transport import Transport
+
+Language = Literal["typescript", "javascript", "python", "bash"]
+Mode = Literal["direct", "code", "auto"]
+Detail = Literal["name", "desc", "full"]
+
+
+class Thread:
+    """What a server does for one thread. It comes into being with the first call that needs it.
+
+    As a context manager it ends the thread's sandbox when it is left; the files stay.
+    """
+
+    def __init__(self, transport: Transport, thread_id: str) -> None:
+        self._transport = transport
+        self.id = thread_id
+        self._base = f"/api/threads/{quote(thread_id, safe='')}"
+        self.files = Files(transport, self._base)
+
+    def __enter__(self) -> Thread:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    # The sandbox.
+
+    def acquire(
+        self,
+        *,
+        template: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        skills: Sequence[str] | None = None,
+        capabilities: Sequence[str] | None = None,
+        mode: Mode | None = None,
+        deadline_s: float = 120.0,
+    ) -> models.Sandbox:
+        """Gives the thread a sandbox, and waits until it is ready. Many callers at once get the same one."""
+        ends = time.monotonic() + deadline_s
+        while True:
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise errors.DeadlineExceeded(f"thread {self.id}: no sandbox within {deadline_s:g} s; it goes on starting")
+            body = given(
+                template=template, labels=labels, env=env, skills=skills, capabilities=capabilities, mode=mode, wait_s=min(left, 30.0)
+            )
+            answer = self._transport.call("PUT", self._base + "/sandbox", body=body, deadline_s=left + 5)
+            if answer.status != 202:
+                return models.SandboxAnswer.model_validate(answer.json()).sandbox
+            time.sleep(0.1)
+
+    def release(self) -> None:
+        """Ends the sandbox; the files stay. Nothing happens when there is none."""
+        try:
+            self._transport.call("DELETE", self._base + "/sandbox")
+        except errors.NotFound:
+            pass
+
+    def delete(self) -> None:
+        """Ends the sandbox and deletes the thread with its files."""
+        try:
+            self._transport.call("DELETE", self._base)
+        except errors.NotFound:
+            pass
+
+    def pause(self) -> models.Sandbox:
+        return self._sandbox("pause")
+
+    def resume(self) -> models.Sandbox:
+        return self._sandbox("resume")
+
+    def hibernate(self, *, force: bool = False) -> models.Sandbox:
+        return self._sandbox("hibernate", {"force": force})
+
+    def _sandbox(self, what: str, body: Any = None) -> models.Sandbox:
+        answer = self._transport.call("POST", f"{self._base}/sandbox/{what}", body=body, deadline_s=EXEC_GRACE)
+        return models.SandboxOnly.model_validate(answer.json()).sandbox
+
+    def info(self) -> models.Thread:
+        return models.Thread.model_validate(self._get(""))
+
+    # Running things.
+
+    def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        env_secrets: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        timeout_s: float | None = None,
+        max_output_bytes: int | None = None,
+        report_files: bool | None = None,
+        deadline_s: float | None = None,
+    ) -> ExecResult:
+        """Runs a command (by a shell when it is a string) and waits for its end. It is never run twice.
+
+        timeout_s is the command's own limit, 60 s by default. deadline_s is for the call; with approvals by people, give it more.
+        """
+        body = self._command(command, cwd, env, env_secrets, stdin, timeout_s, max_output_bytes, report_files)
+        return self._run("/exec", body, deadline_s or (timeout_s or 60) + EXEC_GRACE)
+
+    def stream(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        env_secrets: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        timeout_s: float | None = None,
+        max_output_bytes: int | None = None,
+        report_files: bool | None = None,
+        deadline_s: float | None = None,
+    ) -> Iterator[Event]:
+        """Runs a command and gives its events as they come, across broken connections; the last one has the result."""
+        body = self._command(command, cwd, env, env_secrets, stdin, timeout_s, max_output_bytes, report_files)
+        deadline = deadline_s or (timeout_s or 60) + EXEC_GRACE
+        return follow(self._transport, self._base, path=self._base + "/exec", body=body, deadline_s=deadline)
+
+    def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        env_secrets: Mapping[str, str] | None = None,
+        stdin: str | None = None,
+        keep_stdin: bool | None = None,
+        timeout_s: float | None = None,
+        max_output_bytes: int | None = None,
+        report_files: bool | None = None,
+        pty: tuple[int, int] | None = None,
+    ) -> Exec:
+        """Starts a command in the background. pty (columns, rows) gives it a terminal."""
+        body = self._command(command, cwd, env, env_secrets, stdin, timeout_s, max_output_bytes, report_files)
+        body |= given(background=True, keep_stdin=keep_stdin, pty=pty and {"cols": pty[0], "rows": pty[1]})
+        result = self._run("/exec", body, EXEC_GRACE)
+        return self.get_exec(result.exec_id)
+
+    def get_exec(self, exec_id: str) -> Exec:
+        return Exec(self._transport, self.id, self._base, exec_id)
+
+    def execs(self) -> Sequence[models.ExecInfo]:
+        return models.PageExecInfo.model_validate(self._get("/execs")).items
+
+    def execute_code(
+        self,
+        code: str,
+        *,
+        language: Language | None = None,
+        timeout_s: float | None = None,
+        max_output_chars: int | None = None,
+        env: Mapping[str, str] | None = None,
+        env_secrets: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> ExecResult:
+        """Runs code in a fresh interpreter; it can call the thread's tools. tools_called and files say what it did."""
+        body = given(code=code, language=language, timeout=timeout_s, max_output_chars=max_output_chars, env=env, env_secrets=env_secrets)
+        return self._run("/execute_code", body, deadline_s or (timeout_s or 120) + EXEC_GRACE)
+
+    def stream_code(
+        self,
+        code: str,
+        *,
+        language: Language | None = None,
+        timeout_s: float | None = None,
+        max_output_chars: int | None = None,
+        env: Mapping[str, str] | None = None,
+        env_secrets: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> Iterator[Event]:
+        """As execute_code, event by event."""
+        body = given(code=code, language=language, timeout=timeout_s, max_output_chars=max_output_chars, env=env, env_secrets=env_secrets)
+        deadline = deadline_s or (timeout_s or 120) + EXEC_GRACE
+        return follow(self._transport, self._base, path=self._base + "/execute_code", body=body, deadline_s=deadline)
+
+    def context(self, language: Literal["python", "typescript", "javascript"] | None = None, *, cwd: str | None = None) -> Context:
+        """A new interpreter that keeps its variables. As a context manager it is deleted when it is left."""
+        answer = self._transport.call("POST", self._base + "/contexts", body=given(language=language, cwd=cwd), deadline_s=EXEC_GRACE)
+        return Context(self._transport, self._base, models.CodeContext.model_validate(answer.json()))
+
+    def contexts(self) -> Sequence[Context]:
+        page = models.PageCodeContext.model_validate(self._get("/contexts"))
+        return [Context(self._transport, self._base, info) for info in page.items]
+
+    def _command(
+        self,
+        command: str | Sequence[str],
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        env_secrets: Mapping[str, str] | None,
+        stdin: str | None,
+        timeout_s: float | None,
+        max_output_bytes: int | None,
+        report_files: bool | None,
+    ) -> dict[str, Any]:
+        body = given(
+            cwd=cwd,
+            env=env,
+            env_secrets=env_secrets,
+            stdin=stdin,
+            timeout_s=timeout_s,
+            max_output_bytes=max_output_bytes,
+            report_files=report_files,
+        )
+        return body | ({"command": command} if isinstance(command, str) else {"argv": list(command)})
+
+    def _run(self, path: str, body: dict[str, Any], deadline_s: float) -> ExecResult:
+        answer = self._transport.call("POST", self._base + path, body=body, deadline_s=deadline_s)
+        return ExecResult.model_validate(answer.json())
+
+    # Tools and skills.
+
+    def servers(self) -> models.ServersAnswer:
+        """The MCP servers whose tools the thread may use."""
+        return models.ServersAnswer.model_validate(self._get("/servers"))
+
+    def search_tools(self, query: str, *, server: str | None = None, detail: Detail | None = None) -> models.ToolSearch:
+        """At most 15 tools, best first."""
+        return models.ToolSearch.model_validate(self._get("/tools", query=query, server=server, detail=detail))
+
+    def call_tool(
+        self, tool: str, input: Mapping[str, Any] | None = None, *, server: str | None = None, deadline_s: float = 600.0
+    ) -> models.ToolResult:
+        """Calls a tool by its printed name (server__tool), or by server and its own name. It is never called twice."""
+        body = given(tool=tool, server=server, input=dict(input or {}))
+        return models.ToolResult.model_validate(
+            (self._transport.call("POST", self._base + "/tools/call", body=body, deadline_s=deadline_s)).json()
+        )
+
+    def prompt(self) -> models.Prompt:
+        """The text that tells an agent of its skills and tools, and the tools to register."""
+        return models.Prompt.model_validate(self._get("/prompt"))
+
+    def search_skills(self, query: str = "") -> models.FoundSkills:
+        return models.FoundSkills.model_validate(self._get("/skills", query=query))
+
+    def add_skill(self, name: str, description: str, body: str, *, files: Mapping[str, str] | None = None) -> models.VirtualSkill:
+        """A skill that only this thread has."""
+        sent = given(name=name, description=description, body=body, files=files)
+        return models.VirtualSkill.model_validate((self._transport.call("POST", self._base + "/skills", body=sent)).json())
+
+    def remove_skill(self, name: str) -> None:
+        self._transport.call("DELETE", self._skill(name))
+
+    def activate_skill(self, name: str) -> models.ActiveSkill:
+        """A skill's instructions, ready for the model."""
+        return models.ActiveSkill.model_validate((self._transport.call("POST", self._skill(name) + "/activate")).json())
+
+    def read_skill_file(self, name: str, path: str) -> models.SkillFile:
+        return models.SkillFile.model_validate((self._transport.call("GET", self._skill(name) + "/files", params={"path": path})).json())
+
+    def run_skill(
+        self,
+        name: str,
+        script: str,
+        args: Sequence[str] = (),
+        *,
+        stdin: str | None = None,
+        timeout_s: float | None = None,
+        env: Mapping[str, str] | None = None,
+        env_secrets: Mapping[str, str] | None = None,
+        deadline_s: float | None = None,
+    ) -> ExecResult:
+        """Runs a script of a skill."""
+        body = given(script=script, args=list(args), stdin=stdin, timeout_s=timeout_s, env=env, env_secrets=env_secrets)
+        answer = self._transport.call(
+            "POST", self._skill(name) + "/run", body=body, deadline_s=deadline_s or (timeout_s or 60) + EXEC_GRACE
+        )
+        return ExecResult.model_validate(answer.json())
+
+    def command(self, plugin: str, command: str, args: str = "") -> models.PluginMessage:
+        """The text of a plugin's command, with args put in."""
+        path = f"{self._base}/commands/{quote(plugin, safe='')}/{quote(command, safe='')}"
+        return models.PluginMessage.model_validate((self._transport.call("POST", path, body={"args": args}, deadline_s=EXEC_GRACE)).json())
+
+    def _skill(self, name: str) -> str:
+        return f"{self._base}/skills/{quote(name, safe='')}"
+
+    def _get(self, path: str, **params: str | int | None) -> object:
+        return (self._transport.call("GET", self._base + path, params=params)).json()

@@ -1,0 +1,175 @@
+# Made from the async client by scripts/generate.py.
+"""Requests with retries and deadlines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+
+from skerry import errors
+from skerry._retry import Attempts, Kind
+from skerry._sources import Source, iter_source, rewindable
+from skerry._sse import Decoder, Message
+
+Params = Mapping[str, str | int | float | bool | list[str] | None]
+
+MAX_ANSWER = 256 << 20
+# A stream that says nothing for so long is dead: the server sends a sign of life every 15 s.
+SILENCE = 50.0
+
+
+class Answer:
+    """An answer whose body was read, or is being read by a stream."""
+
+    def __init__(self, response: httpx.Response, body: bytes) -> None:
+        self.status = response.status_code
+        self.headers = response.headers
+        self.body = body
+
+    def json(self) -> Any:
+        return json.loads(self.body) if self.body else None
+
+
+class Transport:
+    def __init__(self, server: str, headers: Mapping[str, str], timeout_s: float, retries: int, http: httpx.Client | None) -> None:
+        self.timeout_s = timeout_s
+        self.retries = retries
+        self.server = server.rstrip("/")
+        self.headers = dict(headers)
+        self._own = http is None
+        self._http = http or httpx.Client(limits=httpx.Limits(max_connections=100, keepalive_expiry=5))
+
+    def close(self) -> None:
+        if self._own:
+            self._http.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Any = None,
+        content: Source | Source | None = None,
+        kind: Kind | None = None,
+        deadline_s: float | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Sends a request until an answer comes that counts, and reads it whole."""
+        if kind is None:
+            kind = Kind.KEYED if method == "POST" else Kind.SAFE
+        if content is not None and not rewindable(content):
+            kind = Kind.ONCE
+        tries = Attempts(f"{method} {path}", kind, deadline_s or self.timeout_s, self.retries)
+        while True:
+            try:
+                with ExitStack() as stack:
+                    response = stack.enter_context(self._stream(tries, method, path, params, body, content, headers))
+                    data = self._read(response, tries)
+                if response.status_code < 400:
+                    return Answer(response, data)
+                problem = errors.from_answer(response.status_code, dict(response.headers), data)
+                if problem.status == 404 and method == "DELETE" and tries.count:
+                    return Answer(response, b"")  # the attempt before this one deleted it
+                pause = tries.after_answer(problem)
+            except httpx.HTTPError as err:
+                pause = tries.after_transport(err)
+            time.sleep(pause)
+
+    def _stream(
+        self,
+        tries: Attempts,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: Any,
+        content: Source | Source | None,
+        headers: Mapping[str, str] | None,
+        silence_s: float | None = None,
+    ) -> Any:
+        sent: dict[str, Any] = {}
+        given = {**self.headers, **tries.headers(), **(headers or {})}
+        if body is not None:
+            sent["content"] = json.dumps(body).encode()
+            given["Content-Type"] = "application/json"
+        elif content is not None:
+            sent["content"] = content if isinstance(content, bytes) else iter_source(content)
+            given.setdefault("Content-Type", "application/octet-stream")
+        timeout = tries.timeout()
+        if silence_s is not None:
+            timeout.read = min(tries.remaining(), silence_s)
+        query = {k: str(v).lower() if isinstance(v, bool) else v for k, v in (params or {}).items() if v is not None}
+        return self._http.stream(method, self.server + path, params=query, headers=given, timeout=timeout, follow_redirects=False, **sent)
+
+    def _read(self, response: httpx.Response, tries: Attempts) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        for chunk in response.iter_bytes():
+            tries.remaining()
+            parts.append(chunk)
+            size += len(chunk)
+            if size > MAX_ANSWER:
+                raise errors.SkerryError(f"{tries.what}: the answer has more than {MAX_ANSWER} bytes")
+        return b"".join(parts)
+
+    def download(self, path: str, params: Params, headers: Mapping[str, str], deadline_s: float | None) -> tuple[httpx.Response, ExitStack]:
+        """Begins to read bytes. The caller closes the stack."""
+        tries = Attempts(f"GET {path}", Kind.SAFE, deadline_s or self.timeout_s, self.retries)
+        while True:
+            stack = ExitStack()
+            try:
+                response: httpx.Response = stack.enter_context(self._stream(tries, "GET", path, params, None, None, headers))
+                if response.status_code < 400:
+                    return response, stack
+                data = self._read(response, tries)
+                stack.close()
+                pause = tries.after_answer(errors.from_answer(response.status_code, dict(response.headers), data))
+            except httpx.HTTPError as err:
+                stack.close()
+                pause = tries.after_transport(err)
+            except BaseException:
+                stack.close()
+                raise
+            time.sleep(pause)
+
+    def events(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: Any = None,
+        deadline_s: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[Message]:
+        """One connection's events. It raises httpx.HTTPError when the connection breaks after the first of them."""
+        kind = Kind.SAFE if method == "GET" else Kind.ONCE
+        tries = Attempts(f"{method} {path}", kind, deadline_s, self.retries)
+        while True:
+            begun = False
+            try:
+                with ExitStack() as stack:
+                    accept = {**(headers or {}), "Accept": "text/event-stream"}
+                    response = stack.enter_context(self._stream(tries, method, path, params, body, None, accept, SILENCE))
+                    if response.status_code >= 400:
+                        data = self._read(response, tries)
+                        raise errors.from_answer(response.status_code, dict(response.headers), data)
+                    decoder = Decoder()
+                    for chunk in response.iter_bytes():
+                        tries.remaining()
+                        for message in decoder.feed(chunk):
+                            begun = True
+                            yield message
+                return
+            except errors.APIError as problem:
+                pause = tries.after_answer(problem)
+            except httpx.HTTPError as err:
+                if begun:
+                    raise
+                pause = tries.after_transport(err)
+            time.sleep(pause)

@@ -1,0 +1,1157 @@
+# Made from a server's /openapi.json by scripts/generate.py.
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AwareDatetime, Field
+
+from skerry._base import Model
+
+
+class ActiveSkill(Model):
+    content: str
+    """
+    The instructions between tags, with the folder and the files of the skill: ready for the model
+    """
+    location: str
+    """
+    Of SKILL.md, in the sandbox
+    """
+    name: str
+    resources: list[str]
+    """
+    Its other files, relative to the folder of SKILL.md
+    """
+
+
+class ApprovalDecision(Model):
+    at: AwareDatetime
+    by: str
+    how: str
+    key_id: str | None = None
+    reason: str | None = None
+    scope: str | None = None
+
+
+class ApprovedTools(Model):
+    approved: list[str]
+
+
+class AuditBadRecord(Model):
+    detail: str | None = None
+    id: str | None = None
+    line: int | None = None
+    reason: str
+    segment: str | None = None
+    seq: int
+    through: int | None = None
+    writer: str
+
+
+class AuditHead(Model):
+    hash: str
+    seq: int
+    signature: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+    signer: str | None = None
+    time: AwareDatetime
+    writer: str
+
+
+class AuditRecord(Model):
+    action: str
+    actor: str | None = None
+    args: Any | None = None
+    args_hash: str | None = None
+    auth: str | None = None
+    bytes_in: int
+    bytes_out: int
+    detail: str | None = None
+    exec: str | None = None
+    hash: str
+    id: str
+    key_id: str | None = None
+    ms: int
+    out_hash: str | None = None
+    outcome: str | None = None
+    parent: str | None = None
+    phase: str
+    prev: str
+    request_id: str | None = None
+    role: str | None = None
+    sandbox: str | None = None
+    seq: int
+    source: str | None = None
+    subject: str | None = None
+    tenant: str
+    thread: str | None = None
+    time: AwareDatetime
+    trace_id: str | None = None
+    user: str
+    user_agent: str | None = None
+    why: Any | None = None
+    writer: str
+
+
+class AuditWriter(Model):
+    from_: Annotated[int | None, Field(alias="from")] = None
+    hash: str
+    overdue: bool | None = None
+    seq: int
+    signature: Annotated[str | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+    signed_at: str | None = None
+    signed_seq: int
+    signed_with: str | None = None
+    signer: str | None = None
+    time: AwareDatetime
+    unchecked: int | None = None
+    writer: str
+
+
+class Bounds(Model):
+    bytes: int | None = None
+    rates: list[str] | None = None
+    """
+    rule: calls in time
+    """
+    time: str | None = None
+
+
+class CodeContext(Model):
+    context_id: str
+    created_at: AwareDatetime
+    cwd: str
+    detail: str | None = None
+    exec_id: str | None = None
+    language: str
+    last_used_at: AwareDatetime
+    runs: int
+    state: str
+
+
+class CommandArgs(Model):
+    args: str | None = None
+
+
+class ContextOutcome(Model):
+    context_id: str
+    detail: str | None = None
+    state: str
+
+
+class DenoPermissions(Model):
+    allow_env: list[str]
+    allow_net: list[str]
+    allow_read: list[str]
+    allow_run: list[str]
+    allow_write: list[str]
+
+
+class DiskUsage(Model):
+    bytes: int
+    files: int
+
+
+class Edited(Model):
+    occurrences: int
+    path: str
+
+
+class ExecInfo(Model):
+    action: str
+    background: bool
+    exec_id: str
+    exit_code: int | None
+    started_at: AwareDatetime
+    status: str
+    subject: str
+
+
+class ExecUsage(Model):
+    cpu_ms: int
+    max_rss_bytes: int
+
+
+class FieldError(Model):
+    detail: str
+    field: str
+
+
+class FileChange(Model):
+    bytes: int
+    change: str
+    mime: str | None = None
+    path: str
+    sha256: str | None = None
+
+
+class FileEntry(Model):
+    bytes: int
+    is_dir: bool
+    mode: str
+    modified_at: AwareDatetime
+    path: str
+    symlink: str | None = None
+
+
+class FileListing(Model):
+    items: list[FileEntry]
+    truncated: bool
+
+
+class FileText(Model):
+    bytes: int
+    content: str
+    encoding: str
+    end_line: int
+    modified_at: AwareDatetime
+    next_offset: int | None = None
+    path: str
+    start_line: int
+    total_lines: int
+    truncated: bool | None = None
+
+
+class Finding(Model):
+    file: str | None = None
+    line: int | None = None
+    message: str
+    rule: str
+    severity: str
+
+
+class GrepMatch(Model):
+    after: list[str] | None = None
+    before: list[str] | None = None
+    line: int
+    path: str
+    text: str
+
+
+class GrepMatches(Model):
+    items: list[GrepMatch]
+    truncated: bool
+
+
+class Health(Model):
+    status: str
+    version: str
+
+
+class Hides(Model):
+    args: list[str] | None = None
+    result: list[str] | None = None
+
+
+class Interpreter(Model):
+    preload: list[str] | None = None
+    warm: int
+
+
+class Key(Model):
+    act_for: bool
+    admin: bool
+    capabilities: list[str] | None = None
+    created_at: AwareDatetime
+    expires_at: AwareDatetime | None = None
+    id: str
+    last_used_at: AwareDatetime | None = None
+    name: str
+    role: str
+    tenant: str
+    threads: list[str] | None = None
+    user: str
+
+
+class Limit(Model):
+    free_at: AwareDatetime | None = None
+    limit: str
+    """
+    As in the configuration: execs, requests_per_minute …
+    """
+    max: int
+    retry_after_s: int | None = None
+    """
+    As Retry-After; absent when nobody knows, or waiting is of no use
+    """
+    scope: str
+    """
+    Whose limit it is
+    """
+    used: int
+    who: str
+
+
+class LimitState(Model):
+    limit: str
+    max: int
+    scope: str
+    used: int | None = None
+    """
+    Now; absent for a rate
+    """
+    who: str
+
+
+class Limits(Model):
+    cpu_millis: int
+    disk_bytes: int
+    file_bytes: int
+    memory_bytes: int
+    open_files: int
+    pids: int
+    tmp_bytes: int
+
+
+class MadeKey(Model):
+    act_for: bool
+    admin: bool
+    capabilities: list[str] | None = None
+    created_at: AwareDatetime
+    expires_at: AwareDatetime | None = None
+    id: str
+    last_used_at: AwareDatetime | None = None
+    name: str
+    role: str
+    secret: str
+    tenant: str
+    threads: list[str] | None = None
+    user: str
+
+
+class MarketplaceEntry(Model):
+    category: str | None = None
+    description: str
+    display_name: str | None = None
+    installed: bool
+    name: str
+    pinned: bool
+    problem: str | None = None
+    source: str
+    version: str | None = None
+
+
+class McpServer(Model):
+    config: Any
+    """
+    As in extensions_config.json; secrets are ***
+    """
+    error: str | None = None
+    """
+    Why it failed, or waits for a login
+    """
+    name: str
+    state: str | None = None
+    """
+    Of the caller's own connection; absent when the server is not enabled
+    """
+
+
+class PageCodeContext(Model):
+    items: list[CodeContext]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageExecInfo(Model):
+    items: list[ExecInfo]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageHead(Model):
+    items: list[AuditHead]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageKey(Model):
+    items: list[Key]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageMcpServer(Model):
+    items: list[McpServer]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PluginChange(Model):
+    config: dict[str, Any] | None = None
+    """
+    Values that the plugin asks for: null removes one, *** keeps a sensitive one
+    """
+    enabled: bool | None = None
+
+
+class PluginCommand(Model):
+    allowed_tools: list[str] | None = None
+    argument_hint: str
+    description: str
+    hidden: bool | None = None
+    kind: str
+    model: str | None = None
+    name: str
+
+
+class PluginMessage(Model):
+    findings: list[Finding]
+    message: str
+
+
+class PluginOption(Model):
+    default: Any | None = None
+    description: str | None = None
+    key: str
+    required: bool | None = None
+    sensitive: bool | None = None
+    set: bool
+    title: str | None = None
+    type: str
+    value: Any | None = None
+
+
+class PluginServer(Model):
+    name: str
+    reason: str | None = None
+    registered: str
+    state: str
+    transport: str
+
+
+class PluginSkill(Model):
+    broken: bool | None = None
+    description: str
+    location: str
+    name: str
+
+
+class PluginSource(Model):
+    commit: str | None = None
+    from_: Annotated[str | None, Field(alias="from")] = None
+    kind: str
+    marketplace: str | None = None
+    path: str | None = None
+    ref: str | None = None
+    sha256: str | None = None
+
+
+class PolicyRules(Model):
+    digest: str
+    """
+    Of the text; part of each decision
+    """
+    loaded_at: AwareDatetime | None = None
+    problem: str | None = None
+    """
+    Why what stands in the file does not count: the rules from before do
+    """
+    scope: str
+    source: str
+    text: str
+    """
+    The rules that count, as YAML; see docs/policy.md
+    """
+
+
+class Pool(Model):
+    burst: int
+    max_age_s: int
+    min: int
+    target: int
+
+
+class Problem(Model):
+    code: str
+    """
+    Stable over time, unlike the texts
+    """
+    detail: str
+    errors: list[FieldError] | None = None
+    """
+    What is wrong with which field of the request
+    """
+    limit: Limit | None = None
+    """
+    With quota_exceeded: the limit of a tenant, user or key that was met
+    """
+    not_started: bool | None = None
+    """
+    Nothing of the request was done: it may be sent again as it is. When absent from a 5xx, it may have been done
+    """
+    status: int
+    title: str
+    type: str
+    """
+    urn:skerry:error:<code>
+    """
+
+
+class Prompt(Model):
+    mode: str
+    sections: dict[str, str]
+    text: str
+    tools: list[Any]
+
+
+class PtySize(Model):
+    cols: int
+    rows: int
+
+
+class Reason(Model):
+    effect: str | None = None
+    error: str | None = None
+    held: list[str] | None = None
+    rule: str
+    text: str | None = None
+
+
+class ResultFile(Model):
+    bytes: int
+    format: str
+    path: str
+
+
+class Runnable(Model):
+    missing: list[str]
+    template: str
+    unsure: list[str] | None = None
+
+
+class Sample(Model):
+    annotations: Any | None = None
+    """
+    What the tool says of itself: an object with readOnlyHint and the like
+    """
+    args: Any | None = None
+    """
+    Arguments: an object
+    """
+    capabilities: list[str] | None = None
+    """
+    Those that the caller has
+    """
+    exec: str | None = None
+    """
+    Id of an exec whose code calls
+    """
+    kind: str | None = None
+    """
+    tool_call when absent
+    """
+    role: str | None = None
+    """
+    agent when absent
+    """
+    server: str | None = None
+    """
+    Name of an MCP server
+    """
+    skill: str | None = None
+    tenant: str | None = None
+    """
+    default when absent
+    """
+    thread: str | None = None
+    time: AwareDatetime | None = None
+    """
+    Now when absent
+    """
+    tool: str | None = None
+    """
+    Name of the tool as its server has it
+    """
+    untrusted: bool | None = None
+    """
+    The skill comes from a source that is not trusted
+    """
+    user: str | None = None
+    """
+    somebody when absent
+    """
+
+
+class Secret(Model):
+    changed_at: AwareDatetime | None = None
+    changed_by: str | None = None
+    exec: bool
+    """
+    It may be in the environment of an exec (env_secrets)
+    """
+    name: str
+    scope: str
+    """
+    tenant, user/NAME, server/NAME or skill/NAME
+    """
+    source: str
+
+
+class SecretRotation(Model):
+    renewed: int
+    """
+    Values that were encrypted anew
+    """
+
+
+class Skill(Model):
+    category: str
+    """
+    public, custom, virtual, or plugin:<name>
+    """
+    description: str
+    digest: str
+    """
+    Of all files; empty when they cannot be read
+    """
+    enabled: bool
+    findings: list[Finding]
+    license: str
+    location: str
+    """
+    Of SKILL.md, in a sandbox where the skill is on
+    """
+    name: str
+    runnable: Runnable
+    trusted: bool
+    """
+    Its scripts may run without an approval
+    """
+
+
+class SkillFile(Model):
+    bytes: int
+    location: str
+    """
+    In the sandbox
+    """
+    mime: str
+    path: str
+    """
+    Relative to the skill's folder
+    """
+    text: str | None = None
+    """
+    Not there when the file is binary, or longer than 1 MiB: use it in the sandbox
+    """
+
+
+class SkillFound(Model):
+    description: str
+    location: str
+    name: str
+
+
+class SkillInstalled(Model):
+    digest: str
+    """
+    sha256: and 64 hex digits, of all files
+    """
+    findings: list[Finding]
+    """
+    What SKILL.md and the static scan gave rise to; errors are refused with strict only
+    """
+    message: str
+    skill_name: str
+    success: bool
+
+
+class SkillsAnswer(Model):
+    skills: list[Skill]
+
+
+class SmokeTest(Model):
+    argv: list[str] | None = None
+    code: str | None = None
+    exit_code: int
+    expect: str | None = None
+    language: str | None = None
+    name: str
+    run: str | None = None
+    timeout_s: int
+
+
+class Template(Model):
+    deno: DenoPermissions | None = None
+    description: str
+    env: dict[str, str] | None = None
+    idle_timeout_s: int
+    interpreters: dict[str, Interpreter] | None = None
+    javascript: str | None = None
+    languages: list[str]
+    limits: Limits
+    loosened: list[str] | None = None
+    max_age_s: int | None = None
+    name: str
+    pool: Pool | None = None
+    runtime: str
+    smoke: list[SmokeTest] | None = None
+
+
+class Timings(Model):
+    create: float
+    queue: float
+    ready: float
+
+
+class ToolCall(Model):
+    error: str | None = None
+    ms: int
+    status: str
+    tool: str
+
+
+class ToolChange(Model):
+    after: str | None = None
+    before: str | None = None
+    """
+    sha256; absent when there was none
+    """
+    diff: str | None = None
+    """
+    Where the two part, at most 600 bytes, everything that is not plain escaped
+    """
+    field: str
+
+
+class ToolDrift(Model):
+    changes: list[ToolChange]
+    hash: str
+    """
+    Of the tool as it is now; approving takes it
+    """
+    quarantined: bool
+    """
+    It is not listed, and calls of it are refused, until it is approved
+    """
+    seen_at: AwareDatetime
+    server: str
+    state: str
+    tool: str
+
+
+class ToolFound(Model):
+    description: str | None = None
+    findings: list[Finding] | None = None
+    """
+    Signs of poisoning, for administrators
+    """
+    name: str
+    output: Any | None = None
+    parameters: Any | None = None
+    quarantined: bool | None = None
+    """
+    Nobody gets it until it is approved
+    """
+    score: int | None = None
+    """
+    Of the findings: 10 for each rule of severity error, 3 for a warning, 1 for info
+    """
+    server: str
+    short_name: str
+    why: list[str] | None = None
+    wrapper_path: str | None = None
+
+
+class ToolLogin(Model):
+    expires: AwareDatetime
+    redirect_uri: str
+    url: str
+
+
+class ToolResult(Model):
+    call_id: str
+    file: ResultFile | None = None
+    is_error: bool
+    ms: int
+    result: Any
+
+
+class ToolSearch(Model):
+    match_count: int
+    query: str
+    server_filter: str
+    showing: int
+    tools: list[ToolFound]
+
+
+class ToolServer(Model):
+    description: str
+    error: str | None = None
+    name: str
+    state: str
+    tool_count: int
+    transport: str
+
+
+class Transferred(Model):
+    bytes: int
+    content: str | None = None
+    """
+    Of a download
+    """
+    detail: str | None = None
+    encoding: str | None = None
+    error: str | None = None
+    path: str
+
+
+class UsageAmounts(Model):
+    cpu_seconds: float
+    exec_seconds: float
+    execs: int
+    """
+    Those that ended
+    """
+    refused: int
+    """
+    Calls that met a limit
+    """
+    requests: int
+    sandbox_seconds: float
+    sandbox_starts: int
+    tool_calls: int
+
+
+class UsageItem(Model):
+    cpu_seconds: float
+    day: str | None = None
+    exec_seconds: float
+    execs: int
+    """
+    Those that ended
+    """
+    key_id: str | None = None
+    refused: int
+    """
+    Calls that met a limit
+    """
+    requests: int
+    sandbox_seconds: float
+    sandbox_starts: int
+    tool_calls: int
+    user: str | None = None
+
+
+class UsageReport(Model):
+    by: str
+    from_: Annotated[str, Field(alias="from")]
+    """
+    A day, in UTC
+    """
+    items: list[UsageItem]
+    limits: list[LimitState]
+    """
+    Those of the caller's tenant, of the caller and of the key
+    """
+    to: str
+    total: UsageAmounts
+
+
+class VirtualSkill(Model):
+    category: str
+    description: str
+    digest: str
+    findings: list[Finding]
+    location: str
+    name: str
+
+
+class WaitingInterpreter(Model):
+    forks: bool | None = None
+    language: str
+    memory_bytes: int
+    starting: bool | None = None
+
+
+class Why(Model):
+    effect: str
+    policy: str
+    rules: list[Reason] | None = None
+
+
+class Written(Model):
+    bytes: int
+    path: str
+
+
+class Approval(Model):
+    annotations: Any | None = None
+    """
+    What the MCP server says of the tool; hints of a stranger
+    """
+    args_hash: str
+    """
+    sha256 of the arguments as they are
+    """
+    arguments: Any | None = None
+    """
+    Redacted, at most 4 KiB
+    """
+    bytes: int
+    """
+    Of the arguments
+    """
+    created_at: AwareDatetime
+    decision: ApprovalDecision | None = None
+    exec_id: str | None = None
+    expires_at: AwareDatetime
+    """
+    Denied when nobody has decided by then; of an approval that no call has used, its end
+    """
+    id: str
+    key_id: str | None = None
+    record: str | None = None
+    request_id: str | None = None
+    server: str | None = None
+    skill: str | None = None
+    state: str
+    tenant: str
+    thread_id: str
+    tool: str
+    used_at: AwareDatetime | None = None
+    user: str
+    why: str
+    """
+    The rule that asks
+    """
+
+
+class AuditPage(Model):
+    items: list[AuditRecord]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+    partial: bool | None = None
+    """
+    The page is shorter than asked for because looking took long: next_cursor goes on
+    """
+
+
+class AuditVerification(Model):
+    first_bad: AuditBadRecord | None = None
+    heads: list[AuditHead] | None = None
+    ok: bool
+    records: int
+    writers: list[AuditWriter] | None = None
+
+
+class ExecResult(Model):
+    context: ContextOutcome | None = None
+    detail: str | None = None
+    duration_ms: int
+    encoding: str | None = None
+    exec_id: str
+    exit_code: int | None
+    files: list[FileChange]
+    files_truncated: bool | None = None
+    results: list[dict[str, Any]] | None = None
+    results_left_out: int | None = None
+    status: str
+    stderr: str
+    stderr_path: str | None
+    stdout: str
+    stdout_path: str | None
+    tools_called: list[ToolCall] | None = None
+    truncated: bool
+    usage: ExecUsage
+
+
+class FoundSkills(Model):
+    match_count: int
+    query: str
+    skills: list[SkillFound]
+    """
+    At most 15, best first
+    """
+
+
+class Marketplace(Model):
+    added_at: AwareDatetime
+    description: str | None = None
+    findings: list[Finding]
+    name: str
+    owner: str | None = None
+    plugins: list[MarketplaceEntry]
+    source: PluginSource
+
+
+class PageApproval(Model):
+    items: list[Approval]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageInfo(Model):
+    items: list[Secret]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageMarketplace(Model):
+    items: list[Marketplace]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PagePluginCommand(Model):
+    items: list[PluginCommand]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageTemplate(Model):
+    items: list[Template]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageToolDrift(Model):
+    items: list[ToolDrift]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageToolFound(Model):
+    items: list[ToolFound]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageTransferred(Model):
+    items: list[Transferred]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class Plugin(Model):
+    author: str | None = None
+    commands: list[PluginCommand]
+    description: str
+    digest: str
+    display_name: str | None = None
+    enabled: bool
+    findings: list[Finding]
+    format: str
+    homepage: str | None = None
+    installed_at: AwareDatetime
+    keywords: list[str] | None = None
+    license: str | None = None
+    location: str
+    mcp_servers: list[PluginServer]
+    name: str
+    options: list[PluginOption] | None = None
+    repository: str | None = None
+    shared: bool
+    skills: list[PluginSkill]
+    source: PluginSource
+    version: str | None = None
+
+
+class PluginInstalled(Model):
+    findings: list[Finding]
+    message: str
+    plugin: Plugin
+    plugin_name: str
+    success: bool
+
+
+class Sandbox(Model):
+    created_at: AwareDatetime
+    driver: str
+    id: str
+    idle_timeout_s: int
+    loosened: list[str] | None = None
+    runtime: str
+    state: str
+    template: str
+    timings_ms: Timings
+    waiting: list[WaitingInterpreter] | None = None
+    warm: bool
+
+
+class SandboxAnswer(Model):
+    sandbox: Sandbox
+    thread_id: str
+
+
+class SandboxOnly(Model):
+    sandbox: Sandbox
+
+
+class ServersAnswer(Model):
+    servers: list[ToolServer]
+    total_tools: int
+
+
+class Thread(Model):
+    capabilities: list[str] | None = None
+    created_at: AwareDatetime
+    labels: dict[str, str]
+    last_active_at: AwareDatetime
+    mode: str | None = None
+    sandbox: Sandbox | None = None
+    skills: list[str] | None = None
+    tenant: str
+    thread_id: str
+    user: str
+    workspace: DiskUsage
+
+
+class Trial(Model):
+    call: Sample
+    """
+    The call as it was tried
+    """
+    effect: str
+    limits: Bounds | None = None
+    notes: list[str]
+    """
+    What may have been otherwise when the call was made
+    """
+    redact: Hides | None = None
+    why: Why
+
+
+class PagePlugin(Model):
+    items: list[Plugin]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """
+
+
+class PageThreadView(Model):
+    items: list[Thread]
+    next_cursor: str | None = None
+    """
+    Send it as cursor to get the rest; not there at the end
+    """

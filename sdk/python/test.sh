@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# The Python client: lint, types, tests against a server of this tree. Arguments go to pytest.
+set -euo pipefail
+cd "$(dirname "$0")"
+cache=${SKERRY_CACHE:-/var/cache/skerry}
+../../scripts/install.sh python-sdk
+make -s -C ../.. build
+python=$cache/python-sdk/bin/python
+echo "-- lint"
+"$python" -m ruff format --check -q . || { echo "run: $python -m ruff format sdk/python" >&2; exit 1; }
+"$python" -m ruff check -q --no-cache .
+echo "-- types"
+"$python" -m mypy --cache-dir "$cache/python-sdk/mypy" --no-error-summary
+echo "-- tests"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+PYTHONPATH=src "$python" -m pytest -q --durations=5 "$@" 2>&1 | tee "$log"
+printf 'ok  \tsdk/python\t%s\n' "$(tail -1 "$log")"
