@@ -5,6 +5,7 @@
 #   check   scripts/check.sh
 #   images  the images of the templates data and office, which only the last tier needs (2 minutes, or nothing when they are there)
 #   unit    go test -race of all packages that need no container
+#   copies  go test -race of the orchestrator again, with sandboxes that do not see the server's disk
 #   drivers go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
 #   system  go test -race of the whole system, with Redis and MCP servers
 #   clients the Python client and its adapters: types, lint, tests with a real server
@@ -88,6 +89,8 @@ wait $unit
 show unit
 wait $images
 show images
+tier copies env SKERRY_TEST_REMOTE=1 go test -race -timeout 15m ./internal/orchestrator
+show copies
 # Containers and clocks: after the tests that keep both cores busy, and one package at a time, because
 # the suite of the drivers wants an end to be told within a second. The others have time.
 # shellcheck disable=SC2046 # names of packages have no spaces

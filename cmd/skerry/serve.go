@@ -635,6 +635,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	}
 	prober := runnable.NewProber(p.orch, p.log)
 	p.onClose(func() error { prober.Close(); return nil })
+	_, far := p.driver.(driver.Remote)
 	o := httpserver.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
 			if sk.Broken || sk.Digest == "" {
@@ -643,7 +644,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
 		Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
-		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers},
+		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers}, FarFiles: far,
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,

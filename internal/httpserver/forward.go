@@ -89,11 +89,16 @@ const (
 	needExec                // the one that ran the exec
 )
 
-// needOf says it by the route: files lie on the disk that all servers see.
-func needOf(method, route string) need {
+// needOf says it by the route: files lie on the disk that all servers see. far: what runs has other copies of them, which
+// the owner alone reaches.
+func needOf(method, route string, far bool) need {
 	const threads = "/api/threads/:thread"
 	read := isRead(method)
 	switch {
+	case strings.HasPrefix(route, threads+"/files") && far && read:
+		return needOwner
+	case strings.HasPrefix(route, threads+"/files") && far:
+		return needHold
 	case strings.HasPrefix(route, threads+"/files"):
 		return needNothing
 	case strings.HasPrefix(route, threads+"/execs/") || route == threads+"/pty":
@@ -108,7 +113,7 @@ func needOf(method, route string) need {
 
 // place passes a request on when another server has to answer it.
 func (s *server) place(c *gin.Context) {
-	what := needOf(c.Request.Method, c.FullPath())
+	what := needOf(c.Request.Method, c.FullPath(), s.o.FarFiles)
 	if s.o.Placement == nil {
 		return
 	}

@@ -282,8 +282,14 @@ func TestNeedOf(t *testing.T) {
 		{http.MethodPost, "/mcp/:thread", needHold},
 		{http.MethodPost, "/api/skills/install", needNothing},
 	} {
-		if got := needOf(c.method, c.route); got != c.want {
+		if got := needOf(c.method, c.route, false); got != c.want {
 			t.Errorf("%s %s: %d, want %d", c.method, c.route, got, c.want)
+		}
+	}
+	// Where a sandbox has copies of the files, its owner answers for them.
+	for method, want := range map[string]need{http.MethodGet: needOwner, http.MethodHead: needOwner, http.MethodPut: needHold, http.MethodDelete: needHold} {
+		if got := needOf(method, "/api/threads/:thread/files/content", true); got != want {
+			t.Errorf("%s of a far file: %d, want %d", method, got, want)
 		}
 	}
 }

@@ -41,6 +41,7 @@ type box struct {
 	limits   *limits.Place // that it takes of its owner's; of Orchestrator.mu
 	asked    time.Time     // when its first caller did; zero: it was adopted
 	pooled   *pooled       // it was this one in the pool; nil: it was made for the thread, or adopted
+	copies   *copies       // nil: the sandbox sees this server's disk
 
 	shift   sync.Mutex // held while it is paused or resumed
 	keeping sync.Mutex // held while what it is is written
@@ -119,13 +120,14 @@ func (b *box) endingStatus() sandbox.Status {
 
 // letGo closes this process's side of the box and leaves the sandbox alone.
 func (b *box) letGo() error {
+	detached := b.detach()
 	if b.link != nil {
 		b.link.Close()
 	}
 	if b.bridge != nil {
-		return b.bridge.Close()
+		return errors.Join(detached, b.bridge.Close())
 	}
-	return nil
+	return detached
 }
 
 // Acquire gives the thread's sandbox, starting it when there is none. Many callers at once get one.
@@ -169,7 +171,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	}
 	r.active(t, ActivityAcquire)
 	if o.Skills != nil && b.isReady() {
-		r.showSkills(b)
+		r.showSkillsNow(ctx, b)
 	}
 	return b.snapshot(), r.remember(ctx, t, o)
 }
@@ -228,8 +230,12 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 	}
 	b.dir = filepath.Join(r.runRoot(), string(b.id))
 	if x != nil {
-		b.pooled, b.id, b.dir, b.info.Warm = x, x.id, x.dir, true
+		b.pooled, b.id, b.dir, b.info.Warm, b.copies = x, x.id, x.dir, true, x.copies
+		b.copies.shut()
+	} else {
+		b.copies = r.newCopies(b.id)
 	}
+	r.watchContexts(b)
 	b.info.ID = b.id
 	r.enterMap(b)
 	r.wg.Go(func() { r.begin(c, b, former) })
@@ -345,6 +351,11 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	if b.template.Prepare != nil {
 		err = b.template.Prepare(ctx)
 	}
+	if b.copies != nil { // they are copied when it is made
+		shown := <-skills
+		skills <- nil
+		err = errors.Join(err, shown)
+	}
 	if err == nil {
 		err = r.makeWay(ctx)
 	}
@@ -354,6 +365,9 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 	created := time.Now()
 	if e := <-skills; err == nil {
 		err = e
+	}
+	if err == nil && b.copies != nil {
+		b.copies.opened(true)
 	}
 	if err == nil {
 		err = b.hello(ctx)
@@ -417,10 +431,8 @@ func (r *Orchestrator) openLink(b *box) error {
 	if err != nil {
 		return err
 	}
-	if err == nil {
-		b.client = client.New(b.link, func(ctx context.Context) bool { return r.stillRuns(ctx, b) })
-	}
-	return err
+	b.client = client.New(b.link, func(ctx context.Context) bool { return r.stillRuns(ctx, b) })
+	return nil
 }
 
 // openBridge makes the socket for tool calls, which knows the thread.
@@ -448,6 +460,9 @@ func (r *Orchestrator) spec(b *box) sandbox.Spec {
 		sandbox.LabelThread: b.thread.ID, sandbox.LabelTemplate: b.template.Name, sandbox.LabelReplica: r.peers.ID(),
 	}
 	loosen(&spec, b.template.Loosened)
+	if b.hold != nil {
+		spec.Token = b.hold.token.Load()
+	}
 	return spec
 }
 
@@ -503,6 +518,7 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, b *box, sta
 // remove takes away all of a box whose ending is set, and takes it out of the map. What the driver
 // cannot remove now keeps its claim: nothing begins for the thread before it is gone.
 func (r *Orchestrator) remove(ctx context.Context, b *box) {
+	r.lastPull(ctx, b)
 	ctx, cancel := detached(ctx, removeTimeout)
 	defer cancel()
 	log := r.o.Log.With("thread", b.thread.String(), "sandbox", string(b.id))

@@ -66,11 +66,17 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, b *
 	if err := r.openBridge(b); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
+	if err := r.attachClaimed(ctx, b); err != nil {
+		return err
+	}
 	tools := r.firstTools(c, b)
 	err := r.firstSkills(ctx, b)
 	claimed := time.Now()
 	if err == nil {
 		err = r.answers(ctx, b)
+	}
+	if err == nil {
+		err = r.upToDate(ctx, b)
 	}
 	if e := <-synced; err == nil && e != nil {
 		err = noRoom(e, "the thread's files cannot be made")
@@ -82,6 +88,27 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, b *
 		return errors.Join(err, <-tools) // they write into the box's folder, which goes now
 	}
 	return r.broughtUp(ctx, b, sandbox.Timings{Queue: millis(queued), Create: millis(claimed.Sub(began)), Ready: millis(time.Since(claimed))}, tools)
+}
+
+// attachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. One that
+// cannot be reached is given up for another.
+func (r *Orchestrator) attachClaimed(ctx context.Context, b *box) error {
+	if b.copies == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
+	defer cancel()
+	err := r.attach(limited, b, map[string]string{
+		sandbox.LabelTenant: b.thread.Tenant, sandbox.LabelUser: b.thread.User, sandbox.LabelThread: b.thread.ID,
+	})
+	if err == nil {
+		b.copies.opened(true)
+	}
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	r.o.Log.Warn("a sandbox of the pool cannot be reached", "sandbox", string(b.id), "error", err)
+	return errGivenUp
 }
 
 // passWorkspace moves the folder. errGivenUp: the thread has got files of its own meanwhile.

@@ -224,6 +224,9 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 	if err := r.refreshTools(ctx, c, b); err != nil {
 		r.o.Log.Warn("wrappers not written", "thread", cc.thread.String(), "error", err)
 	}
+	if err := r.upToDate(ctx, b); err != nil {
+		return err
+	}
 	rec := record(c, cc.thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(b.id), cc.id
 	rec.Args, rec.ArgsHash = audit.Args(sandbox.ContextRequest{Language: cc.language, Cwd: cc.cwd})
@@ -232,6 +235,8 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 		return err
 	}
 	began := time.Now()
+	b.copies.begin()
+	defer b.copies.end()
 	err = b.client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
 		ContextId: cc.id, Language: cc.language, Cwd: cc.cwd, Javascript: b.template.JavaScript, Env: execEnv(cc.thread, "", "", common, nil),
 	})

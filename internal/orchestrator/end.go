@@ -25,7 +25,7 @@ func (r *Orchestrator) settle(b *box, e *execution, res *sandbox.Result, calls [
 		}
 	}
 	res.StdoutPath, res.StderrPath = r.hideSpilled(e, b.uid, res.StdoutPath), r.hideSpilled(e, b.uid, res.StderrPath)
-	if e.report {
+	if e.report && !res.FilesTruncated {
 		r.reportFiles(e, res)
 	}
 	if e.code != nil && res.Encoding == "" {
@@ -61,7 +61,7 @@ func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, 
 	where := "it could not be kept"
 	if path == nil {
 		p := spillDir(e.id) + "/" + name
-		err := r.withFiles(e.thread, &uid, func(fs *vpath.FS) error {
+		err := r.changeFiles(r.ctx, e.thread, uid, func(fs *vpath.FS) error {
 			_, err := fs.Write(r.ctx, p, strings.NewReader(text), false)
 			return err
 		})

@@ -15,11 +15,11 @@ import (
 // withFiles opens a view of the thread's files for use. With a uid it may write. No sandbox is
 // needed: the files lie on this host.
 func (r *Orchestrator) withFiles(t sandbox.Thread, uid *int, use func(*vpath.FS) error) error {
-	return r.withView(t, uid, nil, use)
+	return r.withView(t, uid, nil, nil, use)
 }
 
-// withView is withFiles, with the skills and plugins of a view.
-func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, use func(*vpath.FS) error) error {
+// withView is withFiles, with the skills and plugins of a view. more says how else it is opened; nil: as it is.
+func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, more func(*vpath.Options), use func(*vpath.FS) error) error {
 	o := vpath.Options{
 		Mounts: []vpath.Mount{
 			{Virtual: sandbox.UserDataDir, Host: r.threadDir(t), Writable: uid != nil},
@@ -49,6 +49,9 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, us
 		if o.Mounts[1].Host, o.Mounts[2].Host, err = r.viewFolders(t, view); err != nil {
 			return sandbox.Wrap(sandbox.Internal, err, "the skills cannot be shown")
 		}
+	}
+	if more != nil {
+		more(&o)
 	}
 	fs, err := vpath.New(o)
 	if err != nil {
@@ -81,7 +84,10 @@ func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id strin
 		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)
 		view = skill.NoView()
 	}
-	return r.withView(t, nil, view, read)
+	if err := r.bringToRead(ctx, t); err != nil {
+		return err
+	}
+	return r.withView(t, nil, view, nil, read)
 }
 
 // ChangeFiles gives change a view of the thread's files that it may write, and records what it did.
@@ -113,11 +119,13 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	}
 	began := time.Now()
 	var n int64
-	err = r.withFiles(t, &uid, func(fs *vpath.FS) error {
-		var err error
-		n, err = change(fs)
-		return err
-	})
+	if err = r.bringToRead(ctx, t); err == nil {
+		err = r.changeFiles(ctx, t, uid, func(fs *vpath.FS) error {
+			var err error
+			n, err = change(fs)
+			return err
+		})
+	}
 	if e := r.keepFiles(context.WithoutCancel(ctx), t, uid); err == nil {
 		err = e // what failed may have changed something, too
 	}

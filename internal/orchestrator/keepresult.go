@@ -32,7 +32,7 @@ func (r *Orchestrator) KeepResult(ctx context.Context, t sandbox.Thread, name st
 	if err != nil {
 		return f, err
 	}
-	return f, r.withFiles(t, &uid, func(fs *vpath.FS) error {
+	return f, r.changeFiles(ctx, t, uid, func(fs *vpath.FS) error {
 		_, err := fs.Write(ctx, f.Path, bytes.NewReader(content), false)
 		return err
 	})

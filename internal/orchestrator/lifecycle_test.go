@@ -513,7 +513,7 @@ func TestFirstExecIsTimed(t *testing.T) {
 	}
 	text := h.metrics(t)
 	for _, phase := range []string{"queue", "create", "ready", "first_exec"} {
-		want := fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver="memory",phase=%q,runtime="runc",start="cold",template="base"} 1`, phase)
+		want := fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase=%q,runtime="runc",start="cold",template="base"} 1`, h.caps.Name, phase)
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
 		}

@@ -129,6 +129,9 @@ type Options struct {
 type Orchestrator struct {
 	o    Options
 	caps driver.Capabilities
+	// remote is the driver, when its sandboxes do not see this server's disk; else nil.
+	remote  driver.Remote
+	follows chan struct{} // places of pushes that nobody waits for
 
 	ctx  context.Context // ends with Close; owns every goroutine
 	stop context.CancelFunc
@@ -188,6 +191,8 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	own, stop := context.WithCancel(context.Background())
 	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
 	r.stopping, r.endStreams = context.WithCancel(own)
+	r.remote, _ = o.Driver.(driver.Remote)
+	r.follows = make(chan struct{}, followParallel)
 	r.execs.init()
 	r.pool.init(o.Templates)
 	r.places = capacity.New(capacity.Limits{Total: o.MaxBoxes, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})

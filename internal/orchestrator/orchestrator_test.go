@@ -20,6 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/bridge"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/policy"
@@ -116,10 +117,57 @@ func (p person) Approve(ctx context.Context, r policy.ApprovalRequest) error {
 	return p.h.approve(ctx, r)
 }
 
+// farAway says whether the sandboxes of all tests have disks of their own: scripts/test.sh runs them both ways.
+var farAway = os.Getenv("SKERRY_TEST_REMOTE") == "1"
+
+// machine is what the tests need of the memory driver, or of that with disks of its own.
+type machine interface {
+	driver.Driver
+	driver.Pauser
+	driver.Weigher
+	driver.Meter
+	Host() *memory.Host
+	Kill(id sandbox.ID) bool
+	KillOOM(id sandbox.ID) bool
+}
+
+func newMachine(o memory.Options, far bool) machine {
+	if far {
+		return memory.NewRemote(o)
+	}
+	return memory.New(o)
+}
+
+// remotePart is what makes a driver of a test a driver.Remote.
+type remotePart interface {
+	Attach(ctx context.Context, a driver.Attachment) error
+	Detach(ctx context.Context, id sandbox.ID) error
+	Push(ctx context.Context, id sandbox.ID, paths ...string) error
+	Pull(ctx context.Context, id sandbox.ID) (bool, error)
+}
+
+// seen gives where code in a box's sandbox finds what the server has in a folder that it mounts.
+func (h *house) seen(b *box, target, folder string) string {
+	if !farAway {
+		return folder
+	}
+	return h.driver.Host().Inside(b.id, target)
+}
+
+// within gives where a path of the thread's sandbox is on this machine.
+func (h *house) within(t testing.TB, id, path string) string {
+	t.Helper()
+	thread := sandbox.Thread{Owner: caller.Owner, ID: id}
+	if !farAway {
+		return strings.Replace(path, sandbox.UserDataDir, h.threadDir(thread), 1)
+	}
+	return h.driver.Host().Inside(h.find(thread).id, path)
+}
+
 // house is an orchestrator over the memory driver.
 type house struct {
 	*Orchestrator
-	driver *memory.Driver
+	driver machine
 	audit  *audit.Log
 	boxes  atomic.Int64 // started
 
@@ -169,12 +217,12 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 	ok(err)
 	wrappers, err := codeapi.NewStore(filepath.Join(data, "code-api"))
 	ok(err)
-	h.driver = memory.New(memory.Options{Log: log, Handler: func(sandbox.Spec) http.Handler {
+	h.driver = newMachine(memory.Options{Log: log, Handler: func(sandbox.Spec) http.Handler {
 		h.boxes.Add(1)
 		mux := http.NewServeMux()
 		mux.Handle(sandboxv1connect.NewSandboxServiceHandler(d))
 		return mux
-	}})
+	}}, farAway)
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	guard := policy.New(policy.Options{
 		Hub: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},
@@ -284,9 +332,9 @@ func TestSilentSandboxIsEnded(t *testing.T) {
 
 // TestDeadSandbox: the exec of a sandbox that dies is lost, or out of memory; the next call gets a new one.
 func TestDeadSandbox(t *testing.T) {
-	for want, kill := range map[sandbox.Status]func(*memory.Driver, sandbox.ID){
-		sandbox.StatusLost: func(d *memory.Driver, id sandbox.ID) { d.Kill(id) },
-		sandbox.StatusOOM:  func(d *memory.Driver, id sandbox.ID) { d.KillOOM(id) },
+	for want, kill := range map[sandbox.Status]func(machine, sandbox.ID){
+		sandbox.StatusLost: func(d machine, id sandbox.ID) { d.Kill(id) },
+		sandbox.StatusOOM:  func(d machine, id sandbox.ID) { d.KillOOM(id) },
 	} {
 		first := atomic.Bool{}
 		h := newHouse(t, daemon{run: func(out *connect.ServerStream[sandboxv1.Event]) error {

@@ -533,6 +533,7 @@ func (r *Orchestrator) renewToken(ctx context.Context, h *hold) error {
 	h.token.Store(lease.Token)
 	// The record went with the lease.
 	if b := r.find(h.thread); b != nil && b.isReady() && b.endingStatus() == "" {
+		r.attachAgain(ctx, b)
 		return r.publish(ctx, b)
 	}
 	return nil

@@ -41,11 +41,12 @@ type town struct {
 	orchs  map[string]*Orchestrator
 	wait   sync.WaitGroup
 	stuck  atomic.Bool // no sandbox can be removed
+	far    bool        // sandboxes have disks of their own
 }
 
 // stubborn is a driver that can be told to remove nothing.
 type stubborn struct {
-	*memory.Driver
+	machine
 	*town
 }
 
@@ -53,7 +54,7 @@ func (s *stubborn) Remove(ctx context.Context, id sandbox.ID) error {
 	if s.stuck.Load() {
 		return sandbox.Errorf(sandbox.Unavailable, "the engine is away")
 	}
-	return s.Driver.Remove(ctx, id)
+	return s.machine.Remove(ctx, id)
 }
 
 // neighbour is a replica as the others see it.
@@ -111,7 +112,7 @@ func newTown(t *testing.T) *town { return newTownOf(t, daemon{}) }
 // newTownOf makes a town whose sandboxes have the daemon.
 func newTownOf(t *testing.T, d sandboxv1connect.SandboxServiceHandler) *town {
 	t.Helper()
-	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}, orchs: map[string]*Orchestrator{}}
+	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}, orchs: map[string]*Orchestrator{}, far: farAway}
 	st, err := store.Open(t.Context(), store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -160,10 +161,17 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	ok(err)
 	wrappers, err := codeapi.NewStore(filepath.Join(w.data, "code-api"))
 	ok(err)
-	driver := &stubborn{Driver: memory.New(memory.Options{Host: w.host, Log: log}), town: w}
+	hands := &stubborn{machine: newMachine(memory.Options{Host: w.host, Log: log}, w.far), town: w}
+	var engine driver.Driver = hands
+	if remote, ok := hands.machine.(remotePart); ok {
+		engine = struct {
+			*stubborn
+			remotePart
+		}{hands, remote}
+	}
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	o := Options{
-		Driver: driver, Store: w.store, Audit: records, Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
+		Driver: engine, Store: w.store, Audit: records, Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
 		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: NewToolRecorder(records, telemetry.New("test")), Log: log, Keep: noKeep}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, Metrics: telemetry.New("test"), StartTime: 20 * time.Second, Log: log,
@@ -182,7 +190,7 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		if err := errors.Join(r.Close(ctx), driver.Close(), records.Close()); err != nil {
+		if err := errors.Join(r.Close(ctx), hands.Close(), records.Close()); err != nil {
 			w.Errorf("close: %v", err)
 		}
 	})

@@ -15,14 +15,13 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/claim"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
 // engine is the memory driver as an engine that can hang, and whose image can be replaced.
 type engine struct {
-	*memory.Driver
+	machine
 	hangs atomic.Bool
 	image atomic.Value
 
@@ -50,33 +49,33 @@ func (e *engine) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	e.live++
 	e.most = max(e.most, e.live)
 	e.mu.Unlock()
-	return e.Driver.Create(ctx, spec)
+	return e.machine.Create(ctx, spec)
 }
 
 func (e *engine) Remove(ctx context.Context, id sandbox.ID) error {
 	if err := e.wait(ctx); err != nil {
 		return err
 	}
-	if _, err := e.Driver.Inspect(ctx, id); err == nil {
+	if _, err := e.machine.Inspect(ctx, id); err == nil {
 		e.mu.Lock()
 		e.live--
 		e.mu.Unlock()
 	}
-	return e.Driver.Remove(ctx, id)
+	return e.machine.Remove(ctx, id)
 }
 
 func (e *engine) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	if err := e.wait(ctx); err != nil {
 		return sandbox.Instance{}, err
 	}
-	return e.Driver.Inspect(ctx, id)
+	return e.machine.Inspect(ctx, id)
 }
 
 func (e *engine) List(ctx context.Context, labels map[string]string) ([]sandbox.Instance, error) {
 	if err := e.wait(ctx); err != nil {
 		return nil, err
 	}
-	return e.Driver.List(ctx, labels)
+	return e.machine.List(ctx, labels)
 }
 
 func (e *engine) ImageNow(context.Context, string) (string, error) {
@@ -90,11 +89,13 @@ func pooledHouse(t testing.TB, p sandbox.Pool, change ...func(*Options)) (*house
 	e := &engine{}
 	e.image.Store("image-1")
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, append([]func(*Options){func(o *Options) {
-		d, ok := o.Driver.(*memory.Driver)
-		if !ok {
-			t.Fatal("another driver")
+		e.machine, o.Driver = o.Driver.(machine), e
+		if remote, ok := e.machine.(remotePart); ok {
+			o.Driver = struct {
+				*engine
+				remotePart
+			}{e, remote}
 		}
-		e.Driver, o.Driver = d, e
 		tmpl := o.Templates["base"]
 		tmpl.Pool = &p
 		o.Templates["base"], o.MaxBoxes = tmpl, 200
@@ -155,7 +156,7 @@ func TestClaimAsksNoEngine(t *testing.T) {
 	m := h.metrics(t)
 	for _, want := range []string{
 		`skerry_pool_sandboxes{state="waiting",template="base"} 3`, `skerry_pool_target{template="base"} 3`,
-		`skerry_sandbox_start_seconds_count{driver="memory",phase="first_exec",runtime="runc",start="warm",template="base"} 3`,
+		fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase="first_exec",runtime="runc",start="warm",template="base"} 3`, h.caps.Name),
 	} {
 		if !strings.Contains(m, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
@@ -411,7 +412,7 @@ func TestPoolEmptied(t *testing.T) {
 	h.stop()
 	h.wg.Wait()
 	h.emptyPool()
-	left, err := e.Driver.List(t.Context(), nil)
+	left, err := e.machine.List(t.Context(), nil)
 	if err != nil || len(left) != 1 || left[0].ID != claimed {
 		t.Errorf("left: %+v, %v", left, err)
 	}
@@ -555,9 +556,9 @@ func TestCrashInAClaim(t *testing.T) {
 	}
 }
 
-func (w *town) engine(t *testing.T, r *Orchestrator) *stubborn {
+func (w *town) engine(t *testing.T, r *Orchestrator) machine {
 	t.Helper()
-	d, ok := r.o.Driver.(*stubborn)
+	d, ok := r.o.Driver.(machine)
 	if !ok {
 		t.Fatal("another driver")
 	}

@@ -56,6 +56,7 @@ func (r *Orchestrator) makePooled(s *shelf) {
 		template: s.template, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), asked: now,
 		info: sandbox.Info{State: sandbox.Starting, Template: s.template.Name, Driver: r.caps.Name, Runtime: s.template.Runtime, Warm: true},
 	}}
+	x.copies = r.newCopies(x.id)
 	x.dir = filepath.Join(r.runRoot(), string(x.id))
 	x.files = filepath.Join(r.poolRoot(), string(x.id)+"."+r.peers.ID())
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime)
@@ -125,7 +126,7 @@ func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error)
 		return err
 	}
 	// What most users see; a claim changes what its own does not.
-	if err := x.skills.folder.Show(r.o.Skills.Everybody()); err != nil {
+	if err := x.show(r.o.Skills.Everybody()); err != nil {
 		return err
 	}
 	if err := r.openLink(x.box); err != nil {
@@ -136,6 +137,9 @@ func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error)
 	}
 	if _, err := r.o.Driver.Create(ctx, r.pooledSpec(x)); err != nil {
 		return err
+	}
+	if x.copies != nil {
+		x.copies.opened(true)
 	}
 	if err := x.hello(ctx); err != nil {
 		return err

@@ -107,6 +107,8 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 		},
 	}
 	close(b.ready)
+	b.copies = r.newCopies(b.id)
+	r.watchContexts(b)
 	if _, err := os.Stat(b.secretFile()); err != nil {
 		return b, errors.New("its run folder is gone")
 	}
@@ -127,6 +129,9 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
+	if err := r.attachAdopted(ctx, b); err != nil {
+		return b, err
+	}
 	if _, err := b.link.Conn(ctx); err != nil { // a call of its own waits for less
 		return b, fmt.Errorf("it does not dial: %w", err)
 	}
@@ -149,6 +154,20 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	}
 	r.watchLoad(b) // and weigh it: the server before may have died while it counted little
 	return b, nil
+}
+
+// attachAdopted connects this server with a sandbox whose disk is elsewhere. What the server before it changed last may
+// not have come there, and what ran last may not have come from there: the next who looks sees to that.
+func (r *Orchestrator) attachAdopted(ctx context.Context, b *box) error {
+	if b.copies == nil {
+		return nil
+	}
+	if err := r.attach(ctx, b, nil); err != nil {
+		return err
+	}
+	b.copies.views.owe(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
+	b.copies.opened(false)
+	return nil
 }
 
 // housekeeping forgets what is old, and removes what nobody knows.

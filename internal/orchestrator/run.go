@@ -274,6 +274,9 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if err := r.refreshSkills(b); err != nil {
 		r.o.Log.Warn("skills not shown", "thread", t.String(), "error", err)
 	}
+	if err := r.begins(ctx, b, e); err != nil {
+		return "", err
+	}
 	plan, err := r.planRun(ctx, c, t, e, args)
 	if err != nil {
 		return "", err
@@ -296,6 +299,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if e.context != nil {
 		r.beginRun(e.context, e.id)
 	}
+	b.copies.begin()
 	r.execs.add(e)
 	handedOver = true
 	b.paidBy(c)
@@ -405,6 +409,7 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	exit, status := r.streamTraced(b, e, req)
 	e.takeRest(exit)
+	notBrought := r.brought(b, exit)
 	var res sandbox.Result
 	if exit != nil {
 		if r.ranOutOfMemory(b, exit) {
@@ -417,6 +422,9 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	}
 	if res.Status == sandbox.StatusKilled {
 		res.Detail = e.reason()
+	}
+	if notBrought != nil {
+		e.notBrought(&res, notBrought)
 	}
 	r.settle(b, e, &res, r.o.Bridge.Finish(e.id))
 	if e.context != nil {
@@ -479,6 +487,10 @@ func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
 // the image; 126 and 127 are the shell's "not executable" and "not found".
 const exitNoInterpreter = 125
 
+// farGrace is how much later the end of an exec may come from another machine, where a broken connection has to come
+// back first.
+const farGrace = 15 * time.Second
+
 // errUnanswered says that sandboxd did not tell the end of an exec in time.
 var errUnanswered = errors.New("the deadline passed unanswered")
 
@@ -488,6 +500,9 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 	grace := unansweredGrace
 	if e.context != nil {
 		grace += contextGrace
+	}
+	if b.copies != nil {
+		grace += farGrace
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)

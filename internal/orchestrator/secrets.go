@@ -160,7 +160,7 @@ func (r *Orchestrator) hideSpilled(e *execution, uid int, path *string) *string 
 	if e.secret.hide == nil || path == nil {
 		return path
 	}
-	err := r.withFiles(e.thread, &uid, func(fs *vpath.FS) error {
+	err := r.changeFiles(r.ctx, e.thread, uid, func(fs *vpath.FS) error {
 		file, err := fs.Open(*path)
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (r *Orchestrator) hideSpilled(e *execution, uid int, path *string) *string 
 		return path
 	}
 	r.o.Log.Warn("long output with secrets not kept", "exec", e.id, "error", err)
-	err = r.withFiles(e.thread, &uid, func(fs *vpath.FS) error { return fs.Remove(r.ctx, *path, false) })
+	err = r.changeFiles(r.ctx, e.thread, uid, func(fs *vpath.FS) error { return fs.Remove(r.ctx, *path, false) })
 	if err != nil {
 		r.o.Log.Warn("long output with secrets not deleted", "exec", e.id, "error", err)
 	}

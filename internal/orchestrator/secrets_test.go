@@ -61,9 +61,9 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 	asked := d.asked
 	d.asked = func(req *sandboxv1.RunRequest) {
 		asked(req)
-		dir := strings.Replace(req.GetSpillDir(), sandbox.UserDataDir, h.threadDir(sandbox.Thread{Owner: caller.Owner, ID: "t1"}), 1)
-		long = filepath.Join(dir, "stdout")
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(long, []byte(strings.Repeat("x", 32<<10-5)+secretValue+"\n"), 0o600)); err != nil {
+		dir := h.within(t, "t1", req.GetSpillDir())
+		long = filepath.Join(strings.Replace(req.GetSpillDir(), sandbox.UserDataDir, h.threadDir(sandbox.Thread{Owner: caller.Owner, ID: "t1"}), 1), "stdout")
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "stdout"), []byte(strings.Repeat("x", 32<<10-5)+secretValue+"\n"), 0o600)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -101,7 +101,23 @@ func (r *Orchestrator) refreshSkills(b *box) error {
 	if err != nil {
 		return err
 	}
-	return b.skills.folder.Show(view)
+	return b.show(view)
+}
+
+// show makes a box's folder show a view.
+func (b *box) show(view *skill.View) error {
+	if b.copies == nil {
+		return b.skills.folder.Show(view)
+	}
+	b.copies.showing.Lock() // who finds it shown finds it due
+	defer b.copies.showing.Unlock()
+	if b.skills.folder.Shows(view) {
+		return nil
+	}
+	err := b.skills.folder.Show(view)
+	b.copies.views.owe(sandbox.SkillsDir, sandbox.PluginsDir)
+	b.copies.follow()
+	return err
 }
 
 // firstSkills fills the folder of a box that starts, or is adopted, before any code sees it. When it
@@ -112,7 +128,7 @@ func (r *Orchestrator) firstSkills(ctx context.Context, b *box) error {
 	}
 	if _, err := r.boxSkills(b); err != nil {
 		r.o.Log.Error("the sandbox starts without skills", "thread", b.thread.String(), "error", err)
-		return b.skills.folder.Show(skill.NoView())
+		return b.show(skill.NoView())
 	}
 	return r.refreshSkills(b)
 }
@@ -175,7 +191,7 @@ func (r *Orchestrator) narrowSkills(ctx context.Context, t sandbox.Thread, only 
 	b.skills.only = info.Skills
 	b.skills.mu.Unlock()
 	if b.isReady() {
-		r.showSkills(b)
+		r.showSkillsNow(ctx, b)
 	}
 	return nil
 }
@@ -200,6 +216,12 @@ func (r *Orchestrator) showSkills(b *box) {
 	if err := r.refreshSkills(b); err != nil && r.ctx.Err() == nil && b.endingStatus() == "" {
 		r.o.Log.Warn("a change of skills did not reach a sandbox; it is tried again", "thread", b.thread.String(), "error", err)
 	}
+}
+
+// showSkillsNow is showSkills for somebody who waits, for a moment at most, until the sandbox has it.
+func (r *Orchestrator) showSkillsNow(ctx context.Context, b *box) {
+	r.showSkills(b)
+	r.awaitPushes(ctx, func(other *box) bool { return other == b })
 }
 
 // pushSkills brings each change of skills into all sandboxes, until the orchestrator is closed: what this process
@@ -362,6 +384,7 @@ func (r *Orchestrator) skillChange(ctx context.Context, c sandbox.Caller, action
 	err = change(ctx)
 	if err == nil {
 		r.eachBox(func(b *box) bool { return b.thread.Owner == c.Owner }, r.showSkills)
+		r.awaitPushes(ctx, func(b *box) bool { return b.thread.Owner == c.Owner })
 		r.o.Skills.Notify()
 	}
 	rec.Parent, rec.Outcome, rec.Millis = attempt.ID, "ok", time.Since(began).Milliseconds()

@@ -46,7 +46,7 @@ func (h *house) inside(t *testing.T, thread string) (all []string) {
 	if b == nil {
 		t.Fatalf("thread %s has no sandbox", thread)
 	}
-	return below(t, b.skills.folder.Skills())
+	return below(t, h.seen(b, sandbox.SkillsDir, b.skills.folder.Skills()))
 }
 
 func below(t *testing.T, dir string) (all []string) {

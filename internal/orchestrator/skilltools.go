@@ -176,7 +176,7 @@ func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sa
 	err := change()
 	if err == nil {
 		if b := r.find(t); b != nil && b.isReady() {
-			r.showSkills(b)
+			r.showSkillsNow(ctx, b)
 		}
 		r.o.Skills.Notify()
 	}

@@ -79,6 +79,11 @@ func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim)
 		}
 		return nil
 	}
+	var higher *fenced
+	if errors.As(why, &higher) && !r.confirm(h) { // it is another server's by now, to be left alone
+		r.endSkills(b, false)
+		return errors.Join(&elsewhere{}, b.letGo())
+	}
 	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(inst.ID), "why", why)
 	if b != nil {
 		if err := b.letGo(); err != nil {

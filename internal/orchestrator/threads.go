@@ -29,6 +29,9 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 	if view.Sandbox != nil && view.Sandbox.State == sandbox.Running {
 		view.Sandbox.Waiting = r.interpreters(ctx, t)
 	}
+	if err := r.bringToRead(ctx, t); err != nil { // its size is that of what was brought before
+		r.o.Log.Debug("files not brought", "thread", t.String(), "error", err)
+	}
 	err = r.withFiles(t, nil, func(fs *vpath.FS) error {
 		view.Workspace, err = fs.Usage(ctx)
 		return err

@@ -115,7 +115,12 @@ func (b *box) writeWrappers(materialize func(sandbox.ToolSet, string) error, set
 	if b.tools.gone {
 		return sandbox.Errorf(sandbox.Unavailable, "the sandbox has ended")
 	}
-	return materialize(set, b.codeAPI())
+	err := materialize(set, b.codeAPI())
+	if b.copies != nil {
+		b.copies.views.owe(sandbox.CodeAPIDir)
+		b.copies.follow()
+	}
+	return err
 }
 
 // forbidWrappers waits for a write that goes on; none comes after it.

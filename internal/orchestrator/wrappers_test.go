@@ -99,7 +99,8 @@ func TestChangesArePushed(t *testing.T) {
 		if _, err := h.exec(t, id, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		dirs = append(dirs, h.find(sandbox.Thread{Owner: caller.Owner, ID: id}).codeAPI())
+		b := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
+		dirs = append(dirs, h.seen(b, sandbox.CodeAPIDir, b.codeAPI()))
 	}
 	for _, dir := range dirs {
 		within(t, 5*time.Second, "the first wrappers", func() bool { return there(dir, "servers/s/v1.ts") })
@@ -175,12 +176,12 @@ func TestSlowServersDoNotHoldChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(b.codeAPI(), "servers/s/v1.ts") })
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow = true
 	hub.mu.Unlock()
 	hub.change()
-	within(t, time.Second, "the change", func() bool { return there(b.codeAPI(), "servers/s/v2.ts") })
+	within(t, time.Second, "the change", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v2.ts") })
 	b.tools.mu.Lock()
 	defer b.tools.mu.Unlock()
 	if b.tools.whole {
@@ -196,7 +197,7 @@ func TestServersThatStartKeepTheirWrappers(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(b.codeAPI(), "servers/s/v1.ts") })
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow, hub.gone = true, true
 	hub.mu.Unlock()
@@ -206,14 +207,14 @@ func TestServersThatStartKeepTheirWrappers(t *testing.T) {
 		defer b.tools.mu.Unlock()
 		return !b.tools.whole
 	})
-	if !there(b.codeAPI(), "servers/s/v1.ts") {
+	if !there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") {
 		t.Error("the wrappers of a server that starts again are gone")
 	}
 	hub.mu.Lock()
 	hub.slow = false
 	hub.mu.Unlock()
 	hub.change()
-	within(t, time.Second, "the end of them", func() bool { return !there(b.codeAPI(), "servers/s/v1.ts") })
+	within(t, time.Second, "the end of them", func() bool { return !there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
 }
 
 // TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not bring its folder back.
@@ -224,7 +225,7 @@ func TestNoWrappersAfterTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(b.codeAPI(), "servers/s/v1.ts") })
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
 	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)
 	}

@@ -26,6 +26,7 @@ func (f *FS) Remove(ctx context.Context, name string, recursive bool) error {
 	if err := p.changeable(); err != nil {
 		return err
 	}
+	f.changing(p.virtual)
 	if recursive && p.info.IsDir() {
 		return fail(removeTree(ctx, p.dir, p.base), p.virtual)
 	}

@@ -2,6 +2,7 @@ package vpath
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -34,6 +35,12 @@ type Options struct {
 	// Hold calls a function that makes or writes a file so that the kernel's limits hold it, although
 	// the server is root. nil: it is called as it is.
 	Hold func(write func() error) error
+	// Body is given what a Write reads from somebody who may be slow, before anything else is done, and gives what is
+	// read instead. nil: that itself is read.
+	Body func(r io.Reader) (io.ReadCloser, error)
+	// Changing is told of each path, free of symbolic links, that is about to be made, replaced or removed: what is
+	// below it, too. nil: nobody is.
+	Changing func(path string)
 	// DiskBytes is the most that workspace, uploads and outputs together may hold after a write. 0: no
 	// limit.
 	DiskBytes int64
@@ -128,6 +135,12 @@ func (f *FS) linkInner() {
 	}
 	for _, names := range f.inner {
 		sort.Strings(names)
+	}
+}
+
+func (f *FS) changing(path string) {
+	if f.opts.Changing != nil {
+		f.opts.Changing(path)
 	}
 }
 

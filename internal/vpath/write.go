@@ -22,6 +22,14 @@ import (
 // instead (not atomically; a failure takes back what was added). A symbolic link is followed when
 // it leads to a place inside. QuotaExceeded when the thread's files would exceed the limit.
 func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Written, error) {
+	if _, here := r.(interface{ Len() int }); !here && f.opts.Body != nil {
+		body, err := f.opts.Body(&boundedReader{ctx: ctx, r: r, left: f.opts.DiskBytes, limited: f.opts.DiskBytes > 0})
+		if err != nil {
+			return Written{}, fail(err, name)
+		}
+		defer body.Close() //nolint:errcheck // only read
+		r = body
+	}
 	p, err := f.resolve(name, how{follow: true, parents: true})
 	if err != nil {
 		return Written{}, err
@@ -41,6 +49,7 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 		return Written{}, err
 	}
 	body := &boundedReader{ctx: ctx, r: r, left: room, limited: f.opts.DiskBytes > 0}
+	f.changing(p.virtual)
 	if add && p.info != nil {
 		return f.add(p, body)
 	}
@@ -173,6 +182,7 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 			return Edited{}, fail(errQuota, p.virtual)
 		}
 	}
+	f.changing(p.virtual)
 	n, err := f.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))))
 	if err != nil {
 		return Edited{}, err
@@ -222,6 +232,7 @@ func (f *FS) Mkdir(name string) (Entry, error) {
 	if p.info != nil {
 		return Entry{}, sandbox.Errorf(sandbox.Conflict, "%s: a file of that name exists", p.virtual)
 	}
+	f.changing(p.virtual)
 	if err := f.mkdir(p.dir, p.base); err != nil {
 		return Entry{}, fail(err, p.virtual)
 	}
@@ -256,6 +267,8 @@ func (f *FS) Move(from, to string) (Entry, error) {
 	if below(path.Dir(dst.virtual), src.virtual) {
 		return Entry{}, sandbox.Errorf(sandbox.Invalid, "%s: a folder cannot be moved into itself", src.virtual)
 	}
+	f.changing(src.virtual)
+	f.changing(dst.virtual)
 	if err := rename(src, dst); err != nil {
 		return Entry{}, fail(err, dst.virtual)
 	}

@@ -62,14 +62,14 @@ func TestKeyFile(t *testing.T) {
 		do   func() error
 		say  string
 	}{
-		"in the data folder":          {inside, nil, "lies in the data folder"},
-		"in it, by a link":            {filepath.Join(link, "deep", "key.pem"), nil, "lies in the data folder"},
-		"others than the server can read it":          {file, func() error { return os.Chmod(file, 0o640) }, "others than the server can read it"},
-		"its folder can be written":   {file, func() error { return os.Chmod(filepath.Dir(file), 0o777) }, "others can write to its folder"},
-		"no key":                      {file, func() error { return os.WriteFile(file, []byte("hello"), 0o600) }, "neither PEM nor"},
-		"where nothing can be made":   {"/proc/none/key.pem", nil, "name another place"},
-		"a public key in the place":   {file, func() error { return os.WriteFile(file, PublicPEM(public), 0o600) }, "not an Ed25519 key"},
-		"somebody else's, by its uid": {file, func() error { return os.Chown(file, 12345, 0) }, "belongs to uid 12345"},
+		"in the data folder":                 {inside, nil, "lies in the data folder"},
+		"in it, by a link":                   {filepath.Join(link, "deep", "key.pem"), nil, "lies in the data folder"},
+		"others than the server can read it": {file, func() error { return os.Chmod(file, 0o640) }, "others than the server can read it"},
+		"its folder can be written":          {file, func() error { return os.Chmod(filepath.Dir(file), 0o777) }, "others can write to its folder"},
+		"no key":                             {file, func() error { return os.WriteFile(file, []byte("hello"), 0o600) }, "neither PEM nor"},
+		"where nothing can be made":          {"/proc/none/key.pem", nil, "name another place"},
+		"a public key in the place":          {file, func() error { return os.WriteFile(file, PublicPEM(public), 0o600) }, "not an Ed25519 key"},
+		"somebody else's, by its uid":        {file, func() error { return os.Chown(file, 12345, 0) }, "belongs to uid 12345"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			was, err := os.ReadFile(file)
