@@ -13,6 +13,7 @@
 #     mcp-many eight more MCP servers, for the test of many at once, from npm
 #     rivals   llm-sandbox, which make bench measures beside Skerry, from PyPI
 #     python-sdk  what the Python client, its adapters and their tests need, in a venv of their own, from PyPI
+#     clients  what the tests of the TypeScript client and of MCP clients need, bun and deno among it, from npm and PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
 #     helm     Helm and kubeconform, from their Go modules
 #     linters  golangci-lint, from its Go module
@@ -49,7 +50,7 @@ step() {
 # folders makes the folders of the cache, for the user who runs this.
 folders() {
   local dir
-  for dir in bin log mcp mcp-many containerd; do
+  for dir in bin log mcp mcp-many containerd clients; do
     [ -w "$cache/$dir" ] && continue
     asroot mkdir -p "$cache/$dir"
     [ -w "$cache/$dir" ] || asroot chown -R "$(id -u)" "$cache/$dir"
@@ -157,6 +158,22 @@ fetch_python_sdk() {
   cp "$here/../sdk/python/requirements.txt" "$cache/python-sdk/stamp"
 }
 
+# Every version is pinned in the files that name them; what else these bring along is not.
+client_files=("$here"/../sdk/{typescript,mcp}/package.json "$here/../sdk/mcp/requirements.txt")
+
+fetch_clients() {
+  local dir=$cache/clients
+  rm -rf "$dir"
+  mkdir -p "$dir"
+  node -e 'const parts = process.argv.slice(1).map((f) => JSON.parse(require("fs").readFileSync(f)));
+    console.log(JSON.stringify({ private: true, dependencies: Object.assign({}, ...parts.map((p) => ({ ...p.dependencies, ...p.devDependencies }))) }))' \
+    "${client_files[0]}" "${client_files[1]}" >"$dir/package.json"
+  npm install --prefix "$dir" --no-package-lock --no-audit --no-fund --loglevel=error
+  python3 -m venv "$dir/python" || { apt_install python3-venv && python3 -m venv "$dir/python"; }
+  "$dir/python/bin/pip" install --disable-pip-version-check -r "${client_files[2]}"
+  cat "${client_files[@]}" >"$dir/stamp"
+}
+
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 build_s3() {
@@ -189,6 +206,7 @@ for what in "$@"; do
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
   python-sdk) cmp -s "$cache/python-sdk/stamp" "$here/../sdk/python/requirements.txt" || step python-sdk "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" fetch_python_sdk ;;
+  clients) cat "${client_files[@]}" | cmp -s - "$cache/clients/stamp" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;

@@ -8,7 +8,8 @@
 #   copies  go test -race of the orchestrator again, with sandboxes that do not see the server's disk
 #   drivers go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
 #   system  go test -race of the whole system, with Redis and MCP servers
-#   clients the Python client and its adapters: types, lint, tests with a real server
+#   python  the Python client and its adapters: types, lint, tests with a real server
+#   clients the clients for TypeScript and Go, and those of MCP, against a server: scripts/clients.sh
 #   attack  go test -race of the attacks
 #   chaos   two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 set -uo pipefail
@@ -61,7 +62,7 @@ heartbeat() {
 }
 
 prepare_engine() { scripts/install.sh runsc containerd && scripts/dockerd.sh; }
-prepare_parts() { scripts/install.sh images mcp mcp-many s3 helm python-sdk && images/build.sh base; }
+prepare_parts() { scripts/install.sh images mcp mcp-many s3 helm python-sdk clients && images/build.sh base; }
 
 scripts/install.sh run test || exit 1
 prepare_parts &
@@ -98,7 +99,8 @@ tier drivers go test -race -p 1 -timeout 30m $(of "$drivers")
 show drivers
 # shellcheck disable=SC2046 # the same
 {
-  tier clients sdk/python/test.sh
+  tier python sdk/python/test.sh
+  tier clients scripts/clients.sh
   tier attack go test -race -p 1 -timeout 30m $(of "$attack")
   tier chaos make chaos CHAOS="-driver docker -duration 2m"
 } &
@@ -107,6 +109,7 @@ harm=$!
 tier system go test -race -p 1 -timeout 40m $(of "$system")
 show system
 wait $harm
+show python
 show clients
 show attack
 show chaos

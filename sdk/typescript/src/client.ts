@@ -1,0 +1,330 @@
+import { Files } from "./files.js";
+import { Runs } from "./execs.js";
+import { SkerryError } from "./errors.js";
+import type {
+  AcquireOptions,
+  ActiveSkill,
+  AddedSkill,
+  Approval,
+  AuditFilter,
+  AuditRecord,
+  AuditVerification,
+  Code,
+  CodeContext,
+  ContextOptions,
+  Decision,
+  ExecResult,
+  Prompt,
+  Sandbox,
+  Skill,
+  SkillFile,
+  SkillFound,
+  SkillInstalled,
+  Template,
+  ThreadInfo,
+  Tool,
+  ToolQuery,
+  ToolResult,
+  ToolSearch,
+  ToolServers,
+  VirtualSkill,
+} from "./models.js";
+import { path, sleep, Transport, type CallOptions, type Options, type Query, type Request } from "./transport.js";
+
+/** The client of one server. */
+export class Skerry {
+  readonly #t: Transport;
+
+  /** Nothing is connected yet. */
+  constructor(options: Options) {
+    this.#t = new Transport(options);
+  }
+
+  /** Names a thread. The server is asked nothing: a thread's first call that needs a sandbox starts one. */
+  thread(id: string): Thread {
+    return new Thread(this.#t, id);
+  }
+
+  /** The caller's threads. */
+  threads(filter: { labels?: Record<string, string>; state?: string } = {}, o: CallOptions = {}): AsyncGenerator<ThreadInfo, void, void> {
+    const label = Object.entries(filter.labels ?? {}).map(([k, v]) => `${k}=${v}`);
+    return this.#pages(path("threads"), { label, state: filter.state }, o);
+  }
+
+  /** Kinds of sandbox that can be asked for. */
+  async templates(o: CallOptions = {}): Promise<Template[]> {
+    return (await this.#t.call<{ items: Template[] }>({ method: "GET", path: path("templates") }, o)).items;
+  }
+
+  async skills(o: CallOptions = {}): Promise<Skill[]> {
+    return (await this.#t.call<{ skills: Skill[] }>({ method: "GET", path: path("skills") }, o)).skills;
+  }
+
+  skill(name: string, o: CallOptions = {}): Promise<Skill> {
+    return this.#t.call({ method: "GET", path: path("skills", name) }, o);
+  }
+
+  /** Switches a skill on or off. */
+  switchSkill(name: string, enabled: boolean, o: CallOptions = {}): Promise<Skill> {
+    return this.#t.call({ method: "PUT", path: path("skills", name), body: { enabled } }, o);
+  }
+
+  /** Records of the audit log, newest first. */
+  audit(filter: AuditFilter = {}, o: CallOptions = {}): AsyncGenerator<AuditRecord, void, void> {
+    return this.#pages(path("audit"), auditQuery(filter), o);
+  }
+
+  /**
+   * Records as they come: those behind the event with the id `after`, or from now on. A connection that is lost is made
+   * again, and nothing is missed.
+   */
+  async *followAudit(filter: AuditFilter = {}, after = "", o: CallOptions = {}): AsyncGenerator<{ id: string; record: AuditRecord }, void, void> {
+    let heardAt = performance.now();
+    for (;;) {
+      const headers: Record<string, string> = after === "" ? {} : { "Last-Event-ID": after };
+      try {
+        for await (const m of this.#t.events({ method: "GET", path: path("audit", "stream"), query: auditQuery(filter), headers }, o, this.#t.silenceMs)) {
+          heardAt = performance.now();
+          after = m.id;
+          yield { id: m.id, record: JSON.parse(m.data) as AuditRecord };
+        }
+      } catch (err) {
+        const settled = err instanceof SkerryError && err.status < 500 && err.status !== 429;
+        if (o.signal?.aborted || settled || performance.now() - heardAt > Math.max(60_000, this.#t.patienceMs)) throw err;
+      }
+      await sleep(500, o.signal);
+    }
+  }
+
+  /** Whether the audit log is whole. */
+  verifyAudit(o: CallOptions = {}): Promise<AuditVerification> {
+    return this.#t.call({ method: "POST", path: path("audit", "verify"), body: {} }, o);
+  }
+
+  /** Calls that wait, or waited, for a person. */
+  approvals(state?: Approval["state"], o: CallOptions = {}): AsyncGenerator<Approval, void, void> {
+    return this.#pages(path("approvals"), { state }, o);
+  }
+
+  /** Lets a call through, or denies it. */
+  decide(id: string, decision: Decision, o: CallOptions = {}): Promise<Approval> {
+    return this.#t.call({ method: "POST", path: path("approvals", id), body: decision }, o);
+  }
+
+  /** Any request of the API whose answer is JSON, with the same rules. */
+  call<T>(request: Request, o: CallOptions = {}): Promise<T> {
+    return this.#t.call(request, o);
+  }
+
+  async *#pages<T>(where: string, query: Query, o: CallOptions): AsyncGenerator<T, void, void> {
+    let cursor: string | undefined;
+    do {
+      const page: { items: T[]; next_cursor?: string } = await this.#t.call({ method: "GET", path: where, query: { ...query, cursor } }, o);
+      yield* page.items;
+      cursor = page.next_cursor;
+    } while (cursor !== undefined);
+  }
+}
+
+function auditQuery(f: AuditFilter): Query {
+  const time = (t: Date | string | undefined) => (t instanceof Date ? t.toISOString() : t);
+  return { ...f, since: time(f.since), until: time(f.until) };
+}
+
+/** One thread of the caller: its sandbox, its files and its tools. */
+export class Thread extends Runs {
+  /** Its files. */
+  readonly files: Files;
+  /** The tools of MCP servers that it may use. */
+  readonly tools: Tools;
+  /** Its skills. */
+  readonly skills: ThreadSkills;
+
+  constructor(t: Transport, id: string) {
+    super(t, id);
+    this.files = new Files(t, id);
+    this.tools = new Tools(t, id);
+    this.skills = new ThreadSkills(t, id);
+  }
+
+  /** Gives the thread a sandbox. Many callers at once get the same one. Its state is starting when it takes longer than wait_s. */
+  acquire(options: AcquireOptions = {}, o: CallOptions = {}): Promise<Sandbox> {
+    return this.#sandbox({ method: "PUT", path: path("threads", this.id, "sandbox"), body: options }, o);
+  }
+
+  async #sandbox(r: Request, o: CallOptions): Promise<Sandbox> {
+    return (await this.t.call<{ sandbox: Sandbox }>(r, { timeoutMs: this.t.waitMs, ...o })).sandbox;
+  }
+
+  info(o: CallOptions = {}): Promise<ThreadInfo> {
+    return this.t.call({ method: "GET", path: path("threads", this.id) }, o);
+  }
+
+  /** Stops the sandbox's processes until resume or the next exec. */
+  pause(o: CallOptions = {}): Promise<Sandbox> {
+    return this.#sandbox({ method: "POST", path: path("threads", this.id, "sandbox", "pause") }, o);
+  }
+
+  resume(o: CallOptions = {}): Promise<Sandbox> {
+    return this.#sandbox({ method: "POST", path: path("threads", this.id, "sandbox", "resume") }, o);
+  }
+
+  /** Ends the sandbox and keeps its files and what it was: the next exec brings it back. */
+  hibernate(o: CallOptions = {}): Promise<Sandbox> {
+    return this.#sandbox({ method: "POST", path: path("threads", this.id, "sandbox", "hibernate") }, o);
+  }
+
+  /** Ends the sandbox; the files stay. */
+  async release(o: CallOptions = {}): Promise<void> {
+    await this.t.call({ method: "DELETE", path: path("threads", this.id, "sandbox") }, o);
+  }
+
+  /** Ends the sandbox and deletes the files. */
+  async delete(o: CallOptions = {}): Promise<void> {
+    await this.t.call({ method: "DELETE", path: path("threads", this.id) }, o);
+  }
+
+  /** Starts an interpreter that keeps its variables between runs. */
+  async createContext(options: ContextOptions = {}, o: CallOptions = {}): Promise<Context> {
+    const r: Request = { method: "POST", path: path("threads", this.id, "contexts"), body: options };
+    return new Context(this, this.t, await this.t.call<CodeContext>(r, { timeoutMs: this.t.waitMs, ...o }));
+  }
+
+  /** The contexts of the thread, oldest first, and the newest that were lost. */
+  async contexts(o: CallOptions = {}): Promise<Context[]> {
+    const { items } = await this.t.call<{ items: CodeContext[] }>({ method: "GET", path: path("threads", this.id, "contexts") }, o);
+    return items.map((info) => new Context(this, this.t, info));
+  }
+
+  /** What to tell the agent of this thread, and which tools to register with it. */
+  prompt(o: CallOptions = {}): Promise<Prompt> {
+    return this.t.call({ method: "GET", path: path("threads", this.id, "prompt") }, o);
+  }
+}
+
+/** An interpreter that keeps its variables between runs. */
+export class Context {
+  readonly #t: Transport;
+
+  constructor(
+    readonly thread: Thread,
+    t: Transport,
+    /** As it was when it was last asked for. */
+    public info: CodeContext,
+  ) {
+    this.#t = t;
+  }
+
+  get id(): string {
+    return this.info.context_id;
+  }
+
+  async #ask(method: "GET" | "POST", more: string[], o: CallOptions): Promise<CodeContext> {
+    const kind = method === "GET" ? "safe" : "once";
+    this.info = await this.#t.call<CodeContext>({ method, path: path("threads", this.thread.id, "contexts", this.id, ...more), kind }, o);
+    return this.info;
+  }
+
+  /** Runs a program text in it, in its language. */
+  run(code: string, options: Omit<Code, "code" | "language" | "context_id"> = {}, o: CallOptions = {}): Promise<ExecResult> {
+    return this.thread.executeCode({ ...options, code, context_id: this.id }, o);
+  }
+
+  /** Asks the server how it is. */
+  refresh(o: CallOptions = {}): Promise<CodeContext> {
+    return this.#ask("GET", [], o);
+  }
+
+  /** Ends the run in it; its variables stay. */
+  interrupt(o: CallOptions = {}): Promise<CodeContext> {
+    return this.#ask("POST", ["interrupt"], o);
+  }
+
+  /** Empties it, or brings a lost one back, empty. */
+  restart(o: CallOptions = {}): Promise<CodeContext> {
+    return this.#ask("POST", ["restart"], o);
+  }
+
+  /** Ends it with all that it started. */
+  async delete(o: CallOptions = {}): Promise<void> {
+    await this.#t.call({ method: "DELETE", path: path("threads", this.thread.id, "contexts", this.id) }, o);
+  }
+}
+
+/** The tools of MCP servers that a thread may use. */
+export class Tools {
+  readonly #t: Transport;
+
+  constructor(
+    t: Transport,
+    readonly threadId: string,
+  ) {
+    this.#t = t;
+  }
+
+  /** The MCP servers. */
+  servers(o: CallOptions = {}): Promise<ToolServers> {
+    return this.#t.call({ method: "GET", path: path("threads", this.threadId, "servers") }, o);
+  }
+
+  /** Finds tools by what they do. */
+  search(query: ToolQuery = {}, o: CallOptions = {}): Promise<ToolSearch> {
+    return this.#t.call({ method: "GET", path: path("threads", this.threadId, "tools"), query: { ...query } }, o);
+  }
+
+  /** All tools of one MCP server. */
+  async of(server: string, o: CallOptions = {}): Promise<Tool[]> {
+    return (await this.#t.call<{ items: Tool[] }>({ method: "GET", path: path("threads", this.threadId, "servers", server, "tools") }, o)).items;
+  }
+
+  /** Calls a tool by its name, {server}__{tool}. An error of the tool itself is a result with is_error. */
+  call(tool: string, input: object = {}, o: CallOptions = {}): Promise<ToolResult> {
+    return this.#t.call({ method: "POST", path: path("threads", this.threadId, "tools", "call"), body: { tool, input }, kind: "once" }, o);
+  }
+}
+
+/** The skills of a thread. */
+export class ThreadSkills {
+  readonly #t: Transport;
+
+  constructor(
+    t: Transport,
+    readonly threadId: string,
+  ) {
+    this.#t = t;
+  }
+
+  #path(...more: string[]): string {
+    return path("threads", this.threadId, "skills", ...more);
+  }
+
+  /** Finds skills by what they are for; all of them without a query. */
+  async search(query?: string, o: CallOptions = {}): Promise<SkillFound[]> {
+    return (await this.#t.call<{ skills: SkillFound[] }>({ method: "GET", path: this.#path(), query: { query } }, o)).skills;
+  }
+
+  /** The text of a skill for the agent, and what is in its folder. */
+  activate(name: string, o: CallOptions = {}): Promise<ActiveSkill> {
+    return this.#t.call({ method: "POST", path: this.#path(name, "activate") }, o);
+  }
+
+  /** One file of a skill. */
+  file(name: string, file: string, o: CallOptions = {}): Promise<SkillFile> {
+    return this.#t.call({ method: "GET", path: this.#path(name, "files"), query: { path: file } }, o);
+  }
+
+  /** Gives the thread a skill of its own. */
+  add(skill: VirtualSkill, o: CallOptions = {}): Promise<AddedSkill> {
+    return this.#t.call({ method: "POST", path: this.#path(), body: skill }, o);
+  }
+
+  /** Takes away a skill of `add`. */
+  async remove(name: string, o: CallOptions = {}): Promise<void> {
+    await this.#t.call({ method: "DELETE", path: this.#path(name) }, o);
+  }
+
+  /** Installs a .skill file that lies in the thread. */
+  install(file: string, o: CallOptions = {}): Promise<SkillInstalled> {
+    return this.#t.call({ method: "POST", path: path("skills", "install"), body: { thread_id: this.threadId, path: file } }, o);
+  }
+}

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The TypeScript client: its types, also against what the server publishes, and its tests in Node, bun and
+# deno at the same time. scripts/clients.sh starts the server.
+set -euo pipefail
+cd "$(dirname "$0")"
+: "${SKERRY_SERVER:?scripts/clients.sh starts a server}"
+modules=${SKERRY_CACHE:-/var/cache/skerry}/clients/node_modules
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -r package.json tsconfig.json src test ../../docs/typescript.md "$work/"
+ln -s "$modules" "$work/node_modules"
+cd "$work"
+bin=$modules/.bin
+curl -fsS "$SKERRY_SERVER/openapi.json" -o openapi.json
+"$bin/openapi-typescript" openapi.json --default-non-nullable=false -o test/openapi.d.ts >/dev/null 2>&1
+"$bin/tsc"
+tests=(dist/test/examples.test.js dist/test/rules.test.js dist/test/server.test.js)
+pids=()
+timeout 170 node --test "${tests[@]}" >node.log 2>&1 & pids+=("$!")
+timeout 170 "$bin/bun" test --timeout 100000 "${tests[@]/#/./}" >bun.log 2>&1 & pids+=("$!")
+NO_COLOR=1 timeout 170 "$bin/deno" test --allow-all --no-check "${tests[@]}" >deno.log 2>&1 & pids+=("$!")
+failed=0
+for runtime in node bun deno; do
+  if wait "${pids[0]}"; then
+    printf '   %-5s%s\n' "$runtime" "$(grep -E '^# pass|^ +[0-9]+ pass|passed \|' "$runtime.log" | tr -s ' #' ' ')"
+  else
+    cat "$runtime.log"
+    failed=1
+  fi
+  pids=("${pids[@]:1}")
+done
+exit $failed

@@ -1,0 +1,151 @@
+// What a thread can do, against a real server: scripts/clients.sh starts it and names it in SKERRY_SERVER.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Skerry, SkerryError, stdoutBytes } from "../src/index.js";
+import { skerryPrompt, skerryTools } from "../src/langchain.js";
+
+const server = process.env["SKERRY_SERVER"];
+if (server === undefined) throw new Error("SKERRY_SERVER names no server: scripts/clients.sh starts one");
+const key = process.env["SKERRY_API_KEY"];
+const skerry = new Skerry({ server, ...(key === undefined ? {} : { key }) });
+const runtime = "Bun" in globalThis ? "bun" : "Deno" in globalThis ? "deno" : "node";
+
+async function inThread(name: string, run: (t: ReturnType<Skerry["thread"]>) => Promise<void>): Promise<void> {
+  const thread = skerry.thread(`ts-${runtime}-${name}`);
+  try {
+    await run(thread);
+  } finally {
+    await thread.delete();
+  }
+}
+
+test("sandbox, commands, streams", () =>
+  inThread("exec", async (t) => {
+    const box = await t.acquire({ labels: { for: t.id } });
+    assert.equal(box.state, "running");
+    const res = await t.exec("echo out; echo err >&2; exit 3");
+    assert.deepEqual([res.status, res.exit_code, res.stdout, res.stderr], ["exited", 3, "out\n", "err\n"]);
+    assert.deepEqual(stdoutBytes(await t.exec({ argv: ["printf", "\\377"] })), new Uint8Array([255]));
+    const types: string[] = [];
+    for await (const e of t.execStream("echo 1; sleep 0.2; echo 2")) types.push(e.type);
+    assert.deepEqual([types[0], types.at(-1)], ["started", "exit"]);
+    const found: string[] = [];
+    for await (const i of skerry.threads({ labels: { for: t.id } })) found.push(i.thread_id);
+    assert.deepEqual(found, [t.id]);
+    assert.equal((await t.info()).sandbox?.id, box.id);
+    assert.ok((await skerry.templates()).length > 0);
+  }));
+
+test("a command in the background", () =>
+  inThread("start", async (t) => {
+    const sort = await t.start("sort");
+    await sort.write("pear\n");
+    await sort.write(new TextEncoder().encode("apple\n"));
+    await sort.closeStdin();
+    assert.equal((await sort.wait()).stdout, "apple\npear\n");
+    const job = await t.start("trap 'echo caught; exit 5' TERM; echo ready; while :; do sleep 0.05; done");
+    for await (const e of job.events()) {
+      if (e.type === "stdout" && new TextDecoder().decode(e.data).includes("ready")) await job.signal("TERM");
+      if (e.type === "exit") assert.equal(e.result.stdout.includes("caught"), true);
+    }
+    const sleeper = await t.start({ argv: ["sleep", "600"] });
+    await sleeper.kill();
+    assert.equal((await sleeper.wait()).status, "killed");
+    assert.equal((await sleeper.result()).status, "killed");
+    assert.equal((await t.execs()).length, 3);
+    const stop = new AbortController();
+    setTimeout(() => stop.abort(new Error("enough")), 300);
+    await assert.rejects(t.exec("sleep 600", { signal: stop.signal }), /enough/);
+  }));
+
+test("code and contexts", () =>
+  inThread("code", async (t) => {
+    const res = await t.executeCode({ code: "print(sum(range(10)))", language: "python" });
+    assert.equal(res.stdout, "45\n");
+    const called = await t.executeCode({ code: "import { listAllowedDirectories } from './servers/files'; console.log(typeof await listAllowedDirectories({}))" });
+    assert.equal(called.tools_called?.[0]?.status, "ok", called.stderr);
+    const context = await t.createContext({ language: "python" });
+    await context.run("x = 41");
+    assert.equal((await context.run("x + 1")).results?.[0]?.["text/plain"], "42");
+    await context.restart();
+    assert.equal((await context.run("x")).exit_code, 1);
+    assert.equal((await context.refresh()).language, "python");
+    assert.equal((await t.contexts()).length, 1);
+    await context.delete();
+  }));
+
+test("files", () =>
+  inThread("files", async (t) => {
+    const at = "/mnt/user-data/workspace/a";
+    await t.files.write(`${at}/one.txt`, "one\ntwo\n");
+    await t.files.append(`${at}/one.txt`, "three\n");
+    assert.equal((await t.files.read(`${at}/one.txt`, { offset: 1, limit: 1 })).content.trim(), "two");
+    assert.equal((await t.files.edit(`${at}/one.txt`, "two", "2")).occurrences, 1);
+    const big = new Uint8Array(3 << 20).map((_, i) => i % 251);
+    assert.equal((await t.files.put(`${at}/big`, big)).bytes, big.length);
+    assert.deepEqual(await t.files.bytes(`${at}/big`), big);
+    const stream = new ReadableStream<Uint8Array>({
+      start(c) {
+        c.enqueue(new TextEncoder().encode("streamed"));
+        c.close();
+      },
+    });
+    await t.files.put(`${at}/stream`, stream);
+    const got = await t.files.download([`${at}/stream`, `${at}/none`]);
+    assert.equal(new TextDecoder().decode(got[0]?.data), "streamed");
+    assert.equal(got[1]?.error, "file_not_found");
+    const up = await t.files.upload([
+      { path: "x/1.txt", data: "1" },
+      { path: "/etc/passwd", data: "2" },
+    ]);
+    assert.deepEqual([up[0]?.path, up[0]?.error, up[1]?.error], ["/mnt/user-data/uploads/x/1.txt", undefined, "permission_denied"]);
+    assert.equal((await t.files.list(at)).items.length, 3);
+    assert.equal((await t.files.glob(at, "**/*.txt")).items.length, 1);
+    assert.equal((await t.files.grep(at, { pattern: "THREE", ignore_case: true })).items[0]?.line, 3);
+    await t.files.mkdir(`${at}/b`);
+    await t.files.move(`${at}/one.txt`, `${at}/b/one.txt`);
+    assert.equal((await t.files.stat(`${at}/b/one.txt`)).is_dir, false);
+    await t.files.remove(at, { recursive: true });
+    await assert.rejects(t.files.stat(at), (err: unknown) => err instanceof SkerryError && err.code === "not_found");
+  }));
+
+test("tools, skills, audit", () =>
+  inThread("tools", async (t) => {
+    assert.ok((await t.tools.servers()).total_tools > 10);
+    assert.equal((await t.tools.search({ query: "read a text file" })).tools[0]?.name, "files__read_text_file");
+    assert.ok((await t.tools.of("files")).length > 5);
+    assert.equal((await t.tools.call("files__list_allowed_directories")).is_error, false);
+    assert.match((await t.prompt()).text, /skill/);
+    assert.ok((await skerry.skills()).some((s) => s.name === "csv-profile"));
+    assert.equal((await skerry.skill("csv-profile")).enabled, true);
+    await t.skills.add({ name: "greet", description: "Says hello. Use it to greet.", body: "# Greet\n", files: { "hi.sh": "echo hi $1" } });
+    assert.equal((await t.runSkill("greet", { script: "hi.sh", args: ["you"] })).stdout, "hi you\n");
+    assert.equal((await t.skills.file("greet", "hi.sh")).text, "echo hi $1");
+    assert.match((await t.skills.activate("greet")).content, /Greet/);
+    assert.ok((await t.skills.search("greet")).length > 0);
+    await t.skills.remove("greet");
+    const records = [];
+    for await (const r of skerry.audit({ thread: t.id, action: "tool_call", since: new Date(Date.now() - 600_000) })) records.push(r);
+    assert.ok(records.length >= 2);
+    assert.equal((await skerry.verifyAudit()).ok, true);
+  }));
+
+test("tools of LangChain work in the thread of the run", () =>
+  inThread("langchain", async (t) => {
+    const tools = skerryTools(skerry);
+    const run = (name: string, input: object) => {
+      const one = tools.find((x) => x.name === name);
+      assert.ok(one, name);
+      return one.invoke(input, { configurable: { thread_id: t.id } });
+    };
+    await run("write_file", { path: "/mnt/user-data/workspace/n.txt", content: "1\n2\n" });
+    assert.equal(await run("bash", { command: "wc -l < n.txt; exit 4" }), "2\n\nexit code 4");
+    assert.equal(await run("execute_code", { code: "print(open('n.txt').read())", language: "python" }), "1\n2\n\n");
+    assert.match(String(await run("read_file", { path: "/mnt/user-data/workspace/none" })), /^error: .*not_found/s);
+    assert.match(String(await run("search_tools", { query: "read a text file" })), /files__read_text_file/);
+    assert.match(String(await run("activate_skill", { name: "csv-profile" })), /csv-profile/);
+    await assert.rejects(tools[0]?.invoke({ command: "true" }) ?? Promise.resolve(), /thread_id/);
+    await assert.rejects(run("bash", { cmd: "x" }), /schema|required/i);
+    assert.match(await skerryPrompt(skerry, { configurable: { thread_id: t.id } }), /csv-profile/);
+    assert.deepEqual(skerryTools(skerry, { only: ["bash"] }).map((x) => x.name), ["bash"]);
+  }));
