@@ -88,6 +88,9 @@ func (s *serverConfig) ids() (uid, gid uint32, own bool, err error) {
 		}
 		return self, uint32(os.Getegid()), true, nil
 	}
+	if uid != self && !mayGiveUIDs() {
+		return 0, 0, false, sandbox.Errorf(sandbox.NotSupported, "command: this server may not start programs with another uid, as in a container without the capabilities SETUID and SETGID; set \"sandbox\": true, or give the url of a server elsewhere")
+	}
 	gid = uid
 	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
 		if n, err := strconv.ParseUint(u.Gid, 10, 32); err == nil {
@@ -95,6 +98,17 @@ func (s *serverConfig) ids() (uid, gid uint32, own bool, err error) {
 		}
 	}
 	return uid, gid, false, nil
+}
+
+// mayGiveUIDs reports whether root here is one that can start programs as somebody else.
+func mayGiveUIDs() bool {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&head, &have[0]); err != nil {
+		return true // starting one says what is wrong
+	}
+	const both = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+	return have[0].Effective&both == both
 }
 
 // find looks a program up as a shell does, on the server's own PATH.

@@ -37,7 +37,11 @@ const (
 	firstUID = 1_000_000
 
 	removeTimeout = 30 * time.Second
-	maxDetail     = 100
+	// homeEvery is how often a home folder is brought from a sandbox that does not see this server's disk: of one that ends
+	// by itself, what came after the last time is lost. homeTimeout bounds once, also before the sandbox is removed.
+	homeEvery   = 30 * time.Second
+	homeTimeout = 20 * time.Second
+	maxDetail   = 100
 )
 
 // Options are the parts that it works with. All but Refused are needed.
@@ -112,6 +116,8 @@ type Server struct {
 	dir   string
 	proxy *egress.Proxy
 	once  sync.Once
+	ended chan struct{} // closed by Stop
+	homes sync.WaitGroup
 }
 
 // Start starts a server and returns when its program runs, or could not be started, which Stderr says.
@@ -123,13 +129,36 @@ func (s *Sandboxes) Start(ctx context.Context, spec Spec) (*Server, error) {
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the server's home folder cannot be made")
 	}
-	v := &Server{s: s, id: sandbox.NewID()}
+	v := &Server{s: s, id: sandbox.NewID(), ended: make(chan struct{})}
 	v.dir = filepath.Join(s.o.RunDir, string(v.id))
 	if err := s.start(ctx, v, spec, home, uid); err != nil {
 		v.Stop()
 		return nil, err
 	}
+	if remote, ok := s.o.Driver.(driver.Remote); ok {
+		v.homes.Go(func() { v.keepHome(remote) })
+	}
 	return v, nil
+}
+
+// keepHome brings what the server writes into its home folder from a sandbox with a disk of its own, until it is stopped,
+// and then a last time.
+func (v *Server) keepHome(remote driver.Remote) {
+	tick := time.NewTicker(homeEvery)
+	defer tick.Stop()
+	for last := false; !last; {
+		select {
+		case <-tick.C:
+		case <-v.ended:
+			last = true
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), homeTimeout)
+		_, err := remote.Pull(ctx, v.id)
+		cancel()
+		if err != nil {
+			v.s.o.Log.Warn("the home folder of an MCP server is not brought from its sandbox", "sandbox", string(v.id), "error", err)
+		}
+	}
 }
 
 func (s *Sandboxes) start(ctx context.Context, v *Server, spec Spec, home string, uid int) error {
@@ -230,6 +259,8 @@ func (v *Server) Stop() {
 				v.s.o.Log.Debug("egress proxy", "error", err)
 			}
 		}
+		close(v.ended)
+		v.homes.Wait()
 		v.s.remove(v.id)
 	})
 }
