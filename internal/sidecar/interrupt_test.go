@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
@@ -145,4 +148,48 @@ func TestSkillsAreOldOrNew(t *testing.T) {
 	if len(seen) < 2 {
 		t.Errorf("generations seen: %v", seen)
 	}
+}
+
+// TestNoSpace: a side that has no room for more says so at once, and keeps what it had.
+func TestNoSpace(t *testing.T) {
+	b := newBed(t)
+	b.put("server/files/workspace/kept", "old")
+	c := b.filled()
+	b.must(c.Close())
+	mount := func(dir string) {
+		t.Helper()
+		// Of the whole tree: what is new is made in its root, and renamed.
+		if err := unix.Mount("tmpfs", b.path(dir), "tmpfs", 0, "size=4m"); err != nil {
+			t.Skip("cannot mount: ", err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(b.path(dir), unix.MNT_DETACH) })
+		b.put(dir+"/workspace/kept", "old")
+	}
+	mount("pod/files")
+	c = b.dial(nil)
+	b.put("server/files/workspace/a", strings.Repeat("a", 1<<20))
+	b.put("server/files/workspace/big", strings.Repeat("b", 64<<20))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := c.Push(ctx, sandbox.WorkspaceDir); !errors.Is(err, sandbox.QuotaExceeded) {
+		t.Fatalf("push: %v", err)
+	}
+	if text, err := os.ReadFile(b.path("pod/files/workspace/kept")); err != nil || string(text) != "old" {
+		t.Errorf("%q, %v", text, err)
+	}
+	b.must(os.Remove(b.path("server/files/workspace/big")))
+	b.push(c, sandbox.UserDataDir)
+	b.same("server/files/workspace", "pod/files/workspace")
+
+	b.must(unix.Unmount(b.path("pod/files"), unix.MNT_DETACH))
+	b.push(c, sandbox.UserDataDir)
+	mount("server/files")
+	b.put("pod/files/workspace/kept", "new")
+	b.put("pod/files/workspace/big", strings.Repeat("b", 64<<20))
+	if _, err := c.Pull(ctx); !errors.Is(err, sandbox.QuotaExceeded) {
+		t.Fatalf("pull: %v", err)
+	}
+	b.must(os.Remove(b.path("pod/files/workspace/big")))
+	b.pull(c, true)
+	b.same("server/files/workspace", "pod/files/workspace")
 }
