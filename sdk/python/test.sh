@@ -11,6 +11,8 @@ echo "-- lint"
 "$python" -m ruff check -q --no-cache .
 echo "-- types"
 "$python" -m mypy --cache-dir "$cache/python-sdk/mypy" --no-error-summary
+# The oldest Python that the client promises; deepagents wants a newer one.
+"$python" -m mypy --cache-dir "$cache/python-sdk/mypy" --no-error-summary --python-version 3.10 src/skerry/__init__.py src/skerry/_sync/terminal.py src/skerry/langgraph.py
 echo "-- tests"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -1,7 +1,7 @@
 """Makes what is generated: skerry/models.py from a server's /openapi.json, skerry/_sync from skerry/_async, the table of versions
 in docs/compatibility.md from what is installed.
 
-    python scripts/generate.py [--openapi FILE] [--check]
+    python scripts/generate.py [--openapi FILE|URL] [--check]
 
 Without --openapi the models stay as they are. --check changes nothing, and fails when a file is not current.
 """
@@ -19,6 +19,8 @@ import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 HERE = Path(__file__).resolve().parent.parent
 PACKAGE = HERE / "src" / "skerry"
@@ -78,8 +80,9 @@ def simplified(document: dict[str, Any]) -> dict[str, Any]:
     return {"openapi": "3.1.0", "info": {"title": "Skerry", "version": "0"}, "paths": {}, "components": {"schemas": schemas}}
 
 
-def models_text(openapi: Path) -> str:
-    document = simplified(json.loads(openapi.read_text()))
+def models_text(openapi: str) -> str:
+    text = httpx.get(openapi).raise_for_status().text if "://" in openapi else Path(openapi).read_text()
+    document = simplified(json.loads(text))
     with tempfile.TemporaryDirectory() as tmp:
         source, target = Path(tmp, "openapi.json"), Path(tmp, "models.py")
         source.write_text(json.dumps(document))
@@ -141,7 +144,7 @@ def formatted(text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--openapi", type=Path)
+    parser.add_argument("--openapi")
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()
     wanted = {PACKAGE / "_sync" / p.name: formatted(sync_text(p.read_text())) for p in sorted((PACKAGE / "_async").glob("*.py"))}
@@ -160,7 +163,10 @@ def main() -> int:
         stale += 1
         sys.stdout.writelines(difflib.unified_diff(was.splitlines(True), text.splitlines(True), str(path), "as it would be made", n=1))
     if stale:
-        print(f"{stale} files are not current: run scripts/generate.py --openapi FILE", file=sys.stderr)
+        print(
+            f"{stale} files are not current: start a server, and run sdk/python/scripts/generate.py --openapi http://…/openapi.json",
+            file=sys.stderr,
+        )
     return 1 if stale else 0
 
 

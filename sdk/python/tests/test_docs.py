@@ -80,3 +80,17 @@ def test_install(tmp_path: Path) -> None:
     ).stdout
     assert said.startswith(str(tmp_path)) and said.endswith("True\n")
     assert (tmp_path / "skerry" / "py.typed").exists()
+
+
+def test_accepted_versions_are_those_of_the_package() -> None:
+    source = ROOT / "sdk" / "python"
+    project = (source / "pyproject.toml").read_text()
+    required = [
+        r
+        for name in ("deepagents", "langgraph")
+        for r in re.findall(r'^require\("skerry\.(\w+)", "(.+)", "(.+)", "(.+)"\)', (source / f"src/skerry/{name}.py").read_text(), re.M)
+    ]
+    assert len(required) == 3
+    for extra, package, least, below in required:
+        (line,) = re.findall(rf"^{extra} = (.*)$", project, re.M)
+        assert f'"{package}>={least},<{below}"' in line
