@@ -11,19 +11,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 from skerry import errors, models
+from skerry._options import EXEC_GRACE, given
 from skerry._results import Event, ExecResult, event_of
 from skerry._sync.transport import Transport
 
 if TYPE_CHECKING:
     from skerry._sync.terminal import Terminal
-
-# What a call for an exec may take beyond the exec's own time: the queue, the start of a sandbox, the way there and back.
-EXEC_GRACE = 180.0
-
-
-def given(**fields: Any) -> dict[str, Any]:
-    """The fields that are not None: those are left to the server."""
-    return {k: v for k, v in fields.items() if v is not None}
 
 
 def follow(

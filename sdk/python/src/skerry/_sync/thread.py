@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote
 
+from typing_extensions import Unpack
+
 from skerry import errors, models
+from skerry._options import EXEC_GRACE, CodeOptions, CommandOptions, code_body, command_body, deadline_of, given
 from skerry._results import Event, ExecResult
-from skerry._sync.execs import EXEC_GRACE, Context, Exec, follow, given
+from skerry._sync.execs import Context, Exec, follow
 from skerry._sync.files import Files
 from skerry._sync.transport import Transport
 
-Language = Literal["typescript", "javascript", "python", "bash"]
 Mode = Literal["direct", "code", "auto"]
 Detail = Literal["name", "desc", "full"]
 
@@ -96,60 +98,31 @@ class Thread:
 
     # Running things.
 
-    def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        env_secrets: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-        timeout_s: float | None = None,
-        max_output_bytes: int | None = None,
-        report_files: bool | None = None,
-        deadline_s: float | None = None,
-    ) -> ExecResult:
+    def exec(self, command: str | Sequence[str], *, deadline_s: float | None = None, **options: Unpack[CommandOptions]) -> ExecResult:
         """Runs a command (by a shell when it is a string) and waits for its end. It is never run twice.
 
-        timeout_s is the command's own limit, 60 s by default. deadline_s is for the call; with approvals by people, give it more.
+        deadline_s is for the call; when people have to approve what runs, give it more.
         """
-        body = self._command(command, cwd, env, env_secrets, stdin, timeout_s, max_output_bytes, report_files)
-        return self._run("/exec", body, deadline_s or (timeout_s or 60) + EXEC_GRACE)
+        deadline = deadline_of(deadline_s, options.get("timeout_s"), 60)
+        return self._run("/exec", command_body(command, options), deadline)
 
     def stream(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        env_secrets: Mapping[str, str] | None = None,
-        stdin: str | None = None,
-        timeout_s: float | None = None,
-        max_output_bytes: int | None = None,
-        report_files: bool | None = None,
-        deadline_s: float | None = None,
+        self, command: str | Sequence[str], *, deadline_s: float | None = None, **options: Unpack[CommandOptions]
     ) -> Iterator[Event]:
         """Runs a command and gives its events as they come, across broken connections; the last one has the result."""
-        body = self._command(command, cwd, env, env_secrets, stdin, timeout_s, max_output_bytes, report_files)
-        deadline = deadline_s or (timeout_s or 60) + EXEC_GRACE
-        return follow(self._transport, self._base, path=self._base + "/exec", body=body, deadline_s=deadline)
+        deadline = deadline_of(deadline_s, options.get("timeout_s"), 60)
+        return follow(self._transport, self._base, path=self._base + "/exec", body=command_body(command, options), deadline_s=deadline)
 
     def start(
         self,
         command: str | Sequence[str],
         *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        env_secrets: Mapping[str, str] | None = None,
-        stdin: str | None = None,
         keep_stdin: bool | None = None,
-        timeout_s: float | None = None,
-        max_output_bytes: int | None = None,
-        report_files: bool | None = None,
         pty: tuple[int, int] | None = None,
+        **options: Unpack[CommandOptions],
     ) -> Exec:
         """Starts a command in the background. pty (columns, rows) gives it a terminal."""
-        body = self._command(command, cwd, env, env_secrets, stdin, timeout_s, max_output_bytes, report_files)
+        body = command_body(command, options)
         body |= given(background=True, keep_stdin=keep_stdin, pty=pty and {"cols": pty[0], "rows": pty[1]})
         result = self._run("/exec", body, EXEC_GRACE)
         return self.get_exec(result.exec_id)
@@ -160,36 +133,14 @@ class Thread:
     def execs(self) -> Sequence[models.ExecInfo]:
         return models.PageExecInfo.model_validate(self._get("/execs")).items
 
-    def execute_code(
-        self,
-        code: str,
-        *,
-        language: Language | None = None,
-        timeout_s: float | None = None,
-        max_output_chars: int | None = None,
-        env: Mapping[str, str] | None = None,
-        env_secrets: Mapping[str, str] | None = None,
-        deadline_s: float | None = None,
-    ) -> ExecResult:
+    def execute_code(self, code: str, *, deadline_s: float | None = None, **options: Unpack[CodeOptions]) -> ExecResult:
         """Runs code in a fresh interpreter; it can call the thread's tools. tools_called and files say what it did."""
-        body = given(code=code, language=language, timeout=timeout_s, max_output_chars=max_output_chars, env=env, env_secrets=env_secrets)
-        return self._run("/execute_code", body, deadline_s or (timeout_s or 120) + EXEC_GRACE)
+        return self._run("/execute_code", code_body(code, options), deadline_of(deadline_s, options.get("timeout_s"), 120))
 
-    def stream_code(
-        self,
-        code: str,
-        *,
-        language: Language | None = None,
-        timeout_s: float | None = None,
-        max_output_chars: int | None = None,
-        env: Mapping[str, str] | None = None,
-        env_secrets: Mapping[str, str] | None = None,
-        deadline_s: float | None = None,
-    ) -> Iterator[Event]:
+    def stream_code(self, code: str, *, deadline_s: float | None = None, **options: Unpack[CodeOptions]) -> Iterator[Event]:
         """As execute_code, event by event."""
-        body = given(code=code, language=language, timeout=timeout_s, max_output_chars=max_output_chars, env=env, env_secrets=env_secrets)
-        deadline = deadline_s or (timeout_s or 120) + EXEC_GRACE
-        return follow(self._transport, self._base, path=self._base + "/execute_code", body=body, deadline_s=deadline)
+        deadline = deadline_of(deadline_s, options.get("timeout_s"), 120)
+        return follow(self._transport, self._base, path=self._base + "/execute_code", body=code_body(code, options), deadline_s=deadline)
 
     def context(self, language: Literal["python", "typescript", "javascript"] | None = None, *, cwd: str | None = None) -> Context:
         """A new interpreter that keeps its variables. As a context manager it is deleted when it is left."""
@@ -199,28 +150,6 @@ class Thread:
     def contexts(self) -> Sequence[Context]:
         page = models.PageCodeContext.model_validate(self._get("/contexts"))
         return [Context(self._transport, self._base, info) for info in page.items]
-
-    def _command(
-        self,
-        command: str | Sequence[str],
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        env_secrets: Mapping[str, str] | None,
-        stdin: str | None,
-        timeout_s: float | None,
-        max_output_bytes: int | None,
-        report_files: bool | None,
-    ) -> dict[str, Any]:
-        body = given(
-            cwd=cwd,
-            env=env,
-            env_secrets=env_secrets,
-            stdin=stdin,
-            timeout_s=timeout_s,
-            max_output_bytes=max_output_bytes,
-            report_files=report_files,
-        )
-        return body | ({"command": command} if isinstance(command, str) else {"argv": list(command)})
 
     def _run(self, path: str, body: dict[str, Any], deadline_s: float) -> ExecResult:
         answer = self._transport.call("POST", self._base + path, body=body, deadline_s=deadline_s)

@@ -1,0 +1,55 @@
+"""What calls that run something may be told. What is absent, or None, is left to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+Language = Literal["typescript", "javascript", "python", "bash"]
+
+# What a call for an exec may take beyond the exec's own time: the queue, the start of a sandbox, the way there and back.
+EXEC_GRACE = 180.0
+
+
+class CommandOptions(TypedDict, total=False):
+    """Of a command. timeout_s is its own limit, 60 s by default; max_output_bytes is for stdout and stderr each."""
+
+    cwd: str | None
+    env: Mapping[str, str] | None
+    env_secrets: Mapping[str, str] | None
+    stdin: str | None
+    timeout_s: float | None
+    max_output_bytes: int | None
+    report_files: bool | None
+
+
+class CodeOptions(TypedDict, total=False):
+    """Of code. timeout_s is its own limit, 30 s by default and at most 120; max_output_chars is for stdout."""
+
+    language: Language | None
+    timeout_s: float | None
+    max_output_chars: int | None
+    env: Mapping[str, str] | None
+    env_secrets: Mapping[str, str] | None
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {k: v for k, v in fields.items() if v is not None}
+
+
+def command_body(command: str | Sequence[str], options: CommandOptions) -> dict[str, Any]:
+    return given(**options) | ({"command": command} if isinstance(command, str) else {"argv": list(command)})
+
+
+def code_body(code: str, options: CodeOptions) -> dict[str, Any]:
+    body = given(code=code, **options)
+    if "timeout_s" in body:
+        body["timeout"] = body.pop("timeout_s")
+    return body
+
+
+def deadline_of(deadline_s: float | None, timeout_s: float | None, default_s: float) -> float:
+    return deadline_s or (timeout_s or default_s) + EXEC_GRACE
