@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 
-from skerry import Client, Thread
+from skerry import AsyncClient, Client, Thread
+from skerry.deepagents import SkerrySandbox
 from skerry.langgraph import SCHEMAS, aprompt_section, prompt_section, tools
 from tests.conftest import Server
 
@@ -78,6 +80,18 @@ async def test_async(client: Client, thread: Thread) -> None:
     assert (await bash.ainvoke(call("bash", command="echo hi"), config_of(thread))).content == "hi"
     assert "csv-profile" in await aprompt_section(client, config_of(thread))
     assert "csv-profile" in prompt_section(client, config_of(thread))
+
+
+async def test_async_with_an_http_client_of_ones_own(server: Server, thread: Thread) -> None:
+    with httpx.Client() as own, Client(server.url, http=own) as client:
+        (bash,) = tools(client, ["bash"])
+        assert bash.invoke(call("bash", command="echo hi"), config_of(thread)).content == "hi"
+        with pytest.raises(ValueError, match="pass async_client"):
+            await bash.ainvoke(call("bash", command="echo hi"), config_of(thread))
+        async with httpx.AsyncClient() as aown, AsyncClient(server.url, http=aown) as async_client:
+            (bash,) = tools(client, ["bash"], async_client=async_client)
+            assert (await bash.ainvoke(call("bash", command="echo hi"), config_of(thread))).content == "hi"
+            assert (await SkerrySandbox(client.thread(thread.id), async_client=async_client).aexecute("echo hi")).output == "hi\n"
 
 
 @pytest.fixture

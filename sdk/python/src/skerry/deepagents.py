@@ -36,6 +36,7 @@ from deepagents.backends.protocol import (  # noqa: E402
 )
 from deepagents.backends.sandbox import BaseSandbox  # noqa: E402
 
+from skerry._async.client import AsyncClient  # noqa: E402
 from skerry._async.deepagents_files import BackendFiles as AsyncBackendFiles  # noqa: E402
 from skerry._async.thread import Thread as AsyncThread  # noqa: E402
 from skerry._loops import AsyncTwins  # noqa: E402
@@ -50,14 +51,15 @@ MAX_OUTPUT = 1 << 20  # of a command
 class SkerrySandbox(BaseSandbox):
     """A thread as a backend. The sandbox starts with the first command.
 
-    timeout_s is a command's, when the agent does not say. The async methods have connections of their own, for each event loop.
+    timeout_s is a command's, when the agent does not say. The async methods have connections of their own, for each event loop, or those of
+    async_client.
     """
 
-    def __init__(self, thread: Thread, *, timeout_s: int = 300) -> None:
+    def __init__(self, thread: Thread, *, timeout_s: int = 300, async_client: AsyncClient | None = None) -> None:
         self.thread = thread
         self._timeout_s = timeout_s
         self._files = BackendFiles(thread.files)
-        self._twins = AsyncTwins(thread._transport)
+        self._twins = AsyncTwins(thread._transport, async_client)
 
     @property
     def id(self) -> str:

@@ -26,6 +26,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException  # noqa
 from pydantic import BaseModel, Field  # noqa: E402
 
 from skerry._async.agent_tools import AgentTools as AsyncAgentTools  # noqa: E402
+from skerry._async.client import AsyncClient  # noqa: E402
 from skerry._loops import AsyncTwins  # noqa: E402
 from skerry._sync.agent_tools import AgentTools  # noqa: E402
 from skerry._sync.client import Client  # noqa: E402
@@ -163,12 +164,15 @@ def thread_id(config: RunnableConfig) -> str:
     return str(found)
 
 
-def tools(client: Client, names: Sequence[str] | None = None) -> list[BaseTool]:
-    """The tools, or those of names, in that order. An error of the server is the tool's answer to the model, with status error."""
+def tools(client: Client, names: Sequence[str] | None = None, *, async_client: AsyncClient | None = None) -> list[BaseTool]:
+    """The tools, or those of names, in that order. An error of the server is the tool's answer to the model, with status error.
+
+    Async calls have connections of their own, for each event loop, or those of async_client.
+    """
     unknown = set(names or ()) - set(SCHEMAS)
     if unknown:
         raise ValueError(f"no such tools: {', '.join(sorted(unknown))}; there are {', '.join(SCHEMAS)}")
-    twins = AsyncTwins(client)
+    twins = AsyncTwins(client, async_client)
     return [tool(client, twins, name) for name in (SCHEMAS if names is None else names)]
 
 

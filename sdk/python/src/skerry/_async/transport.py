@@ -40,11 +40,11 @@ class Transport:
         self.retries = retries
         self.server = server.rstrip("/")
         self.headers = dict(headers)
-        self._own = http is None
+        self.has_own_http = http is None
         self._http = http or httpx.AsyncClient(limits=httpx.Limits(max_connections=100, keepalive_expiry=5))
 
     async def aclose(self) -> None:
-        if self._own:
+        if self.has_own_http:
             await self._http.aclose()
 
     async def call(
