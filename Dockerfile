@@ -8,11 +8,12 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=devel
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$VERSION" -o /out/ ./cmd/... && mkdir -p /var/empty
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$VERSION" -o /out/ ./cmd/... \
+ && mkdir -p /root-of-server && mkdir -m 1777 /root-of-server/tmp
 
 FROM scratch AS server
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
-COPY --from=build --chmod=1777 /var/empty /tmp
+COPY --from=build /root-of-server/ /
 COPY --from=build /out/skerry /out/skerry-sandboxd /usr/local/bin/
 ENV PATH=/usr/local/bin
 ENTRYPOINT ["/usr/local/bin/skerry"]
