@@ -10,8 +10,8 @@ import (
 )
 
 // TestWorkspaces: a server is killed, and another one with a disk of its own goes on with its threads from the bucket, byte
-// for byte. The first one comes back with an old disk and sandboxes that still run: what they do is not acknowledged, and
-// it goes on from where the other one was. What is deleted on one is gone on both.
+// for byte. The first one comes back with an old disk and a sandbox that still runs, and goes on from where the other
+// one was; what the sandbox of that one then does is not acknowledged. What is deleted on one is gone on both.
 func TestWorkspaces(t *testing.T) {
 	t.Parallel()
 	store := s3test.Start(t)
@@ -41,11 +41,14 @@ func TestWorkspaces(t *testing.T) {
 	b.ok("th", "echo more >> 'a b/c/n' && echo by b > b")
 
 	a.boot()
-	if res := a.do("POST", "/api/threads/th/exec", map[string]any{"command": "echo late > late"}); res.code() != "conflict" {
-		t.Errorf("an exec on the old disk: %d %s", res.status, res.body)
-	}
-	if got := a.ok("th", "tail -n1 'a b/c/n'; cat b; ls"); !strings.HasPrefix(got, "more\nby b\n") || strings.Contains(got, "late") {
+	if got := a.ok("th", "tail -n1 'a b/c/n'; cat b; echo by a > a"); got != "more\nby b\n" {
 		t.Errorf("on the first server: %s", got)
+	}
+	if res := b.do("POST", "/api/threads/th/exec", map[string]any{"command": "echo late > late"}); res.code() != "conflict" {
+		t.Errorf("an exec on an old disk: %d %s", res.status, res.body)
+	}
+	if got := b.ok("th", "cat a; ls"); !strings.HasPrefix(got, "by a\n") || strings.Contains(got, "late") {
+		t.Errorf("on the second server: %s", got)
 	}
 	if res := a.do("DELETE", "/api/threads/th", nil); res.status != http.StatusNoContent {
 		t.Errorf("%d %s", res.status, res.body)

@@ -91,6 +91,9 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	case r.find(t) != nil:
 		return nil, errors.New("its thread has another one")
 	}
+	if err := r.notOutrun(ctx, t); err != nil {
+		return nil, err
+	}
 	uid, err := workspaceUID(r.threadDir(t))
 	if err != nil {
 		return nil, fmt.Errorf("its workspace: %w", err)

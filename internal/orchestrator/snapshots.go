@@ -51,6 +51,29 @@ func (r *Orchestrator) bring(ctx context.Context, t sandbox.Thread, own bool) er
 	return r.o.Snapshots.Bring(ctx, t, r.threadDir(t), own, func(x snapshot.Restored) error { return r.replaceFiles(ctx, t, x) })
 }
 
+// outrunTimeout bounds the question of notOutrun, which is asked of each sandbox that is adopted.
+const outrunTimeout = 5 * time.Second
+
+var errOutrun = errors.New("another server went on with its thread")
+
+// notOutrun says whether a sandbox that still runs may be taken up: not when other files count by now. A store that does
+// not answer stops nobody, because nothing is kept of what does not follow from what is kept.
+func (r *Orchestrator) notOutrun(ctx context.Context, t sandbox.Thread) error {
+	if r.o.Snapshots == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, outrunTimeout)
+	defer cancel()
+	err := r.o.Snapshots.Bring(ctx, t, r.threadDir(t), true, func(snapshot.Restored) error { return errOutrun })
+	if errors.Is(err, errOutrun) {
+		return errOutrun
+	}
+	if err != nil {
+		r.o.Log.Warn("nobody knows whether another server went on with a thread", "thread", t.String(), "error", err)
+	}
+	return nil
+}
+
 // there is exists for a thread whose files may be elsewhere. One without files that was made on another disk is made.
 func (r *Orchestrator) there(ctx context.Context, t sandbox.Thread) error {
 	if err := r.bring(ctx, t, false); err != nil {

@@ -155,7 +155,7 @@ func (s *Snapshots) forgetCached(t sandbox.Thread) {
 	}
 }
 
-// dropIndex takes the index away: what the disk has of the thread counts for nothing.
+// dropIndex takes the index away: the disk has nothing of the thread that counts.
 func (s *Snapshots) dropIndex(t sandbox.Thread) error {
 	s.mu.Lock()
 	s.forgetCached(t)
@@ -170,12 +170,16 @@ func (s *Snapshots) dropIndex(t sandbox.Thread) error {
 
 func (s *Snapshots) intentFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "next") }
 
-// intend notes the id of a snapshot before it becomes what is kept.
-func (s *Snapshots) intend(t sandbox.Thread, id string) error {
-	if err := os.WriteFile(s.intentFile(t), []byte(id), 0o600); err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
+// intend notes the id of a snapshot before it becomes what is kept, and gives the one that was noted before.
+func (s *Snapshots) intend(t sandbox.Thread, id string) (former string, err error) {
+	_, text, err := lockedfile.Read(s.intentFile(t), 100)
+	if err == nil {
+		err = os.WriteFile(s.intentFile(t), []byte(id), 0o600)
 	}
-	return nil
+	if err != nil {
+		return "", sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
+	}
+	return string(text), nil
 }
 
 // vouches reports whether the files on this disk are those of a snapshot, or newer: it was made of them, or they of it. A

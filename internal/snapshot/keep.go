@@ -195,7 +195,7 @@ func (w *writer) join() error {
 	switch {
 	case h == nil || h.Deleted: // and this is another thread of its name
 		return nil
-	case h.Holder != w.s.o.Holder:
+	case h.Holder != w.s.o.Holder || !w.s.vouches(w.t, nil, h): // nobody knows whether what is here is newer
 		return errMoved
 	}
 	entries, err := w.s.entries(w.ctx, w.t, h, nil)
@@ -510,12 +510,17 @@ func (w *writer) refer(h *head, entries []entry) {
 
 // publish puts the head there, and takes away what nobody refers to.
 func (w *writer) publish(h *head, found []seen) error {
-	if err := w.s.intend(w.t, h.ID); err != nil {
+	former, err := w.s.intend(w.t, h.ID)
+	if err != nil {
 		return err
 	}
 	version, err := w.s.writeHead(w.ctx, w.t, h, w.version)
 	if errors.Is(err, sandbox.Conflict) {
-		version, err = w.moved(h)
+		if version, err = w.moved(h); err != nil { // it is not there, for sure
+			if _, e := w.s.intend(w.t, former); e != nil {
+				return e
+			}
+		}
 	}
 	if err != nil {
 		return err

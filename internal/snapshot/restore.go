@@ -71,13 +71,16 @@ func (s *Snapshots) bring(ctx context.Context, t sandbox.Thread, dir string, own
 	switch {
 	case h == nil:
 		return nil
-	case h.Deleted && have && idx != nil: // what is here was kept, and then another server deleted it
-		if err := s.dropIndex(t); err != nil {
-			return err
-		}
-		return replace(Restored{})
 	case h.Deleted:
-		return nil
+		if idx == nil { // and what is here is another thread of its name
+			return nil
+		}
+		if have { // what is here was kept, and then another server deleted it
+			if err := replace(Restored{}); err != nil {
+				return err
+			}
+		}
+		return s.dropIndex(t)
 	case have && s.vouches(t, idx, h): // this disk has that, or more
 	default:
 		if err := s.restore(ctx, t, h, version, replace); err != nil {
@@ -112,20 +115,19 @@ func (s *Snapshots) claim(ctx context.Context, t sandbox.Thread, h *head, versio
 // restore has the thread's folder replaced by what is kept.
 func (s *Snapshots) restore(ctx context.Context, t sandbox.Thread, h *head, version string, replace func(Restored) error) (err error) {
 	began := time.Now()
-	if err := s.dropIndex(t); err != nil { // what it is about is going
+	var idx *index
+	err = replace(Restored{About: h.About, Fill: func(ctx context.Context, dir string, uid int) (err error) {
+		idx, err = s.fill(ctx, t, h, version, dir, uid)
 		return err
-	}
-	err = replace(Restored{About: h.About, Fill: func(ctx context.Context, dir string, uid int) error {
-		return s.fill(ctx, t, h, version, dir, uid)
 	}})
+	if err == nil && idx != nil { // not before the folder is in its place: until then the former one is there
+		err = s.writeIndex(t, idx)
+	}
 	if s.o.Meter != nil {
 		s.o.Meter.Restored(err, time.Since(began))
 	}
 	if err == nil {
 		return nil
-	}
-	if e := s.dropIndex(t); e != nil { // the folder may have been filled and not have got its place
-		return errors.Join(err, e)
 	}
 	if !errors.Is(err, sandbox.NotFound) {
 		return err
@@ -177,54 +179,54 @@ type spot struct {
 	c    chunk
 }
 
-// fill makes the files of a snapshot in a folder.
-func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version, dir string, uid int) error {
+// fill makes the files of a snapshot in a folder, and gives what is known of them.
+func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version, dir string, uid int) (*index, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be restored")
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be restored")
 	}
 	defer root.Close() //nolint:errcheck // what was written is synced
 	large := s.largeThread(ctx)
 	defer large.done()
 	if h.Files >= manyEntries {
 		if err := large.wait(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	have := map[string][]byte{}
 	entries, err := s.entries(ctx, t, h, have)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	spots, err := lay(ctx, root, entries)
 	if err != nil {
-		return unwritable(err)
+		return nil, unwritable(err)
 	}
 	if err := s.pour(ctx, t, h, root, spots, have); err != nil {
-		return err
+		return nil, err
 	}
 	if err := dress(ctx, root, entries, uid); err != nil {
-		return unwritable(err)
+		return nil, unwritable(err)
 	}
 	if err := syncTree(dir); err != nil {
-		return unwritable(err)
+		return nil, unwritable(err)
 	}
 	found, err := scan(ctx, root, func() error { return nil })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	idx := &index{Version: version, Head: *h, About: sumOf(h.About), Entries: found}
 	for i := range found {
 		if i >= len(entries) || !alike(found[i], seen{Entry: entries[i]}) {
-			return sandbox.Errorf(sandbox.Internal, "%.200q is not what was restored", string(found[i].Entry.Path))
+			return nil, sandbox.Errorf(sandbox.Internal, "%.200q is not what was restored", string(found[i].Entry.Path))
 		}
 		// Nothing can have changed it since, and what does so now gives it another time.
 		found[i].Entry, found[i].Racy = entries[i], false
 	}
 	if len(found) != len(entries) {
-		return sandbox.Errorf(sandbox.Internal, "not all files were restored")
+		return nil, sandbox.Errorf(sandbox.Internal, "not all files were restored")
 	}
-	return s.writeIndex(t, idx)
+	return idx, nil
 }
 
 func unwritable(err error) error {

@@ -119,7 +119,7 @@ func TestIncrement(t *testing.T) {
 		t.Errorf("another mode: %d objects, %d bytes", w, n)
 	}
 	// Without what this folder knows, nothing is sent twice either.
-	if err := sv.dropIndex(thread1); err != nil {
+	if err := os.Remove(sv.indexFile(thread1)); err != nil {
 		t.Fatal(err)
 	}
 	if w, n := sent(); w > 2 || n > 300_000 {
@@ -261,8 +261,59 @@ func TestOlderDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, sv.dir(thread1), "workspace/a", []byte("1"))
+	for range 2 { // with what the copy knows, and without
+		if err := sv.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
+			t.Errorf("old files were kept: %v", err)
+		}
+		if err := sv.dropIndex(thread1); err != nil {
+			t.Fatal(err)
+		}
+	}
 	sv.mustBring(thread1, true)
 	sameTree(t, want, tree(t, sv.dir(thread1)))
+}
+
+// TestRestoreRefused: when what is kept is not put in the place of what is here, nothing of what is known changes: not when
+// it is a newer snapshot, and not when the thread was deleted.
+func TestRestoreRefused(t *testing.T) {
+	o := NewFolder(t.TempDir())
+	a, b := newServer(t, o, nil), newServer(t, o, nil)
+	put(t, a.make(thread1), "workspace/a", []byte("1"))
+	a.mustKeep(thread1)
+	no := errors.New("no")
+	refused := func() {
+		t.Helper()
+		a.forgetLook(thread1)
+		before := a.readIndex(thread1).Head.ID
+		for _, fill := range []bool{false, true} {
+			err := a.Bring(t.Context(), thread1, a.dir(thread1), true, func(r Restored) error {
+				if fill && r.Fill != nil {
+					if err := r.Fill(t.Context(), t.TempDir(), a.uid); err != nil {
+						t.Error(err)
+					}
+				}
+				return no
+			})
+			if !errors.Is(err, no) || a.readIndex(thread1) == nil || a.readIndex(thread1).Head.ID != before {
+				t.Errorf("%v, %v", err, a.readIndex(thread1))
+			}
+		}
+		if err := a.keepIt(thread1); err != nil && !errors.Is(err, sandbox.Conflict) {
+			t.Error(err)
+		}
+	}
+	b.mustBring(thread1, true)
+	put(t, b.dir(thread1), "workspace/b", []byte("2"))
+	b.mustKeep(thread1)
+	refused()
+	if err := b.Forget(t.Context(), thread1, func() error { return os.RemoveAll(b.dir(thread1)) }); err != nil {
+		t.Fatal(err)
+	}
+	refused()
+	a.mustBring(thread1, true)
+	if have, _ := onDisk(a.dir(thread1)); have {
+		t.Error("a deleted thread is still there")
+	}
 }
 
 // TestForget: nothing of a deleted thread is left but a mark, it does not come back on a disk that has it, and its name
