@@ -155,13 +155,18 @@ func (s *server) stay(c *gin.Context, done func()) {
 		return
 	}
 	defer done()
-	if isRead(c.Request.Method) {
+	if isRead(c.Request.Method) && endless(c.FullPath()) {
 		ctx, cancel := context.WithCancel(c.Request.Context())
 		defer cancel()
 		defer context.AfterFunc(s.o.Placement.Stopping(), cancel)()
 		c.Request = c.Request.WithContext(ctx)
 	}
 	c.Next()
+}
+
+// endless reports whether the answer to a GET of a route goes on until somebody ends it.
+func endless(route string) bool {
+	return strings.HasPrefix(route, "/mcp") || strings.HasSuffix(route, "/files/watch")
 }
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
