@@ -7,10 +7,19 @@ cd "$(dirname "$0")"
 modules=${SKERRY_CACHE:-/var/cache/skerry}/clients/node_modules
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp -r package.json tsconfig.json src test ../../docs/typescript.md "$work/"
+cp -r package.json README.md tsconfig*.json src test ../../docs/typescript.md "$work/"
 ln -s "$modules" "$work/node_modules"
 cd "$work"
 bin=$modules/.bin
+# As users build and install it.
+npm pack --silent >/dev/null
+mkdir -p user/node_modules/@skerry
+tar -xzf skerry-client-*.tgz -C user/node_modules/@skerry
+mv user/node_modules/@skerry/package user/node_modules/@skerry/client
+echo 'import { Skerry } from "@skerry/client"; import { skerryTools } from "@skerry/client/langchain";
+  console.log(skerryTools(new Skerry({ server: "http://127.0.0.1" })).length)' >user/main.mjs
+[ "$(node user/main.mjs)" = 12 ] || { echo "the package does not work as it is packed" >&2; exit 1; }
+rm -rf dist user
 curl -fsS "$SKERRY_SERVER/openapi.json" -o openapi.json
 "$bin/openapi-typescript" openapi.json --default-non-nullable=false -o test/openapi.d.ts >/dev/null 2>&1
 "$bin/tsc"
