@@ -158,20 +158,23 @@ fetch_python_sdk() {
   cp "$here/../sdk/python/requirements.txt" "$cache/python-sdk/stamp"
 }
 
-# Every version is pinned in the files that name them; what else these bring along is not.
-client_files=("$here"/../sdk/{typescript,mcp}/package.json "$here/../sdk/mcp/requirements.txt")
+# client_parts prints what to install: every version is pinned in the files that name them. What else these bring along is not.
+client_parts() {
+  node -e 'const parts = process.argv.slice(1).map((f) => JSON.parse(require("fs").readFileSync(f)));
+    console.log(JSON.stringify({ private: true, dependencies: Object.assign({}, ...parts.map((p) => ({ ...p.dependencies, ...p.devDependencies }))) }))' \
+    "$here"/../sdk/{typescript,mcp}/package.json
+  cat "$here/../sdk/mcp/requirements.txt"
+}
 
 fetch_clients() {
   local dir=$cache/clients
   rm -rf "$dir"
   mkdir -p "$dir"
-  node -e 'const parts = process.argv.slice(1).map((f) => JSON.parse(require("fs").readFileSync(f)));
-    console.log(JSON.stringify({ private: true, dependencies: Object.assign({}, ...parts.map((p) => ({ ...p.dependencies, ...p.devDependencies }))) }))' \
-    "${client_files[0]}" "${client_files[1]}" >"$dir/package.json"
+  client_parts | sed -n 1p >"$dir/package.json"
   npm install --prefix "$dir" --no-package-lock --no-audit --no-fund --loglevel=error
   python3 -m venv "$dir/python" || { apt_install python3-venv && python3 -m venv "$dir/python"; }
-  "$dir/python/bin/pip" install --disable-pip-version-check -r "${client_files[2]}"
-  cat "${client_files[@]}" >"$dir/stamp"
+  "$dir/python/bin/pip" install --disable-pip-version-check -r "$here/../sdk/mcp/requirements.txt"
+  client_parts >"$dir/stamp"
 }
 
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
@@ -206,7 +209,7 @@ for what in "$@"; do
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
   python-sdk) cmp -s "$cache/python-sdk/stamp" "$here/../sdk/python/requirements.txt" || step python-sdk "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" fetch_python_sdk ;;
-  clients) cat "${client_files[@]}" | cmp -s - "$cache/clients/stamp" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
+  clients) stamped "$cache/clients/stamp" "$(client_parts)" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;
   linters) stamped "$cache/bin/golangci-lint.stamp" "$golangci" || step linters "golangci-lint, from its Go module (1 to 3 minutes)" build_linters ;;
