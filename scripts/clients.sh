@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The clients of sdk/ against a server of this tree, which it starts and ends: each folder there has a
-# test.sh, which is told the server's address in SKERRY_SERVER. Names of folders run only these.
+# The clients of sdk/ against a server of this tree, which it starts and ends: each folder's test.sh is told
+# the server's address in SKERRY_SERVER. Names of folders run only these. sdk/python starts its own servers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
@@ -64,9 +64,8 @@ done
 export SKERRY_SERVER
 
 names=("$@")
-[ $# -gt 0 ] || names=(sdk/*/)
+[ $# -gt 0 ] || names=(go mcp typescript)
 for name in "${names[@]}"; do
-  name=$(basename "$name")
   [ -x "sdk/$name/test.sh" ] || { echo "sdk/$name has no test.sh" >&2; exit 1; }
   printf -- '-- %s\n' "$name"
   began=$SECONDS
