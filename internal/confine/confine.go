@@ -90,7 +90,7 @@ func become(text string, argv []string) error {
 	// Filters are a thread's own; exec takes those of the thread that calls it.
 	runtime.LockOSThread()
 	for number, value := range o.Rlimits {
-		if err := unix.Setrlimit(number, &unix.Rlimit{Cur: value, Max: value}); err != nil {
+		if err := limit(number, value); err != nil {
 			return fmt.Errorf("resource limit %d: %w", number, err)
 		}
 	}
@@ -101,6 +101,16 @@ func become(text string, argv []string) error {
 		return fmt.Errorf("system call filter: %w", err)
 	}
 	return fmt.Errorf("%s: %w", argv[0], syscall.Exec(argv[0], argv, o.Env))
+}
+
+// limit sets one resource limit. The engine may have set a lower one, which nobody without privilege raises.
+func limit(number int, value uint64) error {
+	var have unix.Rlimit
+	if err := unix.Getrlimit(number, &have); err != nil {
+		return err
+	}
+	value = min(value, have.Max)
+	return unix.Setrlimit(number, &unix.Rlimit{Cur: value, Max: value})
 }
 
 func unpack(packed []byte) ([]byte, error) {
