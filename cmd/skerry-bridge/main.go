@@ -124,6 +124,9 @@ func serve(ctx context.Context, c config, log *slog.Logger, bound func(net.Addr)
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
+	if err := pod.MakeFolders(c.mounts); err != nil { // before it listens: the sandbox is made when it does
+		return err
+	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
 	if err != nil {
 		return err
