@@ -111,6 +111,7 @@ var table = []row{
 	{"internal/driver/containerd", driverOurs + " driver/cgroup driver/ociconfig", "a driver knows its contract, never another driver"},
 	{"internal/driver/containerd/containerdtest", "", "it starts a containerd for tests"},
 	{"internal/driver/docker", driverOurs + " driver/cgroup", "a driver knows its contract, never another driver"},
+	{"internal/driver/kubernetes", "sandbox driver driver/hardening driver/idlock buildinfo confine sidecar sidecar/pki", "a driver knows its contract and its tunnel, never another driver"},
 	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/drivertest", "sandbox driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},
 	{"internal/driver/drivertest/probe", "confine driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},

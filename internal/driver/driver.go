@@ -34,7 +34,22 @@ type Capabilities struct {
 	// host's root is nobody. NoUserNamespace says for each other usable runtime why it has none.
 	UserNamespaces  []string
 	NoUserNamespace map[string]string
+	// Unkept says of each point of the hardening that the driver cannot set, why, and what stands in its place.
+	Unkept map[Promise]string
 }
+
+// Promise names a point of the hardening that depends on what a driver may ask for.
+type Promise string
+
+// The points that a driver may be unable to keep.
+const (
+	VolumeFlags  Promise = "volume_flags"  // what a sandbox can write is mounted with nosuid and nodev
+	TmpfsFiles   Promise = "tmpfs_files"   // file systems in memory are bounded in files, not in bytes alone
+	MaskedPaths  Promise = "masked_paths"  // all of hardening.MaskedPaths are masked
+	LooseFilter  Promise = "loose_filter"  // a template may loosen the system call filter
+	OwnCgroup    Promise = "own_cgroup"    // a cgroup namespace: the host's groups are not seen
+	EngineLimits Promise = "engine_limits" // the cgroup holds all limits: no swap, a short CPU period, the processes
+)
 
 // Event says that a sandbox changed.
 type Event struct {

@@ -52,6 +52,11 @@ type Harness struct {
 	// Cut breaks the connections between servers and a sandbox, and lets no new ones be, or ends that. nil: it cannot
 	// be done here.
 	Cut func(t testing.TB, id sandbox.ID, broken bool)
+	// ReportWithin is how soon the end of a killed sandbox is told; 0 = the second of the contract. Longer only
+	// where the engine itself notices later.
+	ReportWithin time.Duration
+	// Socket gives what code in the sandbox dials for a socket of the server; nil: its path.
+	Socket func(path string) string
 }
 
 // Run runs the suite.
@@ -160,6 +165,16 @@ func need(t *testing.T, have bool, capability string) {
 	if !have {
 		t.Skipf("capability %s: the driver declares that it lacks it", capability)
 	}
+}
+
+// keeps reports whether the driver promises a point of the hardening that depends on its engine.
+func (s *suite) keeps(t testing.TB, p driver.Promise) bool {
+	t.Helper()
+	why, unkept := s.caps.Unkept[p]
+	if unkept {
+		t.Logf("capability Unkept: %s: %s", p, why)
+	}
+	return !unkept
 }
 
 // oomEndsSandbox reports whether the runtime declares that running out of memory ends everything.

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -106,13 +107,16 @@ func (s *suite) namespaces(t *testing.T, r *rig) {
 	for _, kind := range []string{"pid", "ipc", "uts", "net", "mnt", "cgroup"} {
 		ours, err := os.Readlink("/proc/self/ns/" + kind)
 		must(t, err)
-		if slices.Contains(entries, kind) {
+		if slices.Contains(entries, kind) && (kind != "cgroup" || s.keeps(t, driver.OwnCgroup)) {
 			if inside := r.ask(t, probewire.Request{Op: probewire.OpReadlink, Path: "/proc/self/ns/" + kind}).Text; inside == ours {
 				t.Errorf("the %s namespace is the host's: %s", kind, inside)
 			}
 		}
 		if own && kind == "cgroup" {
 			continue // that kernel hides the host's cgroups; its process needs no namespace
+		}
+		if kind == "cgroup" && !s.keeps(t, driver.OwnCgroup) {
+			continue
 		}
 		theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", host, kind))
 		must(t, err)
@@ -216,6 +220,7 @@ func (s *suite) fileSystems(t *testing.T, r *rig) {
 	must(t, os.Chown(r.skills+"/SKILL.md", r.spec.UID, r.spec.UID))
 	must(t, os.Chown(filepath.Join(filepath.Dir(r.skills), "public"), r.spec.UID, r.spec.UID))
 	must(t, os.Chown(r.run, r.spec.UID, r.spec.UID))
+	r.push(t, sandbox.SkillsDir)
 	for _, path := range []string{sandbox.SkillsDir + "/x", sandbox.SkillsDir + "/SKILL.md", sandbox.SkillsDir + "/public/x", sandbox.RunDir + "/x", sandbox.DaemonPath} {
 		if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: path, Data: "x"}); got.Err == "" {
 			t.Errorf("%s could be written by its owner", path)
@@ -232,6 +237,7 @@ func (s *suite) fileSystems(t *testing.T, r *rig) {
 			t.Errorf("%s cannot be written: %s", path, got.Err)
 		}
 	}
+	r.pull(t)
 	info, err := os.Stat(filepath.Join(r.thread, "outputs", "x"))
 	must(t, err)
 	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != r.spec.UID {
@@ -251,7 +257,7 @@ func (s *suite) tmpfsFlags(t *testing.T, r *rig) {
 		}
 		seen++
 		options := strings.Split(f[3], ",")
-		if own {
+		if own || !s.keeps(t, driver.VolumeFlags) {
 			continue // gVisor keeps the flags but does not show them; setuidAndNodes sees the effect
 		}
 		if !slices.Contains(options, "nosuid") || !slices.Contains(options, "nodev") || slices.Contains(options, "noexec") {
@@ -265,7 +271,11 @@ func (s *suite) tmpfsFlags(t *testing.T, r *rig) {
 
 // procAndSys: what tells of the host is masked, and what steers the kernel cannot be written.
 func (s *suite) procAndSys(t *testing.T, r *rig) {
-	for _, path := range hardening.MaskedPaths() {
+	masked := hardening.MaskedPaths()
+	if !s.keeps(t, driver.MaskedPaths) {
+		masked = []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/sys/firmware"} // every engine does
+	}
+	for _, path := range masked {
 		got := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: path})
 		listed := r.ask(t, probewire.Request{Op: probewire.OpList, Path: path})
 		if got.Text != "" || len(listed.Lines) != 0 {
@@ -285,6 +295,9 @@ func (s *suite) procAndSys(t *testing.T, r *rig) {
 		if got := r.ask(t, probewire.Request{Op: probewire.OpMkdir, Path: path}); got.Err == "" {
 			t.Errorf("%s could be made", path)
 		}
+	}
+	if !s.keeps(t, driver.OwnCgroup) {
+		return
 	}
 	inside := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/self/cgroup"}).Text
 	host, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.h.PID(t, r.spec.ID)))
@@ -348,7 +361,11 @@ func (s *suite) processes(t *testing.T, r *rig) {
 
 // sockets: those of the server are reached, and those made inside work.
 func (s *suite) sockets(t *testing.T, r *rig) {
-	if got := r.ask(t, probewire.Request{Op: probewire.OpDial, Path: "unix", Data: sandbox.ControlSocket}); got.Text != "ping\n" {
+	control := sandbox.ControlSocket
+	if s.h.Socket != nil {
+		control = s.h.Socket(control)
+	}
+	if got := r.ask(t, probewire.Request{Op: probewire.OpDial, Path: "unix", Data: control}); got.Text != "ping\n" {
 		t.Errorf("the server's socket: %+v", got)
 	}
 	for _, path := range []string{"/tmp/a.sock", sandbox.HomeDir + "/a.sock", "@inside"} {
@@ -407,6 +424,7 @@ func (s *suite) setuidAndNodes(t *testing.T, r *rig) {
 	path := filepath.Join(r.thread, "workspace", "rootly")
 	must(t, os.WriteFile(path, program, 0o755))
 	must(t, os.Chmod(path, 0o755|os.ModeSetuid|os.ModeSetgid))
+	r.push(t, sandbox.WorkspaceDir+"/rootly")
 	got := r.ask(t, probewire.Request{Op: probewire.OpExec, Path: sandbox.WorkspaceDir + "/rootly", Data: `child {"op":"identity"}`})
 	if uid := fmt.Sprint(r.spec.UID); !strings.Contains(got.Text, uid) || strings.Contains(got.Text, `"0"`) {
 		t.Errorf("a set-uid program of root ran as %+v, want %s", got, uid)

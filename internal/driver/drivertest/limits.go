@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -108,7 +109,7 @@ func (s *suite) limitTmpfs(t *testing.T) {
 		if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: dir + "/a file", Data: "x"}); got.Err != "" {
 			t.Errorf("%s cannot be written after that: %s", dir, got.Err)
 		}
-		if own {
+		if own || !s.keeps(t, driver.TmpfsFiles) {
 			continue // that kernel does not count files; its memory limit bounds them
 		}
 		got := r.ask(t, probewire.Request{Op: probewire.OpMakeFiles, Path: dir, N: 3000, Child: true})
@@ -170,6 +171,9 @@ func (s *suite) limitCPU(t *testing.T) {
 
 // limitCgroup: the numbers of the Spec stand in the cgroup.
 func (s *suite) limitCgroup(t *testing.T) {
+	if !s.keeps(t, driver.EngineLimits) {
+		t.Skip("capability Unkept: the cgroup is the engine's")
+	}
 	r := s.start(t, func(spec *sandbox.Spec) {
 		spec.Limits.MemoryBytes, spec.Limits.PIDs, spec.Limits.CPUMillis = 200<<20, 100, 750
 	})

@@ -389,12 +389,16 @@ func (s *suite) remoteOtherFolder(t *testing.T) {
 // remoteQuota: what is more than the limit is not brought, and the next Pull brings what is left then.
 func (s *suite) remoteQuota(t *testing.T) {
 	f := s.far(t, func(spec *sandbox.Spec) { spec.Limits.DiskBytes = 1 << 20 })
-	f.inside(t, probewire.Request{Op: probewire.OpFill, Path: remoteWork + "/large", N: 2 << 20})
+	for i := range 20 {
+		f.write(t, fmt.Sprintf("%s/large%d", remoteWork, i), strings.Repeat("x", 60<<10))
+	}
 	if _, err := f.d.Pull(callCtx(t), f.spec.ID); !errors.Is(err, sandbox.QuotaExceeded) {
 		t.Errorf("Pull of too much: %v, want quota_exceeded", err)
 	}
 	same(t, "the server's copy", f.here(t, "workspace/before.txt"), "before")
-	f.inside(t, probewire.Request{Op: probewire.OpRemove, Path: remoteWork + "/large"})
+	for i := range 20 {
+		f.inside(t, probewire.Request{Op: probewire.OpRemove, Path: fmt.Sprintf("%s/large%d", remoteWork, i)})
+	}
 	f.write(t, remoteWork+"/small", "fits")
 	f.pull(t)
 	same(t, "what fits", f.here(t, "workspace/small"), "fits")

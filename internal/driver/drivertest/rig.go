@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -24,6 +26,8 @@ const (
 	answerTimeout = 30 * time.Second
 	// answerEvery is how often its answer is looked for.
 	answerEvery = 2 * time.Millisecond
+	// remoteEvery is the same where each look is a copy.
+	remoteEvery = 20 * time.Millisecond
 )
 
 type id sandbox.ID
@@ -94,6 +98,10 @@ func (s *suite) rig(t testing.TB, change ...func(*sandbox.Spec)) *rig {
 		Limits: modestLimits(),
 		Labels: map[string]string{runLabel: s.run, "thread": "t", "odd value": "ä = b,c"},
 	}
+	if r.remote() != nil { // a copy has no mounts in it
+		r.spec.Mounts = r.spec.Mounts[:len(r.spec.Mounts)-1]
+		must(t, os.Rename(base+"/public/NESTED.md", r.skills+"/public/NESTED.md"))
+	}
 	for _, c := range change {
 		c(&r.spec)
 	}
@@ -155,6 +163,36 @@ func (r *rig) create(t testing.TB) sandbox.Instance {
 	return out
 }
 
+// remote gives the driver as one whose sandboxes do not see this disk; nil: they do.
+func (r *rig) remote() driver.Remote {
+	remote, _ := r.s.d.(driver.Remote)
+	return remote
+}
+
+// push makes the sandbox have what this host has at these paths, and pull the other way round. Where the sandbox sees
+// this disk there is nothing to do.
+func (r *rig) push(t testing.TB, paths ...string) {
+	t.Helper()
+	if remote := r.remote(); remote != nil {
+		must(t, r.attach(t))
+		must(t, remote.Push(callCtx(t), r.spec.ID, paths...))
+	}
+}
+
+func (r *rig) pull(t testing.TB) {
+	t.Helper()
+	if remote := r.remote(); remote != nil {
+		must(t, r.attach(t))
+		_, err := remote.Pull(callCtx(t), r.spec.ID)
+		must(t, err)
+	}
+}
+
+// attach: another server may have been attached since.
+func (r *rig) attach(t testing.TB) error {
+	return r.remote().Attach(callCtx(t), driver.Attachment{ID: r.spec.ID, Token: r.spec.Token, Mounts: r.spec.Mounts})
+}
+
 // ask sends a request into the sandbox and fails the test when no answer comes.
 func (r *rig) ask(t testing.TB, req probewire.Request) probewire.Response {
 	t.Helper()
@@ -176,9 +214,20 @@ func (r *rig) tryAsk(t testing.TB, req probewire.Request, timeout time.Duration)
 	must(t, os.WriteFile(tmp, data, 0o600))
 	must(t, os.Chown(tmp, r.spec.UID, r.spec.UID))
 	must(t, os.Rename(tmp, filepath.Join(workspace, probewire.CommandPrefix+name)))
-
+	every := answerEvery
+	if remote := r.remote(); remote != nil {
+		every = remoteEvery
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		if r.attach(t) != nil || remote.Push(ctx, r.spec.ID, probewire.Dir+"/"+probewire.CommandPrefix+name) != nil {
+			return probewire.Response{}, false // the caller says what it is now
+		}
+	}
 	answer := filepath.Join(workspace, probewire.ResultPrefix+name)
 	for looks, end := 0, time.Now().Add(timeout); time.Now().Before(end); looks++ {
+		if remote := r.remote(); remote != nil {
+			r.tryPull(remote, timeout)
+		}
 		data, err := os.ReadFile(answer)
 		if err == nil {
 			var resp probewire.Response
@@ -189,12 +238,26 @@ func (r *rig) tryAsk(t testing.TB, req probewire.Request, timeout time.Duration)
 			t.Fatalf("read the answer: %v", err)
 		}
 		// Not at every look: it asks the engine.
-		if looks%100 == 99 && r.inspect(t).State == sandbox.Lost {
+		if looks%r.inspectEvery() == r.inspectEvery()-1 && r.inspect(t).State == sandbox.Lost {
 			return probewire.Response{}, false
 		}
-		time.Sleep(answerEvery)
+		time.Sleep(every)
 	}
 	return probewire.Response{}, false
+}
+
+// tryPull: one that fails is tried again, until the sandbox has ended or nobody waits.
+func (r *rig) tryPull(remote driver.Remote, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_, _ = remote.Pull(ctx, r.spec.ID)
+}
+
+func (r *rig) inspectEvery() int {
+	if r.remote() != nil {
+		return 10
+	}
+	return 100
 }
 
 func (r *rig) inspect(t testing.TB) sandbox.Instance {

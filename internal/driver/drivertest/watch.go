@@ -32,7 +32,7 @@ func (s *suite) watch(t *testing.T) {
 	for what, r := range map[string]*rig{"made before Watch": before, "made after Watch": after, "made by another server": foreign} {
 		s.h.Kill(t, r.spec.ID)
 		start := time.Now()
-		awaitEvent(t, events, r.spec.ID, reportWithin)
+		awaitEvent(t, events, r.spec.ID, max(reportWithin, s.h.ReportWithin))
 		t.Logf("%s: reported after %v", what, time.Since(start).Round(time.Millisecond))
 		if got := r.inspect(t); got.State != sandbox.Lost {
 			t.Errorf("%s: Inspect says %q", what, got.State)
@@ -102,6 +102,9 @@ func (s *suite) failedCreate(t *testing.T) {
 	})
 	t.Run("DaemonIsNoProgram", func(t *testing.T) {
 		need(t, s.caps.Isolated, "Isolated")
+		if _, remote := s.d.(driver.Remote); remote {
+			t.Skip("driver.Remote: the daemon is not this host's")
+		}
 		r := s.rig(t)
 		r.spec.Daemon = r.run + "/daemon"
 		must(t, os.WriteFile(r.spec.Daemon, []byte("not a program"), 0o755))

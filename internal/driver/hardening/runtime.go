@@ -63,9 +63,9 @@ type Rlimit struct {
 	Value uint64
 }
 
-// pendingSignals bounds queued signals and, what matters more, timers: each is an interrupt of the host's
+// PendingSignals bounds queued signals and, what matters more, timers: each is an interrupt of the host's
 // that no CPU quota counts, as often as the program likes.
-const pendingSignals = 256
+const PendingSignals = 256
 
 // Rlimits gives the resource limits of the processes of a sandbox. None is above the hard limit of
 // this process: raising one needs CAP_SYS_RESOURCE, which a server in a container lacks.
@@ -79,7 +79,7 @@ func (r Runtime) Rlimits(spec sandbox.Spec) []Rlimit {
 		{"RLIMIT_FSIZE", atMost(unix.RLIMIT_FSIZE, l.FileBytes)},
 		{"RLIMIT_CORE", core},
 	}
-	out = append(out, Rlimit{"RLIMIT_SIGPENDING", atMost(unix.RLIMIT_SIGPENDING, pendingSignals)})
+	out = append(out, Rlimit{"RLIMIT_SIGPENDING", atMost(unix.RLIMIT_SIGPENDING, PendingSignals)})
 	if r.OwnKernel {
 		out = append(out, Rlimit{"RLIMIT_NPROC", atMost(unix.RLIMIT_NPROC, l.PIDs)})
 	}

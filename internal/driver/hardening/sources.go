@@ -17,6 +17,11 @@ func CheckSources(spec sandbox.Spec) error {
 	if err := checkProgram(spec.Daemon); err != nil {
 		return sandbox.Wrap(sandbox.Invalid, err, "the daemon of the sandbox is not a program for this host")
 	}
+	return CheckMounts(spec)
+}
+
+// CheckMounts is the part of CheckSources for a driver that has the daemon from elsewhere.
+func CheckMounts(spec sandbox.Spec) error {
 	for _, m := range spec.Mounts {
 		if _, err := os.Stat(m.Source); err != nil {
 			return sandbox.Wrap(sandbox.Invalid, err, "what is to be mounted at %s is not on this host", m.Target)

@@ -1,0 +1,246 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Create implements driver.Driver and, for the copies, driver.Remote. Of a sandbox that runs already it copies and
+// attaches nothing: another server may have it.
+func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	if err := hardening.CheckSpec(spec); err != nil {
+		return sandbox.Instance{}, err
+	}
+	class, problem, err := d.usable(ctx, spec.Runtime)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if problem != "" {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
+	}
+	if spec.Image == "" {
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
+	}
+	if err := hardening.CheckMounts(spec); err != nil {
+		return sandbox.Instance{}, err
+	}
+	pod, err := d.o.pod(spec, class)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	unlock, err := d.locks.Lock(ctx, spec.ID)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	defer unlock()
+	return d.create(ctx, spec, pod)
+}
+
+func (d *Driver) create(ctx context.Context, spec sandbox.Spec, pod *corev1.Pod) (sandbox.Instance, error) {
+	if there, err := d.existing(ctx, spec.ID); err == nil || !errors.Is(err, sandbox.NotFound) {
+		return there, err
+	}
+	if err := d.pods.synced(ctx); err != nil {
+		return sandbox.Instance{}, err
+	}
+	if ctx.Err() != nil {
+		return sandbox.Instance{}, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
+	}
+	made, err := d.make(ctx, spec.ID, pod)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if !made { // another server was faster
+		return d.existing(ctx, spec.ID)
+	}
+	there, err := d.start(ctx, spec)
+	if err != nil {
+		d.discard(ctx, spec.ID)
+	}
+	return there, err
+}
+
+// existing answers a Create whose pod is there. One that starts is another server's, which is about to fill it.
+func (d *Driver) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+	p, err := d.pod(ctx, id)
+	switch {
+	case err != nil:
+		return sandbox.Instance{}, err
+	case p == nil:
+		return sandbox.Instance{}, notHere(id)
+	case !isMine(p):
+		return sandbox.Instance{}, taken(id)
+	}
+	there := instance(p)
+	switch there.State {
+	case sandbox.Lost:
+		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", id)
+	case sandbox.Starting:
+		return d.awaitRunning(ctx, id)
+	}
+	return there, nil
+}
+
+// taken is the error for a sandbox whose name somebody else gave to a pod.
+func taken(id sandbox.ID) error {
+	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another pod", id)
+}
+
+// make makes the pod, and its Secret, which goes with it. made is false when there is one already. The API server
+// finishes a request whether or not anybody waits for the answer, so neither is cut off with ctx: nothing would tell
+// when it is time to take away what they made.
+func (d *Driver) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made bool, err error) {
+	files, err := d.o.Authority.Sandbox(id)
+	if err != nil {
+		return false, sandbox.Wrap(sandbox.Internal, err, "the sandbox's certificate could not be made")
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+	defer cancel()
+	there, err := d.client.CoreV1().Pods(d.o.Namespace).Create(own, pod, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return false, nil
+	}
+	if err != nil {
+		if !isAPIStatus(err) || isPassing(err) { // it may have been made all the same
+			d.discard(ctx, id)
+		}
+		return false, apiError(err, "the sandbox was not made", "create pods")
+	}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: secretName(id), Namespace: d.o.Namespace,
+			Labels: map[string]string{managerLabel: manager, ComponentLabel: Component},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "v1", Kind: "Pod", Name: there.Name, UID: there.UID,
+			}},
+		},
+		Immutable: new(true),
+		Data:      files.Files(),
+	}
+	if _, err := d.client.CoreV1().Secrets(d.o.Namespace).Create(own, secret, metav1.CreateOptions{}); err != nil {
+		d.discard(ctx, id)
+		return false, apiError(err, "the sandbox was not given its certificate", "create secrets")
+	}
+	return true, nil
+}
+
+// secretName is that of the Secret with a sandbox's certificate.
+func secretName(id sandbox.ID) string { return string(id) + "-tls" }
+
+// start waits until a pod that was made runs, and fills it.
+func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	there, err := d.awaitRunning(ctx, spec.ID)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if err := d.fill(ctx, spec); err != nil {
+		return sandbox.Instance{}, err
+	}
+	return there, nil
+}
+
+// awaitRunning waits for the pod's sandbox, and says early why it will not come.
+func (d *Driver) awaitRunning(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.o.StartTimeout, errSlow)
+	defer cancel()
+	var there sandbox.Instance
+	seen, began := false, time.Now()
+	err := d.pods.await(ctx, id, d.o.ScheduleTimeout, func(p *corev1.Pod) (bool, error) {
+		if p == nil {
+			if seen {
+				return false, sandbox.Errorf(sandbox.Unavailable, "the sandbox was deleted while it started")
+			}
+			return false, nil
+		}
+		seen = true
+		there = instance(p)
+		if there.State == sandbox.Running {
+			return true, nil
+		}
+		if err := problem(p); err != nil {
+			return false, err
+		}
+		if words := unscheduled(p); words != "" && time.Since(began) >= d.o.ScheduleTimeout {
+			return false, sandbox.Errorf(sandbox.CapacityExceeded, "no node of the cluster has room for the sandbox: %s", words)
+		}
+		return false, nil
+	})
+	if err == nil || sandbox.KindOf(err) != sandbox.Internal || errors.As(err, new(*sandbox.Error)) {
+		return there, err
+	}
+	return sandbox.Instance{}, sandbox.Wrap(sandbox.Timeout, err, "the sandbox did not start in time")
+}
+
+var errSlow = errors.New("the pod takes longer than the driver waits for one")
+
+// discard takes away a sandbox that failed to start, also when its caller has gone.
+func (d *Driver) discard(ctx context.Context, id sandbox.ID) {
+	if err := d.remove(context.WithoutCancel(ctx), id); err != nil {
+		d.o.Log.Error("a sandbox that failed to start is not wholly removed", "sandbox", id, "error", err)
+	}
+}
+
+// Remove implements driver.Driver.
+func (d *Driver) Remove(ctx context.Context, id sandbox.ID) error {
+	if err := hardening.CheckID(id); err != nil {
+		return err
+	}
+	unlock, err := d.locks.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return d.remove(ctx, id)
+}
+
+// remove deletes the pod without a time of grace, as PID 1 has nothing to say good-bye to, and waits until it is gone.
+func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	d.tunnel.drop(id)
+	p, err := d.pod(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case p == nil:
+		return nil
+	case !isMine(p):
+		return taken(id)
+	}
+	at := metav1.DeletePropagationBackground
+	err = d.client.CoreV1().Pods(d.o.Namespace).Delete(ctx, string(id), metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64), PropagationPolicy: &at, Preconditions: &metav1.Preconditions{UID: &p.UID},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another one since
+		return nil
+	}
+	if err != nil {
+		return apiError(err, "the sandbox was not removed", "delete pods")
+	}
+	return d.awaitGone(ctx, id, p.UID)
+}
+
+// awaitGone waits until the API server has forgotten a pod, which it does at once unless somebody put a finalizer on it.
+func (d *Driver) awaitGone(ctx context.Context, id sandbox.ID, uid types.UID) error {
+	p, err := d.pod(ctx, id)
+	if err != nil || p == nil || p.UID != uid {
+		return err
+	}
+	if err := d.pods.synced(ctx); err != nil {
+		return err
+	}
+	err = d.pods.await(ctx, id, 0, func(p *corev1.Pod) (bool, error) { return p == nil || p.UID != uid, nil })
+	if err != nil {
+		return sandbox.Wrap(sandbox.Timeout, err, "the sandbox was not removed in time")
+	}
+	return nil
+}

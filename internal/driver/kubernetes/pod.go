@@ -1,0 +1,277 @@
+package kubernetes
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/skerry-sandbox/skerry/internal/confine"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sidecar"
+)
+
+// bridgeProgram is the path of the sidecar's program in its image.
+const bridgeProgram = "/skerry-bridge"
+
+// certificateDir is where the sidecar, and nobody else, finds its certificate.
+const certificateDir = "/run/skerry-bridge"
+
+// lostNodeSeconds is how long a pod stays bound to a node that does not answer; the cluster's default is 300.
+const lostNodeSeconds = 15
+
+// sidecarThreads are those of the sidecar: it has the sandbox's uid, by which processes are counted.
+const sidecarThreads = 32
+
+// pod describes the whole pod of a sandbox: nothing in a Spec can take any of the hardening away.
+func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error) {
+	if spec.UID > math.MaxInt32 {
+		return nil, sandbox.Errorf(sandbox.Invalid, "uid %d: Kubernetes knows none above %d", spec.UID, math.MaxInt32)
+	}
+	if err := checkTargets(spec); err != nil {
+		return nil, err
+	}
+	for _, point := range spec.Loosen {
+		if o.Seccomp == "" && strings.HasPrefix(string(point), "seccomp.") {
+			return nil, sandbox.Errorf(sandbox.NotSupported, "%s cannot be loosened here: %s", point, noLooseFilter)
+		}
+	}
+	annotations, err := o.podAnnotations(spec)
+	if err != nil {
+		return nil, err
+	}
+	command, err := command(spec)
+	if err != nil {
+		return nil, err
+	}
+	uid := int64(spec.UID)
+	onRootMismatch := corev1.FSGroupChangeOnRootMismatch
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: string(spec.ID), Namespace: o.Namespace, Labels: o.podLabels(spec.Labels), Annotations: annotations,
+		},
+		Spec: corev1.PodSpec{
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64),
+			AutomountServiceAccountToken:  new(bool),
+			EnableServiceLinks:            new(bool),
+			ShareProcessNamespace:         new(bool),
+			ServiceAccountName:            o.ServiceAccount,
+			PriorityClassName:             o.PriorityClass,
+			Hostname:                      hardening.Hostname(spec),
+			// There is nothing to resolve, and nobody to ask. The kubelet wants a server named.
+			DNSPolicy:    corev1.DNSNone,
+			DNSConfig:    &corev1.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
+			NodeSelector: o.nodeSelector(),
+			Tolerations:  o.tolerations(),
+			SecurityContext: &corev1.PodSecurityContext{
+				RunAsNonRoot: new(true), RunAsUser: &uid, RunAsGroup: &uid,
+				FSGroup: &uid, FSGroupChangePolicy: &onRootMismatch, SeccompProfile: o.seccompProfile(),
+			},
+			Volumes:        volumes(spec),
+			InitContainers: []corev1.Container{o.daemonContainer(), o.bridgeContainer()},
+			Containers:     []corev1.Container{o.sandboxContainer(spec, command)},
+		},
+	}
+	if runtimeClass != "" {
+		pod.Spec.RuntimeClassName = &runtimeClass
+	}
+	for _, name := range o.PullSecrets {
+		pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+	return pod, nil
+}
+
+func (o Options) podAnnotations(spec sandbox.Spec) (map[string]string, error) {
+	out := maps.Clone(o.Annotations)
+	if out == nil {
+		out = make(map[string]string)
+	}
+	var err error
+	if out[annotationLabels], err = encode(spec.Labels); err != nil {
+		return nil, err
+	}
+	if out[annotationSpec], err = encode(remembered{spec.Runtime, spec.UID, spec.Limits}); err != nil {
+		return nil, err
+	}
+	for name, text := range hardening.NewEtcFiles(spec, nil, nil) {
+		out[etcAnnotation(name)] = string(text)
+	}
+	return out, nil
+}
+
+// command is what PID 1 is started as: a program that confines itself and then becomes skerry-sandboxd.
+func command(spec sandbox.Spec) ([]string, error) {
+	r, err := hardening.FindRuntime(spec.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := hardening.SeccompFilter(r, spec.Loosen...)
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
+	}
+	order := confine.Order{Rlimits: rlimits(r, spec), Env: hardening.Environment()}
+	text, err := confine.Argument(order, filter)
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be described")
+	}
+	return append([]string{sandbox.DaemonPath, confine.Command, text, sandbox.DaemonPath}, spec.Args...), nil
+}
+
+// rlimits are the resource limits of a sandbox's processes, that of their number among them: a pod has none that could
+// be asked for. None of this process's own limits counts: the sandbox runs on another machine.
+func rlimits(r hardening.Runtime, spec sandbox.Spec) map[int]uint64 {
+	l := spec.Limits
+	core := uint64(hardening.CoreLimit)
+	if slices.Contains(spec.Loosen, sandbox.LoosenCoreDumps) {
+		core = uint64(l.FileBytes) //nolint:gosec // CheckSpec refuses what is below 1
+	}
+	out := map[int]uint64{
+		unix.RLIMIT_NOFILE: uint64(l.OpenFiles), //nolint:gosec // as above
+		unix.RLIMIT_FSIZE:  uint64(l.FileBytes), //nolint:gosec // as above
+		unix.RLIMIT_CORE:   core,
+		unix.RLIMIT_NPROC:  uint64(l.PIDs) + sidecarThreads, //nolint:gosec // as above
+	}
+	if !r.OwnKernel { // gVisor's lets nobody set it
+		out[unix.RLIMIT_SIGPENDING] = hardening.PendingSignals
+	}
+	return out
+}
+
+func (o Options) seccompProfile() *corev1.SeccompProfile {
+	if o.Seccomp == "" {
+		return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
+	}
+	return &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeLocalhost, LocalhostProfile: &o.Seccomp}
+}
+
+// nodeSelector: the filter and the programs are for one kind of machine.
+func (o Options) nodeSelector() map[string]string {
+	out := map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH}
+	maps.Copy(out, o.NodeSelector)
+	return out
+}
+
+func (o Options) tolerations() []corev1.Toleration {
+	out := slices.Clone(o.Tolerations)
+	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
+		out = append(out, corev1.Toleration{
+			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(lostNodeSeconds)),
+		})
+	}
+	return out
+}
+
+// sealed is what all containers have in common, by the level "restricted" of Pod Security and beyond.
+func sealed() *corev1.SecurityContext {
+	return &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(bool),
+		Privileged:               new(bool),
+		ReadOnlyRootFilesystem:   new(true),
+		RunAsNonRoot:             new(true),
+		Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+}
+
+// daemonContainer puts skerry-sandboxd where the sandbox finds it, and ends.
+func (o Options) daemonContainer() corev1.Container {
+	return corev1.Container{
+		Name: containerDaemon, Image: o.BridgeImage, ImagePullPolicy: o.PullPolicy,
+		Command:         []string{bridgeProgram, "--copy-daemon=" + path.Dir(sandbox.DaemonPath)},
+		WorkingDir:      "/",
+		Resources:       o.bridgeResources(),
+		VolumeMounts:    []corev1.VolumeMount{{Name: volumeDaemon, MountPath: path.Dir(sandbox.DaemonPath)}},
+		SecurityContext: sealed(),
+	}
+}
+
+// bridgeContainer is the sidecar: a native one, which runs before the sandbox does and as long.
+func (o Options) bridgeContainer() corev1.Container {
+	always := corev1.ContainerRestartPolicyAlways
+	return corev1.Container{
+		Name: containerBridge, Image: o.BridgeImage, ImagePullPolicy: o.PullPolicy,
+		Command:       append([]string{bridgeProgram}, bridgeArguments()...),
+		WorkingDir:    "/",
+		RestartPolicy: &always,
+		Ports:         []corev1.ContainerPort{{Name: "bridge", ContainerPort: sidecar.Port}},
+		Resources:     o.bridgeResources(),
+		VolumeMounts:  bridgeMounts(),
+		StartupProbe: &corev1.Probe{
+			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(sidecar.Port)}},
+			PeriodSeconds: 1, FailureThreshold: 30, TimeoutSeconds: 1,
+		},
+		SecurityContext: sealed(),
+	}
+}
+
+func (o Options) sandboxContainer(spec sandbox.Spec, command []string) corev1.Container {
+	return corev1.Container{
+		Name: containerSandbox, Image: spec.Image, ImagePullPolicy: o.PullPolicy,
+		Command:         command,
+		WorkingDir:      "/",
+		Resources:       o.resources(spec.Limits),
+		VolumeMounts:    sandboxMounts(),
+		SecurityContext: sealed(),
+	}
+}
+
+// diskShare is the part of the disk limit that is requested: few workspaces are full.
+const diskShare = 0.1
+
+func (o Options) resources(l sandbox.Limits) corev1.ResourceRequirements {
+	disk := evictedAt(l) + 3*fetchedBytes
+	return corev1.ResourceRequirements{
+		Limits: corev1.ResourceList{
+			corev1.ResourceMemory:           *resource.NewQuantity(l.MemoryBytes, resource.BinarySI),
+			corev1.ResourceCPU:              *resource.NewMilliQuantity(l.CPUMillis, resource.DecimalSI),
+			corev1.ResourceEphemeralStorage: *resource.NewQuantity(disk, resource.BinarySI),
+		},
+		Requests: corev1.ResourceList{
+			corev1.ResourceMemory:           *resource.NewQuantity(share(l.MemoryBytes, o.MemoryShare), resource.BinarySI),
+			corev1.ResourceCPU:              *resource.NewMilliQuantity(share(l.CPUMillis, o.CPUShare), resource.DecimalSI),
+			corev1.ResourceEphemeralStorage: *resource.NewQuantity(share(l.DiskBytes, diskShare), resource.BinarySI),
+		},
+	}
+}
+
+func share(of int64, part float64) int64 { return max(int64(float64(of)*part), 1) }
+
+// bridgeResources: the sidecar copies files and holds none of them.
+func (o Options) bridgeResources() corev1.ResourceRequirements {
+	limits := o.BridgeLimits
+	if limits == nil {
+		limits = corev1.ResourceList{
+			corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceCPU: resource.MustParse("500m"),
+		}
+	}
+	limits = maps.Clone(limits)
+	limits[corev1.ResourceEphemeralStorage] = resource.MustParse("64Mi")
+	return corev1.ResourceRequirements{Limits: limits, Requests: corev1.ResourceList{
+		corev1.ResourceMemory: resource.MustParse("16Mi"), corev1.ResourceCPU: resource.MustParse("10m"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("16Mi"),
+	}}
+}
+
+// bridgeArguments tell the sidecar what it is for.
+func bridgeArguments() []string {
+	out := []string{
+		"--certs=" + certificateDir,
+		fmt.Sprintf("--listen=:%d", sidecar.Port),
+		"--run=" + sandbox.RunDir,
+		"--mount=" + sandbox.UserDataDir + "=" + bridgeFolder(volumeUserData) + "/" + treeFolder + ":rw",
+	}
+	for _, f := range fetched {
+		out = append(out, "--mount="+f.dir+"="+bridgeFolder(f.volume)+"/"+treeFolder+":ro")
+	}
+	return out
+}

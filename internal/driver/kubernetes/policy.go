@@ -1,0 +1,235 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sidecar"
+)
+
+// policyTime is how long it counts that the namespace is closed: what an administrator opens is noticed then.
+const policyTime = 30 * time.Second
+
+// policyCheck remembers the last look at the namespace and at RuntimeClasses.
+type policyCheck struct {
+	mu       sync.Mutex
+	at       time.Time
+	open     string            // why sandboxes would not be closed off; "": they are
+	problems map[string]string // why a runtime cannot be used, by its name
+}
+
+// usable gives the RuntimeClass of a runtime, and why it cannot be used, or "".
+func (d *Driver) usable(ctx context.Context, name string) (class, problem string, err error) {
+	known, err := hardening.FindRuntime(name)
+	if err != nil {
+		return "", "", err
+	}
+	problems, err := d.problems(ctx)
+	return d.o.RuntimeClasses[known.Name], problems[known.Name], err
+}
+
+// problems says for each runtime why no sandbox can be made on it.
+func (d *Driver) problems(ctx context.Context) (map[string]string, error) {
+	d.policy.mu.Lock()
+	defer d.policy.mu.Unlock()
+	if !d.policy.at.IsZero() && time.Since(d.policy.at) < policyTime {
+		return d.policy.problems, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	open, err := d.openNetwork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	problems := make(map[string]string)
+	for _, known := range hardening.Runtimes() {
+		why := open
+		if why == "" && known.OwnKernel {
+			why = noSharedSockets
+		}
+		if why == "" {
+			if why, err = d.noClass(ctx, known.Name); err != nil {
+				return nil, err
+			}
+		}
+		if why != "" {
+			problems[known.Name] = why
+		}
+	}
+	d.policy.at, d.policy.problems = time.Now(), problems
+	return problems, nil
+}
+
+// noSharedSockets is why gVisor cannot be used: each container of a pod mounts a volume for itself there, and a socket that
+// one makes the other does not see. The mount hints that change it must be let through by the configuration of the node's
+// containerd, which none has by itself.
+const noSharedSockets = "under a kernel of its own the sandbox does not see the sockets of its sidecar"
+
+// noClass says why a runtime has no RuntimeClass here, or "".
+func (d *Driver) noClass(ctx context.Context, name string) (string, error) {
+	class, named := d.o.RuntimeClasses[name]
+	if !named {
+		return "no RuntimeClass is configured for it", nil
+	}
+	if class == "" {
+		return "", nil
+	}
+	_, err := d.client.NodeV1().RuntimeClasses().Get(ctx, class, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("the cluster has no RuntimeClass %q", class), nil
+	case apierrors.IsForbidden(err):
+		return fmt.Sprintf("this server may not look up RuntimeClass %q; it lacks the rule get runtimeclasses", class), nil
+	case err != nil:
+		return "", apiError(err, "the cluster does not tell its RuntimeClasses", "get runtimeclasses")
+	}
+	return "", nil
+}
+
+// openNetwork says why a sandbox would have a network, or "". Policies add up: each rule of each counts.
+func (d *Driver) openNetwork(ctx context.Context) (string, error) {
+	if d.o.Unpoliced {
+		return "", nil
+	}
+	list, err := d.client.NetworkingV1().NetworkPolicies(d.o.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", apiError(err, "the cluster does not tell its network policies", "list networkpolicies")
+	}
+	return openIn(list.Items, d.o.podLabels(nil), d.o.Namespace), nil
+}
+
+// openIn judges the policies of a namespace for pods with these labels.
+func openIn(policies []networkingv1.NetworkPolicy, pod map[string]string, namespace string) string {
+	in, out := false, false
+	for i := range policies {
+		p := &policies[i]
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.PodSelector)
+		if err != nil || !selector.Matches(labels.Set(pod)) {
+			continue
+		}
+		types := p.Spec.PolicyTypes
+		if len(types) == 0 {
+			types = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+		}
+		in = in || slices.Contains(types, networkingv1.PolicyTypeIngress)
+		out = out || slices.Contains(types, networkingv1.PolicyTypeEgress)
+		if slices.Contains(types, networkingv1.PolicyTypeEgress) && len(p.Spec.Egress) > 0 {
+			return fmt.Sprintf("NetworkPolicy %s in namespace %s lets sandboxes out: its egress must be empty", p.Name, namespace)
+		}
+		for _, rule := range p.Spec.Ingress {
+			if !onlyBridge(rule) {
+				return fmt.Sprintf("NetworkPolicy %s in namespace %s lets more into sandboxes than the server to port %d of the sidecar", p.Name, namespace, sidecar.Port)
+			}
+		}
+	}
+	if !in || !out {
+		return fmt.Sprintf("namespace %s has no NetworkPolicy that closes the network of sandboxes both ways", namespace)
+	}
+	return ""
+}
+
+// onlyBridge reports whether a rule lets named peers reach the sidecar, and nothing else.
+func onlyBridge(rule networkingv1.NetworkPolicyIngressRule) bool {
+	if len(rule.From) == 0 || len(rule.Ports) == 0 {
+		return false
+	}
+	for _, port := range rule.Ports {
+		tcp := port.Protocol == nil || *port.Protocol == corev1.ProtocolTCP
+		if !tcp || port.EndPort != nil || port.Port == nil || port.Port.String() != "bridge" && port.Port.IntVal != sidecar.Port {
+			return false
+		}
+	}
+	return true
+}
+
+// noUserNamespace is why no pod has one.
+const noUserNamespace = "pods share the node's; a cluster that gives each its own does it for all users of the pod alike"
+
+// Capabilities implements driver.Driver.
+func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
+	problems, err := d.problems(ctx)
+	if err != nil {
+		return driver.Capabilities{}, err
+	}
+	c := driver.Capabilities{
+		Name: Name, RuntimeProblems: make(map[string]string), NoUserNamespace: make(map[string]string),
+		Network: "policy", Isolated: true, Unkept: d.o.unkept(),
+	}
+	for _, known := range hardening.Runtimes() {
+		if why := problems[known.Name]; why != "" {
+			c.RuntimeProblems[known.Name] = why
+			continue
+		}
+		c.Runtimes = append(c.Runtimes, known.Name)
+		c.NoUserNamespace[known.Name] = noUserNamespace
+		if slices.Contains(d.o.OOMEndsSandbox, known.Name) {
+			c.OOMEndsSandbox = append(c.OOMEndsSandbox, known.Name)
+		}
+	}
+	return c, nil
+}
+
+// noLooseFilter is why the system call filter is not loosened.
+const noLooseFilter = "what is loosened in Skerry's own filter is still in that of the node's container engine: it takes a profile on the nodes (option seccomp)"
+
+// unkept are the promises that a pod cannot ask for, and what stands in their place.
+func (o Options) unkept() map[driver.Promise]string {
+	out := map[driver.Promise]string{
+		driver.VolumeFlags:  "Kubernetes mounts volumes without nosuid and nodev; what they would stop is stopped by no_new_privs and by the list of devices",
+		driver.TmpfsFiles:   "Kubernetes bounds the bytes of volumes in memory and not their files; the memory limit bounds those",
+		driver.MaskedPaths:  "the container engine of the node says which parts of /proc and /sys are masked",
+		driver.OwnCgroup:    "the container engine of the node gives one on nodes of cgroup version 2",
+		driver.EngineLimits: "the kubelet says the period of the CPU limit, the node whether there is swap, and processes are counted by uid",
+	}
+	if o.Seccomp == "" {
+		out[driver.LooseFilter] = noLooseFilter
+	}
+	return out
+}
+
+// About implements driver.Describer.
+func (d *Driver) About(ctx context.Context) (driver.About, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	body, err := d.client.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	if err != nil {
+		return driver.About{}, apiError(err, "the API server of the cluster does not answer", "get /version")
+	}
+	var version version.Info
+	if err := json.Unmarshal(body, &version); err != nil {
+		return driver.About{}, sandbox.Wrap(sandbox.NotSupported, err, "what answers is no API server of Kubernetes")
+	}
+	about := driver.About{Engine: fmt.Sprintf("Kubernetes %.40s", version.GitVersion), Programs: map[string]string{}, Advice: map[string]string{}}
+	for _, known := range hardening.Runtimes() {
+		class := d.o.RuntimeClasses[known.Name]
+		if class != "" {
+			about.Programs[known.Name] = "RuntimeClass " + class
+		}
+		about.Advice[known.Name] = advice(known.Name, class, d.o.Namespace)
+	}
+	return about, nil
+}
+
+// advice is what to do so that sandboxes start on a runtime.
+func advice(runtime, class, namespace string) string {
+	words := []string{"install the chart, which closes the network of namespace " + namespace}
+	if class != "" {
+		words = append(words, fmt.Sprintf("make the RuntimeClass %s, whose handler is %s on every node that matches it", class, runtime))
+	}
+	return strings.Join(words, ", and ")
+}

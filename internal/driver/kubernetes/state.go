@@ -1,0 +1,124 @@
+package kubernetes
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Names of the containers of a pod.
+const (
+	containerSandbox = "sandbox"
+	containerBridge  = "bridge"
+	containerDaemon  = "daemon" // the first one, which puts skerry-sandboxd into its volume
+)
+
+// instance tells what is known of a sandbox from its pod.
+func instance(p *corev1.Pod) sandbox.Instance {
+	out := sandbox.Instance{
+		ID:        sandbox.ID(p.Name),
+		Labels:    specLabels(p),
+		CreatedAt: p.CreationTimestamp.UTC(),
+	}
+	if r, err := recall(p); err == nil { // one of ours has it; what is broken there is told by whoever needs it
+		out.Runtime = r.Runtime
+	}
+	out.State, out.OOMKilled, out.ExitCode = state(p)
+	return out
+}
+
+// killedBySIGKILL is the exit code of a process that was killed.
+const killedBySIGKILL = 137
+
+// state reads a pod's status. A pod that is being deleted is lost: nobody takes that back.
+func state(p *corev1.Pod) (s sandbox.State, oom bool, exit int) {
+	own := containerStatus(p.Status.ContainerStatuses, containerSandbox)
+	var ended *corev1.ContainerStateTerminated
+	if own != nil {
+		ended = own.State.Terminated
+	}
+	switch {
+	case ended != nil:
+		return sandbox.Lost, ended.Reason == "OOMKilled" || outOfMemory(p), int(ended.ExitCode)
+	case p.DeletionTimestamp != nil, p.Status.Phase == corev1.PodFailed, p.Status.Phase == corev1.PodSucceeded:
+		return sandbox.Lost, outOfMemory(p), killedBySIGKILL
+	case own != nil && own.State.Running != nil:
+		return sandbox.Running, false, 0
+	}
+	return sandbox.Starting, false, 0
+}
+
+// outOfMemory reports whether a pod was evicted because its node, or a volume in memory, had none left. It is told in
+// words only.
+func outOfMemory(p *corev1.Pod) bool {
+	return p.Status.Reason == "Evicted" && strings.Contains(p.Status.Message, "resource: memory")
+}
+
+func containerStatus(list []corev1.ContainerStatus, name string) *corev1.ContainerStatus {
+	for i := range list {
+		if list[i].Name == name {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+	p, err := d.pod(ctx, id)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	if p == nil || !isMine(p) {
+		return sandbox.Instance{}, notHere(id)
+	}
+	return instance(p), nil
+}
+
+// pod asks the API server for the pod of a sandbox's name; nil: there is none.
+func (d *Driver) pod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
+	if err := hardening.CheckID(id); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	p, err := d.client.CoreV1().Pods(d.o.Namespace).Get(ctx, string(id), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, apiError(err, "the cluster does not tell the sandbox's state", "get pods")
+	}
+	return p, nil
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context, want map[string]string) ([]sandbox.Instance, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	selector := selectors(want)
+	selector[ComponentLabel], selector[managerLabel] = Component, manager
+	got, err := d.client.CoreV1().Pods(d.o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: labels.SelectorFromSet(selector).String()})
+	if err != nil {
+		return nil, apiError(err, "the cluster does not tell what runs", "list pods")
+	}
+	out := make([]sandbox.Instance, 0, len(got.Items))
+	for i := range got.Items {
+		p := &got.Items[i]
+		if !isMine(p) || hardening.CheckID(sandbox.ID(p.Name)) != nil {
+			continue
+		}
+		// Hashes may meet, the labels themselves do not.
+		if one := instance(p); hasLabels(one.Labels, want) {
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}
