@@ -23,6 +23,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	kube "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -96,7 +97,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	http, err := rest.HTTPClientFor(config)
 	must(t, err)
-	t.Cleanup(http.CloseIdleConnections)
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(http.Transport) })
 	c.client, err = kube.NewForConfigAndClient(config, http)
 	must(t, err)
 	c.authority, err = pki.Open(ctx(t), t.TempDir()+"/authority")

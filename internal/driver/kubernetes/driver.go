@@ -19,7 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
+	"net"
 	"sync"
 	"time"
 
@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	kube "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
@@ -95,6 +96,9 @@ const (
 	// removeTimeout bounds a removal, until the pod is gone. A pod with finalizers of others takes long.
 	removeTimeout = 60 * time.Second
 
+	// keepAlive is how soon a connection is noticed that leads to nobody any more.
+	keepAlive = 15 * time.Second
+
 	startTimeout    = 2 * time.Minute
 	scheduleTimeout = 20 * time.Second
 )
@@ -103,7 +107,7 @@ const (
 type Driver struct {
 	o      Options
 	client kube.Interface
-	http   *http.Client // nil where a test brings the client along
+	hangUp func() // closes all connections with the API server
 	locks  idlock.Locks
 	pods   *pods
 	tunnel tunnels
@@ -129,20 +133,23 @@ func New(o Options) (*Driver, error) {
 	if o.Config == nil {
 		return nil, errors.New("kubernetes driver: no API server is named")
 	}
-	client, err := rest.HTTPClientFor(o.Config)
+	// Connections of the driver's own: those of watches are busy to the end, and must go with it.
+	dialer := connrotation.NewDialer((&net.Dialer{Timeout: askTimeout, KeepAlive: keepAlive}).DialContext)
+	config := rest.CopyConfig(o.Config)
+	config.Dial = dialer.DialContext
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
-	set, err := kube.NewForConfigAndClient(o.Config, client)
+	set, err := kube.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
 	d, err := build(o, set)
 	if err != nil {
-		client.CloseIdleConnections()
 		return nil, err
 	}
-	d.http = client
+	d.hangUp = dialer.CloseAll
 	return d, nil
 }
 
@@ -151,7 +158,7 @@ func build(o Options, client kube.Interface) (*Driver, error) {
 	if err := complete(&o); err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
-	d := &Driver{o: o, client: client, digests: sidecar.NewDigests()}
+	d := &Driver{o: o, client: client, hangUp: func() {}, digests: sidecar.NewDigests()}
 	d.dial = func(ctx context.Context, so sidecar.Options) (tunnel, error) { return sidecar.Dial(ctx, so) }
 	d.closing, d.close = context.WithCancel(context.Background())
 	d.pods = newPods(o.Namespace, client, o.Log)
@@ -210,9 +217,7 @@ func (d *Driver) Close() error {
 	d.close()
 	err := d.tunnel.closeAll()
 	d.running.Wait()
-	if d.http != nil {
-		d.http.CloseIdleConnections()
-	}
+	d.hangUp()
 	return err
 }
 
