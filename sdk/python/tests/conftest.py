@@ -74,6 +74,7 @@ class Server:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(60)
         shutil.rmtree(self.data, ignore_errors=True)
+        shutil.rmtree(f"{self.data}.keys", ignore_errors=True)  # where the server keeps keys that must not lie in its data
 
 
 @pytest.fixture(scope="session")
