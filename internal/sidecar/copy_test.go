@@ -158,3 +158,33 @@ func TestFoldersOfTheirOwn(t *testing.T) {
 		t.Errorf("a file in its place: %v", err)
 	}
 }
+
+// TestServerFileThatChanges while it is pushed: the sandbox has one of its contents, whole, or the push says why not.
+func TestServerFileThatChanges(t *testing.T) {
+	b := newBed(t)
+	c := b.filled()
+	name := b.path("server/files/workspace/f")
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.WriteFile(name, []byte(strings.Repeat(string(rune('a'+i%26)), 400_000)), 0o644)
+			}
+		}
+	}()
+	for range 20 {
+		if err := c.Push(t.Context(), sandbox.WorkspaceDir); err != nil && !errors.Is(err, sandbox.Unavailable) {
+			t.Errorf("push: %v", err)
+		}
+	}
+	close(stop)
+	<-done
+	b.push(c, sandbox.WorkspaceDir)
+	b.same("server/files/workspace", "pod/files/workspace")
+	b.pull(c, false)
+}

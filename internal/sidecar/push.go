@@ -57,8 +57,8 @@ func (c *Conn) Push(ctx context.Context, paths ...string) error {
 	return nil
 }
 
-// errChanged says that a file changed between two looks at it.
-var errChanged = sandbox.Errorf(sandbox.Conflict, "a file changed while it was copied")
+// errChanged says that a file changed between two looks at it. It is no Conflict: that is how an attachment ends.
+var errChanged = sandbox.Errorf(sandbox.Unavailable, "a file changed while it was copied")
 
 func (c *Conn) pushOne(ctx context.Context, m sandbox.Mount, rest string) error {
 	t, err := tree.Open(m.Source, pod.Only(m.Target))

@@ -144,7 +144,7 @@ func (r *receiving) content(c *tree.Changing, e tree.Entry) (*tree.Incoming, err
 	}
 	_, _, gone, err := wire.ReceiveFile(r.s, in, e.Size)
 	if err == nil && (gone || in.Digest() != e.Digest) {
-		err = sandbox.Errorf(sandbox.Conflict, "%.200q changed while it was copied", e.Path)
+		err = sandbox.Errorf(sandbox.Unavailable, "%.200q changed while it was copied", e.Path)
 	}
 	if err != nil {
 		c.Drop(in)
