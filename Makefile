@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
 IMAGES ?= base
-.PHONY: help build demo test check bench chaos images images-test run generate fuzz
+.PHONY: help build demo test check bench chaos e2e-kubernetes images images-test run generate fuzz
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ chaos: build ## ten minutes in which servers, sandboxes, Redis and the engine ar
 	@images/build.sh base
 	@go build -o bin/chaos ./bench/chaos
 	@$(SUDO) bin/chaos -bin bin -cache $(SKERRY_CACHE) $(or $(CHAOS),-driver containerd)
+
+e2e-kubernetes: build ## the Helm chart on a real cluster: demo, network, rolling upgrade under load, what is killed (KUBECONFIG, or the cluster that scripts/kubernetes.sh starts)
+	@$(SUDO) scripts/kubernetes.sh sh -c 'SKERRY_TEST_KUBECONFIG=$$KUBECONFIG go test -count=1 -v -timeout 30m ./internal/e2e/kubernetes'
 
 redis-away: ## ten minutes without Redis while execs run, thrice at the same time: it hangs, is killed, comes back empty
 	@scripts/install.sh run test

@@ -94,7 +94,12 @@ func (e *examination) checks() []doctor.Check {
 		{Name: "audit", Within: stateWait, Run: e.audit, Late: doctor.Line{State: doctor.Warning, Fix: "look whether audit.webhook, audit.syslog and audit.signer answer"}},
 	}
 	if os.Geteuid() == 0 {
-		for _, name := range []string{"docker", "oci", "containerd"} {
+		names := []string{"docker", "oci", "containerd"}
+		if e.cfg.Driver == "kubernetes" { // else nobody expects a cluster here
+			names = []string{"kubernetes"}
+			list = append(list, doctor.Check{Name: "cluster", Within: stateWait, Run: e.cluster})
+		}
+		for _, name := range names {
 			state := doctor.Warning
 			if e.cfg.Driver == name {
 				state = doctor.Problem
@@ -258,6 +263,7 @@ func (e *examination) driver(ctx context.Context, r *doctor.Report, name string)
 	fixes := map[string]string{
 		"docker": "start dockerd (systemctl start docker), or choose another driver with --driver", "oci": "install runc or runsc where PATH leads",
 		"containerd": "start containerd (systemctl start containerd), or mend containerd.address",
+		"kubernetes": "see the lines of the cluster",
 	}
 	switch {
 	case err == nil && chosen == name:

@@ -101,7 +101,7 @@ func configFlags(cmd *cobra.Command, file *string, flags *config.Config) {
 	cmd.Flags().StringVar(file, "config", envOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
 	usage := map[string]string{
 		"listen": "address of the API; one that is not loopback needs keys", "data": "folder of everything that is kept",
-		"driver": "auto, docker, oci or containerd", "peer-listen": "ip:port where servers on other machines reach this one by TLS", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
+		"driver": "auto, docker, oci, containerd or kubernetes", "peer-listen": "ip:port where servers on other machines reach this one by TLS", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
 	}
 	for name, field := range flagFields(flags) {
 		cmd.Flags().StringVar(field, name, "", usage[name])
@@ -364,8 +364,11 @@ func (p *parts) openTools(ctx context.Context) (err error) {
 
 // openDriver takes the driver that is asked for, or the best one that is there.
 func (p *parts) openDriver(ctx context.Context) (err error) {
-	if p.cfg.Driver == "containerd" {
+	switch p.cfg.Driver {
+	case "containerd":
 		return p.openContainerd(ctx)
+	case "kubernetes":
+		return p.openKubernetes(ctx)
 	}
 	if p.cfg.Driver != "oci" {
 		d, err := docker.New(docker.Options{Host: "unix://" + p.cfg.Docker.Address, Root: filepath.Join(p.cfg.Data, "docker"), Log: p.log})
@@ -575,9 +578,13 @@ func imagesOf(d driver.Driver, caps driver.Capabilities) template.Home {
 	return template.InEngine
 }
 
-// daemon finds skerry-sandboxd: where the configuration says, else beside this program.
+// daemon finds skerry-sandboxd: where the configuration says, else beside this program. Sandboxes on other machines have
+// theirs from an image.
 func (p *parts) daemon() (string, error) {
 	path := p.cfg.Sandboxd
+	if _, remote := p.driver.(driver.Remote); remote {
+		return sandbox.DaemonPath, nil
+	}
 	if path == "" {
 		self, err := os.Executable()
 		if err != nil {

@@ -30,12 +30,14 @@ type Config struct {
 	TLS TLS `yaml:"tls"`
 	// Data is the folder of everything that is kept.
 	Data string `yaml:"data"`
-	// Driver starts the sandboxes: auto, docker, oci or containerd.
+	// Driver starts the sandboxes: auto, docker, oci, containerd or kubernetes.
 	Driver string `yaml:"driver"`
 	// Docker is for the driver docker.
 	Docker Docker `yaml:"docker"`
 	// Containerd is for the driver containerd.
 	Containerd Containerd `yaml:"containerd"`
+	// Kubernetes is for the driver kubernetes.
+	Kubernetes Kubernetes `yaml:"kubernetes"`
 	// Redis is redis://…; empty means state in this process, with a journal under Data.
 	Redis string `yaml:"redis"`
 	// PeerListen is the ip:port where the other servers of the data folder reach this one by TLS; empty: all of them
@@ -174,6 +176,7 @@ func Default() Config {
 		Listen: "127.0.0.1:8080", Data: "/var/lib/skerry", Driver: "auto", Auth: "auto", OperatorTenant: "default",
 		Docker:          Docker{Address: "/var/run/docker.sock"},
 		Containerd:      Containerd{Address: "/run/containerd/containerd.sock", Namespace: "skerry"},
+		Kubernetes:      defaultKubernetes(),
 		DefaultTemplate: "base", Images: "/var/cache/skerry/images",
 		Approvals:  Approvals{Timeout: 5 * time.Minute, WaitPerExec: 30 * time.Minute},
 		Workspaces: Workspaces{Mode: "sync", Delay: 5 * time.Second},
@@ -348,12 +351,18 @@ func (c *Config) Check() error {
 		sort.Strings(allowed)
 		bad(key, "%q is not one of %s", v, strings.Join(allowed, ", "))
 	}
-	oneOf("driver", c.Driver, "auto", "docker", "oci", "containerd")
+	oneOf("driver", c.Driver, "auto", "docker", "oci", "containerd", "kubernetes")
 	if (c.Driver == "docker" || c.Driver == "auto") && !filepath.IsAbs(c.Docker.Address) {
 		bad("docker.address", "%q is not the absolute path of a unix socket", c.Docker.Address)
 	}
 	if c.Driver == "containerd" && !filepath.IsAbs(c.Containerd.Address) {
 		bad("containerd.address", "%q is not the absolute path of a unix socket", c.Containerd.Address)
+	}
+	if c.Driver == "kubernetes" {
+		c.Kubernetes.check(bad)
+		if c.DiskQuota == "auto" { // a workspace is a copy of what is in a volume that has a limit of its own
+			c.DiskQuota = "off"
+		}
 	}
 	oneOf("disk_quota", c.DiskQuota, "auto", "kernel", "image", "off")
 	for key, n := range map[string]int{"disk_image_mib": c.DiskImageMiB, "user_disk_mib": c.UserDiskMiB} {
@@ -405,7 +414,7 @@ func (c *Config) Check() error {
 	if c.Redis != "" && !strings.HasPrefix(c.Redis, "redis://") && !strings.HasPrefix(c.Redis, "rediss://") {
 		bad("redis", "must begin with redis:// or rediss://")
 	}
-	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA, &c.Authority.Cert, &c.Authority.Key} {
+	for _, p := range []*string{&c.Data, &c.Templates, &c.Images, &c.Skills, &c.SkillSources, &c.Extensions, &c.Sandboxd, &c.TLS.Cert, &c.TLS.Key, &c.TLS.ClientCA, &c.Authority.Cert, &c.Authority.Key, &c.Kubernetes.Kubeconfig} {
 		if *p == "" {
 			continue
 		}

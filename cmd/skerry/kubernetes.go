@@ -1,0 +1,55 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
+)
+
+// openKubernetes has sandboxes be pods.
+func (p *parts) openKubernetes(ctx context.Context) error {
+	o, err := p.kubernetesOptions()
+	if err != nil {
+		return err
+	}
+	if o.Authority, err = p.authority(ctx); err != nil {
+		return err
+	}
+	d, err := kubernetes.New(o)
+	if err != nil {
+		return err // says which driver
+	}
+	p.driver = d
+	p.onClose(d.Close)
+	if _, err := d.Capabilities(ctx); err != nil {
+		return fmt.Errorf("driver kubernetes, namespace %s: %w", o.Namespace, err)
+	}
+	return nil
+}
+
+// kubernetesOptions are those of the configuration.
+func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
+	c := p.cfg.Kubernetes
+	config, namespace, err := kubernetes.Connect(c.Kubeconfig)
+	if err != nil {
+		return kubernetes.Options{}, err
+	}
+	nodes := map[string]string{}
+	for _, label := range c.NodeSelector {
+		name, value, _ := strings.Cut(label, "=")
+		nodes[name] = value
+	}
+	return kubernetes.Options{
+		Config: config, Namespace: cmp.Or(c.Namespace, namespace), BridgeImage: c.BridgeImage,
+		PullPolicy: corev1.PullPolicy(c.ImagePullPolicy), PullSecrets: c.ImagePullSecrets,
+		RuntimeClasses: map[string]string{"runc": c.RuncClass, "runsc": c.RunscClass}, Seccomp: c.Seccomp,
+		CPUShare: float64(c.CPUPercent) / 100, MemoryShare: float64(c.MemoryPercent) / 100,
+		NodeSelector: nodes, PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
+		Unpoliced: c.Unpoliced, StartTimeout: p.cfg.StartTimeout, Log: p.log,
+	}, nil
+}
