@@ -29,7 +29,6 @@ const policyTime = 30 * time.Second
 type policyCheck struct {
 	mu       sync.Mutex
 	at       time.Time
-	open     string            // why sandboxes would not be closed off; "": they are
 	problems map[string]string // why a runtime cannot be used, by its name
 }
 

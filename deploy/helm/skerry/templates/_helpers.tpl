@@ -138,7 +138,8 @@ kubernetes:
   namespace: {{ include "skerry.sandboxNamespace" . }}
   bridge_image: {{ include "skerry.image" (dict "image" .Values.sandboxes.bridge "default" .Chart.AppVersion) }}
   {{- with .Values.sandboxes.imagePullSecrets }}
-  image_pull_secrets: {{ toJson . }}
+  image_pull_secrets: {{- range . }}
+    - {{ .name }}{{ end }}
   {{- end }}
 {{- if .Values.sandboxes.templates }}
 templates: /etc/skerry-templates
