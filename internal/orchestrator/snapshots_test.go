@@ -54,7 +54,7 @@ func newKeptHouse(t *testing.T, dir string, delay time.Duration) *keptHouse {
 	k.house = newHouseWith(t, daemon{run: func(out *connect.ServerStream[sandboxv1.Event]) error {
 		if files := k.write.Load(); files != nil {
 			for name, text := range *files {
-				if err := os.WriteFile(filepath.Join(k.threadDir(keptThread), "workspace", name), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(k.within(t, keptThread.ID, sandbox.WorkspaceDir+"/"+name), []byte(text), 0o600); err != nil {
 					t.Error(err)
 				}
 			}
