@@ -55,7 +55,7 @@ env SKERRY_DISK_QUOTA=off SKERRY_SKILLS="$PWD/skills" SKERRY_AUDIT_SIGNING_KEY_F
   "$work/bin/skerry" serve --listen 127.0.0.1:0 --data "$work/data" --driver docker >"$work/log" 2>&1 &
 pid=$!
 for _ in $(seq 120); do
-  SKERRY_SERVER=$(sed -n 's/^.* serving on \(http[^ ]*\).*$/\1/p' "$work/log")
+  SKERRY_SERVER=$(sed -n 's/^.* serving on \(http[^ ]*\).*$/\1/p' "$work/log" 2>/dev/null) || true # the log may not be there yet
   [ -z "$SKERRY_SERVER" ] || break
   kill -0 "$pid" 2>/dev/null || exit 1
   sleep 0.5

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,15 +17,20 @@ import (
 // redisImage is made here from this machine's own Redis, because a registry may be out of reach.
 const redisImage = "skerry/redis-test:latest"
 
+// setTestcontainers says, for all tests, how containers are run.
+func setTestcontainers() error {
+	return errors.Join(
+		os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"),      // its container cannot be pulled everywhere; Cleanup does what it would
+		os.Setenv("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1"), // also where this machine looks like a container
+	)
+}
+
 // startRedis runs a real Redis in a container and gives its address.
 func startRedis(t *testing.T) string {
 	t.Helper()
 	need(t, exec.Command("docker", "info").Run() == nil, "a docker daemon")
 	need(t, have("redis-server"), "redis-server")
 	buildRedis(t)
-	// The container that would clean up after us cannot be pulled everywhere; Cleanup does it.
-	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
-	t.Setenv("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1") // also where this machine looks like a container
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := testcontainers.Run(ctx, redisImage,

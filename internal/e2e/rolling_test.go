@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,7 +22,7 @@ type balancer struct {
 
 func (b *balancer) set(all ...*server) {
 	b.mu.Lock()
-	b.all = all
+	b.all = slices.Clone(all) // the caller goes on with its own
 	b.mu.Unlock()
 	b.look()
 }

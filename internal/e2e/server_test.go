@@ -29,8 +29,11 @@ func run(m *testing.M) int {
 	if len(os.Args) == 3 && os.Args[1] == loginArgument {
 		return loginClient(os.Args[2])
 	}
-	var err error
-	if bin, err = os.MkdirTemp("", "skerry-e2e-"); err != nil {
+	err := setTestcontainers()
+	if err == nil {
+		bin, err = os.MkdirTemp("", "skerry-e2e-")
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
