@@ -105,6 +105,7 @@ var table = []row{
 	{"internal/driver/cgroup", "", "it knows files of the kernel, no sandbox"},
 	{"internal/driver/ociconfig", "sandbox driver/hardening driver/cgroup", "what drivers have in common knows no driver"},
 	{"internal/driver/idlock", "sandbox", "what drivers have in common knows no driver"},
+	{"internal/driver/events", "driver", "what drivers have in common knows no driver"},
 	{"internal/driver/procid", "", "it knows processes, not what they make"},
 	{"internal/driver/runtimeprobe", "sandbox driver/procid", "what drivers have in common knows no driver"},
 	{"internal/driver/oci", driverOurs + " driver/cgroup driver/ociconfig driver/procid", "a driver knows its contract, never another driver"},
@@ -115,6 +116,10 @@ var table = []row{
 	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/drivertest", "sandbox driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},
 	{"internal/driver/drivertest/probe", "confine driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
+	{"internal/driver/kubernetes", "sandbox driver driver/events driver/hardening driver/idlock anchor buildinfo confine sidecar sidecar/pki", "a driver knows its contract and its tunnel, never another driver"},
+	{"internal/driver/memory", driverOurs + " driver/events sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
+	{"internal/driver/drivertest", "sandbox anchor driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},
+	{"internal/driver/drivertest/probe", "sandbox anchor confine driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
 	{"internal/driver/drivertest/probewire", "sandbox", "what the suite and its program say to each other"},
 
 	{"internal/sidecar", "sandbox sidecar/...", "the server's end of a tunnel knows files and sockets, no pod and no thread"},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/events"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -26,13 +27,13 @@ type pods struct {
 	informer cache.SharedIndexInformer
 	log      *slog.Logger
 	gone     func(sandbox.ID) // is told of each end; set before run
+	events   events.Feed
 
-	mu       sync.Mutex
-	known    map[sandbox.ID]*corev1.Pod
-	ended    map[sandbox.ID]bool // those of known whose end was told
-	waiters  map[sandbox.ID]map[chan struct{}]bool
-	watchers map[*watcher]bool
-	failing  bool // the last attempt to follow failed
+	mu      sync.Mutex
+	known   map[sandbox.ID]*corev1.Pod
+	ended   map[sandbox.ID]bool // those of known whose end was told
+	waiters map[sandbox.ID]map[chan struct{}]bool
+	failing bool // the last attempt to follow failed
 }
 
 func newPods(namespace string, client kube.Interface, log *slog.Logger) *pods {
@@ -43,7 +44,7 @@ func newPods(namespace string, client kube.Interface, log *slog.Logger) *pods {
 	w := &pods{
 		informer: factory.Core().V1().Pods().Informer(), log: log, gone: func(sandbox.ID) {},
 		known: make(map[sandbox.ID]*corev1.Pod), ended: make(map[sandbox.ID]bool),
-		waiters: make(map[sandbox.ID]map[chan struct{}]bool), watchers: make(map[*watcher]bool),
+		waiters: make(map[sandbox.ID]map[chan struct{}]bool),
 	}
 	return w
 }
@@ -149,9 +150,7 @@ func (w *pods) end(id sandbox.ID, oom, tell bool) {
 	if !tell {
 		return
 	}
-	for watcher := range w.watchers {
-		watcher.put(driver.Event{ID: id, State: sandbox.Lost, OOM: oom})
-	}
+	w.events.Put(driver.Event{ID: id, State: sandbox.Lost, OOM: oom})
 }
 
 // wake makes those look who wait for a pod. w.mu is held.

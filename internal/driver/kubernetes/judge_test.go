@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
@@ -147,18 +149,34 @@ func TestEnds(t *testing.T) {
 		"noticed late":  {func(w *pods, p *corev1.Pod) { w.deleted(cache.DeletedFinalStateUnknown{Obj: p}) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			gone, listens := 0, &watcher{more: make(chan struct{}, 1)}
+			gone := 0
 			w := &pods{
 				log: slog.New(slog.DiscardHandler), gone: func(sandbox.ID) { gone++ },
 				known: map[sandbox.ID]*corev1.Pod{}, ended: map[sandbox.ID]bool{},
-				waiters: map[sandbox.ID]map[chan struct{}]bool{}, watchers: map[*watcher]bool{listens: true},
+				waiters: map[sandbox.ID]map[chan struct{}]bool{},
 			}
+			var running sync.WaitGroup
+			closing, stop := context.WithCancel(t.Context())
+			told := w.events.Watch(closing, closing, &running)
+			const last = "last"
+			taken := func() (got []driver.Event) {
+				w.events.Put(driver.Event{ID: last})
+				for e := range told {
+					if e.ID == last {
+						break
+					}
+					got = append(got, e)
+				}
+				return got
+			}
+			defer running.Wait()
+			defer stop()
 			w.seen(livePod(), true)
-			if got := listens.take(); len(got) != 0 {
+			if got := taken(); len(got) != 0 {
 				t.Fatalf("a pod that runs is told as %+v", got)
 			}
 			c.end(w, livePod())
-			if got := listens.take(); len(got) != 1 || got[0].State != sandbox.Lost || got[0].OOM != c.oom || gone == 0 {
+			if got := taken(); len(got) != 1 || got[0].State != sandbox.Lost || got[0].OOM != c.oom || gone == 0 {
 				t.Errorf("told: %+v, %d ends; want one, out of memory: %v", got, gone, c.oom)
 			}
 		})

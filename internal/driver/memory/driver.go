@@ -79,6 +79,11 @@ func (d *Driver) Kill(id sandbox.ID) bool { return d.host.Kill(id) }
 // KillOOM ends a sandbox as a lack of memory would, and reports whether it was alive.
 func (d *Driver) KillOOM(id sandbox.ID) bool { return d.host.KillOOM(id) }
 
+// Watch implements driver.Driver.
+func (d *Driver) Watch(ctx context.Context) (<-chan driver.Event, error) {
+	return d.host.events.Watch(ctx, d.closing, &d.watches), nil
+}
+
 // Close ends the driver's watches. Sandboxes go on, unless the Host is the driver's own: nobody could
 // find them again.
 func (d *Driver) Close() error {

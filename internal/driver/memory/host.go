@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/events"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 )
@@ -18,12 +19,12 @@ import (
 // Host holds the instances, as a machine does: they outlive the driver that made them. Drivers on
 // the same Host stand for one server after another. Make one with NewHost.
 type Host struct {
-	handler  HandlerFunc
-	log      *slog.Logger
-	mu       sync.Mutex
-	boxes    map[sandbox.ID]*box
-	watchers map[*watcher]bool
-	daemons  sync.WaitGroup
+	handler HandlerFunc
+	log     *slog.Logger
+	mu      sync.Mutex
+	boxes   map[sandbox.ID]*box
+	events  events.Feed
+	daemons sync.WaitGroup
 }
 
 // box is one instance. Its fields are guarded by Host.mu.
@@ -42,7 +43,7 @@ func NewHost(handler HandlerFunc, log *slog.Logger) *Host {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Host{handler: handler, log: log, boxes: make(map[sandbox.ID]*box), watchers: make(map[*watcher]bool)}
+	return &Host{handler: handler, log: log, boxes: make(map[sandbox.ID]*box)}
 }
 
 // Stop ends all daemons and waits for them. The instances are Lost then.
@@ -83,9 +84,7 @@ func (h *Host) end(id sandbox.ID, oom bool) bool {
 	b.cancel()
 	b.pod.end()
 	b.seen.State, b.seen.OOMKilled, b.seen.ExitCode = sandbox.Lost, oom, killedBySIGKILL
-	for w := range h.watchers {
-		w.put(driver.Event{ID: id, State: sandbox.Lost, OOM: oom})
-	}
+	h.events.Put(driver.Event{ID: id, State: sandbox.Lost, OOM: oom})
 	return true
 }
 
