@@ -37,45 +37,32 @@ type Objects interface {
 type Object = s3.Object
 
 // Bucket keeps objects in a bucket that speaks S3.
-type Bucket struct {
-	client  *s3.Client
-	address string // s3://bucket/prefix, without a slash at its end
-}
+type Bucket struct{ s3.Bucket }
 
 // NewBucket gives what is below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
 func NewBucket(address string, o s3.Options) (Bucket, error) {
-	address = strings.TrimSuffix(address, "/")
-	if _, _, err := s3.Parse(address + "/x"); err != nil {
-		return Bucket{}, err
-	}
-	client, err := s3.New(o)
-	return Bucket{client, address}, err
+	b, err := s3.OpenBucket(address, o)
+	return Bucket{b}, err
 }
-
-// Name says where it is.
-func (b Bucket) Name() string { return b.address }
-
-// Close gives its connections free.
-func (b Bucket) Close() error { return b.client.Close() }
 
 // Read gives an object.
 func (b Bucket) Read(ctx context.Context, name string, most int64) ([]byte, string, error) {
-	return b.client.Read(ctx, b.address+"/"+name, most)
+	return b.Client.Read(ctx, b.At(name), most)
 }
 
 // Replace stores an object.
 func (b Bucket) Replace(ctx context.Context, name string, data []byte, version string) (string, error) {
-	return b.client.Replace(ctx, b.address+"/"+name, data, version)
+	return b.Client.Replace(ctx, b.At(name), data, version)
 }
 
 // List calls each for all objects below a name.
 func (b Bucket) List(ctx context.Context, below string, each func(Object) error) error {
-	return b.client.List(ctx, b.address+"/"+below, each)
+	return b.Client.List(ctx, b.At(below), each)
 }
 
 // Remove removes an object.
 func (b Bucket) Remove(ctx context.Context, name string) error {
-	return b.client.Remove(ctx, b.address+"/"+name)
+	return b.Client.Remove(ctx, b.At(name))
 }
 
 // Folder keeps objects in a folder, as of another disk.

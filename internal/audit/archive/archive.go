@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -80,35 +79,22 @@ func unreachable(err error) error {
 }
 
 // Bucket is an archive in a bucket.
-type Bucket struct {
-	client  *s3.Client
-	address string // s3://bucket/prefix, without a slash at its end
-}
+type Bucket struct{ s3.Bucket }
 
 // NewBucket gives the archive below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
 func NewBucket(address string, o s3.Options) (Bucket, error) {
-	address = strings.TrimSuffix(address, "/")
-	if _, _, err := s3.Parse(address + "/x"); err != nil {
-		return Bucket{}, err
-	}
-	client, err := s3.New(o)
-	return Bucket{client, address}, err
+	b, err := s3.OpenBucket(address, o)
+	return Bucket{b}, err
 }
-
-// Name says where it is.
-func (b Bucket) Name() string { return b.address }
-
-// Close gives its connections free.
-func (b Bucket) Close() error { return b.client.Close() }
 
 // Put stores an object of size bytes: it is there as a whole, or not at all.
 func (b Bucket) Put(ctx context.Context, name string, from io.Reader, size int64) error {
-	return b.client.Put(ctx, b.address+"/"+name, from, size)
+	return b.Client.Put(ctx, b.At(name), from, size)
 }
 
 // Get gives an object; fs.ErrNotExist: there is none.
 func (b Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	r, err := b.client.Fetch(ctx, b.address+"/"+name)
+	r, err := b.Client.Fetch(ctx, b.At(name))
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	}
