@@ -83,6 +83,16 @@ type Driver interface {
 	Close() error
 }
 
+// HasLabels reports whether a sandbox with labels have is one that List is asked for by want.
+func HasLabels(have, want map[string]string) bool {
+	for k, v := range want {
+		if got, ok := have[k]; !ok || got != v {
+			return false
+		}
+	}
+	return true
+}
+
 // Pauser is a driver that can freeze a sandbox. Both methods are idempotent.
 type Pauser interface {
 	Pause(ctx context.Context, id sandbox.ID) error

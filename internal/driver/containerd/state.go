@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/containerd/api/types/task"
 	"github.com/containerd/containerd/v2/core/containers"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -124,18 +125,9 @@ func (d *Driver) List(ctx context.Context, labels map[string]string) ([]sandbox.
 		if hardening.CheckID(sandbox.ID(c.ID)) != nil {
 			continue
 		}
-		if i := instance(c, byID[c.ID]); hasLabels(i.Labels, labels) {
+		if i := instance(c, byID[c.ID]); driver.HasLabels(i.Labels, labels) {
 			out = append(out, i)
 		}
 	}
 	return out, nil
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -129,7 +130,7 @@ func (d *Driver) List(ctx context.Context, labels map[string]string) ([]sandbox.
 		}
 		i := instance(id, c.State, time.Unix(c.Created, 0), c.Labels)
 		// The filter of the engine also finds labels that come from the image.
-		if !hasLabels(i.Labels, labels) {
+		if !driver.HasLabels(i.Labels, labels) {
 			continue
 		}
 		if i.State == sandbox.Lost { // how it ended is only told one by one; few are in that state
@@ -152,13 +153,4 @@ func idOf(names []string) (sandbox.ID, bool) {
 		}
 	}
 	return "", false
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }

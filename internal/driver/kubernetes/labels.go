@@ -95,12 +95,3 @@ func recall(p *corev1.Pod) (remembered, error) {
 	}
 	return out, nil
 }
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
-}

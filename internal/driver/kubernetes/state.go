@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -116,7 +117,7 @@ func (d *Driver) List(ctx context.Context, want map[string]string) ([]sandbox.In
 			continue
 		}
 		// Hashes may meet, the labels themselves do not.
-		if one := instance(p); hasLabels(one.Labels, want) {
+		if one := instance(p); driver.HasLabels(one.Labels, want) {
 			out = append(out, one)
 		}
 	}

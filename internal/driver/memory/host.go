@@ -151,20 +151,11 @@ func (h *Host) list(labels map[string]string) []sandbox.Instance {
 	defer h.mu.Unlock()
 	out := make([]sandbox.Instance, 0, len(h.boxes))
 	for _, b := range h.boxes {
-		if hasLabels(b.seen.Labels, labels) {
+		if driver.HasLabels(b.seen.Labels, labels) {
 			out = append(out, b.view())
 		}
 	}
 	return out
-}
-
-func hasLabels(have, want map[string]string) bool {
-	for k, v := range want {
-		if got, ok := have[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
 }
 
 func (h *Host) freeze(id sandbox.ID, want sandbox.State) error {

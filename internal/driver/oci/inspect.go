@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/go-runc"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -46,7 +47,7 @@ func (d *Driver) List(ctx context.Context, labels map[string]string) ([]sandbox.
 	}
 	matching := all[:0]
 	for _, rec := range all {
-		if rec.hasLabels(labels) {
+		if driver.HasLabels(rec.Labels, labels) {
 			matching = append(matching, rec)
 		}
 	}
@@ -100,13 +101,4 @@ func (d *Driver) instance(rec record, c *runc.Container) sandbox.Instance {
 
 func (r record) instance(state sandbox.State) sandbox.Instance {
 	return sandbox.Instance{ID: r.ID, State: state, Runtime: r.Runtime, Labels: maps.Clone(r.Labels), CreatedAt: r.Created}
-}
-
-func (r record) hasLabels(labels map[string]string) bool {
-	for k, v := range labels {
-		if have, ok := r.Labels[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
 }
