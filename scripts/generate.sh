@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the code that is generated from sandbox.proto and wire.proto. With --diff it changes nothing and fails when
+# Makes the code that is generated from sandbox.proto and wire.proto, what is of the chart, and docs/api. With --diff it changes nothing and fails when
 # what is committed is not what would be made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,8 +34,9 @@ if [ "$out" != . ]; then
     diff -u <(grep -v '^// 	protoc  ' $f) <(grep -v '^// 	protoc  ' "$out/$f") || { echo "$f is not what its .proto makes: run make generate" >&2; exit 1; }
   done
 fi
-# Whether the chart's are up to date, its tests say.
+# Whether the chart's and those of docs/api are up to date, their tests say.
 if [ "$out" = . ]; then
+  go test ./internal/httpserver -update -run '^TestReference$'
   scripts/install.sh helm
   go test ./deploy/helm -update -run '^(TestSchema|TestReadme|TestGolden|TestImages)$'
 fi
