@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
 IMAGES ?= base
-.PHONY: help build demo test check bench chaos e2e-kubernetes images images-test run generate fuzz
+.PHONY: help build docs demo test check bench chaos e2e-kubernetes images images-test run generate fuzz
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ redis-away: ## ten minutes without Redis while execs run, thrice at the same tim
 
 generate: ## make the generated code again
 	@scripts/generate.sh
+
+docs: ## static pages of docs/ into bin/site; fails when a link leads nowhere
+	@go run ./docs/site
 
 fuzz: ## each fuzz test for 10 seconds
 	@scripts/fuzz.sh

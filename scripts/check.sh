@@ -28,7 +28,7 @@ shellcheck "${shell_files[@]}"
 step "skills"
 skills=$(python3 -m unittest discover -s skills/tests 2>&1) || fail "$skills"
 step "house: imports, comments, links, dependencies"
-go test ./internal/archtest
+go test ./internal/archtest ./docs/site
 step "lint"
 scripts/install.sh linters
 "$cache/bin/golangci-lint" run --allow-parallel-runners

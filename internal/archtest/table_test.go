@@ -140,6 +140,7 @@ var table = []row{
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},
 
 	{"deploy/helm", "", "a chart is text; its tests read it"},
+	{"docs/site", "", "documents are text; it makes pages of them"},
 	{"internal/e2e", "", "the whole is tested through its public API"},
 	{"bench/chaos", "audit driver/containerd/containerdtest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench/fleet", "audit bridge codeapi driver/memory extensions httpserver mcphub orchestrator peer policy prompt replica sandbox sandboxapi/... skill store telemetry", "a server on the memory driver: it wires all parts, as cmd does"},
