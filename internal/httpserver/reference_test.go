@@ -268,6 +268,8 @@ func (r *reference) operation(b *strings.Builder, page string, op apiOperation) 
 		b.WriteString(" " + op.Description)
 	}
 	fmt.Fprintf(b, "\n\nWho: %s. Id: `%s`.\n", op.callers(), op.OperationID)
+	// Nearly every route has a thread: the index says once what that is.
+	op.Parameters = slices.DeleteFunc(op.Parameters, func(p apiParameter) bool { return p.In == "path" && p.Name == "thread" })
 	if len(op.Parameters) > 0 {
 		b.WriteString("\n| parameter | in | type | meaning |\n|---|---|---|---|\n")
 	}
@@ -478,6 +480,7 @@ func (r *reference) index(byTag map[string][]apiOperation) string {
 	for _, sentence := range strings.SplitAfter(rules, ". ") {
 		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(sentence))
 	}
+	b.WriteString("`{thread}` is your name of a conversation: 1 to 128 of `A-Z a-z 0-9 _ -`. What belongs to another user is not found.\n")
 	b.WriteString("A list has `items` and, when there is more, `next_cursor`: send it as `cursor`.\n\n## Routes\n")
 	for _, tag := range r.doc.Tags {
 		page := referencePages[tag.Name]
