@@ -43,3 +43,46 @@ func TestReadme(t *testing.T) {
 		}
 	}
 }
+
+// TestQuickstart runs the blocks of docs/quickstart.md as they stand there, and looks for what they are said to print.
+func TestQuickstart(t *testing.T) {
+	need(t, have("curl") && have("node"), "curl and node")
+	text, err := os.ReadFile("../../docs/quickstart.md")
+	must(t, err)
+	page := string(text)
+	if !strings.Contains(page, "\nsudo bin/skerry serve --data /tmp/skerry\n") {
+		t.Error("the server is started in another way than here: change both")
+	}
+	modules := filepath.Join(cache(), "mcp/node_modules/@modelcontextprotocol")
+	_, err = os.Stat(filepath.Join(modules, "server-filesystem/dist/index.js"))
+	need(t, err == nil, "the npm package server-filesystem")
+	blocks := strings.Split(page, "<!-- tested by internal/e2e TestQuickstart -->\n```sh\n")[1:]
+	if len(blocks) != 5 {
+		t.Fatalf("%d tested blocks", len(blocks))
+	}
+	s := start(t, options{})
+	folder := sharedFolder(t)
+	for _, block := range blocks {
+		block, rest, _ := strings.Cut(block, "\n```\n")
+		script := strings.NewReplacer("localhost:8080", strings.TrimPrefix(s.url, "http://"), "curl -s ", "curl -sf ", "bin/skerry", filepath.Join(bin, "skerry"),
+			"/var/cache/skerry/mcp/node_modules/@modelcontextprotocol", modules, "/tmp/quickstart", folder).Replace(block)
+		cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+		cmd.Env = append(os.Environ(), "SKERRY_SERVER="+s.url)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v:\n%s\n%s", err, block, out)
+		}
+		printed, shown := strings.CutPrefix(rest, "\n```\n")
+		if !shown {
+			continue
+		}
+		printed, _, _ = strings.Cut(printed, "\n```")
+		for line := range strings.Lines(printed) {
+			for _, part := range strings.Split(strings.TrimSpace(line), "…") {
+				if !strings.Contains(string(out), part) {
+					t.Errorf("%q is not in what this prints:\n%s\n%s", part, block, out)
+				}
+			}
+		}
+	}
+}

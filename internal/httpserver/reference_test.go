@@ -473,7 +473,7 @@ func (r *reference) index(byTag map[string][]apiOperation) string {
 	fmt.Fprintf(&b, "# API\n\n%s\n", referenceMark)
 	b.WriteString("Everything that Skerry does, it does by HTTP and JSON. A server shows the same at `/docs` and, for programs, at `/openapi.json` (OpenAPI 3.1). ")
 	b.WriteString("Clients: [Python](../python.md), [TypeScript](../typescript.md), [Go](../go.md). `/mcp` speaks MCP: [clients](../mcp-clients.md).\n\n")
-	b.WriteString("The tests send the examples to a server and compare its answers with what stands here. `SKERRY` is its address:\n\n")
+	b.WriteString("The tests send the examples to a server and compare its answers with what stands here, but for ids, hashes, times and numbers. `SKERRY` is the server's address:\n\n")
 	b.WriteString("```sh\nSKERRY=http://localhost:8080\n```\n\n## What all routes have in common\n\n")
 	b.WriteString("A key goes into `Authorization: Bearer sk_…` or `X-API-Key: sk_…`; a server on loopback without keys wants none. Who may call a route stands with it, by [role](../identity.md#roles).\n")
 	_, rules, _ := strings.Cut(r.doc.Info.Description, ". ") // behind what Skerry is
