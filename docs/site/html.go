@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -68,7 +70,7 @@ func (s *site) files() (map[string][]byte, error) {
 	for name, content := range s.assets {
 		out[place(name)] = content
 	}
-	for _, name := range sorted(s.pages) {
+	for _, name := range slices.Sorted(maps.Keys(s.pages)) {
 		content, err := s.html(s.pages[name], out)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -137,7 +139,7 @@ func (s *site) destination(target string, out map[string][]byte) (string, error)
 	}
 	var b strings.Builder
 	b.WriteString("<h1>" + template.HTMLEscapeString(target) + "</h1>\n<ul>\n")
-	for _, name := range sorted(s.pages) {
+	for _, name := range slices.Sorted(maps.Keys(s.pages)) {
 		if path.Dir(name) == target {
 			fmt.Fprintf(&b, "<li><a href=%q>%s</a></li>\n", from(list, place(name)), template.HTMLEscapeString(s.pages[name].title))
 		}

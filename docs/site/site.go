@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -94,7 +95,7 @@ func (s *site) order() []section {
 		}
 	}
 	more := section{Title: "More"}
-	for _, name := range sorted(s.pages) {
+	for _, name := range slices.Sorted(maps.Keys(s.pages)) {
 		if path.Dir(name) == path.Dir(start) && !named[name] {
 			more.Items = append(more.Items, item{s.pages[name].title, name})
 		}
@@ -218,7 +219,7 @@ func resolve(page, dest string) (target, fragment string, inside bool) {
 // links are the links that lead nowhere.
 func (s *site) links() []error {
 	var bad []error
-	for _, name := range sorted(s.pages) {
+	for _, name := range slices.Sorted(maps.Keys(s.pages)) {
 		s.pages[name].eachLink(func(dest []byte) []byte {
 			target, fragment, inside := resolve(name, string(dest))
 			if !inside {
@@ -265,13 +266,4 @@ func (p *page) sections() []section {
 		return ast.WalkContinue, nil
 	})
 	return all
-}
-
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
 }
