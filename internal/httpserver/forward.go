@@ -113,7 +113,10 @@ func needOf(method, route string, far bool) need {
 
 // place passes a request on when another server has to answer it.
 func (s *server) place(c *gin.Context) {
-	what := needOf(c.Request.Method, c.FullPath(), s.o.FarFiles)
+	what, adapted := s.adapterNeed(c)
+	if !adapted {
+		what = needOf(c.Request.Method, c.FullPath(), s.o.FarFiles)
+	}
 	if s.o.Placement == nil {
 		return
 	}
@@ -155,7 +158,8 @@ func (s *server) stay(c *gin.Context, done func()) {
 		return
 	}
 	defer done()
-	if isRead(c.Request.Method) && endless(c.FullPath()) {
+	route := s.adapted[c.Request.Method+" "+c.FullPath()]
+	if isRead(c.Request.Method) && endless(c.FullPath()) || route != nil && route.Endless {
 		ctx, cancel := context.WithCancel(c.Request.Context())
 		defer cancel()
 		defer context.AfterFunc(s.o.Placement.Stopping(), cancel)()

@@ -26,7 +26,8 @@ func (s *server) limit(c *gin.Context) {
 	}
 	ctx := c.Request.Context()
 	caller := callerOf(ctx)
-	if deferred[c.Request.Method+" "+c.FullPath()] {
+	route := c.Request.Method + " " + c.FullPath()
+	if a := s.adapted[route]; deferred[route] || a != nil && a.Starts {
 		ctx = s.o.Limits.Defer(ctx)
 		c.Request = c.Request.WithContext(ctx)
 		defer s.o.Limits.Settle(context.WithoutCancel(ctx), caller)

@@ -65,6 +65,8 @@ type Options struct {
 	Placement placement
 	// FarFiles: sandboxes have copies of their threads' files, which only the server that holds the thread reaches.
 	FarFiles bool
+	// Adapters are APIs of other products, answered by the use cases above.
+	Adapters []Adapter
 	// Limits bound the requests of callers; nil: there are none, and no usage.
 	Limits limiter
 	// Tracer makes the spans of requests; nil: none are made.
@@ -109,10 +111,11 @@ type server struct {
 	open      huma.API // routes that do not
 	heartbeat time.Duration
 	idle      time.Duration
-	follows   chan struct{}     // places of those who follow or export the audit log
-	recheck   time.Duration     // of the credential of an MCP request that goes on
-	rules     map[string]access // by method and path of gin; complete before the first request
-	routes    gin.RoutesInfo    // all there are
+	follows   chan struct{}            // places of those who follow or export the audit log
+	recheck   time.Duration            // of the credential of an MCP request that goes on
+	rules     map[string]access        // by method and path of gin; complete before the first request
+	routes    gin.RoutesInfo           // all there are
+	adapted   map[string]*AdapterRoute // by method and path of gin
 }
 
 // New makes the handler of the whole API. cmd serves it with a ReadHeaderTimeout and an IdleTimeout,
@@ -186,6 +189,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	s.docsRoutes(engine, doc)
 	s.mcpRoutes(engine)
+	s.adapterRoutes(engine)
 	s.routes = engine.Routes()
 	for _, r := range s.routes {
 		if _, ok := s.rules[r.Method+" "+r.Path]; !ok {

@@ -34,7 +34,7 @@ func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
 	if err := checkEnv(b.Env); err != nil {
 		return o, err
 	}
-	if err := checkLabels(b.Labels); err != nil {
+	if err := sandbox.CheckLabels(b.Labels); err != nil {
 		return o, err
 	}
 	if b.WaitSeconds != nil {
@@ -42,19 +42,6 @@ func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
 	}
 	o.Template, o.Labels, o.Env, o.Skills, o.Mode, o.Capabilities = b.Template, b.Labels, b.Env, b.Skills, b.Mode, b.Capabilities
 	return o, nil
-}
-
-// checkLabels bounds what is remembered of a thread.
-func checkLabels(labels map[string]string) error {
-	if len(labels) > 64 {
-		return sandbox.Errorf(sandbox.Invalid, "labels: at most 64")
-	}
-	for k, v := range labels {
-		if k == "" || len(k) > 128 || len(v) > 1024 || strings.ContainsAny(k, "=\x00") {
-			return sandbox.Errorf(sandbox.Invalid, "labels: %.140q: a name has 1 to 128 bytes without \"=\", a value at most 1024", k)
-		}
-	}
-	return nil
 }
 
 // sandboxAnswer is a thread with its sandbox.

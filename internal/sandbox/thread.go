@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -37,6 +38,19 @@ var ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,127}$`)
 func CheckOwnerName(what, name string) error {
 	if !ownerPattern.MatchString(name) {
 		return Errorf(Invalid, "%s %.140q: use 1 to 128 of the characters A-Z a-z 0-9 _ . @ -, beginning with a letter or digit", what, name)
+	}
+	return nil
+}
+
+// CheckLabels bounds what is remembered of a thread.
+func CheckLabels(labels map[string]string) error {
+	if len(labels) > 64 {
+		return Errorf(Invalid, "labels: at most 64")
+	}
+	for k, v := range labels {
+		if k == "" || len(k) > 128 || len(v) > 1024 || strings.ContainsAny(k, "=\x00") {
+			return Errorf(Invalid, "labels: %.140q: a name has 1 to 128 bytes without \"=\", a value at most 1024", k)
+		}
 	}
 	return nil
 }
