@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Makes the code that is generated from sandbox.proto and wire.proto, what is of the chart, and docs/api. With --diff it changes nothing and fails when
+# Makes the code that is generated from the .proto files of this tree, what is of the chart, and docs/api. With --diff it changes nothing and fails when
 # what is committed is not what would be made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=${SKERRY_CACHE:-/var/cache/skerry}
 proto=internal/sandboxapi/v1/sandbox.proto
 wire=internal/sidecar/wire/wire.proto
+envd=(internal/e2b/envd/process/process.proto internal/e2b/envd/filesystem/filesystem.proto)
 module=github.com/skerry-sandbox/skerry
 
 # The generators have the versions of the libraries in go.mod.
@@ -26,12 +27,13 @@ if [ "${1:-}" = --diff ]; then
   out=$(mktemp -d)
   trap 'rm -rf "$out"' EXIT
 fi
-PATH=$bin:$PATH protoc --go_out="$out" --go_opt=module=$module --connect-go_out="$out" --connect-go_opt=module=$module $proto
+PATH=$bin:$PATH protoc --go_out="$out" --go_opt=module=$module --connect-go_out="$out" --connect-go_opt=module=$module $proto "${envd[@]}"
 PATH=$bin:$PATH protoc --go_out="$out" --go_opt=module=$module $wire
 if [ "$out" != . ]; then
-  for f in internal/sandboxapi/v1/sandbox.pb.go internal/sandboxapi/v1/sandboxv1connect/sandbox.connect.go internal/sidecar/wire/wire.pb.go; do
+  for f in internal/sandboxapi/v1/sandbox.pb.go internal/sandboxapi/v1/sandboxv1connect/sandbox.connect.go internal/sidecar/wire/wire.pb.go \
+    internal/e2b/envd/{process/process.pb.go,process/processconnect/process.connect.go,filesystem/filesystem.pb.go,filesystem/filesystemconnect/filesystem.connect.go}; do
     # The protoc of another Debian release writes another version into the comment.
-    diff -u <(grep -v '^// 	protoc  ' $f) <(grep -v '^// 	protoc  ' "$out/$f") || { echo "$f is not what its .proto makes: run make generate" >&2; exit 1; }
+    diff -u <(grep -v '^// 	protoc  ' "$f") <(grep -v '^// 	protoc  ' "$out/$f") || { echo "$f is not what its .proto makes: run make generate" >&2; exit 1; }
   done
 fi
 # Whether the chart's and those of docs/api are up to date, their tests say.

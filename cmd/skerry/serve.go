@@ -32,6 +32,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
+	"github.com/skerry-sandbox/skerry/internal/e2b"
 	"github.com/skerry-sandbox/skerry/internal/extensions"
 	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/limits"
@@ -655,6 +656,11 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
+	}
+	if p.cfg.E2B {
+		adapter := e2b.New(e2b.Options{Threads: p.orch, Execs: p.orch, Contexts: p.orch, Files: p.orch, DefaultTemplate: p.cfg.DefaultTemplate, FarFiles: far, Log: p.log})
+		p.onClose(func() error { adapter.Close(); return nil })
+		o.Adapters = append(o.Adapters, adapter.Routes())
 	}
 	return access.handlers(o)
 }

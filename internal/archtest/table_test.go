@@ -130,6 +130,11 @@ var table = []row{
 
 	{"internal/orchestrator", "sandbox driver sandboxapi/... vpath snapshot diskquota store audit bridge policy codeapi skill prompt redact toolsearch capacity limits telemetry claim lockedfile deadline tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/httpserver", "sandbox auth audit prompt secrets vpath tracing policy audit/export", "HTTP reaches the use cases through interfaces that it declares"},
+	{"internal/e2b", "sandbox audit vpath httpserver e2b/...", "an adapter translates to use cases, by interfaces that it declares; its routes are served as all others"},
+	{"internal/e2b/envd/process", "", "generated"},
+	{"internal/e2b/envd/process/processconnect", "e2b/envd/process", "generated"},
+	{"internal/e2b/envd/filesystem", "", "generated"},
+	{"internal/e2b/envd/filesystem/filesystemconnect", "e2b/envd/filesystem", "generated"},
 
 	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},
 

@@ -57,6 +57,8 @@ type Config struct {
 	AllowedHosts []string `yaml:"allowed_hosts"`
 	// AllowedOrigins are Origins of pages that may call the API.
 	AllowedOrigins []string `yaml:"allowed_origins"`
+	// E2B answers clients of E2B at the same address: see docs/e2b.md.
+	E2B bool `yaml:"e2b"`
 	// Templates is a folder of sandbox templates; empty means the built-in ones.
 	Templates string `yaml:"templates"`
 	// DefaultTemplate is what a thread gets that asks for none.

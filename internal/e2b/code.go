@@ -1,0 +1,435 @@
+package e2b
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// maxOutputChars is the most that a run keeps of its output; all of it goes by as events.
+const maxOutputChars = 1_000_000
+
+type executeBody struct {
+	Code      string            `json:"code"`
+	ContextID string            `json:"context_id"`
+	Language  string            `json:"language"`
+	Env       map[string]string `json:"env_vars"`
+}
+
+// contextLanguages are those that keep their variables; bash runs afresh each time.
+var contextLanguages = map[string]bool{"python": true, "javascript": true, "typescript": true}
+
+// language is ours for a name of E2B's.
+func language(name string) (string, error) {
+	switch l := strings.ToLower(strings.TrimSpace(name)); l {
+	case "", "python", "python3":
+		return "python", nil
+	case "js", "javascript":
+		return "javascript", nil
+	case "ts", "typescript":
+		return "typescript", nil
+	case "bash":
+		return "bash", nil
+	}
+	return "", notSupported(fmt.Sprintf("language %.64q", name))
+}
+
+// execute runs code in a context and says what comes of it, line by line.
+func (a *Adapter) execute(w http.ResponseWriter, r *http.Request, q request) error {
+	ctx := r.Context()
+	var b executeBody
+	if err := readJSON(r, &b); err != nil {
+		return err
+	}
+	if len(b.Code) > sandbox.MaxCodeBytes {
+		return sandbox.Errorf(sandbox.Invalid, "code: at most %d bytes", sandbox.MaxCodeBytes)
+	}
+	if b.ContextID != "" && b.Language != "" {
+		return sandbox.Errorf(sandbox.Invalid, "only one of context_id and language can be given")
+	}
+	lang, err := language(b.Language)
+	if err != nil {
+		return err
+	}
+	if _, err := a.known.find(ctx, q, false); err != nil {
+		return err
+	}
+	code := sandbox.Code{Text: b.Code, Env: b.Env, Timeout: sandbox.MaxCodeTimeout, MaxOutputChars: maxOutputChars, ContextID: b.ContextID}
+	if code.Text == "" {
+		code.Text = "\n" // E2B runs nothing without a word
+	}
+	switch {
+	case b.ContextID != "":
+		cc, err := a.o.Contexts.Context(ctx, q.caller, q.thread, b.ContextID)
+		if err != nil {
+			return err
+		}
+		lang = cc.Language
+	case !contextLanguages[lang]:
+		code.Language = lang
+	default:
+		if code.ContextID, err = a.defaultContext(ctx, q, lang); err != nil {
+			return err
+		}
+	}
+	if code.ContextID != "" { // one run at a time; the others wait as E2B's do
+		unlock, err := a.locks.take(ctx, "context "+threadOf(q).String()+" "+code.ContextID)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	id, err := a.o.Execs.RunCode(ctx, q.caller, q.thread, code)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	return a.tell(ctx, w, q, id, lang, code.ContextID)
+}
+
+// defaultContext is the context of code that names none. Its id is among the labels, so that it is found again.
+func (a *Adapter) defaultContext(ctx context.Context, q request, lang string) (string, error) {
+	unlock, err := a.locks.take(ctx, "default "+lang+" "+threadOf(q).String())
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	view, err := a.known.find(ctx, q, false)
+	if err != nil {
+		return "", err
+	}
+	if id := view.Labels[labelContext+lang]; id != "" {
+		cc, err := a.o.Contexts.Context(ctx, q.caller, q.thread, id)
+		switch {
+		case err == nil && cc.State == sandbox.ContextLost:
+			_, err = a.o.Contexts.RestartContext(ctx, q.caller, q.thread, id)
+			return id, err
+		case err == nil || sandbox.KindOf(err) != sandbox.NotFound:
+			return id, err
+		}
+	}
+	cc, err := a.o.Contexts.CreateContext(ctx, q.caller, q.thread, sandbox.ContextRequest{Language: lang})
+	if err != nil {
+		return "", err
+	}
+	_, err = a.relabel(ctx, q, map[string]string{labelContext + lang: cc.ContextID})
+	return cc.ContextID, err
+}
+
+// lines writes what comes of a run, each thing on a line.
+type lines struct {
+	mu sync.Mutex
+	w  http.ResponseWriter
+}
+
+func (l *lines) say(v map[string]any) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := json.NewEncoder(l.w).Encode(v); err != nil {
+		return err
+	}
+	return http.NewResponseController(l.w).Flush()
+}
+
+// tell follows a run to its end. From here on the answer is under way, so that an error is one of the lines.
+func (a *Adapter) tell(ctx context.Context, w http.ResponseWriter, q request, id, lang, contextID string) error {
+	out := &lines{w: w}
+	stop := every(keepAlive, func() { _ = out.say(map[string]any{"type": "keepalive"}) }) // the SDKs pass over what they do not know
+	defer stop()
+	var stdout, stderr texts
+	var complaint tail
+	var res *sandbox.Result
+	err := a.o.Execs.Events(ctx, q.caller, q.thread, id, 0, func(ev sandbox.Event) error {
+		switch ev.Type {
+		case sandbox.EventStdout:
+			return out.text("stdout", stdout.add(ev.Data), ev.Time)
+		case sandbox.EventStderr:
+			complaint.add(ev.Data)
+			return out.text("stderr", stderr.add(ev.Data), ev.Time)
+		case sandbox.EventExit:
+			res = ev.Result
+		}
+		return nil
+	})
+	if err == nil && res == nil {
+		err = errors.New("an exec without an end")
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // nobody reads it
+		}
+		_, detail := told(err)
+		a.note(ctx, meanings[sandbox.KindOf(err)].code, err)
+		return out.end(map[string]any{"type": "error", "name": "SandboxError", "value": detail, "traceback": ""})
+	}
+	now := time.Now()
+	err = errors.Join(out.text("stdout", stdout.rest(), now), out.text("stderr", stderr.rest(), now))
+	if res.Results != nil {
+		for i, rich := range *res.Results {
+			err = errors.Join(err, out.say(resultLine(rich, i == len(*res.Results)-1)))
+		}
+	}
+	if failure := failed(res, lang, complaint.String()); failure != nil {
+		err = errors.Join(err, out.say(failure))
+	}
+	if contextID != "" {
+		if cc, e := a.o.Contexts.Context(ctx, q.caller, q.thread, contextID); e == nil {
+			err = errors.Join(err, out.say(map[string]any{"type": "number_of_executions", "execution_count": cc.Runs}))
+		}
+	}
+	if err != nil {
+		return nil //nolint:nilerr // the client is gone, and nobody reads more
+	}
+	return out.end(nil)
+}
+
+func (l *lines) text(kind, text string, at time.Time) error {
+	if text == "" {
+		return nil
+	}
+	return l.say(map[string]any{"type": kind, "text": text, "timestamp": at.UTC().Format(time.RFC3339Nano)})
+}
+
+// end says a last thing, and that it was the last. A client that is gone is no error.
+func (l *lines) end(last map[string]any) error {
+	if last != nil {
+		_ = l.say(last)
+	}
+	_ = l.say(map[string]any{"type": "end_of_execution"})
+	return nil
+}
+
+// resultNames are E2B's names of MIME types; others go into extra.
+var resultNames = map[string]string{
+	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png", "image/jpeg": "jpeg",
+	"application/pdf": "pdf", "text/latex": "latex", "application/json": "json", "application/javascript": "javascript",
+}
+
+// resultLine is one thing that a run displayed. The last one is taken for the value of the code, unless it is a picture:
+// what is displayed and what is returned look the same here.
+func resultLine(rich sandbox.RichResult, last bool) map[string]any {
+	line := map[string]any{"type": "result"}
+	extra := map[string]any{}
+	for kind, data := range rich {
+		if name := resultNames[kind]; name != "" {
+			line[name] = data
+		} else {
+			extra[kind] = data
+		}
+	}
+	var text string
+	if raw, ok := rich["text/plain"]; ok && json.Unmarshal(raw, &text) == nil {
+		line["text"] = unquoted(text)
+	}
+	if len(extra) > 0 {
+		line["extra"] = extra
+	}
+	line["is_main_result"] = last && text != "" && rich["image/png"] == nil
+	return line
+}
+
+// unquoted takes the quotes of a text away, as E2B does.
+func unquoted(text string) string {
+	if n := len(text); n >= 2 && (text[0] == '\'' || text[0] == '"') && text[n-1] == text[0] {
+		return text[1 : n-1]
+	}
+	return text
+}
+
+// failed is the error of a run, nil when there is none. What the code itself threw is read from what it complained.
+func failed(res *sandbox.Result, lang, complaint string) map[string]any {
+	is := func(name, value, traceback string) map[string]any {
+		return map[string]any{"type": "error", "name": name, "value": value, "traceback": traceback}
+	}
+	switch res.Status {
+	case sandbox.StatusExited:
+		if res.ExitCode == nil || *res.ExitCode == 0 {
+			return nil
+		}
+		if name, value, ok := thrown(lang, complaint); ok {
+			return is(name, value, complaint)
+		}
+		return is("ExitError", fmt.Sprintf("the code ended with exit code %d", *res.ExitCode), complaint)
+	case sandbox.StatusTimeout:
+		return is("TimeoutError", fmt.Sprintf("the code took longer than %s", sandbox.MaxCodeTimeout), "")
+	case sandbox.StatusOOM:
+		return is("MemoryError", "the code ran out of memory", "")
+	case sandbox.StatusLost:
+		return is("SandboxError", "the sandbox ended under the code", "")
+	}
+	return is("KeyboardInterrupt", "the code was ended", "")
+}
+
+// thrown reads the error that code ended with from what it printed: of Python the last line that begins with the name
+// which the traceback is headed by, of the others the first that looks like an error's.
+func thrown(lang, complaint string) (name, value string, ok bool) {
+	all := strings.Split(complaint, "\n")
+	if lang != "python" {
+		for _, line := range all {
+			if name, value, ok = errorLine(strings.TrimPrefix(strings.TrimSpace(line), "Uncaught ")); ok && strings.HasSuffix(name, "Error") {
+				return name, value, true
+			}
+		}
+		return "", "", false
+	}
+	head := ""
+	for _, line := range all {
+		if before, _, found := strings.Cut(line, "Traceback (most recent call last)"); found {
+			head = strings.TrimSpace(before)
+		}
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		name, value, ok = errorLine(all[i])
+		if ok && (head == "" || name == head) {
+			rest := append([]string{value}, all[i+1:]...)
+			return name, strings.TrimRight(strings.Join(rest, "\n"), "\n"), true
+		}
+	}
+	return "", "", false
+}
+
+// errorLine reads "Name: what", or "Name".
+func errorLine(line string) (name, value string, ok bool) {
+	name, value, _ = strings.Cut(line, ":")
+	if name == "" || len(name) > 200 {
+		return "", "", false
+	}
+	for i, c := range name {
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c != '.' && (c < '0' || c > '9')) {
+			return "", "", false
+		}
+	}
+	return name, strings.TrimPrefix(value, " "), true
+}
+
+// texts makes text of bytes that come in pieces, of which one may end within a character.
+type texts struct{ left []byte }
+
+func (t *texts) add(data []byte) string {
+	all := append(t.left, data...)
+	cut := len(all)
+	for i := 1; i < utf8.UTFMax && i <= len(all); i++ {
+		if c := all[len(all)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRune(all[len(all)-i:]) {
+				cut = len(all) - i
+			}
+			break
+		}
+	}
+	t.left = append([]byte(nil), all[cut:]...)
+	return strings.ToValidUTF8(string(all[:cut]), "\uFFFD")
+}
+
+func (t *texts) rest() string {
+	text := strings.ToValidUTF8(string(t.left), "\uFFFD")
+	t.left = nil
+	return text
+}
+
+// tail keeps the end of what comes.
+type tail struct{ data []byte }
+
+const maxTail = 64 << 10
+
+func (t *tail) add(data []byte) {
+	t.data = append(t.data, data...)
+	if len(t.data) > 2*maxTail {
+		t.data = append([]byte(nil), t.data[len(t.data)-maxTail:]...)
+	}
+}
+
+func (t *tail) String() string {
+	return strings.ToValidUTF8(string(t.data[max(0, len(t.data)-maxTail):]), "\uFFFD")
+}
+
+// contextView is a context as the SDKs want it.
+type contextView struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	Cwd      string `json:"cwd"`
+}
+
+func (a *Adapter) createContext(w http.ResponseWriter, r *http.Request, q request) error {
+	var b struct {
+		Language string `json:"language"`
+		Cwd      string `json:"cwd"`
+	}
+	if err := readJSON(r, &b); err != nil {
+		return err
+	}
+	lang, err := language(b.Language)
+	if err == nil && !contextLanguages[lang] {
+		err = notSupported("contexts of " + lang)
+	}
+	if err != nil {
+		return err
+	}
+	dir, err := workingDir(b.Cwd)
+	if err != nil {
+		return err
+	}
+	if _, err := a.known.find(r.Context(), q, false); err != nil {
+		return err
+	}
+	cc, err := a.o.Contexts.CreateContext(r.Context(), q.caller, q.thread, sandbox.ContextRequest{Language: lang, Cwd: dir})
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, contextView{cc.ContextID, cc.Language, cc.Cwd})
+	return nil
+}
+
+func (a *Adapter) listContexts(w http.ResponseWriter, r *http.Request, q request) error {
+	if _, err := a.known.find(r.Context(), q, false); err != nil {
+		return err
+	}
+	list, err := a.o.Contexts.Contexts(r.Context(), q.caller, q.thread)
+	if err != nil {
+		return err
+	}
+	out := []contextView{}
+	for _, cc := range list {
+		if cc.State != sandbox.ContextLost {
+			out = append(out, contextView{cc.ContextID, cc.Language, cc.Cwd})
+		}
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// contextOf is the context that the path of a request names: /contexts/{id} or /contexts/{id}/restart.
+func contextOf(r *http.Request) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/contexts/"), "/")
+	return name
+}
+
+func (a *Adapter) restartContext(w http.ResponseWriter, r *http.Request, q request) error {
+	if _, err := a.known.find(r.Context(), q, false); err != nil {
+		return err
+	}
+	if _, err := a.o.Contexts.RestartContext(r.Context(), q.caller, q.thread, contextOf(r)); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, nil)
+	return nil
+}
+
+func (a *Adapter) deleteContext(w http.ResponseWriter, r *http.Request, q request) error {
+	if _, err := a.known.find(r.Context(), q, false); err != nil {
+		return err
+	}
+	if err := a.o.Contexts.DeleteContext(r.Context(), q.caller, q.thread, contextOf(r)); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, nil)
+	return nil
+}

@@ -1,0 +1,418 @@
+package e2b
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	// startTime is how long a sandbox may take to start; the SDKs wait for 60 s.
+	startTime = 50 * time.Second
+	// defaultTimeout and maxTimeout bound the life of a sandbox; both are E2B's.
+	defaultTimeout = 15 * time.Second
+	maxTimeout     = 24 * time.Hour
+	maxList        = 100
+)
+
+// builtIn are E2B's own templates, which SDKs name when their caller names none.
+var builtIn = []string{"", "base", "code-interpreter-v1"}
+
+type createBody struct {
+	Template    string            `json:"templateID"`
+	Timeout     *int              `json:"timeout"`
+	AutoPause   bool              `json:"autoPause"`
+	PauseMemory *bool             `json:"autoPauseMemory"`
+	Metadata    map[string]string `json:"metadata"`
+	Env         map[string]string `json:"envVars"`
+	Network     json.RawMessage   `json:"network"`
+	MCP         json.RawMessage   `json:"mcp"`
+	IAM         json.RawMessage   `json:"iam"`
+	Volumes     []json.RawMessage `json:"volumeMounts"`
+}
+
+// check refuses what is asked for and not there. That there is no internet is said by docs/e2b.md: all SDKs ask for it
+// unless they are told not to.
+func (b *createBody) check() error {
+	given := func(v json.RawMessage) bool { return len(v) > 0 && string(v) != "null" && string(v) != "{}" }
+	switch {
+	case given(b.Network):
+		return notSupported("network")
+	case given(b.MCP):
+		return notSupported("mcp")
+	case given(b.IAM):
+		return notSupported("iam")
+	case len(b.Volumes) > 0:
+		return notSupported("volumeMounts")
+	case b.AutoPause && b.PauseMemory != nil && !*b.PauseMemory:
+		return notSupported("autoPauseMemory: false")
+	}
+	for name := range b.Metadata {
+		if strings.HasPrefix(name, labelPrefix) {
+			return sandbox.Errorf(sandbox.Invalid, "metadata: names that begin with %s are the server's", labelPrefix)
+		}
+	}
+	return sandbox.CheckLabels(b.Metadata)
+}
+
+// lifetime is the end of a sandbox that has so many seconds.
+func lifetime(given *int) (time.Time, error) {
+	d := defaultTimeout
+	if given != nil {
+		if *given < 0 || *given > int(maxTimeout/time.Second) {
+			return time.Time{}, sandbox.Errorf(sandbox.Invalid, "timeout: want 0 to %d seconds", int(maxTimeout/time.Second))
+		}
+		d = time.Duration(*given) * time.Second
+	}
+	return time.Now().Add(d).UTC(), nil
+}
+
+func (a *Adapter) create(w http.ResponseWriter, r *http.Request, q request) error {
+	var b createBody
+	if err := readJSON(r, &b); err != nil {
+		return err
+	}
+	end, err := lifetime(b.Timeout)
+	if err = errors.Join(err, b.check()); err != nil {
+		return err
+	}
+	template := b.Template
+	if slices.Contains(builtIn, template) {
+		template = a.o.DefaultTemplate
+	}
+	labels := map[string]string{}
+	maps.Copy(labels, b.Metadata)
+	labels[labelMade], labels[labelEnds] = "1", end.Format(time.RFC3339Nano)
+	if b.AutoPause {
+		labels[labelPauses] = "1"
+	}
+	info, err := a.o.Threads.Acquire(r.Context(), q.caller, q.thread, sandbox.AcquireOptions{Template: template, Labels: labels, Env: b.Env, Wait: startTime})
+	if err == nil && info.State == sandbox.Starting {
+		err = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox did not start within %s", startTime)
+	}
+	if err != nil {
+		a.undo(r.Context(), q)
+		return err
+	}
+	view := sandbox.ThreadView{ThreadInfo: sandbox.ThreadInfo{Thread: threadOf(q), Labels: labels, CreatedAt: info.CreatedAt}, Sandbox: &info}
+	a.known.note(q, view)
+	writeJSON(w, http.StatusCreated, sandboxOf(r, view))
+	return nil
+}
+
+// undo deletes what is left of a sandbox that did not start.
+func (a *Adapter) undo(ctx context.Context, q request) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	if err := a.o.Threads.DeleteThread(ctx, q.caller, q.thread); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+		a.o.Log.Warn("a sandbox of E2B that did not start could not be deleted", "thread", threadOf(q).String(), "error", err)
+	}
+}
+
+// sandboxView is Sandbox, ListedSandbox and SandboxDetail of E2B's API.
+type sandboxView struct {
+	ID           string            `json:"sandboxID"`
+	Template     string            `json:"templateID"`
+	Alias        string            `json:"alias"`
+	Client       string            `json:"clientID"`
+	Version      string            `json:"envdVersion"`
+	Token        string            `json:"envdAccessToken,omitempty"`
+	TrafficToken string            `json:"trafficAccessToken,omitempty"`
+	Domain       *string           `json:"domain"`
+	Internet     bool              `json:"allowInternetAccess"`
+	StartedAt    time.Time         `json:"startedAt"`
+	EndAt        time.Time         `json:"endAt"`
+	State        string            `json:"state"`
+	CPU          int               `json:"cpuCount"`
+	MemoryMB     int64             `json:"memoryMB"`
+	DiskMB       int64             `json:"diskSizeMB"`
+	Metadata     map[string]string `json:"metadata"`
+}
+
+const (
+	stateRunning = "running"
+	statePaused  = "paused"
+)
+
+// state is running as long as a command would find the sandbox as it was left: one that has no container, or is frozen,
+// is paused.
+func state(v sandbox.ThreadView) string {
+	if v.Sandbox == nil {
+		return statePaused
+	}
+	switch v.Sandbox.State {
+	case sandbox.Paused, sandbox.Hibernated, sandbox.Lost, sandbox.Stopping:
+		return statePaused
+	}
+	return stateRunning
+}
+
+// metadata are the labels that the caller gave.
+func metadata(labels map[string]string) map[string]string {
+	out := map[string]string{}
+	for name, value := range labels {
+		if !strings.HasPrefix(name, labelPrefix) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+func (a *Adapter) describe(v sandbox.ThreadView) sandboxView {
+	s := sandboxView{
+		ID: v.ID, Client: "skerry", Version: envdVersion, StartedAt: v.CreatedAt.UTC(), EndAt: ends(v.Labels), State: state(v),
+		CPU: 1, Metadata: metadata(v.Labels),
+	}
+	if v.Sandbox == nil {
+		s.Template, s.Alias = a.o.DefaultTemplate, a.o.DefaultTemplate
+		return s
+	}
+	s.Template, s.Alias = v.Sandbox.Template, v.Sandbox.Template
+	for _, t := range a.o.Threads.Templates() {
+		if t.Name == v.Sandbox.Template {
+			s.CPU, s.MemoryMB, s.DiskMB = max(1, int(t.Limits.CPUMillis/1000)), t.Limits.MemoryBytes>>20, t.Limits.DiskBytes>>20
+		}
+	}
+	return s
+}
+
+// sandboxOf is the answer that an SDK makes its object of.
+func sandboxOf(r *http.Request, v sandbox.ThreadView) map[string]any {
+	key := token(r)
+	return map[string]any{
+		"sandboxID": v.ID, "templateID": v.Sandbox.Template, "alias": v.Sandbox.Template, "clientID": "skerry", "envdVersion": envdVersion,
+		"envdAccessToken": key, "trafficAccessToken": key, "domain": nil,
+	}
+}
+
+// found is the sandbox of a request to the API server, where none is 404.
+func (a *Adapter) found(ctx context.Context, q request) (sandbox.ThreadView, error) {
+	v, err := a.known.find(ctx, q, true)
+	return v, asNotFound(q, err)
+}
+
+func asNotFound(q request, err error) error {
+	if errors.Is(err, errNoSandbox) {
+		return sandbox.Errorf(sandbox.NotFound, "sandbox %q was not found", q.thread)
+	}
+	return err
+}
+
+func (a *Adapter) get(w http.ResponseWriter, r *http.Request, q request) error {
+	v, err := a.found(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	s := a.describe(v)
+	s.Token = token(r)
+	writeJSON(w, http.StatusOK, s)
+	return nil
+}
+
+func (a *Adapter) kill(w http.ResponseWriter, r *http.Request, q request) error {
+	if _, err := a.found(r.Context(), q); err != nil {
+		return err
+	}
+	if err := a.o.Threads.DeleteThread(r.Context(), q.caller, q.thread); err != nil {
+		return err
+	}
+	a.known.forget(threadOf(q))
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+type timeoutBody struct {
+	Timeout *int `json:"timeout"`
+}
+
+func (a *Adapter) timeout(w http.ResponseWriter, r *http.Request, q request) error {
+	var b timeoutBody
+	if err := readJSON(r, &b); err != nil {
+		return err
+	}
+	end, err := lifetime(b.Timeout)
+	if err != nil {
+		return err
+	}
+	v, err := a.found(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	if state(v) == statePaused {
+		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is paused: connect resumes it", q.thread)
+	}
+	if _, err := a.relabel(r.Context(), q, map[string]string{labelEnds: end.Format(time.RFC3339Nano)}); err != nil {
+		return asNotFound(q, err)
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// connect gives a sandbox that runs, and resumes one that is paused. It makes the time of one that runs longer, never
+// shorter.
+func (a *Adapter) connect(w http.ResponseWriter, r *http.Request, q request) error {
+	return a.wake(w, r, q, false)
+}
+
+func (a *Adapter) resume(w http.ResponseWriter, r *http.Request, q request) error {
+	return a.wake(w, r, q, true)
+}
+
+func (a *Adapter) wake(w http.ResponseWriter, r *http.Request, q request, onlyPaused bool) error {
+	var b timeoutBody
+	if err := readJSON(r, &b); err != nil {
+		return err
+	}
+	end, err := lifetime(b.Timeout)
+	if err != nil {
+		return err
+	}
+	v, err := a.found(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if state(v) == statePaused {
+		status = http.StatusCreated
+		if v.Sandbox != nil && (v.Sandbox.State == sandbox.Paused || v.Sandbox.State == sandbox.Hibernated) {
+			if _, err := a.o.Threads.Resume(r.Context(), q.caller, q.thread); err != nil {
+				return err
+			}
+		}
+	} else {
+		if onlyPaused {
+			return sandbox.Errorf(sandbox.Conflict, "sandbox %s runs already", q.thread)
+		}
+		if before := ends(v.Labels); before.After(end) {
+			end = before
+		}
+	}
+	v, err = a.relabel(r.Context(), q, map[string]string{labelEnds: end.Format(time.RFC3339Nano)})
+	if err != nil {
+		return asNotFound(q, err)
+	}
+	writeJSON(w, status, sandboxOf(r, v))
+	return nil
+}
+
+// pause freezes a sandbox; without memory its container ends, and its files stay.
+func (a *Adapter) pause(w http.ResponseWriter, r *http.Request, q request) error {
+	var b struct {
+		Memory *bool `json:"memory"`
+	}
+	if err := readJSON(r, &b); err != nil {
+		return err
+	}
+	v, err := a.found(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	if state(v) == statePaused {
+		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is paused already", q.thread)
+	}
+	if b.Memory != nil && !*b.Memory {
+		_, err = a.o.Threads.Hibernate(r.Context(), q.caller, q.thread, false)
+	} else {
+		_, err = a.o.Threads.Pause(r.Context(), q.caller, q.thread)
+	}
+	if sandbox.KindOf(err) == sandbox.Conflict { // the SDKs take 409 for one that is paused
+		err = sandbox.Wrap(sandbox.Invalid, err, "a sandbox in which commands or code run cannot be paused: end them first")
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// listQuery is what a list is asked for.
+type listQuery struct {
+	filter sandbox.ThreadFilter
+	states []string // none: all
+}
+
+func (a *Adapter) list(w http.ResponseWriter, r *http.Request, q request) error {
+	lq, err := parseList(r.URL.Query())
+	if err != nil {
+		return err
+	}
+	items, next, err := a.o.Threads.Threads(r.Context(), q.caller, lq.filter)
+	if err != nil {
+		return err
+	}
+	out := []sandboxView{}
+	for _, v := range items {
+		if over(v) {
+			go a.known.end(request{q.caller, v.ID})
+			continue
+		}
+		if s := a.describe(v); len(lq.states) == 0 || slices.Contains(lq.states, s.State) {
+			out = append(out, s)
+		}
+	}
+	if next != "" {
+		w.Header().Set("X-Next-Token", next)
+	}
+	writeJSON(w, http.StatusOK, out)
+	return nil
+}
+
+// parseList reads the query of a list. metadata is a query within it, whose names and values are escaped once more.
+func parseList(v url.Values) (listQuery, error) {
+	q := listQuery{filter: sandbox.ThreadFilter{Labels: map[string]string{labelMade: "1"}, Limit: maxList, Cursor: v.Get("nextToken")}}
+	for _, name := range []string{"order", "startedAfter", "template"} {
+		if v.Get(name) != "" {
+			return q, notSupported("list by " + name)
+		}
+	}
+	if text := v.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxList {
+			return q, sandbox.Errorf(sandbox.Invalid, "limit: want 1 to %d", maxList)
+		}
+		q.filter.Limit = n
+	}
+	for _, list := range v["state"] {
+		for name := range strings.SplitSeq(list, ",") {
+			if name != stateRunning && name != statePaused {
+				return q, sandbox.Errorf(sandbox.Invalid, "state: want running or paused")
+			}
+			q.states = append(q.states, name)
+		}
+	}
+	pairs, err := url.ParseQuery(v.Get("metadata"))
+	if err != nil {
+		return q, sandbox.Errorf(sandbox.Invalid, "metadata: want name=value&name=value, escaped")
+	}
+	for name, values := range pairs {
+		name, err1 := url.QueryUnescape(name)
+		value, err2 := url.QueryUnescape(values[0])
+		if err1 != nil || err2 != nil || strings.HasPrefix(name, labelPrefix) {
+			return q, sandbox.Errorf(sandbox.Invalid, "metadata: want name=value&name=value, escaped")
+		}
+		q.filter.Labels[name] = value
+	}
+	return q, sandbox.CheckLabels(q.filter.Labels)
+}
+
+// health says whether a sandbox runs: 502 when it does not.
+func (a *Adapter) health(w http.ResponseWriter, r *http.Request, q request) error {
+	v, err := a.known.find(r.Context(), q, true)
+	if err == nil && state(v) == statePaused {
+		err = errNoSandbox
+	}
+	if err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

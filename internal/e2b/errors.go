@@ -1,0 +1,112 @@
+package e2b
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// meaning is how a kind of error is said to E2B's clients.
+type meaning struct {
+	status int
+	code   connect.Code
+}
+
+var meanings = map[sandbox.Kind]meaning{
+	sandbox.NotFound:         {http.StatusNotFound, connect.CodeNotFound},
+	sandbox.Invalid:          {http.StatusBadRequest, connect.CodeInvalidArgument},
+	sandbox.Conflict:         {http.StatusConflict, connect.CodeFailedPrecondition},
+	sandbox.Forbidden:        {http.StatusForbidden, connect.CodePermissionDenied},
+	sandbox.Unauthorized:     {http.StatusUnauthorized, connect.CodeUnauthenticated},
+	sandbox.QuotaExceeded:    {http.StatusTooManyRequests, connect.CodeResourceExhausted},
+	sandbox.CapacityExceeded: {http.StatusServiceUnavailable, connect.CodeResourceExhausted},
+	sandbox.NotSupported:     {http.StatusNotImplemented, connect.CodeUnimplemented},
+	sandbox.SandboxLost:      {http.StatusBadGateway, connect.CodeUnavailable},
+	sandbox.ToolFailed:       {http.StatusBadGateway, connect.CodeUnknown},
+	sandbox.Timeout:          {http.StatusGatewayTimeout, connect.CodeDeadlineExceeded},
+	sandbox.Unavailable:      {http.StatusServiceUnavailable, connect.CodeUnavailable},
+	sandbox.Internal:         {http.StatusInternalServerError, connect.CodeInternal},
+}
+
+// told is what a client learns of an error: nothing of one that is our fault.
+func told(err error) (m meaning, detail string) {
+	kind := sandbox.KindOf(err)
+	var e *sandbox.Error
+	switch {
+	case errors.Is(err, errNoSandbox):
+		return meaning{http.StatusBadGateway, connect.CodeUnavailable}, errNoSandbox.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		kind, detail = sandbox.Timeout, "the request took too long"
+	case errors.Is(err, context.Canceled):
+		return meaning{499, connect.CodeCanceled}, "the request was cancelled"
+	case errors.As(err, &e) && kind != sandbox.Internal:
+		detail = e.Detail
+		if kind == sandbox.QuotaExceeded && e.Limit != nil && e.Limit.Limit == "disk_mib" {
+			return meaning{http.StatusInsufficientStorage, connect.CodeResourceExhausted}, detail
+		}
+	}
+	m, ok := meanings[kind]
+	if !ok || kind == sandbox.Internal {
+		return meanings[sandbox.Internal], "an internal error occurred; the server's log has it under the request's id"
+	}
+	if detail == "" {
+		detail = string(kind)
+	}
+	return m, detail
+}
+
+// writeError answers as E2B's API does.
+func (a *Adapter) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	m, detail := told(err)
+	a.note(r.Context(), m.code, err)
+	writeJSON(w, m.status, map[string]any{"code": m.status, "message": detail})
+}
+
+// rpcError is the same for the daemon's services.
+func (a *Adapter) rpcError(ctx context.Context, err error) error {
+	var known *connect.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	m, detail := told(err)
+	a.note(ctx, m.code, err)
+	return connect.NewError(m.code, errors.New(detail))
+}
+
+// note logs what is our fault, once.
+func (a *Adapter) note(ctx context.Context, code connect.Code, err error) {
+	if code == connect.CodeInternal {
+		q := requestOf(ctx)
+		a.o.Log.Error("E2B request failed", "request_id", q.caller.RequestID, "thread", q.thread, "error", err)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client is gone when this fails
+}
+
+// readJSON reads a body; none at all is an empty object.
+func readJSON(r *http.Request, to any) error {
+	data, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
+	if err != nil {
+		return sandbox.Wrap(sandbox.Invalid, err, "the body ended too early")
+	}
+	if len(data) > maxBodyBytes {
+		return sandbox.Errorf(sandbox.Invalid, "the body: at most %d bytes", maxBodyBytes)
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return sandbox.Errorf(sandbox.Invalid, "the body is not the JSON that is wanted: %w", err)
+	}
+	return nil
+}

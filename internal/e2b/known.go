@@ -1,0 +1,228 @@
+package e2b
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// What the adapter remembers of a sandbox lies among the labels of its thread, under names that metadata cannot have.
+const (
+	labelPrefix  = "skerry.e2b/"
+	labelMade    = labelPrefix + "sandbox"  // "1": the thread was made here
+	labelEnds    = labelPrefix + "ends"     // RFC 3339
+	labelPauses  = labelPrefix + "pauses"   // "1": it is paused at its end, not deleted
+	labelContext = labelPrefix + "context-" // and a language: the context of code that names none
+)
+
+const (
+	// believed is how long it is not looked up again whether a sandbox is there, so that a command costs no round trip
+	// for it.
+	believed = 5 * time.Second
+	// endTime bounds the end of a sandbox; endAgain is when it is tried again.
+	endTime  = time.Minute
+	endAgain = 30 * time.Second
+)
+
+// knownSandboxes are those that were asked about lately, and the clocks of those that end. Another server, or this one after
+// it started anew, finds all of it in the labels as soon as the sandbox is asked about, or listed.
+type knownSandboxes struct {
+	threads threads
+	log     *slog.Logger
+
+	mu     sync.Mutex
+	by     map[sandbox.Thread]*known
+	closed bool
+	ending sync.WaitGroup
+}
+
+type known struct {
+	caller sandbox.Caller
+	view   sandbox.ThreadView
+	seen   time.Time
+	clock  *time.Timer
+}
+
+func newKnown(t threads, log *slog.Logger) *knownSandboxes {
+	return &knownSandboxes{threads: t, log: log, by: map[sandbox.Thread]*known{}}
+}
+
+func (k *knownSandboxes) close() {
+	k.mu.Lock()
+	k.closed = true
+	for _, s := range k.by {
+		s.clock.Stop()
+	}
+	clear(k.by)
+	k.mu.Unlock()
+	k.ending.Wait()
+}
+
+func threadOf(q request) sandbox.Thread { return sandbox.Thread{Owner: q.caller.Owner, ID: q.thread} }
+
+// ends is when a sandbox ends by its labels.
+func ends(labels map[string]string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, labels[labelEnds])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// find gives a sandbox that is there. errNoSandbox: there is no such thread, it is none of E2B's, or its time is over.
+// fresh: as it is now, not as it was a moment ago.
+func (k *knownSandboxes) find(ctx context.Context, q request, fresh bool) (sandbox.ThreadView, error) {
+	t := threadOf(q)
+	k.mu.Lock()
+	s := k.by[t]
+	k.mu.Unlock()
+	if s != nil && !fresh && time.Since(s.seen) < believed && !over(s.view) {
+		return s.view, nil
+	}
+	view, err := k.threads.Thread(ctx, q.caller, q.thread)
+	switch {
+	case sandbox.KindOf(err) == sandbox.NotFound, err == nil && view.Labels[labelMade] == "":
+		k.forget(t)
+		return view, errNoSandbox
+	case err != nil:
+		return view, err
+	case over(view):
+		k.end(q)
+		return view, errNoSandbox
+	}
+	k.note(q, view)
+	return view, nil
+}
+
+// over reports whether a sandbox should have been deleted by now.
+func over(v sandbox.ThreadView) bool {
+	return v.Labels[labelPauses] == "" && time.Now().After(ends(v.Labels))
+}
+
+// note remembers a sandbox as it is, and sets its clock.
+func (k *knownSandboxes) note(q request, view sandbox.ThreadView) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return
+	}
+	s := k.by[threadOf(q)]
+	if s == nil {
+		s = &known{clock: time.AfterFunc(time.Until(ends(view.Labels)), func() { k.end(q) })}
+		k.by[threadOf(q)] = s
+	} else if !ends(s.view.Labels).Equal(ends(view.Labels)) {
+		s.clock.Reset(time.Until(ends(view.Labels)))
+	}
+	s.caller, s.view, s.seen = q.caller, view, time.Now()
+}
+
+func (k *knownSandboxes) forget(t sandbox.Thread) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.by[t]; s != nil {
+		s.clock.Stop()
+		delete(k.by, t)
+	}
+}
+
+// end deletes a sandbox whose time is over, or pauses it; one whose time was made longer by another server goes on.
+func (k *knownSandboxes) end(q request) {
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return
+	}
+	k.ending.Add(1)
+	k.mu.Unlock()
+	defer k.ending.Done()
+	ctx, cancel := context.WithTimeout(context.Background(), endTime)
+	defer cancel()
+	view, err := k.threads.Thread(ctx, q.caller, q.thread)
+	switch {
+	case err != nil:
+	case view.Labels[labelMade] == "":
+		err = errNoSandbox
+	case time.Now().Before(ends(view.Labels)):
+		k.note(q, view)
+		return
+	case view.Labels[labelPauses] != "":
+		if state(view) != statePaused {
+			_, err = k.threads.Pause(ctx, q.caller, q.thread)
+		}
+	default:
+		err = k.threads.DeleteThread(ctx, q.caller, q.thread)
+	}
+	if kind := sandbox.KindOf(err); err == nil || kind == sandbox.NotFound || err == errNoSandbox { //nolint:errorlint // it is that very value
+		k.forget(threadOf(q))
+		return
+	}
+	k.log.Warn("a sandbox of E2B could not be ended; it is tried again", "thread", threadOf(q).String(), "error", err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.by[threadOf(q)]; s != nil && !k.closed {
+		s.clock.Reset(endAgain)
+	}
+}
+
+// relabel changes labels of a sandbox that runs, or starts it: labels go with a sandbox that is asked for.
+func (a *Adapter) relabel(ctx context.Context, q request, change map[string]string) (sandbox.ThreadView, error) {
+	unlock, err := a.locks.take(ctx, "labels "+threadOf(q).String())
+	if err != nil {
+		return sandbox.ThreadView{}, err
+	}
+	defer unlock()
+	view, err := a.known.find(ctx, q, true)
+	if err != nil {
+		return view, err
+	}
+	labels := maps.Clone(view.Labels)
+	maps.Copy(labels, change)
+	info, err := a.o.Threads.Acquire(ctx, q.caller, q.thread, sandbox.AcquireOptions{Labels: labels, Wait: startTime})
+	if err != nil {
+		return view, err
+	}
+	view.Labels, view.Sandbox = labels, &info
+	a.known.note(q, view)
+	return view, nil
+}
+
+// locks serialises what must not be done twice at once, by name.
+type locks struct {
+	mu   sync.Mutex
+	held map[string]*lock
+}
+
+type lock struct {
+	turn chan struct{}
+	want int
+}
+
+// take waits for its turn, as long as ctx lasts.
+func (l *locks) take(ctx context.Context, name string) (unlock func(), err error) {
+	l.mu.Lock()
+	k := l.held[name]
+	if k == nil {
+		k = &lock{turn: make(chan struct{}, 1)}
+		l.held[name] = k
+	}
+	k.want++
+	l.mu.Unlock()
+	leave := func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if k.want--; k.want == 0 {
+			delete(l.held, name)
+		}
+	}
+	select {
+	case k.turn <- struct{}{}:
+		return func() { <-k.turn; leave() }, nil
+	case <-ctx.Done():
+		leave()
+		return nil, ctx.Err()
+	}
+}
