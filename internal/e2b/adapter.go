@@ -84,7 +84,7 @@ type Adapter struct {
 
 // New makes the adapter.
 func New(o Options) *Adapter {
-	return &Adapter{o: o, known: newKnown(o.Threads, o.Log), watchers: newWatchers(), locks: locks{held: map[string]*lock{}}}
+	return &Adapter{o: o, known: newKnown(o.Threads, o.Execs, o.Log), watchers: newWatchers(), locks: locks{held: map[string]*lock{}}}
 }
 
 // Close forgets when sandboxes end: whoever serves them next finds it in their labels.
@@ -169,7 +169,7 @@ func (b *routes) envd() {
 		b.list = append(b.list, route)
 	}
 	rpc(httpserver.AdapterRoute{Path: processconnect.ProcessStartProcedure, Starts: true}, processes)
-	rpc(httpserver.AdapterRoute{Path: processconnect.ProcessConnectProcedure, Endless: true}, processes)
+	rpc(httpserver.AdapterRoute{Path: processconnect.ProcessConnectProcedure}, processes)
 	for _, path := range []string{
 		processconnect.ProcessListProcedure, processconnect.ProcessUpdateProcedure, processconnect.ProcessSendInputProcedure,
 		processconnect.ProcessSendSignalProcedure, processconnect.ProcessCloseStdinProcedure,

@@ -84,6 +84,14 @@ func TestSandboxes(t *testing.T) {
 	expect("GET", srv.URL+"/health", "", 502, "not found")
 	expect("POST", srv.URL+"/execute", `{"code":"1"}`, 502, "not found")
 
+	// One that was deleted otherwise is not made anew by a command.
+	id = create(t, srv.URL, `{"timeout":60}`)
+	expect("GET", srv.URL+"/contexts", "", 200, "[]")
+	h.mu.Lock()
+	delete(h.threads, id)
+	h.mu.Unlock()
+	expect("POST", srv.URL+"/execute", `{"code":"1"}`, 502, "not found")
+
 	for body, text := range map[string]string{
 		`{"timeout":-1}`: "timeout: want", `{"timeout":90000}`: "timeout: want", `{`: "not the JSON", `{"templateID":"nosuch"}`: "no template",
 		`{"metadata":{"skerry.e2b/ends":"x"}}`: "are the server's", `{"metadata":{"a=b":"x"}}`: "labels",

@@ -140,7 +140,12 @@ func (h *house) RunCode(_ context.Context, _ sandbox.Caller, _ string, code sand
 	return "ex1", nil
 }
 
-func (h *house) Execs(context.Context, sandbox.Caller, string) ([]sandbox.ExecInfo, error) {
+func (h *house) Execs(_ context.Context, _ sandbox.Caller, id string) ([]sandbox.ExecInfo, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.threads[id]; !ok {
+		return nil, sandbox.Errorf(sandbox.NotFound, "there is no thread")
+	}
 	return h.list, nil
 }
 

@@ -32,6 +32,7 @@ const (
 // it started anew, finds all of it in the labels as soon as the sandbox is asked about, or listed.
 type knownSandboxes struct {
 	threads threads
+	execs   execs
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -41,14 +42,13 @@ type knownSandboxes struct {
 }
 
 type known struct {
-	caller sandbox.Caller
-	view   sandbox.ThreadView
-	seen   time.Time
-	clock  *time.Timer
+	view  sandbox.ThreadView
+	seen  time.Time
+	clock *time.Timer
 }
 
-func newKnown(t threads, log *slog.Logger) *knownSandboxes {
-	return &knownSandboxes{threads: t, log: log, by: map[sandbox.Thread]*known{}}
+func newKnown(t threads, e execs, log *slog.Logger) *knownSandboxes {
+	return &knownSandboxes{threads: t, execs: e, log: log, by: map[sandbox.Thread]*known{}}
 }
 
 func (k *knownSandboxes) close() {
@@ -81,7 +81,10 @@ func (k *knownSandboxes) find(ctx context.Context, q request, fresh bool) (sandb
 	s := k.by[t]
 	k.mu.Unlock()
 	if s != nil && !fresh && time.Since(s.seen) < believed && !over(s.view) {
-		return s.view, nil
+		// It may have been deleted otherwise, and a command would make the thread anew. This is known without a round trip.
+		if _, err := k.execs.Execs(ctx, q.caller, q.thread); sandbox.KindOf(err) != sandbox.NotFound {
+			return s.view, nil
+		}
 	}
 	view, err := k.threads.Thread(ctx, q.caller, q.thread)
 	switch {
@@ -117,7 +120,7 @@ func (k *knownSandboxes) note(q request, view sandbox.ThreadView) {
 	} else if !ends(s.view.Labels).Equal(ends(view.Labels)) {
 		s.clock.Reset(time.Until(ends(view.Labels)))
 	}
-	s.caller, s.view, s.seen = q.caller, view, time.Now()
+	s.view, s.seen = view, time.Now()
 }
 
 func (k *knownSandboxes) forget(t sandbox.Thread) {

@@ -58,7 +58,7 @@ func prepared(a Adapter, route AdapterRoute) gin.HandlerFunc {
 	}
 }
 
-// adapt answers with the adapter. A stream ends when its credential is good no more.
+// adapt answers with the adapter, as long as the credential is good.
 func (s *server) adapt(c *gin.Context) {
 	route := s.adapted[c.Request.Method+" "+c.FullPath()]
 	x := exchangeOf(c.Request.Context())
@@ -72,9 +72,7 @@ func (s *server) adapt(c *gin.Context) {
 	ctx, cancel := context.WithCancel(c.Request.Context())
 	defer cancel()
 	r := c.Request.WithContext(ctx)
-	if route.Starts || route.Endless {
-		defer s.watchCredential(r, x.caller, cancel)()
-	}
+	defer s.watchCredential(r, x.caller, cancel)()
 	route.Serve(c.Writer, r, x.caller, thread)
 }
 
