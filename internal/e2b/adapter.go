@@ -1,10 +1,12 @@
 package e2b
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -164,7 +166,15 @@ func (b *routes) envd() {
 	rpc := func(route httpserver.AdapterRoute, h http.Handler) {
 		route.Method, route.Thread, route.Hold = http.MethodPost, named, true
 		route.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
-			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread})))
+			// All of it, before a stream begins: a body that is not at its end has a deadline, and would end the stream.
+			body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
+			if err != nil || len(body) > maxBodyBytes {
+				b.a.writeError(w, r, sandbox.Errorf(sandbox.Invalid, "the body ended too early, or is longer than %d bytes", maxBodyBytes))
+				return
+			}
+			r = r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread}))
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			h.ServeHTTP(w, r)
 		}
 		b.list = append(b.list, route)
 	}
