@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
 	"errors"
 	"io"
@@ -135,15 +136,14 @@ func (b *routes) add(route httpserver.AdapterRoute, h handler) {
 // control is what E2B's API server does.
 func (b *routes) control() {
 	const one = "/sandboxes/:thread"
-	fresh := func(*http.Request) string { return newSandboxID() }
-	b.add(httpserver.AdapterRoute{Method: http.MethodPost, Path: "/sandboxes", Thread: fresh, Hold: true}, b.a.create)
-	for _, list := range []string{"/sandboxes", "/v2/sandboxes"} {
-		b.add(httpserver.AdapterRoute{Method: http.MethodGet, Path: list}, b.a.list)
+	for _, version := range []string{"", "/v2"} {
+		b.add(httpserver.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Hold: true}, b.a.create)
+		b.add(httpserver.AdapterRoute{Method: http.MethodGet, Path: version + "/sandboxes"}, b.a.list)
+		b.add(httpserver.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Hold: true}, b.a.connect)
 	}
 	b.add(httpserver.AdapterRoute{Method: http.MethodGet, Path: one, Owner: true}, b.a.get)
 	b.add(httpserver.AdapterRoute{Method: http.MethodDelete, Path: one, Hold: true}, b.a.kill)
 	b.add(httpserver.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Hold: true}, b.a.timeout)
-	b.add(httpserver.AdapterRoute{Method: http.MethodPost, Path: one + "/connect", Hold: true}, b.a.connect)
 	b.add(httpserver.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Hold: true}, b.a.resume)
 	b.add(httpserver.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Hold: true}, b.a.pause)
 }
@@ -238,11 +238,15 @@ func (b *routes) refused() {
 	}
 }
 
-// newSandboxID is the thread of a new sandbox. It can be part of a host name, as E2B's are.
-func newSandboxID() string {
-	var raw [15]byte
+// newSandboxID is the thread of a new sandbox. It can be part of a host name, as E2B's are. A request that is repeated
+// with its Idempotency-Key is about the same thread, so that there is one sandbox.
+func newSandboxID(r *http.Request) string {
+	var raw [32]byte
 	rand.Read(raw[:]) //nolint:errcheck // never fails
-	return idPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(raw[:]))
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		raw = sha256.Sum256([]byte(key))
+	}
+	return idPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(raw[:15]))
 }
 
 // idPrefix begins all of them, so that a key can be for such threads alone ("e2b*").

@@ -269,8 +269,9 @@ func failed(res *sandbox.Result, lang, complaint string) map[string]any {
 	return is("KeyboardInterrupt", "the code was ended", "")
 }
 
-// thrown reads the error that code ended with from what it printed: of Python the last line that begins with the name
-// which the traceback is headed by, of the others the first that looks like an error's.
+// thrown reads the error that code ended with from what it printed. Of Python it is the first line behind the last traceback
+// that looks like an error's (frames are indented), by the name that heads the traceback when one does; without a traceback,
+// as for bad syntax, and in the other languages, the first line that begins with the name of an error.
 func thrown(lang, complaint string) (name, value string, ok bool) {
 	all := strings.Split(complaint, "\n")
 	if lang != "python" {
@@ -281,15 +282,15 @@ func thrown(lang, complaint string) (name, value string, ok bool) {
 		}
 		return "", "", false
 	}
-	head := ""
-	for _, line := range all {
+	begin, head := -1, ""
+	for i, line := range all {
 		if before, _, found := strings.Cut(line, "Traceback (most recent call last)"); found {
-			head = strings.TrimSpace(before)
+			begin, head = i, strings.TrimSpace(before)
 		}
 	}
-	for i := len(all) - 1; i >= 0; i-- {
+	for i := begin + 1; i < len(all); i++ {
 		name, value, ok = errorLine(all[i])
-		if ok && (head == "" || name == head) {
+		if ok && (name == head || head == "" && (begin >= 0 || strings.HasSuffix(name, "Error"))) {
 			rest := append([]string{value}, all[i+1:]...)
 			return name, strings.TrimRight(strings.Join(rest, "\n"), "\n"), true
 		}

@@ -18,8 +18,8 @@ import (
 const (
 	// startTime is how long a sandbox may take to start; the SDKs wait for 60 s.
 	startTime = 50 * time.Second
-	// defaultTimeout and maxTimeout bound the life of a sandbox; both are E2B's.
-	defaultTimeout = 15 * time.Second
+	// defaultTimeout and maxTimeout bound the life of a sandbox; both are those of E2B's second API.
+	defaultTimeout = 5 * time.Minute
 	maxTimeout     = 24 * time.Hour
 	maxList        = 100
 )
@@ -231,7 +231,8 @@ func (a *Adapter) kill(w http.ResponseWriter, r *http.Request, q request) error 
 }
 
 type timeoutBody struct {
-	Timeout *int `json:"timeout"`
+	Timeout *int  `json:"timeout"`
+	Memory  *bool `json:"memory"`
 }
 
 func (a *Adapter) timeout(w http.ResponseWriter, r *http.Request, q request) error {
@@ -271,6 +272,9 @@ func (a *Adapter) wake(w http.ResponseWriter, r *http.Request, q request, onlyPa
 	var b timeoutBody
 	if err := readJSON(r, &b); err != nil {
 		return err
+	}
+	if b.Memory != nil && !*b.Memory {
+		return notSupported("resuming without memory")
 	}
 	end, err := lifetime(b.Timeout)
 	if err != nil {

@@ -73,6 +73,12 @@ func TestSandboxes(t *testing.T) {
 	expect("POST", one+"/timeout", `{"timeout":3600}`, 409, "connect resumes it")
 	expect("POST", one+"/connect", `{"timeout":10}`, 201, id)
 	expect("POST", one+"/resume", `{"timeout":10}`, 409, "runs already")
+	expect("POST", srv.URL+"/v2/sandboxes/"+id+"/connect", `{"memory":false}`, 501, "without memory")
+	expect("POST", srv.URL+"/v2/sandboxes/"+id+"/connect", `{}`, 200, id)
+	_, first := call(t, "POST", srv.URL+"/v2/sandboxes", "", `{"templateID":"base"}`, "Idempotency-Key: k")
+	if _, again := call(t, "POST", srv.URL+"/v2/sandboxes", "", `{"templateID":"base"}`, "Idempotency-Key: k"); again != first {
+		t.Errorf("repeated: %s, then %s", first, again)
+	}
 	expect("DELETE", one, "", 204, "")
 	expect("DELETE", one, "", 404, "not found")
 	expect("GET", srv.URL+"/files?path=x", "", 502, "not found")

@@ -50,6 +50,8 @@ func TestThrown(t *testing.T) {
 		{"python", "---\nNameError    Traceback (most recent call last)\nCell In[1], line 1\n----> 1 x\n\nNameError: name 'x' is not defined\n", "NameError", "name 'x' is not defined"},
 		{"python", "  Cell In[1], line 1\n    x y\n      ^\nSyntaxError: invalid syntax\n", "SyntaxError", "invalid syntax"},
 		{"python", "ValueError  Traceback (most recent call last)\nValueError: first\nsecond: third\n", "ValueError", "first\nsecond: third"},
+		{"python", "note: x\nTraceback (most recent call last):\n  Cell In [2], line 1\n    1/0\nValueError: first\nsecond: third\n\n", "ValueError", "first\nsecond: third"},
+		{"python", "warning: x\n  Cell In [2], line 1\nIndentationError: unexpected indent\n", "IndentationError", "unexpected indent"},
 		{"python", "pkg.Bad  Traceback (most recent call last)\npkg.Bad\n", "pkg.Bad", ""},
 		{"javascript", "Uncaught ReferenceError: x is not defined\n    at file:1:1\n", "ReferenceError", "x is not defined"},
 		{"typescript", "TypeError: no\n    at y\n", "TypeError", "no"},
