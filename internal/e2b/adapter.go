@@ -116,7 +116,7 @@ func (a *Adapter) Routes() httpserver.Adapter {
 	b.envd()
 	b.interpreter()
 	b.refused()
-	return httpserver.Adapter{Prepare: prepare, Routes: b.list}
+	return httpserver.Adapter{Prepare: prepare, Refused: refusal, Routes: b.list}
 }
 
 type routes struct {

@@ -65,7 +65,12 @@ func told(err error) (m meaning, detail string) {
 func (a *Adapter) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	m, detail := told(err)
 	a.note(r.Context(), m.code, err)
-	writeJSON(w, m.status, map[string]any{"code": m.status, "message": detail})
+	writeJSON(w, m.status, refusal(m.status, detail))
+}
+
+// refusal is an error as E2B's API shows it: the SDKs fall over one without a message.
+func refusal(status int, detail string) any {
+	return map[string]any{"code": status, "message": detail}
 }
 
 // rpcError is the same for the daemon's services.

@@ -37,6 +37,7 @@ type knownSandboxes struct {
 
 	mu     sync.Mutex
 	by     map[sandbox.Thread]*known
+	busy   map[sandbox.Thread]bool // they are being ended
 	closed bool
 	ending sync.WaitGroup
 }
@@ -48,7 +49,7 @@ type known struct {
 }
 
 func newKnown(t threads, e execs, log *slog.Logger) *knownSandboxes {
-	return &knownSandboxes{threads: t, execs: e, log: log, by: map[sandbox.Thread]*known{}}
+	return &knownSandboxes{threads: t, execs: e, log: log, by: map[sandbox.Thread]*known{}, busy: map[sandbox.Thread]bool{}}
 }
 
 func (k *knownSandboxes) close() {
@@ -134,14 +135,21 @@ func (k *knownSandboxes) forget(t sandbox.Thread) {
 
 // end deletes a sandbox whose time is over, or pauses it; one whose time was made longer by another server goes on.
 func (k *knownSandboxes) end(q request) {
+	t := threadOf(q)
 	k.mu.Lock()
-	if k.closed {
+	if k.closed || k.busy[t] { // its clock, a list and a request may all find that its time is over
 		k.mu.Unlock()
 		return
 	}
+	k.busy[t] = true
 	k.ending.Add(1)
 	k.mu.Unlock()
 	defer k.ending.Done()
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.busy, t)
+	}()
 	ctx, cancel := context.WithTimeout(context.Background(), endTime)
 	defer cancel()
 	view, err := k.threads.Thread(ctx, q.caller, q.thread)
@@ -160,13 +168,13 @@ func (k *knownSandboxes) end(q request) {
 		err = k.threads.DeleteThread(ctx, q.caller, q.thread)
 	}
 	if kind := sandbox.KindOf(err); err == nil || kind == sandbox.NotFound || err == errNoSandbox { //nolint:errorlint // it is that very value
-		k.forget(threadOf(q))
+		k.forget(t)
 		return
 	}
-	k.log.Warn("a sandbox of E2B could not be ended; it is tried again", "thread", threadOf(q).String(), "error", err)
+	k.log.Warn("a sandbox of E2B could not be ended; it is tried again", "thread", t.String(), "error", err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if s := k.by[threadOf(q)]; s != nil && !k.closed {
+	if s := k.by[t]; s != nil && !k.closed {
 		s.clock.Reset(endAgain)
 	}
 }

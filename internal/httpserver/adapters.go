@@ -30,6 +30,8 @@ type AdapterRoute struct {
 type Adapter struct {
 	// Prepare puts the credential of a request where ours has it. It comes first.
 	Prepare func(*http.Request)
+	// Refused is the JSON of what is refused before Serve; nil: a problem document, as everywhere.
+	Refused func(status int, detail string) any
 	Routes  []AdapterRoute
 }
 
@@ -48,6 +50,7 @@ func (s *server) adapterRoutes(engine *gin.Engine) {
 // prepared makes a request look as one of ours does, for all that comes behind it.
 func prepared(a Adapter, route AdapterRoute) gin.HandlerFunc {
 	return func(c *gin.Context) {
+		exchangeOf(c.Request.Context()).refused = a.Refused
 		if a.Prepare != nil {
 			c.Request.Header = c.Request.Header.Clone()
 			a.Prepare(c.Request)

@@ -19,6 +19,7 @@ func TestAdapter(t *testing.T) {
 	}
 	o := Adapter{
 		Prepare: func(r *http.Request) { r.Header.Set("X-API-Key", r.Header.Get("Other-Token")) },
+		Refused: func(status int, detail string) any { return map[string]any{"other": status, "why": detail} },
 		Routes: []AdapterRoute{
 			{Method: http.MethodPost, Path: "/other/:thread/go", Hold: true, Serve: serve},
 			{Method: http.MethodPost, Path: "/other.Service/Go", Thread: func(r *http.Request) string { return r.Header.Get("Other-Thread") }, Starts: true, Serve: serve},
@@ -49,6 +50,10 @@ func TestAdapter(t *testing.T) {
 		if rec.Code != c.status || (len(served) > before) != (c.status == http.StatusNoContent) {
 			t.Errorf("%s as %q for %q: %d %s", c.request, c.key, c.thread, rec.Code, rec.Body)
 		}
+	}
+	rec := send(h, "GET", "/other", "", "Other-Token: ci")
+	if !strings.Contains(rec.Body.String(), `{"other":403,"why":"this credential is for`) || rec.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("refused in another shape: %s", rec.Body)
 	}
 	if got := strings.Join(served, ","); !strings.Contains(got, " ci-2") || !strings.Contains(got, " t1") {
 		t.Error(got)

@@ -33,6 +33,8 @@ type exchange struct {
 	known  bool           // caller is set
 	begun  string         // what the request did that must not be done again by a retry, whatever its answer; "" = nothing yet
 
+	refused func(status int, detail string) any // of an adapter: the shape of its errors
+
 	route string // as registered, "" before it is known; of what needs a caller
 	span  *tracing.Span
 

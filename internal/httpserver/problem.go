@@ -241,7 +241,25 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	for k, v := range p.header {
 		w.Header()[k] = v
 	}
-	w.Header().Set("Content-Type", problemType)
+	kind, doc := problemType, any(p)
+	if shape := refusedBy(w); shape != nil {
+		kind, doc = "application/json", shape(p.Status, p.Detail)
+	}
+	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // the client is gone when this fails
+	_ = json.NewEncoder(w).Encode(doc) // the client is gone when this fails
+}
+
+// refusedBy is how the adapter whose request w answers says that something is refused; nil when it is none.
+func refusedBy(w http.ResponseWriter) func(status int, detail string) any {
+	for {
+		if x, ok := w.(*exchange); ok {
+			return x.refused
+		}
+		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = inner.Unwrap()
+	}
 }
