@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
-scripts/install.sh run mcp clients
+scripts/install.sh run mcp clients e2b
 work=$(mktemp -d /tmp/skerry-clients-XXXXXX)
 chmod 711 "$work" # sandboxes pass through, as other uids
 pid=
@@ -37,6 +37,8 @@ for package in ("sdk/typescript/package.json", "sdk/mcp/package.json"):
     pinned |= parts.get("dependencies", {}) | parts.get("devDependencies", {})
 told = ("@langchain/core", "@modelcontextprotocol/client", "@modelcontextprotocol/sdk", "bun", "deno", "mcp", "typescript")
 wrong = [f"{name} {pinned[name]}" for name in told if not re.search(rf"\| {re.escape(name)} \|[^|]*\| {re.escape(pinned[name])} \|", page)]
+for rows in json.load(open("sdk/e2b/versions.json")).values():
+    wrong += [f"{name} {version}" for row in rows for name, version in row.items() if not re.search(rf"\| {re.escape(name)} \|[^|]*\| [^|]*\b{re.escape(version)}\b", page)]
 sys.exit(f"docs/compatibility.md does not have: {', '.join(wrong)}" if wrong else 0)
 EOF
 
@@ -51,7 +53,7 @@ server = cache + "/mcp/node_modules/@modelcontextprotocol/server-filesystem/dist
 print(json.dumps({"mcpServers": {"files": {"command": "node", "args": [server, work + "/shared"], "description": "Files of a shared folder"}}}))
 EOF
 chmod 600 "$work/data/extensions_config.json"
-env SKERRY_DISK_QUOTA=off SKERRY_SKILLS="$PWD/skills" SKERRY_AUDIT_SIGNING_KEY_FILE="$work/keys/audit.pem" \
+env SKERRY_DISK_QUOTA=off SKERRY_E2B=true SKERRY_SKILLS="$PWD/skills" SKERRY_AUDIT_SIGNING_KEY_FILE="$work/keys/audit.pem" \
   "$work/bin/skerry" serve --listen 127.0.0.1:0 --data "$work/data" --driver docker >"$work/log" 2>&1 &
 pid=$!
 for _ in $(seq 120); do
@@ -64,7 +66,7 @@ done
 export SKERRY_SERVER
 
 names=("$@")
-[ $# -gt 0 ] || names=(go mcp typescript)
+[ $# -gt 0 ] || names=(go mcp typescript e2b)
 for name in "${names[@]}"; do
   [ -x "sdk/$name/test.sh" ] || { echo "sdk/$name has no test.sh" >&2; exit 1; }
   printf -- '-- %s\n' "$name"

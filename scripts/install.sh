@@ -14,6 +14,7 @@
 #     rivals   llm-sandbox, which make bench measures beside Skerry, from PyPI
 #     python-sdk  what the Python client, its adapters and their tests need, in a venv of their own, from PyPI
 #     clients  what the tests of the TypeScript client and of MCP clients need, bun and deno among it, from npm and PyPI
+#     e2b      E2B's SDKs in three versions each, from npm and PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
 #     helm     Helm and kubeconform, from their Go modules
 #     linters  golangci-lint, from its Go module
@@ -50,7 +51,7 @@ step() {
 # folders makes the folders of the cache, for the user who runs this.
 folders() {
   local dir
-  for dir in bin log mcp mcp-many containerd clients; do
+  for dir in bin log mcp mcp-many containerd clients e2b; do
     [ -w "$cache/$dir" ] && continue
     asroot mkdir -p "$cache/$dir"
     [ -w "$cache/$dir" ] || asroot chown -R "$(id -u)" "$cache/$dir"
@@ -177,6 +178,22 @@ fetch_clients() {
   client_parts >"$dir/stamp"
 }
 
+# One folder for each version of E2B's SDKs, the newest first.
+fetch_e2b() {
+  local dir=$cache/e2b versions=$here/../sdk/e2b/versions.json n
+  rm -rf "$dir"
+  mkdir -p "$dir"
+  for n in 0 1 2; do
+    mkdir "$dir/node-$n"
+    node -e 'const [file, n] = process.argv.slice(1); console.log(JSON.stringify({ private: true, dependencies: JSON.parse(require("fs").readFileSync(file)).node[n] }))' "$versions" "$n" >"$dir/node-$n/package.json"
+    npm install --prefix "$dir/node-$n" --no-package-lock --no-audit --no-fund --loglevel=error
+    python3 -m venv "$dir/python-$n" || { apt_install python3-venv && python3 -m venv "$dir/python-$n"; }
+    node -e 'const [file, n] = process.argv.slice(1); for (const [k, v] of Object.entries(JSON.parse(require("fs").readFileSync(file)).python[n])) console.log(k + "==" + v)' "$versions" "$n" >"$dir/python-$n.txt"
+    "$dir/python-$n/bin/pip" install --disable-pip-version-check -r "$dir/python-$n.txt"
+  done
+  cp "$versions" "$dir/stamp"
+}
+
 versitygw=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 build_s3() {
@@ -209,6 +226,7 @@ for what in "$@"; do
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
   python-sdk) cmp -s "$cache/python-sdk/stamp" "$here/../sdk/python/requirements.txt" || step python-sdk "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" fetch_python_sdk ;;
+  e2b) stamped "$cache/e2b/stamp" "$(cat "$here/../sdk/e2b/versions.json")" || step e2b "E2B's SDKs, from npm and PyPI (two minutes)" fetch_e2b ;;
   clients) stamped "$cache/clients/stamp" "$(client_parts)" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;
   helm) stamped "$cache/bin/helm.stamp" "$helm $kubeconform" || step helm "Helm and kubeconform, from their Go modules (2 to 4 minutes)" build_helm ;;

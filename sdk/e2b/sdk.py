@@ -1,0 +1,202 @@
+"""E2B's own Python SDKs, as they are on PyPI, against a server with real containers: only the variables of test.sh point them there."""
+
+import asyncio
+import threading
+import time
+import unittest
+
+from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, SandboxException, SandboxQuery, TimeoutException
+from e2b import Sandbox as Plain
+from e2b_code_interpreter import Sandbox
+
+
+def within(seconds, what):
+    """The first true answer of what, asked again and again."""
+    end = time.monotonic() + seconds
+    while True:
+        if got := what():
+            return got
+        if time.monotonic() > end:
+            raise AssertionError(f"nothing within {seconds} s")
+        time.sleep(0.1)
+
+
+class SDK(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.box = Sandbox.create(timeout=600, metadata={"suite": "python", "a b": "1&2"}, envs={"GREETING": "moin"})
+        cls.quiet = cls.box.commands.run("sleep 40; echo late", background=True, timeout=200)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.box.kill()
+
+    def test_life(self):
+        box = Plain.create(timeout=300, metadata={"life": "1"})
+        self.assertTrue(box.is_running())
+        info = box.get_info()
+        self.assertEqual((info.sandbox_id, info.metadata, info.state.value), (box.sandbox_id, {"life": "1"}, "running"))
+        box.set_timeout(900)
+        self.assertGreater((box.get_info().end_at - info.end_at).total_seconds(), 500)
+        found = Plain.list(query=SandboxQuery(metadata={"life": "1"})).next_items()
+        self.assertEqual([s.sandbox_id for s in found], [box.sandbox_id])
+        box.files.write("kept.txt", "kept")
+        again = Plain.connect(box.sandbox_id)
+        self.assertEqual(again.files.read("kept.txt"), "kept")
+        self.assertTrue(again.kill())
+        self.assertFalse(box.is_running())
+        self.assertFalse(Plain.kill(box.sandbox_id))
+        with self.assertRaises(NotFoundException):
+            Plain.connect(box.sandbox_id)
+        with self.assertRaises(SandboxException):
+            box.commands.run("true")
+
+    def test_metadata(self):
+        found = Plain.list(query=SandboxQuery(metadata={"a b": "1&2"})).next_items()
+        self.assertEqual([s.sandbox_id for s in found], [self.box.sandbox_id])
+
+    def test_timeout(self):
+        box = Plain.create(timeout=3)
+        within(60, lambda: not box.is_running())
+
+    def test_pause(self):
+        box = Sandbox.create(timeout=300)
+        self.addCleanup(box.kill)
+        box.run_code("x = 41")
+        box.files.write("before", "1")
+        self.assertTrue(box.pause())
+        self.assertFalse(box.is_running())
+        self.assertFalse(box.pause())
+        again = Sandbox.connect(box.sandbox_id, timeout=300)
+        self.assertEqual(again.run_code("x + 1").text, "42")
+        self.assertEqual(again.files.read("before"), "1")
+
+    def test_commands(self):
+        run = self.box.commands.run
+        got = run("echo $GREETING $HERE; pwd; echo oops >&2", envs={"HERE": "you"})
+        self.assertEqual((got.stdout, got.stderr, got.exit_code), ("moin you\n/mnt/user-data/workspace\n", "oops\n", 0))
+        with self.assertRaises(CommandExitException) as failed:
+            run("echo no >&2; exit 7")
+        self.assertEqual((failed.exception.exit_code, failed.exception.stderr), (7, "no\n"))
+        with self.assertRaises(TimeoutException):
+            run("sleep 60", timeout=2)
+        pieces = []
+        run("for i in 1 2 3; do echo $i; done", on_stdout=pieces.append)
+        self.assertEqual("".join(pieces), "1\n2\n3\n")
+
+    def test_background(self):
+        handle = self.box.commands.run("cat; echo end", background=True, stdin=True)
+        self.assertIn(handle.pid, [p.pid for p in self.box.commands.list()])
+        self.box.commands.send_stdin(handle.pid, "typed\n")
+        self.box.commands.close_stdin(handle.pid)
+        self.assertEqual(handle.wait().stdout, "typed\nend\n")
+        long = self.box.commands.run("sleep 300", background=True)
+        other = self.box.commands.connect(long.pid)
+        self.assertTrue(self.box.commands.kill(long.pid))
+        for handle in (long, other):
+            with self.assertRaises(CommandExitException):
+                handle.wait()
+        self.assertFalse(self.box.commands.kill(long.pid))
+
+    def test_files(self):
+        files = self.box.files
+        files.write("f/a.txt", "text")
+        files.write("f/b.bin", bytes(range(256)))
+        self.assertEqual(files.read("f/a.txt"), "text")
+        self.assertEqual(bytes(files.read("/home/user/f/b.bin", format="bytes")), bytes(range(256)))
+        self.assertEqual(sorted(e.name for e in files.list("f")), ["a.txt", "b.bin"])
+        self.assertTrue(files.exists("f/a.txt"))
+        self.assertEqual(files.get_info("f/b.bin").size, 256)
+        self.assertTrue(files.make_dir("f/new/deep"))
+        self.assertFalse(files.make_dir("f/new/deep"))
+        self.assertEqual(files.rename("f/a.txt", "f/c.txt").path, "/mnt/user-data/workspace/f/c.txt")
+        files.remove("f")
+        self.assertFalse(files.exists("f"))
+        with self.assertRaises(NotFoundException):
+            files.read("f/a.txt")
+        written = files.write_files([{"path": "m/1", "data": "one"}, {"path": "m/2", "data": b"two"}])
+        self.assertEqual([w.path for w in written], ["/mnt/user-data/workspace/m/1", "/mnt/user-data/workspace/m/2"])
+        self.assertEqual(self.box.commands.run("cat m/1 m/2").stdout, "onetwo")
+
+    def test_watch(self):
+        self.box.files.make_dir("w")
+        handle = self.box.files.watch_dir("w")
+        self.box.commands.run("echo x > w/new.txt")
+        events = within(10, handle.get_new_events)
+        self.assertEqual({e.name for e in events}, {"new.txt"})
+        handle.stop()
+
+    def test_pty(self):
+        out = []
+        terminal = self.box.pty.create(PtySize(rows=30, cols=100), timeout=60)
+        reader = threading.Thread(target=lambda: self.drain(terminal, out))
+        reader.start()
+        self.box.pty.resize(terminal.pid, PtySize(rows=40, cols=120))
+        self.box.pty.send_stdin(terminal.pid, b"stty size; echo $((40 + 2)); exit\n")
+        reader.join(60)
+        self.assertFalse(reader.is_alive())
+        shown = b"".join(out).decode()
+        self.assertIn("40 120", shown)
+        self.assertIn("42", shown)
+
+    @staticmethod
+    def drain(terminal, out):
+        terminal.wait(on_pty=out.append)
+
+    def test_code(self):
+        got = self.box.run_code("print('out')\nimport sys; print('err', file=sys.stderr)\n6 * 7", on_stdout=lambda m: self.assertFalse(m.error))
+        self.assertEqual((got.text, "".join(got.logs.stdout), "".join(got.logs.stderr), got.error), ("42", "out\n", "err\n", None))
+        self.box.run_code("y = 5")
+        self.assertEqual(self.box.run_code("y").text, "5")
+        rich = self.box.run_code("from IPython.display import HTML, display\ndisplay(HTML('<b>x</b>'))\n'last'")
+        self.assertEqual((rich.results[0].html, rich.text), ("<b>x</b>", "last"))
+        failed = self.box.run_code("1/0")
+        self.assertEqual((failed.error.name, failed.error.value), ("ZeroDivisionError", "division by zero"))
+        self.assertIn("Traceback", failed.error.traceback)
+        self.assertEqual(self.box.run_code("const z: number = 2; z + 1", language="ts").text, "3")
+        self.assertEqual("".join(self.box.run_code("echo hi", language="bash").logs.stdout), "hi\n")
+        with self.assertRaisesRegex(Exception, "501"):
+            self.box.run_code("1", language="r")
+
+    def test_contexts(self):
+        one = self.box.create_code_context(language="python", cwd="/home/user")
+        self.box.run_code("v = 'one'", context=one)
+        self.assertEqual(self.box.run_code("v", context=one).text, "one")
+        self.assertIsNotNone(self.box.run_code("v").error)
+        self.assertIn(one.id, [c.id for c in self.box.list_code_contexts()])
+        self.box.restart_code_context(one)
+        self.assertEqual(self.box.run_code("v", context=one).error.name, "NameError")
+        self.box.remove_code_context(one)
+        self.assertNotIn(one.id, [c.id for c in self.box.list_code_contexts()])
+
+    def test_refused(self):
+        with self.assertRaisesRegex(SandboxException, "not supported: snapshots"):
+            self.box.create_snapshot()
+        with self.assertRaisesRegex(SandboxException, "not supported: metrics"):
+            self.box.get_metrics()
+        with self.assertRaisesRegex(SandboxException, "not supported: user root"):
+            self.box.commands.run("id", user="root")
+
+    def test_zz_quiet(self):
+        """A command that says nothing for longer than any deadline of a connection is followed to its end."""
+        self.assertEqual(self.quiet.wait().stdout, "late\n")
+
+    def test_async(self):
+        async def main():
+            box = await AsyncSandbox.create(timeout=300)
+            try:
+                both = await asyncio.gather(box.commands.run("echo 1"), box.commands.run("echo 2"))
+                self.assertEqual([r.stdout for r in both], ["1\n", "2\n"])
+                seen = asyncio.Queue()
+                watch = await box.files.watch_dir("/home/user", on_event=seen.put_nowait)
+                await box.files.write("n.txt", "x")
+                self.assertEqual((await asyncio.wait_for(seen.get(), 30)).name, "n.txt")
+                await watch.stop()
+            finally:
+                await box.kill()
+
+        asyncio.run(main())
+
+
+if __name__ == "__main__":
+    unittest.main()
