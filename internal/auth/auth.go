@@ -142,10 +142,18 @@ func (k *Keys) caller(ctx context.Context, cred Credential) (c sandbox.Caller, m
 		return c, false, sandbox.Errorf(sandbox.Unauthorized, "the key expired at %s", rec.ExpiresAt.UTC().Format(time.RFC3339))
 	}
 	key := keyOf(rec)
-	return sandbox.Caller{
+	c = sandbox.Caller{
 		Owner: sandbox.Owner{Tenant: key.Tenant, User: key.User}, Role: key.Role, Capabilities: key.Capabilities, Threads: key.Threads,
 		Actor: key.User, KeyID: key.ID, Method: sandbox.ByKey,
-	}, key.ActFor, nil
+	}
+	if rec.Parent != "" { // it acts, and is counted, as the key that it was derived from
+		p, err := k.parent(ctx, rec)
+		if err != nil {
+			return sandbox.Caller{}, false, err
+		}
+		c.Actor, c.KeyID = p.User, p.ID
+	}
+	return c, key.ActFor, nil
 }
 
 // actFor makes a caller the one for whom it acts: a user of the same tenant, with what a user has at most.
@@ -233,8 +241,8 @@ func (k *Keys) CreateKey(ctx context.Context, c sandbox.Caller, key Key) (made K
 	if err != nil {
 		return Key{}, "", err
 	}
-	if len(have) >= maxKeys {
-		return Key{}, "", sandbox.Errorf(sandbox.QuotaExceeded, "the tenant has %d keys: revoke some", len(have))
+	if n := len(have) - countDerived(have); n >= maxKeys {
+		return Key{}, "", sandbox.Errorf(sandbox.QuotaExceeded, "the tenant has %d keys: revoke some", n)
 	}
 	secret = secretPrefix + randomHex(secretBytes)
 	key.ID, key.CreatedAt, key.Hash = "key_"+randomHex(8), now, hashOf(secret)
@@ -300,9 +308,16 @@ func (k *Keys) RevokeKey(ctx context.Context, c sandbox.Caller, id string) error
 	if err := administrator(c); err != nil {
 		return err
 	}
-	err := k.store.DeleteKey(ctx, c.Tenant, id)
+	all, err := k.store.Keys(ctx, c.Tenant)
+	if err != nil {
+		return err
+	}
+	err = k.store.DeleteKey(ctx, c.Tenant, id)
 	// Also after an error, which leaves open whether the key is gone: then it is asked for again.
 	k.forget(id, "")
+	if err == nil {
+		k.forgetAllDerived(ctx, c.Tenant, all, id)
+	}
 	if errors.Is(err, sandbox.NotFound) {
 		return sandbox.Errorf(sandbox.NotFound, "there is no key %.64q", id)
 	}

@@ -36,6 +36,7 @@ type Key struct {
 	ExpiresAt    *time.Time   `json:"expires_at,omitempty"`
 	LastUsedAt   *time.Time   `json:"last_used_at,omitempty"` // to half a minute; absent when never
 	Hash         string       `json:"-"`                      // sha256 hex of the secret; the store keeps it as the record's name
+	Parent       string       `json:"-"`                      // Hash of the key that this one was derived from; "": of none
 }
 
 // keyOf reads a stored key. One from before there were roles keeps what it could do: all that is its user's.

@@ -26,6 +26,7 @@ type KeyRecord struct {
 	ExpiresAt    *time.Time   `json:"expires_at,omitempty"` // the caller looks at it: an expired key is still found
 	LastUsedAt   *time.Time   `json:"-"`                    // kept beside it; only Keys gives it
 	Hash         string       `json:"hash"`                 // sha256 hex of the secret
+	Parent       string       `json:"parent,omitempty"`     // Hash of the key that this one was derived from, without which it is none; "": of none
 }
 
 func hashPlace(hash string) place { return place{key: keyHashesKey, field: hash} }
