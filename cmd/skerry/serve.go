@@ -27,6 +27,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/deerflow"
 	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
@@ -662,5 +663,9 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 		p.onClose(func() error { adapter.Close(); return nil })
 		o.Adapters = append(o.Adapters, adapter.Routes())
 	}
-	return access.handlers(o)
+	h, err := access.handlers(o)
+	if err != nil || !p.cfg.DeerFlow.Enabled {
+		return h, err
+	}
+	return deerflow.New(deerflow.Options{API: h, Keys: derivedKeys{access}, URL: p.cfg.DeerFlow.URL})
 }

@@ -136,6 +136,8 @@ var table = []row{
 	{"internal/e2b/envd/filesystem", "", "generated"},
 	{"internal/e2b/envd/filesystem/filesystemconnect", "e2b/envd/filesystem", "generated"},
 
+	{"internal/deerflow", "sandbox auth vpath", "it translates to the public API, whose handler comes in; keys of addresses through an interface that it declares"},
+
 	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},

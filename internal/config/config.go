@@ -122,6 +122,8 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Tracing says where traces go.
 	Tracing Tracing `yaml:"tracing"`
+	// DeerFlow answers DeerFlow as its sandbox provisioner does.
+	DeerFlow DeerFlow `yaml:"deerflow"`
 }
 
 // Tracing says where OpenTelemetry traces go.
@@ -409,6 +411,7 @@ func (c *Config) Check() error {
 	c.CodeExecution.check(bad)
 	c.Limits.check(bad)
 	c.Tracing.check(bad)
+	c.DeerFlow.check(bad)
 	c.S3.check(bad)
 	c.Approvals.check(bad)
 	c.Plugins.check(bad)
