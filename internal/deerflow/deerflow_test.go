@@ -1,13 +1,16 @@
 package deerflow
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/auth"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -238,6 +241,39 @@ func TestRefused(t *testing.T) {
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, r); w.Code != http.StatusBadRequest {
 		t.Errorf("a form of a page: %d", w.Code)
+	}
+}
+
+// TestConnection: an answer does not depend on the deadlines that the request before left on its connection.
+func TestConnection(t *testing.T) {
+	h, _, _ := setup(t, "")
+	var conns []net.Conn // of one client that sends one request after the other
+	s := httptest.NewUnstartedServer(h)
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		conns = append(conns, c)
+		return ctx
+	}
+	s.Start()
+	defer s.Close()
+	for range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/deerflow/health", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil {
+			t.Error(err)
+		}
+		_ = res.Body.Close()
+		if len(conns) != 1 {
+			t.Fatalf("%d connections", len(conns))
+		}
+		if err := conns[0].SetWriteDeadline(time.Now().Add(-time.Second)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// maxBody bounds a request: a file of 64 MiB in base64, and a little.
-	maxBody = 88 << 20
+	// maxBody bounds a request: a file of 50 MiB, DeerFlow's limit of an upload, in base64, and a little.
+	maxBody = 72 << 20
 	// maxAnswer bounds what is kept of an answer of the API.
 	maxAnswer = 64 << 20
-	// bodyTime is how long the body of a request may take.
+	// bodyTime is how long the body of a request may take, and an answer.
 	bodyTime = 2 * time.Minute
 )
 
@@ -196,6 +196,8 @@ func fail(w http.ResponseWriter, status int, code, detail string) {
 }
 
 func write(w http.ResponseWriter, status int, v any) {
+	// The deadline of the request before, on the same connection, may have passed.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(bodyTime)) // fails where there is no connection
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
