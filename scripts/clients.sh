@@ -31,11 +31,14 @@ trap 'exit 130' INT TERM
 python3 - <<'EOF'
 import json, re, sys
 page = open("docs/compatibility.md").read()
-pinned = dict(line.strip().split("==") for line in open("sdk/mcp/requirements.txt"))
+pinned = {}
+for requirements in ("sdk/mcp/requirements.txt", "sdk/deerflow/requirements.txt"):
+    pinned |= dict(line.strip().split("==") for line in open(requirements))
+pinned["deer-flow"] = re.search("^commit=(.{7})", open("sdk/deerflow/test.sh").read(), re.M)[1]
 for package in ("sdk/typescript/package.json", "sdk/mcp/package.json"):
     parts = json.load(open(package))
     pinned |= parts.get("dependencies", {}) | parts.get("devDependencies", {})
-told = ("@langchain/core", "@modelcontextprotocol/client", "@modelcontextprotocol/sdk", "bun", "deno", "mcp", "typescript")
+told = ("@langchain/core", "@modelcontextprotocol/client", "@modelcontextprotocol/sdk", "agent-sandbox", "bun", "deer-flow", "deno", "mcp", "typescript")
 wrong = [f"{name} {pinned[name]}" for name in told if not re.search(rf"\| {re.escape(name)} \|[^|]*\| {re.escape(pinned[name])} \|", page)]
 for rows in json.load(open("sdk/e2b/versions.json")).values():
     wrong += [f"{name} {version}" for row in rows for name, version in row.items() if not re.search(rf"\| {re.escape(name)} \|[^|]*\| [^|]*\b{re.escape(version)}\b", page)]
@@ -53,7 +56,7 @@ server = cache + "/mcp/node_modules/@modelcontextprotocol/server-filesystem/dist
 print(json.dumps({"mcpServers": {"files": {"command": "node", "args": [server, work + "/shared"], "description": "Files of a shared folder"}}}))
 EOF
 chmod 600 "$work/data/extensions_config.json"
-env SKERRY_DISK_QUOTA=off SKERRY_E2B=true SKERRY_SKILLS="$PWD/skills" SKERRY_AUDIT_SIGNING_KEY_FILE="$work/keys/audit.pem" \
+env SKERRY_DISK_QUOTA=off SKERRY_AUTH=none SKERRY_E2B=true SKERRY_DEERFLOW_ENABLED=true SKERRY_SKILLS="$PWD/skills" SKERRY_AUDIT_SIGNING_KEY_FILE="$work/keys/audit.pem" \
   "$work/bin/skerry" serve --listen 127.0.0.1:0 --data "$work/data" --driver docker >"$work/log" 2>&1 &
 pid=$!
 for _ in $(seq 120); do
@@ -66,7 +69,7 @@ done
 export SKERRY_SERVER
 
 names=("$@")
-[ $# -gt 0 ] || names=(go mcp typescript e2b)
+[ $# -gt 0 ] || names=(go mcp typescript e2b deerflow)
 for name in "${names[@]}"; do
   [ -x "sdk/$name/test.sh" ] || { echo "sdk/$name has no test.sh" >&2; exit 1; }
   printf -- '-- %s\n' "$name"

@@ -9,7 +9,7 @@
 #   drivers go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
 #   system  go test -race of the whole system, with Redis and MCP servers
 #   python  the Python client and its adapters: types, lint, tests with a real server
-#   clients the clients for TypeScript and Go, those of MCP and of E2B, against a server: scripts/clients.sh
+#   clients the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server: scripts/clients.sh
 #   attack  go test -race of the attacks
 #   chaos   two minutes in which servers, sandboxes, Redis and dockerd are killed at random
 set -uo pipefail
