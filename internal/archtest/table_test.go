@@ -89,6 +89,7 @@ var table = []row{
 	{"internal/sandboxapi/v1/sandboxv1connect", "sandboxapi/v1", "generated"},
 	{"internal/ownedsocket", "", "it stands below everything"},
 	{"internal/confine", "", "it knows the kernel, not what it confines"},
+	{"internal/anchor", "", "it makes connections and knows nothing of what is said on them"},
 	{"internal/claim", "sandbox lockedfile", "who holds a thread is text in files"},
 	{"internal/replica", "ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/peer", "sandbox replica", "servers ask each other by socket; what a request means, others know"},
@@ -112,7 +113,7 @@ var table = []row{
 	{"internal/driver/containerd", driverOurs + " driver/cgroup driver/ociconfig", "a driver knows its contract, never another driver"},
 	{"internal/driver/containerd/containerdtest", "", "it starts a containerd for tests"},
 	{"internal/driver/docker", driverOurs + " driver/cgroup", "a driver knows its contract, never another driver"},
-	{"internal/driver/kubernetes", "sandbox driver driver/hardening driver/idlock buildinfo confine sidecar sidecar/pki", "a driver knows its contract and its tunnel, never another driver"},
+	{"internal/driver/kubernetes", "sandbox driver driver/hardening driver/idlock anchor buildinfo confine sidecar sidecar/pki", "a driver knows its contract and its tunnel, never another driver"},
 	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
 	{"internal/driver/drivertest", "sandbox driver driver/hardening driver/drivertest/...", "the suite knows the contract, no driver"},
 	{"internal/driver/drivertest/probe", "confine driver/runtimeprobe driver/drivertest/probewire", "the suite's program in the sandbox"},
@@ -124,7 +125,7 @@ var table = []row{
 
 	{"internal/sidecar", "sandbox sidecar/...", "the server's end of a tunnel knows files and sockets, no pod and no thread"},
 	{"internal/sidecar/pki", "sandbox lockedfile", "certificates know names, not what is said"},
-	{"internal/sidecar/pod", "sandbox lockedfile ownedsocket sidecar/tree sidecar/wire", "the sandbox's end of a tunnel knows no server"},
+	{"internal/sidecar/pod", "sandbox anchor lockedfile ownedsocket sidecar/tree sidecar/wire", "the sandbox's end of a tunnel knows no server"},
 	{"internal/sidecar/tree", "", "trees of files are changed by whoever asks"},
 	{"internal/sidecar/wire", "sandbox sidecar/tree", "messages know what is said, not who says it"},
 
