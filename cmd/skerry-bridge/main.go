@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
@@ -48,7 +49,7 @@ func main() {
 // config is the command line.
 type config struct {
 	certs, listen, run, copyDaemon string
-	probe, version                 bool
+	anchor, probe, version         bool
 	mounts                         []pod.Mount
 }
 
@@ -86,6 +87,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.certs, "certs", "", "folder with "+pki.CertFile+", "+pki.KeyFile+" and "+pki.AuthorityFile)
 	f.StringVar(&c.listen, "listen", ":7443", "address to listen on")
 	f.StringVar(&c.run, "run", sandbox.RunDir, "folder of the sockets; the sandbox must not be able to write there")
+	f.BoolVar(&c.anchor, "anchor", false, "wait for skerry-sandboxd at "+anchor.Address+", too: it does not see the sockets of --run (gVisor)")
 	f.StringVar(&c.copyDaemon, "copy-daemon", "", "copy skerry-sandboxd into this folder, and end")
 	f.BoolVar(&c.probe, "probe", false, "ask the one that serves in --run, and end: 0 when it serves")
 	f.BoolVar(&c.version, "version", false, "print the version, and end")
@@ -135,7 +137,11 @@ func serve(ctx context.Context, c config, log *slog.Logger, bound func(net.Addr)
 	if bound != nil {
 		bound(ln.Addr())
 	}
-	return pod.Serve(ctx, ln, pod.Options{TLS: conf, Run: c.run, Mounts: c.mounts, Log: log})
+	o := pod.Options{TLS: conf, Run: c.run, Mounts: c.mounts, Log: log}
+	if c.anchor {
+		o.Anchor = anchor.Address
+	}
+	return pod.Serve(ctx, ln, o)
 }
 
 // copyDaemon copies the skerry-sandboxd that lies beside this program.

@@ -4,6 +4,9 @@
 //
 // "skerry-sandboxd toolserver" is PID 1 of the sandbox of an MCP server: it runs that one program.
 //
+// "skerry-sandboxd anchored" with nothing or any of these behind it reaches the server through the sidecar alone, and ends with
+// it: see package anchor.
+//
 // "skerry-sandboxd confine" puts limits and a system call filter on itself and becomes what follows, where the engine that starts
 // sandboxes does not: see package confine.
 //
@@ -21,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/confine"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
@@ -39,39 +43,65 @@ const (
 func main() {
 	process.SuperviseIfAsked()
 	confine.IfAsked()
-	if len(os.Args) == 2 && os.Args[1] == sandboxd.ToolServerCommand {
-		os.Exit(runToolServer(slog.New(slog.NewJSONHandler(os.Stderr, nil))))
+	args := os.Args[1:]
+	anchored := len(args) > 0 && args[0] == anchor.Argument
+	if anchored {
+		args = args[1:]
 	}
-	mayTrace := len(os.Args) == 2 && os.Args[1] == sandbox.LoosenArgument(sandbox.LoosenPtrace)
-	if len(os.Args) > 1 && !mayTrace {
+	toolServer := len(args) == 1 && args[0] == sandboxd.ToolServerCommand
+	mayTrace := len(args) == 1 && args[0] == sandbox.LoosenArgument(sandbox.LoosenPtrace)
+	if len(args) > 0 && !mayTrace && !toolServer {
 		fmt.Printf("skerry-sandboxd %s, protocol %d\n", link.Version(), link.Protocol)
 		return
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	if err := run(log, mayTrace); err != nil {
+	dial, err := prepare(log, anchored)
+	if err != nil {
+		log.Error("sandboxd ends", "error", err)
+		os.Exit(1)
+	}
+	if toolServer {
+		os.Exit(runToolServer(log, dial))
+	}
+	if err := run(log, dial, mayTrace); err != nil {
 		log.Error("sandboxd ends", "error", err)
 		os.Exit(1)
 	}
 }
 
-func runToolServer(log *slog.Logger) int {
-	// The program has the same uid and must not read the memory of PID 1.
+// prepare comes before any code of the sandbox. dial is nil where the sockets of the server are files.
+func prepare(log *slog.Logger, anchored bool) (dial sandboxd.Dialer, err error) {
+	// First of all: the memory of this process holds the secret of the link, and what runs here has its uid.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		log.Error("non-dumpable", "error", err)
-		return 1
+		return nil, fmt.Errorf("non-dumpable: %w", err)
 	}
+	if !anchored {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), anchor.HoldTime)
+	defer cancel()
+	held, err := anchor.Hold(ctx, anchor.Address)
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		<-held.Done()
+		log.Error("sandboxd ends", "error", "its sidecar has ended")
+		os.Exit(1)
+	}()
+	return held.Dial, nil
+}
+
+func runToolServer(log *slog.Logger, dial sandboxd.Dialer) int {
 	runtime.GOMAXPROCS(1)
 	ctx, stop := takeSignals()
 	defer stop()
-	return sandboxd.RunToolServer(ctx, sandboxd.DefaultToolServer(log))
+	options := sandboxd.DefaultToolServer(log)
+	options.Dial = dial
+	return sandboxd.RunToolServer(ctx, options)
 }
 
-func run(log *slog.Logger, mayTrace bool) error {
-	// First of all, before any code of the sandbox could be there: the memory of this process holds
-	// the secret of the link.
-	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
-		return fmt.Errorf("non-dumpable: %w", err)
-	}
+func run(log *slog.Logger, dial sandboxd.Dialer, mayTrace bool) error {
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), maxProcs))
 	startThreads(threads)
 	ctx, stop := takeSignals()
@@ -81,6 +111,7 @@ func run(log *slog.Logger, mayTrace bool) error {
 		return err
 	}
 	options := sandboxd.Default(exe, log)
+	options.Dial = dial
 	if mayTrace {
 		options.Supervisor = append(options.Supervisor, process.TraceArgument)
 	}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -44,11 +49,11 @@ mkdir /home/agent
 chown %[1]d:%[1]d /home/agent
 mount -t tmpfs -o mode=0755 tmpfs /run
 mkdir /run/skerry
-mount --bind "$BASE/sock" /run/skerry
+mount --bind "$BASE/$SOCK" /run/skerry
 cp "$DAEMON" /mnt/skerry-sandboxd
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 ip link set lo up
-exec prlimit --nproc=%[2]d setpriv --reuid %[1]d --regid %[1]d --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all /mnt/skerry-sandboxd
+exec prlimit --nproc=%[2]d setpriv --reuid %[1]d --regid %[1]d --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all /mnt/skerry-sandboxd $ARGS
 `
 
 type jail struct {
@@ -57,6 +62,7 @@ type jail struct {
 	pid1  int // of sandboxd, as the host sees it
 	sock  string
 	count int
+	held  *anchor.Held // of a jail that is anchored
 }
 
 var builtIn string // folder to remove
@@ -87,7 +93,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func newJail(t *testing.T) *jail {
+func newJail(t *testing.T, args ...string) *jail {
 	t.Helper()
 	if os.Geteuid() != 0 && os.Getenv("CI") == "" {
 		t.Skip("needs root, to make namespaces and change the uid")
@@ -101,7 +107,7 @@ func newJail(t *testing.T) *jail {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
-	for _, d := range []string{"", "sock", "user-data", "user-data/workspace"} {
+	for _, d := range []string{"", "sock", "none", "user-data", "user-data/workspace"} {
 		d = filepath.Join(base, d)
 		if err := errors.Join(os.MkdirAll(d, 0o755), os.Chmod(d, 0o755)); err != nil {
 			t.Fatal(err)
@@ -116,7 +122,10 @@ func newJail(t *testing.T) *jail {
 	}
 	t.Cleanup(ln.Close)
 	j := &jail{T: t, c: client.New(ln, nil), sock: filepath.Join(base, "sock")}
-	j.begin(fmt.Sprintf(initScript, testUID, maxTasks), base, daemon)
+	j.begin(fmt.Sprintf(initScript, testUID, maxTasks), base, daemon, args)
+	if slices.Contains(args, anchor.Argument) {
+		j.sidecar()
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if _, err := ln.Conn(ctx); err != nil {
@@ -125,11 +134,15 @@ func newJail(t *testing.T) *jail {
 	return j
 }
 
-func (j *jail) begin(script, base, daemon string) {
+func (j *jail) begin(script, base, daemon string, args []string) {
 	j.Helper()
 	var out bytes.Buffer
 	cmd := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--", "bash", "-c", script)
-	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "BASE=" + base, "DAEMON=" + daemon}
+	sock := "sock"
+	if slices.Contains(args, anchor.Argument) {
+		sock = "none"
+	}
+	cmd.Env = []string{"SOCK=" + sock, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "BASE=" + base, "DAEMON=" + daemon, "ARGS=" + strings.Join(args, " ")}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, 5*time.Second
 	if err := cmd.Start(); err != nil {
 		j.Fatal(err)
@@ -384,9 +397,90 @@ print(libc.ptrace(16, z, 0, 0), libc.process_vm_readv(z, 0, 0, 0, 0, 0), libc.sy
 	inFork("")
 }
 
+// sidecar is the other end of an anchor: it passes connections on to the sockets of the server.
+func (j *jail) sidecar() {
+	j.Helper()
+	ln, err := j.listenInside()
+	if err != nil {
+		j.Fatal(err)
+	}
+	if j.held, err = ln.Accept(func() error { return nil }); err != nil {
+		j.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			name, conn, err := j.held.Next()
+			if err != nil {
+				return
+			}
+			up, err := net.Dial("unix", filepath.Join(j.sock, name))
+			if err != nil {
+				_ = conn.Close()
+				continue
+			}
+			for _, c := range [2]struct{ to, from net.Conn }{{up, conn}, {conn, up}} {
+				wg.Go(func() {
+					_, _ = io.Copy(c.to, c.from)
+					_, _ = conn.Close(), up.Close()
+				})
+			}
+		}
+	})
+	j.Cleanup(func() { j.held.Close(); wg.Wait() })
+}
+
+// listenInside takes the address in the network of the jail: a socket belongs to that of the thread that makes it.
+func (j *jail) listenInside() (ln *anchor.Listener, err error) {
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	defer own.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and the thread ends with this
+		var there *os.File
+		for range 400 { // PID 1 is told of before it has a network of its own
+			if there, err = os.Open(fmt.Sprintf("/proc/%d/ns/net", j.pid1)); err != nil {
+				return
+			}
+			a, _ := own.Stat()
+			if b, _ := there.Stat(); !os.SameFile(a, b) {
+				break
+			}
+			_ = there.Close()
+			time.Sleep(10 * time.Millisecond)
+		}
+		defer there.Close()
+		if err = unix.Setns(int(there.Fd()), unix.CLONE_NEWNET); err == nil {
+			ln, err = anchor.Listen(anchor.Address)
+		}
+	}()
+	<-done
+	return ln, err
+}
+
+// TestAnchored: where PID 1 sees no socket of the server, all goes through its sidecar, and it ends with that one.
+func TestAnchored(t *testing.T) {
+	j := newJail(t, anchor.Argument)
+	j.wantOutput("ls -A /run/skerry; echo there", "there\n")
+	j.bridgeAnswers()
+	j.held.Close()
+	for end := time.Now().Add(30 * time.Second); syscall.Kill(j.pid1, 0) == nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("PID 1 lives on without its sidecar")
+		}
+	}
+}
+
 // What code sends to localhost:9876 arrives at the bridge's socket.
-func TestBridgeFromInside(t *testing.T) {
-	j := newJail(t)
+func TestBridgeFromInside(t *testing.T) { newJail(t).bridgeAnswers() }
+
+func (j *jail) bridgeAnswers() {
+	j.Helper()
+	t := j.T
 	ln, err := net.Listen("unix", filepath.Join(j.sock, "bridge.sock"))
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ type bridge struct {
 	addr     string
 	optional bool // give up when the address cannot be had for some seconds
 	socket   string
+	dialer   Dialer
 	log      *slog.Logger
 	bound    func(net.Addr) // tells a test where it listens
 }
@@ -118,9 +119,8 @@ func (b *bridge) pass(ctx context.Context, conn net.Conn) {
 func (b *bridge) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, bridgeWait)
 	defer cancel()
-	var d net.Dialer
 	for pause := dialFirst; ; pause *= 2 {
-		conn, err := d.DialContext(ctx, "unix", b.socket)
+		conn, err := b.dialer.dial(ctx, b.socket)
 		if err == nil {
 			return conn, nil
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,6 +35,8 @@ const (
 type Options struct {
 	ControlSocket string
 	BridgeSocket  string
+	// Dial connects to one of the two sockets; nil: by its path.
+	Dial Dialer
 	// BridgeAddrs are the TCP addresses that code finds the bridge at. Only the first must work: the
 	// others are given up where the network has no such address.
 	BridgeAddrs []string
@@ -107,7 +110,7 @@ func Run(ctx context.Context, o Options) error {
 	defer wg.Wait()
 	defer end()
 	for i, addr := range o.BridgeAddrs {
-		b := &bridge{addr: addr, optional: i > 0, socket: o.BridgeSocket, log: o.Log}
+		b := &bridge{addr: addr, optional: i > 0, socket: o.BridgeSocket, dialer: o.Dial, log: o.Log}
 		wg.Go(func() { b.run(ctx) })
 	}
 	return serveLink(ctx, o, mux)
@@ -126,7 +129,7 @@ func serveLink(ctx context.Context, o Options, handler http.Handler) error {
 	defer dir.Close() //nolint:errcheck // only looked at
 	secret, pause, said := "", dialFirst, ""
 	for ctx.Err() == nil {
-		conn, fresh, err := link.Dial(ctx, o.ControlSocket, secret)
+		conn, fresh, err := dialLink(ctx, o, secret)
 		if err == nil {
 			secret, pause, said = fresh, dialFirst, ""
 			o.Log.Info("connected to the server")
@@ -149,6 +152,32 @@ func serveLink(ctx context.Context, o Options, handler http.Handler) error {
 		pause = min(2*pause, dialMost)
 	}
 	return nil
+}
+
+func dialLink(ctx context.Context, o Options, secret string) (conn net.Conn, fresh string, err error) {
+	if o.Dial == nil {
+		return link.Dial(ctx, o.ControlSocket, secret)
+	}
+	raw, err := o.Dial(ctx, o.ControlSocket)
+	if err != nil {
+		return nil, "", err
+	}
+	return link.Greet(ctx, raw, secret)
+}
+
+// Dialer connects to a socket of the server.
+type Dialer func(ctx context.Context, socket string) (*net.UnixConn, error)
+
+// dial connects by the path where there is no other way.
+func (d Dialer) dial(ctx context.Context, socket string) (*net.UnixConn, error) {
+	if d != nil {
+		return d(ctx, socket)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
 }
 
 // deleted reports whether a folder has surely been deleted since it was opened.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"syscall"
 	"time"
@@ -33,7 +32,9 @@ type ToolServerOptions struct {
 	StdioSocket  string
 	EgressSocket string
 	EgressAddr   string
-	Log          *slog.Logger
+	// Dial connects to one of the two sockets; nil: by its path.
+	Dial Dialer
+	Log  *slog.Logger
 }
 
 // DefaultToolServer gives the options of a real sandbox.
@@ -49,20 +50,20 @@ func DefaultToolServer(log *slog.Logger) ToolServerOptions {
 // input and output of the program; the second is its standard error. It returns the exit code of PID 1
 // when the program has ended; what it left behind ends with PID 1.
 func RunToolServer(ctx context.Context, o ToolServerOptions) int {
-	stdio, start, err := receiveStart(ctx, o.StdioSocket)
+	stdio, start, err := receiveStart(ctx, o)
 	if err != nil {
 		o.Log.Error("no tool server to run", "error", err)
 		return exitNotStarted
 	}
 	defer stdio.Close()
-	stderr, err := dialFile(ctx, o.StdioSocket)
+	stderr, err := dialFile(ctx, o)
 	if err != nil {
 		o.Log.Error("no standard error", "error", err)
 		return exitNotStarted
 	}
 	defer stderr.Close()
 	if start.Egress {
-		way := &bridge{addr: o.EgressAddr, socket: o.EgressSocket, log: o.Log}
+		way := &bridge{addr: o.EgressAddr, socket: o.EgressSocket, dialer: o.Dial, log: o.Log}
 		go way.run(ctx) // ends with PID 1
 	}
 	path := start.Argv[0]
@@ -82,8 +83,8 @@ func RunToolServer(ctx context.Context, o ToolServerOptions) int {
 	return reapUntil(pid)
 }
 
-func receiveStart(ctx context.Context, socket string) (*os.File, *sandbox.ToolServerStart, error) {
-	f, err := dialFile(ctx, socket)
+func receiveStart(ctx context.Context, o ToolServerOptions) (*os.File, *sandbox.ToolServerStart, error) {
+	f, err := dialFile(ctx, o)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -112,15 +113,14 @@ func receiveStart(ctx context.Context, socket string) (*os.File, *sandbox.ToolSe
 	return f, &start, nil
 }
 
-// dialFile connects to the socket. The file blocks, as a program expects of its standard streams.
-func dialFile(ctx context.Context, socket string) (*os.File, error) {
+// dialFile connects to the socket of standard streams. The file blocks, as a program expects of its standard streams.
+func dialFile(ctx context.Context, o ToolServerOptions) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	var d net.Dialer
 	for {
-		conn, err := d.DialContext(ctx, "unix", socket)
+		conn, err := o.Dial.dial(ctx, o.StdioSocket)
 		if err == nil {
-			f, err := conn.(*net.UnixConn).File()
+			f, err := conn.File()
 			_ = conn.Close()
 			if err != nil {
 				return nil, err

@@ -40,6 +40,7 @@ type bed struct {
 	stop   func() // ends the sidecar, and waits
 	logs   *lockedBuffer
 	limits sandbox.Limits
+	anchor string // pod.Options.Anchor
 }
 
 type lockedBuffer struct {
@@ -104,7 +105,7 @@ func (b *bed) start(addr string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- pod.Serve(ctx, ln, pod.Options{TLS: conf, Run: b.path("pod/run"), Log: b.log(), Mounts: []pod.Mount{
+		done <- pod.Serve(ctx, ln, pod.Options{TLS: conf, Run: b.path("pod/run"), Anchor: b.anchor, Log: b.log(), Mounts: []pod.Mount{
 			{Target: sandbox.UserDataDir, Folder: b.path("pod/files"), Writable: true},
 			{Target: sandbox.SkillsDir, Folder: b.path("pod/skills")},
 		}})

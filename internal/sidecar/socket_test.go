@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -231,5 +232,73 @@ func TestConnectionsEndWithTheAttachment(t *testing.T) {
 	}
 	if err := c.Push(context.Background(), sandbox.SkillsDir); err == nil {
 		t.Error("a push after Close")
+	}
+}
+
+// TestAnchor: PID 1 that sees no socket of the sidecar reaches the server all the same, over breaks of the connection; it is
+// told of the sidecar's end, and who comes to the next one is not let in.
+func TestAnchor(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	b.anchor = "@" + b.root
+	b.start(b.addr)
+	b.server("bridge.sock", echo)
+	b.server("control.sock", func(c *net.UnixConn) { _, _ = io.WriteString(c, "control") })
+	a, err := anchor.Hold(t.Context(), b.anchor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close() //nolint:errcheck // test
+	connect := func(name string) *net.UnixConn {
+		t.Helper()
+		conn, err := a.Dial(t.Context(), sandbox.RunDir+"/"+name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+		return conn
+	}
+	early := connect("control.sock") // it waits for a server
+	c := b.dial(nil)
+	for _, conn := range []*net.UnixConn{early, connect("control.sock")} {
+		if got, err := io.ReadAll(conn); err != nil || string(got) != "control" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	conn := connect("bridge.sock")
+	data := bytes.Repeat([]byte("data"), 1<<18)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = conn.Write(data)
+		_ = conn.CloseWrite()
+	})
+	if got, err := io.ReadAll(conn); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("%d bytes came back, %v", len(got), err)
+	}
+	wg.Wait()
+	if got, err := io.ReadAll(connect("other.sock")); err != nil || len(got) > 0 {
+		t.Errorf("a socket that there is not: %q, %v", got, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.dial(nil)
+	if got, err := io.ReadAll(connect("control.sock")); err != nil || string(got) != "control" {
+		t.Errorf("after another attachment: %q, %v", got, err)
+	}
+
+	b.stop()
+	select {
+	case <-a.Done():
+	case <-time.After(30 * time.Second):
+		t.Fatal("PID 1 is not told that its sidecar has ended")
+	}
+	b.start(b.addr)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if a, err := anchor.Hold(ctx, b.anchor); err == nil {
+		_ = a.Close()
+		t.Error("the next sidecar takes whoever comes for PID 1")
 	}
 }

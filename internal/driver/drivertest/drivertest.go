@@ -55,8 +55,9 @@ type Harness struct {
 	// ReportWithin is how soon the end of a killed sandbox is told; 0 = the second of the contract. Longer only
 	// where the engine itself notices later.
 	ReportWithin time.Duration
-	// Socket gives what code in the sandbox dials for a socket of the server; nil: its path.
-	Socket func(path string) string
+	// Anchored: the sandbox does not see the sockets of the server, and PID 1 alone reaches them (package anchor). The
+	// suite's program passes connections to sandbox.BridgePort on to sandbox.ControlSocket.
+	Anchored bool
 }
 
 // Run runs the suite.

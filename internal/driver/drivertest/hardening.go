@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
@@ -361,11 +362,7 @@ func (s *suite) processes(t *testing.T, r *rig) {
 
 // sockets: those of the server are reached, and those made inside work.
 func (s *suite) sockets(t *testing.T, r *rig) {
-	control := sandbox.ControlSocket
-	if s.h.Socket != nil {
-		control = s.h.Socket(control)
-	}
-	if got := r.ask(t, probewire.Request{Op: probewire.OpDial, Path: "unix", Data: control}); got.Text != "ping\n" {
+	if got := r.ask(t, s.dialControl()); got.Text != "ping\n" {
 		t.Errorf("the server's socket: %+v", got)
 	}
 	for _, path := range []string{"/tmp/a.sock", sandbox.HomeDir + "/a.sock", "@inside"} {
@@ -378,6 +375,14 @@ func (s *suite) sockets(t *testing.T, r *rig) {
 			t.Errorf("the host's socket %s can be reached", path)
 		}
 	}
+}
+
+// dialControl is what code in the sandbox does to reach the server's socket.
+func (s *suite) dialControl() probewire.Request {
+	if s.h.Anchored {
+		return probewire.Request{Op: probewire.OpDial, Path: "tcp", Data: fmt.Sprintf("127.0.0.1:%d", sandbox.BridgePort)}
+	}
+	return probewire.Request{Op: probewire.OpDial, Path: "unix", Data: sandbox.ControlSocket}
 }
 
 // syscalls: each attempt is refused before the kernel looks at its arguments.
@@ -456,7 +461,11 @@ func (s *suite) environment(t *testing.T, r *rig) {
 			t.Errorf("PID 1 has %q in its environment", entry)
 		}
 	}
-	if args := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/1/cmdline"}).Text; args != sandbox.DaemonPath+"\x00serve\x00" {
+	want := sandbox.DaemonPath + "\x00serve\x00"
+	if s.h.Anchored {
+		want = sandbox.DaemonPath + "\x00" + anchor.Argument + "\x00serve\x00"
+	}
+	if args := r.ask(t, probewire.Request{Op: probewire.OpRead, Path: "/proc/1/cmdline"}).Text; args != want {
 		t.Errorf("PID 1 was run as %q", args)
 	}
 	if dir := r.ask(t, probewire.Request{Op: probewire.OpReadlink, Path: "/proc/1/cwd"}).Text; dir != "/" {

@@ -267,7 +267,7 @@ func (s *suite) remotePushView(t *testing.T) {
 // dial says from inside a line to the server's socket, and gives the answer.
 func (f *far) dial(t testing.TB) (string, bool) {
 	t.Helper()
-	resp := f.s.h.Inside(t, f.spec.ID, probewire.Request{Op: probewire.OpDial, Path: "unix", Data: sandbox.ControlSocket})
+	resp := f.s.h.Inside(t, f.spec.ID, f.s.dialControl())
 	return strings.TrimSpace(resp.Text), resp.Err == ""
 }
 

@@ -273,9 +273,7 @@ func (c *cluster) harness(runtime string) drivertest.Harness {
 		ReportWithin: 5 * time.Second,
 	}
 	h.Inside = c.inside
-	if runtime == "runsc" {
-		h.Socket = func(path string) string { return "@" + path }
-	}
+	h.Anchored = runtime == "runsc"
 	return h
 }
 

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/confine"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -50,7 +51,11 @@ func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error
 	if err != nil {
 		return nil, err
 	}
-	command, err := command(spec)
+	r, err := hardening.FindRuntime(spec.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	command, err := command(r, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +84,7 @@ func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error
 				FSGroup: &uid, FSGroupChangePolicy: &onRootMismatch, SeccompProfile: o.seccompProfile(),
 			},
 			Volumes:        volumes(spec),
-			InitContainers: []corev1.Container{o.daemonContainer(), o.bridgeContainer()},
+			InitContainers: []corev1.Container{o.daemonContainer(), o.bridgeContainer(r)},
 			Containers:     []corev1.Container{o.sandboxContainer(spec, command)},
 		},
 	}
@@ -111,11 +116,7 @@ func (o Options) podAnnotations(spec sandbox.Spec) (map[string]string, error) {
 }
 
 // command is what PID 1 is started as: a program that confines itself and then becomes skerry-sandboxd.
-func command(spec sandbox.Spec) ([]string, error) {
-	r, err := hardening.FindRuntime(spec.Runtime)
-	if err != nil {
-		return nil, err
-	}
+func command(r hardening.Runtime, spec sandbox.Spec) ([]string, error) {
 	filter, err := hardening.SeccompFilter(r, spec.Loosen...)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
@@ -125,7 +126,11 @@ func command(spec sandbox.Spec) ([]string, error) {
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be described")
 	}
-	return append([]string{sandbox.DaemonPath, confine.Command, text, sandbox.DaemonPath}, spec.Args...), nil
+	out := []string{sandbox.DaemonPath, confine.Command, text, sandbox.DaemonPath}
+	if r.OwnKernel {
+		out = append(out, anchor.Argument)
+	}
+	return append(out, spec.Args...), nil
 }
 
 // rlimits are the resource limits of a sandbox's processes, that of their number among them: a pod has none that could
@@ -196,11 +201,11 @@ func (o Options) daemonContainer() corev1.Container {
 }
 
 // bridgeContainer is the sidecar: a native one, which runs before the sandbox does and as long.
-func (o Options) bridgeContainer() corev1.Container {
+func (o Options) bridgeContainer(r hardening.Runtime) corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
 	return corev1.Container{
 		Name: containerBridge, Image: o.BridgeImage, ImagePullPolicy: o.PullPolicy,
-		Command:       append([]string{bridgeProgram}, bridgeArguments()...),
+		Command:       append([]string{bridgeProgram}, bridgeArguments(r)...),
 		WorkingDir:    "/",
 		RestartPolicy: &always,
 		Ports:         []corev1.ContainerPort{{Name: "bridge", ContainerPort: sidecar.Port}},
@@ -262,13 +267,17 @@ func (o Options) bridgeResources() corev1.ResourceRequirements {
 	}}
 }
 
-// bridgeArguments tell the sidecar what it is for.
-func bridgeArguments() []string {
+// bridgeArguments tell the sidecar what it is for. Under a kernel of its own each container of a pod has its volumes for
+// itself: the sandbox does not see the sidecar's sockets there.
+func bridgeArguments(r hardening.Runtime) []string {
 	out := []string{
 		"--certs=" + certificateDir,
 		fmt.Sprintf("--listen=:%d", sidecar.Port),
 		"--run=" + sandbox.RunDir,
 		"--mount=" + sandbox.UserDataDir + "=" + bridgeFolder(volumeUserData) + "/" + treeFolder + ":rw",
+	}
+	if r.OwnKernel {
+		out = append(out, "--anchor")
 	}
 	for _, f := range fetched {
 		out = append(out, "--mount="+f.dir+"="+bridgeFolder(f.volume)+"/"+treeFolder+":ro")

@@ -28,6 +28,13 @@ func Dial(ctx context.Context, socketPath, secret string) (conn net.Conn, newSec
 	if err != nil {
 		return nil, "", fmt.Errorf("link: dial: %w", err)
 	}
+	return Greet(ctx, raw, secret)
+}
+
+// Greet is Dial on a connection that was made already. When it fails the connection is closed.
+func Greet(ctx context.Context, raw net.Conn, secret string) (conn net.Conn, newSecret string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	r := bufio.NewReaderSize(raw, maxLine)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/wire"
@@ -31,6 +32,7 @@ type Mount struct {
 type Options struct {
 	TLS    *tls.Config
 	Run    string // the folder of the sockets
+	Anchor string // where PID 1 of the sandbox comes, where it does not see that folder's sockets; "": it does
 	Mounts []Mount
 	Log    *slog.Logger // nil = none
 }
@@ -63,6 +65,9 @@ func Serve(ctx context.Context, ln net.Listener, o Options) error {
 	for _, s := range p.sockets {
 		wg.Go(func() { p.listen(life, s) })
 	}
+	if p.anchor != nil {
+		wg.Go(func() { p.hold(life) })
+	}
 	wg.Go(func() { p.accept(life, ln) })
 	<-ctx.Done()
 	_ = ln.Close()
@@ -91,7 +96,8 @@ type sidecar struct {
 	log     *slog.Logger
 	digests tree.Digests
 	sockets []*socket
-	op      chan struct{} // who holds it may change or list trees
+	anchor  *anchor.Listener // nil: there is none
+	op      chan struct{}    // who holds it may change or list trees
 
 	// With op only:
 	mounts []*mount

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/ownedsocket"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/wire"
@@ -46,12 +47,23 @@ func (p *sidecar) openSockets() error {
 		}
 		p.sockets = append(p.sockets, &socket{name: name, ln: ln})
 	}
+	if p.o.Anchor == "" || p.state.Anchored {
+		return nil
+	}
+	var err error
+	if p.anchor, err = anchor.Listen(p.o.Anchor); err != nil {
+		p.closeSockets()
+		return fmt.Errorf("anchor: %w", err)
+	}
 	return nil
 }
 
 func (p *sidecar) closeSockets() {
 	for _, s := range p.sockets {
 		_ = s.ln.Close()
+	}
+	if p.anchor != nil {
+		_ = p.anchor.Close()
 	}
 }
 
@@ -88,6 +100,49 @@ func (p *sidecar) listen(ctx context.Context, s *socket) {
 			_ = conn.Close()
 		}
 	}
+}
+
+// hold passes on what PID 1 of the sandbox hands over, until that one, or this process, has ended.
+func (p *sidecar) hold(ctx context.Context) {
+	held, err := p.anchor.Accept(p.anchored)
+	if err != nil {
+		if !errors.Is(err, net.ErrClosed) {
+			p.log.Error("the sandbox has no way to the server", "error", err)
+		}
+		return
+	}
+	defer held.Close()
+	defer context.AfterFunc(ctx, held.Close)()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := map[string]chan struct{}{}
+	for _, name := range Sockets {
+		slots[name] = make(chan struct{}, maxConns)
+	}
+	for {
+		name, conn, err := held.Next()
+		if err != nil {
+			return
+		}
+		select {
+		case slots[name] <- struct{}{}: // never, of a name that is none
+			wg.Go(func() {
+				defer func() { <-slots[name] }()
+				p.pass(ctx, name, conn)
+			})
+		default:
+			_ = conn.Close()
+		}
+	}
+}
+
+// anchored remembers that PID 1 has come.
+func (p *sidecar) anchored() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := p.state
+	next.Anchored = true
+	return p.keep(next)
 }
 
 // pass brings one connection to the server that is attached, or waits for one.

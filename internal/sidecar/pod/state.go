@@ -22,7 +22,8 @@ const (
 type state struct {
 	Token      int64    `json:"token"` // the highest that was seen
 	Attachment string   `json:"attachment"`
-	Filled     []string `json:"filled"` // targets of mounts that were pushed as a whole: what is missing there was taken away
+	Anchored   bool     `json:"anchored,omitempty"` // PID 1 of the sandbox has come: whoever comes now is not it
+	Filled     []string `json:"filled"`             // targets of mounts that were pushed as a whole: what is missing there was taken away
 }
 
 func readState(run string) (s state, err error) {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/confine"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
 	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
@@ -32,6 +33,12 @@ func main() {
 	mode := ""
 	if len(os.Args) > 1 {
 		mode = os.Args[1]
+	}
+	if mode == anchor.Argument {
+		if err := hold(); err != nil {
+			fmt.Fprintln(os.Stderr, "probe:", err)
+			os.Exit(1)
+		}
 	}
 	switch mode {
 	case runtimeprobe.Arg:
