@@ -2,8 +2,9 @@
 // it, and it is the sandbox's only way to the server (docs/decisions/0032-kubernetes.md). It reads no environment.
 //
 //	skerry-bridge --certs /certs --run /run/skerry --mount /mnt/skills=/volumes/skills:ro --mount /mnt/user-data=/volumes/files:rw
-//	skerry-bridge --copy-daemon DIR    puts skerry-sandboxd, which lies beside it, into a folder
 //	skerry-bridge --probe --run DIR    asks the one that serves whether it does
+//
+// With --daemon it puts skerry-sandboxd, which lies beside it, where the sandbox finds it, before it listens.
 package main
 
 import (
@@ -48,9 +49,9 @@ func main() {
 
 // config is the command line.
 type config struct {
-	certs, listen, run, copyDaemon string
-	anchor, probe, version         bool
-	mounts                         []pod.Mount
+	certs, listen, run, daemon string
+	anchor, probe, version     bool
+	mounts                     []pod.Mount
 }
 
 // command runs one command line. bound, if not nil, is told where it listens.
@@ -66,8 +67,6 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, bound
 	switch {
 	case c.version:
 		fmt.Fprintln(stdout, "skerry-bridge", buildinfo.Version())
-	case c.copyDaemon != "":
-		err = copyDaemon(c.copyDaemon)
 	case c.probe:
 		err = pod.Probe(ctx, c.run)
 	default:
@@ -88,7 +87,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.listen, "listen", ":7443", "address to listen on")
 	f.StringVar(&c.run, "run", sandbox.RunDir, "folder of the sockets; the sandbox must not be able to write there")
 	f.BoolVar(&c.anchor, "anchor", false, "wait for skerry-sandboxd at "+anchor.Address+", too: it does not see the sockets of --run (gVisor)")
-	f.StringVar(&c.copyDaemon, "copy-daemon", "", "copy skerry-sandboxd into this folder, and end")
+	f.StringVar(&c.daemon, "daemon", "", "folder to put skerry-sandboxd into; the sandbox must not be able to write there")
 	f.BoolVar(&c.probe, "probe", false, "ask the one that serves in --run, and end: 0 when it serves")
 	f.BoolVar(&c.version, "version", false, "print the version, and end")
 	f.Func("mount", "a tree of the sandbox, as TARGET=FOLDER:ro or TARGET=FOLDER:rw (as the sandbox may use it); may be given again", func(s string) error {
@@ -102,7 +101,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if f.NArg() > 0 {
 		return c, fmt.Errorf("%q is no flag", f.Arg(0))
 	}
-	if c.copyDaemon == "" && !c.probe && !c.version && c.certs == "" {
+	if !c.probe && !c.version && c.certs == "" {
 		return c, errors.New("--certs is missing: the folder of the certificate")
 	}
 	return c, nil
@@ -126,8 +125,14 @@ func serve(ctx context.Context, c config, log *slog.Logger, bound func(net.Addr)
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
-	if err := pod.MakeFolders(c.mounts); err != nil { // before it listens: the sandbox is made when it does
+	// The sandbox is made when it listens: all that it needs is there before.
+	if err := pod.MakeFolders(c.mounts); err != nil {
 		return err
+	}
+	if c.daemon != "" {
+		if err := copyDaemon(c.daemon); err != nil {
+			return fmt.Errorf("skerry-sandboxd: %w", err)
+		}
 	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.listen)
 	if err != nil {

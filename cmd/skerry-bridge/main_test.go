@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/pod"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,28 +40,37 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestServe is the program as the kubelet runs it: it serves, answers the probe, and ends when it is told to.
-func TestServe(t *testing.T) {
-	dir := t.TempDir()
-	for _, d := range []string{"certs", "run", "skills", "server"} {
-		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	auth, err := pki.Open(t.Context(), filepath.Join(dir, "pki"))
+const id = sandbox.ID("skerry-0123456789abcdef")
+
+// certificates makes a folder with those of a sandbox.
+func certificates(t *testing.T) (auth *pki.Authority, dir string) {
+	t.Helper()
+	auth, err := pki.Open(t.Context(), filepath.Join(t.TempDir(), "pki"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	const id = sandbox.ID("skerry-0123456789abcdef")
 	s, err := auth.Sandbox(id)
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir = t.TempDir()
 	for name, text := range s.Files() {
-		if err := os.WriteFile(filepath.Join(dir, "certs", name), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return auth, dir
+}
+
+// TestServe is the program as the kubelet runs it: it serves, answers the probe, and ends when it is told to.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"run", "skills", "server"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	auth, certs := certificates(t)
 	run := filepath.Join(dir, "run")
 	probe := func() int {
 		var out, errs bytes.Buffer
@@ -74,10 +84,11 @@ func TestServe(t *testing.T) {
 	addr, ended := make(chan net.Addr, 1), make(chan int, 1)
 	var out, errs bytes.Buffer
 	go func() {
-		ended <- command(ctx, []string{"--certs", filepath.Join(dir, "certs"), "--listen", "127.0.0.1:0", "--run", run,
+		ended <- command(ctx, []string{"--certs", certs, "--listen", "127.0.0.1:0", "--run", run,
 			"--mount", "/mnt/skills=" + filepath.Join(dir, "skills") + ":ro"}, &out, &errs, func(a net.Addr) { addr <- a })
 	}()
 	var c *sidecar.Conn
+	var err error
 	select {
 	case a := <-addr:
 		c, err = sidecar.Dial(t.Context(), sidecar.Options{
@@ -108,32 +119,45 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestCopyDaemon: the built program, as the init container of a pod, of an image without a shell.
-func TestCopyDaemon(t *testing.T) {
-	image, volume := t.TempDir(), t.TempDir()
+// TestDaemon: the built program puts skerry-sandboxd into a volume before it serves, from an image without a shell, and does not
+// serve without.
+func TestDaemon(t *testing.T) {
+	image, volume, run := t.TempDir(), t.TempDir(), t.TempDir()
+	_, certs := certificates(t)
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", image, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	copyIt := func() ([]byte, error) {
-		c := exec.CommandContext(t.Context(), filepath.Join(image, "skerry-bridge"), "--copy-daemon", volume)
-		c.Env = []string{}
-		return c.CombinedOutput()
+	serve := func() (*exec.Cmd, *bytes.Buffer) {
+		c := exec.CommandContext(t.Context(), filepath.Join(image, "skerry-bridge"), "--certs", certs, "--listen", "127.0.0.1:0", "--run", run, "--daemon", volume)
+		var out bytes.Buffer
+		c.Env, c.Stdout, c.Stderr = []string{}, &out, &out
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c, &out
 	}
-	if out, err := copyIt(); err == nil || !bytes.Contains(out, []byte("skerry-sandboxd")) {
+	c, out := serve()
+	if err := c.Wait(); err == nil || !strings.Contains(out.String(), "skerry-sandboxd") {
 		t.Errorf("without a daemon: %v, %s", err, out)
 	}
-	for _, text := range []string{"one", "two"} {
+	for _, text := range []string{"one", "two"} { // as when the kubelet starts it again
 		if err := os.WriteFile(filepath.Join(image, "skerry-sandboxd"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := copyIt(); err != nil {
-			t.Fatalf("%v: %s", err, out)
+		c, out := serve()
+		serves := func() bool { return pod.Probe(t.Context(), run) == nil }
+		for end := time.Now().Add(30 * time.Second); !serves() && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
 		}
 		got, err := os.ReadFile(filepath.Join(volume, "skerry-sandboxd"))
-		if err != nil || string(got) != text {
+		if err != nil || string(got) != text || !serves() {
 			t.Errorf("%q, %v", got, err)
+		}
+		_ = c.Process.Signal(os.Interrupt)
+		if err := c.Wait(); err != nil {
+			t.Errorf("%v: %s", err, out)
 		}
 	}
 	if info, err := os.Stat(filepath.Join(volume, "skerry-sandboxd")); err != nil || info.Mode().Perm() != 0o555 {

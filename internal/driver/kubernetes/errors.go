@@ -109,7 +109,7 @@ func containerProblem(c *corev1.ContainerStatus) error {
 		return sandbox.Wrap(sandbox.NotFound, cause, "the cluster cannot get the image %.200q", c.Image)
 	case wait != nil && noStart[wait.Reason]:
 		return sandbox.Wrap(sandbox.Internal, errors.New(wait.Reason+": "+wait.Message), "a container of the sandbox did not start")
-	case ended != nil && (c.Name != containerDaemon || ended.ExitCode != 0):
+	case ended != nil:
 		cause := fmt.Errorf("container %s: %s, exit code %d: %s", c.Name, ended.Reason, ended.ExitCode, ended.Message)
 		if c.Name == containerSandbox {
 			return sandbox.Wrap(sandbox.Internal, cause, "the daemon of the sandbox ended at once")

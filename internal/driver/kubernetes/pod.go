@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path"
 	"runtime"
 	"slices"
 	"strings"
@@ -84,7 +83,7 @@ func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error
 				FSGroup: &uid, FSGroupChangePolicy: &onRootMismatch, SeccompProfile: o.seccompProfile(),
 			},
 			Volumes:        volumes(spec),
-			InitContainers: []corev1.Container{o.daemonContainer(), o.bridgeContainer(r)},
+			InitContainers: []corev1.Container{o.bridgeContainer(r)},
 			Containers:     []corev1.Container{o.sandboxContainer(spec, command)},
 		},
 	}
@@ -188,19 +187,8 @@ func sealed() *corev1.SecurityContext {
 	}
 }
 
-// daemonContainer puts skerry-sandboxd where the sandbox finds it, and ends.
-func (o Options) daemonContainer() corev1.Container {
-	return corev1.Container{
-		Name: containerDaemon, Image: o.BridgeImage, ImagePullPolicy: o.PullPolicy,
-		Command:         []string{bridgeProgram, "--copy-daemon=" + path.Dir(sandbox.DaemonPath)},
-		WorkingDir:      "/",
-		Resources:       o.bridgeResources(),
-		VolumeMounts:    []corev1.VolumeMount{{Name: volumeDaemon, MountPath: path.Dir(sandbox.DaemonPath)}},
-		SecurityContext: sealed(),
-	}
-}
-
-// bridgeContainer is the sidecar: a native one, which runs before the sandbox does and as long.
+// bridgeContainer is the sidecar: a native one, which runs before the sandbox does and as long. Skerry-sandboxd is in its
+// image, and it puts it where the sandbox finds it: each container that starts before the sandbox delays it.
 func (o Options) bridgeContainer(r hardening.Runtime) corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
 	return corev1.Container{
@@ -274,6 +262,7 @@ func bridgeArguments(r hardening.Runtime) []string {
 		"--certs=" + certificateDir,
 		fmt.Sprintf("--listen=:%d", sidecar.Port),
 		"--run=" + sandbox.RunDir,
+		"--daemon=" + bridgeFolder(volumeDaemon),
 		"--mount=" + sandbox.UserDataDir + "=" + bridgeFolder(volumeUserData) + "/" + treeFolder + ":rw",
 	}
 	if r.OwnKernel {

@@ -18,7 +18,6 @@ import (
 const (
 	containerSandbox = "sandbox"
 	containerBridge  = "bridge"
-	containerDaemon  = "daemon" // the first one, which puts skerry-sandboxd into its volume
 )
 
 // instance tells what is known of a sandbox from its pod.

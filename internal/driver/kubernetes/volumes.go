@@ -139,6 +139,7 @@ func bridgeMounts() []corev1.VolumeMount {
 	out := []corev1.VolumeMount{
 		{Name: volumeCertificate, MountPath: certificateDir, ReadOnly: true},
 		{Name: volumeRun, MountPath: sandbox.RunDir},
+		{Name: volumeDaemon, MountPath: bridgeFolder(volumeDaemon)},
 		{Name: volumeUserData, MountPath: bridgeFolder(volumeUserData)},
 	}
 	for _, f := range fetched {
