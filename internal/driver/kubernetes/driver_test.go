@@ -1,0 +1,290 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sidecar"
+)
+
+// pretended is an API server in memory, with somebody who plays the kubelet.
+type pretended struct {
+	*testing.T
+	d       *Driver
+	api     *fake.Clientset
+	watches chan watch.Interface // those that the driver began
+	hangUp  func()               // ends the first of them
+
+	mu     sync.Mutex
+	status corev1.PodStatus // of each pod that is made
+	pushed []string
+}
+
+func runningStatus() corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{
+		Name: containerSandbox, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+	}}}
+}
+
+func pretend(t *testing.T) *pretended {
+	t.Helper()
+	p := &pretended{T: t, api: fake.NewClientset(), watches: make(chan watch.Interface, 100), status: runningStatus()}
+	p.api.PrependWatchReactor("pods", func(a kubetesting.Action) (bool, watch.Interface, error) {
+		w, err := p.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		if err == nil {
+			p.watches <- w
+		}
+		return true, w, err
+	})
+	// The status comes with the pod: what is told of it later a test says itself.
+	p.api.PrependReactor("create", "pods", func(a kubetesting.Action) (bool, runtime.Object, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		made := a.(kubetesting.CreateAction).GetObject().(*corev1.Pod)
+		made.UID, made.Status = "uid", *p.status.DeepCopy()
+		return false, nil, nil
+	})
+	o := testOptions(t)
+	o.Unpoliced, o.Log, o.ScheduleTimeout = true, slog.New(slog.NewTextHandler(t.Output(), nil)), 20*time.Millisecond
+	var err error
+	if p.d, err = build(o, p.api); err != nil {
+		t.Fatal(err)
+	}
+	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnel, error) { return &pretendedTunnel{p: p, o: so}, nil }
+	t.Cleanup(func() {
+		if err := p.d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	p.hangUp = p.watched().Stop // what happens before, this API server tells nobody
+	return p
+}
+
+// watched waits until the driver watches.
+func (p *pretended) watched() watch.Interface {
+	p.Helper()
+	select {
+	case w := <-p.watches:
+		return w
+	case <-time.After(30 * time.Second):
+		p.Fatal("the driver does not watch")
+		return nil
+	}
+}
+
+// fails makes the API server refuse one kind of request.
+func (p *pretended) fails(verb, resource string, err error) {
+	p.api.PrependReactor(verb, resource, func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+}
+
+func (p *pretended) pods() []corev1.Pod {
+	p.Helper()
+	list, err := p.api.CoreV1().Pods(p.d.o.Namespace).List(p.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return list.Items
+}
+
+type pretendedTunnel struct {
+	p *pretended
+	o sidecar.Options
+}
+
+func (c *pretendedTunnel) Push(_ context.Context, paths ...string) error {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.pushed = append(c.p.pushed, paths...)
+	return nil
+}
+func (c *pretendedTunnel) Pull(context.Context) (bool, error)                    { return false, nil }
+func (c *pretendedTunnel) Remount(context.Context, int64, []sandbox.Mount) error { return nil }
+func (c *pretendedTunnel) Done() <-chan struct{}                                 { return nil }
+func (c *pretendedTunnel) Close() error                                          { return nil }
+
+// TestLife: from Create to Remove, as the API server sees it.
+func TestLife(t *testing.T) {
+	p, spec := pretend(t), testSpec(t)
+	made, err := p.d.Create(t.Context(), spec)
+	if err != nil || made.State != sandbox.Running || made.ID != spec.ID {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	p.mu.Lock()
+	pushed := slices.Clone(p.pushed)
+	p.mu.Unlock()
+	if want := []string{sandbox.UserDataDir, sandbox.SkillsDir}; !slices.Equal(pushed, want) {
+		t.Errorf("pushed %v, want %v", pushed, want)
+	}
+	secret, err := p.api.CoreV1().Secrets(p.d.o.Namespace).Get(t.Context(), secretName(spec.ID), metav1.GetOptions{})
+	if err != nil || len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Name != string(spec.ID) {
+		t.Errorf("the certificate does not go with the pod: %+v, %v", secret, err)
+	}
+	if list, err := p.d.List(t.Context(), spec.Labels); err != nil || len(list) != 1 {
+		t.Errorf("listed %+v, %v", list, err)
+	}
+	events, err := p.d.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.d.Remove(t.Context(), spec.ID); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-events; e.ID != spec.ID || e.State != sandbox.Lost {
+		t.Errorf("told %+v", e)
+	}
+	if _, err := p.d.Inspect(t.Context(), spec.ID); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("after Remove: %v", err)
+	}
+}
+
+// TestCreateFails: each refusal of the cluster has its kind and says what is missing, and nothing is left.
+func TestCreateFails(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, c := range map[string]struct {
+		cluster func(*pretended)
+		want    sandbox.Kind
+		words   string
+	}{
+		"no node": {func(p *pretended) {
+			p.status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient memory.",
+			}}}
+		}, sandbox.CapacityExceeded, "3 Insufficient memory"},
+		"no image": {func(p *pretended) {
+			p.status = waiting(containerSandbox, "ErrImagePull", "not found").Status
+		}, sandbox.NotFound, "image"},
+		"evicted": {func(p *pretended) {
+			p.status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
+		}, sandbox.Unavailable, "Evicted"},
+		"quota": {func(p *pretended) {
+			p.fails("create", "pods", apierrors.NewForbidden(pods, "x", errors.New("exceeded quota: few, requested: pods=1, used: pods=9, limited: pods=9")))
+		}, sandbox.CapacityExceeded, "few, requested: pods=1"},
+		"no rule for pods": {func(p *pretended) {
+			p.fails("create", "pods", apierrors.NewForbidden(pods, "x", errors.New(`User "a" cannot create resource "pods"`)))
+		}, sandbox.Unavailable, "create pods"},
+		"no rule for secrets": {func(p *pretended) {
+			p.fails("create", "secrets", apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New(`User "a" cannot create resource "secrets"`)))
+		}, sandbox.Unavailable, "create secrets"},
+		"a busy API server": {func(p *pretended) {
+			p.fails("create", "pods", apierrors.NewTooManyRequests("later", 1))
+		}, sandbox.Unavailable, "cannot be reached"},
+		"no sidecar": {func(p *pretended) {
+			p.d.dial = func(context.Context, sidecar.Options) (tunnel, error) {
+				return nil, sandbox.Errorf(sandbox.Unavailable, "the sandbox cannot be reached")
+			}
+		}, sandbox.Unavailable, "cannot be reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pretend(t)
+			c.cluster(p)
+			_, err := p.d.Create(t.Context(), testSpec(t))
+			var ours *sandbox.Error
+			if !errors.As(err, &ours) || ours.Kind != c.want || !strings.Contains(ours.Detail, c.words) {
+				t.Errorf("%v (%s), want %s with %q", err, sandbox.KindOf(err), c.want, c.words)
+			}
+			if left := p.pods(); len(left) > 0 {
+				t.Errorf("left over: %v", left[0].Name)
+			}
+		})
+	}
+}
+
+// TestWatchInterrupted: what ends while the API server tells nothing is told when it does again.
+func TestWatchInterrupted(t *testing.T) {
+	p := pretend(t)
+	var ids []sandbox.ID
+	for _, id := range []sandbox.ID{"skerry-00000000000000a1", "skerry-00000000000000a2"} {
+		spec := testSpec(t)
+		spec.ID = id
+		if _, err := p.d.Create(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	events, err := p.d.Watch(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The watch breaks, and what happens until the next one the API server has forgotten by then.
+	back := make(chan struct{})
+	release := sync.OnceFunc(func() { close(back) })
+	defer release()
+	var once sync.Once
+	p.api.PrependWatchReactor("pods", func(kubetesting.Action) (taken bool, _ watch.Interface, err error) {
+		<-back
+		once.Do(func() { taken, err = true, apierrors.NewResourceExpired("too old resource version") })
+		return taken, nil, err
+	})
+	p.hangUp()
+	pods := p.api.CoreV1().Pods(p.d.o.Namespace)
+	if err := pods.Delete(t.Context(), string(ids[0]), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ended := p.pods()[0]
+	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}
+	if _, err := pods.UpdateStatus(t.Context(), &ended, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	told := map[sandbox.ID]driver.Event{}
+	for range ids {
+		select {
+		case e := <-events:
+			told[e.ID] = e
+		case <-time.After(60 * time.Second):
+			t.Fatalf("told only %v", told)
+		}
+	}
+	if len(told) != 2 || told[ids[0]].OOM || !told[ids[1]].OOM {
+		t.Errorf("told %+v", told)
+	}
+}
+
+// TestLabelsComeLate: a claim does not wait for its labels, and they come though the API server refuses them at first.
+func TestLabelsComeLate(t *testing.T) {
+	p, spec := pretend(t), testSpec(t)
+	if _, err := p.d.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	refusals := 0
+	p.api.PrependReactor("patch", "pods", func(kubetesting.Action) (bool, runtime.Object, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if refusals++; refusals > 2 {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, string(spec.ID), errors.New("another wrote it"))
+	})
+	if err := p.d.Attach(t.Context(), driver.Attachment{ID: spec.ID, Token: 1, Mounts: spec.Mounts, Labels: map[string]string{"thread": "a/b"}}); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		now, err := p.d.Inspect(t.Context(), spec.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now.Labels["thread"] == "a/b" && now.Labels[sandbox.LabelTenant] == "acme" {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the labels are %v", now.Labels)
+		}
+	}
+}
