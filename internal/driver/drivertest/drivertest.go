@@ -55,6 +55,8 @@ type Harness struct {
 	// ReportWithin is how soon the end of a killed sandbox is told; 0 = the second of the contract. Longer only
 	// where the engine itself notices later.
 	ReportWithin time.Duration
+	// ExtraCPUMillis is what a sandbox may compute beyond its limit, as what its engine starts beside it shares one with it.
+	ExtraCPUMillis int64
 	// Anchored: the sandbox does not see the sockets of the server, and PID 1 alone reaches them (package anchor). The
 	// suite's program passes connections to sandbox.BridgePort on to sandbox.ControlSocket.
 	Anchored bool

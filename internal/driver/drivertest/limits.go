@@ -98,13 +98,16 @@ func (s *suite) limitTmpfs(t *testing.T) {
 		spec.Limits.TmpBytes = 4 << 20
 		spec.Limits.FileBytes = 200 << 20
 	})
+	own := ownKernel(t, r)
 	for path, limit := range map[string]int64{"/tmp/fill": 4 << 20, sandbox.HomeDir + "/fill": 4 << 20, "/dev/shm/fill": 64 << 20} {
+		if own && path == "/dev/shm/fill" && !s.keeps(t, driver.TmpfsFiles) {
+			continue // that kernel has one of its own there, and its memory limit bounds it
+		}
 		resp := r.ask(t, probewire.Request{Op: probewire.OpFill, Path: path, N: 2 * limit, Child: true})
 		if resp.Errno != int(syscall.ENOSPC) || resp.N > limit || resp.N < limit/2 {
 			t.Errorf("%s: %d bytes, then %q; want no space after about %d", path, resp.N, resp.Err, limit)
 		}
 	}
-	own := ownKernel(t, r)
 	for _, dir := range []string{"/tmp", sandbox.HomeDir} {
 		if got := r.ask(t, probewire.Request{Op: probewire.OpWrite, Path: dir + "/a file", Data: "x"}); got.Err != "" {
 			t.Errorf("%s cannot be written after that: %s", dir, got.Err)
@@ -164,8 +167,9 @@ func (s *suite) limitCPU(t *testing.T) {
 	used, took := cpuMicros(t, pid)-before, time.Since(start).Microseconds()
 	share := float64(used) / float64(took)
 	t.Logf("two busy threads got %.2f of a core", share)
-	if share > 1.5*millis/1000 {
-		t.Errorf("two busy threads got %.2f of a core, the limit is %.2f", share, millis/1000.0)
+	limit := float64(millis+s.h.ExtraCPUMillis) / 1000
+	if share > 1.5*limit {
+		t.Errorf("two busy threads got %.2f of a core, the limit is %.2f", share, limit)
 	}
 }
 

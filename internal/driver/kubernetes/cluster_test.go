@@ -80,7 +80,7 @@ func must(t testing.TB, err error) {
 }
 
 // newCluster makes a namespace that has the strictest Pod Security and the policy of the chart.
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	file := os.Getenv(envConfig)
 	if file == "" {
@@ -117,7 +117,7 @@ func newCluster(t *testing.T) *cluster {
 }
 
 // wayTo gives this machine's address on the way to a URL's host.
-func wayTo(t *testing.T, url string) string {
+func wayTo(t testing.TB, url string) string {
 	t.Helper()
 	_, hostPort, _ := strings.Cut(url, "://")
 	conn, err := net.Dial("udp", hostPort)
@@ -129,7 +129,7 @@ func wayTo(t *testing.T, url string) string {
 }
 
 // allow closes the namespace but for this process to the sidecar, as the chart does for the server.
-func (c *cluster) allow(t *testing.T) {
+func (c *cluster) allow(t testing.TB) {
 	t.Helper()
 	tcp, port := corev1.ProtocolTCP, intstr.FromInt32(sidecar.Port)
 	_, err := c.client.NetworkingV1().NetworkPolicies(c.namespace).Create(ctx(t), &networkingv1.NetworkPolicy{
@@ -151,7 +151,7 @@ var bridge struct {
 }
 
 // importBridge builds the image of the sidecar and brings it to the node, once a test process.
-func importBridge(t *testing.T) {
+func importBridge(t testing.TB) {
 	t.Helper()
 	bridge.once.Do(func() {
 		dir := t.TempDir()
@@ -273,7 +273,9 @@ func (c *cluster) harness(runtime string) drivertest.Harness {
 		ReportWithin: 5 * time.Second,
 	}
 	h.Inside = c.inside
-	h.Anchored = runtime == "runsc"
+	if runtime == "runsc" { // all containers of a pod are in one kernel, which has the limits of all
+		h.Anchored, h.ExtraCPUMillis = true, 500
+	}
 	return h
 }
 
@@ -314,11 +316,17 @@ func (c *cluster) pid(t testing.TB, id sandbox.ID) int {
 // inside starts the program of the suite in the sandbox by the cluster's own means.
 func (c *cluster) inside(t testing.TB, id sandbox.ID, req probewire.Request) probewire.Response {
 	t.Helper()
+	return c.insideOf(t, c.namespace, string(id), sandbox.DaemonPath, req)
+}
+
+// insideOf does it in the container "sandbox" of any pod that has the program.
+func (c *cluster) insideOf(t testing.TB, namespace, pod, program string, req probewire.Request) probewire.Response {
+	t.Helper()
 	text, err := json.Marshal(req)
 	must(t, err)
-	call := c.client.CoreV1().RESTClient().Post().Namespace(c.namespace).Resource("pods").Name(string(id)).SubResource("exec").
+	call := c.client.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(pod).SubResource("exec").
 		VersionedParams(&corev1.PodExecOptions{
-			Container: "sandbox", Command: []string{sandbox.DaemonPath, "child", string(text)}, Stdout: true, Stderr: true,
+			Container: "sandbox", Command: []string{program, "child", string(text)}, Stdout: true, Stderr: true,
 		}, scheme.ParameterCodec)
 	exec, err := remotecommand.NewWebSocketExecutor(c.config, "GET", call.URL().String())
 	must(t, err)
@@ -333,7 +341,7 @@ func (c *cluster) inside(t testing.TB, id sandbox.ID, req probewire.Request) pro
 
 func TestConformance(t *testing.T) {
 	c := newCluster(t)
-	for _, runtime := range []string{"runc"} {
+	for _, runtime := range []string{"runc", "runsc"} {
 		t.Run(runtime, func(t *testing.T) { drivertest.Run(t, c.harness(runtime)) })
 	}
 	t.Run("NoSecretsLeft", func(t *testing.T) {

@@ -58,9 +58,6 @@ func (d *Driver) problems(ctx context.Context) (map[string]string, error) {
 	problems := make(map[string]string)
 	for _, known := range hardening.Runtimes() {
 		why := open
-		if why == "" && known.OwnKernel {
-			why = noSharedSockets
-		}
 		if why == "" {
 			if why, err = d.noClass(ctx, known.Name); err != nil {
 				return nil, err
@@ -73,11 +70,6 @@ func (d *Driver) problems(ctx context.Context) (map[string]string, error) {
 	d.policy.at, d.policy.problems = time.Now(), problems
 	return problems, nil
 }
-
-// noSharedSockets is why gVisor cannot be used: each container of a pod mounts a volume for itself there, and a socket that
-// one makes the other does not see. The mount hints that change it must be let through by the configuration of the node's
-// containerd, which none has by itself.
-const noSharedSockets = "under a kernel of its own the sandbox does not see the sockets of its sidecar"
 
 // noClass says why a runtime has no RuntimeClass here, or "".
 func (d *Driver) noClass(ctx context.Context, name string) (string, error) {
@@ -190,7 +182,7 @@ const noLooseFilter = "what is loosened in Skerry's own filter is still in that 
 func (o Options) unkept() map[driver.Promise]string {
 	out := map[driver.Promise]string{
 		driver.VolumeFlags:  "Kubernetes mounts volumes without nosuid and nodev; what they would stop is stopped by no_new_privs and by the list of devices",
-		driver.TmpfsFiles:   "Kubernetes bounds the bytes of volumes in memory and not their files; the memory limit bounds those",
+		driver.TmpfsFiles:   "Kubernetes bounds the bytes of volumes in memory and not their files, and gVisor has a /dev/shm of its own; the memory limit bounds those",
 		driver.MaskedPaths:  "the container engine of the node says which parts of /proc and /sys are masked",
 		driver.OwnCgroup:    "the container engine of the node gives one on nodes of cgroup version 2",
 		driver.EngineLimits: "the kubelet says the period of the CPU limit, the node whether there is swap, and processes are counted by uid",
