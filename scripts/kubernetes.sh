@@ -21,6 +21,7 @@ if [ -z "${KUBECONFIG:-}" ]; then
   SKERRY_K8S_IMPORT="ctr --address $state/containerd.sock --namespace k8s.io images import -"
 fi
 : "${SKERRY_K8S_IMPORT:?is the command that takes images from standard input}"
+export SKERRY_K8S_IMPORT
 
 # The Redis of the tests, from this machine's own: a registry may be out of reach.
 redis_image() {
