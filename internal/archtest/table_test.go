@@ -112,6 +112,7 @@ var table = []row{
 	{"internal/driver/oci", driverOurs + " driver/cgroup driver/ociconfig driver/procid", "a driver knows its contract, never another driver"},
 	{"internal/driver/containerd", driverOurs + " driver/cgroup driver/ociconfig", "a driver knows its contract, never another driver"},
 	{"internal/driver/containerd/containerdtest", "", "it starts a containerd for tests"},
+	{"internal/driver/docker/dockertest", "driver/containerd/containerdtest", "it starts an engine for tests, with a containerd of its own"},
 	{"internal/driver/docker", driverOurs + " driver/cgroup", "a driver knows its contract, never another driver"},
 	{"internal/driver/kubernetes", "sandbox driver driver/hardening driver/idlock anchor buildinfo confine sidecar sidecar/pki", "a driver knows its contract and its tunnel, never another driver"},
 	{"internal/driver/memory", driverOurs + " sandboxapi/link", "a driver knows its contract, never another driver; this one plays sandboxd, too"},
@@ -150,7 +151,7 @@ var table = []row{
 	{"deploy/helm", "", "a chart is text; its tests read it"},
 	{"docs/site", "", "documents are text; it makes pages of them"},
 	{"internal/e2e", "", "the whole is tested through its public API"},
-	{"bench/chaos", "audit driver/containerd/containerdtest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
+	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench/fleet", "audit bridge codeapi driver/memory extensions httpserver mcphub orchestrator peer policy prompt replica sandbox sandboxapi/... skill store telemetry", "a server on the memory driver: it wires all parts, as cmd does"},
 	{"bench", "attack/bomb audit auth policy sandbox store driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what rights and records cost, by who judges and writes them"},
 }

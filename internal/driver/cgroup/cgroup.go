@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -195,7 +196,12 @@ const emptyWait = 5 * time.Second
 
 // Remove ends what still runs in the group, in all hierarchies, and removes it. The runtime does so
 // itself, unless it was killed at work. A group that is not there is no error.
+//
+// The root, which holds the whole machine, is refused.
 func Remove(ctx context.Context, group string) error {
+	if !named(group) {
+		return errors.New("remove a cgroup: none is named")
+	}
 	ctx, cancel := context.WithTimeout(ctx, emptyWait)
 	defer cancel()
 	for {
@@ -213,6 +219,9 @@ func Remove(ctx context.Context, group string) error {
 		}
 	}
 }
+
+// named reports whether a path is that of one cgroup, and not of them all.
+func named(group string) bool { return path.Clean("/"+group) != "/" }
 
 // remove kills the processes of a cgroup and of those below it, and removes them.
 func remove(dir string) error {

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -218,16 +220,33 @@ func (d *Driver) Remove(ctx context.Context, id sandbox.ID) error {
 const removalPoll = 20 * time.Millisecond
 
 func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
-	defer d.groups.Delete(id)
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	switch c, err := d.container(ctx, id); {
-	case err != nil:
+	c, err := d.container(ctx, id)
+	if err != nil {
 		return err
-	case c == nil:
-		return d.removeEtc(id)
-	case !isMine(c):
+	}
+	if c != nil && !isMine(c) {
 		return taken(id)
+	}
+	if c != nil {
+		if err := d.removeContainer(ctx, id, c); err != nil {
+			return err
+		}
+	}
+	d.groups.Delete(id)
+	return d.removeEtc(id)
+}
+
+// removeContainer removes a container and ends all that runs in it, also what the engine does not know of.
+func (d *Driver) removeContainer(ctx context.Context, id sandbox.ID, c *container.InspectResponse) error {
+	group := groupOf(c)
+	switch {
+	case c.State.Status == container.StateCreated && group.path != "":
+		// An engine that was killed while it started the container takes it for one that never ran, would leave its
+		// first process and its shim, and nobody would ever end them. Told to start it again, it finds and clears them
+		// away; that it may not come to a start then is no harm.
+		_, _ = d.engine.ContainerStart(ctx, string(id), client.ContainerStartOptions{})
 	case c.State.Paused:
 		// A frozen process takes no signal, and the engine gives up only after 10 s. Should this fail, the
 		// removal below says so.
@@ -237,7 +256,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 		_, err := d.engine.ContainerRemove(ctx, string(id), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		switch {
 		case err == nil, isNotFound(err):
-			return d.removeEtc(id)
+			return endGroup(ctx, group)
 		case !isConflict(err):
 			return engineError(err, "the sandbox was not removed")
 		}
@@ -247,6 +266,17 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 		case <-time.After(removalPoll):
 		}
 	}
+}
+
+// endGroup ends what still runs in the cgroup of a container that is removed, where it is seen.
+func endGroup(ctx context.Context, group engineGroup) error {
+	if group.path == "" {
+		return nil
+	}
+	if err := cgroup.Remove(ctx, group.path); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left processes")
+	}
+	return nil
 }
 
 func (d *Driver) etcRoot() string { return d.root + "/etc" }
