@@ -2,24 +2,34 @@
 
 The code is that of a checkout of DeerFlow ($DEERFLOW_SOURCE), as it is. Only its two modules are replaced that say who the user is and which
 skills it has, because they need the whole of DeerFlow.
+
+What it asks passes through a recorder, and has to be what recorded.json has, which replay.py sends where DeerFlow's code is not to be had.
+With SKERRY_DEERFLOW_RECORD=1 recorded.json is made anew.
 """
 
 import asyncio
+import datetime
 import hashlib
 import importlib
+import importlib.metadata
+import json
 import os
 import pathlib
 import re
-import secrets
 import sys
 import threading
 import time
 import types
 import unittest
 
+import recording
 import requests
 
 SERVER = os.environ["SKERRY_SERVER"]
+RECORDER = recording.Recorder(SERVER)
+DEERFLOW = RECORDER.url + "/deerflow"
+# Tests whose requests are not recorded: 13 MB of a file.
+NOT_RECORDED = {"test_large"}
 SOURCE = pathlib.Path(os.environ["DEERFLOW_SOURCE"]) / "backend/packages/harness/deerflow"
 
 
@@ -60,17 +70,22 @@ def sandbox_id(thread: str, user: str) -> str:
 class DeerFlow(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        cls.run_name = secrets.token_hex(4)
+        cls.run_name = "recorded"
+        RECORDER.test = "setup"
         made = api("POST", "/api/keys", json={"name": "deerflow", "user": f"df-{cls.run_name}", "act_for": True})
         made.raise_for_status()
         cls.key_id, cls.key = made.json()["id"], made.json()["secret"]
-        cls.backend = RemoteSandboxBackend(SERVER + "/deerflow", api_key=cls.key)
+        RECORDER.secrets = recording.Secrets(RECORDER.url, cls.key)
+        cls.backend = RemoteSandboxBackend(DEERFLOW, api_key=cls.key)
         cls.threads = []
         cls.addClassCleanup(cls.leave_nothing)
         cls.user, cls.thread = f"ann-{cls.run_name}", f"talk-{cls.run_name}"
         cls.info = cls.create(cls.thread, cls.user)
         cls.box = AioSandbox(cls.info.sandbox_id, cls.info.sandbox_url)
         cls.addClassCleanup(cls.box.close)
+
+    def setUp(self) -> None:
+        RECORDER.test = None if self._testMethodName in NOT_RECORDED else self._testMethodName
 
     @classmethod
     def create(cls, thread: str, user: str):
@@ -159,14 +174,19 @@ class DeerFlow(unittest.TestCase):
             self.box.write_file("/mnt/skills/public/x", "x")
 
     def test_bytes(self) -> None:
-        data = bytes(range(256)) * 40_000  # 10 MB
-        self.box.update_file("/mnt/user-data/uploads/b.bin", data)
-        self.assertEqual(self.box.download_file("/mnt/user-data/uploads/b.bin"), data)
-        self.assertIn(hashlib.sha256(data).hexdigest(), self.box.execute_command("sha256sum /mnt/user-data/uploads/b.bin"))
+        self.bytes(bytes(range(256)))
         with self.assertRaises(OSError):
             self.box.download_file("/mnt/user-data/none")
         with self.assertRaises(PermissionError):
             self.box.download_file("/mnt/user-data/../../etc/passwd")
+
+    def test_large(self) -> None:
+        self.bytes(bytes(range(256)) * 40_000)
+
+    def bytes(self, data: bytes) -> None:
+        self.box.update_file("/mnt/user-data/uploads/b.bin", data)
+        self.assertEqual(self.box.download_file("/mnt/user-data/uploads/b.bin"), data)
+        self.assertIn(hashlib.sha256(data).hexdigest(), self.box.execute_command("sha256sum /mnt/user-data/uploads/b.bin"))
 
     def test_search(self) -> None:
         root = "/mnt/user-data/workspace/src"
@@ -196,14 +216,14 @@ class DeerFlow(unittest.TestCase):
 
     def test_sealed(self) -> None:
         """What DeerFlow's own sandboxes have is not here: a network, root."""
-        self.assertNotEqual(self.box.execute_command("id -u").strip(), "0")
+        self.assertEqual(self.box.execute_command("[ $(id -u) = 0 ] || echo nobody"), "nobody\n")
         self.assertIn("none", self.box.execute_command("getent hosts example.org || echo none"))
 
     def test_refused(self) -> None:
         with self.assertRaisesRegex(RuntimeError, "401"):
-            RemoteSandboxBackend(SERVER + "/deerflow").create("t", "a" * 16, user_id="ann")
+            RemoteSandboxBackend(DEERFLOW).create("t", "a" * 16, user_id="ann")
         with self.assertRaisesRegex(RuntimeError, "401"):
-            RemoteSandboxBackend(SERVER + "/deerflow", api_key="sk_" + "0" * 64).create("t", "a" * 16, user_id="ann")
+            RemoteSandboxBackend(DEERFLOW, api_key="sk_" + "0" * 64).create("t", "a" * 16, user_id="ann")
         at = self.info.sandbox_url[: -len("0" * 64)] + "0" * 64
         self.assertIn("401", AioSandbox("x", at).execute_command("id"))
         token = re.search("sk_[0-9a-f]{64}", self.info.sandbox_url)[0]
@@ -225,5 +245,19 @@ class DeerFlow(unittest.TestCase):
         self.assertEqual({r["user"] for r in mine}, {self.user})
 
 
+def compare() -> None:
+    """What was asked is what the recording has, or becomes it."""
+    made, sdk = RECORDER.requests, importlib.metadata.version("agent-sandbox")
+    if RECORDER.failed:
+        sys.exit("not recorded: " + "; ".join(RECORDER.failed))
+    if os.environ.get("SKERRY_DEERFLOW_RECORD"):
+        recording.save(os.environ["DEERFLOW_COMMIT"], sdk, datetime.date.today().isoformat(), made)
+        return
+    if other := recording.differences(json.loads(recording.FILE.read_text())["requests"], made):
+        sys.exit("recorded.json has other requests or answers (SKERRY_DEERFLOW_RECORD=1 makes it anew):\n" + "\n".join(other[:20]))
+
+
 if __name__ == "__main__":
-    unittest.main(verbosity=1)
+    if not unittest.main(verbosity=1, exit=False).result.wasSuccessful():
+        sys.exit(1)
+    compare()
