@@ -137,19 +137,40 @@ func (p *Prober) Profile(ctx context.Context, template string) (Profile, error) 
 		return Profile{}, err
 	}
 	pr := p.begin(template, image)
-	late := time.NewTimer(time.Until(pr.began.Add(waitForProbe)))
-	defer late.Stop()
-	select {
-	case <-pr.done:
-	case <-ctx.Done():
-		return Profile{}, sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the template %q is still being looked at", template)
-	case <-late.C:
-		return Profile{}, sandbox.Errorf(sandbox.Unavailable, "the template %q is still being looked at", template)
+	if err := pr.wait(ctx); err != nil {
+		return Profile{}, sandbox.Wrap(sandbox.Unavailable, err, "the template %q is still being looked at", template)
 	}
 	if pr.err != nil {
 		return Profile{}, sandbox.Wrap(sandbox.Unavailable, pr.err, "what the template %q has could not be found out", template)
 	}
 	return pr.profile, nil
+}
+
+// wait waits for a probe until ctx ends, or the time is over. One that is done is done, however long ago it began.
+func (pr *probed) wait(ctx context.Context) error {
+	late := time.NewTimer(time.Until(pr.began.Add(waitForProbe)))
+	defer late.Stop()
+	var err error
+	select {
+	case <-pr.done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-late.C:
+		err = context.DeadlineExceeded
+	}
+	if pr.isDone() { // select takes any of those that are there
+		return nil
+	}
+	return err
+}
+
+func (pr *probed) isDone() bool {
+	select {
+	case <-pr.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // begin gives the probe of an image, which it starts when there is none.
@@ -180,12 +201,7 @@ func (p *Prober) begin(template, image string) *probed {
 
 // stale reports whether a probe failed long enough ago to be tried again.
 func (pr *probed) stale() bool {
-	select {
-	case <-pr.done:
-		return pr.err != nil && time.Since(pr.at) > probeAgain
-	default:
-		return false
-	}
+	return pr.isDone() && pr.err != nil && time.Since(pr.at) > probeAgain
 }
 
 func (p *Prober) probe(ctx context.Context, template string) (Profile, error) {

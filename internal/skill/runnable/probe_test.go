@@ -116,6 +116,26 @@ func TestListsDoNotWaitForAProbe(t *testing.T) {
 	}
 }
 
+// TestWhatIsKnownStaysKnown: an answer that was there is given however long ago its probe began, and also to who has no time.
+func TestWhatIsKnownStaysKnown(t *testing.T) {
+	p, f := newProber(t, func(context.Context, string) ([]byte, error) { return []byte("c\tpandoc\nend\n"), nil })
+	files := opener(t, md("`pandoc x`"))
+	p.Of(t.Context(), "base", "sha256:a", files)
+	p.profiles["sha256:1"].began = time.Now().Add(-time.Hour)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		for _, ctx := range []context.Context{t.Context(), over} {
+			if r := p.Of(ctx, "base", "sha256:a", files); r.Template != sandbox.RunnableYes {
+				t.Fatalf("%+v", r)
+			}
+		}
+	}
+	if n := f.probes.Load(); n != 1 {
+		t.Errorf("%d probes", n)
+	}
+}
+
 func TestProbeOutputIsData(t *testing.T) {
 	for name, out := range map[string]string{
 		"cut":     "c\tpandoc\n",
