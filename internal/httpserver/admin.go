@@ -81,7 +81,7 @@ func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*ma
 	return &madeKeyOut{CacheControl: noStore, Body: madeKey{Key: made, Secret: secret}}, nil
 }
 
-func (s *server) listKeys(ctx context.Context, _ *struct{}) (*body[page[auth.Key]], error) {
+func (s *server) listKeys(ctx context.Context, in *ListIn) (*body[page[auth.Key]], error) {
 	if s.o.Keys == nil {
 		return pageOf([]auth.Key{}, ""), nil
 	}
@@ -89,7 +89,7 @@ func (s *server) listKeys(ctx context.Context, _ *struct{}) (*body[page[auth.Key
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(items, ""), nil
+	return pageIn(*in, items, func(k auth.Key) string { return k.ID })
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -36,7 +36,7 @@ func (s *server) verifyAudit(ctx context.Context, _ *struct{}) (*body[audit.Veri
 	return &body[audit.VerifyResult]{Body: res}, nil
 }
 
-func (s *server) auditCheckpoint(ctx context.Context, _ *struct{}) (*body[page[audit.Head]], error) {
+func (s *server) auditCheckpoint(ctx context.Context, in *ListIn) (*body[page[audit.Head]], error) {
 	if s.o.AuditProof == nil {
 		return nil, errNoProof
 	}
@@ -44,5 +44,5 @@ func (s *server) auditCheckpoint(ctx context.Context, _ *struct{}) (*body[page[a
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(heads, ""), nil
+	return pageIn(*in, heads, func(h audit.Head) string { return h.Writer })
 }

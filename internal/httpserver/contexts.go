@@ -46,12 +46,12 @@ func (s *server) contextRoutes() {
 		return contextOut(cc, err)
 	})
 	register(s, s.api, on(http.MethodGet, list, "listContexts", tagRun, agents, "Contexts of the thread, oldest first, and the newest that were lost"),
-		func(ctx context.Context, in *ThreadIn) (*body[page[sandbox.CodeContext]], error) {
+		func(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.CodeContext]], error) {
 			items, err := s.o.Contexts.Contexts(ctx, callerOf(ctx), in.Thread)
 			if err != nil {
 				return nil, err
 			}
-			return pageOf(items, ""), nil
+			return pageIn(in.ListIn, items, contextKey)
 		})
 	register(s, s.api, on(http.MethodGet, one, "getContext", tagRun, agents, "A context as it is now"),
 		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {

@@ -8,6 +8,7 @@ import (
 )
 
 type driftIn struct {
+	ListIn
 	Server string `query:"server" maxLength:"256" doc:"Only tools of this server"`
 }
 
@@ -32,7 +33,7 @@ func (s *server) driftRoutes() {
 			if err != nil {
 				return nil, err
 			}
-			return pageOf(list, ""), nil
+			return pageIn(in.ListIn, list, driftKey)
 		})
 	register(s, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/drift/approve", "approveToolDrift", tagAdmin, developers, "Take tools as they are now"),
 		func(ctx context.Context, in *struct {

@@ -312,12 +312,12 @@ func shownCode(res *sandbox.Result) any {
 	return shown(res)
 }
 
-func (s *server) listExecs(ctx context.Context, in *ThreadIn) (*body[page[sandbox.ExecInfo]], error) {
+func (s *server) listExecs(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.ExecInfo]], error) {
 	items, err := s.o.Execs.Execs(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(items, ""), nil
+	return pageIn(in.ListIn, items, execKey)
 }
 
 func (s *server) execEvents(ctx context.Context, in *struct {

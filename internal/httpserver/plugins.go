@@ -111,7 +111,7 @@ func (s *server) pluginRoutes() {
 	register(s, s.api, on(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", tagAdmin, admins, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
 }
 
-func (s *server) listPlugins(ctx context.Context, _ *struct{}) (*body[page[sandbox.Plugin]], error) {
+func (s *server) listPlugins(ctx context.Context, in *ListIn) (*body[page[sandbox.Plugin]], error) {
 	if s.o.Plugins == nil {
 		return pageOf([]sandbox.Plugin{}, ""), nil
 	}
@@ -119,7 +119,7 @@ func (s *server) listPlugins(ctx context.Context, _ *struct{}) (*body[page[sandb
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(list, ""), nil
+	return pageIn(*in, list, pluginKey)
 }
 
 func (s *server) getPlugin(ctx context.Context, in *PluginIn) (*body[sandbox.Plugin], error) {
@@ -265,6 +265,7 @@ func (b *sourceBody) fill(req *sandbox.PluginInstall) {
 
 func (s *server) pluginCommands(ctx context.Context, in *struct {
 	PluginIn
+	ListIn
 	Skills bool `query:"skills" doc:"Also the skills of the plugin that people may call"`
 },
 ) (*body[page[sandbox.PluginCommand]], error) {
@@ -275,7 +276,7 @@ func (s *server) pluginCommands(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(list, ""), nil
+	return pageIn(in.ListIn, list, commandKey)
 }
 
 func (s *server) invokeCommand(ctx context.Context, in *struct {
@@ -295,7 +296,7 @@ func (s *server) invokeCommand(ctx context.Context, in *struct {
 	return bodyOf(m), nil
 }
 
-func (s *server) listMarketplaces(ctx context.Context, _ *struct{}) (*body[page[sandbox.Marketplace]], error) {
+func (s *server) listMarketplaces(ctx context.Context, in *ListIn) (*body[page[sandbox.Marketplace]], error) {
 	if s.o.Plugins == nil {
 		return pageOf([]sandbox.Marketplace{}, ""), nil
 	}
@@ -303,7 +304,7 @@ func (s *server) listMarketplaces(ctx context.Context, _ *struct{}) (*body[page[
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(list, ""), nil
+	return pageIn(*in, list, marketplaceKey)
 }
 
 func (s *server) addMarketplace(ctx context.Context, in *struct{ Body sourceBody }) (*body[sandbox.Marketplace], error) {

@@ -37,13 +37,13 @@ func rulesOf(scope string, s policy.Status) policyRules {
 	return r
 }
 
-// policyScope chooses whose rules are meant.
-type policyScope struct {
+// PolicyScope chooses whose rules are meant.
+type PolicyScope struct {
 	Scope string `query:"scope" enum:"server,tenant" doc:"server: those of all tenants, for operators, who get them when this is absent; tenant: the tenant's own, which can only narrow them"`
 }
 
 // tenant gives the tenant whose own rules are meant, "" for the server's.
-func (p policyScope) tenant(c sandbox.Caller) (scope, tenant string, err error) {
+func (p PolicyScope) tenant(c sandbox.Caller) (scope, tenant string, err error) {
 	switch {
 	case p.Scope == scopeTenant || p.Scope == "" && !c.Operator:
 		return scopeTenant, c.Tenant, nil
@@ -61,7 +61,7 @@ func (s *server) policyRoutes() {
 
 var errNoPolicy = sandbox.Errorf(sandbox.NotSupported, "this server has no rules")
 
-func (s *server) getPolicy(ctx context.Context, in *policyScope) (*body[policyRules], error) {
+func (s *server) getPolicy(ctx context.Context, in *PolicyScope) (*body[policyRules], error) {
 	if s.o.Policy == nil {
 		return nil, errNoPolicy
 	}
@@ -73,7 +73,7 @@ func (s *server) getPolicy(ctx context.Context, in *policyScope) (*body[policyRu
 }
 
 func (s *server) putPolicy(ctx context.Context, in *struct {
-	policyScope
+	PolicyScope
 	Body struct {
 		Text   string `json:"text" maxLength:"262144" doc:"A whole file of rules, as YAML"`
 		Digest string `json:"digest,omitempty" maxLength:"64" doc:"Of the rules that are to be replaced: 409 when they are others by now"`
@@ -96,7 +96,7 @@ func (s *server) putPolicy(ctx context.Context, in *struct {
 }
 
 func (s *server) testPolicy(ctx context.Context, in *struct {
-	policyScope
+	PolicyScope
 	Body struct {
 		Text   string         `json:"text,omitempty" maxLength:"262144" doc:"Rules to try in place of those of the scope; those that count when absent"`
 		Call   *policy.Sample `json:"call,omitempty" doc:"A call that is made up; its tenant is the caller's"`

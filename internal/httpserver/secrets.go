@@ -42,7 +42,7 @@ func (s *server) secretRoutes() {
 
 var errNoSecrets = sandbox.Errorf(sandbox.NotSupported, "this server keeps no secrets")
 
-func (s *server) listSecrets(ctx context.Context, _ *struct{}) (*body[page[secrets.Info]], error) {
+func (s *server) listSecrets(ctx context.Context, in *ListIn) (*body[page[secrets.Info]], error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
@@ -50,10 +50,16 @@ func (s *server) listSecrets(ctx context.Context, _ *struct{}) (*body[page[secre
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(list, ""), nil
+	return pageIn(*in, list, secretKey)
 }
 
-func (s *server) getSecret(ctx context.Context, in *SecretIn) (*body[page[secrets.Info]], error) {
+func secretKey(i secrets.Info) string { return i.Name + " " + i.Scope + " " + i.Source }
+
+func (s *server) getSecret(ctx context.Context, in *struct {
+	SecretIn
+	ListIn
+},
+) (*body[page[secrets.Info]], error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
@@ -61,7 +67,7 @@ func (s *server) getSecret(ctx context.Context, in *SecretIn) (*body[page[secret
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(list, ""), nil
+	return pageIn(in.ListIn, list, secretKey)
 }
 
 func (s *server) putSecret(ctx context.Context, in *struct {

@@ -330,6 +330,12 @@ type ThreadIn struct {
 	Thread string `path:"thread" pattern:"^[A-Za-z0-9_-]{1,128}$" doc:"The caller's name of the conversation"`
 }
 
+// ThreadListIn names a list of a thread.
+type ThreadListIn struct {
+	ThreadIn
+	ListIn
+}
+
 // body is an output that is only a JSON body.
 type body[T any] struct{ Body T }
 

@@ -95,8 +95,8 @@ func (s *server) threadRoutes() {
 	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents,
 		"End the container and keep the files and what the sandbox was: the next call that needs one brings it back; 409 while execs run"), s.hibernate)
 	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
-		func(context.Context, *struct{}) (*body[page[sandbox.Template]], error) {
-			return pageOf(s.o.Threads.Templates(), ""), nil
+		func(_ context.Context, in *ListIn) (*body[page[sandbox.Template]], error) {
+			return pageIn(*in, s.o.Threads.Templates(), templateKey)
 		})
 }
 

@@ -134,7 +134,7 @@ func (s *server) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prom
 	return bodyOf(p), nil
 }
 
-func (s *server) listMCPServers(ctx context.Context, _ *struct{}) (*body[page[mcpServer]], error) {
+func (s *server) listMCPServers(ctx context.Context, in *ListIn) (*body[page[mcpServer]], error) {
 	configs, err := s.o.MCPServers.ServerConfigs(ctx)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (s *server) listMCPServers(ctx context.Context, _ *struct{}) (*body[page[mc
 	for _, name := range sortedKeys(configs) {
 		items = append(items, mcpServer{name, configs[name], states[name].State, states[name].Error})
 	}
-	return pageOf(items, ""), nil
+	return pageIn(*in, items, func(m mcpServer) string { return m.Name })
 }
 
 func (s *server) putMCPServer(ctx context.Context, in *struct {
@@ -172,7 +172,11 @@ func (s *server) putMCPServer(ctx context.Context, in *struct {
 	return bodyOf(mcpServer{Name: in.Name, Config: config}), nil
 }
 
-func (s *server) mcpServerTools(ctx context.Context, in *ServerIn) (*body[page[sandbox.ToolFound]], error) {
+func (s *server) mcpServerTools(ctx context.Context, in *struct {
+	ServerIn
+	ListIn
+},
+) (*body[page[sandbox.ToolFound]], error) {
 	tools, err := s.o.MCPServers.ServerTools(ctx, callerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
@@ -181,19 +185,20 @@ func (s *server) mcpServerTools(ctx context.Context, in *ServerIn) (*body[page[s
 	for i, t := range tools {
 		items[i].Findings, items[i].Score, items[i].Quarantined = t.Findings, sandbox.FindingScore(t.Findings), t.Quarantined
 	}
-	return pageOf(items, ""), nil
+	return pageIn(in.ListIn, items, toolKey)
 }
 
 func (s *server) serverTools(ctx context.Context, in *struct {
 	ThreadIn
 	ServerIn
+	ListIn
 },
 ) (*body[page[sandbox.ToolFound]], error) {
 	tools, err := s.o.Tools.ToolsOf(ctx, callerOf(ctx), in.Thread, in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(shownTools(tools), ""), nil
+	return pageIn(in.ListIn, shownTools(tools), toolKey)
 }
 
 // shownTools are tools with all that is known of them.
