@@ -1,12 +1,18 @@
 package attack
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Drivers and Runtimes are those on which the attacks from inside are made, each with each.
 var (
-	Drivers  = []string{"docker", "oci", "containerd"}
+	Drivers  = []string{"docker", "oci", "containerd", InPods}
 	Runtimes = []string{"runc", "runsc"}
 )
+
+// InPods is the driver whose sandboxes are pods of a cluster.
+const InPods = "kubernetes"
 
 // ControlPlace is where results of controls stand. Those of attacks stand under "driver/runtime".
 const ControlPlace = "control"
@@ -27,6 +33,8 @@ type Attack struct {
 	Refused []string
 	// OwnKernel lists those that count in addition on a kernel in user space (gVisor).
 	OwnKernel []string
+	// Pod lists those that count in addition in a pod, each with what holds the attack off there.
+	Pod map[string]string
 	// Guards is what holds the attack off, and what its control takes away: any one of them is enough.
 	Guards []string
 	// Absent lists the errors by which a kernel says, in the control, that it lacks what the attack uses.
@@ -52,7 +60,25 @@ func Places() []string {
 	return append(out, ControlPlace)
 }
 
-// Accepts reports whether a refusal counts as one of a. ownKernel: it was seen on gVisor.
-func (a Attack) Accepts(refusal string, ownKernel bool) bool {
-	return slices.Contains(a.Refused, refusal) || ownKernel && slices.Contains(a.OwnKernel, refusal)
+// Accepts reports whether a refusal counts as one of a at a place.
+func (a Attack) Accepts(refusal, place string) bool {
+	_, pod := a.Pod[refusal]
+	return slices.Contains(a.Refused, refusal) || strings.HasSuffix(place, "/runsc") && slices.Contains(a.OwnKernel, refusal) ||
+		strings.HasPrefix(place, InPods+"/") && pod
+}
+
+// Result is how the document shows a refusal: in a pod with what holds the attack off, when that is another guard than elsewhere.
+func (a Attack) Result(refusal, place string) string {
+	if guard := a.Pod[refusal]; guard != "" && strings.HasPrefix(place, InPods+"/") {
+		return refusal + shownBy + guard
+	}
+	return refusal
+}
+
+const shownBy = ": "
+
+// refusalOf gives back what Result was made of.
+func refusalOf(result string) string {
+	refusal, _, _ := strings.Cut(result, shownBy)
+	return refusal
 }

@@ -2,6 +2,8 @@ package attack
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -96,6 +98,9 @@ func (a Attack) expected() string {
 	text := strings.Join(a.Refused, " or ")
 	if len(a.OwnKernel) > 0 {
 		text += "; gVisor also " + strings.Join(a.OwnKernel, " or ")
+	}
+	if len(a.Pod) > 0 {
+		text += "; a pod also " + strings.Join(slices.Sorted(maps.Keys(a.Pod)), " or ")
 	}
 	return text
 }

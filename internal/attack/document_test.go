@@ -21,6 +21,11 @@ func TestTable(t *testing.T) {
 		if a.Class == "" || a.What == "" || len(a.Refused) == 0 || len(a.Guards) == 0 {
 			t.Errorf("attack %s lacks a class, a text, a refusal or a guard", a.Name)
 		}
+		for refusal, guard := range a.Pod {
+			if guard == "" || strings.Contains(refusal, shownBy) || strings.ContainsAny(refusal+guard, "|\n") {
+				t.Errorf("attack %s: in a pod %q is held off by %q, which breaks the table", a.Name, refusal, guard)
+			}
+		}
 		if strings.HasSuffix(a.What, ".") {
 			t.Errorf("attack %s: its text ends with a full stop", a.Name)
 		}

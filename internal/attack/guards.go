@@ -28,6 +28,8 @@ const (
 	guardOwner       = "root owns the mount point"
 	guardNoSocket    = "no socket of the host"
 	guardCoreLimit   = "no core dumps"
+	guardPolicy      = "NetworkPolicy" // its control is TestNetwork of the driver kubernetes
+	guardCopies      = "not copied"    // a pod has copies of regular files, which are its own, in the place of a mount
 )
 
 // capability is the guard that a capability is not there.

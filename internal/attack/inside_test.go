@@ -40,7 +40,7 @@ func TestInsideClaimed(t *testing.T) {
 }
 
 func testInside(t *testing.T, o options) {
-	place, ownKernel := o.driver+"/"+o.runtime, o.runtime == "runsc"
+	place := o.driver + "/" + o.runtime
 	s := start(t, o)
 	if o.template != "" {
 		s.claim(t, attacker, neighbour)
@@ -52,17 +52,24 @@ func testInside(t *testing.T, o options) {
 		if a.status/100 != 2 {
 			t.Fatalf("upload: %d %s", a.status, a.body)
 		}
-		s.ok(thread, "chmod 755 "+probePath)
 	}
 	facts := hostFacts(t)
+	if o.driver == InPods { // what is in the folder later no pod has
+		plant(t, s.folder(attacker), facts)
+	}
+	for _, thread := range []string{attacker, neighbour} {
+		s.ok(thread, "chmod 755 "+probePath)
+	}
 	facts["hosts-abstract"] = hostVictim(t)["abstract"]
 	maps.Copy(facts, s.victims())
 	facts["api"] = "127.0.0.1:" + s.port()
-	plant(t, s.folder(attacker), facts)
+	if o.driver != InPods {
+		plant(t, s.folder(attacker), facts)
+	}
 	for _, a := range All() {
 		t.Run(a.Name, func(t *testing.T) {
 			out := s.attempt(t, a.Name, facts)
-			record(t, a.Name, place, ownKernel, out.Refused, out.Evidence)
+			record(t, a.Name, place, out.Refused, out.Evidence)
 		})
 	}
 	if got := s.ok(attacker, "echo alive"); got != "alive\n" {
@@ -148,6 +155,7 @@ func (s *server) victims() wire.Facts {
 	s.run(attacker, map[string]any{"argv": []string{probePath, "sibling"}, "background": true, "timeout_s": 600})
 	s.run(neighbour, map[string]any{"argv": []string{probePath, "victim", mark, file}, "background": true, "timeout_s": 600})
 	folder := s.folder(neighbour)
+	s.ok(neighbour, "for i in $(seq 600); do [ -e "+file+" ] && exit; sleep 0.1; done; exit 1") // from a pod files come when an exec ends
 	facts := waitFor(s.t, filepath.Join(folder, "workspace/victim.json"))
 	info, err := os.Stat(filepath.Join(folder, "workspace"))
 	must(s.t, err)

@@ -115,17 +115,17 @@ func byName(t testing.TB, name string) Attack {
 
 // record reports how an attack was refused at a place: an error unless the table accepts that refusal and
 // the document says the same. refusal "" means that the attack succeeded.
-func record(t testing.TB, name, place string, ownKernel bool, refusal, evidence string) {
+func record(t testing.TB, name, place, refusal, evidence string) {
 	t.Helper()
 	a := byName(t, name)
 	switch {
 	case refusal == "":
 		t.Errorf("%s on %s SUCCEEDED: %s", name, place, evidence)
 		refusal = "SUCCEEDED"
-	case !a.Accepts(refusal, ownKernel):
+	case !a.Accepts(refusal, place):
 		t.Errorf("%s on %s: refused by %q (%s), want %s", name, place, refusal, evidence, a.expected())
 	}
-	seen.compare(t, a, place, ownKernel, refusal)
+	seen.compare(t, a, place, a.Result(refusal, place))
 }
 
 // recordControl reports that the control of an attack succeeded, or why there cannot be one: lacking is
@@ -142,7 +142,7 @@ func recordControl(t testing.TB, name string, succeeded bool, lacking, evidence 
 		t.Errorf("the control of %s did not succeed, so nothing shows what holds the attack off: %s %s", name, lacking, evidence)
 		result = "FAILED"
 	}
-	seen.compare(t, a, ControlPlace, false, result)
+	seen.compare(t, a, ControlPlace, result)
 }
 
 func contains(list []string, s string) bool {
@@ -156,7 +156,7 @@ func contains(list []string, s string) bool {
 
 // compare holds a result against the document. Kernels differ in which of several fit errors they give, and
 // in which attacks they know at all, so the document may show another one that the table accepts.
-func (l *ledger) compare(t testing.TB, a Attack, place string, ownKernel bool, result string) {
+func (l *ledger) compare(t testing.TB, a Attack, place, result string) {
 	t.Helper()
 	must(t, l.load())
 	l.mu.Lock()
@@ -167,7 +167,7 @@ func (l *ledger) compare(t testing.TB, a Attack, place string, ownKernel bool, r
 	if *update || says == result {
 		return
 	}
-	if a.Accepts(says, ownKernel) && a.Accepts(result, ownKernel) || place == ControlPlace && says != "" {
+	if a.Accepts(refusalOf(says), place) && a.Accepts(refusalOf(result), place) || place == ControlPlace && says != "" {
 		t.Logf("%s on %s: docs/security.md says %q, here it is %q", a.Name, place, says, result)
 		return
 	}

@@ -63,6 +63,10 @@ func needPlace(t testing.TB, driver, runtime string) {
 	need(t, os.Geteuid() == 0, "root")
 	_, err := exec.LookPath(runtime)
 	need(t, err == nil, runtime)
+	if driver == InPods {
+		needCluster(t)
+		return
+	}
 	if driver != "docker" {
 		_, err := os.Stat(filepath.Join(baseRootfs(), "usr/bin/python3"))
 		need(t, err == nil, "the unpacked image base")
@@ -167,6 +171,9 @@ func start(t testing.TB, o options) *server {
 	must(t, os.WriteFile(filepath.Join(s.data, "templates/base.yaml"), fmt.Appendf(nil, template, o.runtime, o.template), 0o644))
 	if o.extensions != "" {
 		must(t, os.WriteFile(filepath.Join(s.data, "extensions_config.json"), []byte(o.extensions), 0o600))
+	}
+	if o.driver == InPods {
+		s.env = append(s.env, namespace(t)...)
 	}
 	t.Cleanup(s.destroy)
 	s.boot()

@@ -10,10 +10,12 @@ func insideFiles() []Attack {
 		{
 			Name: "hardlink-of-root", Class: "links", What: "makes a hard link to root's file, to own it when the workspace is next given to its uid",
 			Refused: []string{"EPERM", "EACCES"}, Guards: []string{capability("FOWNER")},
+			Pod: map[string]string{"ENOENT": guardCopies},
 		},
 		{
 			Name: "rename-mount-target", Class: "links", What: "puts a link to /etc in the place of a folder that is mounted or written next",
 			Refused: []string{"EACCES", "EPERM", "EBUSY"}, Guards: []string{guardOwner},
+			Pod: map[string]string{"EROFS": guardRORoot},
 		},
 		{
 			Name: "proc-root", Class: "other roots in /proc", What: "reads a file of the host below `/proc/*/root`",

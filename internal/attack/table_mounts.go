@@ -46,6 +46,7 @@ func insideMounts() []Attack {
 		{
 			Name: "open-disk", Class: "devices", What: "opens a disk of the host through a node that a careless restore left in the workspace",
 			Refused: []string{"EACCES", "EPERM"}, Guards: []string{guardNodev, guardDevices},
+			Pod: map[string]string{"ENOENT": guardCopies},
 		},
 		{
 			Name: "open-kmsg", Class: "devices", What: "opens `/dev/kmsg`, `/dev/mem`, `/dev/kmem`, `/dev/port`",

@@ -6,18 +6,22 @@ func insideNetwork() []Attack {
 		{
 			Name: "metadata", Class: "ways out", What: "asks the metadata service of a cloud, 169.254.169.254",
 			Refused: []string{"ENETUNREACH", "EHOSTUNREACH"}, Guards: []string{guardLoopback},
+			Pod: map[string]string{"no answer": guardPolicy},
 		},
 		{
 			Name: "tcp-out", Class: "ways out", What: "connects to an address of the internet",
 			Refused: []string{"ENETUNREACH", "EHOSTUNREACH"}, Guards: []string{guardLoopback},
+			Pod: map[string]string{"no answer": guardPolicy},
 		},
 		{
 			Name: "ipv6-out", Class: "ways out", What: "connects to an IPv6 address of the internet",
 			Refused: []string{"ENETUNREACH", "EHOSTUNREACH", "EADDRNOTAVAIL"}, Guards: []string{guardLoopback},
+			Pod: map[string]string{"no answer": guardPolicy},
 		},
 		{
 			Name: "dns", Class: "names", What: "asks a resolver for a name, which also carries data out",
 			Refused: []string{"ENETUNREACH", "EHOSTUNREACH"}, Guards: []string{guardLoopback},
+			Pod: map[string]string{"no answer": guardPolicy},
 		},
 		{
 			Name: "host-loopback", Class: "services of the host", What: "connects to the server's own port on the host's loopback",

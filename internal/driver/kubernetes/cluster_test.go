@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -51,8 +52,9 @@ const (
 	envHost   = "SKERRY_TEST_KUBE_HOST"
 )
 
-// testBridge is the image of the sidecar with the program of drivertest in the place of skerry-sandboxd.
-const testBridge = "skerry/bridge:drivertest"
+// testBridge is the image of the sidecar with the program of drivertest in the place of skerry-sandboxd. Two clones that use one cluster have tags of
+// their own.
+var testBridge = "skerry/bridge:" + cmp.Or(os.Getenv("SKERRY_TEST_TAG"), "test") + "-drivertest"
 
 func TestMain(m *testing.M) { drivertest.Main(m) }
 
@@ -288,6 +290,9 @@ func (c *cluster) pid(t testing.TB, id sandbox.ID) int {
 	mark := string(pod.UID)
 	if !own {
 		_, mark, _ = strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+	}
+	if mark == "" { // it would be in every line
+		t.Fatalf("sandbox %s has no container yet", id)
 	}
 	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
 	must(t, err)
