@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/rename/refused"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -35,7 +36,12 @@ func read(t testing.TB, parts ...string) string {
 	return string(text)
 }
 
-func TestMaterialize(t *testing.T) {
+func TestMaterialize(t *testing.T) { materialize(t) }
+
+// TestMaterializeOnNetworkFiles: the same on a file system that knows no flags of rename.
+func TestMaterializeOnNetworkFiles(t *testing.T) { refused.Flags(t, func() { materialize(t) }) }
+
+func materialize(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	s, dir := newStore(t)

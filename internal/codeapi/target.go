@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/rename"
 )
 
 const stageMark = ".stage-"
@@ -95,9 +97,9 @@ func (t *target) exchange(tree, stage string) error {
 	return nil
 }
 
-// swap exchanges two folders in one step. When there is none at to, from moves there.
+// swap exchanges two folders, in one step where the file system can. When there is none at to, from moves there.
 func swap(from, to string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_EXCHANGE)
+	err := rename.Exchange(from, to)
 	if errors.Is(err, unix.ENOENT) {
 		return os.Rename(from, to)
 	}

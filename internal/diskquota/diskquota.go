@@ -26,6 +26,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/rename"
 )
 
 // Modes of Options.
@@ -239,7 +241,7 @@ func (v *Volume) Pass(ctx context.Context, dir, to string) error {
 			return err
 		}
 	}
-	if err := unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE); err != nil {
+	if err := rename.NoReplace(dir, to); err != nil {
 		return &os.LinkError{Op: "rename", Old: dir, New: to, Err: err}
 	}
 	return nil

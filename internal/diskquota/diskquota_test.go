@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/rename/refused"
 )
 
 const (
@@ -410,6 +412,26 @@ func BenchmarkLimit(b *testing.B) {
 }
 
 func TestPass(t *testing.T) { ways(t, pass) }
+
+// TestPassOnNetworkFiles: without quotas a folder moves, and replaces none, also where the file system knows no flags of rename.
+func TestPassOnNetworkFiles(t *testing.T) {
+	refused.Flags(t, func() {
+		var v *Volume
+		dir := t.TempDir()
+		from, to := filepath.Join(dir, "waiting"), filepath.Join(dir, "thread")
+		for _, path := range []string{from, to} {
+			must(t, os.MkdirAll(filepath.Join(path, "workspace"), 0o700))
+		}
+		if err := v.Pass(t.Context(), from, to); !errors.Is(err, os.ErrExist) {
+			t.Errorf("over a thread that is there: %v", err)
+		}
+		must(t, os.RemoveAll(to))
+		must(t, v.Pass(t.Context(), from, to))
+		if _, err := os.Lstat(filepath.Join(to, "workspace")); err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // pass: a folder that becomes another user's is held by its new limits, its own and the user's, through what was opened before.
 func pass(t *testing.T, o Options, data string) {

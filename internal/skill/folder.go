@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/rename"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -173,11 +174,11 @@ func (f *Folder) place(t Tree) error {
 	if err := t.link(aside); err != nil {
 		return err
 	}
-	err := unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, target, unix.RENAME_NOREPLACE)
-	if !errors.Is(err, unix.EEXIST) {
+	err := rename.NoReplace(aside, target)
+	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return unix.Renameat2(unix.AT_FDCWD, aside, unix.AT_FDCWD, target, unix.RENAME_EXCHANGE)
+	return rename.Exchange(aside, target)
 }
 
 // empty removes what was moved out of sight. What a program in the sandbox has open stays readable.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/rename/refused"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -90,6 +91,37 @@ func TestFolderShowsAView(t *testing.T) {
 	f.Close()
 	if err := f.Show(NoView()); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestFolderOnNetworkFiles: trees appear and are exchanged on a file system that knows no flags of rename.
+func TestFolderOnNetworkFiles(t *testing.T) {
+	h := newHouse(t, func(public string) { write(t, filepath.Join(public, "p/SKILL.md"), text("p"), 0o600) })
+	f, err := OpenFolder(filepath.Join(t.TempDir(), "view"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trees := h.set(t, anna).View(nil, nil).trees
+	if len(trees) != 1 {
+		t.Fatalf("%+v", trees)
+	}
+	file := filepath.Join(f.Skills(), "public/p/SKILL.md")
+	refused.Flags(t, func() {
+		for range 2 { // where nothing is, and where something is
+			if err := f.place(trees[0]); err != nil {
+				t.Error(err)
+			}
+			if data, err := os.ReadFile(file); err != nil || string(data) != text("p") {
+				t.Errorf("%s, %v", data, err)
+			}
+			write(t, filepath.Join(filepath.Dir(file), "of-before"), "x", 0o444)
+		}
+		if err := f.place(trees[0]); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := shown(t, f.Skills()); !slices.Equal(got, []string{"public/p/SKILL.md"}) {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/rename/refused"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -119,7 +120,12 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-func TestMoveMkdirRemove(t *testing.T) {
+func TestMoveMkdirRemove(t *testing.T) { moveMkdirRemove(t) }
+
+// TestMoveOnNetworkFiles: the same on a file system that knows no flags of rename.
+func TestMoveOnNetworkFiles(t *testing.T) { refused.Flags(t, func() { moveMkdirRemove(t) }) }
+
+func moveMkdirRemove(t *testing.T) {
 	f, _ := thread(t)
 	ctx := context.Background()
 	write(t, f, ws+"/a", "a")

@@ -142,7 +142,7 @@ func (r *remover) empty(sub *os.Root, depth int) error {
 // flatten moves a deep folder up, to be removed from there.
 func (r *remover) flatten(dir *os.Root, name string) error {
 	to := tempName()
-	if err := rename(&place{dir: dir, base: name}, &place{dir: r.top, base: to}); err != nil {
+	if err := relocate(&place{dir: dir, base: name}, &place{dir: r.top, base: to}); err != nil {
 		return err
 	}
 	r.moved = append(r.moved, to)

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/rename"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -269,14 +270,14 @@ func (f *FS) Move(from, to string) (Entry, error) {
 	}
 	f.changing(src.virtual)
 	f.changing(dst.virtual)
-	if err := rename(src, dst); err != nil {
+	if err := relocate(src, dst); err != nil {
 		return Entry{}, fail(err, dst.virtual)
 	}
 	return f.Stat(dst.virtual)
 }
 
-// rename moves between two open folders, which may be of different roots. It replaces nothing.
-func rename(src, dst *place) error {
+// relocate moves between two open folders, which may be of different roots. It replaces nothing.
+func relocate(src, dst *place) error {
 	a, err := src.dir.Open(".")
 	if err != nil {
 		return err
@@ -287,7 +288,7 @@ func rename(src, dst *place) error {
 		return err
 	}
 	defer b.Close() //nolint:errcheck // read-only
-	err = unix.Renameat2(int(a.Fd()), src.base, int(b.Fd()), dst.base, unix.RENAME_NOREPLACE)
+	err = rename.NoReplaceAt(int(a.Fd()), src.base, int(b.Fd()), dst.base)
 	switch {
 	case errors.Is(err, unix.EXDEV):
 		return sandbox.Wrap(sandbox.NotSupported, err, "%s: cannot be moved to another file system", dst.virtual)
