@@ -41,6 +41,9 @@ type Attachment struct {
 	// no thread yet.
 	Token  int64
 	Mounts []sandbox.Mount
+	// UID is the owner of what Pull brings; 0: that of the sandbox. It is another one when the sandbox waited in a pool and
+	// its thread had files.
+	UID int
 	// Labels are put on the sandbox, beside those that it has; nil: none.
 	Labels map[string]string
 }

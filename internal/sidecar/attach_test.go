@@ -6,7 +6,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,8 +55,8 @@ func TestTokens(t *testing.T) {
 	third, err := dial(5) // the same server again, say
 	b.must(err)
 	b.ended(second, sandbox.Conflict)
-	b.must(third.Remount(t.Context(), 7, b.mounts()))
-	if err := third.Remount(t.Context(), 6, b.mounts()); !errors.Is(err, sandbox.Conflict) {
+	b.must(third.Remount(t.Context(), 7, b.mounts(), 0))
+	if err := third.Remount(t.Context(), 6, b.mounts(), 0); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("a lower token: %v", err)
 	}
 	if _, err := dial(6); !errors.Is(err, sandbox.Conflict) {
@@ -273,9 +275,18 @@ func TestRemount(t *testing.T) {
 	b.put("thread/workspace/.keep", "")
 	mounts := b.mounts()
 	mounts[0].Source = b.path("thread")
-	b.must(c.Remount(t.Context(), 3, mounts))
+	uid := os.Getuid()
+	if uid == 0 { // who may give files away does
+		uid = 1_000_123
+	}
+	b.must(c.Remount(t.Context(), 3, mounts, uid))
 	b.put("pod/files/workspace/a.txt", "a")
 	b.pull(c, true)
+	info, err := os.Lstat(b.path("thread/workspace/a.txt"))
+	b.must(err)
+	if got := int(info.Sys().(*syscall.Stat_t).Uid); got != uid {
+		t.Errorf("what was pulled belongs to %d, want %d", got, uid)
+	}
 	b.same("thread/workspace", "pod/files/workspace")
 	if got := b.list("server/files/workspace"); got != "" {
 		t.Errorf("the folder of before has %s", got)

@@ -357,7 +357,7 @@ func (p *pull) changing(s *side) (*tree.Changing, error) {
 		return nil, err
 	}
 	var err error
-	s.change, err = s.t.Change(p.c.o.UID, true)
+	s.change, err = s.t.Change(p.c.uid, true)
 	return s.change, err
 }
 

@@ -103,7 +103,7 @@ func Dial(ctx context.Context, o Options) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{
-		o: o, name: rand.Text(), mounts: slices.Clone(o.Mounts), token: o.Token,
+		o: o, name: rand.Text(), mounts: slices.Clone(o.Mounts), token: o.Token, uid: o.UID,
 		op: make(chan struct{}, 1), changed: make(chan struct{}), done: make(chan struct{}), copied: map[string]copied{},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -132,6 +132,7 @@ type Conn struct {
 
 	copied map[string]copied // of each mount, what the sandbox and its Source have in common
 	since  []byte            // names that of all writable mounts at the sandbox
+	uid    int               // owner of what Pull makes
 
 	mu      sync.Mutex
 	mounts  []sandbox.Mount
@@ -231,9 +232,9 @@ func (c *Conn) hold(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// Remount takes other mounts, and another token that is not lower, from now on. It copies nothing. Conflict: the token
-// is lower than one that the sidecar has seen.
-func (c *Conn) Remount(ctx context.Context, token int64, mounts []sandbox.Mount) error {
+// Remount takes other mounts, another owner of what Pull makes, and another token that is not lower, from now on. It copies
+// nothing. Conflict: the token is lower than one that the sidecar has seen.
+func (c *Conn) Remount(ctx context.Context, token int64, mounts []sandbox.Mount, uid int) error {
 	if err := checkMounts(mounts); err != nil {
 		return err
 	}
@@ -261,6 +262,7 @@ func (c *Conn) Remount(ctx context.Context, token int64, mounts []sandbox.Mount)
 	old := c.mounts
 	c.mounts = slices.Clone(mounts)
 	c.mu.Unlock()
+	c.uid = uid
 	for _, m := range mounts {
 		if !slices.Contains(old, m) {
 			c.forget(m)

@@ -43,6 +43,7 @@ func (s *suite) remote(t *testing.T) {
 		{"Tokens", s.remoteTokens},
 		{"NextServer", s.remoteNextServer},
 		{"OtherFolder", s.remoteOtherFolder},
+		{"OtherOwner", s.remoteOtherOwner},
 		{"Quota", s.remoteQuota},
 		{"Gone", s.remoteGone},
 		{"Cut", s.remoteCut},
@@ -384,6 +385,42 @@ func (s *suite) remoteOtherFolder(t *testing.T) {
 	if _, err := os.Lstat(f.thread); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the old folder is there again: %v", err)
 	}
+}
+
+// remoteOtherOwner: it becomes that of a thread which has files, of another owner: a Push of all makes it have those alone, and what
+// a Pull brings is theirs.
+func (s *suite) remoteOtherOwner(t *testing.T) {
+	f := s.far(t)
+	f.write(t, remoteWork+"/own", "waited")
+	theirs, uid := f.thread+"-theirs", f.spec.UID+1
+	for _, dir := range []string{"workspace", "uploads", "outputs"} {
+		must(t, os.MkdirAll(filepath.Join(theirs, dir), 0o700))
+		must(t, os.Lchown(filepath.Join(theirs, dir), uid, uid))
+	}
+	file := filepath.Join(theirs, "workspace/kept")
+	must(t, os.WriteFile(file, []byte("kept"), 0o600))
+	must(t, os.Lchown(file, uid, uid))
+	a := f.attachment(3)
+	a.Mounts, a.UID = slices.Clone(a.Mounts), uid
+	a.Mounts[0].Source = theirs
+	must(t, f.d.Attach(callCtx(t), a))
+	f.push(t, sandbox.UserDataDir)
+	same(t, "a file of the thread", f.there(t, remoteWork+"/kept"), "kept")
+	for _, gone := range []string{"own", "before.txt", "deep/er/file"} {
+		same(t, "what it had while it waited", f.there(t, remoteWork+"/"+gone), "")
+	}
+	f.write(t, remoteWork+"/kept", "changed")
+	f.inside(t, probewire.Request{Op: probewire.OpMkdir, Path: remoteWork + "/new"})
+	f.pull(t)
+	for _, name := range []string{"workspace", "workspace/kept", "workspace/new"} {
+		if got := ownerOf(t, filepath.Join(theirs, name)); got != uid {
+			t.Errorf("%s belongs to %d at the server, want %d", name, got, uid)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "changed" {
+		t.Errorf("after a Pull: %q, %v", text, err)
+	}
+	same(t, "the folder of before", f.here(t, "workspace/own"), "")
 }
 
 // remoteQuota: what is more than the limit is not brought, and the next Pull brings what is left then.

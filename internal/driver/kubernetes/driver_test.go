@@ -35,6 +35,7 @@ type pretended struct {
 	mu     sync.Mutex
 	status corev1.PodStatus // of each pod that is made
 	pushed []string
+	owner  int // of what is pulled, as the last Remount said
 }
 
 func runningStatus() corev1.PodStatus {
@@ -114,10 +115,15 @@ func (c *pretendedTunnel) Push(_ context.Context, paths ...string) error {
 	c.p.pushed = append(c.p.pushed, paths...)
 	return nil
 }
-func (c *pretendedTunnel) Pull(context.Context) (bool, error)                    { return false, nil }
-func (c *pretendedTunnel) Remount(context.Context, int64, []sandbox.Mount) error { return nil }
-func (c *pretendedTunnel) Done() <-chan struct{}                                 { return nil }
-func (c *pretendedTunnel) Close() error                                          { return nil }
+func (c *pretendedTunnel) Pull(context.Context) (bool, error) { return false, nil }
+func (c *pretendedTunnel) Remount(_ context.Context, _ int64, _ []sandbox.Mount, uid int) error {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.owner = uid
+	return nil
+}
+func (c *pretendedTunnel) Done() <-chan struct{} { return nil }
+func (c *pretendedTunnel) Close() error          { return nil }
 
 // TestLife: from Create to Remove, as the API server sees it.
 func TestLife(t *testing.T) {
@@ -151,6 +157,24 @@ func TestLife(t *testing.T) {
 	}
 	if _, err := p.d.Inspect(t.Context(), spec.ID); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("after Remove: %v", err)
+	}
+}
+
+// TestAttachOwner: what is pulled belongs to whom the attachment says, and else to the sandbox's uid.
+func TestAttachOwner(t *testing.T) {
+	p, spec := pretend(t), testSpec(t)
+	if _, err := p.d.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	for given, want := range map[int]int{0: spec.UID, spec.UID + 7: spec.UID + 7} {
+		if err := p.d.Attach(t.Context(), driver.Attachment{ID: spec.ID, Token: spec.Token, Mounts: spec.Mounts, UID: given}); err != nil {
+			t.Fatal(err)
+		}
+		p.mu.Lock()
+		if p.owner != want {
+			t.Errorf("attached for %d, what is pulled belongs to %d, want %d", given, p.owner, want)
+		}
+		p.mu.Unlock()
 	}
 }
 

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,7 @@ import (
 type tunnel interface {
 	Push(ctx context.Context, paths ...string) error
 	Pull(ctx context.Context) (changed bool, err error)
-	Remount(ctx context.Context, token int64, mounts []sandbox.Mount) error
+	Remount(ctx context.Context, token int64, mounts []sandbox.Mount, uid int) error
 	Done() <-chan struct{}
 	Close() error
 }
@@ -155,16 +156,17 @@ func (d *Driver) runningPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, er
 
 // connect changes the attachment that is there, or makes one.
 func (d *Driver) connect(ctx context.Context, p *corev1.Pod, a driver.Attachment) error {
-	if c := d.tunnel.get(a.ID); c != nil {
-		return c.Remount(ctx, a.Token, a.Mounts)
-	}
 	spec, err := recall(p)
 	if err != nil {
 		return err
 	}
+	uid := cmp.Or(a.UID, spec.UID)
+	if c := d.tunnel.get(a.ID); c != nil {
+		return c.Remount(ctx, a.Token, a.Mounts, uid)
+	}
 	c, err := d.dial(ctx, sidecar.Options{
 		Addr: net.JoinHostPort(p.Status.PodIP, strconv.Itoa(sidecar.Port)), ID: a.ID, Token: a.Token, Authority: d.o.Authority,
-		Mounts: a.Mounts, Limits: spec.Limits, UID: spec.UID, Digests: d.digests, Log: d.o.Log,
+		Mounts: a.Mounts, Limits: spec.Limits, UID: uid, Digests: d.digests, Log: d.o.Log,
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -31,6 +33,7 @@ type pod struct {
 	owner     *Remote // that is attached; nil: nobody
 	token     int64   // the highest that was seen
 	mounts    []sandbox.Mount
+	theirs    int // owner of what is pulled; 0: uid
 	cut, dead bool
 	listeners []net.Listener
 	conns     map[net.Conn]bool
@@ -120,19 +123,19 @@ func (p *pod) setCut(broken bool) {
 
 var errUnreachable = sandbox.Errorf(sandbox.Unavailable, "the sandbox cannot be reached")
 
-func (p *pod) attach(by *Remote, token int64, mounts []sandbox.Mount) error {
+func (p *pod) attach(by *Remote, a driver.Attachment) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.dead || p.cut:
 		return errUnreachable
-	case token < p.token:
-		return sandbox.Errorf(sandbox.Conflict, "the sandbox was attached with the token %d, which is higher than %d", p.token, token)
+	case a.Token < p.token:
+		return sandbox.Errorf(sandbox.Conflict, "the sandbox was attached with the token %d, which is higher than %d", p.token, a.Token)
 	}
 	if p.owner != by {
 		p.hangUp()
 	}
-	p.owner, p.token, p.mounts = by, token, slices.Clone(mounts)
+	p.owner, p.token, p.mounts, p.theirs = by, a.Token, slices.Clone(a.Mounts), a.UID
 	return nil
 }
 
@@ -311,6 +314,9 @@ func (p *pod) pull(ctx context.Context, by *Remote) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	p.mu.Lock()
+	owner := cmp.Or(p.theirs, p.uid)
+	p.mu.Unlock()
 	var total int64
 	for _, m := range mounts {
 		if !m.ReadOnly && m.Target != sandbox.RunDir {
@@ -327,7 +333,9 @@ func (p *pod) pull(ctx context.Context, by *Remote) (changed bool, err error) {
 		if ctx.Err() != nil {
 			return changed, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "not all was pulled in time")
 		}
-		did, err := p.copier(mounts, m).like(p.at(m.Target), m.Source, m.Target)
+		c := p.copier(mounts, m)
+		c.uid = owner
+		did, err := c.like(p.at(m.Target), m.Source, m.Target)
 		changed = changed || did
 		if err != nil {
 			return changed, wrap(err)

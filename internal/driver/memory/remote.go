@@ -62,7 +62,7 @@ func (d *Remote) Attach(_ context.Context, a driver.Attachment) error {
 	if err != nil {
 		return err
 	}
-	if err := p.attach(d, a.Token, a.Mounts); err != nil {
+	if err := p.attach(d, a); err != nil {
 		return err
 	}
 	d.host.label(a.ID, a.Labels)
