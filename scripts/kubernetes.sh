@@ -4,24 +4,22 @@
 #   scripts/kubernetes.sh             prints what to set: eval "$(scripts/kubernetes.sh)"
 #   scripts/kubernetes.sh COMMAND…    runs the command with that
 #
-# A cluster that KUBECONFIG names is used as it is: SKERRY_K8S_IMPORT is the command that takes images, as docker save writes them, from its
-# standard input. Without KUBECONFIG it starts the cluster of one node in ${SKERRY_K8S:-../shared/k8s}, which needs root; one that
-# runs is left as it is.
+# A cluster that KUBECONFIG names is used as it is when SKERRY_K8S_IMPORT says that it is meant: the command that takes images, as docker save writes
+# them, from its standard input. SKERRY_K8S_KILL, where there is one, is the command that kills a container on its node, whose id comes behind it. Without
+# these scripts/cluster.sh gives a cluster on this machine; one that it had to start is gone after the command, and stays when there is none.
 #
-#   skerry/server:test, skerry/bridge:test, skerry/base:latest, skerry/redis-test:latest (a Redis of this machine)
+#   skerry/server:TAG, skerry/bridge:TAG, skerry/base:latest, skerry/redis-test:latest (a Redis of this machine), with TAG from
+#   SKERRY_TEST_TAG, or test
 set -euo pipefail
 cd "$(dirname "$0")/.."
-say() { printf '  %s\n' "$*" >&2; }
-
-if [ -z "${KUBECONFIG:-}" ]; then
-  cluster=$(cd "${SKERRY_K8S:-../shared/k8s}" 2>/dev/null && pwd) || { echo "scripts/kubernetes.sh: no cluster: set KUBECONFIG and SKERRY_K8S_IMPORT, or SKERRY_K8S to the folder of one" >&2; exit 1; }
-  "$cluster/up.sh" >&2
-  state=${K8S_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/k8s-node}
-  export KUBECONFIG=$state/kubeconfig PATH=${K8S_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/k8s-node}/bin:$PATH
-  SKERRY_K8S_IMPORT="ctr --address $state/containerd.sock --namespace k8s.io images import -"
+if [ -z "${KUBECONFIG:-}" ] || [ -z "${SKERRY_K8S_IMPORT:-}" ]; then
+  [ -z "${KUBECONFIG:-}" ] || echo "  KUBECONFIG is not used: SKERRY_K8S_IMPORT is not set" >&2
+  keep=()
+  [ $# -gt 0 ] || keep=(--keep)
+  exec scripts/cluster.sh "${keep[@]}" scripts/kubernetes.sh "$@"
 fi
-: "${SKERRY_K8S_IMPORT:?is the command that takes images from standard input}"
-export SKERRY_K8S_IMPORT
+say() { printf '  %s\n' "$*" >&2; }
+tag=${SKERRY_TEST_TAG:-test}
 
 # The Redis of the tests, from this machine's own: a registry may be out of reach.
 redis_image() {
@@ -47,10 +45,13 @@ given() {
 
 {
   images/build.sh base
-  VERSION="test" images/programs.sh server bridge
+  VERSION=$tag images/programs.sh server bridge
   redis_image
-  for image in skerry/server:test skerry/bridge:test skerry/base:latest skerry/redis-test:latest; do given "$image"; done
+  for image in "skerry/server:$tag" "skerry/bridge:$tag" skerry/base:latest skerry/redis-test:latest; do given "$image"; done
 } >&2
 
+export SKERRY_TEST_KUBECONFIG=$KUBECONFIG
 [ $# -eq 0 ] || exec "$@"
-printf 'export KUBECONFIG=%q PATH=%q\n' "$KUBECONFIG" "$PATH"
+for name in KUBECONFIG PATH SKERRY_K8S_IMPORT SKERRY_K8S_KILL SKERRY_TEST_KUBECONFIG; do
+  [ -z "${!name:-}" ] || printf 'export %s=%q\n' "$name" "${!name}"
+done

@@ -11,7 +11,9 @@
 #   python  the Python client and its adapters: types, lint, tests with a real server
 #   clients the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server: scripts/clients.sh
 #   attack  go test -race of the attacks
+#   cluster the programs of the Kubernetes that the last tier starts (10 minutes, or nothing when they are there)
 #   chaos   two minutes in which servers, sandboxes, Redis and dockerd are killed at random
+#   kubernetes  on a real cluster: the Helm chart, the attacks in pods, the driver's suite: scripts/e2e-kubernetes.sh
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 # Sandboxes get uids and mounts of their own: the tests run as root.
@@ -84,12 +86,20 @@ tier check scripts/check.sh &
 check=$!
 tier images images/build.sh data office &
 images=$!
+# One that is named is there. Elsewhere than in CI, where it is a failure, there may be none.
+# shellcheck disable=SC2317 # called by tier
+programs() { [ -n "${SKERRY_K8S_IMPORT:-}" ] || scripts/cluster.sh --programs; }
+has_cluster() { [ -n "${CI:-}${SKERRY_K8S_IMPORT:-}" ] || [ -x "${SKERRY_K8S:-../shared/k8s}/up.sh" ]; }
+! has_cluster || tier cluster programs &
+cluster=$!
 tier unit go test -race -timeout 15m "${quick[@]}" &
 unit=$!
 wait $unit
 show unit
 wait $images
 show images
+wait $cluster
+! has_cluster || show cluster
 # -count=1: go does not see that a test asks for this variable, and would show the result of the other run.
 tier copies env SKERRY_TEST_REMOTE=1 go test -race -count=1 -timeout 15m ./internal/orchestrator
 show copies
@@ -114,6 +124,13 @@ show python
 show clients
 show attack
 show chaos
+# Alone: it measures how soon a killed sandbox is missed, and a cluster of one node keeps a core busy.
+if has_cluster; then
+  tier kubernetes scripts/kubernetes.sh scripts/e2e-kubernetes.sh
+  show kubernetes
+else
+  echo '== kubernetes: skipped, there is no cluster (scripts/kubernetes.sh)'
+fi
 wait $check
 show check
 printf '== %s in %d s\n' "$([ $failed = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))

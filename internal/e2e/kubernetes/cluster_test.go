@@ -106,9 +106,41 @@ spec:
     - {name: tools, image: %[2]s, imagePullPolicy: Never, args: [demo, tools, --listen, "0.0.0.0:9000"], securityContext: {runAsUser: 65534}}
 ---
 apiVersion: v1
+kind: Pod
+metadata: {name: free}
+spec:
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: 0
+  containers:
+    - {name: free, image: "skerry/base:latest", imagePullPolicy: Never, command: [sleep, infinity], securityContext: {runAsUser: 65534}}
+---
+apiVersion: v1
 kind: Service
 metadata: {name: tools}
 spec: {selector: {app: tools}, ports: [{port: 9000}]}
+`
+
+const chart = "../../../deploy/helm/skerry"
+
+// templates are one for each runtime.
+const templates = `
+  templates:
+    base: |
+      name: base
+      description: with runc
+      image: {docker: "skerry/base:latest"}
+      runtime: runc
+      languages: [typescript, javascript, python, bash]
+      idle_timeout_s: 900
+      limits: {memory: 512MiB, cpu: 2000m, pids: 256, open_files: 4096, file_size: 256MiB, tmp: 64MiB, disk: 512MiB}
+    gvisor: |
+      name: gvisor
+      description: with gVisor
+      image: {docker: "skerry/base:latest"}
+      runtime: runsc
+      languages: [typescript, javascript, python, bash]
+      idle_timeout_s: 900
+      limits: {memory: 512MiB, cpu: 2000m, pids: 256, open_files: 4096, file_size: 256MiB, tmp: 64MiB, disk: 512MiB}
 `
 
 // install installs the chart with two replicas on one volume, and removes it after the test.
@@ -148,13 +180,15 @@ func install(t *testing.T) *house {
 replicaCount: 2
 image: {tag: %[2]s, pullPolicy: Never}
 apiKey: {existingSecret: key}
-sandboxes: {namespace: %[1]s-boxes, bridge: {tag: %[2]s}}
-extensions: {config: {mcpServers: {demo: {url: "http://tools:9000/mcp"}}}}
+config: {kubernetes: {cpu_percent: 2, memory_percent: 10}} # many sandboxes on a small node
+sandboxes:
+  namespace: %[1]s-boxes
+  bridge: {tag: %[2]s}%[3]sextensions: {config: {mcpServers: {demo: {url: "http://tools:9000/mcp"}}}}
 persistence: {existingClaim: data, accessMode: ReadWriteMany}
 redis: {image: {repository: skerry/redis-test, tag: latest, pullPolicy: Never}, persistence: {enabled: false}}
 resources: {requests: {cpu: 50m, memory: 64Mi}, limits: {memory: 512Mi}}
-`, h.namespace, tag), 0o600))
-	h.run("helm", "install", "skerry", "../../../deploy/helm/skerry", "--namespace", h.namespace, "--values", values, "--wait", "--timeout", installTime.String())
+`, h.namespace, tag, templates), 0o600))
+	h.run("helm", "install", "skerry", chart, "--namespace", h.namespace, "--values", values, "--wait", "--timeout", installTime.String())
 	return h
 }
 
@@ -341,7 +375,10 @@ func (h *house) request(d *door, method, path string, body any) (answer, error) 
 
 // exec runs a command and gives its result.
 func (h *house) exec(d *door, thread, command string, more map[string]any) (result, error) {
-	body := map[string]any{"command": command}
+	body := map[string]any{}
+	if command != "" {
+		body["command"] = command
+	}
 	for k, v := range more {
 		body[k] = v
 	}
@@ -354,6 +391,33 @@ func (h *house) exec(d *door, thread, command string, more map[string]any) (resu
 		err = json.Unmarshal(a.body, &r)
 	}
 	return r, err
+}
+
+// templates are those whose runtime the cluster has: without a RuntimeClass of that name there is no gVisor.
+func (h *house) templates() []string {
+	if _, err := h.command("kubectl", "get", "runtimeclass", "gvisor"); err != nil {
+		h.t.Log("the cluster has no RuntimeClass gvisor: runc alone")
+		return []string{"base"}
+	}
+	return []string{"base", "gvisor"}
+}
+
+// use has a thread be of a template.
+func (h *house) use(d *door, thread, template string) {
+	h.t.Helper()
+	if a, err := h.request(d, "PUT", "/api/threads/"+thread+"/sandbox", map[string]any{"template": template}); err != nil || a.status/100 != 2 {
+		h.t.Fatalf("template %s: %d %s %v", template, a.status, a.body, err)
+	}
+}
+
+// sandbox is the name of a thread's pod.
+func (h *house) sandbox(d *door, thread string) string {
+	h.t.Helper()
+	a, err := h.request(d, "GET", "/api/threads/"+thread, nil)
+	must(h.t, err)
+	var view struct{ Sandbox struct{ ID string } }
+	must(h.t, json.Unmarshal(a.body, &view))
+	return view.Sandbox.ID
 }
 
 func (h *house) ok(d *door, thread, command string) string {
