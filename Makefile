@@ -55,8 +55,10 @@ chaos: build ## ten minutes in which servers, sandboxes, Redis and the engine ar
 	@go build -o bin/chaos ./bench/chaos
 	@$(SUDO) bin/chaos -bin bin -cache $(SKERRY_CACHE) $(or $(CHAOS),-driver containerd)
 
-e2e-kubernetes: build ## a real cluster: the driver's suite on runc and gVisor, then the Helm chart: demo, network, rolling upgrade under load, what is killed (KUBECONFIG, or the cluster that scripts/kubernetes.sh starts)
-	@$(SUDO) scripts/kubernetes.sh sh -c 'SKERRY_TEST_KUBECONFIG=$$KUBECONFIG go test -count=1 -v -timeout 60m -p 1 ./internal/driver/kubernetes ./internal/e2e/kubernetes'
+e2e-kubernetes: ## a real cluster: the Helm chart with demo, network, rolling upgrade under load and what is killed, the attacks, the driver's suite on runc and gVisor (KUBECONFIG, or a cluster that is started)
+	@scripts/install.sh run test helm
+	@scripts/dockerd.sh
+	@$(SUDO) scripts/kubernetes.sh scripts/e2e-kubernetes.sh all
 
 redis-away: ## ten minutes without Redis while execs run, thrice at the same time: it hangs, is killed, comes back empty
 	@scripts/install.sh run test
