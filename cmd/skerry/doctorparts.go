@@ -161,9 +161,9 @@ func (e *examination) close() {
 // hidden by the hub.
 func (e *examination) hideSecrets(out *doctorOutput) {
 	values := []string{e.cfg.S3.AccessKey, e.cfg.S3.SecretKey, e.cfg.S3.SessionToken, e.cfg.Audit.WebhookSecret, os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN"), e.api.key}
-	if u, err := url.Parse(e.cfg.Redis); err == nil && u.User != nil {
+	if u, err := url.Parse(e.cfg.Redis); err == nil {
 		password, _ := u.User.Password()
-		values = append(values, password)
+		values = append(values, password, u.Query().Get("password")) // of Sentinels and of Redis
 	}
 	if s, err := redact.New(values...); err == nil {
 		out.hide = s.String

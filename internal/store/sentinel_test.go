@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 func TestSentinel(t *testing.T) {
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Follow(master)
-	s, err := Open(t.Context(), Options{URL: redistest.StartSentinel(t, master)})
+	s, err := Open(t.Context(), Options{URL: "redis://" + redistest.StartSentinel(t, master, "") + "?master_name=mymaster"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +31,33 @@ func TestSentinel(t *testing.T) {
 	until(t, "the replica is the master", func() error { return s.PutKey(t.Context(), key) })
 	if keys, err := s.Keys(t.Context(), "acme"); err != nil || len(keys) != 2 {
 		t.Errorf("%v, %v", keys, err)
+	}
+}
+
+// TestSentinelPasswords: before the @ is the password of the Sentinels, in the query that of Redis, as the documentation says.
+func TestSentinelPasswords(t *testing.T) {
+	for _, sentinels := range []string{"", "theirs"} {
+		master := redistest.Start(t)
+		master.Protect("of-redis")
+		addr := redistest.StartSentinel(t, master, sentinels)
+		who := ""
+		if sentinels != "" {
+			who = ":" + sentinels + "@"
+		}
+		for query, works := range map[string]bool{"&password=of-redis": true, "&password=another": false, "": false} {
+			s, err := Open(t.Context(), Options{URL: "redis://" + who + addr + "?master_name=mymaster&addr=127.0.0.1:1" + query})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if works {
+				until(t, "it is let in", func() error { return s.Ping(t.Context()) })
+			} else if err := s.Ping(t.Context()); !errors.Is(err, sandbox.Unavailable) {
+				t.Errorf("with %q: %v", query, err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ const callTimeout = 2 * time.Second
 // Options say where the state is kept.
 type Options struct {
 	// URL of Redis (redis://, rediss:// or unix://). With addr= in its query it is one node of a
-	// cluster, with master_name= a sentinel. "" = embedded.
+	// cluster, with master_name= a sentinel, whose own password is the URL's; that of Redis is password= then. "" = embedded.
 	URL string
 	// Journal is the file of the durable records in embedded mode; its folder must exist. "" = they
 	// are lost with the process.

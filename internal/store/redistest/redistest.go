@@ -26,6 +26,8 @@ type Server struct {
 	cluster bool
 	watches *Server // it is a Sentinel
 	cmd     *exec.Cmd
+
+	password string // that it asks for
 }
 
 // Start starts a redis-server that writes every change to disk before it answers, so that Kill and
@@ -63,12 +65,20 @@ func (s *Server) Follow(master *Server) {
 	}
 }
 
-// StartSentinel starts a Sentinel that watches a master, whose death it believes after half a second, and gives the address of both, as
-// store.Options takes it.
-func StartSentinel(tb testing.TB, master *Server) string {
+// Protect makes the server ask for a password, as long as it runs.
+func (s *Server) Protect(password string) {
+	s.tb.Helper()
+	if err := s.Client().ConfigSet(s.tb.Context(), "requirepass", password).Err(); err != nil {
+		s.tb.Fatal(err)
+	}
+	s.password = password
+}
+
+// StartSentinel starts a Sentinel that watches a master, whose death it believes after half a second, and gives its address, which
+// asks for a password unless that is "".
+func StartSentinel(tb testing.TB, master *Server, password string) (addr string) {
 	tb.Helper()
-	s := launch(&Server{tb: tb, dir: tb.TempDir(), watches: master})
-	return "redis://" + s.addr() + "?master_name=mymaster"
+	return launch(&Server{tb: tb, dir: tb.TempDir(), watches: master, password: password}).addr()
 }
 
 func launch(s *Server) *Server {
@@ -102,7 +112,7 @@ func (s *Server) URL() string {
 
 // Client makes a client that is closed with the test.
 func (s *Server) Client() *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: s.addr()})
+	c := redis.NewClient(&redis.Options{Addr: s.addr(), Password: s.password})
 	s.tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -165,6 +175,12 @@ func (s *Server) start() error {
 	if s.watches != nil {
 		file := filepath.Join(s.dir, "sentinel.conf")
 		text := fmt.Sprintf("sentinel monitor mymaster 127.0.0.1 %d 1\nsentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n", s.watches.port)
+		if s.watches.password != "" {
+			text += "sentinel auth-pass mymaster " + s.watches.password + "\n"
+		}
+		if s.password != "" {
+			text += "requirepass " + s.password + "\n"
+		}
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -178,7 +194,7 @@ func (s *Server) start() error {
 		return fmt.Errorf("redis-server: %w", err)
 	}
 	s.cmd = cmd
-	c := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1})
+	c := redis.NewClient(&redis.Options{Addr: s.addr(), Password: s.password, MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1})
 	defer c.Close()
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if s.watches != nil { // it has no CONFIG GET
