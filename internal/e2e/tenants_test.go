@@ -67,9 +67,9 @@ func TestTenantMatrix(t *testing.T) {
 	}
 }
 
-func newMatrix(t *testing.T) *matrix {
+func newMatrix(t *testing.T, env ...string) *matrix {
 	t.Helper()
-	m := &matrix{server: start(t, options{}), ids: map[string]string{}, calls: map[string]int{}}
+	m := &matrix{server: start(t, options{env: env}), ids: map[string]string{}, calls: map[string]int{}}
 	m.stop()
 	key := func(tenant, user, role string, more ...string) string {
 		args := append([]string{"keys", "create", "--data", m.data, "--tenant", tenant, "--user", user, "--role", role}, more...)
@@ -145,6 +145,8 @@ func (m *matrix) fill() {
 	}
 }
 
+var matrixTimes = regexp.MustCompile(`"last_[a-z_]+":"[^"]*"`) // reading is use
+
 // state is what ann of red has.
 func (m *matrix) state() string {
 	m.key = m.callers[2].secret
@@ -160,8 +162,7 @@ func (m *matrix) state() string {
 	m.do("GET", "/api/threads/"+redThread+"/execs/"+m.ids["exec"], nil).into(m.t, &e)
 	var keys struct{ Items []struct{ ID string } }
 	m.do("GET", "/api/keys", nil).into(m.t, &keys)
-	times := regexp.MustCompile(`"last_[a-z_]+":"[^"]*"`) // reading is use
-	return times.ReplaceAllString(strings.Join(append(out, e.Status, fmt.Sprint(keys.Items)), "\n"), "")
+	return matrixTimes.ReplaceAllString(strings.Join(append(out, e.Status, fmt.Sprint(keys.Items)), "\n"), "")
 }
 
 // operation is a route of the document.
