@@ -1,6 +1,7 @@
 """E2B's own Python SDKs, as they are on PyPI, against a server with real containers: only the variables of test.sh point them there."""
 
 import asyncio
+import os
 import threading
 import time
 import unittest
@@ -8,6 +9,11 @@ import unittest
 from e2b import AsyncSandbox, CommandExitException, NotFoundException, PtySize, SandboxException, SandboxQuery, TimeoutException
 from e2b import Sandbox as Plain
 from e2b_code_interpreter import Sandbox
+
+# Several versions run side by side, and each looks for its own sandboxes.
+MINE = f"1&2 {os.getpid()}"
+# How a stream without data is kept up is the server's business alone: one version is enough for what takes that long.
+QUIET = os.environ.get("SKERRY_E2B_QUIET")
 
 
 def within(seconds, what):
@@ -24,21 +30,21 @@ def within(seconds, what):
 class SDK(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.box = Sandbox.create(timeout=600, metadata={"suite": "python", "a b": "1&2"}, envs={"GREETING": "moin"})
-        cls.quiet = cls.box.commands.run("sleep 40; echo late", background=True, timeout=200)
+        cls.box = Sandbox.create(timeout=600, metadata={"suite": "python", "a b": MINE}, envs={"GREETING": "moin"})
+        cls.quiet = cls.box.commands.run("sleep 40; echo late", background=True, timeout=200) if QUIET else None
 
     @classmethod
     def tearDownClass(cls):
         cls.box.kill()
 
     def test_life(self):
-        box = Plain.create(timeout=300, metadata={"life": "1"})
+        box = Plain.create(timeout=300, metadata={"life": MINE})
         self.assertTrue(box.is_running())
         info = box.get_info()
-        self.assertEqual((info.sandbox_id, info.metadata, info.state.value), (box.sandbox_id, {"life": "1"}, "running"))
+        self.assertEqual((info.sandbox_id, info.metadata, info.state.value), (box.sandbox_id, {"life": MINE}, "running"))
         box.set_timeout(900)
         self.assertGreater((box.get_info().end_at - info.end_at).total_seconds(), 500)
-        found = Plain.list(query=SandboxQuery(metadata={"life": "1"})).next_items()
+        found = Plain.list(query=SandboxQuery(metadata={"life": MINE})).next_items()
         self.assertEqual([s.sandbox_id for s in found], [box.sandbox_id])
         box.files.write("kept.txt", "kept")
         again = Plain.connect(box.sandbox_id)
@@ -52,7 +58,7 @@ class SDK(unittest.TestCase):
             box.commands.run("true")
 
     def test_metadata(self):
-        found = Plain.list(query=SandboxQuery(metadata={"a b": "1&2"})).next_items()
+        found = Plain.list(query=SandboxQuery(metadata={"a b": MINE})).next_items()
         self.assertEqual([s.sandbox_id for s in found], [self.box.sandbox_id])
 
     def test_timeout(self):
@@ -177,6 +183,7 @@ class SDK(unittest.TestCase):
         with self.assertRaisesRegex(SandboxException, "not supported: user root"):
             self.box.commands.run("id", user="root")
 
+    @unittest.skipUnless(QUIET, "with another version of the SDK")
     def test_zz_quiet(self):
         """A command that says nothing for longer than any deadline of a connection is followed to its end."""
         self.assertEqual(self.quiet.wait().stdout, "late\n")

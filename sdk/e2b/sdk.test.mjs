@@ -6,9 +6,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CommandExitError, NotFoundError, Sandbox as Plain, TimeoutError } from "e2b";
 import { Sandbox } from "@e2b/code-interpreter";
 
+// Several versions run side by side, and each looks for its own sandboxes.
+const mine = `1&2 ${process.pid}`;
 let box;
 before(async () => {
-  box = await Sandbox.create({ timeoutMs: 600_000, metadata: { suite: "node", "a b": "1&2" }, envs: { GREETING: "moin" } });
+  box = await Sandbox.create({ timeoutMs: 600_000, metadata: { suite: "node", "a b": mine }, envs: { GREETING: "moin" } });
 });
 after(() => box?.kill());
 
@@ -21,13 +23,13 @@ async function within(seconds, what) {
 }
 
 test("life", async () => {
-  const one = await Plain.create({ timeoutMs: 300_000, metadata: { life: "js" } });
+  const one = await Plain.create({ timeoutMs: 300_000, metadata: { life: mine } });
   assert.equal(await one.isRunning(), true);
   const info = await one.getInfo();
-  assert.deepEqual([info.sandboxId, info.metadata, info.state], [one.sandboxId, { life: "js" }, "running"]);
+  assert.deepEqual([info.sandboxId, info.metadata, info.state], [one.sandboxId, { life: mine }, "running"]);
   await one.setTimeout(900_000);
   assert.ok((await one.getInfo()).endAt - info.endAt > 500_000);
-  const found = await Plain.list({ query: { metadata: { life: "js" } } }).nextItems();
+  const found = await Plain.list({ query: { metadata: { life: mine } } }).nextItems();
   assert.deepEqual(found.map((s) => s.sandboxId), [one.sandboxId]);
   await one.files.write("kept.txt", "kept");
   const again = await Plain.connect(one.sandboxId);
@@ -39,7 +41,7 @@ test("life", async () => {
 });
 
 test("metadata", async () => {
-  const found = await Plain.list({ query: { metadata: { "a b": "1&2", suite: "node" } } }).nextItems();
+  const found = await Plain.list({ query: { metadata: { "a b": mine, suite: "node" } } }).nextItems();
   assert.deepEqual(found.map((s) => s.sandboxId), [box.sandboxId]);
 });
 
