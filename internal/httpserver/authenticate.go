@@ -112,6 +112,7 @@ func userAgent(r *http.Request) string {
 // rawBodies are the routes that take a body that is not JSON, or not only, each with its media types.
 var rawBodies = map[string][]string{
 	"PUT /api/threads/:thread/files/content": nil, // any
+	"PUT /api/threads/:thread/files/archive": nil,
 	"POST /api/threads/:thread/files/upload": {"multipart/form-data"},
 	"POST /api/skills/install":               {"application/json", "multipart/form-data"},
 	"POST /api/plugins/install":              {"application/json", "multipart/form-data"},

@@ -112,6 +112,7 @@ type server struct {
 	heartbeat time.Duration
 	idle      time.Duration
 	follows   chan struct{}            // places of those who follow or export the audit log
+	archives  chan struct{}            // places of those who send or get an archive
 	recheck   time.Duration            // of the credential of an MCP request that goes on
 	rules     map[string]access        // by method and path of gin; complete before the first request
 	routes    gin.RoutesInfo           // all there are
@@ -169,6 +170,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.contextRoutes()
 	s.fileRoutes()
 	s.transferRoutes()
+	s.archiveRoutes()
 	s.toolRoutes()
 	s.skillInstallRoutes()
 	s.skillRoutes()

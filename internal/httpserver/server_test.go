@@ -486,6 +486,7 @@ GET /api/threads/{thread}/execs listExecs agent,developer,admin
 GET /api/threads/{thread}/execs/{exec} getExec agent,developer,admin
 GET /api/threads/{thread}/execs/{exec}/events execEvents agent,developer,admin
 GET /api/threads/{thread}/files readFile agent,developer,admin
+GET /api/threads/{thread}/files/archive getArchive agent,developer,admin
 GET /api/threads/{thread}/files/content getContent agent,developer,admin
 GET /api/threads/{thread}/files/glob globFiles agent,developer,admin
 GET /api/threads/{thread}/files/grep grepFiles agent,developer,admin
@@ -542,6 +543,7 @@ PUT /api/secrets/{name} putSecret agent,developer,admin
 PUT /api/skills/custom/{name} putSkillText developer,admin
 PUT /api/skills/{name} switchSkill developer,admin
 PUT /api/threads/{thread}/files writeFile agent,developer,admin
+PUT /api/threads/{thread}/files/archive putArchive agent,developer,admin
 PUT /api/threads/{thread}/files/content putContent agent,developer,admin
 PUT /api/threads/{thread}/sandbox acquireSandbox agent,developer,admin
 `

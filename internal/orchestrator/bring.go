@@ -223,7 +223,7 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 	err = r.withView(t, &uid, nil, func(o *vpath.Options) {
 		o.Changing = func(path string) { changed = append(changed, path) }
 		if b != nil {
-			o.Body = func(body io.Reader) (io.ReadCloser, error) { return r.arrive(ctx, own, body) }
+			o.Body = func(body io.Reader) (*os.File, error) { return r.arrive(ctx, own, body) }
 		}
 	}, change)
 	now := r.find(t) // it may have begun to start meanwhile
@@ -285,7 +285,7 @@ func (r *Orchestrator) ownFiles(ctx context.Context, t sandbox.Thread) (*owned, 
 }
 
 // arrive waits until all of a body is here, in a file that goes with it. Meanwhile execs can end: whoever sends it may be slow.
-func (r *Orchestrator) arrive(ctx context.Context, o *owned, body io.Reader) (io.ReadCloser, error) {
+func (r *Orchestrator) arrive(ctx context.Context, o *owned, body io.Reader) (*os.File, error) {
 	o.release()
 	file, err := os.CreateTemp(r.runRoot(), ".arriving-")
 	if err != nil {

@@ -39,6 +39,7 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 		o.Mounts[3].Host = filepath.Join(r.runRoot(), string(id), "code-api")
 	}
 	if uid != nil {
+		o.Spool = r.runRoot()
 		o.Hold = diskquota.Hold
 		if err := r.bound(t, o.UID, o.DiskBytes); err != nil {
 			return err

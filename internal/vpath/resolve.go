@@ -52,6 +52,7 @@ func (p *place) changeable() error {
 type how struct {
 	follow  bool // follow a symbolic link that is the last element
 	parents bool // make missing folders on the way
+	noLinks bool // a symbolic link on the way is a Conflict
 }
 
 // resolver walks a path element by element. at is where it stands, free of symbolic links.
@@ -193,6 +194,9 @@ func (r *resolver) descend(next, name string, last bool) (*place, error) {
 		return nil, err
 	}
 	if !missing && info.Mode()&fs.ModeSymlink != 0 && (!last || r.how.follow) {
+		if r.how.noLinks {
+			return nil, sandbox.Errorf(sandbox.Conflict, "%s: is a symbolic link here, and an archive goes through none", next)
+		}
 		return nil, r.link(name)
 	}
 	if last {

@@ -19,9 +19,16 @@ const (
 	MaxContextLines  = 10
 	MaxPatternBytes  = 1000
 	MaxHashBytes     = 10 << 20 // larger files have no hash in Changes
-	GlobBudget       = 5 * time.Second
-	GrepBudget       = 15 * time.Second
-	WalkBudget       = 15 * time.Second // of List, Usage, Snapshot and Changes
+
+	MaxArchiveBytes   = 1 << 30 // of an archive for Unpack, or the thread's quota when that is less
+	MaxArchivedBytes  = 8 << 30 // of the files in an archive, or the room that the thread has
+	MaxArchiveEntries = 100_000
+	maxArchiveNames   = 16 << 20 // bytes of all names in an archive, and of the directory of a ZIP archive
+
+	GlobBudget   = 5 * time.Second
+	GrepBudget   = 15 * time.Second
+	WalkBudget   = 15 * time.Second // of List, Usage, Snapshot and Changes
+	UnpackBudget = 15 * time.Minute // of an Unpack of an archive that is here
 )
 
 // Text is a part of a file, by lines. Encoding is "utf-8" or, for a file that is not text,

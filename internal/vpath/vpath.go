@@ -37,7 +37,9 @@ type Options struct {
 	Hold func(write func() error) error
 	// Body is given what a Write reads from somebody who may be slow, before anything else is done, and gives what is
 	// read instead. nil: that itself is read.
-	Body func(r io.Reader) (io.ReadCloser, error)
+	Body func(r io.Reader) (*os.File, error)
+	// Spool is the host folder where an archive is kept until all of it is checked, unless Body keeps it. "": that of the system.
+	Spool string
 	// Changing is told of each path, free of symbolic links, that is about to be made, replaced or removed: what is
 	// below it, too. nil: nobody is.
 	Changing func(path string)

@@ -57,15 +57,15 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 	if p.info != nil {
 		body.left += p.info.Size() // the file that is replaced gives its space back
 	}
-	n, err := f.replace(p, body)
+	n, err := f.replace(p, body, 0o644)
 	if err != nil {
 		return Written{}, err
 	}
 	return Written{Path: p.virtual, Bytes: n, Added: n, Created: p.info == nil}, nil
 }
 
-// replace writes a new file beside the place and renames it over it.
-func (f *FS) replace(p *place, body io.Reader) (n int64, err error) {
+// replace writes a new file beside the place and renames it over it. It has a mode, or that of the file that was there.
+func (f *FS) replace(p *place, body io.Reader, mode os.FileMode) (n int64, err error) {
 	temp := tempName()
 	file, err := f.make(p.dir, temp)
 	if err != nil {
@@ -81,7 +81,6 @@ func (f *FS) replace(p *place, body io.Reader) (n int64, err error) {
 	if n, err = io.Copy(f.held(file), body); err != nil {
 		return 0, err
 	}
-	mode := os.FileMode(0o644)
 	if p.info != nil {
 		mode = p.info.Mode().Perm()
 	}
@@ -184,7 +183,7 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 		}
 	}
 	f.changing(p.virtual)
-	n, err := f.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))))
+	n, err := f.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644)
 	if err != nil {
 		return Edited{}, err
 	}
