@@ -8,20 +8,17 @@ import (
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/docblock"
 )
 
 // TestIdentityConfiguration reads the configurations that docs/identity.md shows.
 func TestIdentityConfiguration(t *testing.T) {
-	text, err := os.ReadFile("../../docs/identity.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	blocks := docblock.Marked(t)
 	if len(blocks) != 2 {
 		t.Fatalf("the document has %d configurations", len(blocks))
 	}
-	for _, block := range blocks {
-		block, _, _ = strings.Cut(block, "```")
+	for _, b := range blocks {
+		block := b.Text
 		file := filepath.Join(t.TempDir(), "skerry.yaml")
 		if err := os.WriteFile(file, []byte(block), 0o600); err != nil {
 			t.Fatal(err)
@@ -45,7 +42,7 @@ func TestIdentityConfiguration(t *testing.T) {
 		}
 	}
 	bad := []config.OIDCIssuer{{Issuer: "http://login.example.com", Algorithms: []string{"HS256"}}, {Issuer: "https://x.example", Audiences: []string{"a"}, Tenant: "t", DefaultRole: "root"}}
-	_, err = openIssuers(bad, slog.New(slog.DiscardHandler))
+	_, err := openIssuers(bad, slog.New(slog.DiscardHandler))
 	for _, want := range []string{"oidc[0]: issuer", "HS256", "audiences", "tenant_claim", "oidc[1]: default_role"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not named: %v", want, err)

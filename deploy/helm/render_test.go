@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/skerry-sandbox/skerry/internal/template"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
@@ -274,40 +272,4 @@ func strict(s map[string]any) {
 		delete(s, "type")
 	}
 	delete(s, "format")
-}
-
-// TestCommands: the values that the docs show can be installed.
-func TestCommands(t *testing.T) {
-	text := read(t, "../../docs/kubernetes.md") + read(t, chart+"/README.md")
-	tried := 0
-	for _, line := range regexp.MustCompile(`(?m)^helm (?:-n \S+ )?(?:install|upgrade --install|upgrade) skerry deploy/helm/skerry(.*)$`).FindAllStringSubmatch(text, -1) {
-		args := strings.Fields(line[1])
-		args = slices.DeleteFunc(args, func(a string) bool { return a == "--wait" || a == "--create-namespace" || a == "--atomic" })
-		if i := slices.Index(args, "-f"); i >= 0 {
-			args = slices.Delete(args, i, i+2) // a file of the next ones
-			args = append(args, "--set", "apiKey.existingSecret=k")
-		}
-		if out, err := render(t, args...); err != nil {
-			t.Errorf("%s: %s", line[0], out)
-		}
-		tried++
-	}
-	for _, block := range strings.Split(text, "<!-- tested by deploy/helm TestCommands -->\n```yaml\n")[1:] {
-		values, _, _ := strings.Cut(block, "\n```")
-		file := filepath.Join(t.TempDir(), "values.yaml")
-		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := render(t, "-f", file); err != nil {
-			t.Errorf("%s: %s", values, out)
-		}
-		var v any
-		if err := yaml.Unmarshal([]byte(values), &v); err != nil {
-			t.Error(err)
-		}
-		tried++
-	}
-	if tried < 3 {
-		t.Errorf("only %d examples found", tried)
-	}
 }

@@ -140,6 +140,23 @@ func TestTheDocumentChecker(t *testing.T) {
 	if bad := checkLinks(links); len(bad) != 1 {
 		t.Errorf("%q", bad)
 	}
+	blocks := func(mark string) fstest.MapFS {
+		return fstest.MapFS{
+			"README.md": {Data: []byte("# A\n\n" + mark + "```sh\nx\n```\n")}, "ARCHITECTURE.md": {}, "CONTRIBUTING.md": {}, "SECURITY.md": {}, "docs/a.txt": {}, "deploy/a.txt": {},
+			"sdk/read.py": {Data: []byte("open('README.md')")}, "internal/x/x_test.go": {Data: []byte("\nfunc TestX(t *testing.T) {\n\tdocblock.Marked(t)\n}\n\nfunc TestY(t *testing.T) {\n}\n")},
+		}
+	}
+	for mark, want := range map[string]int{
+		"": 1, "<!-- not run: a picture -->\n": 0, "<!-- not run: -->\n": 1, "<!-- tested by sdk/read.py -->\n": 0, "<!-- tested by sdk/none.py -->\n": 1,
+		"<!-- tested by internal/x TestX -->\n": 0, "<!-- tested by internal/x TestY -->\n": 1, "<!-- tested by internal/x TestZ -->\n": 1,
+	} {
+		if bad := checkBlocks(blocks(mark)); len(bad) != want {
+			t.Errorf("%q: %q", mark, bad)
+		}
+	}
+	if bad := checkKubernetesPage("| `cpu_percent`, `memory_percent` | x |\n| x | `namespace` |\n"); len(bad) < 5 || strings.Contains(strings.Join(bad, ""), "_percent") || !strings.Contains(strings.Join(bad, ""), "`namespace`") {
+		t.Errorf("%q", bad)
+	}
 	if bad := checkReadme(""); len(bad) < 10 {
 		t.Errorf("%q", bad)
 	}

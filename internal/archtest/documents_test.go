@@ -65,6 +65,18 @@ func checkReadme(readme string) []string {
 	return bad
 }
 
+// checkKubernetesPage: docs/kubernetes.md says of each setting of the driver when to set it.
+func checkKubernetesPage(page string) []string {
+	var bad []string
+	for key := range config.Default().Keys() {
+		name, ok := strings.CutPrefix(key, "kubernetes.")
+		if ok && !regexp.MustCompile("(?m)^\\| [^|]*`"+name+"`[^|]* \\| ").MatchString(page) {
+			bad = append(bad, "docs/kubernetes.md: no row of `"+name+"`")
+		}
+	}
+	return bad
+}
+
 var quoted = regexp.MustCompile("^ `([^`]*)` \\|")
 
 // saysDefault reports whether the next cell of a row is value.

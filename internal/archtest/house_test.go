@@ -78,9 +78,15 @@ func TestDocuments(t *testing.T) {
 	house, _ := openHouse(t)
 	report(t, checkLinks(house))
 	report(t, checkDecisions(house))
+	report(t, checkBlocks(house))
 	readme, err := fs.ReadFile(house, "README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	report(t, checkReadme(string(readme)))
+	page, err := fs.ReadFile(house, "docs/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report(t, checkKubernetesPage(string(page)))
 }

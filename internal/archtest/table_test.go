@@ -103,6 +103,8 @@ var table = []row{
 	{"internal/sandboxd/files", "", "files know no protocol"},
 	{"internal/sandboxd/interp", "sandboxd/process", "interpreters are processes"},
 
+	{"internal/docblock", "", "documents are text; what is in their blocks, the tests know that use them"},
+
 	{"internal/driver", "sandbox", "a contract imports the vocabulary"},
 	{"internal/driver/hardening", "sandbox", "what drivers have in common knows no driver"},
 	{"internal/driver/cgroup", "", "it knows files of the kernel, no sandbox"},

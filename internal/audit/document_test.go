@@ -7,9 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/docblock"
 )
 
 // TestWithoutSkerry runs the script of docs/audit.md on a log, as it is and changed.
@@ -19,15 +20,10 @@ func TestWithoutSkerry(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	page, err := os.ReadFile("../../docs/audit.md")
-	must(t, err)
-	code := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(page)
-	if code == nil {
-		t.Fatal("docs/audit.md has no script")
-	}
+	code := docblock.Marked(t)[0].Text
 	work := t.TempDir()
 	script, public, dir := filepath.Join(work, "verify.py"), filepath.Join(work, "audit.pub.pem"), filepath.Join(work, "audit")
-	must(t, os.WriteFile(script, code[1], 0o600))
+	must(t, os.WriteFile(script, []byte(code), 0o600))
 	key := testKey(1)
 	der, err := x509.MarshalPKIXPublicKey(key.public().Key)
 	must(t, err)

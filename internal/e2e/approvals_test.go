@@ -10,8 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +17,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/docblock"
 )
 
 // askFirst are rules by which one tool wants an approval.
@@ -105,30 +105,6 @@ func ended(t *testing.T, ch <-chan result) result {
 	return result{}
 }
 
-// runDocument runs the commands of a document, as they stand there, and wants texts in what they print.
-func (s *server) runDocument(file string, wants ...string) {
-	s.t.Helper()
-	text, err := os.ReadFile(file)
-	must(s.t, err)
-	_, block, found := strings.Cut(string(text), "<!-- tested by internal/e2e "+strings.Split(s.t.Name(), "/")[0]+" -->\n```sh\n")
-	block, _, _ = strings.Cut(block, "\n```")
-	if !found {
-		s.t.Fatalf("%s has no tested block", file)
-	}
-	script := strings.NewReplacer("localhost:8080", strings.TrimPrefix(s.url, "http://"), "curl -s", "curl -sf").Replace(block)
-	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
-	cmd.Env = append(os.Environ(), "SKERRY_SERVER="+s.url, "PATH="+bin+":"+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("%v:\n%s", err, out)
-	}
-	for _, want := range wants {
-		if !strings.Contains(string(out), want) {
-			s.t.Errorf("%s is not in the output:\n%s", want, out)
-		}
-	}
-}
-
 // agreeable is a webhook that approves calls whose arguments hold a word, and only hears of the others.
 func agreeable(t *testing.T) *httptest.Server {
 	sign := func(id, at string, body []byte) string {
@@ -160,6 +136,7 @@ func agreeable(t *testing.T) *httptest.Server {
 // reason; a decision outlives its server.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
+	block := docblock.Marked(t)[0]
 	t.Run("docker", func(t *testing.T) {
 		o := options{driver: "docker"}
 		o.extensions, o.policy = mcpServers(t, sharedFolder(t)), askFirst
@@ -219,7 +196,7 @@ func TestApprovals(t *testing.T) {
 		// As docs/approvals.md says, with these arguments for good.
 		run = s.inBackground("doc", "python", echo("as in the document"), 30)
 		s.undecided("doc")
-		s.runDocument("../../docs/approvals.md", "everything__echo", `"scope":"arguments","reason":"as agreed"`)
+		s.shell().run(block, "everything__echo", `"scope":"arguments","reason":"as agreed"`)
 		ended(t, run)
 		if r := ended(t, s.inBackground("doc", "python", echo("as in the document"), 30)); r.Stdout != "Echo: as in the document\n" {
 			t.Errorf("%+v", r)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/docblock"
 )
 
 // codeContext is a stateful context as the API shows it.
@@ -322,24 +324,9 @@ func TestFigures(t *testing.T) {
 // TestContextsDoc runs the example of docs/contexts.md as it stands there.
 func TestContextsDoc(t *testing.T) {
 	need(t, have("curl"), "curl")
-	text, err := os.ReadFile("../../docs/contexts.md")
-	must(t, err)
-	_, block, found := strings.Cut(string(text), "<!-- tested by internal/e2e TestContextsDoc -->\n```sh\n")
-	block, _, _ = strings.Cut(block, "\n```")
-	if !found {
-		t.Fatal("no example in docs/contexts.md")
-	}
+	block := docblock.Marked(t)[0]
 	s := start(t, options{})
-	block = strings.NewReplacer("localhost:8080", strings.TrimPrefix(s.url, "http://"), "curl -s", "curl -sf").Replace(block)
-	out, err := exec.Command("bash", "-euo", "pipefail", "-c", block).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v:\n%s", err, out)
-	}
-	for _, want := range []string{`"results":[{"text/plain":"12"}]`, `"stdout":"30\n"`, `"text/latex":"$x^2$"`, `"text/html":"\u003cb\u003ebold`, `"status":"timeout"`, `"state":"idle"`} {
-		if !strings.Contains(string(out), want) && !strings.Contains(string(out), strings.ReplaceAll(strings.ReplaceAll(want, `\u003c`, "<"), `\u003e`, ">")) {
-			t.Errorf("%s is not in the output:\n%s", want, out)
-		}
-	}
+	s.shell().run(block, `"results":[{"text/plain":"12"}]`, `"stdout":"30\n"`, `"text/latex":"$x^2$"`, `"text/html":"<b>bold`, `"status":"timeout"`, `"state":"idle"`)
 	cli := func(args ...string) string {
 		t.Helper()
 		cmd := exec.Command(filepath.Join(bin, "skerry"), args...)

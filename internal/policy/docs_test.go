@@ -1,28 +1,39 @@
 package policy
 
 import (
+	"encoding/json"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/docblock"
 )
 
 // TestDocuments: the rules in docs/policy.md are right, their tests pass, and its example of a call gives what it says.
 func TestDocuments(t *testing.T) {
+	var f *Rules
+	for _, b := range docblock.Marked(t) {
+		if b.Lang == "json" { // what a record says
+			strict := json.NewDecoder(strings.NewReader(b.Text))
+			strict.DisallowUnknownFields()
+			var why Why
+			if err := strict.Decode(&why); err != nil || why.Effect != Deny || len(why.Rules) != 1 {
+				t.Errorf("%s: %+v, %v", b, why, err)
+			}
+			continue
+		}
+		var err error
+		if f, err = Parse([]byte(b.Text)); err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+	}
+	if f == nil || f.Tests() < 2 {
+		t.Fatal("the rules, or their tests, are gone")
+	}
 	text, err := os.ReadFile("../../docs/policy.md")
 	if err != nil {
 		t.Fatal(err)
-	}
-	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1)
-	if len(blocks) == 0 {
-		t.Fatal("no rules")
-	}
-	f, err := Parse(blocks[0][1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if f.Tests() < 2 {
-		t.Error("its tests are gone")
 	}
 	examples := regexp.MustCompile(`--call '(.*?)' --expect (\w+)`).FindAllStringSubmatch(string(text), -1)
 	for _, x := range examples {

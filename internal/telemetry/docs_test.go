@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.yaml.in/yaml/v4"
 
+	"github.com/skerry-sandbox/skerry/internal/docblock"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -101,7 +103,15 @@ func TestDocumented(t *testing.T) {
 			t.Errorf("%s is registered, and this test gives it no value", n[1])
 		}
 	}
-	_, alerts, _ := strings.Cut(string(raw), "```yaml")
+	alerts := docblock.Marked(t)[0].Text
+	var rules struct {
+		Groups []struct {
+			Rules []struct{ Alert, Expr, For string }
+		}
+	}
+	if err := yaml.Unmarshal([]byte(alerts), &rules); err != nil || len(rules.Groups) != 1 || len(rules.Groups[0].Rules) < 5 {
+		t.Errorf("alerts: %+v, %v", rules, err)
+	}
 	asked := regexp.MustCompile(`(skerry_[a-z_]+)(?:\{([a-z]+)[!=~]+)?`).FindAllStringSubmatch(alerts, -1)
 	if len(asked) < 10 {
 		t.Errorf("only %d metrics in alerts", len(asked))

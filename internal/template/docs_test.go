@@ -1,30 +1,39 @@
 package template
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/skerry-sandbox/skerry/internal/docblock"
 )
 
-// TestDocs: the template that the docs show is one, and its mistakes are told as the docs say.
+// TestDocs: the template that the docs show is one, what they show of one can be added, and mistakes are told as they say.
 func TestDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/templates.md")
-	if err != nil {
-		t.Fatal(err)
+	const small = "image: {docker: a}\nlimits: {memory: 1GiB, cpu: 1, pids: 9, open_files: 99, file_size: 1GiB, tmp: 1MiB, disk: 1GiB}\nruntime: runc\nlanguages: [bash]\n"
+	const wrong = "name: reports\nimage: {docker: a}\nlimits:\n  memory: 1GB\n  pid: 9\n  cpu: 1\n  open_files: 99\n  file_size: 1GiB\n  tmp: 1MiB\n  disk: 1GiB\nruntime: runc\nlanguages: [bash]\n"
+	said := map[string]bool{}
+	for _, b := range docblock.Marked(t) {
+		switch {
+		case strings.HasPrefix(b.Text, "name:"):
+			got, err := Parse([]byte(b.Text))
+			if err != nil || got.Name != "reports" || len(got.Smoke) != 3 || got.Interpreters["python"].Preload[0] != "pandas" {
+				t.Errorf("%s: %+v, %v", b, got, err)
+			}
+			said["template"] = true
+		case b.Lang == "yaml":
+			if _, err := Parse([]byte("name: x\n" + small + b.Text)); err != nil {
+				t.Errorf("%s: %v", b, err)
+			}
+			said["part"] = true
+		default:
+			if _, err := Load(fstest.MapFS{"reports.yaml": {Data: []byte(wrong)}}); err == nil || err.Error()+"\n" != b.Text {
+				t.Errorf("%v\n%s says\n%s", err, b, b.Text)
+			}
+			said["mistakes"] = true
+		}
 	}
-	blocks := strings.Split(string(text), "<!-- tested by internal/template TestDocs -->\n```")[1:]
-	if len(blocks) != 2 {
-		t.Fatalf("%d tested blocks", len(blocks))
-	}
-	example, _, _ := strings.Cut(strings.TrimPrefix(blocks[0], "yaml\n"), "\n```")
-	got, err := Parse([]byte(example))
-	if err != nil || got.Name != "reports" || len(got.Smoke) != 3 || got.Interpreters["python"].Preload[0] != "pandas" {
-		t.Errorf("%+v, %v", got, err)
-	}
-	said, _, _ := strings.Cut(strings.TrimPrefix(blocks[1], "\n"), "\n```")
-	wrong := "name: reports\nimage: {docker: a}\nlimits:\n  memory: 1GB\n  pid: 9\n  cpu: 1\n  open_files: 99\n  file_size: 1GiB\n  tmp: 1MiB\n  disk: 1GiB\nruntime: runc\nlanguages: [bash]\n"
-	if _, err := Load(fstest.MapFS{"reports.yaml": {Data: []byte(wrong)}}); err == nil || err.Error() != said {
-		t.Errorf("%v\nthe docs say\n%s", err, said)
+	if len(said) != 3 {
+		t.Errorf("tested were only %v", said)
 	}
 }
