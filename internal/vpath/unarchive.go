@@ -16,8 +16,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// refused is the error for an entry that no honest archive of files has.
-func refused(entry, why string) error {
+// hostile is the error for an entry that no honest archive of files has.
+func hostile(entry, why string) error {
 	return sandbox.Errorf(sandbox.Invalid, "archive refused: %.200q %s", entry, why)
 }
 
@@ -89,12 +89,12 @@ func eachTarred(r io.Reader, each func(archived) error) error {
 			a.dir = true
 		case tar.TypeReg:
 			if strings.HasSuffix(h.Name, "/") {
-				return refused(h.Name, "is a file by its type and a folder by its name")
+				return hostile(h.Name, "is a file by its type and a folder by its name")
 			}
 		case tar.TypeSymlink, tar.TypeLink:
-			return refused(h.Name, "is a link; put the file itself in its place")
+			return hostile(h.Name, "is a link; put the file itself in its place")
 		default:
-			return refused(h.Name, "is no regular file")
+			return hostile(h.Name, "is no regular file")
 		}
 		if err := each(a); err != nil {
 			return err
@@ -154,13 +154,13 @@ func eachZipped(body io.ReaderAt, size int64, each func(archived) error) error {
 		}
 		switch kind := a.mode.Type(); {
 		case f.Flags&1 != 0:
-			return refused(f.Name, "is encrypted")
+			return hostile(f.Name, "is encrypted")
 		case kind&fs.ModeSymlink != 0:
-			return refused(f.Name, "is a link; put the file itself in its place")
+			return hostile(f.Name, "is a link; put the file itself in its place")
 		case kind&^fs.ModeDir != 0:
-			return refused(f.Name, "is no regular file")
+			return hostile(f.Name, "is no regular file")
 		case a.dir != (kind&fs.ModeDir != 0):
-			return refused(f.Name, "is a folder by its name and none by its mode, or the other way round")
+			return hostile(f.Name, "is a folder by its name and none by its mode, or the other way round")
 		}
 		if err := each(a); err != nil {
 			return err

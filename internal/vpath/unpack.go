@@ -226,13 +226,13 @@ func (u *unpacker) name(a archived) (string, error) {
 	}
 	u.nameBytes += len(rel)
 	if was, there := u.seen[rel]; there && (was != a.dir || !a.dir) {
-		return "", refused(a.name, "is there twice")
+		return "", hostile(a.name, "is there twice")
 	}
 	u.seen[rel] = a.dir
 	for dir := path.Dir(rel); dir != "."; dir = path.Dir(dir) {
 		isDir, there := u.seen[dir]
 		if there && !isDir {
-			return "", refused(a.name, "lies in what is a file in the archive, too")
+			return "", hostile(a.name, "lies in what is a file in the archive, too")
 		}
 		if there {
 			break
@@ -248,16 +248,16 @@ func (u *unpacker) name(a archived) (string, error) {
 func (u *unpacker) checkName(a archived, rel string) error {
 	switch {
 	case strings.HasPrefix(a.name, "/"):
-		return refused(a.name, "is an absolute path")
+		return hostile(a.name, "is an absolute path")
 	case a.mode&(fs.ModeSetuid|fs.ModeSetgid) != 0 && !a.dir:
-		return refused(a.name, "has a setuid or setgid bit")
+		return hostile(a.name, "has a setuid or setgid bit")
 	}
 	for part := range strings.SplitSeq(rel, "/") {
 		switch part {
 		case "..":
-			return refused(a.name, `leaves the folder by ".."`)
+			return hostile(a.name, `leaves the folder by ".."`)
 		case "", ".":
-			return refused(a.name, `has an empty part or "."`)
+			return hostile(a.name, `has an empty part or "."`)
 		}
 	}
 	_, err := Clean(u.top + "/" + rel)
