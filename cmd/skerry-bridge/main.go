@@ -2,7 +2,7 @@
 // it, and it is the sandbox's only way to the server (docs/decisions/0032-kubernetes.md). It reads no environment.
 //
 //	skerry-bridge --certs /certs --run /run/skerry --mount /mnt/skills=/volumes/skills:ro --mount /mnt/user-data=/volumes/files:rw
-//	skerry-bridge --probe --run DIR    asks the one that serves whether it does
+//	skerry-bridge --await 30s --run DIR    waits until one serves there
 //
 // With --daemon it puts skerry-sandboxd, which lies beside it, where the sandbox finds it, before it listens.
 package main
@@ -21,6 +21,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,7 +51,8 @@ func main() {
 // config is the command line.
 type config struct {
 	certs, listen, run, daemon string
-	anchor, probe, version     bool
+	await                      time.Duration
+	anchor, version            bool
 	mounts                     []pod.Mount
 }
 
@@ -67,8 +69,10 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, bound
 	switch {
 	case c.version:
 		fmt.Fprintln(stdout, "skerry-bridge", buildinfo.Version())
-	case c.probe:
-		err = pod.Probe(ctx, c.run)
+	case c.await > 0:
+		ctx, cancel := context.WithTimeout(ctx, c.await)
+		defer cancel()
+		err = pod.Await(ctx, c.run)
 	default:
 		err = serve(ctx, c, slog.New(slog.NewJSONHandler(stderr, nil)), bound)
 	}
@@ -88,7 +92,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.run, "run", sandbox.RunDir, "folder of the sockets; the sandbox must not be able to write there")
 	f.BoolVar(&c.anchor, "anchor", false, "wait for skerry-sandboxd at "+anchor.Address+", too: it does not see the sockets of --run (gVisor)")
 	f.StringVar(&c.daemon, "daemon", "", "folder to put skerry-sandboxd into; the sandbox must not be able to write there")
-	f.BoolVar(&c.probe, "probe", false, "ask the one that serves in --run, and end: 0 when it serves")
+	f.DurationVar(&c.await, "await", 0, "wait so long at most for one that serves in --run, and end: 0 when it does")
 	f.BoolVar(&c.version, "version", false, "print the version, and end")
 	f.Func("mount", "a tree of the sandbox, as TARGET=FOLDER:ro or TARGET=FOLDER:rw (as the sandbox may use it); may be given again", func(s string) error {
 		m, err := parseMount(s)
@@ -101,7 +105,10 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if f.NArg() > 0 {
 		return c, fmt.Errorf("%q is no flag", f.Arg(0))
 	}
-	if !c.probe && !c.version && c.certs == "" {
+	if c.await < 0 {
+		return c, fmt.Errorf("--await %v: want more than 0", c.await)
+	}
+	if c.await == 0 && !c.version && c.certs == "" {
 		return c, errors.New("--certs is missing: the folder of the certificate")
 	}
 	return c, nil

@@ -28,6 +28,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"--certs /c --mount /mnt/skills":      "want TARGET=FOLDER:ro",
 		"--certs /c --mount /mnt/skills=/x:r": "want TARGET=FOLDER:ro",
 		"--nope":                              "not defined",
+		"--await -1s":                         "want more than 0",
 	} {
 		var out, errs bytes.Buffer
 		if code := command(t.Context(), strings.Fields(args), &out, &errs, nil); code != exitUsage || !strings.Contains(errs.String(), want) {
@@ -62,7 +63,7 @@ func certificates(t *testing.T) (auth *pki.Authority, dir string) {
 	return auth, dir
 }
 
-// TestServe is the program as the kubelet runs it: it serves, answers the probe, and ends when it is told to.
+// TestServe is the program as the kubelet runs it: it serves, says so to who waits for that, and ends when it is told to.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	for _, d := range []string{"run", "skills", "server"} {
@@ -72,13 +73,15 @@ func TestServe(t *testing.T) {
 	}
 	auth, certs := certificates(t)
 	run := filepath.Join(dir, "run")
-	probe := func() int {
+	await := func(long string) int {
 		var out, errs bytes.Buffer
-		return command(t.Context(), []string{"--probe", "--run", run}, &out, &errs, nil)
+		return command(t.Context(), []string{"--await", long, "--run", run}, &out, &errs, nil)
 	}
-	if probe() == 0 {
-		t.Error("the probe succeeds before anything serves")
+	if await("50ms") == 0 {
+		t.Error("somebody serves before anything was started")
 	}
+	early := make(chan int, 1)
+	go func() { early <- await("60s") }()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	addr, ended := make(chan net.Addr, 1), make(chan int, 1)
@@ -102,8 +105,8 @@ func TestServe(t *testing.T) {
 		t.Fatalf("it ended with %d: %s", code, errs.String())
 	}
 	defer c.Close() //nolint:errcheck // test
-	if code := probe(); code != 0 {
-		t.Errorf("probe: %d", code)
+	if code := <-early; code != 0 {
+		t.Errorf("who waited from the beginning: %d", code)
 	}
 	cancel()
 	select {
@@ -114,8 +117,8 @@ func TestServe(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("it does not end")
 	}
-	if probe() == 0 {
-		t.Error("the probe succeeds after the end")
+	if await("50ms") == 0 {
+		t.Error("somebody serves after the end")
 	}
 }
 

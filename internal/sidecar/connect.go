@@ -28,11 +28,11 @@ const (
 	socketTime = 5 * time.Second
 )
 
-// connect makes one connection: TLS, hello, yamux.
-func (c *Conn) connect(ctx context.Context, again bool) (*yamux.Session, error) {
+// connect makes one connection: TCP, within knock, TLS, hello, yamux.
+func (c *Conn) connect(ctx context.Context, knock time.Duration, again bool) (*yamux.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, wire.HelloTime)
 	defer cancel()
-	var d net.Dialer
+	d := net.Dialer{Timeout: knock}
 	raw, err := d.DialContext(ctx, "tcp", c.o.Addr)
 	if err != nil {
 		return nil, err
@@ -94,6 +94,7 @@ func (c *Conn) serve(session *yamux.Session) {
 		if err != nil {
 			return
 		}
+		c.heard.Do(c.o.Heard)
 		if session.NumStreams() > maxOpen {
 			c.o.Log.Warn("a sidecar does not close its streams", "sandbox", c.o.ID)
 			return

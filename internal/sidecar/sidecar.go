@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/wire"
 )
 
 // Port is where the sidecar of a pod listens, unless it is told otherwise.
@@ -26,8 +27,11 @@ const (
 	// dialTime bounds the first connection, waitTime the wait of a call for one that was lost.
 	dialTime = 30 * time.Second
 	waitTime = 15 * time.Second
+	// knockFirst is what the first attempt to connect has for TCP alone; it doubles. Network plugins let a new pod in late, and
+	// what came before they drop: TCP itself would try again after a second.
+	knockFirst = 100 * time.Millisecond
 	// Between two attempts to connect.
-	pauseFirst = 50 * time.Millisecond
+	pauseFirst = 20 * time.Millisecond
 	pauseMost  = 2 * time.Second
 	// callTries is how often a call begins again that lost its connection.
 	callTries = 3
@@ -50,7 +54,9 @@ type Options struct {
 	UID int
 	// Digests remembers the digests of files between calls and connections; nil: one of its own.
 	Digests *Digests
-	Log     *slog.Logger // nil = none
+	// Heard is called when the sandbox makes its first connection, which none does before its PID 1 runs. Nil: nobody is told.
+	Heard func()
+	Log   *slog.Logger // nil = none
 }
 
 func (o *Options) check() error {
@@ -64,6 +70,9 @@ func (o *Options) check() error {
 	}
 	if o.Digests == nil {
 		o.Digests = NewDigests()
+	}
+	if o.Heard == nil {
+		o.Heard = func() {}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -130,6 +139,8 @@ type Conn struct {
 	done   chan struct{}
 	op     chan struct{} // who holds it may use what follows
 
+	heard sync.Once // tells o.Heard
+
 	copied map[string]copied // of each mount, what the sandbox and its Source have in common
 	since  []byte            // names that of all writable mounts at the sandbox
 	uid    int               // owner of what Pull makes
@@ -145,8 +156,9 @@ type Conn struct {
 // reach connects until it succeeds, ctx ends or there is no sense in it.
 func (c *Conn) reach(ctx context.Context, again bool) (*yamux.Session, error) {
 	var last error
-	for pause := pauseFirst; ; pause = min(2*pause, pauseMost) {
-		session, err := c.connect(ctx, again)
+	knock := knockFirst
+	for pause := pauseFirst; ; pause, knock = min(2*pause, pauseMost), min(2*knock, wire.HelloTime) {
+		session, err := c.connect(ctx, knock, again)
 		if err == nil {
 			return session, nil
 		}

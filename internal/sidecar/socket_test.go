@@ -60,6 +60,29 @@ func (b *bed) connect(name string) *net.UnixConn {
 
 func echo(c *net.UnixConn) { _, _ = io.Copy(c, c) }
 
+// TestHeard: the sandbox is heard when it makes its first connection, and no more.
+func TestHeard(t *testing.T) {
+	b := newBed(t)
+	o, heard := b.options(), make(chan struct{}, 10)
+	o.Heard = func() { heard <- struct{}{} }
+	c, err := Dial(t.Context(), o)
+	b.must(err)
+	defer c.Close() //nolint:errcheck // test
+	b.push(c, sandbox.UserDataDir)
+	if len(heard) > 0 {
+		t.Fatal("heard before anybody spoke")
+	}
+	b.server("control.sock", func(c *net.UnixConn) { _, _ = io.WriteString(c, "control") })
+	for range 3 {
+		if got, err := io.ReadAll(b.connect("control.sock")); err != nil || string(got) != "control" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if len(heard) != 1 {
+		t.Errorf("heard %d times", len(heard))
+	}
+}
+
 // TestSockets: each leads to the one of its name, with all bytes, both ways at once.
 func TestSockets(t *testing.T) {
 	b := newBed(t)

@@ -44,6 +44,14 @@ func runningStatus() corev1.PodStatus {
 	}}}
 }
 
+// startingStatus is that of a pod whose sidecar runs, and whose sandbox waits for what reason says.
+func startingStatus(reason string) corev1.PodStatus {
+	return corev1.PodStatus{Phase: corev1.PodPending, PodIP: "10.0.0.1",
+		InitContainerStatuses: []corev1.ContainerStatus{{Name: containerBridge, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
+		ContainerStatuses:     waiting(containerSandbox, reason, "").Status.ContainerStatuses,
+	}
+}
+
 func pretend(t *testing.T) *pretended {
 	t.Helper()
 	p := &pretended{T: t, api: fake.NewClientset(), watches: make(chan watch.Interface, 100), status: runningStatus()}
@@ -178,6 +186,41 @@ func TestAttachOwner(t *testing.T) {
 	}
 }
 
+// TestHeard: a sandbox that spoke through its sidecar runs, and is filled, before the kubelet has told that it does. Who did
+// not hear it says what the cluster says.
+func TestHeard(t *testing.T) {
+	p, spec := pretend(t), testSpec(t)
+	p.status = startingStatus("PodInitializing")
+	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnel, error) {
+		so.Heard()
+		return &pretendedTunnel{p: p, o: so}, nil
+	}
+	other, err := build(p.d.o, p.api)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close() //nolint:errcheck // test
+	if made, err := p.d.Create(t.Context(), spec); err != nil || made.State != sandbox.Running || len(p.pushed) == 0 {
+		t.Fatalf("%+v, %v, pushed %v", made, err, p.pushed)
+	}
+	for d, want := range map[*Driver]sandbox.State{p.d: sandbox.Running, other: sandbox.Starting} {
+		one, err := d.Inspect(t.Context(), spec.ID)
+		list, e := d.List(t.Context(), nil)
+		if err != nil || e != nil || one.State != want || len(list) != 1 || list[0].State != want {
+			t.Errorf("%+v, %v, %+v, %v, want %s", one, err, list, e, want)
+		}
+	}
+	// What the cluster says of the end counts, whoever spoke before.
+	ended := p.pods()[0]
+	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+	if _, err := p.api.CoreV1().Pods(p.d.o.Namespace).UpdateStatus(t.Context(), &ended, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if one, err := p.d.Inspect(t.Context(), spec.ID); err != nil || one.State != sandbox.Lost {
+		t.Errorf("after its end: %+v, %v", one, err)
+	}
+}
+
 // TestCreateFails: each refusal of the cluster has its kind and says what is missing, and nothing is left.
 func TestCreateFails(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
@@ -193,6 +236,13 @@ func TestCreateFails(t *testing.T) {
 		}, sandbox.CapacityExceeded, "3 Insufficient memory"},
 		"no image": {func(p *pretended) {
 			p.status = waiting(containerSandbox, "ErrImagePull", "not found").Status
+		}, sandbox.NotFound, "image"},
+		"no image, and a sidecar that does not answer": {func(p *pretended) {
+			p.status = startingStatus("ErrImageNeverPull")
+			p.d.dial = func(ctx context.Context, _ sidecar.Options) (tunnel, error) {
+				<-ctx.Done()
+				return nil, sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the sandbox cannot be reached")
+			}
 		}, sandbox.NotFound, "image"},
 		"evicted": {func(p *pretended) {
 			p.status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	kube "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -31,7 +32,8 @@ type pods struct {
 
 	mu      sync.Mutex
 	known   map[sandbox.ID]*corev1.Pod
-	ended   map[sandbox.ID]bool // those of known whose end was told
+	ended   map[sandbox.ID]bool      // those of known whose end was told
+	heard   map[sandbox.ID]types.UID // pods that start, by their status, whose sandbox spoke
 	waiters map[sandbox.ID]map[chan struct{}]bool
 	failing bool // the last attempt to follow failed
 }
@@ -43,7 +45,7 @@ func newPods(namespace string, client kube.Interface, log *slog.Logger) *pods {
 		informers.WithTransform(slim))
 	w := &pods{
 		informer: factory.Core().V1().Pods().Informer(), log: log, gone: func(sandbox.ID) {},
-		known: make(map[sandbox.ID]*corev1.Pod), ended: make(map[sandbox.ID]bool),
+		known: make(map[sandbox.ID]*corev1.Pod), ended: make(map[sandbox.ID]bool), heard: make(map[sandbox.ID]types.UID),
 		waiters: make(map[sandbox.ID]map[chan struct{}]bool),
 	}
 	return w
@@ -109,6 +111,9 @@ func (w *pods) seen(obj any, initial bool) {
 	w.mu.Lock()
 	w.failing = false
 	w.known[id] = p
+	if s != sandbox.Starting {
+		delete(w.heard, id)
+	}
 	if s == sandbox.Lost {
 		w.end(id, oom, !initial)
 	}
@@ -136,6 +141,7 @@ func (w *pods) deleted(obj any) {
 	}
 	delete(w.known, id)
 	delete(w.ended, id)
+	delete(w.heard, id)
 	w.wake(id)
 	w.mu.Unlock()
 	w.gone(id)
@@ -161,6 +167,26 @@ func (w *pods) wake(id sandbox.ID) {
 		default:
 		}
 	}
+}
+
+// hear notes that a pod's sandbox spoke.
+func (w *pods) hear(p *corev1.Pod) {
+	id := sandbox.ID(p.Name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := w.known[id]; now == nil || now.UID != p.UID {
+		return
+	} else if s, _, _ := state(now); s == sandbox.Starting {
+		w.heard[id] = p.UID
+		w.wake(id)
+	}
+}
+
+// wasHeard reports whether a pod's sandbox spoke.
+func (w *pods) wasHeard(p *corev1.Pod) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.heard[sandbox.ID(p.Name)] == p.UID && p.UID != ""
 }
 
 // now gives a pod as it was last seen; nil: it was not.

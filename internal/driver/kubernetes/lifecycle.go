@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,7 +81,7 @@ func (d *Driver) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance,
 	case !isMine(p):
 		return sandbox.Instance{}, taken(id)
 	}
-	there := instance(p)
+	there := d.instance(p)
 	switch there.State {
 	case sandbox.Lost:
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", id)
@@ -136,16 +137,38 @@ func (d *Driver) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made
 // secretName is that of the Secret with a sandbox's certificate.
 func secretName(id sandbox.ID) string { return string(id) + "-tls" }
 
-// start waits until a pod that was made runs, and fills it.
-func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	there, err := d.awaitRunning(ctx, spec.ID)
-	if err != nil {
-		return sandbox.Instance{}, err
-	}
-	if err := d.fill(ctx, spec); err != nil {
+// start fills a pod that was made, as soon as its sidecar can be reached, and waits until its sandbox runs: the kubelet
+// starts that meanwhile.
+func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (there sandbox.Instance, err error) {
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error {
+		if err := d.awaitSidecar(ctx, spec.ID); err != nil {
+			return err
+		}
+		return d.fill(ctx, spec)
+	})
+	both.Go(func() (err error) {
+		there, err = d.awaitRunning(ctx, spec.ID)
+		return err
+	})
+	if err := both.Wait(); err != nil {
 		return sandbox.Instance{}, err
 	}
 	return there, nil
+}
+
+// awaitSidecar waits until the kubelet has started a pod's sidecar and told its address. Why that will not come
+// awaitRunning says.
+func (d *Driver) awaitSidecar(ctx context.Context, id sandbox.ID) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.o.StartTimeout, errSlow)
+	defer cancel()
+	err := d.pods.await(ctx, id, 0, func(p *corev1.Pod) (bool, error) {
+		return p != nil && p.Status.PodIP != "" && sidecarRuns(p), nil
+	})
+	if err != nil {
+		return sandbox.Wrap(sandbox.Timeout, err, "the sandbox did not start in time")
+	}
+	return nil
 }
 
 // awaitRunning waits for the pod's sandbox, and says early why it will not come.
@@ -162,7 +185,7 @@ func (d *Driver) awaitRunning(ctx context.Context, id sandbox.ID) (sandbox.Insta
 			return false, nil
 		}
 		seen = true
-		there = instance(p)
+		there = d.instance(p)
 		if there.State == sandbox.Running {
 			return true, nil
 		}

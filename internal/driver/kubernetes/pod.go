@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/skerry-sandbox/skerry/internal/anchor"
 	"github.com/skerry-sandbox/skerry/internal/confine"
@@ -26,6 +25,9 @@ const bridgeProgram = "/skerry-bridge"
 
 // certificateDir is where the sidecar, and nobody else, finds its certificate.
 const certificateDir = "/run/skerry-bridge"
+
+// bridgeTime is how long the sidecar may take until it serves. Then the kubelet ends it, and starts it again.
+const bridgeTime = "30s"
 
 // lostNodeSeconds is how long a pod stays bound to a node that does not answer; the cluster's default is 300.
 const lostNodeSeconds = 15
@@ -199,10 +201,11 @@ func (o Options) bridgeContainer(r hardening.Runtime) corev1.Container {
 		Ports:         []corev1.ContainerPort{{Name: "bridge", ContainerPort: sidecar.Port}},
 		Resources:     o.bridgeResources(),
 		VolumeMounts:  bridgeMounts(),
-		StartupProbe: &corev1.Probe{
-			ProbeHandler:  corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(sidecar.Port)}},
-			PeriodSeconds: 1, FailureThreshold: 30, TimeoutSeconds: 1,
-		},
+		// The kubelet starts the sandbox when this has ended well. A startup probe would say the same, but is asked once a
+		// second, and only after the kubelet has told the API server that the sidecar runs.
+		Lifecycle: &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{
+			Command: []string{bridgeProgram, "--await=" + bridgeTime, "--run=" + sandbox.RunDir},
+		}}},
 		SecurityContext: sealed(),
 	}
 }

@@ -167,6 +167,10 @@ func TestOnlyTheSidecar(t *testing.T) {
 	if len(writable) > 0 {
 		t.Errorf("nothing is mounted at %v", writable)
 	}
+	// The sandbox's program is put in its place by the sidecar: the kubelet must not start the one before the other serves.
+	if hook := pod.Spec.InitContainers[0].Lifecycle; hook == nil || hook.PostStart == nil || !strings.HasPrefix(strings.Join(hook.PostStart.Exec.Command, " "), bridgeProgram+" --await=") {
+		t.Errorf("nothing waits for the sidecar: %+v", hook)
+	}
 	for _, c := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
 		if len(c.Env) > 0 || len(c.EnvFrom) > 0 {
 			t.Errorf("%s has an environment: %v %v", c.Name, c.Env, c.EnvFrom)

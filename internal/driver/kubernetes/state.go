@@ -34,6 +34,28 @@ func instance(p *corev1.Pod) sandbox.Instance {
 	return out
 }
 
+// instance tells what this server knows, too: a sandbox that spoke through the sidecar runs, though the kubelet, which looks once a
+// second, has not seen it yet.
+func (d *Driver) instance(p *corev1.Pod) sandbox.Instance {
+	out := instance(p)
+	if out.State == sandbox.Starting && d.pods.wasHeard(p) {
+		out.State = sandbox.Running
+	}
+	return out
+}
+
+// sidecarRuns: a sandbox runs after its sidecar only.
+func sidecarRuns(p *corev1.Pod) bool {
+	for _, c := range []*corev1.ContainerStatus{
+		containerStatus(p.Status.InitContainerStatuses, containerBridge), containerStatus(p.Status.ContainerStatuses, containerSandbox),
+	} {
+		if c != nil && c.State.Running != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // killedBySIGKILL is the exit code of a process that was killed.
 const killedBySIGKILL = 137
 
@@ -79,7 +101,7 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	if p == nil || !isMine(p) {
 		return sandbox.Instance{}, notHere(id)
 	}
-	return instance(p), nil
+	return d.instance(p), nil
 }
 
 // pod asks the API server for the pod of a sandbox's name; nil: there is none.
@@ -116,7 +138,7 @@ func (d *Driver) List(ctx context.Context, want map[string]string) ([]sandbox.In
 			continue
 		}
 		// Hashes may meet, the labels themselves do not.
-		if one := instance(p); driver.HasLabels(one.Labels, want) {
+		if one := d.instance(p); driver.HasLabels(one.Labels, want) {
 			out = append(out, one)
 		}
 	}

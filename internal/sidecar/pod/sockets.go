@@ -28,6 +28,8 @@ const (
 	// healthSocket answers as long as the sidecar serves, and says nothing.
 	healthSocket = "health.sock"
 	probeTime    = 2 * time.Second
+	// awaitPause is how soon Await asks again.
+	awaitPause = 10 * time.Millisecond
 )
 
 // Sockets are those of the run folder that lead to the server.
@@ -218,6 +220,21 @@ func Probe(ctx context.Context, run string) error {
 	return nil
 }
 
+// Await waits until a sidecar serves in a run folder, or ctx ends.
+func Await(ctx context.Context, run string) error {
+	for {
+		err := Probe(ctx, run)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(awaitPause):
+		case <-ctx.Done():
+			return fmt.Errorf("no sidecar serves: %w", err)
+		}
+	}
+}
+
 // CopyDaemon puts a copy of a program into a folder, in one step, to be run by anybody.
 func CopyDaemon(program, dir string) error {
 	from, err := os.Open(program)
@@ -231,10 +248,7 @@ func CopyDaemon(program, dir string) error {
 	}
 	_, err = io.Copy(to, from)
 	if err == nil {
-		err = to.Chmod(0o555)
-	}
-	if err == nil {
-		err = to.Sync()
+		err = to.Chmod(0o555) // not synced: after a crash of the node there is no pod that would need it
 	}
 	if e := to.Close(); err == nil {
 		err = e
