@@ -362,3 +362,25 @@ func TestLabelsComeLate(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimIsOnePatch: of a pod that was seen a claim asks the API server nothing, and puts its labels there in one go.
+func TestClaimIsOnePatch(t *testing.T) {
+	p, spec := pretend(t), testSpec(t)
+	if _, err := p.d.Create(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	p.api.ClearActions()
+	if err := p.d.Attach(t.Context(), driver.Attachment{ID: spec.ID, Token: 1, Mounts: spec.Mounts, Labels: map[string]string{"thread": "a", "user": "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	var verbs []string
+	for end := time.Now().Add(30 * time.Second); !slices.Contains(verbs, "patch") && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		verbs = nil
+		for _, a := range p.api.Actions() {
+			verbs = append(verbs, a.GetVerb())
+		}
+	}
+	if !slices.Equal(verbs, []string{"patch"}) {
+		t.Errorf("the API server was asked to %q", verbs)
+	}
+}

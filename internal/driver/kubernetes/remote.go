@@ -247,6 +247,7 @@ func (d *Driver) relabel(p *corev1.Pod, labels map[string]string) {
 func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 	ctx, cancel := context.WithTimeout(ctx, relabelGive)
 	defer cancel()
+	seen := d.pods.now(id)
 	for pause := relabelFirst; ; {
 		d.labels.mu.Lock()
 		want := d.labels.byID[id]
@@ -258,8 +259,12 @@ func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 		want = maps.Clone(want)
 		d.labels.mu.Unlock()
 
-		err := d.patch(ctx, id, want)
+		err := d.patch(ctx, seen, id, want)
+		stale := seen != nil && apierrors.IsConflict(err)
+		seen = nil
 		switch {
+		case stale:
+			continue
 		case err == nil || apierrors.IsNotFound(err):
 			pause = relabelFirst
 			d.labels.mu.Lock()
@@ -286,13 +291,15 @@ func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 	}
 }
 
-// patch puts labels beside those that a pod has. The annotation is written whole, and only over the one that was read.
-func (d *Driver) patch(ctx context.Context, id sandbox.ID, want map[string]string) error {
+// patch puts labels beside those that a pod has. The annotation is written whole, and only over the one that p, the pod as
+// it was last seen, has; nil: the API server is asked.
+func (d *Driver) patch(ctx context.Context, p *corev1.Pod, id sandbox.ID, want map[string]string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	p, err := d.client.CoreV1().Pods(d.o.Namespace).Get(ctx, string(id), metav1.GetOptions{})
-	if err != nil {
-		return err
+	if p == nil {
+		if p, err = d.client.CoreV1().Pods(d.o.Namespace).Get(ctx, string(id), metav1.GetOptions{}); err != nil {
+			return err
+		}
 	}
 	all := specLabels(p)
 	if all == nil {
