@@ -1,6 +1,7 @@
 package hardening
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/moby/profiles/seccomp"
@@ -42,8 +43,8 @@ func socketRules() []*seccomp.Syscall {
 		allow("socketpair", equal(0, unix.AF_UNIX)),
 	}
 	for _, family := range []uint64{unix.AF_INET, unix.AF_INET6} {
-		for kind, numbers := range protocols {
-			for _, protocol := range numbers {
+		for _, kind := range slices.Sorted(maps.Keys(protocols)) { // the same profile is the same text, each time
+			for _, protocol := range protocols[kind] {
 				rules = append(rules, allow("socket", equal(0, family), masked(1, socketType, kind), equal(2, protocol)))
 			}
 		}
@@ -63,7 +64,11 @@ func coreRules(r Runtime, dumps bool) []*seccomp.Syscall {
 		return []*seccomp.Syscall{allow("prlimit64"), allow("setrlimit")}
 	}
 	var rules []*seccomp.Syscall
-	for name, arg := range map[string]uint{"prlimit64": 1, "setrlimit": 0} {
+	for _, call := range []struct {
+		name string
+		arg  uint
+	}{{"prlimit64", 1}, {"setrlimit", 0}} {
+		name, arg := call.name, call.arg
 		// All of the sixteen limits but RLIMIT_CORE, which is number 4.
 		rules = append(rules, allow(name, masked(arg, ^uint64(3), 0)), allow(name, equal(arg, 5)),
 			allow(name, masked(arg, ^uint64(1), 6)), allow(name, masked(arg, ^uint64(7), 8)))

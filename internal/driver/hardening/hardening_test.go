@@ -1,6 +1,7 @@
 package hardening
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -186,6 +187,22 @@ func TestCPUQuota(t *testing.T) {
 		}
 		if share := float64(quota) / float64(period) * 1000; share < float64(millis) || share > 1.01*float64(millis) {
 			t.Errorf("%dm: %d us in %d us is %.1fm", millis, quota, period, share)
+		}
+	}
+}
+
+// TestFilterIsAlwaysTheSame: sandboxes that are described before they are asked for are compared with those that would be
+// made.
+func TestFilterIsAlwaysTheSame(t *testing.T) {
+	for _, r := range Runtimes() {
+		first, err := SeccompFilter(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if again, err := SeccompFilter(r); err != nil || !bytes.Equal(again, first) {
+				t.Fatalf("%s: the filter is another one each time, %v", r.Name, err)
+			}
 		}
 	}
 }
