@@ -47,6 +47,11 @@ func TestDemoAtServer(t *testing.T) {
 			if strings.Contains(text, c.not) {
 				t.Errorf("it says %q:\n%s", c.not, text)
 			}
+			// Another one shows what itself did.
+			again, err := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry"), "demo", "--server", s.url).CombinedOutput()
+			if n := strings.Count(string(again), " skill_run "); err != nil || n != 2 {
+				t.Errorf("again: %v, %d records of the skill:\n%s", err, n, again)
+			}
 			if left := s.threads(); len(left) != 0 {
 				t.Errorf("it leaves the threads %v", left)
 			}
