@@ -44,7 +44,7 @@ func TestKill(t *testing.T) {
 	}
 	found := 0
 	for i := range 6 {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$") //nolint:gosec // this test
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilledWriter$")        //nolint:gosec // this test
 		cmd.Env = append(os.Environ(), "SKERRY_TEST_KILL="+dir, "TMPDIR="+dir) // its own files go with ours
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
