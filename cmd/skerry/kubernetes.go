@@ -50,6 +50,6 @@ func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
 		RuntimeClasses: map[string]string{"runc": c.RuncClass, "runsc": c.RunscClass}, Seccomp: c.Seccomp,
 		CPUShare: float64(c.CPUPercent) / 100, MemoryShare: float64(c.MemoryPercent) / 100,
 		NodeSelector: nodes, PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
-		Unpoliced: c.Unpoliced, StartTimeout: p.cfg.StartTimeout, Log: p.log,
+		Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: p.cfg.StartTimeout, Log: p.log,
 	}, nil
 }

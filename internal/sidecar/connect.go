@@ -178,6 +178,29 @@ func raise(ctx context.Context, session *yamux.Session, token int64) error {
 	return outcome(s)
 }
 
+// Reach has the sidecar try, for a second, to connect to an IP address and port by TCP, and reports whether somebody there took the connection.
+func (c *Conn) Reach(ctx context.Context, address string) (reached bool, err error) {
+	release, err := c.hold(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	err = c.call(ctx, func(ctx context.Context, session *yamux.Session) error {
+		s, err := request(ctx, session, &wire.Request{Do: &wire.Request_Reach{Reach: &wire.Reach{Address: address}}})
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		var m wire.Outcome
+		if err := s.Await(&m); err != nil {
+			return err
+		}
+		reached = m.GetReached()
+		return m.GetFailure().Err()
+	})
+	return reached, err
+}
+
 // request begins a stream of the server.
 func request(ctx context.Context, session *yamux.Session, m *wire.Request) (*wire.Stream, error) {
 	stream, err := session.OpenStream()

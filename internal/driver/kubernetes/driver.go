@@ -76,6 +76,9 @@ type Options struct {
 
 	// Unpoliced: sandboxes are made also where no NetworkPolicy of the namespace closes their network.
 	Unpoliced bool
+	// ProveClosed: with the first sandbox that is made, and one an hour, it is shown that the cluster enforces policies, which takes a second.
+	// Where it does not, none is made.
+	ProveClosed bool
 	// OOMEndsSandbox names the runtimes under which an exec out of memory ends its pod. With runc it is so on nodes of
 	// cgroup version 2, unless their kubelet has singleProcessOOMKill. Nil = both.
 	OOMEndsSandbox []string
@@ -112,6 +115,7 @@ type Driver struct {
 	pods   *pods
 	tunnel tunnels
 	policy policyCheck
+	proof  proof
 	labels labelQueue
 	dial   func(context.Context, sidecar.Options) (tunnel, error)
 
@@ -158,7 +162,7 @@ func build(o Options, client kube.Interface) (*Driver, error) {
 	if err := complete(&o); err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
-	d := &Driver{o: o, client: client, hangUp: func() {}, digests: sidecar.NewDigests()}
+	d := &Driver{o: o, client: client, hangUp: func() {}, digests: sidecar.NewDigests(), proof: proof{settle: settleTime}}
 	d.dial = func(ctx context.Context, so sidecar.Options) (tunnel, error) { return sidecar.Dial(ctx, so) }
 	d.closing, d.close = context.WithCancel(context.Background())
 	d.pods = newPods(o.Namespace, client, o.Log)

@@ -36,6 +36,8 @@ type pretended struct {
 	status corev1.PodStatus // of each pod that is made
 	pushed []string
 	owner  int // of what is pulled, as the last Remount said
+
+	tries, openFor int // how often a sidecar was asked to leave its pod, and how often it could
 }
 
 func runningStatus() corev1.PodStatus {
@@ -129,6 +131,12 @@ func (c *pretendedTunnel) Remount(_ context.Context, _ int64, _ []sandbox.Mount,
 	defer c.p.mu.Unlock()
 	c.p.owner = uid
 	return nil
+}
+func (c *pretendedTunnel) Reach(context.Context, string) (bool, error) {
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.tries++
+	return c.p.tries <= c.p.openFor, nil
 }
 func (c *pretendedTunnel) Done() <-chan struct{} { return nil }
 func (c *pretendedTunnel) Close() error          { return nil }

@@ -154,6 +154,9 @@ func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (there sandbox.In
 	if err := both.Wait(); err != nil {
 		return sandbox.Instance{}, err
 	}
+	if err := d.proveClosed(ctx, spec.ID); err != nil {
+		return sandbox.Instance{}, err
+	}
 	return there, nil
 }
 

@@ -1,7 +1,13 @@
 package kubernetes_test
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -11,8 +17,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
+	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
@@ -123,5 +131,59 @@ func (c *cluster) address(t testing.TB, namespace, pod string) string {
 		if time.Now().After(end) {
 			t.Fatalf("pod %s does not run: %+v", pod, p.Status)
 		}
+	}
+}
+
+// liar says of a namespace that it has a policy which it does not have: so a cluster looks whose network plugin ignores them.
+type liar struct {
+	next http.RoundTripper
+	list []byte
+}
+
+func (l *liar) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/networkpolicies") {
+		return l.next.RoundTrip(r)
+	}
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(l.list)), Request: r,
+	}, nil
+}
+
+// TestPoliciesEnforced: a cluster that takes policies and does not enforce them gets no sandbox; this one does.
+func TestPoliciesEnforced(t *testing.T) {
+	c := newCluster(t)
+	prove := func(o *kubernetes.Options) { o.ProveClosed = true }
+	for _, runtime := range []string{"runc", "runsc"} {
+		d, spec := c.driver(t, prove), c.spec(t, runtime)
+		_, err := d.Create(ctx(t), spec)
+		must(t, errors.Join(err, d.Remove(ctx(t), spec.ID), d.Close()))
+	}
+	policies := c.client.NetworkingV1().NetworkPolicies(c.namespace)
+	list, err := policies.List(ctx(t), metav1.ListOptions{})
+	must(t, err)
+	list.TypeMeta = metav1.TypeMeta{Kind: "NetworkPolicyList", APIVersion: "networking.k8s.io/v1"}
+	text, err := json.Marshal(list)
+	must(t, err)
+	must(t, policies.Delete(ctx(t), "sandboxes", metav1.DeleteOptions{}))
+	var log bytes.Buffer
+	d := c.driver(t, prove, func(o *kubernetes.Options) {
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		o.Config = rest.CopyConfig(o.Config)
+		o.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &liar{next: next, list: text} })
+		o.Config.ContentType, o.Config.AcceptContentTypes = "application/json", "application/json"
+	})
+	spec := c.spec(t, "runc")
+	if _, err := d.Create(ctx(t), spec); err == nil || !strings.Contains(err.Error(), "does not enforce NetworkPolicies") {
+		t.Errorf("a sandbox whose network is open: %v", err)
+	}
+	if caps, err := d.Capabilities(ctx(t)); err != nil || len(caps.Runtimes) > 0 {
+		t.Errorf("after it: %+v, %v", caps, err)
+	}
+	must(t, d.Close())
+	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "install a network plugin") {
+		t.Errorf("the log: %s", &log)
+	}
+	if pods, err := c.client.CoreV1().Pods(c.namespace).List(ctx(t), metav1.ListOptions{}); err != nil || len(pods.Items) > 0 {
+		t.Errorf("left over: %d, %v", len(pods.Items), err)
 	}
 }

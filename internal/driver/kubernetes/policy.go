@@ -55,6 +55,9 @@ func (d *Driver) problems(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if open == "" {
+		open = d.proof.failed()
+	}
 	problems := make(map[string]string)
 	for _, known := range hardening.Runtimes() {
 		why := open

@@ -27,6 +27,7 @@ type tunnel interface {
 	Push(ctx context.Context, paths ...string) error
 	Pull(ctx context.Context) (changed bool, err error)
 	Remount(ctx context.Context, token int64, mounts []sandbox.Mount, uid int) error
+	Reach(ctx context.Context, address string) (bool, error)
 	Done() <-chan struct{}
 	Close() error
 }

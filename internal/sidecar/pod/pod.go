@@ -46,6 +46,8 @@ const (
 	endTime = 8 * time.Second
 	// maxDigests are those of what is read-only; of the rest, the lists have them.
 	maxDigests = 10_000
+	// reachTime is how long an attempt to leave the pod may take: what is open answers in milliseconds.
+	reachTime = time.Second
 	// acceptPause is how long a listener rests that cannot accept, as without descriptors.
 	acceptPause = 20 * time.Millisecond
 )
@@ -404,6 +406,8 @@ func (a *attached) request(ctx context.Context, conn net.Conn) {
 		if err == nil {
 			err = s.Send(&wire.Outcome{})
 		}
+	case *wire.Request_Reach:
+		err = s.Send(&wire.Outcome{Reached: reach(ctx, do.Reach.GetAddress())})
 	default:
 		err = sandbox.Errorf(sandbox.NotSupported, "no such request")
 	}
@@ -411,4 +415,15 @@ func (a *attached) request(ctx context.Context, conn net.Conn) {
 		a.p.log.Warn("a request failed", "error", err)
 		_ = s.Send(&wire.Outcome{Failure: wire.Fail(err)}) // it may be the connection that failed
 	}
+}
+
+// reach tries whether a connection leaves the pod, as code of the sandbox would, which has the same network.
+func reach(ctx context.Context, address string) bool {
+	d := net.Dialer{Timeout: reachTime}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }

@@ -311,6 +311,7 @@ type Request struct {
 	//	*Request_Push
 	//	*Request_Pull
 	//	*Request_Raise
+	//	*Request_Reach
 	Do            isRequest_Do `protobuf_oneof:"do"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -380,6 +381,15 @@ func (x *Request) GetRaise() *Raise {
 	return nil
 }
 
+func (x *Request) GetReach() *Reach {
+	if x != nil {
+		if x, ok := x.Do.(*Request_Reach); ok {
+			return x.Reach
+		}
+	}
+	return nil
+}
+
 type isRequest_Do interface {
 	isRequest_Do()
 }
@@ -396,11 +406,17 @@ type Request_Raise struct {
 	Raise *Raise `protobuf:"bytes,3,opt,name=raise,proto3,oneof"`
 }
 
+type Request_Reach struct {
+	Reach *Reach `protobuf:"bytes,4,opt,name=reach,proto3,oneof"`
+}
+
 func (*Request_Push) isRequest_Do() {}
 
 func (*Request_Pull) isRequest_Do() {}
 
 func (*Request_Raise) isRequest_Do() {}
+
+func (*Request_Reach) isRequest_Do() {}
 
 // Push: the server sends Entries of what is at the path, the pod Wanted, the server a content for each, in this order, and
 // the pod Outcome.
@@ -587,6 +603,51 @@ func (x *Raise) GetToken() int64 {
 	return 0
 }
 
+// Reach: the pod tries to connect by TCP, for a second, and answers with Outcome.
+type Reach struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"` // an IP address and a port
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reach) Reset() {
+	*x = Reach{}
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reach) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reach) ProtoMessage() {}
+
+func (x *Reach) ProtoReflect() protoreflect.Message {
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reach.ProtoReflect.Descriptor instead.
+func (*Reach) Descriptor() ([]byte, []int) {
+	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Reach) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 type Entry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mount         uint32                 `protobuf:"varint,1,opt,name=mount,proto3" json:"mount,omitempty"` // of a pull: which of its targets
@@ -603,7 +664,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[9]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +676,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[9]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +689,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{9}
+	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Entry) GetMount() uint32 {
@@ -699,7 +760,7 @@ type Entries struct {
 
 func (x *Entries) Reset() {
 	*x = Entries{}
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[10]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +772,7 @@ func (x *Entries) String() string {
 func (*Entries) ProtoMessage() {}
 
 func (x *Entries) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[10]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +785,7 @@ func (x *Entries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entries.ProtoReflect.Descriptor instead.
 func (*Entries) Descriptor() ([]byte, []int) {
-	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{10}
+	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Entries) GetEntries() []*Entry {
@@ -767,7 +828,7 @@ type Wanted struct {
 
 func (x *Wanted) Reset() {
 	*x = Wanted{}
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[11]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +840,7 @@ func (x *Wanted) String() string {
 func (*Wanted) ProtoMessage() {}
 
 func (x *Wanted) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[11]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +853,7 @@ func (x *Wanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wanted.ProtoReflect.Descriptor instead.
 func (*Wanted) Descriptor() ([]byte, []int) {
-	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{11}
+	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Wanted) GetNumbers() []uint32 {
@@ -831,7 +892,7 @@ type Content struct {
 
 func (x *Content) Reset() {
 	*x = Content{}
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[12]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +904,7 @@ func (x *Content) String() string {
 func (*Content) ProtoMessage() {}
 
 func (x *Content) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[12]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +917,7 @@ func (x *Content) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Content.ProtoReflect.Descriptor instead.
 func (*Content) Descriptor() ([]byte, []int) {
-	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{12}
+	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Content) GetData() []byte {
@@ -904,7 +965,8 @@ func (x *Content) GetFailure() *Failure {
 // Outcome ends a request. One with a failure may come in place of any other message: all have it in the same field.
 type Outcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	State         []byte                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"` // names what both sides have now
+	State         []byte                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`      // names what both sides have now
+	Reached       bool                   `protobuf:"varint,2,opt,name=reached,proto3" json:"reached,omitempty"` // of a Reach: somebody took the connection
 	Failure       *Failure               `protobuf:"bytes,15,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -912,7 +974,7 @@ type Outcome struct {
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[13]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +986,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[13]
+	mi := &file_internal_sidecar_wire_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +999,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{13}
+	return file_internal_sidecar_wire_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Outcome) GetState() []byte {
@@ -945,6 +1007,13 @@ func (x *Outcome) GetState() []byte {
 		return x.State
 	}
 	return nil
+}
+
+func (x *Outcome) GetReached() bool {
+	if x != nil {
+		return x.Reached
+	}
+	return false
 }
 
 func (x *Outcome) GetFailure() *Failure {
@@ -977,11 +1046,12 @@ const file_internal_sidecar_wire_wire_proto_rawDesc = "" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\"\x1c\n" +
 	"\x06Socket\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x9f\x01\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xd1\x01\n" +
 	"\aRequest\x12-\n" +
 	"\x04push\x18\x01 \x01(\v2\x17.skerry.sidecar.v1.PushH\x00R\x04push\x12-\n" +
 	"\x04pull\x18\x02 \x01(\v2\x17.skerry.sidecar.v1.PullH\x00R\x04pull\x120\n" +
-	"\x05raise\x18\x03 \x01(\v2\x18.skerry.sidecar.v1.RaiseH\x00R\x05raiseB\x04\n" +
+	"\x05raise\x18\x03 \x01(\v2\x18.skerry.sidecar.v1.RaiseH\x00R\x05raise\x120\n" +
+	"\x05reach\x18\x04 \x01(\v2\x18.skerry.sidecar.v1.ReachH\x00R\x05reachB\x04\n" +
 	"\x02do\"f\n" +
 	"\x04Push\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x12\n" +
@@ -995,7 +1065,9 @@ const file_internal_sidecar_wire_wire_proto_rawDesc = "" +
 	"\tmax_bytes\x18\x04 \x01(\x03R\bmaxBytes\x12$\n" +
 	"\x0emax_file_bytes\x18\x05 \x01(\x03R\fmaxFileBytes\"\x1d\n" +
 	"\x05Raise\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\x03R\x05token\"\xaf\x01\n" +
+	"\x05token\x18\x01 \x01(\x03R\x05token\"!\n" +
+	"\x05Reach\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\"\xaf\x01\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05mount\x18\x01 \x01(\rR\x05mount\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\fR\x04path\x12\x12\n" +
@@ -1020,9 +1092,10 @@ const file_internal_sidecar_wire_wire_proto_rawDesc = "" +
 	"\x04gone\x18\x03 \x01(\bR\x04gone\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\rR\x04mode\x12\x14\n" +
 	"\x05mtime\x18\x05 \x01(\x03R\x05mtime\x124\n" +
-	"\afailure\x18\x0f \x01(\v2\x1a.skerry.sidecar.v1.FailureR\afailure\"U\n" +
+	"\afailure\x18\x0f \x01(\v2\x1a.skerry.sidecar.v1.FailureR\afailure\"o\n" +
 	"\aOutcome\x12\x14\n" +
-	"\x05state\x18\x01 \x01(\fR\x05state\x124\n" +
+	"\x05state\x18\x01 \x01(\fR\x05state\x12\x18\n" +
+	"\areached\x18\x02 \x01(\bR\areached\x124\n" +
 	"\afailure\x18\x0f \x01(\v2\x1a.skerry.sidecar.v1.FailureR\afailureB8Z6github.com/skerry-sandbox/skerry/internal/sidecar/wireb\x06proto3"
 
 var (
@@ -1037,7 +1110,7 @@ func file_internal_sidecar_wire_wire_proto_rawDescGZIP() []byte {
 	return file_internal_sidecar_wire_wire_proto_rawDescData
 }
 
-var file_internal_sidecar_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_internal_sidecar_wire_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_internal_sidecar_wire_wire_proto_goTypes = []any{
 	(*Hello)(nil),   // 0: skerry.sidecar.v1.Hello
 	(*Welcome)(nil), // 1: skerry.sidecar.v1.Welcome
@@ -1048,11 +1121,12 @@ var file_internal_sidecar_wire_wire_proto_goTypes = []any{
 	(*Push)(nil),    // 6: skerry.sidecar.v1.Push
 	(*Pull)(nil),    // 7: skerry.sidecar.v1.Pull
 	(*Raise)(nil),   // 8: skerry.sidecar.v1.Raise
-	(*Entry)(nil),   // 9: skerry.sidecar.v1.Entry
-	(*Entries)(nil), // 10: skerry.sidecar.v1.Entries
-	(*Wanted)(nil),  // 11: skerry.sidecar.v1.Wanted
-	(*Content)(nil), // 12: skerry.sidecar.v1.Content
-	(*Outcome)(nil), // 13: skerry.sidecar.v1.Outcome
+	(*Reach)(nil),   // 9: skerry.sidecar.v1.Reach
+	(*Entry)(nil),   // 10: skerry.sidecar.v1.Entry
+	(*Entries)(nil), // 11: skerry.sidecar.v1.Entries
+	(*Wanted)(nil),  // 12: skerry.sidecar.v1.Wanted
+	(*Content)(nil), // 13: skerry.sidecar.v1.Content
+	(*Outcome)(nil), // 14: skerry.sidecar.v1.Outcome
 }
 var file_internal_sidecar_wire_wire_proto_depIdxs = []int32{
 	3,  // 0: skerry.sidecar.v1.Welcome.failure:type_name -> skerry.sidecar.v1.Failure
@@ -1060,17 +1134,18 @@ var file_internal_sidecar_wire_wire_proto_depIdxs = []int32{
 	6,  // 2: skerry.sidecar.v1.Request.push:type_name -> skerry.sidecar.v1.Push
 	7,  // 3: skerry.sidecar.v1.Request.pull:type_name -> skerry.sidecar.v1.Pull
 	8,  // 4: skerry.sidecar.v1.Request.raise:type_name -> skerry.sidecar.v1.Raise
-	9,  // 5: skerry.sidecar.v1.Push.parents:type_name -> skerry.sidecar.v1.Entry
-	9,  // 6: skerry.sidecar.v1.Entries.entries:type_name -> skerry.sidecar.v1.Entry
-	3,  // 7: skerry.sidecar.v1.Entries.failure:type_name -> skerry.sidecar.v1.Failure
-	3,  // 8: skerry.sidecar.v1.Wanted.failure:type_name -> skerry.sidecar.v1.Failure
-	3,  // 9: skerry.sidecar.v1.Content.failure:type_name -> skerry.sidecar.v1.Failure
-	3,  // 10: skerry.sidecar.v1.Outcome.failure:type_name -> skerry.sidecar.v1.Failure
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	9,  // 5: skerry.sidecar.v1.Request.reach:type_name -> skerry.sidecar.v1.Reach
+	10, // 6: skerry.sidecar.v1.Push.parents:type_name -> skerry.sidecar.v1.Entry
+	10, // 7: skerry.sidecar.v1.Entries.entries:type_name -> skerry.sidecar.v1.Entry
+	3,  // 8: skerry.sidecar.v1.Entries.failure:type_name -> skerry.sidecar.v1.Failure
+	3,  // 9: skerry.sidecar.v1.Wanted.failure:type_name -> skerry.sidecar.v1.Failure
+	3,  // 10: skerry.sidecar.v1.Content.failure:type_name -> skerry.sidecar.v1.Failure
+	3,  // 11: skerry.sidecar.v1.Outcome.failure:type_name -> skerry.sidecar.v1.Failure
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_internal_sidecar_wire_wire_proto_init() }
@@ -1082,6 +1157,7 @@ func file_internal_sidecar_wire_wire_proto_init() {
 		(*Request_Push)(nil),
 		(*Request_Pull)(nil),
 		(*Request_Raise)(nil),
+		(*Request_Reach)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1089,7 +1165,7 @@ func file_internal_sidecar_wire_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_internal_sidecar_wire_wire_proto_rawDesc), len(file_internal_sidecar_wire_wire_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
