@@ -214,7 +214,7 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 	var place *capacity.Ticket
 	var x *pooled
 	if former == nil {
-		x, place = r.takePooled(t, tmpl.Name)
+		x, place = r.takePooled(t, o)
 	}
 	if x == nil {
 		var err error
@@ -247,6 +247,7 @@ var errStillStarting = sandbox.Errorf(sandbox.Timeout, "the sandbox is still sta
 // join gives the thread's box when it is ready, of the template that is named, or of any when none is. use
 // is called with the box before it is waited for; nil: nothing is. On errStillStarting the box is there.
 func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*box)) (*box, error) {
+	cold := false
 	for {
 		b := r.find(t)
 		if b == nil || b.endingStatus() != "" {
@@ -254,7 +255,9 @@ func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 			if err != nil {
 				return nil, err
 			}
-			if b, err = r.box(c, t, r.order(t, named)); err != nil {
+			o := r.order(t, named)
+			o.cold = cold
+			if b, err = r.box(c, t, o); err != nil {
 				return nil, err
 			}
 		}
@@ -264,7 +267,8 @@ func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 		if use != nil {
 			use(b)
 		}
-		if err := r.waitReady(ctx, b, wait); !errors.Is(err, errGivenUp) {
+		err := r.waitReady(ctx, b, wait)
+		if cold = cold || errors.Is(err, errNotFilled); !errors.Is(err, errNotFilled) && !errors.Is(err, errGivenUp) {
 			return b, err
 		}
 	}

@@ -21,7 +21,7 @@ import (
 // again while the sandbox cannot be reached, until ctx ends. fenced: the sandbox was attached with a higher token.
 func (r *Orchestrator) attach(ctx context.Context, b *box, labels map[string]string) error {
 	c := b.copies
-	a := driver.Attachment{ID: b.id, Mounts: r.specOf(b, r.threadDir(b.thread)).Mounts, Labels: labels}
+	a := driver.Attachment{ID: b.id, Mounts: r.specOf(b, r.threadDir(b.thread)).Mounts, UID: b.uid, Labels: labels}
 	if h := b.held(); h != nil {
 		a.Token = h.token.Load()
 	}
@@ -74,7 +74,7 @@ func (r *Orchestrator) pull(ctx context.Context, b *box, patience time.Duration)
 	c, began := b.copies, time.Now()
 	for {
 		err := errNoCopies
-		if r.stillOurs(b) {
+		if r.mayPull(b) {
 			err = c.pulls.do(ctx, c.spawn, c.pullOnce)
 		}
 		if err == nil {
@@ -92,6 +92,13 @@ func (r *Orchestrator) pull(ctx context.Context, b *box, patience time.Duration)
 			return err
 		}
 	}
+}
+
+// mayPull says whether the thread's folder is still ours, and the one that the sandbox was given: a thread that was deleted while
+// its sandbox began may be a new one by now.
+func (r *Orchestrator) mayPull(b *box) bool {
+	uid, err := workspaceUID(r.threadDir(b.thread))
+	return err == nil && uid == b.uid && r.stillOurs(b)
 }
 
 // bringToRead is called before the server's copy of a thread's files is read or changed. Only when something ran, or runs,
@@ -324,7 +331,7 @@ func (r *Orchestrator) lastPull(ctx context.Context, b *box) {
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
-		if err = errNoCopies; r.stillOurs(b) {
+		if err = errNoCopies; r.mayPull(b) {
 			err = c.pulls.do(ctx, c.spawn, c.pullOnce)
 		}
 		if err != nil {

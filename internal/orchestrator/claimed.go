@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -17,21 +18,28 @@ import (
 // claim after a crash compares the owner of the thread's workspace with the sandbox's uid, which no other
 // workspace ever has. The same: it has moved, and the sandbox is the thread's. Another or none: it has not, and
 // the sandbox is removed. Nothing has run in it by then, so that nothing is lost.
+//
+// A thread that has files keeps its folder: they are copied into the sandbox, where that has a disk of its own. When all of
+// them are there, a note in the sandbox's folder says whose they are, and only then may anything run. Until the
+// note is there the sandbox is nobody's, and nothing is ever copied from it. One that got a part of them goes back to no pool.
 
 // aliveTimeout bounds the question whether a sandbox of the pool still answers.
 const aliveTimeout = 10 * time.Second
 
+// errNotFilled tells a caller to ask for a sandbox that is made for the thread.
+var errNotFilled = sandbox.Errorf(sandbox.Unavailable, "a sandbox that waited could not be given the thread's files; try again")
+
 // takePooled takes a sandbox of the pool for a thread, and makes its place the tenant's; nil: there is none, or the thread
-// may have none. Only a thread without files can: its files are those of the sandbox from then on. The caller
-// holds Orchestrator.mu.
-func (r *Orchestrator) takePooled(t sandbox.Thread, template string) (*pooled, *capacity.Ticket) {
-	if len(r.pool.shelves) == 0 {
+// may have none. Where sandboxes see the server's disk only a thread without files can: its files are those of the
+// sandbox from then on. The caller holds Orchestrator.mu.
+func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*pooled, *capacity.Ticket) {
+	if len(r.pool.shelves) == 0 || o.cold {
 		return nil, nil
 	}
-	if _, err := workspaceUID(r.threadDir(t)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := workspaceUID(r.threadDir(t)); !errors.Is(err, fs.ErrNotExist) && (err != nil || r.remote == nil) {
 		return nil, nil
 	}
-	x := r.pool.pick(template)
+	x := r.pool.pick(o.template.Name)
 	if x == nil {
 		return nil, nil
 	}
@@ -47,19 +55,22 @@ func (r *Orchestrator) takePooled(t sandbox.Thread, template string) (*pooled, *
 func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, b *box, queued time.Duration) error {
 	began := time.Now()
 	x := b.pooled
-	b.uid, b.link, b.client, b.skills.folder = x.uid, x.link, x.client, x.skills.folder
-	if err := r.passWorkspace(ctx, b.thread, x); err != nil {
+	b.link, b.client, b.skills.folder = x.link, x.client, x.skills.folder
+	moved, err := r.passWorkspace(ctx, b.thread, x)
+	if err != nil {
 		return err
 	}
-	r.pool.forget(x.id)
 	// The disk may take its time; nobody sees the thread before it has.
 	synced := make(chan error, 1)
 	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(b.thread))) })
-	if uid, err := r.ensureThread(ctx, b.thread); err != nil {
+	uid, err := r.ensureThread(ctx, b.thread)
+	if err != nil {
 		return err
-	} else if uid != x.uid { // it was deleted and made anew meanwhile
+	}
+	if moved && uid != x.uid { // it was deleted and made anew meanwhile
 		return errGivenUp
 	}
+	b.uid = uid
 	if err := r.bound(b.thread, b.uid, b.template.Limits.DiskBytes); err != nil {
 		return err
 	}
@@ -69,8 +80,17 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, b *
 	if err := r.attachClaimed(ctx, b); err != nil {
 		return err
 	}
+	if !moved {
+		if err := r.fillClaimed(ctx, b); err != nil {
+			return errors.Join(errNotFilled, err)
+		}
+	}
+	if b.copies != nil {
+		b.copies.opened(true)
+	}
+	r.pool.forget(x.id)
 	tools := r.firstTools(c, b)
-	err := r.firstSkills(ctx, b)
+	err = r.firstSkills(ctx, b)
 	claimed := time.Now()
 	if err == nil {
 		err = r.answers(ctx, b)
@@ -101,9 +121,6 @@ func (r *Orchestrator) attachClaimed(ctx context.Context, b *box) error {
 	err := r.attach(limited, b, map[string]string{
 		sandbox.LabelTenant: b.thread.Tenant, sandbox.LabelUser: b.thread.User, sandbox.LabelThread: b.thread.ID,
 	})
-	if err == nil {
-		b.copies.opened(true)
-	}
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -111,21 +128,81 @@ func (r *Orchestrator) attachClaimed(ctx context.Context, b *box) error {
 	return errGivenUp
 }
 
-// passWorkspace moves the folder. errGivenUp: the thread has got files of its own meanwhile.
-func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *pooled) error {
+// passWorkspace moves the folder. moved is false when the thread has files of its own, which the sandbox can be filled with;
+// errGivenUp: it cannot.
+func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *pooled) (moved bool, err error) {
 	dir := r.threadDir(t)
+	if _, err := workspaceUID(dir); err == nil && r.remote != nil {
+		return false, nil
+	}
 	parent := filepath.Dir(dir)
-	err := r.o.Disk.MakeUser(parent)
+	err = r.o.Disk.MakeUser(parent)
 	if err == nil {
 		err = r.o.Disk.Pass(ctx, x.files, dir)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return errGivenUp
+		if r.remote != nil {
+			return false, nil
+		}
+		return false, errGivenUp
 	}
 	if err != nil {
-		return noRoom(err, "the thread's files cannot be made")
+		return false, noRoom(err, "the thread's files cannot be made")
+	}
+	return true, nil
+}
+
+// fillClaimed copies the thread's files into a sandbox of the pool, and notes that they are there. The API changes none of them
+// meanwhile.
+func (r *Orchestrator) fillClaimed(ctx context.Context, b *box) error {
+	c := b.copies
+	if err := c.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer c.giveTurn()
+	if err := c.remote.Push(ctx, b.id, sandbox.UserDataDir); err != nil {
+		r.o.Log.Warn("a sandbox of the pool cannot be given a thread's files", "thread", b.thread.String(), "sandbox", string(b.id), "error", err)
+		return err
+	}
+	if err := r.noteFilled(b); err != nil {
+		return err
+	}
+	// The folder that it waited with says from now on nothing. One that stays goes with the next sweep after the sandbox.
+	if err := r.dropFiles(b.pooled.files, b.pooled.uid); err != nil {
+		r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(b.id), "error", err)
 	}
 	return nil
+}
+
+// filledFile says of a sandbox that waited which workspace's files were copied into it, by the workspace's uid. Nothing of it is seen inside.
+func (r *Orchestrator) filledFile(id sandbox.ID) string {
+	return filepath.Join(r.runRoot(), string(id), "filled")
+}
+
+// noteFilled writes the note in one step.
+func (r *Orchestrator) noteFilled(b *box) error {
+	path := r.filledFile(b.id)
+	err := os.WriteFile(path+".new", []byte(strconv.Itoa(b.uid)), 0o600)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be made the thread's")
+	}
+	return nil
+}
+
+// filledWith reads the note; 0: there is none.
+func (r *Orchestrator) filledWith(id sandbox.ID) int {
+	text, err := os.ReadFile(r.filledFile(id))
+	if err != nil {
+		return 0
+	}
+	uid, err := strconv.Atoi(string(text))
+	if err != nil {
+		return 0
+	}
+	return uid
 }
 
 // answers makes sure that a sandbox which waited is still there. One that is not is given up for another.
@@ -154,14 +231,14 @@ func (r *Orchestrator) endClaim(b *box, removed bool) {
 }
 
 // belongs says whether a sandbox was made for this thread, or was made for the pool and is the thread's now.
-func belongs(inst sandbox.Instance, t sandbox.Thread, uid int) error {
+func (r *Orchestrator) belongs(inst sandbox.Instance, t sandbox.Thread, uid int) error {
 	if inst.Labels[sandbox.LabelRole] != sandbox.RolePool {
 		if threadOf(inst) != t {
 			return errors.New("its labels name another thread")
 		}
 		return nil
 	}
-	if inst.Labels[sandbox.LabelUID] != strconv.Itoa(uid) {
+	if inst.Labels[sandbox.LabelUID] != strconv.Itoa(uid) && r.filledWith(inst.ID) != uid {
 		return errors.New("it waited in the pool, and the thread has other files")
 	}
 	return nil

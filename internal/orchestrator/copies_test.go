@@ -188,9 +188,11 @@ func TestKilledBeforeThePull(t *testing.T) {
 func TestCutConnection(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a")
-	execs := []string{f.start("t", "printf 2 > a; : > begun; "+untilThere("go")+"printf 3 > b"), f.start("t", untilThere("go")+"printf 4 > c")}
+	execs := []string{f.start("t", "printf 2 > a; : > begun; "+untilThere("go")+"printf 3 > b"), f.start("t", ": > begun2; "+untilThere("go")+"printf 4 > c")}
 	f.eventually("they run", func() bool { return f.box("t").copies.running() == 2 })
-	f.eventually("the first has written", func() bool { _, err := os.Stat(f.there("t", "begun")); return err == nil })
+	for _, name := range []string{"begun", "begun2"} {
+		f.eventually("they have written", func() bool { _, err := os.Stat(f.there("t", name)); return err == nil })
+	}
 	id, goes, ended := f.box("t").id, f.there("t", "go"), f.there("t", "c")
 	f.spy.Host().Cut(id, true)
 	if text, err := f.read("t", "a"); !errors.Is(err, sandbox.Unavailable) {

@@ -127,6 +127,27 @@ type spied struct {
 	mu            sync.Mutex
 	onPull        func(sandbox.ID) // before one
 	onPush        func([]string)
+	failPush      func(id sandbox.ID, paths []string) error // in the place of one, when it gives an error
+	failCreate    func() error
+	image         atomic.Value
+}
+
+// ImageNow names the image of all templates.
+func (s *spied) ImageNow(context.Context, string) (string, error) {
+	image, _ := s.image.Load().(string)
+	return image, nil
+}
+
+func (s *spied) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
+	s.mu.Lock()
+	fail := s.failCreate
+	s.mu.Unlock()
+	if fail != nil {
+		if err := fail(); err != nil {
+			return sandbox.Instance{}, err
+		}
+	}
+	return s.Remote.Create(ctx, spec)
 }
 
 func (s *spied) Pull(ctx context.Context, id sandbox.ID) (bool, error) {
@@ -143,12 +164,23 @@ func (s *spied) Pull(ctx context.Context, id sandbox.ID) (bool, error) {
 func (s *spied) Push(ctx context.Context, id sandbox.ID, paths ...string) error {
 	s.pushes.Add(1)
 	s.mu.Lock()
-	hook := s.onPush
+	hook, fail := s.onPush, s.failPush
 	s.mu.Unlock()
 	if hook != nil {
 		hook(paths)
 	}
+	if fail != nil {
+		if err := fail(id, paths); err != nil {
+			return err
+		}
+	}
 	return s.Remote.Push(ctx, id, paths...)
+}
+
+func (s *spied) fails(push func(sandbox.ID, []string) error, create func() error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failPush, s.failCreate = push, create
 }
 
 func (s *spied) hook(pull func(sandbox.ID), push func([]string)) {

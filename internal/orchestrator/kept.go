@@ -162,6 +162,7 @@ func (r *Orchestrator) forgetKept(t sandbox.Thread) error {
 type order struct {
 	template Template
 	env      map[string]string
+	cold     bool // none of the pool
 }
 
 // order says what the thread's next box is: of the template that is named, else what the one before was,

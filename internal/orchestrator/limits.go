@@ -43,7 +43,7 @@ func (r *Orchestrator) turnAway(b *box, err error) {
 		return
 	}
 	x := b.pooled // it was taken out of the pool and is nobody's now
-	b.uid, b.link, b.client, b.skills.folder = x.uid, x.link, x.client, x.skills.folder
+	b.link, b.client, b.skills.folder = x.link, x.client, x.skills.folder
 	b.err = err
 	b.end(sandbox.StatusLost)
 	r.remove(r.ctx, b)

@@ -165,7 +165,7 @@ func TestClaimAsksNoEngine(t *testing.T) {
 }
 
 // TestClaimedIsTheThreads: the folder that the sandbox was made with is the thread's, with its uid, and outlives the sandbox;
-// with files a thread starts cold, and has them.
+// with files a thread starts cold where they cannot be copied into a sandbox, and has them either way.
 func TestClaimedIsTheThreads(t *testing.T) {
 	h, _ := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
 	h.publicSkill(t, "one")
@@ -206,8 +206,8 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	}
 	h.full(t, 2)
 	h.mustExec(t, "main")
-	if info := h.sandboxOf(t, "main"); info.Warm {
-		t.Errorf("a thread with files got a sandbox without them: %+v", info)
+	if info := h.sandboxOf(t, "main"); info.Warm != farAway {
+		t.Errorf("a thread with files got %+v", info)
 	}
 	if text, err := os.ReadFile(filepath.Join(h.threadDir(mainThread), "workspace/kept")); err != nil || string(text) != "x" {
 		t.Errorf("%q, %v", text, err)
@@ -519,8 +519,8 @@ func TestCrashInAClaim(t *testing.T) {
 				}
 			}
 			if step == "moved" {
-				if err := a.passWorkspace(t.Context(), mainThread, x); err != nil {
-					t.Fatal(err)
+				if moved, err := a.passWorkspace(t.Context(), mainThread, x); err != nil || !moved {
+					t.Fatal(moved, err)
 				}
 			}
 			a.stop() // kill -9: nothing is cleared away
@@ -595,8 +595,9 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 		t.Errorf("the thread's files: uid %d, %v", got, err)
 	}
 	// Another's folder: what there is of the first one goes with the sandbox that nothing has run in.
-	if err := b.passWorkspace(t.Context(), mainThread, &pooled{box: &box{}, files: t.TempDir()}); !errors.Is(err, errGivenUp) {
-		t.Errorf("over a thread that has files: %v", err)
+	moved, err := b.passWorkspace(t.Context(), mainThread, &pooled{box: &box{}, files: t.TempDir()})
+	if want := (farAway || errors.Is(err, errGivenUp)); moved || !want {
+		t.Errorf("over a thread that has files: %v, %v", moved, err)
 	}
 }
 

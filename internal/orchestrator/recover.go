@@ -98,7 +98,7 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	if err != nil {
 		return nil, fmt.Errorf("its workspace: %w", err)
 	}
-	if err := belongs(inst, t, uid); err != nil {
+	if err := r.belongs(inst, t, uid); err != nil {
 		return nil, err
 	}
 	b := &box{

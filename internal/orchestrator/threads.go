@@ -2,6 +2,8 @@ package orchestrator
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -111,8 +113,32 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		if err := r.ReleaseSandbox(ctx, c, id); err != nil {
 			return err
 		}
-		return r.deleteFiles(ctx, t)
+		uid, err := workspaceUID(r.threadDir(t))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
+		}
+		if err := r.deleteFiles(ctx, t); err != nil {
+			return err
+		}
+		return r.releaseDeleted(ctx, c, t, uid)
 	})
+}
+
+// releaseDeleted ends a sandbox that began while the thread's files, of that uid, were being deleted: it has them.
+func (r *Orchestrator) releaseDeleted(ctx context.Context, c sandbox.Caller, t sandbox.Thread, uid int) error {
+	b := r.find(t)
+	if b == nil {
+		return nil
+	}
+	select {
+	case <-b.ready:
+	case <-ctx.Done():
+		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the thread is deleted, and a sandbox of it is still starting")
+	}
+	if b.uid != uid {
+		return nil
+	}
+	return errors.Join(r.retire(ctx, c, b, sandbox.StatusKilled, "deleted"), r.forgetKept(t))
 }
 
 // deleteFiles deletes what a thread has besides its sandbox, here and where it is kept.
@@ -128,6 +154,9 @@ func (r *Orchestrator) deleteFiles(ctx context.Context, t sandbox.Thread) error 
 func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 	dir := r.threadDir(t)
 	uid, err := workspaceUID(dir)
+	if errors.Is(err, fs.ErrNotExist) { // somebody else was faster
+		return sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
+	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
 	}
@@ -135,6 +164,9 @@ func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 	grave, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
 	if err == nil {
 		err = os.Rename(dir, filepath.Join(grave, "files"))
+	}
+	if errors.Is(err, fs.ErrNotExist) { // as above
+		return errors.Join(sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID), os.Remove(grave))
 	}
 	r.o.Hub.ForgetThread(t)
 	r.virtuals.Forget(t)
