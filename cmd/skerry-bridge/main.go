@@ -3,6 +3,7 @@
 //
 //	skerry-bridge --certs /certs --run /run/skerry --mount /mnt/skills=/volumes/skills:ro --mount /mnt/user-data=/volumes/files:rw
 //	skerry-bridge --await 30s --run DIR    waits until one serves there
+//	skerry-bridge --remove FOLDER      removes a folder of a volume, with all that is in it
 //
 // With --daemon it puts skerry-sandboxd, which lies beside it, where the sandbox finds it, before it listens.
 package main
@@ -19,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +32,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pod"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
 )
 
 // Codes of the exit: 2 is for a command line that cannot be right.
@@ -52,6 +55,7 @@ func main() {
 type config struct {
 	certs, listen, run, daemon string
 	await                      time.Duration
+	remove                     string
 	anchor, version            bool
 	mounts                     []pod.Mount
 }
@@ -73,6 +77,8 @@ func command(ctx context.Context, args []string, stdout, stderr io.Writer, bound
 		ctx, cancel := context.WithTimeout(ctx, c.await)
 		defer cancel()
 		err = pod.Await(ctx, c.run)
+	case c.remove != "":
+		err = tree.RemoveFolder(ctx, c.remove)
 	default:
 		err = serve(ctx, c, slog.New(slog.NewJSONHandler(stderr, nil)), bound)
 	}
@@ -93,8 +99,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.BoolVar(&c.anchor, "anchor", false, "wait for skerry-sandboxd at "+anchor.Address+", too: it does not see the sockets of --run (gVisor)")
 	f.StringVar(&c.daemon, "daemon", "", "folder to put skerry-sandboxd into; the sandbox must not be able to write there")
 	f.DurationVar(&c.await, "await", 0, "wait so long at most for one that serves in --run, and end: 0 when it does")
+	f.StringVar(&c.remove, "remove", "", "remove this folder with all that is in it, and end")
 	f.BoolVar(&c.version, "version", false, "print the version, and end")
-	f.Func("mount", "a tree of the sandbox, as TARGET=FOLDER:ro or TARGET=FOLDER:rw (as the sandbox may use it); may be given again", func(s string) error {
+	f.Func("mount", "a tree of the sandbox, as TARGET=FOLDER:ro or TARGET=FOLDER:rw (as the sandbox may use it), or :kept (rw, and it outlives the pod); may be given again", func(s string) error {
 		m, err := parseMount(s)
 		c.mounts = append(c.mounts, m)
 		return err
@@ -108,7 +115,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	if c.await < 0 {
 		return c, fmt.Errorf("--await %v: want more than 0", c.await)
 	}
-	if c.await == 0 && !c.version && c.certs == "" {
+	if c.await == 0 && !c.version && c.remove == "" && c.certs == "" {
 		return c, errors.New("--certs is missing: the folder of the certificate")
 	}
 	return c, nil
@@ -117,10 +124,10 @@ func parse(args []string, stderr io.Writer) (config, error) {
 func parseMount(s string) (pod.Mount, error) {
 	target, rest, ok := strings.Cut(s, "=")
 	i := strings.LastIndexByte(rest, ':')
-	if !ok || i < 0 || rest[i+1:] != "ro" && rest[i+1:] != "rw" {
-		return pod.Mount{}, fmt.Errorf("want TARGET=FOLDER:ro or TARGET=FOLDER:rw, as in %s=/volumes/skills:ro", sandbox.SkillsDir)
+	if !ok || i < 0 || !slices.Contains([]string{"ro", "rw", "kept"}, rest[i+1:]) {
+		return pod.Mount{}, fmt.Errorf("want TARGET=FOLDER:ro, TARGET=FOLDER:rw or TARGET=FOLDER:kept, as in %s=/volumes/skills:ro", sandbox.SkillsDir)
 	}
-	return pod.Mount{Target: target, Folder: rest[:i], Writable: rest[i+1:] == "rw"}, nil
+	return pod.Mount{Target: target, Folder: rest[:i], Writable: rest[i+1:] != "ro", Kept: rest[i+1:] == "kept"}, nil
 }
 
 func serve(ctx context.Context, c config, log *slog.Logger, bound func(net.Addr)) error {

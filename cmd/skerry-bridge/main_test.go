@@ -170,3 +170,30 @@ func TestDaemon(t *testing.T) {
 		t.Errorf("%v, %v", left, err)
 	}
 }
+
+// TestRemove: a folder goes with what code made hard to remove in it, and nothing beside it.
+func TestRemove(t *testing.T) {
+	volume := t.TempDir()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(filepath.Join(volume, "thread/tree/workspace/a/b"), 0o755))
+	must(os.WriteFile(filepath.Join(volume, "thread/tree/workspace/a/b/file"), nil, 0o400))
+	must(os.Symlink("/etc", filepath.Join(volume, "thread/tree/workspace/link")))
+	must(os.Chmod(filepath.Join(volume, "thread/tree/workspace/a/b"), 0o000))
+	must(os.Chmod(filepath.Join(volume, "thread/tree/workspace/a"), 0o500))
+	must(os.Mkdir(filepath.Join(volume, "other"), 0o755))
+	for range 2 { // the second time there is nothing
+		var out, errs bytes.Buffer
+		if code := command(t.Context(), []string{"--remove", filepath.Join(volume, "thread")}, &out, &errs, nil); code != 0 {
+			t.Fatalf("%d, %s", code, errs.String())
+		}
+	}
+	left, err := os.ReadDir(volume)
+	if err != nil || len(left) != 1 || left[0].Name() != "other" {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}

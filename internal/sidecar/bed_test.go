@@ -33,6 +33,7 @@ const testID = sandbox.ID("skerry-0123456789abcdef")
 
 // bed is a sandbox's sidecar, and the folders of both sides.
 type bed struct {
+	kept   bool // its files outlive the pod
 	t      testing.TB
 	root   string
 	auth   *pki.Authority
@@ -106,7 +107,7 @@ func (b *bed) start(addr string) {
 	done := make(chan error, 1)
 	go func() {
 		done <- pod.Serve(ctx, ln, pod.Options{TLS: conf, Run: b.path("pod/run"), Anchor: b.anchor, Log: b.log(), Mounts: []pod.Mount{
-			{Target: sandbox.UserDataDir, Folder: b.path("pod/files"), Writable: true},
+			{Target: sandbox.UserDataDir, Folder: b.path("pod/files"), Writable: true, Kept: b.kept},
 			{Target: sandbox.SkillsDir, Folder: b.path("pod/skills")},
 		}})
 	}()

@@ -188,3 +188,29 @@ func TestServerFileThatChanges(t *testing.T) {
 	b.same("server/files/workspace", "pod/files/workspace")
 	b.pull(c, false)
 }
+
+// TestKept: what was filled once is for all pods that have the volume, and what was not, for none: nothing is taken away from a server
+// because a volume is another one.
+func TestKept(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		b := newBed(t)
+		b.stop()
+		b.kept = kept
+		b.start(b.addr)
+		b.put("server/files/workspace/a", "a")
+		c := b.filled()
+		b.must(c.Close())
+		b.stop()
+		b.must(os.RemoveAll(b.path("pod/run"))) // it goes with the pod
+		b.must(os.Mkdir(b.path("pod/run"), 0o755))
+		b.put("pod/files/workspace/b", "b")
+		b.start(b.addr)
+		_, err := b.dial(nil).Pull(t.Context())
+		if kept {
+			b.must(err)
+			b.same("server/files", "pod/files")
+		} else if !errors.Is(err, sandbox.Conflict) {
+			t.Errorf("a folder that nobody filled: %v", err)
+		}
+	}
+}

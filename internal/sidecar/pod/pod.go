@@ -26,6 +26,8 @@ type Mount struct {
 	Target   string // where the sandbox sees it
 	Folder   string // where this process does
 	Writable bool   // by the sandbox
+	// Kept: it outlives the pod. A file beside the folder says that it was pushed as a whole, also for the next pod.
+	Kept bool
 }
 
 // Options of Serve.

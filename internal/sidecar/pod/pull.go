@@ -118,7 +118,7 @@ func (p *sidecar) look(ctx context.Context, target string, limits tree.Limits, f
 	if !m.Writable {
 		return nil, sandbox.Errorf(sandbox.Invalid, "%s is read-only: nothing in it can have changed", target)
 	}
-	if !p.filled(target) {
+	if !p.filled(m) {
 		return nil, sandbox.Errorf(sandbox.Conflict, "%s was never pushed as a whole: what is missing in it says nothing", target)
 	}
 	t, err := tree.Open(m.Folder, m.only())

@@ -49,7 +49,7 @@ func (p *sidecar) push(ctx context.Context, s *wire.Stream, ask *wire.Push) erro
 		return kindOf(err)
 	}
 	if r.path == "" {
-		if err := p.fill(m.Target); err != nil {
+		if err := p.fill(m); err != nil {
 			return err
 		}
 	}

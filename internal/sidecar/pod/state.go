@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -48,19 +49,31 @@ func (s state) write(run string) error {
 	return lockedfile.Replace(filepath.Join(run, stateFile), text)
 }
 
-func (p *sidecar) filled(target string) bool {
+func (p *sidecar) filled(m *mount) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Contains(p.state.Filled, target)
+	if slices.Contains(p.state.Filled, m.Target) {
+		return true
+	}
+	_, err := os.Lstat(m.mark())
+	return m.Kept && err == nil
 }
 
-func (p *sidecar) fill(target string) error {
+// mark is the file that says of what is kept that it was pushed as a whole. Its folder is not the sandbox's.
+func (m *mount) mark() string { return m.Folder + ".filled" }
+
+func (p *sidecar) fill(m *mount) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if slices.Contains(p.state.Filled, target) {
+	if slices.Contains(p.state.Filled, m.Target) {
 		return nil
 	}
+	if m.Kept {
+		if err := lockedfile.Replace(m.mark(), []byte("all that was there is in it\n")); err != nil {
+			return fmt.Errorf("mount %s: %w", m.Target, err)
+		}
+	}
 	next := p.state
-	next.Filled = append(slices.Clone(next.Filled), target)
+	next.Filled = append(slices.Clone(next.Filled), m.Target)
 	return p.keep(next)
 }

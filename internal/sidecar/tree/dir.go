@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -214,6 +215,38 @@ func (d *Dir) create(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// RemoveFolder takes away the folder of a path, with all that is in it, whatever the modes of its own folders. A folder that is
+// empty may stay where the one above is somebody else's. Nothing there is no error.
+func RemoveFolder(ctx context.Context, path string) error {
+	parent, err := OpenDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	dir, err := parent.Dir(filepath.Base(path))
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.names(1 << 30)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := dir.removeAll(ctx, n); err != nil {
+			return err
+		}
+	}
+	err = unix.Unlinkat(parent.fd(), filepath.Base(path), unix.AT_REMOVEDIR)
+	if err == nil || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return nil
+	}
+	return parent.fail("remove", filepath.Base(path), err)
+}
+
 // removeAll takes away whatever has a name, with all that is in it.
 func (d *Dir) removeAll(ctx context.Context, name string) error {
 	err := unix.Unlinkat(d.fd(), name, 0)
@@ -231,7 +264,8 @@ func (d *Dir) removeAll(ctx context.Context, name string) error {
 		return err
 	}
 	defer sub.Close()
-	sub.opened = -1 // it goes away
+	sub.opened = -1        // it goes away
+	_ = sub.f.Chmod(0o700) // code may have made it read-only; somebody else's says so below
 	names, err := sub.names(1 << 30)
 	if err != nil {
 		return err
