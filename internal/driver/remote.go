@@ -34,6 +34,15 @@ type Remote interface {
 	Pull(ctx context.Context, id sandbox.ID) (changed bool, err error)
 }
 
+// Volumes is a Remote that can keep the files of threads on volumes, which outlive sandboxes (sandbox.Volume). A volume is
+// made when the first sandbox wants it, and stays. Two sandboxes do not have one folder at the same time: their users see to that.
+type Volumes interface {
+	Remote
+	// RemoveFolder takes away the folder that the Spec names, whole, of which there is no sandbox. It makes one of the Spec's
+	// ID for that, which is gone when it returns. Nothing there is no error.
+	RemoveFolder(ctx context.Context, spec sandbox.Spec) error
+}
+
 // Attachment says how a process and a sandbox belong together.
 type Attachment struct {
 	ID sandbox.ID

@@ -90,6 +90,19 @@ type Spec struct {
 	// Token is the fencing token of the lease by which the thread is held; only a driver.Remote looks at it.
 	Token  int64
 	Loosen []Loosening // points of the hardening that are taken back; each once
+	// Volume is where what is at UserDataDir lies; nil: in the mount's Source, or a copy of it that goes with the sandbox.
+	// Only a driver.Volumes knows others.
+	Volume *Volume
+}
+
+// Volume is a folder of a volume, which outlives sandboxes. Each volume is one user's, and each folder one thread's.
+type Volume struct {
+	Tenant, User string
+	Thread       string
+	// Ahead: what lies there counts, and nothing is copied to UserDataDir. Else what is there is made like the mount's Source.
+	Ahead bool
+	// Bare: nothing runs in the sandbox, and its files alone can be pulled.
+	Bare bool
 }
 
 // Instance is a sandbox as its driver sees it.
@@ -121,6 +134,9 @@ const (
 
 // RolePool is the role of a sandbox that was made for the pool of its template. It keeps it when a thread has it.
 const RolePool = "pool"
+
+// RoleFiles is the role of one that only brings files of a thread from their volume, or deletes them there.
+const RoleFiles = "files"
 
 // Template is a kind of sandbox that a caller may ask for by name.
 type Template struct {

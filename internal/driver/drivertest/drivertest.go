@@ -99,6 +99,7 @@ func (s *suite) parts() []part {
 		{"MountsBelow", s.mountsBelow},
 		{"HostPrograms", s.hostPrograms},
 		{"Remote", s.remote},
+		{"Volumes", s.volumes},
 		{"NothingLeft", s.nothingLeft},
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -114,8 +115,43 @@ func newCluster(t testing.TB) *cluster {
 		must(t, c.client.CoreV1().Namespaces().Delete(ctx(t), c.namespace, metav1.DeleteOptions{}))
 	})
 	c.allow(t)
+	c.volumes(t)
 	importBridge(t)
 	return c
+}
+
+// userVolumes are the volumes of users that a cluster of these tests has.
+const userVolumes = 4
+
+// volumes makes them: folders of the node's, which is this machine, in a class named as the namespace. Nobody but a pod with the
+// right group can write there.
+func (c *cluster) volumes(t testing.TB) {
+	t.Helper()
+	nodes, err := c.client.CoreV1().Nodes().List(ctx(t), metav1.ListOptions{})
+	must(t, err)
+	for i := range userVolumes {
+		dir, err := os.MkdirTemp("", "volume")
+		must(t, err)
+		pv := &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", c.namespace, i)},
+			Spec: corev1.PersistentVolumeSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, StorageClassName: c.namespace,
+				Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: dir}},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{
+						Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{nodes.Items[0].Labels[corev1.LabelHostname]},
+					}},
+				}}}},
+			},
+		}
+		_, err = c.client.CoreV1().PersistentVolumes().Create(ctx(t), pv, metav1.CreateOptions{})
+		must(t, err)
+		t.Cleanup(func() {
+			must(t, c.client.CoreV1().PersistentVolumes().Delete(ctx(t), pv.Name, metav1.DeleteOptions{}))
+			must(t, os.RemoveAll(dir))
+		})
+	}
 }
 
 // wayTo gives this machine's address on the way to a URL's host.
@@ -234,6 +270,7 @@ func (c *cluster) options(t testing.TB) kubernetes.Options {
 	return kubernetes.Options{
 		Config: c.config, Namespace: c.namespace, Authority: c.authority, BridgeImage: testBridge,
 		PullPolicy: corev1.PullNever,
+		Volumes:    kubernetes.VolumeOptions{StorageClass: c.namespace},
 		CPUShare:   0.01, MemoryShare: 0.1, // many sandboxes on a small node
 		ScheduleTimeout: 5 * time.Second,
 		OOMEndsSandbox:  oomEnds(),

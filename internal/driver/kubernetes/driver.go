@@ -71,6 +71,8 @@ type Options struct {
 	Tolerations    []corev1.Toleration
 	PriorityClass  string
 	ServiceAccount string
+	// Volumes are those of users.
+	Volumes VolumeOptions
 	// Labels and Annotations are put on pods, beside those of the driver.
 	Labels, Annotations map[string]string
 
@@ -106,7 +108,7 @@ const (
 	scheduleTimeout = 20 * time.Second
 )
 
-// Driver implements driver.Driver, driver.Remote and driver.Describer.
+// Driver implements driver.Driver, driver.Volumes and driver.Describer.
 type Driver struct {
 	o      Options
 	client kube.Interface
@@ -127,7 +129,7 @@ type Driver struct {
 
 var (
 	_ driver.Driver    = (*Driver)(nil)
-	_ driver.Remote    = (*Driver)(nil)
+	_ driver.Volumes   = (*Driver)(nil)
 	_ driver.Describer = (*Driver)(nil)
 )
 
@@ -201,6 +203,9 @@ func complete(o *Options) error {
 		}
 	}
 	o.Labels, o.Annotations = maps.Clone(o.Labels), maps.Clone(o.Annotations)
+	if err := o.Volumes.complete(); err != nil {
+		return err
+	}
 	if o.PullPolicy == "" {
 		o.PullPolicy = corev1.PullIfNotPresent
 	}

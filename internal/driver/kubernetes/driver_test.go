@@ -35,7 +35,8 @@ type pretended struct {
 	mu     sync.Mutex
 	status corev1.PodStatus // of each pod that is made
 	pushed []string
-	owner  int // of what is pulled, as the last Remount said
+	owner  int               // of what is pulled, as the last Remount said
+	made   func(*corev1.Pod) // is told of each pod; nil: nobody
 
 	tries, openFor int // how often a sidecar was asked to leave its pod, and how often it could
 }
@@ -70,6 +71,9 @@ func pretend(t *testing.T) *pretended {
 		defer p.mu.Unlock()
 		made := a.(kubetesting.CreateAction).GetObject().(*corev1.Pod)
 		made.UID, made.Status = "uid", *p.status.DeepCopy()
+		if p.made != nil {
+			p.made(made)
+		}
 		return false, nil, nil
 	})
 	o := testOptions(t)

@@ -18,23 +18,7 @@ import (
 // Create implements driver.Driver and, for the copies, driver.Remote. Of a sandbox that runs already it copies and
 // attaches nothing: another server may have it.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	if err := hardening.CheckSpec(spec); err != nil {
-		return sandbox.Instance{}, err
-	}
-	class, problem, err := d.usable(ctx, spec.Runtime)
-	if err != nil {
-		return sandbox.Instance{}, err
-	}
-	if problem != "" {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
-	}
-	if spec.Image == "" {
-		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
-	}
-	if err := hardening.CheckMounts(spec); err != nil {
-		return sandbox.Instance{}, err
-	}
-	pod, err := d.o.pod(spec, class)
+	pod, err := d.describe(ctx, spec)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -46,6 +30,27 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	return d.create(ctx, spec, pod)
 }
 
+// describe gives the pod of a sandbox that may be made here.
+func (d *Driver) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, error) {
+	if err := hardening.CheckSpec(spec); err != nil {
+		return nil, err
+	}
+	class, problem, err := d.usable(ctx, spec.Runtime)
+	if err != nil {
+		return nil, err
+	}
+	if problem != "" {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
+	}
+	if spec.Image == "" {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
+	}
+	if err := hardening.CheckMounts(spec); err != nil {
+		return nil, err
+	}
+	return d.o.pod(spec, class)
+}
+
 func (d *Driver) create(ctx context.Context, spec sandbox.Spec, pod *corev1.Pod) (sandbox.Instance, error) {
 	if there, err := d.existing(ctx, spec.ID); err == nil || !errors.Is(err, sandbox.NotFound) {
 		return there, err
@@ -55,6 +60,11 @@ func (d *Driver) create(ctx context.Context, spec sandbox.Spec, pod *corev1.Pod)
 	}
 	if ctx.Err() != nil {
 		return sandbox.Instance{}, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
+	}
+	if spec.Volume != nil {
+		if err := d.claim(ctx, spec.Volume); err != nil {
+			return sandbox.Instance{}, err
+		}
 	}
 	made, err := d.make(ctx, spec.ID, pod)
 	if err != nil {
@@ -195,10 +205,7 @@ func (d *Driver) awaitRunning(ctx context.Context, id sandbox.ID) (sandbox.Insta
 		if err := problem(p); err != nil {
 			return false, err
 		}
-		if words := unscheduled(p); words != "" && time.Since(began) >= d.o.ScheduleTimeout {
-			return false, sandbox.Errorf(sandbox.CapacityExceeded, "no node of the cluster has room for the sandbox: %s", words)
-		}
-		return false, nil
+		return false, noRoom(p, began, d.o.ScheduleTimeout)
 	})
 	if err == nil || sandbox.KindOf(err) != sandbox.Internal || errors.As(err, new(*sandbox.Error)) {
 		return there, err

@@ -92,6 +92,9 @@ func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error
 	if runtimeClass != "" {
 		pod.Spec.RuntimeClassName = &runtimeClass
 	}
+	if spec.Volume != nil {
+		o.onVolume(pod, spec)
+	}
 	for _, name := range o.PullSecrets {
 		pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,7 +58,11 @@ func TestPods(t *testing.T) {
 		spec    func(*sandbox.Spec)
 		class   string
 	}{
-		"plain":  {},
+		"plain": {},
+		"volume": {
+			options: func(o *Options) { o.Volumes.StorageClass = "fast" },
+			spec:    func(s *sandbox.Spec) { s.Volume = &sandbox.Volume{Tenant: "acme", User: "ä@b = c", Thread: "t"} },
+		},
 		"gvisor": {spec: func(s *sandbox.Spec) { s.Runtime, s.Args = "runsc", []string{"toolserver"} }, class: "gvisor"},
 		"options": {
 			options: func(o *Options) {
@@ -144,6 +149,53 @@ func restricted(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
+// TestBarePod: what only copies files has the sidecar alone, which sees the thread's folder and nothing else of the volume.
+func TestBarePod(t *testing.T) {
+	for _, runtime := range []string{"runc", "runsc"} {
+		spec := testSpec(t)
+		spec.Runtime, spec.Mounts = runtime, spec.Mounts[:1]
+		spec.Volume = &sandbox.Volume{Tenant: "acme", User: "u", Thread: "t", Ahead: true, Bare: true}
+		pod, err := testOptions(t).pod(spec, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		restricted(t, pod)
+		c := pod.Spec.Containers[0]
+		if len(pod.Spec.InitContainers) > 0 || len(pod.Spec.Containers) != 1 || c.Image != "skerry/bridge:1" || c.Name != containerSandbox {
+			t.Errorf("%s: the containers are %+v and %+v", runtime, pod.Spec.InitContainers, pod.Spec.Containers)
+		}
+		want := []string{
+			bridgeProgram, "--certs=/run/skerry-bridge", "--listen=:7443", "--run=/run/skerry", "--mount=/mnt/user-data=/volumes/user-data/tree:kept",
+		}
+		if !slices.Equal(c.Command, want) {
+			t.Errorf("%s: the command is %q", runtime, c.Command)
+		}
+		if len(pod.Spec.Volumes) != 3 || len(c.VolumeMounts) != 3 || pod.Spec.ActiveDeadlineSeconds == nil {
+			t.Errorf("%s: %+v", runtime, pod.Spec)
+		}
+		for _, m := range c.VolumeMounts {
+			if m.Name == volumeUserData && m.SubPath != hashed("t") {
+				t.Errorf("%s: it sees %q of the volume", runtime, m.SubPath)
+			}
+		}
+	}
+}
+
+// TestOneNode: a volume that several nodes can have holds its user's pods to none.
+func TestOneNode(t *testing.T) {
+	for mode, held := range map[corev1.PersistentVolumeAccessMode]bool{corev1.ReadWriteOnce: true, corev1.ReadWriteMany: false} {
+		o, spec := testOptions(t), testSpec(t)
+		o.Volumes.AccessMode, spec.Volume = mode, &sandbox.Volume{Tenant: "acme", User: "u", Thread: "t"}
+		pod, err := o.pod(spec, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (pod.Spec.Affinity != nil) != held {
+			t.Errorf("%s: %+v", mode, pod.Spec.Affinity)
+		}
+	}
+}
+
 // TestOnlyTheSidecar: the certificate is in no other container, the sandbox writes where it may only, and no process
 // of the one container sees those of the other.
 func TestOnlyTheSidecar(t *testing.T) {
@@ -204,6 +256,8 @@ func TestOptionsRefused(t *testing.T) {
 		"namespace":    func(o *Options) { o.Namespace = "No Such" },
 		"image":        func(o *Options) { o.BridgeImage = "" },
 		"authority":    func(o *Options) { o.Authority = nil },
+		"2 Ti":         func(o *Options) { o.Volumes.Size = "2 Ti" },
+		"Many":         func(o *Options) { o.Volumes.AccessMode = corev1.ReadWriteOncePod },
 		"memory limit": func(o *Options) { o.MemoryShare = 1.5 },
 	} {
 		o := testOptions(t)

@@ -101,11 +101,18 @@ func (t *tunnels) closeAll() error {
 
 // fill attaches a sandbox that was made just now and copies the sources of its mounts.
 func (d *Driver) fill(ctx context.Context, spec sandbox.Spec) error {
-	if err := d.Attach(ctx, driver.Attachment{ID: spec.ID, Token: spec.Token, Mounts: spec.Mounts}); err != nil {
+	attach := d.Attach
+	if spec.Volume != nil && spec.Volume.Bare {
+		attach = d.attachBare
+	}
+	if err := attach(ctx, driver.Attachment{ID: spec.ID, Token: spec.Token, Mounts: spec.Mounts}); err != nil {
 		return err
 	}
 	var targets []string
 	for _, m := range spec.Mounts {
+		if m.Target == sandbox.UserDataDir && spec.Volume != nil && spec.Volume.Ahead {
+			continue
+		}
 		if m.Target != sandbox.RunDir {
 			targets = append(targets, m.Target)
 		}

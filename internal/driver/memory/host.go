@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type Host struct {
 	boxes   map[sandbox.ID]*box
 	events  events.Feed
 	daemons sync.WaitGroup
+	volumes string // the folder of all volumes; "": there is none yet
 }
 
 // box is one instance. Its fields are guarded by Host.mu.
@@ -62,6 +64,9 @@ func (h *Host) Stop() {
 	defer h.mu.Unlock()
 	for _, b := range h.boxes {
 		b.pod.remove()
+	}
+	if h.volumes != "" {
+		_ = os.RemoveAll(h.volumes)
 	}
 }
 

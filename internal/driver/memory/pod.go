@@ -24,6 +24,7 @@ var sockets = []string{sandbox.ControlSocket, sandbox.BridgeSocket, sandbox.Stdi
 // pod is the disk of a sandbox, and its way to the process that is attached. A nil one is none.
 type pod struct {
 	root  string // the sandbox's /
+	kept  string // where sandbox.UserDataDir lies; "": in root
 	uid   int
 	limit int64 // bytes in writable mounts
 
@@ -41,16 +42,19 @@ type pod struct {
 }
 
 // newPod makes the disk of a sandbox, with copies of all that is mounted.
-func newPod(spec sandbox.Spec) (*pod, error) {
+func newPod(spec sandbox.Spec, kept string) (*pod, error) {
 	root, err := os.MkdirTemp("", "pod") // short: a socket's path has 108 bytes
 	if err != nil {
 		return nil, err
 	}
-	p := &pod{root: root, uid: spec.UID, limit: spec.Limits.DiskBytes, mounts: spec.Mounts, conns: map[net.Conn]bool{}}
+	p := &pod{root: root, kept: kept, uid: spec.UID, limit: spec.Limits.DiskBytes, mounts: spec.Mounts, conns: map[net.Conn]bool{}}
 	err = os.Chmod(root, 0o755) //nolint:gosec // what plays the sandbox may have any uid
 	for _, m := range spec.Mounts {
 		if err == nil {
 			err = os.MkdirAll(p.at(m.Target), 0o755) //nolint:gosec // as above
+		}
+		if spec.Volume != nil && spec.Volume.Ahead && m.Target == sandbox.UserDataDir {
+			continue
 		}
 		if err == nil && m.Target != sandbox.RunDir {
 			_, err = p.copier(spec.Mounts, m).like(m.Source, p.at(m.Target), m.Target)
@@ -69,7 +73,12 @@ func newPod(spec sandbox.Spec) (*pod, error) {
 	return p, nil
 }
 
-func (p *pod) at(path string) string { return filepath.Join(p.root, path) }
+func (p *pod) at(path string) string {
+	if rest, ok := strings.CutPrefix(path, sandbox.UserDataDir); ok && p.kept != "" {
+		return filepath.Join(p.kept, rest)
+	}
+	return filepath.Join(p.root, path)
+}
 
 // own gives the mounts as what runs inside sees them.
 func (p *pod) own(mounts []sandbox.Mount) []sandbox.Mount {

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"maps"
+	"os"
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -20,7 +21,7 @@ var (
 	_ driver.Pauser  = (*Remote)(nil)
 	_ driver.Weigher = (*Remote)(nil)
 	_ driver.Meter   = (*Remote)(nil)
-	_ driver.Remote  = (*Remote)(nil)
+	_ driver.Volumes = (*Remote)(nil)
 )
 
 // NewRemote makes a driver.
@@ -41,7 +42,11 @@ func (d *Remote) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err := d.check(ctx, spec); err != nil {
 		return sandbox.Instance{}, err
 	}
-	p, err := newPod(spec)
+	kept, err := d.host.folder(spec.Volume)
+	var p *pod
+	if err == nil {
+		p, err = newPod(spec, kept)
+	}
 	if err != nil {
 		return sandbox.Instance{}, sandbox.Wrap(sandbox.Internal, err, "the sandbox's disk cannot be made")
 	}
@@ -95,6 +100,50 @@ func (d *Remote) Pull(ctx context.Context, id sandbox.ID) (changed bool, err err
 	return p.pull(ctx, d)
 }
 
+// RemoveFolder implements driver.Volumes.
+func (d *Remote) RemoveFolder(ctx context.Context, spec sandbox.Spec) error {
+	if err := d.check(ctx, spec); err != nil {
+		return err
+	}
+	d.host.mu.Lock()
+	defer d.host.mu.Unlock()
+	if d.host.volumes == "" {
+		return nil
+	}
+	return os.RemoveAll(d.host.folderOf(spec.Volume))
+}
+
+// folder gives where the files of a volume's folder are, and makes it; "": they are on none.
+func (h *Host) folder(v *sandbox.Volume) (string, error) {
+	if v == nil {
+		return "", nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.volumes == "" {
+		var err error
+		if h.volumes, err = os.MkdirTemp("", "volumes"); err == nil {
+			err = os.Chmod(h.volumes, 0o755) //nolint:gosec // what plays the sandbox may have any uid
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	dir := h.folderOf(v)
+	return dir, os.MkdirAll(dir, 0o755) //nolint:gosec // as above
+}
+
+func (h *Host) folderOf(v *sandbox.Volume) string {
+	return filepath.Join(h.volumes, v.Tenant, v.User, v.Thread)
+}
+
+// OnVolume gives where the folder of a volume is on this machine.
+func (h *Host) OnVolume(v sandbox.Volume) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.folderOf(&v)
+}
+
 // pod gives the disk of a sandbox that is there.
 func (d *Remote) pod(id sandbox.ID) (*pod, error) {
 	if err := hardening.CheckID(id); err != nil {
@@ -132,7 +181,7 @@ func (h *Host) Cut(id sandbox.ID, broken bool) {
 // Inside gives where the path of a sandbox of a Remote is on this machine; "": there is no such sandbox.
 func (h *Host) Inside(id sandbox.ID, path string) string {
 	if p := h.podOf(id); p != nil {
-		return filepath.Join(p.root, path)
+		return p.at(path)
 	}
 	return ""
 }
