@@ -213,7 +213,8 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 	}
 	var place *capacity.Ticket
 	var x *pooled
-	if former == nil {
+	onVolume := r.onVolume(t)
+	if former == nil && !onVolume { // a volume cannot be added to a sandbox that waits
 		x, place = r.takePooled(t, o)
 	}
 	if x == nil {
@@ -234,6 +235,9 @@ func (r *Orchestrator) box(c sandbox.Caller, t sandbox.Thread, o order) (*box, e
 		b.copies.shut()
 	} else {
 		b.copies = r.newCopies(b.id)
+	}
+	if onVolume {
+		b.copies.kept = true
 	}
 	r.watchContexts(b)
 	b.info.ID = b.id
@@ -364,14 +368,11 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, b *box, qu
 		err = r.makeWay(ctx)
 	}
 	if err == nil {
-		_, err = r.o.Driver.Create(ctx, r.spec(b))
+		err = r.makeSandbox(ctx, b)
 	}
 	created := time.Now()
 	if e := <-skills; err == nil {
 		err = e
-	}
-	if err == nil && b.copies != nil {
-		b.copies.opened(true)
 	}
 	if err == nil {
 		err = b.hello(ctx)

@@ -108,6 +108,11 @@ func (r *Orchestrator) bringToRead(ctx context.Context, t sandbox.Thread) error 
 		return nil
 	}
 	b := r.find(t)
+	if b == nil && r.onVolume(t) || b != nil && b.onVolume() {
+		ctx, cancel := context.WithTimeout(ctx, readPullTime)
+		defer cancel()
+		return r.bringKept(ctx, t)
+	}
 	if b == nil || !b.isReady() || b.copies.same(true) {
 		return nil
 	}
@@ -172,7 +177,7 @@ func (r *Orchestrator) begins(ctx context.Context, b *box, e *execution) error {
 }
 
 // brought is called when an exec has ended: what it changed is at the server when it returns nil.
-func (r *Orchestrator) brought(b *box, exit *sandboxv1.Exit) error {
+func (r *Orchestrator) brought(b *box, e *execution, exit *sandboxv1.Exit) error {
 	c := b.copies
 	if c == nil {
 		return nil
@@ -181,9 +186,15 @@ func (r *Orchestrator) brought(b *box, exit *sandboxv1.Exit) error {
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		return nil // nothing ran
 	}
+	if c.kept && !e.report {
+		return nil // they are where they stay
+	}
 	ctx, cancel := context.WithTimeout(r.ctx, endPullTime)
 	defer cancel()
 	err := r.pull(ctx, b, unreachableTime)
+	if c.kept {
+		return err
+	}
 	if err != nil && exit != nil && outOfReach(err) && b.endingStatus() == "" && r.ctx.Err() == nil {
 		// What it has is not what was told: nothing goes on from there.
 		r.wg.Go(func() { r.abandon(b, "its files could not be reached") })
@@ -236,7 +247,7 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 	now := r.find(t) // it may have begun to start meanwhile
 	if now == nil || len(changed) == 0 {
 		release()
-		return err
+		return errors.Join(err, r.owe(t, changed))
 	}
 	c := now.copies
 	c.files.owe(changed...)
@@ -250,6 +261,8 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 	pushed := c.push(limited, &c.files)
 	release()
 	switch {
+	case pushed != nil && now.onVolume() && now.endingStatus() != "":
+		return errors.Join(err, r.owe(t, changed))
 	case pushed == nil || now.endingStatus() != "" || !now.isReady(): // the next one has them, or it has when it begins
 		return err
 	case outOfReach(pushed):
@@ -324,7 +337,7 @@ func (r *Orchestrator) lastPull(ctx context.Context, b *box) {
 	open := c.open
 	c.mu.Unlock()
 	var err error
-	if open && !c.same(true) {
+	if open && !c.same(true) && !c.kept {
 		limit := lastPullTime
 		if s := b.endingStatus(); s == sandbox.StatusLost || s == sandbox.StatusOOM {
 			limit = deadPullTime
@@ -339,6 +352,11 @@ func (r *Orchestrator) lastPull(ctx context.Context, b *box) {
 		}
 	}
 	c.close(err)
+	if c.kept && c.files.any() {
+		if err := r.owe(b.thread, c.files.take()); err != nil {
+			r.o.Log.Error("what was changed last is not on the user's volume", "thread", b.thread.String(), "error", err)
+		}
+	}
 }
 
 // detach ends this process's part in a sandbox.

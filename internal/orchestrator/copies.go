@@ -33,6 +33,7 @@ type copies struct {
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 	slots  chan struct{} // of all boxes: pushes that nobody waits for
+	kept   bool          // the sandbox's are on a volume, which outlives it: they are pulled only for who looks
 	lives  func() bool   // interpreters of contexts live in the sandbox
 
 	// turn is held by whoever changes the server's copy: by a pull, or by the API, with the push of what it changed.

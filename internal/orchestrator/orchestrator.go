@@ -90,6 +90,8 @@ type Options struct {
 	// not 0; nil: they are on this disk alone.
 	Snapshots     *snapshot.Snapshots
 	SnapshotDelay time.Duration
+	// OnVolumes: files of threads lie on volumes of their users', which the Driver, a driver.Volumes, knows.
+	OnVolumes bool
 	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
 	Disk    *diskquota.Volume
 	Daemon  string // host path of skerry-sandboxd
@@ -130,8 +132,11 @@ type Orchestrator struct {
 	o    Options
 	caps driver.Capabilities
 	// remote is the driver, when its sandboxes do not see this server's disk; else nil.
-	remote  driver.Remote
-	follows chan struct{} // places of pushes that nobody waits for
+	remote driver.Remote
+	// volumes is the driver, when it can keep files of threads on volumes; else nil.
+	volumes    driver.Volumes
+	volumeWork volumeWork
+	follows    chan struct{} // places of pushes that nobody waits for
 
 	ctx  context.Context // ends with Close; owns every goroutine
 	stop context.CancelFunc
@@ -192,6 +197,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.remote, _ = o.Driver.(driver.Remote)
+	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = make(chan struct{}, followParallel)
 	r.execs.init()
 	r.pool.init(o.Templates)

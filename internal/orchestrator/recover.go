@@ -110,7 +110,13 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 		},
 	}
 	close(b.ready)
-	b.copies = r.newCopies(b.id)
+	if b.copies = r.newCopies(b.id); b.copies != nil {
+		state, err := r.volumeState(t)
+		if err != nil {
+			return b, err
+		}
+		b.copies.kept = state != nil
+	}
 	r.watchContexts(b)
 	if _, err := os.Stat(b.secretFile()); err != nil {
 		return b, errors.New("its run folder is gone")
@@ -204,6 +210,12 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 	strays := r.strayPooled(found)
 	there := map[sandbox.ID]bool{}
 	for _, inst := range found {
+		if r.leftForFiles(inst) {
+			if err := r.o.Driver.Remove(ctx, inst.ID); err != nil {
+				r.o.Log.Warn("a sandbox for files alone was not removed", "sandbox", string(inst.ID), "error", err)
+			}
+			continue
+		}
 		if r.findSandbox(inst.ID) != nil || inst.Labels[sandbox.LabelRole] != "" && !strays[inst.ID] || time.Since(inst.CreatedAt) < r.o.StartTime {
 			continue
 		}

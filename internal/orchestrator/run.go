@@ -409,7 +409,7 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	exit, status := r.streamTraced(b, e, req)
 	e.takeRest(exit)
-	notBrought := r.brought(b, exit)
+	notBrought := r.brought(b, e, exit)
 	var res sandbox.Result
 	if exit != nil {
 		if r.ranOutOfMemory(b, exit) {
@@ -423,7 +423,11 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 	if res.Status == sandbox.StatusKilled {
 		res.Detail = e.reason()
 	}
-	if notBrought != nil {
+	switch {
+	case notBrought == nil:
+	case b.onVolume(): // they are kept, and cannot be listed
+		res.FilesTruncated = true
+	default:
 		e.notBrought(&res, notBrought)
 	}
 	r.settle(b, e, &res, r.o.Bridge.Finish(e.id))

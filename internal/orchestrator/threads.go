@@ -31,7 +31,8 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 	if view.Sandbox != nil && view.Sandbox.State == sandbox.Running {
 		view.Sandbox.Waiting = r.interpreters(ctx, t)
 	}
-	if err := r.bringToRead(ctx, t); err != nil { // its size is that of what was brought before
+	if r.find(t) == nil { // nothing is started for its size
+	} else if err := r.bringToRead(ctx, t); err != nil { // its size is that of what was brought before
 		r.o.Log.Debug("files not brought", "thread", t.String(), "error", err)
 	}
 	err = r.withFiles(t, nil, func(fs *vpath.FS) error {
@@ -116,6 +117,9 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		uid, err := workspaceUID(r.threadDir(t))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
+		}
+		if err := r.deleteFolder(ctx, t); err != nil {
+			return err
 		}
 		if err := r.deleteFiles(ctx, t); err != nil {
 			return err

@@ -1,0 +1,360 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Threads whose files lie on a volume of their user's (driver.Volumes). The volume is ahead of the server's folder of the thread
+// from the first sandbox on: nothing is pulled at the end of an exec, or of a sandbox. Who looks has the files pulled, from the
+// sandbox, or where there is none from one that has only files, after which the server's folder is ahead: what is changed in it
+// the next sandbox is given whole. So at each moment one of the two has all.
+//
+// A thread that has been on a volume stays there. One that has not moves when it gets its next sandbox.
+
+// volumeState is what is remembered of such a thread, in a file beside the workspaces.
+type volumeState struct {
+	Ahead bool `json:"ahead"` // a sandbox has run since both sides were the same
+	// Due are paths that the server changed all the same, and the volume does not have.
+	Due []string `json:"due,omitempty"`
+}
+
+// maxVolumeState bounds the file: maxDue paths.
+const maxVolumeState = 8 << 20
+
+func (r *Orchestrator) volumeFile(t sandbox.Thread) string {
+	return filepath.Join(r.o.DataDir, "volumes", t.Tenant, t.User, t.ID+".json")
+}
+
+// volumeState gives what is remembered of a thread; nil: it was never on a volume.
+func (r *Orchestrator) volumeState(t sandbox.Thread) (*volumeState, error) {
+	if r.volumes == nil {
+		return nil, nil //nolint:nilnil // no thread is
+	}
+	_, text, err := lockedfile.Read(r.volumeFile(t), maxVolumeState)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && text == nil {
+		return nil, nil //nolint:nilnil // this one is not
+	}
+	var s volumeState
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "nobody knows what of the thread is on its user's volume")
+	}
+	return &s, nil
+}
+
+func (r *Orchestrator) rememberVolume(t sandbox.Thread, s volumeState) error {
+	file := r.volumeFile(t)
+	text, err := json.Marshal(s)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(file), 0o700)
+	}
+	if err == nil {
+		err = lockedfile.Replace(file, text)
+	}
+	if err != nil {
+		return noRoom(err, "what is on the user's volume cannot be written down")
+	}
+	return nil
+}
+
+// onVolume reports whether the next sandbox of a thread has its files on a volume.
+func (r *Orchestrator) onVolume(t sandbox.Thread) bool {
+	if r.volumes == nil {
+		return false
+	}
+	_, err := os.Lstat(r.volumeFile(t))
+	return r.o.OnVolumes || err == nil
+}
+
+func volumeOf(t sandbox.Thread) *sandbox.Volume {
+	return &sandbox.Volume{Tenant: t.Tenant, User: t.User, Thread: t.ID}
+}
+
+// volumeWork has one thing at a time done with the volume's folder of a thread.
+type volumeWork struct {
+	mu  sync.Mutex
+	now map[sandbox.Thread]*round
+}
+
+// begin gives the round that goes on, or a new one that is the caller's to end.
+func (w *volumeWork) begin(t sandbox.Thread) (x *round, mine bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if x := w.now[t]; x != nil {
+		return x, false
+	}
+	if w.now == nil {
+		w.now = map[sandbox.Thread]*round{}
+	}
+	x = &round{done: make(chan struct{})}
+	w.now[t] = x
+	return x, true
+}
+
+func (w *volumeWork) end(t sandbox.Thread, x *round, err error) {
+	w.mu.Lock()
+	delete(w.now, t)
+	w.mu.Unlock()
+	x.err = err
+	close(x.done)
+}
+
+// alone does something while nobody else does anything with the folder.
+func (w *volumeWork) alone(ctx context.Context, t sandbox.Thread, do func() error) error {
+	for {
+		x, mine := w.begin(t)
+		if mine {
+			err := do()
+			w.end(t, x, err)
+			return err
+		}
+		if err := x.wait(ctx); err != nil && ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (x *round) wait(ctx context.Context) error {
+	select {
+	case <-x.done:
+		return x.err
+	case <-ctx.Done():
+		return sandbox.Wrap(sandbox.Unavailable, context.Cause(ctx), "the thread's files are being copied from its user's volume; try again")
+	}
+}
+
+// makeSandbox has the driver make the sandbox of a box.
+func (r *Orchestrator) makeSandbox(ctx context.Context, b *box) error {
+	if !b.onVolume() {
+		_, err := r.o.Driver.Create(ctx, r.spec(b))
+		if err == nil && b.copies != nil {
+			b.copies.opened(true)
+		}
+		return err
+	}
+	return r.volumeWork.alone(ctx, b.thread, func() error { return r.makeOnVolume(ctx, b) })
+}
+
+func (r *Orchestrator) makeOnVolume(ctx context.Context, b *box) error {
+	state, err := r.volumeState(b.thread)
+	if err != nil {
+		return err
+	}
+	if state == nil { // before there is a folder, so that a thread which is deleted has it deleted
+		state = &volumeState{}
+		if err := r.rememberVolume(b.thread, *state); err != nil {
+			return err
+		}
+	}
+	spec := r.spec(b)
+	spec.Volume = volumeOf(b.thread)
+	spec.Volume.Ahead = state.Ahead
+	if _, err := r.o.Driver.Create(ctx, spec); err != nil {
+		return err
+	}
+	b.copies.files.owe(state.Due...)
+	b.copies.opened(!state.Ahead)
+	if len(state.Due) > 0 {
+		if err := r.upToDate(ctx, b); err != nil {
+			return err
+		}
+	}
+	// Nothing ran until now: before that the server's folder counts, if it did.
+	return r.rememberVolume(b.thread, volumeState{Ahead: true})
+}
+
+func (b *box) onVolume() bool { return b.copies != nil && b.copies.kept }
+
+// owe notes what the server changed in a thread without a sandbox whose volume was ahead by then.
+func (r *Orchestrator) owe(t sandbox.Thread, paths []string) error {
+	if len(paths) == 0 || r.volumes == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, cleanupTimeout)
+	defer cancel()
+	return r.volumeWork.alone(ctx, t, func() error {
+		state, err := r.volumeState(t)
+		if err != nil || state == nil || !state.Ahead {
+			return err
+		}
+		state.Due = append(state.Due, paths...)
+		slices.Sort(state.Due)
+		state.Due = slices.Compact(state.Due)
+		if len(state.Due) > maxDue {
+			return sandbox.Errorf(sandbox.Unavailable, "%d changes wait for the user's volume; start a sandbox of the thread first", maxDue)
+		}
+		return r.rememberVolume(t, *state)
+	})
+}
+
+// bringKept is bringToRead for a thread that is on a volume.
+func (r *Orchestrator) bringKept(ctx context.Context, t sandbox.Thread) error {
+	for {
+		b := r.find(t)
+		if b == nil {
+			if again, err := r.fetch(ctx, t); !again || err != nil {
+				return err
+			}
+			continue
+		}
+		ended := b.gone
+		select {
+		case <-b.ready:
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the thread's files are on its user's volume, and its sandbox is still starting; try again")
+		}
+		if b.err == nil && b.endingStatus() == "" {
+			if b.copies.same(true) {
+				return nil
+			}
+			err := r.pull(ctx, b, readPatience)
+			if b.endingStatus() == "" {
+				if err != nil {
+					return unreadable(err)
+				}
+				return nil
+			}
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the thread's files are on its user's volume, and its sandbox is still stopping; try again")
+		}
+	}
+}
+
+// fetch makes the server's folder of a thread without a sandbox what its volume has. again: somebody else did something with the
+// volume meanwhile. It goes on when the caller gives up, who then finds it done.
+func (r *Orchestrator) fetch(ctx context.Context, t sandbox.Thread) (again bool, err error) {
+	state, err := r.volumeState(t)
+	if err != nil || state == nil || !state.Ahead {
+		return false, err
+	}
+	x, mine := r.volumeWork.begin(t)
+	if mine {
+		r.wg.Go(func() { r.volumeWork.end(t, x, r.fetchNow(t)) })
+	}
+	return true, x.wait(ctx)
+}
+
+var errHasSandbox = sandbox.Errorf(sandbox.Unavailable, "the thread's sandbox is starting; try again")
+
+func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
+	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime+pullTime)
+	defer cancel()
+	if r.find(t) != nil {
+		return errHasSandbox
+	}
+	state, err := r.volumeState(t)
+	if err != nil || state == nil || !state.Ahead {
+		return err
+	}
+	return r.withFolder(ctx, t, func(spec sandbox.Spec, h *hold) error {
+		began := time.Now()
+		if _, err := r.o.Driver.Create(ctx, spec); err != nil {
+			return err
+		}
+		defer r.endFiles(spec.ID)
+		if len(state.Due) > 0 {
+			if err := r.remote.Push(ctx, spec.ID, state.Due...); err != nil {
+				return err
+			}
+		}
+		if _, err := r.remote.Pull(ctx, spec.ID); err != nil {
+			if errors.Is(err, sandbox.Conflict) {
+				return sandbox.Wrap(sandbox.Internal, err, "the thread's files are not on its user's volume, which must be another one than it was")
+			}
+			return unreadable(err)
+		}
+		if !r.confirm(h) {
+			return notHere(&elsewhere{})
+		}
+		r.o.Log.Info("files fetched from a volume", "thread", t.String(), "ms", time.Since(began).Milliseconds())
+		return r.rememberVolume(t, volumeState{})
+	})
+}
+
+// withFolder holds a thread, and gives the Spec of a sandbox that has its files on the volume, and nothing else.
+func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use func(sandbox.Spec, *hold) error) error {
+	uid, err := workspaceUID(r.threadDir(t))
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
+	}
+	h, err := r.acquire(ctx, t, "")
+	if err != nil {
+		return notHere(err)
+	}
+	defer r.release(h)
+	tmpl := r.o.Templates[r.o.Default]
+	if k := r.readKept(t); k != nil {
+		if named, ok := r.o.Templates[k.Template]; ok {
+			tmpl = named
+		}
+	}
+	v := volumeOf(t)
+	v.Ahead, v.Bare = true, true
+	return use(sandbox.Spec{
+		ID: sandbox.NewID(), Image: tmpl.Image, Runtime: tmpl.Runtime, UID: uid, Daemon: r.o.Daemon, Limits: tmpl.Limits, Volume: v,
+		Token:  h.token.Load(),
+		Mounts: []sandbox.Mount{{Source: r.threadDir(t), Target: sandbox.UserDataDir}},
+		Labels: map[string]string{
+			sandbox.LabelInstall: r.o.Install, sandbox.LabelRole: sandbox.RoleFiles, sandbox.LabelReplica: r.peers.ID(),
+			sandbox.LabelTenant: t.Tenant, sandbox.LabelUser: t.User, sandbox.LabelThread: t.ID,
+		},
+	}, h)
+}
+
+// endFiles removes a sandbox that had files alone.
+func (r *Orchestrator) endFiles(id sandbox.ID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
+	defer cancel()
+	if err := errors.Join(r.remote.Detach(ctx, id), r.o.Driver.Remove(ctx, id)); err != nil {
+		r.o.Log.Warn("a sandbox for files alone was not removed; tried again later", "sandbox", string(id), "error", err)
+	}
+}
+
+// filesAge is how old a sandbox for files alone may be: one that is older was left behind by a server that ended.
+const filesAge = 10 * time.Minute
+
+// leftForFiles reports whether a sandbox was made for files alone, and nobody can be waiting for it any more.
+func (r *Orchestrator) leftForFiles(inst sandbox.Instance) bool {
+	return inst.Labels[sandbox.LabelRole] == sandbox.RoleFiles &&
+		(!r.peers.Alive(inst.Labels[sandbox.LabelReplica]) || time.Since(inst.CreatedAt) > filesAge)
+}
+
+// deleteFolder deletes what a thread that is being deleted has on a volume.
+func (r *Orchestrator) deleteFolder(ctx context.Context, t sandbox.Thread) error {
+	if r.volumes == nil {
+		return nil
+	}
+	ctx, cancel := detached(ctx, r.o.StartTime+pullTime)
+	defer cancel()
+	return r.volumeWork.alone(ctx, t, func() error {
+		state, err := r.volumeState(t)
+		if err != nil || state == nil {
+			return err
+		}
+		err = r.withFolder(ctx, t, func(spec sandbox.Spec, _ *hold) error { return r.volumes.RemoveFolder(ctx, spec) })
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(r.volumeFile(t)); err != nil {
+			return fmt.Errorf("volume of thread: %w", err)
+		}
+		return lockedfile.SyncDir(filepath.Dir(r.volumeFile(t)))
+	})
+}
