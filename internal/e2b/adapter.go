@@ -62,6 +62,7 @@ type contexts interface {
 type files interface {
 	ReadFiles(ctx context.Context, c sandbox.Caller, thread string, read func(*vpath.FS) error) error
 	ChangeFiles(ctx context.Context, c sandbox.Caller, thread, action, path string, change func(*vpath.FS) (int64, error)) error
+	WatchFiles(ctx context.Context, c sandbox.Caller, thread, path string, recursive bool, emit func([]vpath.Change) error) error
 }
 
 // Options are the use cases behind the adapter.

@@ -234,6 +234,26 @@ func (h *house) ChangeFiles(ctx context.Context, c sandbox.Caller, thread, actio
 	return h.ReadFiles(ctx, c, thread, func(fs *vpath.FS) error { _, err := change(fs); return err })
 }
 
+// WatchFiles looks until ctx ends.
+func (h *house) WatchFiles(ctx context.Context, c sandbox.Caller, thread, path string, recursive bool, emit func([]vpath.Change) error) error {
+	w := vpath.NewWatch(path, recursive)
+	w.Listen()
+	defer w.Close()
+	for {
+		var changes []vpath.Change
+		err := h.ReadFiles(ctx, c, thread, func(fs *vpath.FS) error { var err error; changes, err = w.Look(ctx, fs); return err })
+		if err == nil {
+			err = emit(changes)
+		}
+		if err == nil {
+			err = w.Wait(ctx, time.Second)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 var parameter = regexp.MustCompile(`[:*]([a-z]+)`)
 
 // start serves the adapter's routes, for the one caller there is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,74 +16,38 @@ import (
 )
 
 const (
-	// watchEvery is how often a folder that is watched is looked at. What comes and goes in between is not seen.
-	watchEvery = 250 * time.Millisecond
 	// maxWatchers bounds the watchers of a sandbox that are asked now and then; one that is not asked for watcherIdle is
 	// forgotten.
 	maxWatchers = 32
 	watcherIdle = 10 * time.Minute
 )
 
-// seen is a folder as it was, by the paths below it.
-type seen map[string]vpath.Entry
-
-// look lists a folder for a watch.
-func (a *Adapter) look(ctx context.Context, q request, at string, recursive bool) (seen, error) {
-	depth := 1
-	if recursive {
-		depth = maxDepth
-	}
-	out := seen{}
-	err := a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *vpath.FS) error {
-		e, err := files.Stat(at)
-		if err != nil {
-			return err
-		}
-		if !e.IsDir {
-			return sandbox.Errorf(sandbox.Invalid, "path %s is not a directory", at)
-		}
-		l, err := files.List(ctx, at, depth, vpath.MaxEntries)
-		if err == nil && l.Truncated {
-			err = sandbox.Errorf(sandbox.QuotaExceeded, "more than %d entries: watch a folder of it", vpath.MaxEntries)
-		}
-		for _, e := range l.Items {
-			out[strings.TrimPrefix(e.Path, strings.TrimSuffix(at, "/")+"/")] = e
-		}
-		return err
-	})
-	return out, err
-}
-
-// changes are the events between two looks, by name.
-func changes(before, after seen) []*filesystem.FilesystemEvent {
+// changed are the events of E2B for changes below a folder.
+func changed(at string, changes []vpath.Change) []*filesystem.FilesystemEvent {
 	var out []*filesystem.FilesystemEvent
-	say := func(name string, what filesystem.EventType) {
-		out = append(out, &filesystem.FilesystemEvent{Name: name, Type: what})
-	}
-	for name := range before {
-		if _, ok := after[name]; !ok {
-			say(name, filesystem.EventType_EVENT_TYPE_REMOVE)
+	for _, c := range changes {
+		name := strings.TrimPrefix(c.Path, strings.TrimSuffix(at, "/")+"/")
+		say := func(what filesystem.EventType) {
+			out = append(out, &filesystem.FilesystemEvent{Name: name, Type: what})
 		}
-	}
-	for name, e := range after {
-		old, there := before[name]
 		switch {
-		case !there:
-			say(name, filesystem.EventType_EVENT_TYPE_CREATE)
-			if !e.IsDir && e.Bytes > 0 {
-				say(name, filesystem.EventType_EVENT_TYPE_WRITE)
+		case c.Change == "deleted":
+			say(filesystem.EventType_EVENT_TYPE_REMOVE)
+		case c.Change == "created":
+			say(filesystem.EventType_EVENT_TYPE_CREATE)
+			if !c.IsDir && c.Bytes > 0 {
+				say(filesystem.EventType_EVENT_TYPE_WRITE)
 			}
-		case !e.IsDir && (e.Bytes != old.Bytes || !e.ModifiedAt.Equal(old.ModifiedAt)):
-			say(name, filesystem.EventType_EVENT_TYPE_WRITE)
-		case e.Mode != old.Mode:
-			say(name, filesystem.EventType_EVENT_TYPE_CHMOD)
+		case c.ModeOnly:
+			say(filesystem.EventType_EVENT_TYPE_CHMOD)
+		default:
+			say(filesystem.EventType_EVENT_TYPE_WRITE)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b *filesystem.FilesystemEvent) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// WatchDir tells what changes until the client goes, or the server stops.
+// WatchDir tells what changes until the client goes, its sandbox ends, or the server stops.
 func (f *filesystemService) WatchDir(ctx context.Context, r *connect.Request[filesystem.WatchDirRequest], s *connect.ServerStream[filesystem.WatchDirResponse]) error {
 	q, err := f.a.enter(ctx, r.Header())
 	if err != nil {
@@ -94,38 +57,53 @@ func (f *filesystemService) WatchDir(ctx context.Context, r *connect.Request[fil
 	if err != nil {
 		return f.a.rpcError(ctx, err)
 	}
-	before, err := f.a.look(ctx, q, at, r.Msg.GetRecursive())
-	if err != nil {
-		return f.a.rpcError(ctx, err)
-	}
-	if err := s.Send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Start{Start: &filesystem.WatchDirResponse_StartEvent{}}}); err != nil {
-		return err
-	}
-	tick := time.NewTicker(watchEvery)
+	ctx, cancel := context.WithCancel(ctx)
+	out := &watchStream{s: s, gone: cancel}
+	var alive sync.WaitGroup
+	began := false
+	err = f.a.o.Files.WatchFiles(ctx, q.caller, q.thread, at, r.Msg.GetRecursive(), func(changes []vpath.Change) error {
+		if !began {
+			began = true
+			alive.Go(func() { out.keepAlive(ctx) })
+			return out.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Start{Start: &filesystem.WatchDirResponse_StartEvent{}}})
+		}
+		for _, e := range changed(at, changes) {
+			if err := out.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Filesystem{Filesystem: e}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	cancel()
+	alive.Wait()
+	return f.a.rpcError(ctx, err)
+}
+
+// watchStream is what a client of WatchDir gets, by the goroutine that watches and the one that keeps it alive.
+type watchStream struct {
+	mu   sync.Mutex
+	s    *connect.ServerStream[filesystem.WatchDirResponse]
+	gone context.CancelFunc
+}
+
+func (w *watchStream) send(r *filesystem.WatchDirResponse) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.s.Send(r)
+}
+
+func (w *watchStream) keepAlive(ctx context.Context) {
+	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()
-	said := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
-			return f.a.rpcError(ctx, ctx.Err())
+			return
 		case <-tick.C:
 		}
-		after, err := f.a.look(ctx, q, at, r.Msg.GetRecursive())
-		if err != nil {
-			return f.a.rpcError(ctx, err)
-		}
-		for _, e := range changes(before, after) {
-			said = time.Now()
-			if err := s.Send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Filesystem{Filesystem: e}}); err != nil {
-				return err
-			}
-		}
-		before = after
-		if time.Since(said) > keepAlive {
-			said = time.Now()
-			if err := s.Send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Keepalive{Keepalive: &filesystem.WatchDirResponse_KeepAlive{}}}); err != nil {
-				return err
-			}
+		if w.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Keepalive{Keepalive: &filesystem.WatchDirResponse_KeepAlive{}}}) != nil {
+			w.gone()
+			return
 		}
 	}
 }
@@ -137,13 +115,22 @@ type watchers struct {
 }
 
 type watcher struct {
-	thread    sandbox.Thread
-	path      string
-	recursive bool
-	asked     time.Time
+	thread sandbox.Thread
+	path   string
+	asked  time.Time
 
-	mu     sync.Mutex
-	before seen
+	mu    sync.Mutex
+	watch *vpath.Watch
+}
+
+// look says what has changed since the look before.
+func (a *Adapter) look(ctx context.Context, q request, n *watcher) (changes []vpath.Change, err error) {
+	err = a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *vpath.FS) error {
+		var err error
+		changes, err = n.watch.Look(ctx, files)
+		return err
+	})
+	return changes, err
 }
 
 func newWatchers() *watchers { return &watchers{by: map[string]*watcher{}} }
@@ -198,8 +185,8 @@ func (f *filesystemService) CreateWatcher(ctx context.Context, r *connect.Reques
 	if err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
-	n := &watcher{thread: threadOf(q), path: at, recursive: r.Msg.GetRecursive()}
-	if n.before, err = f.a.look(ctx, q, at, n.recursive); err != nil {
+	n := &watcher{thread: threadOf(q), path: at, watch: vpath.NewWatch(at, r.Msg.GetRecursive())}
+	if _, err := f.a.look(ctx, q, n); err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
 	id, err := f.a.watchers.add(n)
@@ -217,13 +204,11 @@ func (f *filesystemService) GetWatcherEvents(ctx context.Context, r *connect.Req
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	after, err := f.a.look(ctx, q, n.path, n.recursive)
+	changes, err := f.a.look(ctx, q, n)
 	if err != nil {
 		return nil, f.a.rpcError(ctx, err)
 	}
-	out := &filesystem.GetWatcherEventsResponse{Events: changes(n.before, after)}
-	n.before = after
-	return connect.NewResponse(out), nil
+	return connect.NewResponse(&filesystem.GetWatcherEventsResponse{Events: changed(n.path, changes)}), nil
 }
 
 func (f *filesystemService) RemoveWatcher(ctx context.Context, r *connect.Request[filesystem.RemoveWatcherRequest]) (*connect.Response[filesystem.RemoveWatcherResponse], error) {

@@ -226,6 +226,7 @@ var matrixBodies = map[string]any{
 	"callTool":        map[string]any{"tool": "x__y", "input": map[string]any{}},
 	"createKey":       map[string]any{"name": "x", "user": "ann", "tenant": "red"},
 	"changePlugin":    map[string]any{"enabled": false},
+	"putArchive":      map[string]any{"no": "archive"},
 	"putMCPServer":    map[string]any{"command": "true"},
 	"addVirtualSkill": map[string]any{"name": "own", "description": "x", "body": "x"},
 }

@@ -3,7 +3,6 @@ package httpserver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -91,7 +90,7 @@ func (s *server) streamAudit(ctx context.Context, in *struct {
 		defer cancel()
 		x := exchangeOf(ctx)
 		defer s.watchCredential(x.req, x.caller, cancel)()
-		a := &auditStream{s: s, x: x, w: humagin.Unwrap(c).Writer}
+		a := &auditStream{eventStream{s: s, x: x, w: humagin.Unwrap(c).Writer}}
 		var alive sync.WaitGroup
 		alive.Go(func() { a.keepAlive(ctx, cancel) })
 		err := s.o.Audit.Follow(ctx, f, in.LastEventID, a.emit)
@@ -102,33 +101,7 @@ func (s *server) streamAudit(ctx context.Context, in *struct {
 }
 
 // auditStream writes records as server-sent events.
-type auditStream struct {
-	s     *server
-	x     *exchange
-	w     http.ResponseWriter
-	mu    sync.Mutex
-	begun bool
-}
-
-// headWait is how long an error may take to be answered as one; then the stream begins.
-const headWait = 100 * time.Millisecond
-
-func (a *auditStream) keepAlive(ctx context.Context, gone context.CancelFunc) {
-	t := time.NewTimer(headWait)
-	defer t.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-		if a.send([]byte(": \n\n")) != nil {
-			gone()
-			return
-		}
-		t.Reset(a.s.heartbeat)
-	}
-}
+type auditStream struct{ eventStream }
 
 func (a *auditStream) emit(r audit.Record, cursor string) error {
 	text, err := json.Marshal(r)
@@ -136,42 +109,6 @@ func (a *auditStream) emit(r audit.Record, cursor string) error {
 		return err
 	}
 	return a.send(fmt.Appendf(nil, "id: %s\nevent: record\ndata: %s\n\n", cursor, text))
-}
-
-func (a *auditStream) send(text []byte) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.begun {
-		a.begun = true
-		h := a.w.Header()
-		h.Set("Content-Type", "text/event-stream")
-		h.Set("Cache-Control", noStore)
-		h.Set("X-Accel-Buffering", "no")
-		a.w.WriteHeader(http.StatusOK)
-	}
-	_, err := a.w.Write(text)
-	if err == nil {
-		err = a.x.rc.Flush()
-	}
-	if err != nil {
-		return errors.Join(errGone, err)
-	}
-	return nil
-}
-
-// end says why the stream ends, when it is not the client's doing.
-func (a *auditStream) end(ctx context.Context, err error) {
-	if err == nil || errors.Is(err, errGone) {
-		return
-	}
-	p := a.s.problem(ctx, err)
-	if !a.begun {
-		writeProblem(a.w, p)
-		return
-	}
-	if text, err := json.Marshal(p); err == nil {
-		_ = a.send(fmt.Appendf(nil, "event: error\ndata: %s\n\n", text))
-	}
 }
 
 func (s *server) exportAudit(ctx context.Context, in *struct {

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is all use cases of a server, as fakes: err, when set, is what each of them answers.
 type world struct {
+	watched    chan error // ends a watch of files
 	mu         sync.Mutex
 	err        error
 	callers    []sandbox.Caller
@@ -121,7 +122,8 @@ type stored struct {
 func newWorld(t testing.TB) *world {
 	code := 0
 	w := &world{
-		state: sandbox.Running, dir: t.TempDir(), remembers: time.Hour, answers: map[string]stored{}, configs: map[string]json.RawMessage{"fs": json.RawMessage(`{"command":"x","env":{"K":"***"}}`)},
+		watched: make(chan error, 1),
+		state:   sandbox.Running, dir: t.TempDir(), remembers: time.Hour, answers: map[string]stored{}, configs: map[string]json.RawMessage{"fs": json.RawMessage(`{"command":"x","env":{"K":"***"}}`)},
 		result: sandbox.Result{ExecID: "e1", Status: sandbox.StatusExited, ExitCode: &code, Stdout: "hi\n"},
 	}
 	w.events = []sandbox.Event{
@@ -276,6 +278,25 @@ func (w *world) ChangeFiles(ctx context.Context, c sandbox.Caller, _, action, pa
 	n, err := change(f)
 	w.changes = append(w.changes, action+" "+path+" "+strconv.FormatInt(n, 10))
 	return err
+}
+
+// WatchFiles tells of one file until the test ends it, well or with an error.
+func (w *world) WatchFiles(ctx context.Context, c sandbox.Caller, _, path string, recursive bool, emit func([]vpath.Change) error) error {
+	if err := w.see(c); err != nil {
+		return err
+	}
+	if err := emit(nil); err != nil {
+		return err
+	}
+	if err := emit([]vpath.Change{{Path: path + "/a", Change: "created", IsDir: recursive}, {Path: path + "/b", Change: "deleted"}}); err != nil {
+		return err
+	}
+	select {
+	case err := <-w.watched:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (w *world) ToolServers(_ context.Context, c sandbox.Caller, _ string) ([]sandbox.ToolServer, error) {

@@ -95,6 +95,8 @@ func needOf(method, route string, far bool) need {
 	const threads = "/api/threads/:thread"
 	read := isRead(method)
 	switch {
+	case route == threads+"/files/watch": // it ends with the sandbox
+		return needOwner
 	case strings.HasPrefix(route, threads+"/files") && far && read:
 		return needOwner
 	case strings.HasPrefix(route, threads+"/files") && far:

@@ -171,6 +171,7 @@ func (s *server) handler() (http.Handler, error) {
 	s.fileRoutes()
 	s.transferRoutes()
 	s.archiveRoutes()
+	s.watchRoutes()
 	s.toolRoutes()
 	s.skillInstallRoutes()
 	s.skillRoutes()
@@ -261,6 +262,7 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[skillView]():          "Skill",
 	reflect.TypeFor[vpath.Text]():         "FileText",
 	reflect.TypeFor[vpath.Entry]():        "FileEntry",
+	reflect.TypeFor[vpath.Change]():       "WatchedChange",
 	reflect.TypeFor[vpath.Listing]():      "FileListing",
 	reflect.TypeFor[vpath.Match]():        "GrepMatch",
 	reflect.TypeFor[vpath.Matches]():      "GrepMatches",

@@ -492,6 +492,7 @@ GET /api/threads/{thread}/files/glob globFiles agent,developer,admin
 GET /api/threads/{thread}/files/grep grepFiles agent,developer,admin
 GET /api/threads/{thread}/files/list listFiles agent,developer,admin
 GET /api/threads/{thread}/files/stat statFile agent,developer,admin
+GET /api/threads/{thread}/files/watch watchFiles agent,developer,admin
 GET /api/threads/{thread}/prompt getPrompt agent,developer,admin
 GET /api/threads/{thread}/pty joinTerminal agent,developer,admin
 GET /api/threads/{thread}/servers listToolServers agent,developer,admin

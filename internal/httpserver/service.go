@@ -62,6 +62,9 @@ type files interface {
 	// ChangeFiles does the same for a change, which is recorded: action is one of audit.ActionFile…,
 	// path its subject. change returns the bytes that it wrote.
 	ChangeFiles(ctx context.Context, c sandbox.Caller, thread, action, path string, change func(*vpath.FS) (int64, error)) error
+	// WatchFiles tells emit what changes in a folder: nothing at first, when it has begun. It returns nil when the thread's sandbox
+	// has ended.
+	WatchFiles(ctx context.Context, c sandbox.Caller, thread, path string, recursive bool, emit func([]vpath.Change) error) error
 }
 
 type tools interface {

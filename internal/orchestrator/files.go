@@ -80,6 +80,10 @@ func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id strin
 		return err
 	}
 	r.active(t, ActivityFileRead)
+	return r.readFiles(ctx, t, read)
+}
+
+func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read func(*vpath.FS) error) error {
 	view, err := r.skillsOf(ctx, t)
 	if err != nil {
 		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)

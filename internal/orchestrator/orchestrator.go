@@ -142,11 +142,12 @@ type Orchestrator struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	mu    sync.Mutex
-	boxes map[sandbox.Thread]*box
-	byID  map[sandbox.ID]*box // also those that a thread's next box has taken the place of
-	pool  pool
-	execs registry
+	mu      sync.Mutex
+	boxes   map[sandbox.Thread]*box
+	byID    map[sandbox.ID]*box // also those that a thread's next box has taken the place of
+	pool    pool
+	execs   registry
+	watches fileWatches
 
 	contexts contextRegistry
 	peers    peers

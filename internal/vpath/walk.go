@@ -31,7 +31,8 @@ type walk struct {
 	depth     int // how deep it goes; at most maxDepth
 	left      int // entries it still visits
 	visit     func(e *found) error
-	truncated bool // there was more than depth, left or ctx allowed
+	opened    func(folder *os.File) // is told of each folder before its names are read; may be nil
+	truncated bool                  // there was more than depth, left or ctx allowed
 }
 
 // errStop ends a walk without being an error.
@@ -154,6 +155,9 @@ func (w *walk) names(dir *os.Root, virtual string) ([]string, error) {
 		return names, passOver(err)
 	}
 	defer list.Close() //nolint:errcheck // read-only
+	if w.opened != nil {
+		w.opened(list)
+	}
 	inner := names
 	for len(names) <= w.left && w.ctx.Err() == nil {
 		part, err := list.Readdirnames(min(1024, w.left+1))
