@@ -3,7 +3,6 @@ package archtest
 import (
 	"fmt"
 	"io/fs"
-	"path"
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/docblock"
@@ -28,8 +27,9 @@ func checkBlocks(root fs.FS) []string {
 		case inGo && !strings.Contains(testBody(root, dir, test), "docblock.Marked("):
 			bad = append(bad, fmt.Sprintf("%s: %s has no func %s that asks docblock.Marked for it", b, dir, test))
 		case b.Test != "" && !inGo:
-			if text, err := fs.ReadFile(root, dir); err != nil || !strings.Contains(string(text), path.Base(b.Page)) {
-				bad = append(bad, fmt.Sprintf("%s: %s is not there, or does not read %s", b, dir, path.Base(b.Page)))
+			text, err := fs.ReadFile(root, dir)
+			if err != nil || !strings.Contains(string(text), `"`+b.Page) && !strings.Contains(string(text), "../"+b.Page) {
+				bad = append(bad, fmt.Sprintf("%s: %s is not there, or does not name %s", b, dir, b.Page))
 			}
 		}
 	}

@@ -143,11 +143,11 @@ func TestTheDocumentChecker(t *testing.T) {
 	blocks := func(mark string) fstest.MapFS {
 		return fstest.MapFS{
 			"README.md": {Data: []byte("# A\n\n" + mark + "```sh\nx\n```\n")}, "ARCHITECTURE.md": {}, "CONTRIBUTING.md": {}, "SECURITY.md": {}, "docs/a.txt": {}, "deploy/a.txt": {},
-			"sdk/read.py": {Data: []byte("open('README.md')")}, "internal/x/x_test.go": {Data: []byte("\nfunc TestX(t *testing.T) {\n\tdocblock.Marked(t)\n}\n\nfunc TestY(t *testing.T) {\n}\n")},
+			"sdk/read.py": {Data: []byte(`open("README.md")`)}, "sdk/other.py": {Data: []byte(`open("sdk/README.md")`)}, "internal/x/x_test.go": {Data: []byte("\nfunc TestX(t *testing.T) {\n\tdocblock.Marked(t)\n}\n\nfunc TestY(t *testing.T) {\n}\n")},
 		}
 	}
 	for mark, want := range map[string]int{
-		"": 1, "<!-- not run: a picture -->\n": 0, "<!-- not run: -->\n": 1, "<!-- tested by sdk/read.py -->\n": 0, "<!-- tested by sdk/none.py -->\n": 1,
+		"": 1, "<!-- not run: a picture -->\n": 0, "<!-- not run: -->\n": 1, "<!-- tested by sdk/read.py -->\n": 0, "<!-- tested by sdk/none.py -->\n": 1, "<!-- tested by sdk/other.py -->\n": 1,
 		"<!-- tested by internal/x TestX -->\n": 0, "<!-- tested by internal/x TestY -->\n": 1, "<!-- tested by internal/x TestZ -->\n": 1,
 	} {
 		if bad := checkBlocks(blocks(mark)); len(bad) != want {

@@ -42,6 +42,7 @@ class Counter(BaseChatModel):
 @pytest.mark.parametrize(
     ("document", "model", "says"),
     [
+        ("README.md", None, "\n"),
         ("sdk/python/README.md", None, "6\n 0"),
         ("docs/python.md", None, "killed"),
         ("docs/deepagents.md", Counter(tool="execute"), "It said: 7"),
