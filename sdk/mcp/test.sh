@@ -11,8 +11,10 @@ cp clients.test.mjs clients.py "$work/"
 block() { awk -v lang="$1" '$0 == "```" lang { on = 1; next } /^```/ { on = 0 } on' ../../docs/mcp-clients.md | sed "s#http://127.0.0.1:8080#$SKERRY_SERVER#"; }
 no_key() { if [ -n "${SKERRY_API_KEY:-}" ]; then cat; else sed 's/headers={[^,]*}, //'; fi; }
 {
-  echo 'import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";'
-  echo 'const key = process.env.SKERRY_API_KEY, headers = key ? { Authorization: `Bearer ${key}` } : {};'
+  cat <<'EOF'
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+const key = process.env.SKERRY_API_KEY, headers = key ? { Authorization: `Bearer ${key}` } : {};
+EOF
   block js
   echo 'console.log((await client.callTool({ name: "bash", arguments: { command: "ls" } })).content[0].text); await client.close();'
 } >"$work/docs.mjs"
