@@ -47,7 +47,7 @@ bench: build ## Skerry beside docker exec, npx tsx and others, into docs/perform
 	@scripts/dockerd.sh
 	@images/build.sh base data
 	@CGO_ENABLED=0 go build -o bin/bench ./bench
-	@$(SUDO) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY),-json docs/bench.json -svg docs/bench.svg -page docs/performance.md)
+	@$(SUDO) $(if $(findstring kubernetes,$(ONLY)),scripts/kubernetes.sh) bin/bench -bin bin -cache $(SKERRY_CACHE) $(if $(ONLY),-only $(ONLY),-json docs/bench.json -svg docs/bench.svg -page docs/performance.md)
 
 chaos: build ## ten minutes in which servers, sandboxes, Redis and the engine are killed at random (CHAOS="-driver docker -duration 2m")
 	@scripts/install.sh run test containerd

@@ -205,7 +205,7 @@ func TestPerformancePage(t *testing.T) {
 // TestWanted: a part that there is not is an error that says so.
 func TestWanted(t *testing.T) {
 	all, err := wanted("")
-	if err != nil || len(all) != len(parts)-3 { // all but bombs, idle and scale
+	if err != nil || len(all) != len(parts)-4 { // all but bombs, idle, kubernetes and scale
 		t.Errorf("%d parts, %v", len(all), err)
 	}
 	if some, err := wanted("idle,speed"); err != nil || len(some) != 2 || some[0].name != "speed" {

@@ -10,6 +10,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,6 +42,7 @@ type settings struct {
 	redraw   bool
 
 	sandboxes int
+	bridge    string
 }
 
 // part is a group of rows. What is not in a full run is run when it is named.
@@ -63,6 +65,7 @@ var parts = []part{
 	{"bombs", "exec of a neighbour while a bomb is at work in another sandbox, and without, ms", true, bombs},
 	{"tokens", "what tools cost a model, by code and directly, tokens", false, tokens},
 	{"idle", "what an idle sandbox costs, MiB", true, idle},
+	{"kubernetes", "a new thread until its first exec has ended, where sandboxes are pods of a cluster, ms", true, pods},
 	{"scale", "calls as the number of threads grows; tables of its own", true, scale},
 }
 
@@ -90,10 +93,11 @@ func start() error {
 	var s settings
 	flag.StringVar(&s.bin, "bin", "bin", "folder of skerry and skerry-sandboxd")
 	flag.StringVar(&s.cache, "cache", "/var/cache/skerry", "folder of the images and MCP servers")
-	flag.StringVar(&s.only, "only", "", "only these parts, with commas between: "+strings.Join(names, ", ")+" (bombs, idle and scale only when they are named)")
+	flag.StringVar(&s.only, "only", "", "only these parts, with commas between: "+strings.Join(names, ", ")+" (bombs, idle, kubernetes and scale only when they are named)")
 	flag.StringVar(&s.driver, "driver", "docker", "driver of the server")
 	flag.StringVar(&s.bomb, "bomb", "", "of the bombs only this, by its name")
 	flag.IntVar(&s.sandboxes, "sandboxes", 100, "how many idle sandboxes are measured")
+	flag.StringVar(&s.bridge, "bridge", "skerry/bridge:"+cmp.Or(os.Getenv("SKERRY_TEST_TAG"), "test"), "image of the sidecar of pods, of the same version, which the cluster's nodes have")
 	flag.IntVar(&s.rounds, "rounds", rounds, "how often each thing is measured")
 	flag.DurationVar(&s.caseTime, "case-time", caseTime, "a case ends when so much time is over, with fewer calls")
 	flag.StringVar(&s.json, "json", "", "write the results to this file")
