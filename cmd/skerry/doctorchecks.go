@@ -110,6 +110,9 @@ func (e *examination) checks() []doctor.Check {
 			doctor.Check{Name: "runtime", Within: driverWait, Late: later, Run: e.runtimes},
 			doctor.Check{Name: "template", Within: templateWait, Late: later, Run: e.templates},
 		)
+		if e.cfg.Driver == "kubernetes" {
+			list = append(list, doctor.Check{Name: "network policies", Within: templateWait, Late: later, Run: e.policies})
+		}
 	}
 	list = append(list, e.toolChecks()...)
 	if e.asked {
@@ -369,6 +372,7 @@ func (e *examination) wantedRuntimes() map[string][]string {
 
 // templates starts a sandbox of each template and runs a command in it.
 func (e *examination) templates(ctx context.Context, r *doctor.Report) {
+	defer e.tried.set(struct{}{}, nil)
 	list, err := e.templateList()
 	if err != nil {
 		e.server.set(nil, err)

@@ -10,6 +10,7 @@ import (
 	kube "k8s.io/client-go/kubernetes"
 
 	"github.com/skerry-sandbox/skerry/internal/doctor"
+	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 )
 
 // needed is what the server does in the namespace of its sandboxes: the rules of its Role.
@@ -46,6 +47,30 @@ func (e *examination) cluster(ctx context.Context, r *doctor.Report) {
 		r.Problem("rights", "give the server's account the Role of the Helm chart (rbac.create)", "in the namespace %s it may not: %s", o.Namespace, strings.Join(missing, ", "))
 	default:
 		r.OK("rights", "all that a server does in the namespace %s", o.Namespace)
+	}
+}
+
+// policies says what the sandboxes of the templates showed of the cluster's network.
+func (e *examination) policies(ctx context.Context, r *doctor.Report) {
+	_, d, err := e.chosen(ctx)
+	if err == nil {
+		_, err = e.tried.get(ctx)
+	}
+	k, ok := d.(*kubernetes.Driver)
+	if err != nil || !ok {
+		r.Problem("", "see the lines of driver and templates", "nothing is known of them without a sandbox")
+		return
+	}
+	shown, problem := k.PoliciesEnforced()
+	switch {
+	case problem != "":
+		r.Problem("", "install a network plugin that enforces them (Calico, Cilium, …), or switch that on in yours", "%s", problem)
+	case e.cfg.Kubernetes.Unpoliced:
+		r.Warn("", "leave kubernetes.unpoliced away", "not looked at (kubernetes.unpoliced): sandboxes may have a network")
+	case !shown:
+		r.Warn("", "see the lines of the templates", "not known: no sandbox started that could show it")
+	default:
+		r.OK("", "are enforced: a sandbox did not reach the API server")
 	}
 }
 

@@ -48,7 +48,8 @@ type examination struct {
 	hubErr   error
 	drivers  map[string]*later[driver.Driver]
 	server   *later[*parts]
-	closers  []func() error // guarded by closing
+	tried    *later[struct{}] // each template
+	closers  []func() error   // guarded by closing
 	closing  sync.Mutex
 }
 
@@ -93,7 +94,7 @@ func (e *examination) open(context.Context) (done func(), err error) {
 	e.notes = &noteLog{}
 	e.log = slog.New(e.notes)
 	e.drivers = map[string]*later[driver.Driver]{"docker": newLater[driver.Driver](), "oci": newLater[driver.Driver](), "containerd": newLater[driver.Driver](), "kubernetes": newLater[driver.Driver]()}
-	e.server = newLater[*parts]()
+	e.server, e.tried = newLater[*parts](), newLater[struct{}]()
 	// In the data folder when it can be: a container engine may see that one only.
 	for _, parent := range []string{e.cfg.Data, os.TempDir()} {
 		if e.scratch, err = os.MkdirTemp(parent, scratchPrefix); err == nil {

@@ -45,6 +45,11 @@ func (p *proof) failed() string {
 	return p.why
 }
 
+// PoliciesEnforced says whether a sandbox of this driver showed that the cluster enforces policies, or why not; neither when none was made yet.
+func (d *Driver) PoliciesEnforced() (shown bool, problem string) {
+	return !d.proof.due(), d.proof.failed()
+}
+
 func (p *proof) due() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

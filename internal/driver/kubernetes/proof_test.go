@@ -41,6 +41,9 @@ func TestProof(t *testing.T) {
 	if err != nil || len(caps.Runtimes) != 0 || !strings.Contains(caps.RuntimeProblems["runc"], "does not enforce") {
 		t.Errorf("after it: %+v, %v", caps, err)
 	}
+	if shown, problem := p.d.PoliciesEnforced(); shown || !strings.Contains(problem, "does not enforce") {
+		t.Errorf("it says: %v, %q", shown, problem)
+	}
 	if _, err := p.d.Create(t.Context(), testSpec(t)); sandbox.KindOf(err) != sandbox.NotSupported || p.tries != 1 {
 		t.Errorf("the next one: %v, after %d tries", err, p.tries)
 	}
@@ -51,6 +54,9 @@ func TestProof(t *testing.T) {
 	next.ID = "skerry-fedcba9876543210"
 	if _, err := p.d.Create(t.Context(), next); err != nil || p.tries != 2 {
 		t.Errorf("when it is closed: %v, after %d tries", err, p.tries)
+	}
+	if shown, problem := p.d.PoliciesEnforced(); !shown || problem != "" {
+		t.Errorf("when it is closed it says: %v, %q", shown, problem)
 	}
 }
 
