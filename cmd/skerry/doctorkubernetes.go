@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -13,12 +14,18 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 )
 
+// right is what may be done with a kind of object.
+type right struct{ group, resource, verbs string }
+
 // needed is what the server does in the namespace of its sandboxes: the rules of its Role.
-var needed = []struct{ group, resource, verbs string }{
+var needed = []right{
 	{"", "pods", "create get list watch patch delete"},
 	{"", "secrets", "create"},
 	{"networking.k8s.io", "networkpolicies", "list"},
 }
+
+// onVolumes is what it does besides where the files of threads are on volumes.
+var onVolumes = []right{{"", "persistentvolumeclaims", "create get"}}
 
 // cluster looks at the API server, and at what this server may do there. The rest is seen by a sandbox that is made: see
 // the lines of the runtimes and templates.
@@ -39,7 +46,11 @@ func (e *examination) cluster(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	r.OK("API server", "%s, Kubernetes %s", o.Config.Host, version.GitVersion)
-	missing, err := mayNot(ctx, client, o.Namespace)
+	rights := needed
+	if e.cfg.OnVolumes() {
+		rights = append(slices.Clone(rights), onVolumes...)
+	}
+	missing, err := mayNot(ctx, client, o.Namespace, rights)
 	switch {
 	case err != nil:
 		r.Problem("rights", "look whether the API server is well", "it does not tell what this server may do: %s", err)
@@ -75,8 +86,8 @@ func (e *examination) policies(ctx context.Context, r *doctor.Report) {
 }
 
 // mayNot gives what the server may not do that it does, as "verb resource".
-func mayNot(ctx context.Context, client kube.Interface, namespace string) (missing []string, err error) {
-	for _, n := range needed {
+func mayNot(ctx context.Context, client kube.Interface, namespace string, rights []right) (missing []string, err error) {
+	for _, n := range rights {
 		for verb := range strings.FieldsSeq(n.verbs) {
 			review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{

@@ -50,6 +50,7 @@ func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
 		RuntimeClasses: map[string]string{"runc": c.RuncClass, "runsc": c.RunscClass}, Seccomp: c.Seccomp,
 		CPUShare: float64(c.CPUPercent) / 100, MemoryShare: float64(c.MemoryPercent) / 100,
 		NodeSelector: nodes, PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
+		Volumes:   kubernetes.VolumeOptions{StorageClass: c.VolumeClass, Size: c.VolumeSize, AccessMode: corev1.PersistentVolumeAccessMode(c.VolumeAccess)},
 		Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: p.cfg.StartTimeout, Log: p.log,
 	}, nil
 }

@@ -446,7 +446,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 			Admit: p.limits.ToolCall, Tracer: p.tracer,
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
-		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Snapshots: snapshots, SnapshotDelay: p.cfg.KeepDelay(), Daemon: p.sandboxd, Install: p.install,
+		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Snapshots: snapshots, SnapshotDelay: p.cfg.KeepDelay(), OnVolumes: p.cfg.OnVolumes(), Daemon: p.sandboxd, Install: p.install,
 		Lifecycle: orchestrator.Lifecycle{
 			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,

@@ -364,6 +364,9 @@ func (c *Config) Check() error {
 	}
 	if c.Driver == "kubernetes" {
 		c.Kubernetes.check(bad)
+		if c.Kubernetes.Workspaces == "volume" && c.Workspaces.Store != "" {
+			bad("workspaces", "keeps what is in the data folder, and with kubernetes.workspaces volume the files of threads are not there: back up the volumes")
+		}
 		if c.DiskQuota == "auto" { // a workspace is a copy of what is in a volume that has a limit of its own
 			c.DiskQuota = "off"
 		}

@@ -1,6 +1,12 @@
 package config
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
+
+// quantity is what of Kubernetes' quantities makes sense for a disk.
+var quantity = regexp.MustCompile(`^[1-9][0-9]{0,8}(M|G|T|P|Mi|Gi|Ti|Pi)$`)
 
 // Kubernetes says where sandboxes are pods, and how they are made.
 type Kubernetes struct {
@@ -29,12 +35,27 @@ type Kubernetes struct {
 	// PriorityClass and ServiceAccount of the pods. None has a token of its service account.
 	PriorityClass  string `yaml:"priority_class"`
 	ServiceAccount string `yaml:"service_account"`
+	// Workspaces says where the files of threads are: ephemeral (in the sandbox, and copied to the data folder) or volume (on a
+	// PersistentVolumeClaim of each user). A thread that has been on a volume stays there.
+	Workspaces string `yaml:"workspaces"`
+	// VolumeClass, VolumeSize and VolumeAccess are what claims of users ask for; an empty class is the cluster's default.
+	VolumeClass  string `yaml:"volume_class"`
+	VolumeSize   string `yaml:"volume_size"`
+	VolumeAccess string `yaml:"volume_access"`
 	// Unpoliced lets sandboxes be made where no NetworkPolicy closes their network.
 	Unpoliced bool `yaml:"unpoliced"`
 }
 
 func defaultKubernetes() Kubernetes {
-	return Kubernetes{ImagePullPolicy: "IfNotPresent", RunscClass: "gvisor", CPUPercent: 10, MemoryPercent: 50}
+	return Kubernetes{
+		ImagePullPolicy: "IfNotPresent", RunscClass: "gvisor", CPUPercent: 10, MemoryPercent: 50,
+		Workspaces: "ephemeral", VolumeSize: "20Gi", VolumeAccess: "ReadWriteOnce",
+	}
+}
+
+// OnVolumes reports whether files of new threads lie on volumes of their users.
+func (c *Config) OnVolumes() bool {
+	return c.Driver == "kubernetes" && c.Kubernetes.Workspaces == "volume"
 }
 
 func (k *Kubernetes) check(bad func(key, format string, args ...any)) {
@@ -45,6 +66,19 @@ func (k *Kubernetes) check(bad func(key, format string, args ...any)) {
 	case "Always", "IfNotPresent", "Never":
 	default:
 		bad("kubernetes.image_pull_policy", "%.40q is not one of Always, IfNotPresent, Never", k.ImagePullPolicy)
+	}
+	switch k.Workspaces {
+	case "ephemeral", "volume":
+	default:
+		bad("kubernetes.workspaces", "%.40q is not one of ephemeral, volume", k.Workspaces)
+	}
+	switch k.VolumeAccess {
+	case "ReadWriteOnce", "ReadWriteMany":
+	default:
+		bad("kubernetes.volume_access", "%.40q is not one of ReadWriteMany, ReadWriteOnce", k.VolumeAccess)
+	}
+	if !quantity.MatchString(k.VolumeSize) {
+		bad("kubernetes.volume_size", "%.40q is no size as in 20Gi", k.VolumeSize)
 	}
 	for key, n := range map[string]int{"kubernetes.cpu_percent": k.CPUPercent, "kubernetes.memory_percent": k.MemoryPercent} {
 		if n < 1 || n > 100 {

@@ -201,7 +201,11 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = make(chan struct{}, followParallel)
 	r.execs.init()
-	r.pool.init(o.Templates)
+	if o.OnVolumes { // a sandbox that waits has no volume
+		r.pool.init(nil)
+	} else {
+		r.pool.init(o.Templates)
+	}
 	r.places = capacity.New(capacity.Limits{Total: o.MaxBoxes, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
 	r.nudged = make(chan struct{}, 1)
 	o.Metrics.Watch(r.levels)

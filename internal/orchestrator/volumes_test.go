@@ -97,6 +97,15 @@ func TestVolume(t *testing.T) {
 	f.quiet("t", "[ ! -e a ]")
 }
 
+// TestVolumeHasNoPool: a sandbox that waits could have no volume, so none does.
+func TestVolumeHasNoPool(t *testing.T) {
+	f := newVolumeHouse(t, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
+	f.quiet("t", "echo 1 > a")
+	if f.box("t").info.Warm || f.sandboxes() != 1 {
+		t.Errorf("%+v of %d sandboxes", f.box("t").info, f.sandboxes())
+	}
+}
+
 // TestVolumeLists: an exec that is asked what it changed says so.
 func TestVolumeLists(t *testing.T) {
 	f := newVolumeHouse(t)
