@@ -158,7 +158,7 @@ func (o Options) oneNode(v *sandbox.Volume) *corev1.Affinity {
 // bare leaves of a pod what copies its thread's files: the sidecar alone, in the sandbox's place.
 func (o Options) bare(p *corev1.Pod) {
 	c := p.Spec.InitContainers[0]
-	c.Name, c.RestartPolicy, c.StartupProbe = containerSandbox, nil, nil
+	c.Name, c.RestartPolicy, c.StartupProbe, c.Lifecycle = containerSandbox, nil, nil, nil
 	c.Command = slices.DeleteFunc(c.Command, func(arg string) bool {
 		return arg == "--anchor" || strings.HasPrefix(arg, "--daemon=") || strings.HasPrefix(arg, "--mount=") && !strings.HasPrefix(arg, "--mount="+sandbox.UserDataDir+"=")
 	})

@@ -170,6 +170,9 @@ func TestBarePod(t *testing.T) {
 		if !slices.Equal(c.Command, want) {
 			t.Errorf("%s: the command is %q", runtime, c.Command)
 		}
+		if c.Lifecycle != nil || c.StartupProbe != nil { // one that runs once would be ended for not serving
+			t.Errorf("%s: something waits until it serves", runtime)
+		}
 		if len(pod.Spec.Volumes) != 3 || len(c.VolumeMounts) != 3 || pod.Spec.ActiveDeadlineSeconds == nil {
 			t.Errorf("%s: %+v", runtime, pod.Spec)
 		}
