@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# DeerFlow against a server with deerflow.enabled, which scripts/clients.sh starts. DeerFlow's code is in no package registry, so there are two ways:
+# DeerFlow against a server with deerflow.enabled, which scripts/clients.sh starts. Its makers publish its code in no package registry, so there are two ways:
 #
 #   * recorded.json, always: requests that DeerFlow's own client code made, at the commit below, and what it read of the answers.
 #   * that code itself, when SKERRY_DEERFLOW_REPOSITORY names a copy of its repository (such as https://github.com/bytedance/deer-flow.git).
