@@ -47,8 +47,8 @@ type pluginChange struct {
 	Config  map[string]any `json:"config,omitempty" doc:"Values that the plugin asks for: null removes one, *** keeps a sensitive one"`
 }
 
-// sourceBody names a plugin or a marketplace.
-type sourceBody struct {
+// SourceBody names a plugin or a marketplace. It is exported because huma sees only exported fields where it is embedded.
+type SourceBody struct {
 	Source string `json:"source,omitempty" maxLength:"2048" doc:"owner/name on GitHub, the URL of a git repository or of an archive (.zip, .tar.gz), or a folder that the server is configured for"`
 	Kind   string `json:"kind,omitempty" enum:"git,archive,folder" doc:"When it does not follow from the source"`
 	Ref    string `json:"ref,omitempty" maxLength:"200" doc:"Branch or tag"`
@@ -61,7 +61,7 @@ type sourceBody struct {
 
 // installBody is the body of an install that is no upload: source, or marketplace and plugin, or thread_id and path.
 type installBody struct {
-	sourceBody
+	SourceBody
 	Marketplace string `json:"marketplace,omitempty" maxLength:"64"`
 	Plugin      string `json:"plugin,omitempty" maxLength:"64" doc:"Of the marketplace"`
 	ThreadID    string `json:"thread_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$"`
@@ -258,7 +258,7 @@ func (b *installBody) tooLong() string {
 	return ""
 }
 
-func (b *sourceBody) fill(req *sandbox.PluginInstall) {
+func (b *SourceBody) fill(req *sandbox.PluginInstall) {
 	req.From, req.Kind, req.Ref, req.SHA, req.SHA256, req.Path = b.Source, b.Kind, b.Ref, b.SHA, b.SHA256, b.Folder
 	req.Replace = req.Replace || b.Replace
 }
@@ -307,7 +307,7 @@ func (s *server) listMarketplaces(ctx context.Context, in *ListIn) (*body[page[s
 	return pageIn(*in, list, marketplaceKey)
 }
 
-func (s *server) addMarketplace(ctx context.Context, in *struct{ Body sourceBody }) (*body[sandbox.Marketplace], error) {
+func (s *server) addMarketplace(ctx context.Context, in *struct{ Body SourceBody }) (*body[sandbox.Marketplace], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}

@@ -136,3 +136,12 @@ func TestInstallPluginOverHTTP(t *testing.T) {
 	wantProblem(t, send(h, "POST", route, `{"thread_id":"t","path":"/mnt/user-data/../../etc/x.zip"}`), 403, "forbidden")
 	wantProblem(t, send(h, "POST", route, "x", "Content-Type: text/plain"), 415, "invalid")
 }
+
+// TestPluginInstallDocument: the document has all that the body of an install may have.
+func TestPluginInstallDocument(t *testing.T) {
+	doc := send(handler(t, newWorld(t)), "GET", "/openapi.json", "").Body.String()
+	at := strings.Index(doc, `"operationId":"installPlugin"`)
+	if at < 0 || !strings.Contains(doc[at:at+4000], `"source":{`) || !strings.Contains(doc[at:at+4000], `"marketplace":{`) {
+		t.Errorf("%.4000s", doc[max(at, 0):])
+	}
+}
