@@ -247,6 +247,20 @@ type FileText struct {
 	ModifiedAt time.Time `json:"modified_at"`
 }
 
+// Unpacked is what PutArchive wrote.
+type Unpacked struct {
+	Path  string `json:"path"`
+	Files int    `json:"files"`
+	Bytes int64  `json:"bytes"`
+}
+
+// WatchedChange is one change of WatchFiles: created, modified or deleted.
+type WatchedChange struct {
+	Path   string `json:"path"`
+	Change string `json:"change"`
+	IsDir  bool   `json:"is_dir"`
+}
+
 // Written is a file that was written.
 type Written struct {
 	Path  string `json:"path"`

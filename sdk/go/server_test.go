@@ -55,6 +55,7 @@ var models = map[string]any{
 	"Skill": skerry.Skill{}, "SkillBody": skerry.Script{}, "SkillFile": skerry.SkillFile{}, "SkillFound": skerry.SkillFound{}, "SkillInstalled": skerry.SkillInstalled{},
 	"Template": skerry.Template{}, "Thread": skerry.ThreadInfo{}, "Timings": skerry.Timings{}, "ToolCall": skerry.ToolCalled{}, "ToolFound": skerry.Tool{},
 	"ToolResult": skerry.ToolResult{}, "ToolSearch": skerry.ToolSearch{}, "ToolServer": skerry.ToolServer{}, "Transferred": skerry.Transferred{},
+	"Health": skerry.Health{}, "PluginMessage": skerry.PluginMessage{}, "Unpacked": skerry.Unpacked{}, "WatchedChange": skerry.WatchedChange{},
 	"VirtualBody": skerry.VirtualSkill{}, "VirtualSkill": skerry.AddedSkill{}, "Written": skerry.Written{},
 }
 

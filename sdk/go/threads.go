@@ -45,13 +45,16 @@ func get[T any](ctx context.Context, c *Client, r Request) (*T, error) {
 	return out, nil
 }
 
-// list gets a list that has no second page.
+// list gets a list with all its pages.
 func list[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
-	p, err := get[page[T]](ctx, c, Request{Method: http.MethodGet, Path: path, Query: query})
-	if err != nil {
-		return nil, err
+	all := []T{}
+	for item, err := range pages[T](ctx, c, path, query) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, item)
 	}
-	return p.Items, nil
+	return all, nil
 }
 
 // pages gives the items of a list with all its pages.
