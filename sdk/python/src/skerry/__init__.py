@@ -6,7 +6,7 @@ from skerry._async.execs import Exec as AsyncExec
 from skerry._async.files import Files as AsyncFiles
 from skerry._async.files import content_of
 from skerry._async.thread import Thread as AsyncThread
-from skerry._results import Event, ExecFailed, ExecResult
+from skerry._results import Event, ExecFailed, ExecResult, FileEvent
 from skerry._sync.client import Client
 from skerry._sync.execs import Context, Exec
 from skerry._sync.files import Files
@@ -30,6 +30,7 @@ __all__ = [
     "Exec",
     "ExecFailed",
     "ExecResult",
+    "FileEvent",
     "Files",
     "OutcomeUnknown",
     "SkerryError",

@@ -51,6 +51,15 @@ class ExecFailed(errors.SkerryError):
 
 
 @dataclass(frozen=True)
+class FileEvent:
+    """What Files.watch tells of: change is started (of the folder itself, first), created, modified or deleted."""
+
+    path: str
+    change: str
+    is_dir: bool
+
+
+@dataclass(frozen=True)
 class Event:
     """One event of an exec. type is started, stdout, stderr, approval_required, approval_decided or exit.
 

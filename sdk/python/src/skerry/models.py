@@ -807,6 +807,12 @@ class Transferred(Model):
     path: str
 
 
+class Unpacked(Model):
+    bytes: int
+    files: int
+    path: str
+
+
 class UsageAmounts(Model):
     cpu_seconds: float
     exec_seconds: float
@@ -873,6 +879,12 @@ class WaitingInterpreter(Model):
     language: str
     memory_bytes: int
     starting: bool | None = None
+
+
+class WatchedChange(Model):
+    change: str
+    is_dir: bool
+    path: str
 
 
 class Why(Model):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote
 
 import httpx
 
-from skerry import models
+from skerry import errors, models
 from skerry._async.thread import Thread
 from skerry._async.transport import Transport
+from skerry._options import given
 
 
 class AsyncClient:
@@ -66,6 +69,54 @@ class AsyncClient:
 
     async def skills(self) -> Sequence[models.Skill]:
         return models.SkillsAnswer.model_validate((await self._transport.call("GET", "/api/skills")).json()).skills
+
+    async def skill(self, name: str) -> models.Skill:
+        return models.Skill.model_validate((await self._transport.call("GET", self._skill(name))).json())
+
+    async def switch_skill(self, name: str, enabled: bool) -> models.Skill:
+        """Switches a skill on or off."""
+        return models.Skill.model_validate((await self._transport.call("PUT", self._skill(name), body={"enabled": enabled})).json())
+
+    def _skill(self, name: str) -> str:
+        return f"/api/skills/{quote(name, safe='')}"
+
+    async def approvals(self, *, state: str | None = None) -> AsyncIterator[models.Approval]:
+        """Calls that wait, or waited, for a person, newest first."""
+        async for item in self._pages("/api/approvals", {"state": state}):
+            yield models.Approval.model_validate(item)
+
+    async def decide(
+        self,
+        approval: str,
+        decision: Literal["approve", "deny"],
+        *,
+        scope: Literal["once", "arguments", "thread"] | None = None,
+        reason: str | None = None,
+    ) -> models.Approval:
+        """Lets a call through, or denies it."""
+        path = f"/api/approvals/{quote(approval, safe='')}"
+        body = given(decision=decision, scope=scope, reason=reason)
+        return models.Approval.model_validate((await self._transport.call("POST", path, body=body)).json())
+
+    async def verify_audit(self) -> models.AuditVerification:
+        """Whether the audit log is whole."""
+        return models.AuditVerification.model_validate((await self._transport.call("POST", "/api/audit/verify", body={})).json())
+
+    async def follow_audit(
+        self, *, after: str | None = None, thread: str | None = None, deadline_s: float = 3600.0
+    ) -> AsyncIterator[tuple[str, models.AuditRecord]]:
+        """Audit records as they come, over one connection, each with an id: after goes on behind it, else it begins now."""
+        headers = {"Last-Event-ID": after} if after else None
+        try:
+            async for message in self._transport.events(
+                "GET", "/api/audit/stream", params={"thread": thread}, headers=headers, deadline_s=deadline_s
+            ):
+                if message.event == "error":
+                    raise errors.from_answer(int(json.loads(message.data).get("status", 500)), {}, message.data.encode())
+                if message.event == "record":
+                    yield message.id, models.AuditRecord.model_validate_json(message.data)
+        except httpx.HTTPError as err:
+            raise errors.ConnectionFailed(f"the audit log was cut off ({type(err).__name__}: {err})") from err
 
     async def audit(
         self,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import httpx
 
 from skerry import errors, models
 from skerry._async.transport import Transport
+from skerry._results import FileEvent
 from skerry._retry import Kind
 from skerry._sources import CHUNK, AsyncSource, form_of
 
@@ -133,6 +135,52 @@ class Files:
             "POST", self._path + "/download", body={"paths": [*paths]}, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE
         )
         return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
+
+    @asynccontextmanager
+    async def open_archive(
+        self, path: str, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = TRANSFER_DEADLINE
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """All that is in a folder, as one archive with names relative to it, as it comes. Links and special files are not in it."""
+        response, stack = await self._transport.download(self._path + "/archive", {"path": path, "format": format}, {}, deadline_s)
+        async with stack:
+            yield self._chunks(response, path)
+
+    async def download_archive(
+        self, path: str, target: BinaryIO, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = TRANSFER_DEADLINE
+    ) -> int:
+        """Copies the archive of a folder into target, and gives its number of bytes."""
+        size = 0
+        async with self.open_archive(path, format=format, deadline_s=deadline_s) as chunks:
+            async for chunk in chunks:
+                size += target.write(chunk)
+        return size
+
+    async def upload_archive(self, path: str, archive: AsyncSource, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Unpacked:
+        """Writes what is in a tar, tar.gz or zip archive into a folder, which is made. Nothing is written of one that has links,
+        paths that lead out, or more than there is room for."""
+        answer = await self._transport.call("PUT", self._path + "/archive", params={"path": path}, content=archive, deadline_s=deadline_s)
+        return models.Unpacked.model_validate(answer.json())
+
+    async def watch(self, path: str, *, recursive: bool = True, deadline_s: float = TRANSFER_DEADLINE) -> AsyncIterator[FileEvent]:
+        """What changes in a folder, as it changes. The first event is "started", of the folder itself: from then on all is told.
+
+        It ends when the thread's sandbox has ended. One that was cut off raises ConnectionFailed: list the folder and watch again."""
+        params: dict[str, str | bool] = {"path": path, "recursive": recursive}
+        try:
+            async for message in self._transport.events("GET", self._path + "/watch", params=params, deadline_s=deadline_s):
+                if message.event == "end":
+                    return
+                if message.event == "error":
+                    problem = json.loads(message.data)
+                    raise errors.from_answer(int(problem.get("status", 500)), {}, message.data.encode())
+                if message.event == "started":
+                    yield FileEvent(path, "started", True)
+                elif message.event == "change":
+                    said = json.loads(message.data)
+                    yield FileEvent(said["path"], said["change"], said["is_dir"])
+        except httpx.HTTPError as err:
+            raise errors.ConnectionFailed(f"{path}: the watch was cut off ({type(err).__name__}: {err})") from err
+        raise errors.ConnectionFailed(f"{path}: the watch was cut off")
 
     async def _get(self, what: str, **params: str | int | bool | None) -> object:
         return (await self._transport.call("GET", self._path + what, params=params)).json()

@@ -165,6 +165,10 @@ class Thread:
         """At most 15 tools, best first."""
         return models.ToolSearch.model_validate(self._get("/tools", query=query, server=server, detail=detail))
 
+    def server_tools(self, server: str) -> Sequence[models.ToolFound]:
+        """All tools of one MCP server."""
+        return models.PageToolFound.model_validate(self._get(f"/servers/{quote(server, safe='')}/tools")).items
+
     def call_tool(
         self, tool: str, input: Mapping[str, Any] | None = None, *, server: str | None = None, deadline_s: float = 600.0
     ) -> models.ToolResult:
@@ -185,6 +189,11 @@ class Thread:
         """A skill that only this thread has."""
         sent = given(name=name, description=description, body=body, files=files)
         return models.VirtualSkill.model_validate((self._transport.call("POST", self._base + "/skills", body=sent)).json())
+
+    def install_skill(self, path: str) -> models.SkillInstalled:
+        """Installs a .skill file that lies in the thread."""
+        body = {"thread_id": self.id, "path": path}
+        return models.SkillInstalled.model_validate((self._transport.call("POST", "/api/skills/install", body=body)).json())
 
     def remove_skill(self, name: str) -> None:
         self._transport.call("DELETE", self._skill(name))
