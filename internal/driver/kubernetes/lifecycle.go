@@ -150,15 +150,15 @@ func secretName(id sandbox.ID) string { return string(id) + "-tls" }
 // start fills a pod that was made, as soon as its sidecar can be reached, and waits until its sandbox runs: the kubelet
 // starts that meanwhile.
 func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (there sandbox.Instance, err error) {
-	both, ctx := errgroup.WithContext(ctx)
+	both, starting := errgroup.WithContext(ctx) // which ends with them
 	both.Go(func() error {
-		if err := d.awaitSidecar(ctx, spec.ID); err != nil {
+		if err := d.awaitSidecar(starting, spec.ID); err != nil {
 			return err
 		}
-		return d.fill(ctx, spec)
+		return d.fill(starting, spec)
 	})
 	both.Go(func() (err error) {
-		there, err = d.awaitRunning(ctx, spec.ID)
+		there, err = d.awaitRunning(starting, spec.ID)
 		return err
 	})
 	if err := both.Wait(); err != nil {
