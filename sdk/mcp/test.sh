@@ -10,7 +10,6 @@ cp clients.test.mjs clients.py "$work/"
 # The programs of docs/mcp-clients.md, with what stands around them in anybody's. The header is left out where the server has no keys, as the page says.
 block() { awk -v lang="$1" '$0 == "```" lang { on = 1; next } /^```/ { on = 0 } on' ../../docs/mcp-clients.md | sed "s#http://127.0.0.1:8080#$SKERRY_SERVER#"; }
 no_key() { if [ -n "${SKERRY_API_KEY:-}" ]; then cat; else sed 's/headers={[^,]*}, //'; fi; }
-# shellcheck disable=SC2016 # a program of JavaScript
 {
   cat <<'EOF'
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
