@@ -25,7 +25,7 @@ curl -fsS "$SKERRY_SERVER/openapi.json" -o openapi.json
 "$bin/tsc"
 tests=(dist/test/examples.test.js dist/test/rules.test.js dist/test/server.test.js)
 pids=()
-timeout 170 node --test "${tests[@]}" >node.log 2>&1 & pids+=("$!")
+timeout 170 node --experimental-websocket --test "${tests[@]}" >node.log 2>&1 & pids+=("$!")
 timeout 170 "$bin/bun" test --timeout 100000 "${tests[@]/#/./}" >bun.log 2>&1 & pids+=("$!")
 NO_COLOR=1 timeout 170 "$bin/deno" test --allow-all --no-check "${tests[@]}" >deno.log 2>&1 & pids+=("$!")
 failed=0

@@ -111,6 +111,11 @@ export class Skerry {
     return this.#t.call({ method: "POST", path: path("approvals", id), body: decision }, o);
   }
 
+  /** Whether the server lives; it takes no key. */
+  health(o: CallOptions = {}): Promise<{ status: string; version: string }> {
+    return this.#t.call({ method: "GET", path: "/healthz" }, o);
+  }
+
   /** Any request of the API whose answer is JSON, with the same rules. */
   call<T>(request: Request, o: CallOptions = {}): Promise<T> {
     return this.#t.call(request, o);
@@ -194,6 +199,12 @@ export class Thread extends Runs {
   async contexts(o: CallOptions = {}): Promise<Context[]> {
     const { items } = await this.t.call<{ items: CodeContext[] }>({ method: "GET", path: path("threads", this.id, "contexts") }, o);
     return items.map((info) => new Context(this, this.t, info));
+  }
+
+  /** The text of a plugin's command, with its arguments put in: ready to be the user's message. */
+  async command(plugin: string, command: string, args = "", o: CallOptions = {}): Promise<string> {
+    const r: Request = { method: "POST", path: path("threads", this.id, "commands", plugin, command), body: { args } };
+    return (await this.t.call<{ message: string }>(r, o)).message;
   }
 
   /** What to tell the agent of this thread, and which tools to register with it. */

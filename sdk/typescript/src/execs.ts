@@ -1,6 +1,7 @@
 import { LostError, SkerryError } from "./errors.js";
 import type { Approval, Code, Command, ExecInfo, ExecResult, Script } from "./models.js";
 import { decoded, toBase64, type Message } from "./sse.js";
+import { Terminal } from "./terminal.js";
 import { notConnected } from "./repeat.js";
 import { path, sleep, type CallOptions, type Request, type Transport } from "./transport.js";
 
@@ -123,6 +124,11 @@ export class Exec {
   /** Ends its stdin. */
   async closeStdin(o: CallOptions = {}): Promise<void> {
     await this.#t.call({ method: "POST", path: this.#path("stdin"), body: { close: true }, kind: "once" }, o);
+  }
+
+  /** Joins its terminal, when it was started with pty. `after` is the number of the last event that the caller has. */
+  terminal(after = 0, o: CallOptions = {}): Promise<Terminal> {
+    return Terminal.join(this.#t, this.threadId, this.id, after, o);
   }
 
   /** Sends a signal such as TERM to all of its processes. */

@@ -1,4 +1,4 @@
-import type { Edited, FileEntry, FileListing, FileText, GrepMatches, GrepOptions, Transferred, Written } from "./models.js";
+import type { ArchiveFormat, Edited, FileEntry, FileListing, FileText, GrepMatches, GrepOptions, Transferred, Unpacked, WatchedChange, Written } from "./models.js";
 import { decoded, toBase64 } from "./sse.js";
 import { path, type Bytes, type CallOptions, type Request, type Transport } from "./transport.js";
 
@@ -107,6 +107,33 @@ export class Files {
   async download(paths: string[], o: CallOptions = {}): Promise<(Transferred & { data: Uint8Array | undefined })[]> {
     const { items } = await this.#t.call<{ items: Transferred[] }>({ method: "POST", path: this.#path("download"), body: { paths } }, o);
     return items.map((f) => ({ ...f, data: f.content === undefined ? undefined : decoded(f.content, f.encoding) }));
+  }
+
+  /** All that is in a folder, as one archive with names relative to it, as it comes. `leftOut` are its links and special files, which are not in it. */
+  async getArchive(folder: string, format: ArchiveFormat = "tar.gz", o: CallOptions = {}): Promise<{ chunks: AsyncIterable<Uint8Array>; leftOut: number }> {
+    const { answer, chunks } = await this.#t.open({ method: "GET", path: this.#path("archive"), query: { path: folder, format } }, o);
+    return { chunks, leftOut: Number(answer.headers.get("skerry-left-out") ?? 0) };
+  }
+
+  /**
+   * Writes what is in a tar, tar.gz or zip archive into a folder, which is made. Nothing is written of one that has links, paths that
+   * lead out, or more than there is room for.
+   */
+  putArchive(folder: string, archive: Bytes, o: CallOptions = {}): Promise<Unpacked> {
+    return this.#send({ method: "PUT", path: this.#path("archive"), query: { path: folder }, content: archive }, o);
+  }
+
+  /**
+   * What changes in a folder, as it changes. The first change is `started`, of the folder itself: from then on all is told. It ends
+   * when the thread's sandbox has ended. One that was cut off is an error: list the folder and watch again.
+   */
+  async *watch(folder: string, how: { recursive?: boolean } = {}, o: CallOptions = {}): AsyncGenerator<WatchedChange, void, void> {
+    const query = { path: folder, recursive: how.recursive ?? true };
+    for await (const m of this.#t.events({ method: "GET", path: this.#path("watch"), query }, o, this.#t.timeoutMs)) {
+      if (m.event === "end") return;
+      if (m.event === "started") yield { path: folder, change: "started", is_dir: true };
+      if (m.event === "change") yield JSON.parse(m.data) as WatchedChange;
+    }
   }
 
   /** Sends what takes as long as it takes: a call without a deadline of its own has an hour. */

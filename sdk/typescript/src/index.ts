@@ -3,5 +3,6 @@ export { ConnectionError, DeadlineError, LostError, SkerryError, type ErrorCode,
 export { Exec, stderrBytes, stdoutBytes, type ExecEvent } from "./execs.js";
 export { Files } from "./files.js";
 export type * from "./models.js";
+export { Terminal, type Socket, type SocketConstructor } from "./terminal.js";
 export { path, type Bytes, type CallOptions, type Options, type Query, type Request } from "./transport.js";
 export type { Kind } from "./repeat.js";

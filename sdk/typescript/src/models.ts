@@ -417,3 +417,28 @@ export interface AuditVerification {
   records: number;
   first_bad?: { writer: string; seq: number; id?: string; reason: string; detail?: string };
 }
+
+/** How `files.getArchive` packs. */
+export type ArchiveFormat = "tar.gz" | "tar" | "zip";
+
+/** What `files.putArchive` wrote. */
+export interface Unpacked {
+  path: string;
+  files: number;
+  bytes: number;
+}
+
+/** A change that `files.watch` tells of. */
+export interface WatchedChange {
+  path: string;
+  change: "started" | "created" | "modified" | "deleted";
+  is_dir: boolean;
+}
+
+/** How the program of a terminal ended; `result` of its exec has the whole. */
+export interface TerminalExit {
+  exec_id: string;
+  status: ExecResult["status"];
+  exit_code: number | null;
+  duration_ms: number;
+}

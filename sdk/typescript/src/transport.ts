@@ -1,6 +1,7 @@
 import { ConnectionError, DeadlineError, errorFrom, LostError, SkerryError, type ErrorCode, type Problem } from "./errors.js";
 import { Repeats, type Kind } from "./repeat.js";
 import { messages, type Message } from "./sse.js";
+import type { SocketConstructor } from "./terminal.js";
 
 /** Options of a client. */
 export interface Options {
@@ -20,6 +21,8 @@ export interface Options {
   waitMs?: number;
   /** In place of the global fetch. */
   fetch?: typeof fetch;
+  /** In place of the global WebSocket, for terminals; Node 20 has none. */
+  webSocket?: SocketConstructor;
 }
 
 /** What every call takes. */
@@ -62,7 +65,8 @@ export class Transport {
   readonly patienceMs: number;
   readonly silenceMs: number;
   readonly waitMs: number;
-  readonly #headers: Record<string, string>;
+  readonly headers: Record<string, string>;
+  readonly webSocket: SocketConstructor | undefined;
   readonly #fetch: typeof fetch;
 
   constructor(o: Options) {
@@ -72,7 +76,8 @@ export class Transport {
     this.silenceMs = o.silenceMs ?? 60_000;
     this.waitMs = o.waitMs ?? 270_000;
     this.#fetch = o.fetch ?? fetch.bind(globalThis);
-    this.#headers = {
+    this.webSocket = o.webSocket;
+    this.headers = {
       ...(o.key ? { Authorization: `Bearer ${o.key}` } : {}),
       ...(o.onBehalfOf ? { "On-Behalf-Of": o.onBehalfOf } : {}),
     };
@@ -133,7 +138,7 @@ export class Transport {
   }
 
   #init(r: Request, tries: Repeats, signal: AbortSignal): RequestInit {
-    const headers: Record<string, string> = { ...this.#headers, ...tries.headers(), ...r.headers };
+    const headers: Record<string, string> = { ...this.headers, ...tries.headers(), ...r.headers };
     const init: RequestInit & { duplex?: "half" } = { method: r.method, headers, signal, redirect: "error" };
     if (r.content !== undefined) {
       init.body = r.content as BodyInit;

@@ -44,6 +44,7 @@ all.push(...is<Sends<Theirs["Thread"], ours.ThreadInfo>>(), ...is<Known<ours.Thr
 all.push(...is<Sends<Theirs["ToolFound"], ours.Tool>>(), ...is<Known<ours.Tool, Theirs["ToolFound"]>>());
 all.push(...is<Sends<Theirs["ToolResult"], ours.ToolResult>>(), ...is<Sends<Theirs["ToolSearch"], ours.ToolSearch>>());
 all.push(...is<Sends<Theirs["Transferred"], ours.Transferred>>(), ...is<Known<ours.Transferred, Theirs["Transferred"]>>());
+all.push(...is<Sends<Theirs["Unpacked"], ours.Unpacked>>(), ...is<Sends<Theirs["WatchedChange"], ours.WatchedChange>>());
 all.push(...is<Sends<Theirs["VirtualSkill"], ours.AddedSkill>>());
 
 // Taken by the server.

@@ -149,3 +149,59 @@ test("tools of LangChain work in the thread of the run", () =>
     assert.match(await skerryPrompt(skerry, { configurable: { thread_id: t.id } }), /csv-profile/);
     assert.deepEqual(skerryTools(skerry, { only: ["bash"] }).map((x) => x.name), ["bash"]);
   }));
+
+test("a terminal", () =>
+  inThread("terminal", async (t) => {
+    const shell = await t.start({ argv: ["sh"], pty: { cols: 80, rows: 24 } });
+    const until = async (terminal: AsyncIterable<Uint8Array>, text: string) => {
+      let all = "";
+      for await (const part of terminal) {
+        all += new TextDecoder().decode(part);
+        if (all.includes(text)) break;
+      }
+      assert.ok(all.includes(text), all);
+    };
+    const first = await shell.terminal();
+    first.resize(132, 50);
+    first.write("stty size; echo a''b\n");
+    await until(first, "50 132");
+    const next = first.next;
+    first.close();
+    const again = await shell.terminal(next - 1);
+    again.write("echo c''d; exit 7\n");
+    let rest = "";
+    for await (const part of again) rest += new TextDecoder().decode(part);
+    assert.ok(rest.includes("cd") && !rest.includes("50 132"), rest);
+    assert.equal(again.exit?.exit_code, 7);
+    await assert.rejects(t.execById("none").terminal(), (err) => err instanceof SkerryError && err.code === "not_found");
+  }));
+
+test("archives", () =>
+  inThread("archive", async (t) => {
+    await t.files.write("/mnt/user-data/workspace/d/a.txt", "one");
+    for (const format of ["tar.gz", "tar", "zip"] as const) {
+      const { chunks, leftOut } = await t.files.getArchive("/mnt/user-data/workspace", format);
+      const parts: Uint8Array[] = [];
+      for await (const c of chunks) parts.push(c);
+      assert.equal(leftOut, 0);
+      const u = await t.files.putArchive(`/mnt/user-data/outputs/${format}`, new Blob(parts as BlobPart[]));
+      assert.deepEqual([u.files, u.bytes], [1, 3]);
+      assert.equal((await t.files.read(`/mnt/user-data/outputs/${format}/d/a.txt`)).content, "one");
+    }
+    await assert.rejects(t.files.putArchive("/mnt/user-data/outputs", "no archive"), (err) => err instanceof SkerryError && err.code === "invalid");
+  }));
+
+test("a watch", () =>
+  inThread("watch", async (t) => {
+    await t.exec("true");
+    const seen: string[] = [];
+    for await (const c of t.files.watch("/mnt/user-data/workspace")) {
+      const said = `${c.change} ${c.path}`;
+      seen.push(said);
+      if (c.change === "started") await t.exec("echo 1 > a");
+      if (said === "created /mnt/user-data/workspace/a") await t.files.remove("/mnt/user-data/workspace/a");
+      if (said === "deleted /mnt/user-data/workspace/a") await t.release();
+    }
+    assert.ok(seen.includes("deleted /mnt/user-data/workspace/a"), seen.join());
+    await assert.rejects(t.files.watch("/mnt/user-data/none").next(), (err) => err instanceof SkerryError && err.code === "not_found");
+  }));
