@@ -30,7 +30,7 @@ type Archive struct {
 func (t *Thread) GetArchive(ctx context.Context, folder string, format ArchiveFormat) (*Archive, error) {
 	q := at(folder)
 	set(q, "format", string(format))
-	res, err := t.c.open(ctx, Request{Method: http.MethodGet, Path: t.files("/archive"), Query: q}, t.c.o.Timeout)
+	res, err := t.c.open(ctx, Request{Method: http.MethodGet, Path: t.files("/archive"), Query: q}, t.c.o.Timeout) //nolint:bodyclose // it is what is given
 	if err != nil {
 		return nil, err
 	}
