@@ -23,7 +23,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/template"
-	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
 // Deadlines of checks. Those that wait for others have more than these.
@@ -351,10 +350,7 @@ func version(ctx context.Context, program string) string {
 
 // templateList reads the templates as the server does.
 func (e *examination) templateList() ([]template.Template, error) {
-	if e.cfg.Templates != "" {
-		return template.Load(os.DirFS(e.cfg.Templates))
-	}
-	return template.Load(sandboxtemplates.FS)
+	return (&parts{cfg: e.cfg}).templateFiles()
 }
 
 // wantedRuntimes are the templates that want each runtime.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -13,19 +12,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/doctor"
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 )
-
-// right is what may be done with a kind of object.
-type right struct{ group, resource, verbs string }
-
-// needed is what the server does in the namespace of its sandboxes: the rules of its Role.
-var needed = []right{
-	{"", "pods", "create get list watch patch delete"},
-	{"", "secrets", "create"},
-	{"networking.k8s.io", "networkpolicies", "list"},
-}
-
-// onVolumes is what it does besides where the files of threads are on volumes.
-var onVolumes = []right{{"", "persistentvolumeclaims", "create get"}}
 
 // cluster looks at the API server, and at what this server may do there. The rest is seen by a sandbox that is made: see
 // the lines of the runtimes and templates.
@@ -46,16 +32,12 @@ func (e *examination) cluster(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	r.OK("API server", "%s, Kubernetes %s", o.Config.Host, version.GitVersion)
-	rights := needed
-	if e.cfg.OnVolumes() {
-		rights = append(slices.Clone(rights), onVolumes...)
-	}
-	missing, err := mayNot(ctx, client, o.Namespace, rights)
+	missing, err := mayNot(ctx, client, o, e.cfg.OnVolumes())
 	switch {
 	case err != nil:
 		r.Problem("rights", "look whether the API server is well", "it does not tell what this server may do: %s", err)
 	case len(missing) > 0:
-		r.Problem("rights", "give the server's account the Role of the Helm chart (rbac.create)", "in the namespace %s it may not: %s", o.Namespace, strings.Join(missing, ", "))
+		r.Problem("rights", "give the server's account the Role of the Helm chart (rbac.create, and sandboxes.claims for templates with kubernetes.claim)", "in the namespace %s it may not: %s", o.Namespace, strings.Join(missing, ", "))
 	default:
 		r.OK("rights", "all that a server does in the namespace %s", o.Namespace)
 	}
@@ -86,20 +68,21 @@ func (e *examination) policies(ctx context.Context, r *doctor.Report) {
 }
 
 // mayNot gives what the server may not do that it does, as "verb resource".
-func mayNot(ctx context.Context, client kube.Interface, namespace string, rights []right) (missing []string, err error) {
-	for _, n := range rights {
-		for verb := range strings.FieldsSeq(n.verbs) {
-			review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-					Namespace: namespace, Verb: verb, Group: n.group, Resource: n.resource,
-				}},
-			}, metav1.CreateOptions{})
-			if err != nil {
-				return nil, fmt.Errorf("%s %s: %w", verb, n.resource, err)
-			}
-			if !review.Status.Allowed {
-				missing = append(missing, verb+" "+n.resource)
-			}
+func mayNot(ctx context.Context, client kube.Interface, o kubernetes.Options, volumes bool) (missing []string, err error) {
+	for _, right := range kubernetes.Rights() {
+		if right.Cluster || right.Claims && !o.Claims || right.Volumes && !volumes { // a runtime whose class cannot be looked up has a line of its own
+			continue
+		}
+		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: o.Namespace, Verb: right.Verb, Group: right.Group, Resource: right.Resource,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", right.Verb, right.Resource, err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, right.Verb+" "+right.Resource)
 		}
 	}
 	return missing, nil

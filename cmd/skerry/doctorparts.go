@@ -24,6 +24,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 )
 
 // examination is one run of `skerry doctor`. It opens the parts of a server, by the same code, on a data folder
@@ -184,6 +185,14 @@ func (e *examination) hideSecrets(out *doctorOutput) {
 func (e *examination) parts(data, driverName string) *parts {
 	cfg := e.cfg
 	cfg.Data, cfg.Driver, cfg.Redis, cfg.Workspaces.Store = data, driverName, "", ""
+	if driverName == "kubernetes" && cfg.Authority.Cert == "" {
+		// The pods of a warm pool have certificates of the authority that is in the data folder.
+		dir := filepath.Join(e.cfg.Data, "authority")
+		cert := filepath.Join(dir, pki.CertFile)
+		if _, err := os.Stat(cert); err == nil {
+			cfg.Authority.Cert, cfg.Authority.Key = cert, filepath.Join(dir, pki.KeyFile)
+		}
+	}
 	return &parts{cfg: cfg, log: e.log}
 }
 

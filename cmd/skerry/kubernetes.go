@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
+	"github.com/skerry-sandbox/skerry/internal/template"
 )
 
 // openKubernetes has sandboxes be pods.
@@ -29,6 +31,16 @@ func (p *parts) openKubernetes(ctx context.Context) error {
 	if _, err := d.Capabilities(ctx); err != nil {
 		return fmt.Errorf("driver kubernetes, namespace %s: %w", o.Namespace, err)
 	}
+	if !o.Claims {
+		return nil
+	}
+	problem, err := d.ClaimsProblem(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("driver kubernetes, namespace %s: %w", o.Namespace, err)
+	case problem != "":
+		return fmt.Errorf("driver kubernetes: a template has kubernetes.claim, and %s", problem)
+	}
 	return nil
 }
 
@@ -39,6 +51,11 @@ func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
 	if err != nil {
 		return kubernetes.Options{}, err
 	}
+	templates, err := p.templateFiles()
+	if err != nil {
+		return kubernetes.Options{}, err
+	}
+	claims := slices.ContainsFunc(templates, func(t template.Template) bool { return t.ClaimPool != "" })
 	nodes := map[string]string{}
 	for _, label := range c.NodeSelector {
 		name, value, _ := strings.Cut(label, "=")
@@ -50,7 +67,7 @@ func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
 		RuntimeClasses: map[string]string{"runc": c.RuncClass, "runsc": c.RunscClass}, Seccomp: c.Seccomp,
 		CPUShare: float64(c.CPUPercent) / 100, MemoryShare: float64(c.MemoryPercent) / 100,
 		NodeSelector: nodes, PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
-		Volumes:   kubernetes.VolumeOptions{StorageClass: c.VolumeClass, Size: c.VolumeSize, AccessMode: corev1.PersistentVolumeAccessMode(c.VolumeAccess)},
-		Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: p.cfg.StartTimeout, Log: p.log,
+		Volumes: kubernetes.VolumeOptions{StorageClass: c.VolumeClass, Size: c.VolumeSize, AccessMode: corev1.PersistentVolumeAccessMode(c.VolumeAccess)},
+		Claims:  claims, Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: p.cfg.StartTimeout, Log: p.log,
 	}, nil
 }

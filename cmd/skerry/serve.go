@@ -52,7 +52,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tlsfiles"
 	"github.com/skerry-sandbox/skerry/internal/tooldrift"
 	"github.com/skerry-sandbox/skerry/internal/tracing"
-	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
 // Deadlines of the server as a process.
@@ -528,11 +527,7 @@ func (p *parts) openTemplates(ctx context.Context) (err error) {
 
 // readTemplates reads the templates and keeps those whose image fits the driver.
 func (p *parts) readTemplates(ctx context.Context) (map[string]orchestrator.Template, error) {
-	var dir fs.FS = sandboxtemplates.FS
-	if p.cfg.Templates != "" {
-		dir = os.DirFS(p.cfg.Templates)
-	}
-	list, err := template.Load(dir)
+	list, err := p.templateFiles()
 	if err != nil {
 		return nil, err
 	}

@@ -27,11 +27,11 @@ func newTemplates(api *apiClient) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "templates", Short: "List, check and test the kinds of sandbox",
 		Long: "A template is a YAML file that says what a kind of sandbox is made of: its image, limits and languages (docs/templates.md).\n\n" +
-			"`lint` works on files of this machine and needs no server. The others talk to one.\n\n" +
+			"`lint` works on files of this machine and needs no server, `pool` runs where the server does. The others talk to one.\n\n" +
 			"Exit codes: 0 all is well; 1 a test fails, a file is wrong, or the server does not answer.",
 		Example: "  skerry templates list\n  skerry templates lint sandbox-templates\n  skerry templates test data\n  skerry templates sbom data > data.cdx.json",
 	}
-	cmd.AddCommand(newTemplatesList(api), newTemplatesLint(api), newTemplatesTest(api), newTemplatesSBOM(api))
+	cmd.AddCommand(newTemplatesList(api), newTemplatesLint(api), newTemplatesTest(api), newTemplatesSBOM(api), newTemplatesPool())
 	return cmd
 }
 

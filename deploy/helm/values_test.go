@@ -3,11 +3,14 @@ package helm
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	driver "github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 )
 
 // value is a leaf of values.yaml.
@@ -120,6 +123,41 @@ func TestReadme(t *testing.T) {
 	}
 	b.WriteString(end + after)
 	same(t, path, b.String())
+}
+
+// TestRights: the roles give what the driver needs, and nothing else.
+func TestRights(t *testing.T) {
+	for name, all := range map[string]bool{"production": true, "trial": false} { // with claims of pools and volumes, and without
+		got := map[string]bool{}
+		for _, o := range objects(t, rendered(t, name)) {
+			if o["kind"] != "Role" && o["kind"] != "ClusterRole" {
+				continue
+			}
+			rules, _ := o["rules"].([]any)
+			for i := range rules {
+				for _, group := range at(rules, i, "apiGroups").([]any) {
+					for _, resource := range at(rules, i, "resources").([]any) {
+						for _, verb := range at(rules, i, "verbs").([]any) {
+							got[fmt.Sprintf("%v %v/%v %v", o["kind"], group, resource, verb)] = true
+						}
+					}
+				}
+			}
+		}
+		want := map[string]bool{}
+		for _, r := range driver.Rights() {
+			role := "Role"
+			if r.Cluster {
+				role = "ClusterRole"
+			}
+			if all || !r.Claims && !r.Volumes {
+				want[fmt.Sprintf("%s %s/%s %s", role, r.Group, r.Resource, r.Verb)] = true
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: the roles give %v, the driver needs %v", name, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+		}
+	}
 }
 
 // TestRoles: README.md has a row with a reason for each verb of each role, and no other row.

@@ -152,7 +152,7 @@ var table = []row{
 	{"internal/attack/bomb", "", "programs, and nothing else"},
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},
 
-	{"deploy/helm", "", "a chart is text; its tests read it"},
+	{"deploy/helm", "driver/kubernetes template", "a chart is text; its tests read it, and compare its rights with those that the driver needs"},
 	{"docs/site", "", "documents are text; it makes pages of them"},
 	{"internal/e2e", "", "the whole is tested through its public API"},
 	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest", "the whole is harmed from outside; what it recorded is read by who wrote it"},

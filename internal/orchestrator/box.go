@@ -471,11 +471,21 @@ func (r *Orchestrator) spec(b *box) sandbox.Spec {
 	return spec
 }
 
+// hostname is that of all sandboxes.
+const hostname = "skerry"
+
+// PoolSpec is what is alike in all sandboxes of a template: what a warm pool of the cluster can have before it is known for whom.
+func PoolSpec(t Template) sandbox.Spec {
+	spec := sandbox.Spec{Image: t.Image, Runtime: t.Runtime, Hostname: hostname, Limits: t.Limits, Labels: map[string]string{}}
+	loosen(&spec, t.Loosened)
+	return spec
+}
+
 // specOf is what sandboxes with a thread and without one have in common.
 func (r *Orchestrator) specOf(b *box, files string) sandbox.Spec {
 	return sandbox.Spec{
 		ID: b.id, Image: b.template.Image, Runtime: b.template.Runtime, UID: b.uid,
-		Daemon: r.o.Daemon, Hostname: "skerry", Limits: b.template.Limits,
+		Daemon: r.o.Daemon, Hostname: hostname, Limits: b.template.Limits, ClaimPool: b.template.ClaimPool,
 		Mounts: []sandbox.Mount{
 			{Source: files, Target: sandbox.UserDataDir},
 			{Source: b.skills.folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},

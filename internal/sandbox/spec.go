@@ -93,6 +93,8 @@ type Spec struct {
 	// Volume is where what is at UserDataDir lies; nil: in the mount's Source, or a copy of it that goes with the sandbox.
 	// Only a driver.Volumes knows others.
 	Volume *Volume
+	// ClaimPool is the warm pool of the cluster that the sandbox is claimed from; "" = it is made. For the driver kubernetes alone.
+	ClaimPool string
 }
 
 // Volume is a folder of a volume, which outlives sandboxes. Each volume is one user's, and each folder one thread's.
@@ -164,6 +166,8 @@ type Template struct {
 	Smoke []SmokeTest `json:"smoke,omitempty" yaml:"smoke"`
 	// Pool says how many sandboxes wait for threads; nil: none.
 	Pool *Pool `json:"pool,omitempty" yaml:"pool"`
+	// ClaimPool: see Spec.
+	ClaimPool string `json:"-" yaml:"-"`
 }
 
 // Pool is how many sandboxes of a template are ready before a thread asks, of all servers of a data folder together.

@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -46,7 +47,7 @@ func (c *Conn) connect(ctx context.Context, knock time.Duration, again bool) (*y
 }
 
 func (c *Conn) greet(ctx context.Context, raw net.Conn, again bool) (*yamux.Session, error) {
-	conn := tls.Client(raw, c.o.Authority.DialSandbox(c.o.ID))
+	conn := tls.Client(raw, c.o.Authority.DialSandbox(cmp.Or(c.o.Certificate, c.o.ID)))
 	if err := conn.HandshakeContext(ctx); err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}

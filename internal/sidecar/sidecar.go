@@ -42,6 +42,8 @@ type Options struct {
 	// Addr is the sidecar's, as host:port.
 	Addr string
 	ID   sandbox.ID
+	// Certificate is the name in the certificate that the sidecar shows; "" = ID.
+	Certificate sandbox.ID
 	// Token is the fencing token of the lease; 0: for no thread yet.
 	Token     int64
 	Authority *pki.Authority

@@ -165,6 +165,7 @@ func (p *parser) template(root *yaml.Node) Template {
 		"interpreters": p.interpreters(&t.Interpreters),
 		"smoke":        p.smoke(&t.Smoke),
 		"pool":         p.pool(&t.Pool),
+		"kubernetes":   p.kubernetes(&t.ClaimPool),
 		"image": func(field string, n *yaml.Node) {
 			p.fields(n, field+".", map[string]func(string, *yaml.Node){"docker": p.text(&t.Image.Docker), "kubernetes": p.text(&t.Image.Kubernetes), "oci": p.text(&t.Image.OCI)})
 		},

@@ -42,3 +42,22 @@ func (p *parser) checkPool(t *Template) {
 	p.wrong(pool.Burst < 1 || pool.Burst > maxBurst, "pool.burst", "%d: want 1 to %d", pool.Burst, maxBurst)
 	p.wrong(pool.MaxAgeSeconds < 1 || pool.MaxAgeSeconds > maxPoolWait, "pool.max_age_s", "%d: want 1 to %d seconds", pool.MaxAgeSeconds, maxPoolWait)
 }
+
+// kubernetes reads what is for the driver kubernetes alone.
+func (p *parser) kubernetes(claimPool *string) func(string, *yaml.Node) {
+	return func(field string, n *yaml.Node) {
+		p.fields(n, field+".", map[string]func(string, *yaml.Node){"claim": func(field string, n *yaml.Node) {
+			p.fields(n, field+".", map[string]func(string, *yaml.Node){"pool": p.text(claimPool)})
+		}})
+	}
+}
+
+func (p *parser) checkClaim(t *Template) {
+	const field = "kubernetes.claim.pool"
+	_, there := p.seen["kubernetes"]
+	if !there || p.broken["kubernetes"] || p.broken["kubernetes.claim"] || p.broken[field] {
+		return
+	}
+	p.wrong(!namePattern.MatchString(t.ClaimPool) || t.ClaimPool[len(t.ClaimPool)-1] == '-', field, "%.80q: want the name of a SandboxWarmPool, 1 to 63 of a-z, 0-9 and -", t.ClaimPool)
+	p.wrong(t.ClaimPool != "" && t.Pool != nil, field, "there is a pool, too: sandboxes wait in one of both")
+}

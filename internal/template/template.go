@@ -35,6 +35,7 @@ type Template struct {
 	Interpreters map[string]sandbox.Interpreter
 	Smoke        []sandbox.SmokeTest
 	Pool         *sandbox.Pool // nil: none
+	ClaimPool    string        // kubernetes.claim.pool: see sandbox.Spec; "": none
 }
 
 // Image names the root file system, once for each kind of driver.
@@ -155,6 +156,7 @@ func (p *parser) check(t *Template) {
 	p.checkInterpreters(t)
 	p.checkSmoke(t)
 	p.checkPool(t)
+	p.checkClaim(t)
 	bad(!slices.Contains([]string{"", "bun", "deno", "node"}, t.JavaScript), "javascript", "%.40q: want bun, deno or node", t.JavaScript)
 	bad(t.Deno != nil && t.JavaScript != "deno", "deno", "is for javascript: deno")
 	if d := t.Deno; d != nil {
@@ -197,7 +199,7 @@ func (t *Template) Vocabulary() sandbox.Template {
 	}
 	return sandbox.Template{
 		Name: t.Name, Description: t.Description, Runtime: t.Runtime, Languages: t.Languages, IdleSeconds: t.IdleSeconds, MaxAgeSeconds: t.MaxAge,
-		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke, Pool: t.Pool,
+		Loosened: loosened, JavaScript: t.JavaScript, Deno: t.Deno, Env: t.Env, Interpreters: t.Interpreters, Smoke: t.Smoke, Pool: t.Pool, ClaimPool: t.ClaimPool,
 		Limits: sandbox.Limits{
 			MemoryBytes: int64(t.Limits.Memory), CPUMillis: int64(t.Limits.CPU), PIDs: t.Limits.PIDs, OpenFiles: t.Limits.OpenFiles,
 			FileBytes: int64(t.Limits.FileSize), TmpBytes: int64(t.Limits.Tmp), DiskBytes: int64(t.Limits.Disk),

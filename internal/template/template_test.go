@@ -132,7 +132,7 @@ func TestProblemsAreNamed(t *testing.T) {
 		strings.Replace(good, "[bash]", "bash", 1):                           "line 3: languages: want a list, such as [a, b]",
 		strings.Replace(good, "docker: a, oci: host", "oci: ../../etc", 1):   `line 2: image.oci: "../../etc": use 1 to 63 of a-z, 0-9 and -`,
 		strings.Replace(good, "{docker: a, oci: host}", "a", 1):              "line 2: image: want a mapping with docker, kubernetes, oci",
-		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, languages, limits, loosen, max_age_s, name, pool, runtime, smoke",
+		strings.Replace(good, "name: x", "name: x\nnombre: y", 1):            "line 2: nombre: there is no such field; want deno, description, env, idle_timeout_s, image, interpreters, javascript, kubernetes, languages, limits, loosen, max_age_s, name, pool, runtime, smoke",
 		strings.Replace(good, "runc", "&r runc\ndescription: *r", 1):         "line 5: description: aliases are not supported",
 		good + "javascript: rhino\n":                                         `line 6: javascript: "rhino": want bun, deno or node`,
 		good + "deno: {allow_net: [a.example]}\n":                            "line 6: deno: is for javascript: deno",
@@ -182,6 +182,10 @@ func TestProblemsAreNamed(t *testing.T) {
 		good + "pool:\n  target: 2\n  min: 3\n":                              "line 8: pool.min: 3: want 0 to 2, the target",
 		good + "pool:\n  target: 2\n  burst: 0\n":                            "line 8: pool.burst: 0: want 1 to 32",
 		good + "pool:\n  target: 2\n  max_age_s: 0\n":                        "line 8: pool.max_age_s: 0: want 1 to 604800 seconds",
+		good + "kubernetes: {claim: {pool: A_b}}\n":                          `line 6: kubernetes.claim.pool: "A_b": want the name of a SandboxWarmPool, 1 to 63 of a-z, 0-9 and -`,
+		good + "kubernetes: {claim: {}}\n":                                   `line 6: kubernetes.claim.pool: "": want the name of a SandboxWarmPool, 1 to 63 of a-z, 0-9 and -`,
+		good + "kubernetes: {pool: x}\n":                                     "line 6: kubernetes.pool: there is no such field; want claim\nline 6: kubernetes.claim.pool: \"\": want the name of a SandboxWarmPool, 1 to 63 of a-z, 0-9 and -",
+		good + "pool: {target: 2}\nkubernetes: {claim: {pool: x}}\n":         "line 7: kubernetes.claim.pool: there is a pool, too: sandboxes wait in one of both",
 		strings.Repeat("#", maxFile+1):                                       "larger than 65536 bytes",
 	} {
 		_, err := Parse([]byte(text))

@@ -25,6 +25,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 	kube "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
@@ -76,6 +77,8 @@ type Options struct {
 	// Labels and Annotations are put on pods, beside those of the driver.
 	Labels, Annotations map[string]string
 
+	// Claims: sandboxes may be claimed from warm pools of the cluster (Spec.ClaimPool), so claims are looked for.
+	Claims bool
 	// Unpoliced: sandboxes are made also where no NetworkPolicy of the namespace closes their network.
 	Unpoliced bool
 	// ProveClosed: with the first sandbox that is made, and one an hour, it is shown that the cluster enforces policies, which takes a second.
@@ -110,16 +113,18 @@ const (
 
 // Driver implements driver.Driver, driver.Volumes and driver.Describer.
 type Driver struct {
-	o      Options
-	client kube.Interface
-	hangUp func() // closes all connections with the API server
-	locks  idlock.Locks
-	pods   *pods
-	tunnel tunnels
-	policy policyCheck
-	proof  proof
-	labels labelQueue
-	dial   func(context.Context, sidecar.Options) (tunnel, error)
+	o       Options
+	client  kube.Interface
+	objects dynamic.Interface
+	claims  dynamic.ResourceInterface // SandboxClaims of the namespace
+	hangUp  func()                    // closes all connections with the API server
+	locks   idlock.Locks
+	pods    *pods
+	tunnel  tunnels
+	policy  policyCheck
+	proof   proof
+	labels  labelQueue
+	dial    func(context.Context, sidecar.Options) (tunnel, error)
 
 	digests *sidecar.Digests
 	closing context.Context    // ends with Close
@@ -151,7 +156,11 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
-	d, err := build(o, set)
+	objects, err := dynamic.NewForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("kubernetes driver: %w", err)
+	}
+	d, err := build(o, set, objects)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +168,12 @@ func New(o Options) (*Driver, error) {
 	return d, nil
 }
 
-// build makes a driver with a client that is there.
-func build(o Options, client kube.Interface) (*Driver, error) {
+// build makes a driver with clients that are there.
+func build(o Options, client kube.Interface, objects dynamic.Interface) (*Driver, error) {
 	if err := complete(&o); err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
-	d := &Driver{o: o, client: client, hangUp: func() {}, digests: sidecar.NewDigests(), proof: proof{settle: settleTime}}
+	d := &Driver{o: o, client: client, objects: objects, claims: objects.Resource(claimResource).Namespace(o.Namespace), hangUp: func() {}, digests: sidecar.NewDigests(), proof: proof{settle: settleTime}}
 	d.dial = func(ctx context.Context, so sidecar.Options) (tunnel, error) { return sidecar.Dial(ctx, so) }
 	d.closing, d.close = context.WithCancel(context.Background())
 	d.pods = newPods(o.Namespace, client, o.Log)

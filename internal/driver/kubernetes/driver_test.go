@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	kubetesting "k8s.io/client-go/testing"
 
@@ -29,6 +30,7 @@ type pretended struct {
 	*testing.T
 	d       *Driver
 	api     *fake.Clientset
+	objects *dynamicfake.FakeDynamicClient
 	watches chan watch.Interface // those that the driver began
 	hangUp  func()               // ends the first of them
 
@@ -58,6 +60,7 @@ func startingStatus(reason string) corev1.PodStatus {
 func pretend(t *testing.T) *pretended {
 	t.Helper()
 	p := &pretended{T: t, api: fake.NewClientset(), watches: make(chan watch.Interface, 100), status: runningStatus()}
+	p.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{claimResource: "SandboxClaimList"})
 	p.api.PrependWatchReactor("pods", func(a kubetesting.Action) (bool, watch.Interface, error) {
 		w, err := p.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
 		if err == nil {
@@ -79,7 +82,7 @@ func pretend(t *testing.T) *pretended {
 	o := testOptions(t)
 	o.Unpoliced, o.Log, o.ScheduleTimeout = true, slog.New(slog.NewTextHandler(t.Output(), nil)), 20*time.Millisecond
 	var err error
-	if p.d, err = build(o, p.api); err != nil {
+	if p.d, err = build(o, p.api, p.objects); err != nil {
 		t.Fatal(err)
 	}
 	p.d.dial = func(_ context.Context, so sidecar.Options) (tunnel, error) { return &pretendedTunnel{p: p, o: so}, nil }
@@ -207,7 +210,7 @@ func TestHeard(t *testing.T) {
 		so.Heard()
 		return &pretendedTunnel{p: p, o: so}, nil
 	}
-	other, err := build(p.d.o, p.api)
+	other, err := build(p.d.o, p.api, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 	if err != nil {
 		t.Fatal(err)
 	}

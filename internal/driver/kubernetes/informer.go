@@ -103,10 +103,10 @@ func (w *pods) synced(ctx context.Context) error {
 // seen takes a pod as it is now. One that had ended before anybody watched is found by List.
 func (w *pods) seen(obj any, initial bool) {
 	p, ok := obj.(*corev1.Pod)
-	if !ok || !isMine(p) || hardening.CheckID(sandbox.ID(p.Name)) != nil {
+	if !ok || !isMine(p) || hardening.CheckID(idOf(p)) != nil {
 		return
 	}
-	id := sandbox.ID(p.Name)
+	id := idOf(p)
 	s, oom, _ := state(p)
 	w.mu.Lock()
 	w.failing = false
@@ -133,7 +133,7 @@ func (w *pods) deleted(obj any) {
 	if !ok {
 		return
 	}
-	id := sandbox.ID(p.Name)
+	id := idOf(p)
 	_, oom, _ := state(p)
 	w.mu.Lock()
 	if w.known[id] != nil {
@@ -171,7 +171,7 @@ func (w *pods) wake(id sandbox.ID) {
 
 // hear notes that a pod's sandbox spoke.
 func (w *pods) hear(p *corev1.Pod) {
-	id := sandbox.ID(p.Name)
+	id := idOf(p)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if now := w.known[id]; now == nil || now.UID != p.UID {
@@ -186,7 +186,7 @@ func (w *pods) hear(p *corev1.Pod) {
 func (w *pods) wasHeard(p *corev1.Pod) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.heard[sandbox.ID(p.Name)] == p.UID && p.UID != ""
+	return w.heard[idOf(p)] == p.UID && p.UID != ""
 }
 
 // now gives a pod as it was last seen; nil: it was not.

@@ -21,8 +21,9 @@ const (
 
 // Annotations of pods, in JSON: what a Spec has that a pod's own fields do not tell.
 const (
-	annotationLabels = "skerry.io/labels" // the labels of the Spec, true
-	annotationSpec   = "skerry.io/spec"   // remembered
+	annotationLabels = "skerry.io/labels"  // the labels of the Spec, true
+	annotationSpec   = "skerry.io/spec"    // remembered
+	annotationID     = "skerry.io/sandbox" // the sandbox, where the pod is not called so: of a warm pool
 )
 
 // labelPrefix begins the names of the labels that stand for those of a Spec. Kubernetes refuses most characters in
@@ -34,6 +35,7 @@ type remembered struct {
 	Runtime string         `json:"runtime"`
 	UID     int            `json:"uid"`
 	Limits  sandbox.Limits `json:"limits"`
+	Pool    string         `json:"pool,omitempty"` // the warm pool that the pod was claimed from
 }
 
 func hashed(text string) string {
@@ -76,6 +78,31 @@ const mine = managerLabel + "=" + manager + "," + ComponentLabel + "=" + Compone
 // isMine reports whether a pod was made by this driver.
 func isMine(p *corev1.Pod) bool {
 	return p.Labels[ComponentLabel] == Component && p.Labels[managerLabel] == manager && p.Annotations[annotationSpec] != ""
+}
+
+// idOf is the sandbox of a pod of ours.
+func idOf(p *corev1.Pod) sandbox.ID {
+	if id := p.Annotations[annotationID]; id != "" {
+		return sandbox.ID(id)
+	}
+	return sandbox.ID(p.Name)
+}
+
+// ownAnnotations are what a pod remembers of its Spec.
+func ownAnnotations(spec sandbox.Spec) (map[string]string, error) {
+	labels, err := encode(spec.Labels)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := encode(remembered{spec.Runtime, spec.UID, spec.Limits, spec.ClaimPool})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{annotationLabels: labels, annotationSpec: rest}
+	if spec.ClaimPool != "" {
+		out[annotationID] = string(spec.ID)
+	}
+	return out, nil
 }
 
 // specLabels gives the labels of the Spec back.

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -27,7 +26,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		return sandbox.Instance{}, err
 	}
 	defer unlock()
-	return d.create(ctx, spec, pod)
+	bring := func() (bool, error) { return d.make(ctx, spec.ID, pod) }
+	if spec.ClaimPool != "" {
+		bring = func() (bool, error) { return d.claimPod(ctx, spec) }
+	}
+	return d.create(ctx, spec, bring)
 }
 
 // describe gives the pod of a sandbox that may be made here.
@@ -51,7 +54,8 @@ func (d *Driver) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, 
 	return d.o.pod(spec, class)
 }
 
-func (d *Driver) create(ctx context.Context, spec sandbox.Spec, pod *corev1.Pod) (sandbox.Instance, error) {
+// create has bring make the pod, or claim one, unless there is one.
+func (d *Driver) create(ctx context.Context, spec sandbox.Spec, bring func() (made bool, err error)) (sandbox.Instance, error) {
 	if there, err := d.existing(ctx, spec.ID); err == nil || !errors.Is(err, sandbox.NotFound) {
 		return there, err
 	}
@@ -66,7 +70,7 @@ func (d *Driver) create(ctx context.Context, spec sandbox.Spec, pod *corev1.Pod)
 			return sandbox.Instance{}, err
 		}
 	}
-	made, err := d.make(ctx, spec.ID, pod)
+	made, err := bring()
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -110,9 +114,9 @@ func taken(id sandbox.ID) error {
 // finishes a request whether or not anybody waits for the answer, so neither is cut off with ctx: nothing would tell
 // when it is time to take away what they made.
 func (d *Driver) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made bool, err error) {
-	files, err := d.o.Authority.Sandbox(id)
+	secret, err := d.o.secret(id)
 	if err != nil {
-		return false, sandbox.Wrap(sandbox.Internal, err, "the sandbox's certificate could not be made")
+		return false, err
 	}
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()
@@ -126,22 +130,28 @@ func (d *Driver) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made
 		}
 		return false, apiError(err, "the sandbox was not made", "create pods")
 	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: secretName(id), Namespace: d.o.Namespace,
-			Labels: map[string]string{managerLabel: manager, ComponentLabel: Component},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "v1", Kind: "Pod", Name: there.Name, UID: there.UID,
-			}},
-		},
-		Immutable: new(true),
-		Data:      files.Files(),
-	}
+	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: there.Name, UID: there.UID}}
 	if _, err := d.client.CoreV1().Secrets(d.o.Namespace).Create(own, secret, metav1.CreateOptions{}); err != nil {
 		d.discard(ctx, id)
 		return false, apiError(err, "the sandbox was not given its certificate", "create secrets")
 	}
 	return true, nil
+}
+
+// secret has the certificate of a sandbox, or of a warm pool.
+func (o Options) secret(id sandbox.ID) (*corev1.Secret, error) {
+	files, err := o.Authority.Sandbox(id)
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the sandbox's certificate could not be made")
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: secretName(id), Namespace: o.Namespace,
+			Labels: map[string]string{managerLabel: manager, ComponentLabel: Component},
+		},
+		Immutable: new(true),
+		Data:      files.Files(),
+	}, nil
 }
 
 // secretName is that of the Secret with a sandbox's certificate.
@@ -248,6 +258,11 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 		return nil
 	case !isMine(p):
 		return taken(id)
+	case isClaimed(p):
+		if err := d.release(ctx, id); err != nil {
+			return err
+		}
+		return d.awaitGone(ctx, id, p)
 	}
 	at := metav1.DeletePropagationBackground
 	err = d.client.CoreV1().Pods(d.o.Namespace).Delete(ctx, string(id), metav1.DeleteOptions{
@@ -259,12 +274,13 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	if err != nil {
 		return apiError(err, "the sandbox was not removed", "delete pods")
 	}
-	return d.awaitGone(ctx, id, p.UID)
+	return d.awaitGone(ctx, id, p)
 }
 
 // awaitGone waits until the API server has forgotten a pod, which it does at once unless somebody put a finalizer on it.
-func (d *Driver) awaitGone(ctx context.Context, id sandbox.ID, uid types.UID) error {
-	p, err := d.pod(ctx, id)
+func (d *Driver) awaitGone(ctx context.Context, id sandbox.ID, was *corev1.Pod) error {
+	uid := was.UID
+	p, err := d.podNamed(ctx, was.Name)
 	if err != nil || p == nil || p.UID != uid {
 		return err
 	}

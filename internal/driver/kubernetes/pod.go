@@ -106,13 +106,11 @@ func (o Options) podAnnotations(spec sandbox.Spec) (map[string]string, error) {
 	if out == nil {
 		out = make(map[string]string)
 	}
-	var err error
-	if out[annotationLabels], err = encode(spec.Labels); err != nil {
+	own, err := ownAnnotations(spec)
+	if err != nil {
 		return nil, err
 	}
-	if out[annotationSpec], err = encode(remembered{spec.Runtime, spec.UID, spec.Limits}); err != nil {
-		return nil, err
-	}
+	maps.Copy(out, own)
 	for name, text := range hardening.NewEtcFiles(spec, nil, nil) {
 		out[etcAnnotation(name)] = string(text)
 	}

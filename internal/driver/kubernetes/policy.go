@@ -51,7 +51,7 @@ func (d *Driver) problems(ctx context.Context) (map[string]string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	open, err := d.openNetwork(ctx)
+	open, err := d.openNetwork(ctx, d.o.podLabels(nil))
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +95,8 @@ func (d *Driver) noClass(ctx context.Context, name string) (string, error) {
 	return "", nil
 }
 
-// openNetwork says why a sandbox would have a network, or "". Policies add up: each rule of each counts.
-func (d *Driver) openNetwork(ctx context.Context) (string, error) {
+// openNetwork says why a pod with these labels would have a network, or "". Policies add up: each rule of each counts.
+func (d *Driver) openNetwork(ctx context.Context, pod map[string]string) (string, error) {
 	if d.o.Unpoliced {
 		return "", nil
 	}
@@ -104,7 +104,7 @@ func (d *Driver) openNetwork(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", apiError(err, "the cluster does not tell its network policies", "list networkpolicies")
 	}
-	return openIn(list.Items, d.o.podLabels(nil), d.o.Namespace), nil
+	return openIn(list.Items, pod, d.o.Namespace), nil
 }
 
 // openIn judges the policies of a namespace for pods with these labels.

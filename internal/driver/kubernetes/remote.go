@@ -172,8 +172,12 @@ func (d *Driver) connect(ctx context.Context, p *corev1.Pod, a driver.Attachment
 	if c := d.tunnel.get(a.ID); c != nil {
 		return c.Remount(ctx, a.Token, a.Mounts, uid)
 	}
+	certificate := a.ID
+	if spec.Pool != "" {
+		certificate = poolID(spec.Pool)
+	}
 	c, err := d.dial(ctx, sidecar.Options{
-		Addr: net.JoinHostPort(p.Status.PodIP, strconv.Itoa(sidecar.Port)), ID: a.ID, Token: a.Token, Authority: d.o.Authority,
+		Addr: net.JoinHostPort(p.Status.PodIP, strconv.Itoa(sidecar.Port)), ID: a.ID, Certificate: certificate, Token: a.Token, Authority: d.o.Authority,
 		Mounts: a.Mounts, Limits: spec.Limits, UID: uid, Digests: d.digests, Log: d.o.Log,
 		Heard: func() { d.pods.hear(p) },
 	})
@@ -237,7 +241,7 @@ type labelQueue struct {
 
 // relabel puts labels on a pod, by one patch, and tries again when the API server does not take it.
 func (d *Driver) relabel(p *corev1.Pod, labels map[string]string) {
-	id := sandbox.ID(p.Name)
+	id := idOf(p)
 	d.labels.mu.Lock()
 	defer d.labels.mu.Unlock()
 	if waiting, ok := d.labels.byID[id]; ok {
@@ -305,7 +309,7 @@ func (d *Driver) patch(ctx context.Context, p *corev1.Pod, id sandbox.ID, want m
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	if p == nil {
-		if p, err = d.client.CoreV1().Pods(d.o.Namespace).Get(ctx, string(id), metav1.GetOptions{}); err != nil {
+		if p, err = d.pod(ctx, id); err != nil || p == nil {
 			return err
 		}
 	}
@@ -324,6 +328,6 @@ func (d *Driver) patch(ctx context.Context, p *corev1.Pod, id sandbox.ID, want m
 	if err != nil {
 		return err
 	}
-	_, err = d.client.CoreV1().Pods(d.o.Namespace).Patch(ctx, string(id), types.MergePatchType, body, metav1.PatchOptions{})
+	_, err = d.client.CoreV1().Pods(d.o.Namespace).Patch(ctx, p.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
 }

@@ -23,7 +23,7 @@ const (
 // instance tells what is known of a sandbox from its pod.
 func instance(p *corev1.Pod) sandbox.Instance {
 	out := sandbox.Instance{
-		ID:        sandbox.ID(p.Name),
+		ID:        idOf(p),
 		Labels:    specLabels(p),
 		CreatedAt: p.CreationTimestamp.UTC(),
 	}
@@ -104,14 +104,27 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	return d.instance(p), nil
 }
 
-// pod asks the API server for the pod of a sandbox's name; nil: there is none.
+// pod asks the API server for the pod of a sandbox; nil: there is none. A claim whose pod is not there is one that starts.
 func (d *Driver) pod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	p, err := d.client.CoreV1().Pods(d.o.Namespace).Get(ctx, string(id), metav1.GetOptions{})
+	name := string(id)
+	if seen := d.pods.now(id); seen != nil {
+		name = seen.Name
+	}
+	p, err := d.podNamed(ctx, name)
+	if err == nil && p == nil && d.o.Claims {
+		return d.claimedPod(ctx, id)
+	}
+	return p, err
+}
+
+// podNamed asks the API server for a pod by its own name; nil: there is none.
+func (d *Driver) podNamed(ctx context.Context, name string) (*corev1.Pod, error) {
+	p, err := d.client.CoreV1().Pods(d.o.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -131,10 +144,19 @@ func (d *Driver) List(ctx context.Context, want map[string]string) ([]sandbox.In
 	if err != nil {
 		return nil, apiError(err, "the cluster does not tell what runs", "list pods")
 	}
-	out := make([]sandbox.Instance, 0, len(got.Items))
+	there := make(map[sandbox.ID]bool, len(got.Items))
 	for i := range got.Items {
-		p := &got.Items[i]
-		if !isMine(p) || hardening.CheckID(sandbox.ID(p.Name)) != nil {
+		there[idOf(&got.Items[i])] = true
+	}
+	starting, err := d.claimsWithout(ctx, selector, there)
+	if err != nil {
+		return nil, err
+	}
+	all := append(got.Items, starting...)
+	out := make([]sandbox.Instance, 0, len(all))
+	for i := range all {
+		p := &all[i]
+		if !isMine(p) || hardening.CheckID(idOf(p)) != nil {
 			continue
 		}
 		// Hashes may meet, the labels themselves do not.

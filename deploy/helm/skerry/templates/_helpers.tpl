@@ -165,7 +165,7 @@ tls:
 
 {{/* The server's configuration file. Its disks are the cluster's: the quotas of a file system are not there to be set. */}}
 {{- define "skerry.config" -}}
-{{- $defaults := dict "disk_quota" "off" "allowed_hosts" (list "*") -}}
+{{- $defaults := dict "disk_quota" "off" "allowed_hosts" (list "*") "kubernetes" (dict "image_pull_policy" .Values.sandboxes.pullPolicy) -}}
 {{- toYaml (mustMergeOverwrite $defaults (deepCopy .Values.config) (include "skerry.ownConfig" . | fromYaml)) -}}
 {{- end -}}
 
