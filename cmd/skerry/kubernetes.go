@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 	"github.com/skerry-sandbox/skerry/internal/template"
 )
@@ -47,7 +48,7 @@ func (p *parts) openKubernetes(ctx context.Context) error {
 // kubernetesOptions are those of the configuration.
 func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
 	c := p.cfg.Kubernetes
-	config, namespace, err := kubernetes.Connect(c.Kubeconfig)
+	cluster, namespace, err := kubernetes.Connect(c.Kubeconfig)
 	if err != nil {
 		return kubernetes.Options{}, err
 	}
@@ -62,12 +63,24 @@ func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
 		nodes[name] = value
 	}
 	return kubernetes.Options{
-		Config: config, Namespace: cmp.Or(c.Namespace, namespace), BridgeImage: c.BridgeImage,
+		Config: cluster, Namespace: cmp.Or(c.Namespace, namespace), BridgeImage: c.BridgeImage,
 		PullPolicy: corev1.PullPolicy(c.ImagePullPolicy), PullSecrets: c.ImagePullSecrets,
 		RuntimeClasses: map[string]string{"runc": c.RuncClass, "runsc": c.RunscClass}, Seccomp: c.Seccomp,
 		CPUShare: float64(c.CPUPercent) / 100, MemoryShare: float64(c.MemoryPercent) / 100,
-		NodeSelector: nodes, PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
+		NodeSelector: nodes, Tolerations: tolerations(c.Taints()), PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
 		Volumes: kubernetes.VolumeOptions{StorageClass: c.VolumeClass, Size: c.VolumeSize, AccessMode: corev1.PersistentVolumeAccessMode(c.VolumeAccess)},
 		Claims:  claims, Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: p.cfg.StartTimeout, Log: p.log,
 	}, nil
+}
+
+func tolerations(taints []config.Taint) []corev1.Toleration {
+	var all []corev1.Toleration
+	for _, t := range taints {
+		one := corev1.Toleration{Key: t.Name, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffect(t.Effect)}
+		if t.Value != nil {
+			one.Operator, one.Value = corev1.TolerationOpEqual, *t.Value
+		}
+		all = append(all, one)
+	}
+	return all
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,5 +209,23 @@ func TestPlugins(t *testing.T) {
 	err := c.Check()
 	if err == nil || strings.Count(err.Error(), "plugins.folders") != 2 || !strings.Contains(err.Error(), "plugins.addresses") || strings.Contains(err.Error(), "/srv/plugins") {
 		t.Error(err)
+	}
+}
+
+func TestTaints(t *testing.T) {
+	k := Kubernetes{Tolerations: []string{"dedicated=sandboxes:NoSchedule", "gpu:NoExecute", "spot", "empty="}}
+	value, empty := "sandboxes", ""
+	want := []Taint{{"dedicated", &value, "NoSchedule"}, {"gpu", nil, "NoExecute"}, {"spot", nil, ""}, {"empty", &empty, ""}}
+	if got := k.Taints(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	for _, bad := range []string{"", "=x", "a=b:Never", "a=b=c", ":NoSchedule"} {
+		k := defaultKubernetes()
+		k.BridgeImage, k.Tolerations = "b", []string{bad}
+		var keys []string
+		k.check(func(key, _ string, _ ...any) { keys = append(keys, key) })
+		if !slices.Equal(keys, []string{"kubernetes.tolerations"}) {
+			t.Errorf("%q: problems with %v", bad, keys)
+		}
 	}
 }

@@ -32,6 +32,9 @@ type Kubernetes struct {
 	MemoryPercent int `yaml:"memory_percent"`
 	// NodeSelector are labels of the nodes for sandboxes, name=value.
 	NodeSelector []string `yaml:"node_selector"`
+	// Tolerations are taints of nodes that sandboxes bear, as kubectl prints them: name=value:effect. Without a value it is any,
+	// without an effect all of them.
+	Tolerations []string `yaml:"tolerations"`
 	// PriorityClass and ServiceAccount of the pods. None has a token of its service account.
 	PriorityClass  string `yaml:"priority_class"`
 	ServiceAccount string `yaml:"service_account"`
@@ -56,6 +59,34 @@ func defaultKubernetes() Kubernetes {
 // OnVolumes reports whether files of new threads lie on volumes of their users.
 func (c *Config) OnVolumes() bool {
 	return c.Driver == "kubernetes" && c.Kubernetes.Workspaces == "volume"
+}
+
+// taint is the form of one, with the effects that there are.
+var taint = regexp.MustCompile(`^([^=:]+)(=[^=:]*)?(?::(NoSchedule|PreferNoSchedule|NoExecute))?$`)
+
+// Taint is one that is borne.
+type Taint struct {
+	Name  string
+	Value *string // nil: any
+	// Effect: empty: all of them.
+	Effect string
+}
+
+// Taints reads Tolerations, which were checked.
+func (k *Kubernetes) Taints() []Taint {
+	var all []Taint
+	for _, text := range k.Tolerations {
+		parts := taint.FindStringSubmatch(text)
+		if parts == nil {
+			continue
+		}
+		t := Taint{Name: parts[1], Effect: parts[3]}
+		if value, ok := strings.CutPrefix(parts[2], "="); ok {
+			t.Value = &value
+		}
+		all = append(all, t)
+	}
+	return all
 }
 
 func (k *Kubernetes) check(bad func(key, format string, args ...any)) {
@@ -88,6 +119,11 @@ func (k *Kubernetes) check(bad func(key, format string, args ...any)) {
 	for _, label := range k.NodeSelector {
 		if name, _, ok := strings.Cut(label, "="); !ok || name == "" {
 			bad("kubernetes.node_selector", "%.80q is not name=value", label)
+		}
+	}
+	for _, text := range k.Tolerations {
+		if !taint.MatchString(text) {
+			bad("kubernetes.tolerations", "%.80q is not name=value:effect, with the effect NoSchedule, PreferNoSchedule or NoExecute", text)
 		}
 	}
 }
