@@ -240,22 +240,22 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 
 // removeContainer removes a container and ends all that runs in it, also what the engine does not know of.
 func (d *Driver) removeContainer(ctx context.Context, id sandbox.ID, c *container.InspectResponse) error {
-	group := groupOf(c)
 	switch {
-	case c.State.Status == container.StateCreated && group.path != "":
-		// An engine that was killed while it started the container takes it for one that never ran, would leave its
-		// first process and its shim, and nobody would ever end them. Told to start it again, it finds and clears them
-		// away; that it may not come to a start then is no harm.
-		_, _ = d.engine.ContainerStart(ctx, string(id), client.ContainerStartOptions{})
+	case c.State.Status == container.StateCreated:
+		d.remind(ctx, c.ID)
 	case c.State.Paused:
 		// A frozen process takes no signal, and the engine gives up only after 10 s. Should this fail, the
 		// removal below says so.
 		_, _ = d.engine.ContainerUnpause(ctx, string(id), client.ContainerUnpauseOptions{})
 	}
+	group := groupOf(c)
 	for {
 		_, err := d.engine.ContainerRemove(ctx, string(id), client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		switch {
 		case err == nil, isNotFound(err):
+			if c.State.Status == container.StateCreated {
+				endShim(c.ID)
+			}
 			return endGroup(ctx, group)
 		case !isConflict(err):
 			return engineError(err, "the sandbox was not removed")
