@@ -168,18 +168,24 @@ func TestLife(t *testing.T) {
 	if list, err := p.d.List(t.Context(), spec.Labels); err != nil || len(list) != 1 {
 		t.Errorf("listed %+v, %v", list, err)
 	}
-	events, err := p.d.Watch(t.Context())
+	p.removeTold(spec.ID)
+}
+
+// removeTold removes a sandbox, whose end has to be told, and which then is not there.
+func (p *pretended) removeTold(id sandbox.ID) {
+	p.Helper()
+	events, err := p.d.Watch(p.Context())
 	if err != nil {
-		t.Fatal(err)
+		p.Fatal(err)
 	}
-	if err := p.d.Remove(t.Context(), spec.ID); err != nil {
-		t.Fatal(err)
+	if err := p.d.Remove(p.Context(), id); err != nil {
+		p.Fatal(err)
 	}
-	if e := <-events; e.ID != spec.ID || e.State != sandbox.Lost {
-		t.Errorf("told %+v", e)
+	if e := <-events; e.ID != id || e.State != sandbox.Lost {
+		p.Errorf("told %+v", e)
 	}
-	if _, err := p.d.Inspect(t.Context(), spec.ID); !errors.Is(err, sandbox.NotFound) {
-		t.Errorf("after Remove: %v", err)
+	if _, err := p.d.Inspect(p.Context(), id); !errors.Is(err, sandbox.NotFound) {
+		p.Errorf("after Remove: %v", err)
 	}
 }
 
@@ -321,14 +327,15 @@ func TestWatchInterrupted(t *testing.T) {
 		once.Do(func() { taken, err = true, apierrors.NewResourceExpired("too old resource version") })
 		return taken, nil, err
 	})
+	// Not by the client: while a reactor waits, it answers nobody.
+	there, resource := p.api.Tracker(), corev1.SchemeGroupVersion.WithResource("pods")
+	ended := p.pods()[1]
 	p.hangUp()
-	pods := p.api.CoreV1().Pods(p.d.o.Namespace)
-	if err := pods.Delete(t.Context(), string(ids[0]), metav1.DeleteOptions{}); err != nil {
+	if err := there.Delete(resource, p.d.o.Namespace, string(ids[0])); err != nil {
 		t.Fatal(err)
 	}
-	ended := p.pods()[0]
 	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled", ExitCode: 137}}
-	if _, err := pods.UpdateStatus(t.Context(), &ended, metav1.UpdateOptions{}); err != nil {
+	if err := there.Update(resource, &ended, p.d.o.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	release()
