@@ -372,11 +372,14 @@ func TestCrashInAFill(t *testing.T) {
 				t.Fatal(err)
 			}
 			x := a.pool.pick("base")
-			claimUntil(t, w, a, x, step)
+			killed := claimUntil(t, w, a, x, step)
 			a.stop() // kill -9: nothing is cleared away
 			a.wg.Wait()
 			w.die(a)
 			x.link.Close()
+			if killed != nil {
+				_ = killed.bridge.Close() // a socket ends with its process
+			}
 			b := w.settle("b")
 			inside := w.host.Inside(x.id, sandbox.WorkspaceDir+"/a")
 			box := b.find(mainThread)
@@ -414,8 +417,8 @@ func TestCrashInAFill(t *testing.T) {
 	}
 }
 
-// claimUntil does the steps of a claim as far as one of them.
-func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) {
+// claimUntil does the steps of a claim as far as one of them. It gives what has sockets by then, or nil.
+func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) *box {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -427,7 +430,7 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) 
 	must(err)
 	must(r.withSandbox(t.Context(), h, x.id))
 	if last == "named" {
-		return
+		return nil
 	}
 	b := &box{thread: mainThread, template: x.template, id: x.id, dir: x.dir, pooled: x, hold: h, copies: x.copies, link: x.link, client: x.client}
 	b.skills.folder = x.skills.folder
@@ -445,4 +448,5 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) 
 	case "noted":
 		must(r.fillClaimed(t.Context(), b))
 	}
+	return b
 }

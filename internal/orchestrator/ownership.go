@@ -386,6 +386,7 @@ func (r *Orchestrator) leaveMap(b *box) {
 	if !b.left {
 		b.left = true
 		close(b.gone)
+		r.watches.sandboxEnded(b.thread)
 	}
 }
 

@@ -19,36 +19,51 @@ const (
 	watchFar   = time.Second
 )
 
-// fileWatches counts the watches of files.
+// fileWatches are the watches of files that go on.
 type fileWatches struct {
 	mu  sync.Mutex
 	all int
-	of  map[sandbox.Thread]int
+	of  map[sandbox.Thread]map[*fileWatch]bool
 }
 
-func (w *fileWatches) begin(t sandbox.Thread) (done func(), err error) {
+// fileWatch is one: end ends it.
+type fileWatch struct{ end context.CancelCauseFunc }
+
+// begin counts a watch, which is told of the end of the thread's sandbox from now on, and gives what ends that.
+func (w *fileWatches) begin(t sandbox.Thread, one *fileWatch) (done func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.of[t] >= maxWatchesOfThread:
+	case len(w.of[t]) >= maxWatchesOfThread:
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d watches follow the files of this thread already", maxWatchesOfThread)
 	case w.all >= maxWatches:
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d watches follow files of this server already", maxWatches)
 	}
 	if w.of == nil {
-		w.of = map[sandbox.Thread]int{}
+		w.of = map[sandbox.Thread]map[*fileWatch]bool{}
+	}
+	if w.of[t] == nil {
+		w.of[t] = map[*fileWatch]bool{}
 	}
 	w.all++
-	w.of[t]++
+	w.of[t][one] = true
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.all--; w.of[t] > 1 {
-			w.of[t]--
-		} else {
+		w.all--
+		if delete(w.of[t], one); len(w.of[t]) == 0 {
 			delete(w.of, t)
 		}
 	}, nil
+}
+
+// sandboxEnded tells the watches of a thread: a sandbox may begin and end between two looks.
+func (w *fileWatches) sandboxEnded(t sandbox.Thread) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.of[t] {
+		one.end(errSandboxEnded)
+	}
 }
 
 var errSandboxEnded = errors.New("the sandbox has ended")
@@ -62,7 +77,9 @@ func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, pat
 	if err != nil {
 		return err
 	}
-	done, err := r.watches.begin(t)
+	lives, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done, err := r.watches.begin(t, &fileWatch{end: cancel})
 	if err != nil {
 		return err
 	}
@@ -81,23 +98,8 @@ func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, pat
 		most = watchFar
 	}
 	w.Listen()
-	lives, cancel := context.WithCancelCause(ctx)
-	var ends sync.WaitGroup
-	defer ends.Wait()
-	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(sandbox.Errorf(sandbox.Unavailable, "the server stops: watch again")) })()
-	var seen *box
 	for first := true; ; first = false {
-		if b := r.find(t); b != nil && seen == nil {
-			seen = b
-			ends.Go(func() {
-				select {
-				case <-b.gone:
-					cancel(errSandboxEnded)
-				case <-lives.Done():
-				}
-			})
-		}
 		ended := errors.Is(context.Cause(lives), errSandboxEnded)
 		changes, err := look(ctx)
 		if err == nil && (first || len(changes) > 0) {
