@@ -80,7 +80,7 @@ func (h *house) put(t *testing.T, id, name, text string) {
 
 // TestWatchFiles: changes are told as they come, also in new folders; a watch ends with the sandbox, the thread and the server.
 func TestWatchFiles(t *testing.T) {
-	h := newHouse(t, daemon{})
+	h := newHouse(t, daemon{run: exits})
 	h.put(t, "x", "there", "1")
 	w := h.watch(t, "x")
 	h.put(t, "x", "d/e/new", "1")
