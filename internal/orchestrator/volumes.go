@@ -144,6 +144,9 @@ func (r *Orchestrator) makeSandbox(ctx context.Context, b *box) error {
 		if err == nil && b.copies != nil {
 			b.copies.opened(true)
 		}
+		if _, gone := os.Lstat(r.threadDir(b.thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
+		}
 		return err
 	}
 	return r.volumeWork.alone(ctx, b.thread, func() error { return r.makeOnVolume(ctx, b) })

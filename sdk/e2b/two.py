@@ -15,9 +15,12 @@ assert here.files.read("f.txt") == "written at b"
 assert there.commands.run("cat f.txt; echo; id -u").stdout == here.commands.run("cat f.txt; echo; id -u").stdout
 here.run_code("x = 41")
 assert there.run_code("x + 1").text == "42"
-long = here.commands.run("cat; sleep 300", background=True, stdin=True)
+long = here.commands.run("tee typed; sleep 300", background=True, stdin=True)
 assert long.pid in [p.pid for p in there.commands.list()]
 there.commands.send_stdin(long.pid, "typed at b\n")
+deadline = time.monotonic() + 60
+while there.commands.run("cat typed").stdout != "typed at b\n":  # what is killed before it has read has said nothing
+    assert time.monotonic() < deadline, "it does not arrive"
 assert there.commands.kill(long.pid)
 try:
     long.wait()
