@@ -154,11 +154,12 @@ func (h *house) killSandbox(d *door, thread, text string) time.Duration {
 	must(h.t, err)
 	id := h.sandbox(d, thread)
 	boxes := []string{"--namespace", h.namespace + "-boxes"}
-	container := h.run("kubectl", append(boxes, "get", "pod", id, "--output", `jsonpath={.status.containerStatuses[?(@.name=="sandbox")].containerID}`)...)
-	_, container, found := strings.Cut(container, "://")
-	if !found {
-		h.t.Fatalf("sandbox %s has no container: %q", id, container)
-	}
+	var container string
+	eventually(h.t, "the kubelet has told of the container, which ran before", func() (told bool) {
+		text := h.run("kubectl", append(boxes, "get", "pod", id, "--output", `jsonpath={.status.containerStatuses[?(@.name=="sandbox")].containerID}`)...)
+		_, container, told = strings.Cut(text, "://")
+		return told
+	})
 	began := time.Now()
 	if kill := strings.Fields(os.Getenv(killContainer)); len(kill) > 0 {
 		h.run(kill[0], append(kill[1:], container)...)
