@@ -42,17 +42,22 @@ func (a *eventStream) keepAlive(ctx context.Context, gone context.CancelFunc) {
 func (a *eventStream) send(text []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.begun {
-		a.begun = true
-		h := a.w.Header()
+	return sendEvents(a.w, a.x, &a.begun, text)
+}
+
+// sendEvents puts events on the wire, after the header when nothing has begun. errGone: nobody takes them any more.
+func sendEvents(w http.ResponseWriter, x *exchange, begun *bool, text []byte) error {
+	if !*begun {
+		*begun = true
+		h := w.Header()
 		h.Set("Content-Type", "text/event-stream")
 		h.Set("Cache-Control", noStore)
 		h.Set("X-Accel-Buffering", "no")
-		a.w.WriteHeader(http.StatusOK)
+		w.WriteHeader(http.StatusOK)
 	}
-	_, err := a.w.Write(text)
+	_, err := w.Write(text)
 	if err == nil {
-		err = a.x.rc.Flush()
+		err = x.rc.Flush()
 	}
 	if err != nil {
 		return errors.Join(errGone, err)

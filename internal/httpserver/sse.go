@@ -152,23 +152,8 @@ func (e *execStream) write(n uint64, typ sandbox.EventType, data any) {
 
 // send puts what was written on the wire. The caller holds mu.
 func (e *execStream) send() error {
-	if !e.begun {
-		e.begun = true
-		h := e.w.Header()
-		h.Set("Content-Type", "text/event-stream")
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Accel-Buffering", "no")
-		e.w.WriteHeader(http.StatusOK)
-	}
-	_, err := e.w.Write(e.out.Bytes())
-	e.out.Reset()
-	if err == nil {
-		err = e.x.rc.Flush()
-	}
-	if err != nil {
-		return errors.Join(errGone, err)
-	}
-	return nil
+	defer e.out.Reset()
+	return sendEvents(e.w, e.x, &e.begun, e.out.Bytes())
 }
 
 // end answers with a problem, or an event "error" when events are out already.
