@@ -24,7 +24,7 @@ scripts/generate.sh --diff
 step "shell"
 for f in "${shell_files[@]}"; do bash -n "$f"; done
 command -v shellcheck >/dev/null || scripts/install.sh test
-shellcheck "${shell_files[@]}"
+shellcheck --external-sources --source-path=SCRIPTDIR "${shell_files[@]}"
 step "skills"
 skills=$(python3 -m unittest discover -s skills/tests 2>&1) || fail "$skills"
 step "house: imports, comments, links, dependencies"

@@ -5,7 +5,7 @@
 #   scripts/cluster.sh --keep COMMAND…  the same, and the cluster stays
 #   scripts/cluster.sh --programs       only makes the programs that it consists of: ten minutes on two cores, or nothing when they are there
 #
-# The cluster is made by build.sh, up.sh and down.sh of the folder ${SKERRY_K8S:-../shared/k8s}. One that runs already is used and left as
+# The cluster is made by build.sh, up.sh and down.sh of the folder ${SKERRY_K8S:-test/cluster}. One that runs already is used and left as
 # it is. One that was started here is taken down by the last command that uses it, whatever becomes of that.
 #
 #   K8S_CACHE         the programs; default: ~/.cache/k8s-node when they are there, else $SKERRY_CACHE/k8s-node
@@ -13,7 +13,7 @@
 #   SKERRY_K8S_TIME   seconds that one try to start it may take; default 2400, for the first build
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-folder=$(cd "$root" && cd "${SKERRY_K8S:-../shared/k8s}" 2>/dev/null && pwd) ||
+folder=$(cd "$root" && cd "${SKERRY_K8S:-test/cluster}" 2>/dev/null && pwd) ||
   { echo "scripts/cluster.sh: no cluster: set SKERRY_K8S to a folder with up.sh and down.sh, or KUBECONFIG and SKERRY_K8S_IMPORT to use one that runs elsewhere" >&2; exit 1; }
 export K8S_STATE=${K8S_STATE:-${XDG_STATE_HOME:-$HOME/.local/state}/k8s-node}
 home=${XDG_CACHE_HOME:-$HOME/.cache}/k8s-node
