@@ -8,7 +8,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=devel
-RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$VERSION" -o /out/ ./cmd/... \
+RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X github.com/skerry-sandbox/skerry/internal/platform/buildinfo.version=$VERSION" -o /out/ ./cmd/... \
  && mkdir -p /root-of-server && mkdir -m 1777 /root-of-server/tmp
 
 FROM scratch AS server

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 export SKERRY_CACHE ?= /var/cache/skerry
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
-LDFLAGS := -s -w -X github.com/skerry-sandbox/skerry/internal/buildinfo.version=$(VERSION)
+LDFLAGS := -s -w -X github.com/skerry-sandbox/skerry/internal/platform/buildinfo.version=$(VERSION)
 
 # Sandboxes get uids and mounts of their own, so the server runs as root.
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')

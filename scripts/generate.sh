@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 cache=${SKERRY_CACHE:-/var/cache/skerry}
 proto=internal/sandboxapi/v1/sandbox.proto
 wire=internal/sidecar/wire/wire.proto
-envd=(internal/e2b/envd/process/process.proto internal/e2b/envd/filesystem/filesystem.proto)
+envd=(internal/api/e2b/envd/process/process.proto internal/api/e2b/envd/filesystem/filesystem.proto)
 module=github.com/skerry-sandbox/skerry
 
 # The generators have the versions of the libraries in go.mod.
@@ -31,14 +31,14 @@ PATH=$bin:$PATH protoc --go_out="$out" --go_opt=module=$module --connect-go_out=
 PATH=$bin:$PATH protoc --go_out="$out" --go_opt=module=$module $wire
 if [ "$out" != . ]; then
   for f in internal/sandboxapi/v1/sandbox.pb.go internal/sandboxapi/v1/sandboxv1connect/sandbox.connect.go internal/sidecar/wire/wire.pb.go \
-    internal/e2b/envd/{process/process.pb.go,process/processconnect/process.connect.go,filesystem/filesystem.pb.go,filesystem/filesystemconnect/filesystem.connect.go}; do
+    internal/api/e2b/envd/{process/process.pb.go,process/processconnect/process.connect.go,filesystem/filesystem.pb.go,filesystem/filesystemconnect/filesystem.connect.go}; do
     # The protoc of another Debian release writes another version into the comment.
     diff -u <(grep -v '^// 	protoc  ' "$f") <(grep -v '^// 	protoc  ' "$out/$f") || { echo "$f is not what its .proto makes: run make generate" >&2; exit 1; }
   done
 fi
 # Whether the chart's and those of docs/api are up to date, their tests say.
 if [ "$out" = . ]; then
-  go test ./internal/httpserver -update -run '^TestReference$'
+  go test ./internal/api/rest -update -run '^TestReference$'
   scripts/install.sh helm
   go test ./deploy/helm -update -run '^(TestSchema|TestReadme|TestGolden|TestImages)$'
 fi

@@ -5,7 +5,7 @@
 #   scripts/install.sh WHAT…
 #     run      runc and mmdebstrap, from Debian
 #     images   what builds the images of templates: mmdebstrap, and pip where Python has none, from Debian
-#     test     Docker, Redis, protoc, shellcheck and a C compiler (for go test -race), from Debian
+#     test     Docker, Redis, protoc with its standard messages, shellcheck and a C compiler (for go test -race), from Debian
 #     runsc    gVisor, from its Go module
 #     containerd  the newest containerd and its shim, from its Go module, beside the one of Debian
 #     mcp      the MCP servers of the demo and the tests, tsx, tsc and pyright, from npm; the official
@@ -219,7 +219,7 @@ for what in "$@"; do
     debian images mmdebstrap=mmdebstrap
     python3 -m pip --version >/dev/null 2>&1 || step images "pip for python3, from Debian" apt_install python3-pip
     ;;
-  test) debian test mkfs.ext4=e2fsprogs mkfs.btrfs=btrfs-progs dockerd=docker.io redis-server=redis-server shellcheck=shellcheck protoc=protobuf-compiler gcc=gcc /usr/include/stdio.h=libc6-dev ;;
+  test) debian test mkfs.ext4=e2fsprogs mkfs.btrfs=btrfs-progs dockerd=docker.io redis-server=redis-server shellcheck=shellcheck protoc=protobuf-compiler /usr/include/google/protobuf/timestamp.proto=libprotobuf-dev gcc=gcc /usr/include/stdio.h=libc6-dev ;;
   runsc) have runsc || step runsc "gVisor's runsc, from its Go module (2 to 4 minutes)" build_runsc ;;
   containerd) stamped "$cache/containerd/stamp" $containerd_version || step containerd "containerd $containerd_version, from its Go module (1 to 2 minutes)" build_containerd ;;
   mcp) stamped "$cache/mcp/stamp" "${mcp_packages[*]}" || step mcp "from npm: ${mcp_packages[*]}" fetch_mcp ;;

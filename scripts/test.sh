@@ -74,7 +74,7 @@ wait $parts || exit 1
 
 # Not `mapfile < <(go list)`: a package that does not load must not end as one that is not tested.
 packages=$(go list ./...) || exit 1
-drivers='/internal/(driver|toolserver)(/|$)'
+drivers='/internal/(driver|tools/servers)(/|$)'
 system='/internal/e2e(/|$)'
 attack='/internal/attack(/|$)'
 mapfile -t quick < <(grep -vE "$drivers|$system|$attack" <<<"$packages")
@@ -86,11 +86,10 @@ tier check scripts/check.sh &
 check=$!
 tier images images/build.sh data office &
 images=$!
-# One that is named is there. Elsewhere than in CI, where it is a failure, there may be none.
+# A cluster that the caller names brings its own programs.
 # shellcheck disable=SC2317 # called by tier
 programs() { [ -n "${SKERRY_K8S_IMPORT:-}" ] || scripts/cluster.sh --programs; }
-has_cluster() { [ -n "${CI:-}${SKERRY_K8S_IMPORT:-}" ] || [ -x "${SKERRY_K8S:-../shared/k8s}/up.sh" ]; }
-! has_cluster || tier cluster programs &
+tier cluster programs &
 cluster=$!
 tier unit go test -race -timeout 15m "${quick[@]}" &
 unit=$!
@@ -99,7 +98,7 @@ show unit
 wait $images
 show images
 wait $cluster
-! has_cluster || show cluster
+show cluster
 # -count=1: go does not see that a test asks for this variable, and would show the result of the other run.
 tier copies env SKERRY_TEST_REMOTE=1 go test -race -count=1 -timeout 15m ./internal/orchestrator
 show copies
@@ -125,12 +124,8 @@ show clients
 show attack
 show chaos
 # Alone: it measures how soon a killed sandbox is missed, and a cluster of one node keeps a core busy.
-if has_cluster; then
-  tier kubernetes scripts/kubernetes.sh scripts/e2e-kubernetes.sh
-  show kubernetes
-else
-  echo '== kubernetes: skipped, there is no cluster (scripts/kubernetes.sh)'
-fi
+tier kubernetes scripts/kubernetes.sh scripts/e2e-kubernetes.sh
+show kubernetes
 wait $check
 show check
 printf '== %s in %d s\n' "$([ $failed = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))

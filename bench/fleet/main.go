@@ -9,6 +9,23 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
+	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	mcphub "github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"golang.org/x/sync/errgroup"
 	"io"
 	"log/slog"
 	"net"
@@ -20,25 +37,6 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
-	"golang.org/x/sync/errgroup"
-
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
-	"github.com/skerry-sandbox/skerry/internal/codeapi"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/extensions"
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
-	"github.com/skerry-sandbox/skerry/internal/orchestrator"
-	"github.com/skerry-sandbox/skerry/internal/peer"
-	"github.com/skerry-sandbox/skerry/internal/policy"
-	"github.com/skerry-sandbox/skerry/internal/prompt"
-	"github.com/skerry-sandbox/skerry/internal/replica"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
 // playArg makes this program the one that plays the sandboxes.
@@ -108,7 +106,7 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 		defer cancel()
 		err = errors.Join(err, orch.Close(closing), hub.Close())
 	}()
-	api, err := httpserver.New(httpserver.Options{
+	api, err := rest.New(rest.Options{
 		Threads: orch, Execs: orch, Contexts: orch, Files: orch, Tools: orch, Upstream: orch, Skills: orch, ThreadSkills: orch, MCPServers: hub,
 		Audit: records, Anonymous: &local, Idempotency: st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})

@@ -24,8 +24,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/anchor"
-	"github.com/skerry-sandbox/skerry/internal/confine"
+	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
+	"github.com/skerry-sandbox/skerry/internal/platform/confine"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	"github.com/skerry-sandbox/skerry/internal/sandboxd"

@@ -23,7 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/anchor"
+	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/auth"
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -116,13 +116,13 @@ func (a *access) watchKeys(ctx context.Context) {
 }
 
 // handlers gives the server's handler: the open one until a key exists, the closed one from then on.
-func (a *access) handlers(o httpserver.Options) (http.Handler, error) {
-	closed, err := httpserver.New(o)
+func (a *access) handlers(o rest.Options) (http.Handler, error) {
+	closed, err := rest.New(o)
 	if err != nil {
 		return nil, err
 	}
 	o.Anonymous = &local
-	open, err := httpserver.New(o)
+	open, err := rest.New(o)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/argform"
+	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 

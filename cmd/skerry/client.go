@@ -11,9 +11,9 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/argform"
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 

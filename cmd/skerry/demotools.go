@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
 
 // The tools of the demo, for a server that the demo did not start: those of the filesystem MCP server that it uses, over a

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 
+	"github.com/skerry-sandbox/skerry/internal/api/auth"
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/auth"
 )
 
 // derivedKeys makes and ends derived keys, and records it.

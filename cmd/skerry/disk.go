@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/diskquota"
-	"github.com/skerry-sandbox/skerry/internal/doctor"
+	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
 // openDisk finds or makes what bounds the files of threads. Sandboxes of a former server have them open.
@@ -29,12 +29,12 @@ func (p *parts) openDisk(ctx context.Context) (err error) {
 	}
 	o := diskOptions(p.cfg)
 	o.Log, o.Live = p.log, func(threads string) bool { return anybody || live[threads] }
-	p.disk, err = diskquota.Open(ctx, o)
+	p.disk, err = quota.Open(ctx, o)
 	return err
 }
 
-func diskOptions(cfg config.Config) diskquota.Options {
-	return diskquota.Options{
+func diskOptions(cfg config.Config) quota.Options {
+	return quota.Options{
 		Data: cfg.Data, Mode: cfg.DiskQuota,
 		ImageBytes: int64(cfg.DiskImageMiB) << 20, UserBytes: int64(cfg.UserDiskMiB) << 20,
 	}
@@ -42,11 +42,11 @@ func diskOptions(cfg config.Config) diskquota.Options {
 
 // diskQuota tells what bounds the files of threads, as a server would find it. It changes nothing that stays.
 func (e *examination) diskQuota(ctx context.Context, r *doctor.Report) {
-	if e.cfg.DiskQuota == diskquota.Off {
+	if e.cfg.DiskQuota == quota.Off {
 		r.Warn("", "set disk_quota to auto", "switched off (disk_quota): only the server's own writes are counted")
 		return
 	}
-	state, err := diskquota.Inspect(ctx, diskOptions(e.cfg))
+	state, err := quota.Inspect(ctx, diskOptions(e.cfg))
 	switch {
 	case err != nil:
 		r.Problem("", "mend that, or set disk_quota to auto", "%s", err)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/argform"
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/doctor"
+	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
 func newDoctor(api *apiClient) *cobra.Command {

@@ -16,10 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/doctor"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
-	"github.com/skerry-sandbox/skerry/internal/replica"
+	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/template"

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kube "k8s.io/client-go/kubernetes"
 
-	"github.com/skerry-sandbox/skerry/internal/doctor"
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
+	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 )
 
 // cluster looks at the API server, and at what this server may do there. The rest is seen by a sandbox that is made: see

@@ -16,15 +16,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
-	"github.com/skerry-sandbox/skerry/internal/redact"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
 // examination is one run of `skerry doctor`. It opens the parts of a server, by the same code, on a data folder
@@ -45,7 +45,7 @@ type examination struct {
 	scratch  string
 	notes    *noteLog
 	log      *slog.Logger
-	hub      *mcphub.Hub
+	hub      *hub.Hub
 	hubErr   error
 	drivers  map[string]*later[driver.Driver]
 	server   *later[*parts]
@@ -112,7 +112,7 @@ func (e *examination) open(context.Context) (done func(), err error) {
 	if e.mcpWait == 0 {
 		e.mcpWait = mcpWait
 	}
-	e.hub, e.hubErr = mcphub.Open(mcphub.Options{
+	e.hub, e.hubErr = hub.Open(hub.Options{
 		ConfigPath: e.cfg.Extensions, StateDir: e.mcpState(), Sealer: knownSealer(e.cfg), Version: buildinfo.Version(), Log: e.log, LookupEnv: os.LookupEnv,
 		Isolation: laterIsolation{e.server}, FirstWait: e.mcpWait, ConnectTimeout: e.mcpWait,
 	})
@@ -327,7 +327,7 @@ func (e *examination) sweepOne(ctx context.Context, dir, driverName string) erro
 type laterIsolation struct{ server *later[*parts] }
 
 // Start implements mcphub.Isolation.
-func (l laterIsolation) Start(ctx context.Context, s mcphub.IsolatedServer) (mcphub.IsolatedProcess, error) {
+func (l laterIsolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
 	p, err := l.server.get(ctx)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "sandboxes do not start here; see the line of the templates")

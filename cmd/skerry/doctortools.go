@@ -13,14 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/doctor"
-	"github.com/skerry-sandbox/skerry/internal/egress"
-	"github.com/skerry-sandbox/skerry/internal/extensions"
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
+	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/skill/runnable"
-	"github.com/skerry-sandbox/skerry/internal/skill/s3"
+	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/runnable"
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 )
 
 // toolChecks look at what agents get in their sandboxes, and where it comes from.
@@ -167,7 +167,7 @@ func (e *examination) customSkills(t *skillTally) {
 	if len(lists) == 0 {
 		return
 	}
-	lib, err := skill.Open(skill.Options{Dir: dir, Users: users, Log: e.log, State: func(sandbox.Owner) (skill.State, error) { return everySkillOn{}, nil }})
+	lib, err := skills.Open(skills.Options{Dir: dir, Users: users, Log: e.log, State: func(sandbox.Owner) (skills.State, error) { return everySkillOn{}, nil }})
 	if err != nil {
 		t.r.Warn("users", "see the line of the data folder", "their skills are not looked at: %s", err)
 		return
@@ -228,7 +228,7 @@ func (t *skillTally) warn(name, fix, format string, args ...any) {
 	}
 }
 
-func (t *skillTally) look(whose string, set *skill.Set) {
+func (t *skillTally) look(whose string, set *skills.Set) {
 	for _, sk := range set.List() {
 		name := whose + sk.Name
 		worst, serious := "", 0
@@ -258,7 +258,7 @@ func (t *skillTally) look(whose string, set *skill.Set) {
 	}
 }
 
-func (t *skillTally) run(name string, sk sandbox.Skill, set *skill.Set) {
+func (t *skillTally) run(name string, sk sandbox.Skill, set *skills.Set) {
 	v := t.prober.Of(t.ctx, t.template, sk.Digest, func() (*os.Root, error) { return set.Open(sk.Name) })
 	switch v.Template {
 	case sandbox.RunnableYes:
@@ -386,8 +386,8 @@ func (e *examination) readyz(ctx context.Context, r *doctor.Report) {
 	}
 	defer res.Body.Close()
 	var answer struct {
-		Ready  bool               `json:"ready"`
-		Checks []httpserver.Check `json:"checks"`
+		Ready  bool         `json:"ready"`
+		Checks []rest.Check `json:"checks"`
 	}
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxReady)).Decode(&answer); err != nil {
 		r.Problem("", fix, "what answers at %s is no Skerry server (%s)", e.api.server, res.Status)

@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/egress"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/toolserver"
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/tools/servers"
 )
 
 // toolServerTemplate is the template of MCP servers that run in sandboxes.
@@ -19,7 +19,7 @@ const toolServerTemplate = "mcp-server"
 // isolation lets the hub start servers in sandboxes, each start and each refused connection on the
 // record.
 type isolation struct {
-	sandboxes *toolserver.Sandboxes
+	sandboxes *servers.Sandboxes
 	audit     *audit.Log
 }
 
@@ -32,7 +32,7 @@ func (p *parts) openIsolation(ctx context.Context) error {
 	tmpl.Template.Image = tmpl.Image
 	i := &isolation{audit: p.audit}
 	var err error
-	i.sandboxes, err = toolserver.New(ctx, toolserver.Options{
+	i.sandboxes, err = servers.New(ctx, servers.Options{
 		Driver: p.driver, NextUID: p.store.NextUID, Template: tmpl.Template, Daemon: p.sandboxd, Install: p.install, Replica: p.peers.ID(), Alive: p.peers.Alive,
 		RunDir: filepath.Join(p.cfg.Data, "mcp-run"), HomesDir: filepath.Join(p.cfg.Data, "mcp-homes"),
 		StartTime: p.cfg.StartTimeout, Log: p.log, Refused: i.refused,
@@ -42,7 +42,7 @@ func (p *parts) openIsolation(ctx context.Context) error {
 }
 
 // Start implements mcphub.Isolation.
-func (i *isolation) Start(ctx context.Context, s mcphub.IsolatedServer) (mcphub.IsolatedProcess, error) {
+func (i *isolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
 	rules, err := egress.ParseRules(s.Egress)
 	if err != nil { // the administrator's mistake, not the caller's
 		var known *sandbox.Error
@@ -51,7 +51,7 @@ func (i *isolation) Start(ctx context.Context, s mcphub.IsolatedServer) (mcphub.
 		}
 		return nil, err
 	}
-	v, err := i.sandboxes.Start(ctx, toolserver.Spec{
+	v, err := i.sandboxes.Start(ctx, servers.Spec{
 		Server: s.Server, Owner: s.Owner, Home: s.Home, Argv: s.Argv, Env: s.Env, Egress: rules, Mounts: s.Mounts,
 	})
 	outcome := "ok"
@@ -84,16 +84,16 @@ func (i *isolation) record(action string, o sandbox.Owner, subject, outcome stri
 }
 
 // isolated is a running server as the hub takes it.
-type isolated struct{ *toolserver.Server }
+type isolated struct{ *servers.Server }
 
 // Stdin implements mcphub.IsolatedProcess.
-func (s isolated) Stdin() mcphub.Stream { return halfClosing{s.Server.Stdio} }
+func (s isolated) Stdin() hub.Stream { return halfClosing{s.Server.Stdio} }
 
 // Stdout implements mcphub.IsolatedProcess.
-func (s isolated) Stdout() mcphub.Stream { return s.Server.Stdio }
+func (s isolated) Stdout() hub.Stream { return s.Server.Stdio }
 
 // Stderr implements mcphub.IsolatedProcess.
-func (s isolated) Stderr() mcphub.Stream { return s.Server.Stderr }
+func (s isolated) Stderr() hub.Stream { return s.Server.Stderr }
 
 // halfClosing ends what is written and leaves what is read.
 type halfClosing struct{ *net.UnixConn }

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
-	"github.com/skerry-sandbox/skerry/internal/tlsfiles"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/platform/tlsfiles"
 )
 
 // Deadlines of the end of a server.
@@ -44,7 +44,7 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 		Handler:     p.counted(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	stopPeers, err := p.peers.Serve(requests, httpserver.FromPeer(h), p.orch, p.log)
+	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), p.orch, p.log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -152,9 +152,9 @@ func (p *parts) openTLS(ctx context.Context) error {
 }
 
 // tlsCheck is what /readyz says of the certificate. Files that cannot be used do not make the server less ready.
-func (p *parts) tlsCheck() httpserver.Check {
+func (p *parts) tlsCheck() rest.Check {
 	until, refused := p.tls.State()
-	c := httpserver.Check{Name: "tls", OK: time.Now().Before(until), Detail: "the certificate is good until " + until.UTC().Format(time.RFC3339)}
+	c := rest.Check{Name: "tls", OK: time.Now().Before(until), Detail: "the certificate is good until " + until.UTC().Format(time.RFC3339)}
 	if refused != nil {
 		c.Detail += "; its files changed and cannot be used, the log says why"
 	}

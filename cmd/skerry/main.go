@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/argform"
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
-	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
 func main() {

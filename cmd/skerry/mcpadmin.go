@@ -4,16 +4,16 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/tooldrift"
+	"github.com/skerry-sandbox/skerry/internal/tools/drift"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
 // mcpAdmin is the hub with each change of its servers on the record.
 type mcpAdmin struct {
-	*mcphub.Hub
+	*hub.Hub
 	access *access
 }
 
@@ -39,14 +39,14 @@ func (m mcpAdmin) Logout(ctx context.Context, c sandbox.Caller, name string) err
 
 // recorded does it between two records.
 func (m mcpAdmin) recorded(ctx context.Context, subject string, do func() error) error {
-	c, _ := httpserver.CallerFrom(ctx)
+	c, _ := rest.CallerFrom(ctx)
 	return m.access.recorded(ctx, c, audit.ActionMCPConfig, subject, func(*audit.Record) error { return do() })
 }
 
 // driftAdmin is the memory of tools, with approvals in force at once.
 type driftAdmin struct {
-	*tooldrift.Service
-	hub *mcphub.Hub
+	*drift.Service
+	hub *hub.Hub
 }
 
 // Approve takes tools as they are now.

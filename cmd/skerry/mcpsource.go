@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	mcphub "github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
 // remoteTools are the tools of a thread at a Skerry server.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/skerry-sandbox/skerry/internal/auth/oidc"
+	"github.com/skerry-sandbox/skerry/internal/api/auth/oidc"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )

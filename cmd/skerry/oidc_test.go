@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/docblock"
+	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
 // TestIdentityConfiguration reads the configurations that docs/identity.md shows.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/plugin"
+	"github.com/skerry-sandbox/skerry/internal/plugins"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -249,7 +249,7 @@ func newPluginsInspect(api *apiClient) *cobra.Command {
 		Use: "inspect DIR", Short: "Read a plugin, a marketplace or a folder of plugins here, and count what is in them", Args: cobra.ExactArgs(1),
 		Example: "  skerry plugins inspect ./my-plugin\n  skerry plugins inspect --json ./marketplace | jq '.[].findings'",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := plugin.Inspect(args[0])
+			r, err := plugins.Inspect(args[0])
 			if err != nil {
 				return err
 			}

@@ -8,14 +8,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/skerry-sandbox/skerry/internal/egress"
-	"github.com/skerry-sandbox/skerry/internal/extensions"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
-	"github.com/skerry-sandbox/skerry/internal/plugin"
+	"github.com/skerry-sandbox/skerry/internal/plugins"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // openPlugins opens the plugins, which the hub and the library of skills ask.
@@ -30,7 +30,7 @@ func (p *parts) openPlugins(context.Context) (err error) {
 	if _, err := egress.ParseRules(p.cfg.Plugins.Egress); err != nil {
 		return fmt.Errorf("plugins.egress: %w", err)
 	}
-	p.plugins, err = plugin.Open(plugin.Options{
+	p.plugins, err = plugins.Open(plugins.Options{
 		Dir: filepath.Join(p.cfg.Data, "plugins"), Stage: p.ofSlot("stage"), Extensions: p.extensions, Audit: p.audit, Log: p.log,
 		RunCommands: p.cfg.Plugins.RunCommands, Trust: p.cfg.TrustInstalls, Addresses: addresses, Folders: p.cfg.Plugins.Folders,
 		Changed: p.pluginsChanged, Removed: p.pluginRemoved, Sealer: p.sealer,
@@ -50,9 +50,9 @@ func (p *parts) openPlugins(context.Context) (err error) {
 }
 
 // userServers are what the hub has of plugins.
-func (p *parts) userServers() mcphub.UserServers {
+func (p *parts) userServers() hub.UserServers {
 	addresses, _ := p.cfg.Plugins.Prefixes() // openPlugins has looked at them
-	return mcphub.UserServers{Of: p.plugins.Servers, Addresses: addresses, Egress: p.cfg.Plugins.Egress}
+	return hub.UserServers{Of: p.plugins.Servers, Addresses: addresses, Egress: p.cfg.Plugins.Egress}
 }
 
 // pluginCommands gives what a user's plugins add to prompts.
@@ -93,7 +93,7 @@ func (p *parts) pluginRemoved(o sandbox.Owner, shared bool, servers []string) er
 	var errs []error
 	for _, user := range users {
 		for _, name := range servers {
-			home := filepath.Join(p.cfg.Data, "mcp-homes", mcphub.HomeName(name, sandbox.Owner{Tenant: o.Tenant, User: user}))
+			home := filepath.Join(p.cfg.Data, "mcp-homes", hub.HomeName(name, sandbox.Owner{Tenant: o.Tenant, User: user}))
 			errs = append(errs, os.RemoveAll(home))
 		}
 	}
@@ -102,7 +102,7 @@ func (p *parts) pluginRemoved(o sandbox.Owner, shared bool, servers []string) er
 
 // pluginUse is the plugins with threads that their commands may reach.
 type pluginUse struct {
-	*plugin.Service
+	*plugins.Service
 	orch *orchestrator.Orchestrator
 }
 
@@ -116,7 +116,7 @@ type threadUse struct{ orch *orchestrator.Orchestrator }
 
 // ReadThreadFile implements plugin.Threads.
 func (u threadUse) ReadThreadFile(ctx context.Context, c sandbox.Caller, thread, path string, limit int64) (data []byte, more bool, err error) {
-	err = u.orch.ReadFiles(ctx, c, thread, func(f *vpath.FS) error {
+	err = u.orch.ReadFiles(ctx, c, thread, func(f *paths.FS) error {
 		file, err := f.Open(path)
 		if err != nil {
 			return err

@@ -13,14 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/archive"
 	"github.com/skerry-sandbox/skerry/internal/audit/sink"
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
-	"github.com/skerry-sandbox/skerry/internal/peer"
-	"github.com/skerry-sandbox/skerry/internal/replica"
+	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
+	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 )
@@ -184,22 +184,22 @@ func auditArchive(c config.Config) (audit.Archive, error) {
 }
 
 // archiveCheck tells how far the audit archive is. A server whose archive is away serves all the same.
-func (p *parts) archiveCheck() []httpserver.Check {
+func (p *parts) archiveCheck() []rest.Check {
 	s, ok := p.audit.Archive()
 	if !ok {
 		return nil
 	}
-	c := httpserver.Check{Name: "audit archive", OK: true, Detail: fmt.Sprintf("%d segments behind", s.Behind)}
+	c := rest.Check{Name: "audit archive", OK: true, Detail: fmt.Sprintf("%d segments behind", s.Behind)}
 	if s.Err != nil { // /readyz needs no key: why is in the server's log
 		c.Detail += "; archiving fails now"
 	}
-	return []httpserver.Check{c}
+	return []rest.Check{c}
 }
 
 // sinkChecks tell how far the sinks are. A server whose sinks are away serves all the same.
-func (p *parts) sinkChecks() (checks []httpserver.Check) {
+func (p *parts) sinkChecks() (checks []rest.Check) {
 	for _, s := range p.audit.Sinks() {
-		c := httpserver.Check{Name: "audit " + s.Name, OK: true, Detail: fmt.Sprintf("%d records behind", s.Behind)}
+		c := rest.Check{Name: "audit " + s.Name, OK: true, Detail: fmt.Sprintf("%d records behind", s.Behind)}
 		if s.Error != "" {
 			c.Detail += "; it does not take them now"
 		}

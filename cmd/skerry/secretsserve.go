@@ -8,9 +8,9 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
 // openSecrets opens the keys, by which other parts seal what they keep, and the secrets.
@@ -82,7 +82,7 @@ func localSealer() (*secrets.Keys, error) {
 }
 
 // knownSealer are the keys of a server, when there are any: nothing is made.
-func knownSealer(cfg config.Config) mcphub.Sealer {
+func knownSealer(cfg config.Config) hub.Sealer {
 	if _, err := os.Stat(cfg.SecretsKeyFile()); err != nil {
 		return nil
 	}

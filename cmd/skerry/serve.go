@@ -20,38 +20,38 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/deerflow"
+	"github.com/skerry-sandbox/skerry/internal/api/e2b"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/approval"
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/auth"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
-	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/deerflow"
-	"github.com/skerry-sandbox/skerry/internal/diskquota"
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
-	"github.com/skerry-sandbox/skerry/internal/e2b"
-	"github.com/skerry-sandbox/skerry/internal/extensions"
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
 	"github.com/skerry-sandbox/skerry/internal/limits"
-	"github.com/skerry-sandbox/skerry/internal/mcphub"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
-	"github.com/skerry-sandbox/skerry/internal/peer"
-	"github.com/skerry-sandbox/skerry/internal/plugin"
+	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/tlsfiles"
+	"github.com/skerry-sandbox/skerry/internal/plugins"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/skill/runnable"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/runnable"
 	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
 	"github.com/skerry-sandbox/skerry/internal/template"
-	"github.com/skerry-sandbox/skerry/internal/tlsfiles"
-	"github.com/skerry-sandbox/skerry/internal/tooldrift"
-	"github.com/skerry-sandbox/skerry/internal/tracing"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/tools/drift"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
 // Deadlines of the server as a process.
@@ -144,14 +144,14 @@ type parts struct {
 	audit  *audit.Log
 	signer auditSigner
 	keys   *auth.Keys
-	hub    *mcphub.Hub
+	hub    *hub.Hub
 	policy *policy.Engine
 	driver driver.Driver
 	orch   *orchestrator.Orchestrator
 
 	approvals *approval.Approvals
 
-	metrics *telemetry.Metrics
+	metrics *metrics.Metrics
 	limits  *limits.Gate
 	tracer  *tracing.Tracer // nil: nothing is traced
 	doing   atomic.Int64    // requests under way that change something
@@ -159,15 +159,15 @@ type parts struct {
 
 	sealer  *secrets.Keys
 	secrets *secrets.Service
-	drift   *tooldrift.Service
+	drift   *drift.Service
 
 	extensions *extensions.Files
-	plugins    *plugin.Service
+	plugins    *plugins.Service
 	skills     *skill.Library
 	templates  map[string]orchestrator.Template
 	sandboxd   string // host path
 	isolation  *isolation
-	disk       *diskquota.Volume
+	disk       *quota.Volume
 }
 
 // serve runs a server until ctx ends, and then stops it in order. ready is told the address.
@@ -350,8 +350,8 @@ func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 }
 
 func (p *parts) openTools(ctx context.Context) (err error) {
-	p.drift = tooldrift.New(tooldrift.Options{Store: p.store, Audit: p.audit, Tenant: local.Tenant, Log: p.log})
-	p.hub, err = mcphub.Open(mcphub.Options{Pins: p.drift, Quarantine: p.cfg.ToolDrift == "quarantine", ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, Tracer: p.tracer, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
+	p.drift = drift.New(drift.Options{Store: p.store, Audit: p.audit, Tenant: local.Tenant, Log: p.log})
+	p.hub, err = hub.Open(hub.Options{Pins: p.drift, Quarantine: p.cfg.ToolDrift == "quarantine", ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, Tracer: p.tracer, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
 	if err != nil {
 		return err
 	}
@@ -420,7 +420,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.metrics = telemetry.New(buildinfo.Version())
+	p.metrics = metrics.New(buildinfo.Version())
 	p.openLimits()
 	snapshots, err := p.openSnapshots(ctx)
 	if err != nil {
@@ -596,9 +596,9 @@ func (p *parts) daemon() (string, error) {
 }
 
 // ready is the state of what the server depends on.
-func (p *parts) ready(ctx context.Context) []httpserver.Check {
-	check := func(name string, err error) httpserver.Check {
-		c := httpserver.Check{Name: name, OK: err == nil}
+func (p *parts) ready(ctx context.Context) []rest.Check {
+	check := func(name string, err error) rest.Check {
+		c := rest.Check{Name: name, OK: err == nil}
 		var known *sandbox.Error
 		switch {
 		case errors.As(err, &known): // /readyz needs no key: the engine's own words stay in the log
@@ -610,7 +610,7 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 		return c
 	}
 	_, driverErr := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
-	checks := []httpserver.Check{
+	checks := []rest.Check{
 		{Name: "disk quota", OK: true, Detail: p.disk.State().String()},
 		check("state", p.store.Ping(ctx)),
 		check("driver", driverErr),
@@ -622,7 +622,7 @@ func (p *parts) ready(ctx context.Context) []httpserver.Check {
 	}
 	checks = append(append(checks, p.sinkChecks()...), p.archiveCheck()...)
 	if p.orch.Draining() {
-		checks = append(checks, httpserver.Check{Name: "drain", Detail: "the server is stopping"})
+		checks = append(checks, rest.Check{Name: "drain", Detail: "the server is stopping"})
 	}
 	return checks
 }
@@ -640,7 +640,7 @@ func (p *parts) handler(ctx context.Context) (http.Handler, error) {
 	prober := runnable.NewProber(p.orch, p.log)
 	p.onClose(func() error { prober.Close(); return nil })
 	_, far := p.driver.(driver.Remote)
-	o := httpserver.Options{
+	o := rest.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
 			if sk.Broken || sk.Digest == "" {
 				return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{"the skill does not load"}}

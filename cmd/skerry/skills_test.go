@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/s3/s3test"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/skill/install"
-	"github.com/skerry-sandbox/skerry/internal/skill/s3/s3test"
+	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/install"
 )
 
 type allOn struct{}
@@ -35,9 +35,9 @@ var cliUser = sandbox.Caller{Owner: sandbox.Owner{Tenant: "default", User: "ann"
 func skillServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	dir := t.TempDir()
-	lib, err := skill.Open(skill.Options{
+	lib, err := skills.Open(skills.Options{
 		Dir: filepath.Join(dir, "skills"), Users: filepath.Join(dir, "tenants"), Log: slog.New(slog.DiscardHandler),
-		State: func(sandbox.Owner) (skill.State, error) { return allOn{}, nil },
+		State: func(sandbox.Owner) (skills.State, error) { return allOn{}, nil },
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill/archive"
-	"github.com/skerry-sandbox/skerry/internal/skill/s3"
-	"github.com/skerry-sandbox/skerry/internal/skill/source"
+	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/source"
 	"github.com/skerry-sandbox/skerry/skills"
 )
 

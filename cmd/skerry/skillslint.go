@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/argform"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/skill/archive"
-	"github.com/skerry-sandbox/skerry/internal/skill/lint"
-	"github.com/skerry-sandbox/skerry/internal/skill/scan"
+	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/lint"
+	"github.com/skerry-sandbox/skerry/internal/skills/scan"
+	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
 // localTime bounds what is done with files of this machine.
@@ -173,7 +173,7 @@ func lintArchive(ctx context.Context, file string) (_ linted, err error) {
 	if err != nil {
 		return linted{}, err
 	}
-	name, err := skill.NameOf(staged.Wrapper, text)
+	name, err := skills.NameOf(staged.Wrapper, text)
 	if err != nil {
 		name = strings.TrimSuffix(filepath.Base(file), filepath.Ext(file))
 	}
@@ -268,7 +268,7 @@ func digestOf(ctx context.Context, raw []byte) (_ string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return skill.Digest(os.DirFS(staged.Dir))
+	return skills.Digest(os.DirFS(staged.Dir))
 }
 
 // writeNew writes a file whole or not at all; one that is there is kept unless force.

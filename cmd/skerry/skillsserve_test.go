@@ -10,7 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // TestSkillSources: a server's list of sources makes public skills of all that can be read, the earlier one wins, and a
@@ -34,9 +34,9 @@ func TestSkillSources(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lib, err := skill.Open(skill.Options{
+		lib, err := skills.Open(skills.Options{
 			Dir: filepath.Join(dir, "lib"), Users: filepath.Join(dir, "tenants"), Public: public, Log: p.log,
-			State: func(sandbox.Owner) (skill.State, error) { return allOn{}, nil },
+			State: func(sandbox.Owner) (skills.State, error) { return allOn{}, nil },
 		})
 		if err != nil {
 			t.Fatal(err)

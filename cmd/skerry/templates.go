@@ -16,11 +16,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skerry-sandbox/skerry/internal/argform"
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/sbom"
 	"github.com/skerry-sandbox/skerry/internal/template"
+	"github.com/skerry-sandbox/skerry/internal/template/sbom"
+	"github.com/skerry-sandbox/skerry/internal/tools/argform"
 )
 
 func newTemplates(api *apiClient) *cobra.Command {

@@ -5,8 +5,8 @@ import (
 	"os"
 	"strings"
 
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
-	"github.com/skerry-sandbox/skerry/internal/tracing"
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
 
 // openTracing opens the way to the collector of traces, if there is one: that of the configuration, else that of the

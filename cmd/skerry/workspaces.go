@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/doctor"
+	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/snapshot"
+	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
 // snapshotObjects opens where the configuration says that files of threads are kept; it is closed by the caller. nil:

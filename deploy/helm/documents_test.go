@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skerry-sandbox/skerry/internal/docblock"
+	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
 var (

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/webhook"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/webhook"
 )
 
 // Webhook is where requests are told by POST, signed (package webhook). The answer may be the decision; it is believed

@@ -33,6 +33,7 @@ func report(t *testing.T, bad []string) {
 
 func TestImports(t *testing.T) {
 	house, files := openHouse(t)
+	report(t, checkTable(table))
 	report(t, checkImports(files))
 	for _, r := range table {
 		if _, err := fs.Stat(house, r.dir); err != nil {

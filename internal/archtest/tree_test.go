@@ -47,6 +47,10 @@ func load(root fs.FS) ([]file, error) {
 			case p != "." && strings.HasPrefix(name, "."), name == "testdata", name == "node_modules", p == "skerry-data", p == "bin":
 				return fs.SkipDir
 			}
+			// A folder with a go.mod is a program of its own, as those of test/cluster.
+			if _, err := fs.Stat(root, path.Join(p, "go.mod")); err == nil && p != "." {
+				return fs.SkipDir
+			}
 			return nil
 		}
 		if !strings.HasSuffix(p, ".go") {

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/attack/wire"
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
-	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -18,7 +18,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // Archive is where full segments are kept besides the data folder. Names are of a-z, 0-9, "-", "." and "/".

@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/archive"
-	"github.com/skerry-sandbox/skerry/internal/skill/s3"
-	"github.com/skerry-sandbox/skerry/internal/skill/s3/s3test"
+	"github.com/skerry-sandbox/skerry/internal/platform/s3"
+	"github.com/skerry-sandbox/skerry/internal/platform/s3/s3test"
 )
 
 // smallSegments makes logs of a few records a segment.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skerry-sandbox/skerry/internal/docblock"
+	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
 // TestWithoutSkerry runs the script of docs/audit.md on a log, as it is and changed.

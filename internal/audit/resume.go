@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

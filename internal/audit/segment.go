@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // A writer's log is a folder of segments, each named after the Seq of its first record.

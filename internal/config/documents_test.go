@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skerry-sandbox/skerry/internal/docblock"
+	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
 // TestDocuments: the configurations that documents show are right, each by itself. Variables are tried line by line.

@@ -2,7 +2,7 @@ package config
 
 import "time"
 
-// OIDCIssuer is an identity provider whose signed tokens are credentials, as internal/auth/oidc reads them. A claim
+// OIDCIssuer is an identity provider whose signed tokens are credentials, as internal/api/auth/oidc reads them. A claim
 // is named by its name, or by a JSON pointer such as /realm_access/roles.
 type OIDCIssuer struct {
 	// Issuer is the claim iss, to the letter. Name is what records call it.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/docblock"
+	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
 // shell is where blocks of documents run, by a person who has a server at localhost:8080.

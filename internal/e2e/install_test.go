@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/skill/s3/s3test"
+	"github.com/skerry-sandbox/skerry/internal/platform/s3/s3test"
 )
 
 // makeSkills is what an agent does in its sandbox: a skill, one that would slip out, and a link to the host's file.

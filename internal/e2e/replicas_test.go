@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/replica"
+	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )

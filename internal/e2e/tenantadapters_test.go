@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/e2b"
-	"github.com/skerry-sandbox/skerry/internal/httpserver"
+	"github.com/skerry-sandbox/skerry/internal/api/e2b"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
 )
 
 // adapted is what ann of red has in the words of other products.
@@ -39,7 +39,7 @@ func TestTenantMatrixOfAdapters(t *testing.T) {
 	m.make()
 	before := m.had()
 	routes := e2b.New(e2b.Options{}).Routes().Routes
-	slices.SortStableFunc(routes, func(a, b httpserver.AdapterRoute) int { // what ends something comes last
+	slices.SortStableFunc(routes, func(a, b rest.AdapterRoute) int { // what ends something comes last
 		return map[bool]int{false: -1, true: 1}[a.Method == http.MethodDelete] - map[bool]int{false: -1, true: 1}[b.Method == http.MethodDelete]
 	})
 	for _, route := range routes {
@@ -208,7 +208,7 @@ func (m *adapted) e2bBody(path string) (body string, stream bool) {
 }
 
 // route sends a request of E2B's about red's sandbox, and judges the answer.
-func (m *adapted) route(route httpserver.AdapterRoute, c caller) {
+func (m *adapted) route(route rest.AdapterRoute, c caller) {
 	path := strings.NewReplacer(":thread", m.sandbox, ":context", m.context, "*rest", "x").Replace(route.Path)
 	self := c.tenant == "red" && c.user == "ann" && c.role != "auditor"
 	making := strings.HasSuffix(route.Path, "/sandboxes") && route.Method == http.MethodPost

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skerry-sandbox/skerry/internal/skill/s3/s3test"
+	"github.com/skerry-sandbox/skerry/internal/platform/s3/s3test"
 )
 
 // TestWorkspaces: a server is killed, and another one with a disk of its own goes on with its threads from the bucket, byte

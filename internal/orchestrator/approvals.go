@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/deadline"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

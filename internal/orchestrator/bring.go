@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // What the use cases do with a box's copies (copies.go). With a driver whose sandboxes see the server's disk all of
@@ -228,7 +228,7 @@ func (e *execution) notBrought(res *sandbox.Result, err error) {
 
 // changeFiles gives change a view of the thread's files that it may write. When it returns, a sandbox that runs has what was
 // changed.
-func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid int, change func(*vpath.FS) error) error {
+func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error {
 	if r.remote == nil {
 		return r.withFiles(t, &uid, change)
 	}
@@ -238,7 +238,7 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 	}
 	b, release := own.box, own.release
 	var changed []string
-	err = r.withView(t, &uid, nil, func(o *vpath.Options) {
+	err = r.withView(t, &uid, nil, func(o *paths.Options) {
 		o.Changing = func(path string) { changed = append(changed, path) }
 		if b != nil {
 			o.Body = func(body io.Reader) (*os.File, error) { return r.arrive(ctx, own, body) }

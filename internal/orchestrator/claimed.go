@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/capacity"
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

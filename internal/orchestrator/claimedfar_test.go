@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -13,11 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
 // Sandboxes with disks of their own that waited, and threads that have files.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // contextRun is the claim of one exec on a context.
@@ -157,7 +157,7 @@ func (r *Orchestrator) keptResults(e *execution, uid int, data json.RawMessage) 
 		if path.Dir(f.Path) != spillDir(e.id) || path.Clean(f.Path) != f.Path || !isMIME(f.MIME) {
 			continue
 		}
-		err := r.withFiles(e.thread, nil, func(fs *vpath.FS) error {
+		err := r.withFiles(e.thread, nil, func(fs *paths.FS) error {
 			info, err := fs.Stat(f.Path)
 			f.Bytes = info.Bytes
 			return err

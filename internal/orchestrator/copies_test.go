@@ -3,6 +3,10 @@ package orchestrator
 import (
 	"errors"
 	"fmt"
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,11 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
 )
 
 // TestEndBringsFiles: when the end of an exec is told, the server has what it changed, of the thread's owner, and says what that

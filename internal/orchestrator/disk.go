@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
 // stageAge is how old the beginning of a thread's folder must be to be the rest of a server that died.
@@ -30,7 +30,7 @@ func noRoom(err error, otherwise string) error {
 	switch {
 	case errors.As(err, &known):
 		return err
-	case diskquota.Exceeded(err):
+	case quota.Exceeded(err):
 		return sandbox.Wrap(sandbox.QuotaExceeded, err, "there is no room for the thread's files")
 	}
 	return sandbox.Wrap(sandbox.Internal, err, "%s", otherwise)
@@ -43,12 +43,12 @@ func (r *Orchestrator) bury(ctx context.Context, grave string, uid int) error {
 	files := filepath.Join(grave, "files")
 	var errs []error
 	for _, name := range workspaceFolders {
-		errs = append(errs, vpath.RemoveAll(ctx, filepath.Join(files, name)))
+		errs = append(errs, paths.RemoveAll(ctx, filepath.Join(files, name)))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return errors.Join(r.o.Disk.Drop(files, uid), vpath.RemoveAll(ctx, grave))
+	return errors.Join(r.o.Disk.Drop(files, uid), paths.RemoveAll(ctx, grave))
 }
 
 // sweepGraves finishes what servers that died had begun to delete or to make: it counts for the user.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // settle adds to the result what only the server knows: the tool calls, as the bridge counted them,
@@ -36,7 +36,7 @@ func (r *Orchestrator) settle(b *box, e *execution, res *sandbox.Result, calls [
 }
 
 func (r *Orchestrator) reportFiles(e *execution, res *sandbox.Result) {
-	err := r.withFiles(e.thread, nil, func(fs *vpath.FS) error {
+	err := r.withFiles(e.thread, nil, func(fs *paths.FS) error {
 		changes, complete, err := fs.Changes(r.ctx, e.before)
 		if complete {
 			res.Files = changes
@@ -61,7 +61,7 @@ func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, 
 	where := "it could not be kept"
 	if path == nil {
 		p := spillDir(e.id) + "/" + name
-		err := r.changeFiles(r.ctx, e.thread, uid, func(fs *vpath.FS) error {
+		err := r.changeFiles(r.ctx, e.thread, uid, func(fs *paths.FS) error {
 			_, err := fs.Write(r.ctx, p, strings.NewReader(text), false)
 			return err
 		})

@@ -12,10 +12,10 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/limits"
-	"github.com/skerry-sandbox/skerry/internal/redact"
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // execution is one run of something: its events as they came, and its one end.
@@ -32,7 +32,7 @@ type execution struct {
 	code       *sandbox.Code  // of execute_code
 	skill      *sandbox.Skill // whose script it is
 	report     bool           // list the files that it changed
-	before     vpath.Snapshot
+	before     paths.Snapshot
 	attempt    audit.Record
 	context    *contextRun   // of code in a context
 	named      []string      // secrets that it got by name
@@ -248,7 +248,7 @@ func joinStream(head []byte, raw uint64, s *sandboxv1.Stream, hide *redact.Secre
 	head, tail = trimEnd(head), trimStart(hide.Tail(tail))
 	var path *string
 	where := ""
-	if p := s.GetSpillPath(); p != "" && vpath.Within(p, sandbox.UserDataDir) {
+	if p := s.GetSpillPath(); p != "" && paths.Within(p, sandbox.UserDataDir) {
 		path = &p
 		where = "; the whole output is in " + p
 		if s.GetSpillCut() {

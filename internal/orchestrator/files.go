@@ -6,22 +6,22 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
 
 // withFiles opens a view of the thread's files for use. With a uid it may write. No sandbox is
 // needed: the files lie on this host.
-func (r *Orchestrator) withFiles(t sandbox.Thread, uid *int, use func(*vpath.FS) error) error {
+func (r *Orchestrator) withFiles(t sandbox.Thread, uid *int, use func(*paths.FS) error) error {
 	return r.withView(t, uid, nil, nil, use)
 }
 
 // withView is withFiles, with the skills and plugins of a view. more says how else it is opened; nil: as it is.
-func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, more func(*vpath.Options), use func(*vpath.FS) error) error {
-	o := vpath.Options{
-		Mounts: []vpath.Mount{
+func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, more func(*paths.Options), use func(*paths.FS) error) error {
+	o := paths.Options{
+		Mounts: []paths.Mount{
 			{Virtual: sandbox.UserDataDir, Host: r.threadDir(t), Writable: uid != nil},
 			{Virtual: sandbox.SkillsDir},
 			{Virtual: sandbox.PluginsDir},
@@ -40,7 +40,7 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	}
 	if uid != nil {
 		o.Spool = r.runRoot()
-		o.Hold = diskquota.Hold
+		o.Hold = quota.Hold
 		if err := r.bound(t, o.UID, o.DiskBytes); err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	if more != nil {
 		more(&o)
 	}
-	fs, err := vpath.New(o)
+	fs, err := paths.New(o)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, 
 }
 
 // ReadFiles gives read a view of the thread's files, with its skills and plugins.
-func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id string, read func(*vpath.FS) error) error {
+func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id string, read func(*paths.FS) error) error {
 	t, err := thread(c, id)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id strin
 	return r.readFiles(ctx, t, read)
 }
 
-func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read func(*vpath.FS) error) error {
+func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read func(*paths.FS) error) error {
 	view, err := r.skillsOf(ctx, t)
 	if err != nil {
 		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)
@@ -97,7 +97,7 @@ func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read fun
 
 // ChangeFiles gives change a view of the thread's files that it may write, and records what it did.
 // A thread that is not there yet is made, so that files can be put before anything runs.
-func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, action, path string, change func(*vpath.FS) (int64, error)) error {
+func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, action, path string, change func(*paths.FS) (int64, error)) error {
 	t, err := thread(c, id)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	began := time.Now()
 	var n int64
 	if err = r.bringToRead(ctx, t); err == nil {
-		err = r.changeFiles(ctx, t, uid, func(fs *vpath.FS) error {
+		err = r.changeFiles(ctx, t, uid, func(fs *paths.FS) error {
 			var err error
 			n, err = change(fs)
 			return err

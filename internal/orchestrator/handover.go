@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -195,7 +195,7 @@ func (r *Orchestrator) handOver(ctx context.Context, b *box) {
 		}
 		b.forbidWrappers()
 		r.endSkills(b, false)
-		err = page.Write(claim.Of(b.thread, nobody, c.Token, b.id))
+		err = page.Write(ownerrecord.Of(b.thread, nobody, c.Token, b.id))
 		return errors.Join(err, r.o.Store.ReleaseLease(ctx, b.thread, r.peers.ID()))
 	}()
 	if err != nil {

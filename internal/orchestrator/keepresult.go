@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 const (
@@ -32,7 +32,7 @@ func (r *Orchestrator) KeepResult(ctx context.Context, t sandbox.Thread, name st
 	if err != nil {
 		return f, err
 	}
-	return f, r.changeFiles(ctx, t, uid, func(fs *vpath.FS) error {
+	return f, r.changeFiles(ctx, t, uid, func(fs *paths.FS) error {
 		_, err := fs.Write(ctx, f.Path, bytes.NewReader(content), false)
 		return err
 	})

@@ -16,7 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // eventually waits for a condition, for as long as the slowest machine may need.
@@ -260,9 +260,9 @@ func TestActivity(t *testing.T) {
 			return err
 		},
 		ActivityFileWrite: func(h *house) error {
-			return h.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*vpath.FS) (int64, error) { return 0, nil })
+			return h.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*paths.FS) (int64, error) { return 0, nil })
 		},
-		ActivityFileRead: func(h *house) error { return h.ReadFiles(ctx, caller, "x", func(*vpath.FS) error { return nil }) },
+		ActivityFileRead: func(h *house) error { return h.ReadFiles(ctx, caller, "x", func(*paths.FS) error { return nil }) },
 		ActivityToolCall: func(h *house) error {
 			if _, err := h.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil); !errors.Is(err, sandbox.NotFound) {
 				return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // letIn takes a place of the limits for a box that begins. That of the one before has to be given back first.
@@ -114,7 +114,7 @@ func (r *Orchestrator) DiskUsed(ctx context.Context, tenant, user string) (int64
 				continue // being made, or deleted
 			}
 			var used sandbox.DiskUsage
-			err := r.withFiles(t, nil, func(fs *vpath.FS) (err error) {
+			err := r.withFiles(t, nil, func(fs *paths.FS) (err error) {
 				used, err = fs.Usage(ctx)
 				return err
 			})

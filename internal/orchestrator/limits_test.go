@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // forAll is one set of rules for each user.
@@ -196,7 +196,7 @@ func TestDiskLimit(t *testing.T) {
 		o.Limits = l
 	})
 	write := func(id string) error {
-		return h.ChangeFiles(t.Context(), caller, id, audit.ActionFileWrite, "/mnt/user-data/x", func(fs *vpath.FS) (int64, error) {
+		return h.ChangeFiles(t.Context(), caller, id, audit.ActionFileWrite, "/mnt/user-data/x", func(fs *paths.FS) (int64, error) {
 			w, err := fs.Write(t.Context(), "/mnt/user-data/workspace/x", strings.NewReader(strings.Repeat("x", 600<<10)), false)
 			return w.Bytes, err
 		})
@@ -216,7 +216,7 @@ func TestDiskLimit(t *testing.T) {
 	if got := limitOf(t, write("a")); got != limits.Disk {
 		t.Fatal(got)
 	}
-	err = h.ChangeFiles(t.Context(), caller, "a", audit.ActionFileDelete, "/mnt/user-data/x", func(fs *vpath.FS) (int64, error) { return 0, nil })
+	err = h.ChangeFiles(t.Context(), caller, "a", audit.ActionFileDelete, "/mnt/user-data/x", func(fs *paths.FS) (int64, error) { return 0, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

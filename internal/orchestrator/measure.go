@@ -4,13 +4,13 @@ import (
 	"math"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
-func startOf(i sandbox.Info) telemetry.Start {
-	return telemetry.Start{Driver: i.Driver, Runtime: i.Runtime, Template: i.Template, Warm: i.Warm}
+func startOf(i sandbox.Info) metrics.Start {
+	return metrics.Start{Driver: i.Driver, Runtime: i.Runtime, Template: i.Template, Warm: i.Warm}
 }
 
 // measureStart counts a start that has ended, with err or well.
@@ -43,8 +43,8 @@ func (r *Orchestrator) timeFirst(b *box, take func(*sandboxv1.Event) error) func
 }
 
 // levels is how full this server is now.
-func (r *Orchestrator) levels() telemetry.Levels {
-	l := telemetry.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxBoxes, Execs: r.execs.running(), Waiting: r.places.Waiting()}
+func (r *Orchestrator) levels() metrics.Levels {
+	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxBoxes, Execs: r.execs.running(), Waiting: r.places.Waiting()}
 	for _, b := range r.all() {
 		l.Sandboxes[b.snapshot().State]++
 	}
@@ -57,7 +57,7 @@ func (r *Orchestrator) levels() telemetry.Levels {
 	}
 	l.AuditLag = bounded(r.o.Audit.Lag())
 	s := r.o.Audit.State()
-	l.Audit = telemetry.AuditLevels{Room: int(s.Room), Missed: bounded(s.Missed), Unsigned: bounded(s.Unsigned)}
+	l.Audit = metrics.AuditLevels{Room: int(s.Room), Missed: bounded(s.Missed), Unsigned: bounded(s.Unsigned)}
 	if s.Err != nil {
 		l.Audit.Failing = 1
 	}

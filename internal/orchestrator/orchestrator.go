@@ -20,21 +20,21 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
-	"github.com/skerry-sandbox/skerry/internal/capacity"
-	"github.com/skerry-sandbox/skerry/internal/claim"
-	"github.com/skerry-sandbox/skerry/internal/codeapi"
-	"github.com/skerry-sandbox/skerry/internal/diskquota"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/limits"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/snapshot"
+	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
-	"github.com/skerry-sandbox/skerry/internal/tracing"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
+	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
 // Template is a template with the image that the driver in use takes.
@@ -79,8 +79,8 @@ type Options struct {
 	Hub     toolHub
 	Bridge  *bridge.Bridge
 	CodeAPI *codeapi.Store
-	Skills  *skill.Library
-	Views   *skill.Views
+	Skills  *skills.Library
+	Views   *skills.Views
 	// Switches say which skills are on; the library reads them, too.
 	Switches  skillSwitches
 	Templates map[string]Template
@@ -93,7 +93,7 @@ type Options struct {
 	// OnVolumes: files of threads lie on volumes of their users', which the Driver, a driver.Volumes, knows.
 	OnVolumes bool
 	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
-	Disk    *diskquota.Volume
+	Disk    *quota.Volume
 	Daemon  string // host path of skerry-sandboxd
 	Install string // id of the data folder
 	// Peers are the other servers of the data folder; nil: there are none, and never will be.
@@ -113,7 +113,7 @@ type Options struct {
 	Limits    *limits.Gate
 	MaxBoxes  int
 	Lifecycle Lifecycle
-	Metrics   *telemetry.Metrics
+	Metrics   *metrics.Metrics
 	Tracer    *tracing.Tracer // nil: nothing is traced
 	StartTime time.Duration   // bound of one start
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
@@ -151,7 +151,7 @@ type Orchestrator struct {
 
 	contexts contextRegistry
 	peers    peers
-	claims   *claim.Book
+	claims   *ownerrecord.Book
 	holds    holds
 	// leftBehind: there may be claims of nobody, or of ours that nobody holds.
 	leftBehind atomic.Bool
@@ -163,7 +163,7 @@ type Orchestrator struct {
 	nudged     chan struct{} // holds a token: somebody waits for a place
 
 	late         lateThreads
-	virtuals     *skill.Virtuals
+	virtuals     *skills.Virtuals
 	skillIndexes skillIndexes
 }
 
@@ -195,7 +195,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skill.NewVirtuals(o.Skills)}
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skills.NewVirtuals(o.Skills)}
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.remote, _ = o.Driver.(driver.Remote)
 	r.volumes, _ = o.Driver.(driver.Volumes)
@@ -219,7 +219,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		r.peers = alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
 	}
 	r.holds.init()
-	if r.claims, err = claim.Open(filepath.Join(r.runRoot(), "claims")); err != nil {
+	if r.claims, err = ownerrecord.Open(filepath.Join(r.runRoot(), "claims")); err != nil {
 		stop()
 		return nil, err
 	}

@@ -1,9 +1,25 @@
 package orchestrator
 
 import (
+	"connectrpc.com/connect"
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	"go.uber.org/goleak"
 	"log/slog"
 	"net/http"
 	"os"
@@ -13,24 +29,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"connectrpc.com/connect"
-	"go.uber.org/goleak"
-
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
-	"github.com/skerry-sandbox/skerry/internal/codeapi"
-	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/extensions"
-	"github.com/skerry-sandbox/skerry/internal/policy"
-	"github.com/skerry-sandbox/skerry/internal/prompt"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

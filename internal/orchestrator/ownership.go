@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/claim"
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -175,7 +175,7 @@ func (r *Orchestrator) take(h *hold, from string) {
 
 // claimThread takes the lease and then the claim, from a replica that ended, or from the one that is given. It
 // gives the former claim.
-func (r *Orchestrator) claimThread(ctx context.Context, h *hold, from string) (former claim.Claim, err error) {
+func (r *Orchestrator) claimThread(ctx context.Context, h *hold, from string) (former ownerrecord.Claim, err error) {
 	page, err := r.lockPage(ctx, h.thread)
 	if err != nil {
 		return former, err
@@ -193,7 +193,7 @@ func (r *Orchestrator) claimThread(ctx context.Context, h *hold, from string) (f
 	if err != nil {
 		return former, err
 	}
-	if err := page.Write(claim.Of(h.thread, me, lease.Token, former.Sandbox)); err != nil {
+	if err := page.Write(ownerrecord.Of(h.thread, me, lease.Token, former.Sandbox)); err != nil {
 		return former, sandbox.Wrap(sandbox.Internal, err, "the claim of the thread cannot be written")
 	}
 	h.token.Store(lease.Token)
@@ -220,7 +220,7 @@ func (r *Orchestrator) leaseOf(ctx context.Context, t sandbox.Thread, claimant, 
 	return r.o.Store.TakeLease(ctx, t, me, lease.Owner, leaseTime)
 }
 
-func (r *Orchestrator) lockPage(ctx context.Context, t sandbox.Thread) (*claim.Page, error) {
+func (r *Orchestrator) lockPage(ctx context.Context, t sandbox.Thread) (*ownerrecord.Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
 	return r.claims.Lock(ctx, t)
@@ -283,7 +283,7 @@ func (r *Orchestrator) forgetHold(h *hold) {
 }
 
 // ours reports whether a claim is that of a hold.
-func (r *Orchestrator) ours(h *hold, c claim.Claim) bool {
+func (r *Orchestrator) ours(h *hold, c ownerrecord.Claim) bool {
 	return c.Replica == r.peers.ID() && c.Token == h.token.Load()
 }
 
@@ -402,7 +402,7 @@ func (r *Orchestrator) withSandbox(ctx context.Context, h *hold, id sandbox.ID) 
 		err = &elsewhere{c.Replica}
 	}
 	if err == nil {
-		err = page.Write(claim.Of(h.thread, r.peers.ID(), h.token.Load(), id))
+		err = page.Write(ownerrecord.Of(h.thread, r.peers.ID(), h.token.Load(), id))
 	}
 	return err
 }
@@ -528,7 +528,7 @@ func (r *Orchestrator) renewToken(ctx context.Context, h *hold) error {
 	if err != nil {
 		return err
 	}
-	if err := page.Write(claim.Of(h.thread, r.peers.ID(), lease.Token, c.Sandbox)); err != nil {
+	if err := page.Write(ownerrecord.Of(h.thread, r.peers.ID(), lease.Token, c.Sandbox)); err != nil {
 		return err
 	}
 	h.token.Store(lease.Token)

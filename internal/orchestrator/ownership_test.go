@@ -13,19 +13,19 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
-	"github.com/skerry-sandbox/skerry/internal/claim"
-	"github.com/skerry-sandbox/skerry/internal/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/extensions"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
-	"github.com/skerry-sandbox/skerry/internal/skill"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 )
 
 // town is what several servers share: a data folder, a store, and a machine with sandboxes.
@@ -172,9 +172,9 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	o := Options{
 		Driver: engine, Store: w.store, Audit: records, Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
-		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: NewToolRecorder(records, telemetry.New("test")), Log: log, Keep: noKeep}),
+		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: NewToolRecorder(records, metrics.New("test")), Log: log, Keep: noKeep}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, Metrics: telemetry.New("test"), StartTime: 20 * time.Second, Log: log,
+		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
 		Peers:        neighbour{w, id},
@@ -452,7 +452,7 @@ func TestSilentServer(t *testing.T) {
 	c, _, err := page.Claim()
 	must(err)
 	must(w.store.ReleaseLease(t.Context(), mainThread, "a"))
-	must(page.Write(claim.Of(mainThread, "a", c.Token+1, c.Sandbox)))
+	must(page.Write(ownerrecord.Of(mainThread, "a", c.Token+1, c.Sandbox)))
 	page.Close()
 	b.takeOverSilent(first)
 	if b.find(mainThread) != nil || first["a"].IsZero() {

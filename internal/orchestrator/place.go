@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -111,7 +111,7 @@ func (r *Orchestrator) lives(rec store.SandboxRecord) bool {
 }
 
 // claimOf is the claim of a thread, also of another replica; the zero Claim when there is none.
-func (r *Orchestrator) claimOf(t sandbox.Thread) claim.Claim {
+func (r *Orchestrator) claimOf(t sandbox.Thread) ownerrecord.Claim {
 	c, _, err := r.claims.Read(t)
 	if err != nil {
 		r.o.Log.Warn("claim not read", "thread", t.String(), "error", err)

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
 )
 
 // The pool is the sandboxes that are ready before a thread asks for one: template by template, as many as its
@@ -170,12 +170,12 @@ func (p *pool) isKnown(id sandbox.ID) bool {
 }
 
 // levels is how many wait and are being made, by template.
-func (p *pool) levels() []telemetry.Pool {
+func (p *pool) levels() []metrics.Pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all []telemetry.Pool
+	var all []metrics.Pool
 	for _, s := range p.shelves {
-		all = append(all, telemetry.Pool{Template: s.template.Name, Waiting: len(s.idle), Starting: len(s.making), Target: s.template.Pool.Target})
+		all = append(all, metrics.Pool{Template: s.template.Name, Waiting: len(s.idle), Starting: len(s.making), Target: s.template.Pool.Target})
 	}
 	return all
 }

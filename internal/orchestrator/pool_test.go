@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // engine is the memory driver as an engine that can hang, and whose image can be replaced.
@@ -195,7 +195,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	if b.env["A"] != "1" {
 		t.Errorf("env %v", b.env)
 	}
-	if err := h.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *vpath.FS) (int64, error) {
+	if err := h.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *paths.FS) (int64, error) {
 		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/kept", strings.NewReader("x"), false)
 		return 1, err
 	}); err != nil {
@@ -579,7 +579,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := page.Write(claim.Of(mainThread, "a", 1, x.id)); err != nil {
+	if err := page.Write(ownerrecord.Of(mainThread, "a", 1, x.id)); err != nil {
 		t.Fatal(err)
 	}
 	page.Close()

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/claim"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // recover brings this server to where those before it stopped, however that was: sandboxes that no living
@@ -35,7 +35,7 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 
 // claimFound takes the sandboxes that no claim names, as those that a server of an older version made.
 func (r *Orchestrator) claimFound(ctx context.Context, found []sandbox.Instance) error {
-	var unclaimed []claim.Claim
+	var unclaimed []ownerrecord.Claim
 	for _, inst := range found {
 		t := threadOf(inst)
 		if inst.Labels[sandbox.LabelRole] != "" || sandbox.CheckThreadID(t.ID) != nil { // not of a thread
@@ -44,7 +44,7 @@ func (r *Orchestrator) claimFound(ctx context.Context, found []sandbox.Instance)
 		if err := r.claimFor(ctx, t, inst.ID); err != nil {
 			return err
 		}
-		unclaimed = append(unclaimed, claim.Of(t, "", 0, inst.ID))
+		unclaimed = append(unclaimed, ownerrecord.Of(t, "", 0, inst.ID))
 	}
 	// Those that a living server holds stay as they are.
 	r.takeOver(ctx, unclaimed, "")
@@ -61,7 +61,7 @@ func (r *Orchestrator) claimFor(ctx context.Context, t sandbox.Thread, id sandbo
 	if _, ok, err := page.Claim(); err != nil || ok {
 		return err
 	}
-	return page.Write(claim.Of(t, nobody, 0, id))
+	return page.Write(ownerrecord.Of(t, nobody, 0, id))
 }
 
 // nobody is in a claim the replica that never was.
@@ -124,7 +124,7 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	if _, err := os.Stat(b.viewDir()); err != nil {
 		return b, errors.New("a server of another version made it")
 	}
-	if b.skills.folder, err = skill.OpenFolder(b.viewDir()); err != nil {
+	if b.skills.folder, err = skills.OpenFolder(b.viewDir()); err != nil {
 		return b, err
 	}
 	if err := r.firstSkills(ctx, b); err != nil {

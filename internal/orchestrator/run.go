@@ -16,13 +16,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
-	"github.com/skerry-sandbox/skerry/internal/deadline"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/policy"
-	"github.com/skerry-sandbox/skerry/internal/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // Limits of a request that its size alone does not bound.
@@ -622,9 +622,9 @@ func (e *execution) takeRest(exit *sandboxv1.Exit) {
 	}
 }
 
-func (r *Orchestrator) snapshot(t sandbox.Thread) vpath.Snapshot {
-	var s vpath.Snapshot
-	err := r.withFiles(t, nil, func(fs *vpath.FS) error {
+func (r *Orchestrator) snapshot(t sandbox.Thread) paths.Snapshot {
+	var s paths.Snapshot
+	err := r.withFiles(t, nil, func(fs *paths.FS) error {
 		var err error
 		s, err = fs.Snapshot(r.ctx)
 		return err

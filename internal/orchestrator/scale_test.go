@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
@@ -54,7 +54,7 @@ func (h *house) crowd(t testing.TB, n int) []*box {
 		if err := os.Mkdir(b.dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if b.skills.folder, err = skill.OpenFolder(b.viewDir()); err != nil {
+		if b.skills.folder, err = skills.OpenFolder(b.viewDir()); err != nil {
 			t.Fatal(err)
 		}
 		spec := h.spec(b)

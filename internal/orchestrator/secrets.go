@@ -7,9 +7,9 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/skerry-sandbox/skerry/internal/redact"
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // The values of a request's own environment, and of the sandbox's, are secrets for as long as its exec is known:
@@ -160,7 +160,7 @@ func (r *Orchestrator) hideSpilled(e *execution, uid int, path *string) *string 
 	if e.secret.hide == nil || path == nil {
 		return path
 	}
-	err := r.changeFiles(r.ctx, e.thread, uid, func(fs *vpath.FS) error {
+	err := r.changeFiles(r.ctx, e.thread, uid, func(fs *paths.FS) error {
 		file, err := fs.Open(*path)
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (r *Orchestrator) hideSpilled(e *execution, uid int, path *string) *string 
 		return path
 	}
 	r.o.Log.Warn("long output with secrets not kept", "exec", e.id, "error", err)
-	err = r.changeFiles(r.ctx, e.thread, uid, func(fs *vpath.FS) error { return fs.Remove(r.ctx, *path, false) })
+	err = r.changeFiles(r.ctx, e.thread, uid, func(fs *paths.FS) error { return fs.Remove(r.ctx, *path, false) })
 	if err != nil {
 		r.o.Log.Warn("long output with secrets not deleted", "exec", e.id, "error", err)
 	}

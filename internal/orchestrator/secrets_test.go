@@ -17,10 +17,10 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
-	"github.com/skerry-sandbox/skerry/internal/redact"
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 )
 
 const secretValue = "sk-live-0123456789"

@@ -9,19 +9,19 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // skillsView is what a box's /mnt/skills and /mnt/plugins show.
 type skillsView struct {
-	folder *skill.Folder
+	folder *skills.Folder
 
 	mu      sync.Mutex
 	only    []string // the thread's list; nil = all
-	set     *skill.Set
+	set     *skills.Set
 	from    []string // only, as it was when view was made
-	virtual []*skill.Member
-	view    *skill.View // made of the three above; nil before the first
+	virtual []*skills.Member
+	view    *skills.View // made of the three above; nil before the first
 }
 
 const (
@@ -47,7 +47,7 @@ type skillSwitches interface {
 const skillsSection = "skills"
 
 // skillsOf gives the skills that a thread has now, whether or not it has a sandbox.
-func (r *Orchestrator) skillsOf(ctx context.Context, t sandbox.Thread) (*skill.View, error) {
+func (r *Orchestrator) skillsOf(ctx context.Context, t sandbox.Thread) (*skills.View, error) {
 	if b := r.find(t); b != nil && b.isReady() {
 		return r.boxSkills(b)
 	}
@@ -72,7 +72,7 @@ func (r *Orchestrator) allowList(ctx context.Context, t sandbox.Thread) ([]strin
 }
 
 // boxSkills gives the skills of a box's thread. As long as nothing changes it is the same pointer.
-func (r *Orchestrator) boxSkills(b *box) (*skill.View, error) {
+func (r *Orchestrator) boxSkills(b *box) (*skills.View, error) {
 	set, err := r.o.Skills.Set(b.thread.Owner)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (r *Orchestrator) boxSkills(b *box) (*skill.View, error) {
 }
 
 // boxView gives what a box's thread has of a set.
-func (r *Orchestrator) boxView(b *box, set *skill.Set) *skill.View {
+func (r *Orchestrator) boxView(b *box, set *skills.Set) *skills.View {
 	virtual := r.virtuals.Of(b.thread)
 	b.skills.mu.Lock()
 	defer b.skills.mu.Unlock()
@@ -105,7 +105,7 @@ func (r *Orchestrator) refreshSkills(b *box) error {
 }
 
 // show makes a box's folder show a view.
-func (b *box) show(view *skill.View) error {
+func (b *box) show(view *skills.View) error {
 	if b.copies == nil {
 		return b.skills.folder.Show(view)
 	}
@@ -128,7 +128,7 @@ func (r *Orchestrator) firstSkills(ctx context.Context, b *box) error {
 	}
 	if _, err := r.boxSkills(b); err != nil {
 		r.o.Log.Error("the sandbox starts without skills", "thread", b.thread.String(), "error", err)
-		return b.show(skill.NoView())
+		return b.show(skills.NoView())
 	}
 	return r.refreshSkills(b)
 }
@@ -204,7 +204,7 @@ func (r *Orchestrator) checkNames(t sandbox.Thread, only []string) error {
 	}
 	virtual := r.virtuals.Of(t)
 	for _, name := range only {
-		own := slices.ContainsFunc(virtual, func(m *skill.Member) bool { return m.Skill.Name == name })
+		own := slices.ContainsFunc(virtual, func(m *skills.Member) bool { return m.Skill.Name == name })
 		if _, err := set.Get(name); err != nil && !own {
 			return sandbox.Errorf(sandbox.Invalid, "skills: there is no skill %.80q; GET /api/skills lists them", name)
 		}
@@ -250,7 +250,7 @@ func (r *Orchestrator) pushSkills() {
 // user has, and nothing is done for those that show what they should.
 func (r *Orchestrator) lookAtSkills() {
 	r.o.Skills.Refresh()
-	sets := map[sandbox.Owner]*skill.Set{}
+	sets := map[sandbox.Owner]*skills.Set{}
 	r.eachBox(func(b *box) bool {
 		set, seen := sets[b.thread.Owner]
 		if !seen {

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/extensions"
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 func skillText(name string) string {
@@ -67,7 +67,7 @@ func below(t *testing.T, dir string) (all []string) {
 // throughFiles lists them by the file API.
 func (h *house) throughFiles(t *testing.T, thread string) (all []string) {
 	t.Helper()
-	err := h.ReadFiles(t.Context(), caller, thread, func(f *vpath.FS) error {
+	err := h.ReadFiles(t.Context(), caller, thread, func(f *paths.FS) error {
 		for _, group := range []string{"custom", "public", "virtual"} {
 			list, err := f.List(t.Context(), sandbox.SkillsDir+"/"+group, 1, 100)
 			if err != nil {

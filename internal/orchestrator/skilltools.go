@@ -10,14 +10,14 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
-	"github.com/skerry-sandbox/skerry/internal/toolsearch"
+	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/tools/search"
 )
 
 // What agents do with the skills of their thread: find, activate and read them, and have some of its own.
 
 // threadSkills gives the skills of the caller's thread.
-func (r *Orchestrator) threadSkills(ctx context.Context, c sandbox.Caller, id string) (*skill.View, error) {
+func (r *Orchestrator) threadSkills(ctx context.Context, c sandbox.Caller, id string) (*skills.View, error) {
 	t, err := thread(c, id)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (r *Orchestrator) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 	if err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
-	front, _, err := skill.ReadFront(text)
+	front, _, err := skills.ReadFront(text)
 	if err != nil { // it loaded before; what can be told apart is the body
 		r.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
 	}
@@ -89,7 +89,7 @@ func (r *Orchestrator) SearchSkills(ctx context.Context, c sandbox.Caller, id, q
 	if err != nil {
 		return nil, 0, err
 	}
-	list := slices.DeleteFunc(slices.Clone(view.List()), func(sk skill.Skill) bool { return sk.Hidden })
+	list := slices.DeleteFunc(slices.Clone(view.List()), func(sk skills.Skill) bool { return sk.Hidden })
 	found, matches = []sandbox.SkillFound{}, len(list)
 	order := make([]int, 0, mostSkills)
 	if strings.TrimSpace(query) == "" {
@@ -97,7 +97,7 @@ func (r *Orchestrator) SearchSkills(ctx context.Context, c sandbox.Caller, id, q
 			order = append(order, i)
 		}
 	} else {
-		var hits []toolsearch.Hit
+		var hits []search.Hit
 		hits, matches = r.skillIndexes.of(view, list).Find(query, mostSkills, nil)
 		for _, h := range hits {
 			order = append(order, h.Tool)
@@ -113,12 +113,12 @@ func (r *Orchestrator) SearchSkills(ctx context.Context, c sandbox.Caller, id, q
 // running sandbox has the same view.
 type skillIndexes struct {
 	mu    sync.Mutex
-	byOne map[*skill.View]*toolsearch.Index
+	byOne map[*skills.View]*search.Index
 }
 
 const maxSkillIndexes = 16
 
-func (x *skillIndexes) of(view *skill.View, list []skill.Skill) *toolsearch.Index {
+func (x *skillIndexes) of(view *skills.View, list []skills.Skill) *search.Index {
 	x.mu.Lock()
 	ix := x.byOne[view]
 	x.mu.Unlock()
@@ -129,11 +129,11 @@ func (x *skillIndexes) of(view *skill.View, list []skill.Skill) *toolsearch.Inde
 	for _, sk := range list {
 		tools = append(tools, sandbox.Tool{Name: sk.Name, Printed: sk.Name, Description: cmp.Or(sk.Title, sk.Name) + ". " + sk.Description})
 	}
-	ix = toolsearch.New(tools)
+	ix = search.New(tools)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.byOne == nil || len(x.byOne) >= maxSkillIndexes {
-		x.byOne = map[*skill.View]*toolsearch.Index{}
+		x.byOne = map[*skills.View]*search.Index{}
 	}
 	x.byOne[view] = ix
 	return ix

@@ -15,7 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
+	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
@@ -86,7 +86,7 @@ func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 		files := fstest.MapFS{
 			"SKILL.md": {Data: fmt.Appendf(nil, "---\nname: %s\ndescription: does\n---\n", name)}, "run.sh": {Data: []byte(script)},
 		}
-		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skill.AddOptions{Trusted: trusted}); err != nil {
+		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skills.AddOptions{Trusted: trusted}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := h.ActivateSkill(t.Context(), caller, "t1", name); err != nil {
@@ -144,7 +144,7 @@ func TestSearchInManySkills(t *testing.T) {
 		if i == 77 {
 			files["SKILL.md"] = &fstest.MapFile{Data: []byte("---\nname: s77\ndescription: Prepares invoices for customers\n---\n")}
 		}
-		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skill.AddOptions{}); err != nil {
+		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skills.AddOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

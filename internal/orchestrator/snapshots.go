@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/snapshot"
+	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
 // Files of threads that are kept elsewhere (package snapshot). Before anything is done with a thread that has no box here,

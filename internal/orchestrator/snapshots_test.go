@@ -17,8 +17,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/snapshot"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
 // away is a store that may not be there.
@@ -81,7 +81,7 @@ func (k *keptHouse) run(t *testing.T, files map[string]string) error {
 func (k *keptHouse) read(t *testing.T, name string) (string, error) {
 	t.Helper()
 	var text []byte
-	err := k.ReadFiles(t.Context(), caller, keptThread.ID, func(fs *vpath.FS) error {
+	err := k.ReadFiles(t.Context(), caller, keptThread.ID, func(fs *paths.FS) error {
 		f, err := fs.Open(sandbox.WorkspaceDir + "/" + name)
 		if err != nil {
 			return err
@@ -111,7 +111,7 @@ func TestSnapshotsMoveOn(t *testing.T) {
 	if err := a.run(t, map[string]string{"a": "by a"}); err != nil {
 		t.Fatal(err)
 	}
-	err := a.ChangeFiles(t.Context(), caller, keptThread.ID, audit.ActionFileWrite, "x", func(fs *vpath.FS) (int64, error) {
+	err := a.ChangeFiles(t.Context(), caller, keptThread.ID, audit.ActionFileWrite, "x", func(fs *paths.FS) (int64, error) {
 		w, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/api", strings.NewReader("by the API"), false)
 		return w.Added, err
 	})

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/claim"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -41,7 +41,7 @@ type Dead struct {
 var errBusy = errors.New("there are claims of it left")
 
 // inherit adopts the sandbox of a former replica, or removes it.
-func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim) error {
+func (r *Orchestrator) inherit(ctx context.Context, h *hold, former ownerrecord.Claim) error {
 	inst, err := r.o.Driver.Inspect(ctx, former.Sandbox)
 	if errors.Is(err, sandbox.NotFound) || err == nil && inst.Labels[sandbox.LabelInstall] != r.o.Install {
 		r.clearAway(ctx, former.Sandbox)
@@ -105,7 +105,7 @@ func (r *Orchestrator) inherit(ctx context.Context, h *hold, former claim.Claim)
 }
 
 // giveBack makes a claim again what it was, for the next try.
-func (r *Orchestrator) giveBack(ctx context.Context, h *hold, former claim.Claim) error {
+func (r *Orchestrator) giveBack(ctx context.Context, h *hold, former ownerrecord.Claim) error {
 	page, err := r.lockPage(context.WithoutCancel(ctx), h.thread)
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (r *Orchestrator) takeOverDead(ctx context.Context) {
 		return
 	}
 	alive := map[string]bool{r.peers.ID(): true}
-	var left []claim.Claim
+	var left []ownerrecord.Claim
 	for _, c := range claims {
 		known, seen := alive[c.Replica]
 		if !seen {
@@ -203,7 +203,7 @@ func (r *Orchestrator) takeOverDead(ctx context.Context) {
 }
 
 // takeOver takes threads, some side by side. from is as for acquire.
-func (r *Orchestrator) takeOver(ctx context.Context, claims []claim.Claim, from string) {
+func (r *Orchestrator) takeOver(ctx context.Context, claims []ownerrecord.Claim, from string) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, takeOverParallel)
@@ -254,13 +254,13 @@ func (r *Orchestrator) takeOverSilent(silent map[string]time.Time) {
 		if err != nil {
 			return
 		}
-		r.takeOver(r.ctx, r.expired(slices.DeleteFunc(claims, func(c claim.Claim) bool { return c.Replica != replica })), replica)
+		r.takeOver(r.ctx, r.expired(slices.DeleteFunc(claims, func(c ownerrecord.Claim) bool { return c.Replica != replica })), replica)
 	}
 }
 
 // expired gives the claims whose lease nobody has.
-func (r *Orchestrator) expired(claims []claim.Claim) []claim.Claim {
-	var list []claim.Claim
+func (r *Orchestrator) expired(claims []ownerrecord.Claim) []ownerrecord.Claim {
+	var list []ownerrecord.Claim
 	for _, c := range claims {
 		if _, err := r.o.Store.Lease(r.ctx, c.Thread()); errors.Is(err, sandbox.NotFound) {
 			list = append(list, c)

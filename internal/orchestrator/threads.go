@@ -11,7 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // Thread shows one thread of the caller.
@@ -35,7 +35,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 	} else if err := r.bringToRead(ctx, t); err != nil { // its size is that of what was brought before
 		r.o.Log.Debug("files not brought", "thread", t.String(), "error", err)
 	}
-	err = r.withFiles(t, nil, func(fs *vpath.FS) error {
+	err = r.withFiles(t, nil, func(fs *paths.FS) error {
 		view.Workspace, err = fs.Usage(ctx)
 		return err
 	})

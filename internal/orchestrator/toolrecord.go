@@ -2,12 +2,11 @@ package orchestrator
 
 import (
 	"context"
-	"time"
-
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/bridge"
+	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/telemetry"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"time"
 )
 
 // ToolRecorder writes the bridge's calls into the audit log: an attempt before each, a result after

@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/tracing"
 )
 
 // execTrace is what is traced of an exec. A sandbox has no network, and its daemon's word is data: so the spans of what goes

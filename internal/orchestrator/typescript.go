@@ -7,8 +7,8 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
-	"github.com/skerry-sandbox/skerry/internal/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 )
 
 // stripTypes turns TypeScript into JavaScript for a runtime that cannot read types. Imports of the

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 func newVolumeHouse(t *testing.T, change ...func(*Options)) *farHouse {
@@ -78,7 +78,7 @@ func TestVolume(t *testing.T) {
 	if err := f.write("t", "c", "by the API", false); err != nil {
 		t.Fatal(err)
 	}
-	f.change("t", func(fs *vpath.FS) error { return fs.Remove(t.Context(), sandbox.WorkspaceDir+"/before", false) })
+	f.change("t", func(fs *paths.FS) error { return fs.Remove(t.Context(), sandbox.WorkspaceDir+"/before", false) })
 	f.quiet("t", "[ \"$(cat c)\" = 'by the API' ] && [ -e a ] && [ ! -e before ] && echo more > d")
 	f.want("read from a sandbox", must(f.read("t", "d")), "more\n")
 	if err := f.write("t", "e", "pushed", false); err != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/vpath"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 const (
@@ -72,7 +72,7 @@ var errSandboxEnded = errors.New("the sandbox has ended")
 // changes. It returns nil when the sandbox that the thread has, or gets meanwhile, has ended and its last changes are told, else what
 // ended it: NotFound when the thread is deleted, Unavailable when this server stops. It starts no sandbox, and keeps none from
 // being idle.
-func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, path string, recursive bool, emit func([]vpath.Change) error) error {
+func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, path string, recursive bool, emit func([]paths.Change) error) error {
 	t, err := thread(c, id)
 	if err != nil {
 		return err
@@ -84,13 +84,13 @@ func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, pat
 		return err
 	}
 	defer done()
-	w := vpath.NewWatch(path, recursive)
+	w := paths.NewWatch(path, recursive)
 	defer w.Close()
-	look := func(ctx context.Context) (changes []vpath.Change, err error) {
+	look := func(ctx context.Context) (changes []paths.Change, err error) {
 		if err := r.there(ctx, t); err != nil {
 			return nil, err
 		}
-		err = r.readFiles(ctx, t, func(f *vpath.FS) error { changes, err = w.Look(ctx, f); return err })
+		err = r.readFiles(ctx, t, func(f *paths.FS) error { changes, err = w.Look(ctx, f); return err })
 		return changes, err
 	}
 	most := watchEvery

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skerry-sandbox/skerry/internal/docblock"
+	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
 // TestDocuments: the rules in docs/policy.md are right, their tests pass, and its example of a call gives what it says.

@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"slices"
 	"strings"
-
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill"
 )
 
 // Prompt is the answer of GET /api/threads/{t}/prompt.

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/skerry-sandbox/skerry/internal/skill"
 )
 
 // Command is a command of a plugin, as the person types it: /Name ArgumentHint.

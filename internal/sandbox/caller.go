@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Role says what a caller may do. What each route takes stands beside it in internal/httpserver.
+// Role says what a caller may do. What each route takes stands beside it in internal/api/rest.
 type Role string
 
 // The roles. None but RoleAuditor has less than the one before it.

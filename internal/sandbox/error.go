@@ -10,7 +10,7 @@ import (
 // errors.Is(err, sandbox.NotFound) works on any error made by Errorf.
 type Kind string
 
-// The kinds of error, each with the status that internal/httpserver gives it.
+// The kinds of error, each with the status that internal/api/rest gives it.
 const (
 	NotFound         Kind = "not_found"         // no such thing, or it is somebody else's
 	Invalid          Kind = "invalid"           // the request cannot be right, whatever the state

@@ -15,8 +15,8 @@ import (
 
 	"filippo.io/age"
 
-	"github.com/skerry-sandbox/skerry/internal/keyfile"
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/keyfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/anchor"
+	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

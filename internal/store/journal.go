@@ -17,7 +17,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/skerry-sandbox/skerry/internal/docblock"
+	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
 // TestDocs: the template that the docs show is one, what they show of one can be added, and mistakes are told as they say.

@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/skerry-sandbox/skerry/internal/editdistance"
+	"github.com/skerry-sandbox/skerry/internal/platform/editdistance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

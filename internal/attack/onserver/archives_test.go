@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skerry-sandbox/skerry/internal/skill/archive"
+	"github.com/skerry-sandbox/skerry/internal/skills/archive"
 )
 
 // part is one entry of an archive: a link when it has a target.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/egress"
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 )
 
 func requests() []attack {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skill/s3"
 )
 
 // TestFolder: an object is there as a whole or not at all, and a folder that is not mounted is neither made nor taken for an empty one.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
 
 // Version is that of the schema that OCSF keeps to.

@@ -26,8 +26,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/keyfile"
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/keyfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // Key signs.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // ringFile lists, in the folder of the log, the keys that sign and signed it: a line of JSON each, the oldest first.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/egress"
+	"github.com/skerry-sandbox/skerry/internal/platform/webhook"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/webhook"
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 )
 
 // Webhook posts batches of records, a JSON record a line, signed (package webhook) under the id of the first. Every 2xx

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 )
 
 var _ driver.Describer = (*Driver)(nil)

@@ -15,8 +15,8 @@ import (
 	"github.com/containerd/typeurl/v2"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
-	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

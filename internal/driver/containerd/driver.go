@@ -30,9 +30,9 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
-	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
-	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

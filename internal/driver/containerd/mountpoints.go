@@ -9,8 +9,8 @@ import (
 	"github.com/containerd/containerd/v2/core/mount"
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
-	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/containerd/containerd/api/types/task"
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

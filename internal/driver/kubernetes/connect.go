@@ -6,7 +6,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/skerry-sandbox/skerry/internal/buildinfo"
+	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
 
 // Connect says how the API server is reached, and gives the namespace that goes with it. kubeconfig is a file; "" = the

@@ -31,7 +31,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/idlock"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"

@@ -15,7 +15,7 @@ import (
 	psa "k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 
-	"github.com/skerry-sandbox/skerry/internal/confine"
+	"github.com/skerry-sandbox/skerry/internal/platform/confine"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 )

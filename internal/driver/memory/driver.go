@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

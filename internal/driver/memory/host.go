@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/events"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/events"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 )

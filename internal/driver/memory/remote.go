@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

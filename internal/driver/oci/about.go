@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 )
 
 var _ driver.Describer = (*Driver)(nil)

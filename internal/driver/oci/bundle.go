@@ -11,8 +11,8 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
-	"github.com/skerry-sandbox/skerry/internal/driver/procid"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/procid"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/hardening"
-	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
-	"github.com/skerry-sandbox/skerry/internal/driver/procid"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/procid"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

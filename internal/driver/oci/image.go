@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/ociconfig"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/ociconfig"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

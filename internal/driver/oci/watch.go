@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/driver/cgroup"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/cgroup"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

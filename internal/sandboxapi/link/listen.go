@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/ownedsocket"
+	"github.com/skerry-sandbox/skerry/internal/platform/ownedsocket"
 )
 
 const (

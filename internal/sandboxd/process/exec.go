@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/skerry-sandbox/skerry/internal/deadline"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 )
 
 // Limits of a request.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
-	"github.com/skerry-sandbox/skerry/internal/anchor"
+	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/wire"

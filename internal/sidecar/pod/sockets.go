@@ -14,8 +14,8 @@ import (
 
 	"github.com/hashicorp/yamux"
 
-	"github.com/skerry-sandbox/skerry/internal/anchor"
-	"github.com/skerry-sandbox/skerry/internal/ownedsocket"
+	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
+	"github.com/skerry-sandbox/skerry/internal/platform/ownedsocket"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/wire"
 )

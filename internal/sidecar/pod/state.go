@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/skerry-sandbox/skerry/internal/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
 // stateFile lies in the run folder, which the sandbox can only read: what must outlive this process, which is started

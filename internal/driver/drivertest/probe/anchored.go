@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/skerry-sandbox/skerry/internal/anchor"
+	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 

@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/anchor"
-	"github.com/skerry-sandbox/skerry/internal/confine"
 	"github.com/skerry-sandbox/skerry/internal/driver/drivertest/probewire"
-	"github.com/skerry-sandbox/skerry/internal/driver/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
+	"github.com/skerry-sandbox/skerry/internal/platform/anchor"
+	"github.com/skerry-sandbox/skerry/internal/platform/confine"
 )
 
 const (

@@ -1,0 +1,259 @@
+package e2b
+
+import (
+	"bytes"
+	"connectrpc.com/connect"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"errors"
+	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem/filesystemconnect"
+	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
+	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+)
+
+// envdVersion says which abilities the SDKs may use: octet-stream uploads are the newest that we have; metadata of
+// files (0.6.2) and entries in events (0.6.3) we have not.
+const envdVersion = "0.5.7"
+
+// maxBodyBytes bounds a request that is no file.
+const maxBodyBytes = 32 << 20
+
+type threads interface {
+	Acquire(ctx context.Context, c sandbox.Caller, thread string, o sandbox.AcquireOptions) (sandbox.Info, error)
+	Thread(ctx context.Context, c sandbox.Caller, thread string) (sandbox.ThreadView, error)
+	Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (items []sandbox.ThreadView, next string, err error)
+	DeleteThread(ctx context.Context, c sandbox.Caller, thread string) error
+	Pause(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
+	Resume(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
+	Hibernate(ctx context.Context, c sandbox.Caller, thread string, force bool) (sandbox.Info, error)
+	Templates() []sandbox.Template
+}
+
+type execs interface {
+	RunCommand(ctx context.Context, c sandbox.Caller, thread string, cmd sandbox.Command) (execID string, err error)
+	RunCode(ctx context.Context, c sandbox.Caller, thread string, code sandbox.Code) (execID string, err error)
+	Execs(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ExecInfo, error)
+	Events(ctx context.Context, c sandbox.Caller, thread, execID string, after uint64, emit func(sandbox.Event) error) error
+	SendStdin(ctx context.Context, c sandbox.Caller, thread, execID string, data []byte, closeIt bool) error
+	Signal(ctx context.Context, c sandbox.Caller, thread, execID, signal string) error
+	Kill(ctx context.Context, c sandbox.Caller, thread, execID string) error
+	JoinTerminal(ctx context.Context, c sandbox.Caller, thread, execID string) error
+	Resize(ctx context.Context, c sandbox.Caller, thread, execID string, size sandbox.TerminalSize) error
+}
+
+type contexts interface {
+	CreateContext(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ContextRequest) (sandbox.CodeContext, error)
+	Contexts(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.CodeContext, error)
+	Context(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
+	RestartContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
+	DeleteContext(ctx context.Context, c sandbox.Caller, thread, id string) error
+}
+
+type files interface {
+	ReadFiles(ctx context.Context, c sandbox.Caller, thread string, read func(*vpath.FS) error) error
+	ChangeFiles(ctx context.Context, c sandbox.Caller, thread, action, path string, change func(*vpath.FS) (int64, error)) error
+	WatchFiles(ctx context.Context, c sandbox.Caller, thread, path string, recursive bool, emit func([]vpath.Change) error) error
+}
+
+// Options are the use cases behind the adapter.
+type Options struct {
+	Threads  threads
+	Execs    execs
+	Contexts contexts
+	Files    files
+	// DefaultTemplate is what E2B's own templates stand for here.
+	DefaultTemplate string
+	// FarFiles: only the server that holds a thread reaches what its sandbox has written.
+	FarFiles bool
+	Log      *slog.Logger
+}
+
+// Adapter is E2B's API. Close ends what waits in it.
+type Adapter struct {
+	o        Options
+	known    *knownSandboxes
+	watchers *watchers
+	locks    locks
+}
+
+// New makes the adapter.
+func New(o Options) *Adapter {
+	return &Adapter{o: o, known: newKnown(o.Threads, o.Execs, o.Log), watchers: newWatchers(), locks: locks{held: map[string]*lock{}}}
+}
+
+// Close forgets when sandboxes end: whoever serves them next finds it in their labels.
+func (a *Adapter) Close() { a.known.close() }
+
+// request is what a handler knows of who asks, and about what.
+type request struct {
+	caller sandbox.Caller
+	thread string
+}
+
+type requestKey struct{}
+
+func requestOf(ctx context.Context) request {
+	q, _ := ctx.Value(requestKey{}).(request)
+	return q
+}
+
+// handler is one that answers with an error in the shape of E2B's API.
+type handler func(w http.ResponseWriter, r *http.Request, q request) error
+
+// Routes are all that the SDKs call, for httpserver to serve.
+func (a *Adapter) Routes() rest.Adapter {
+	b := &routes{a: a}
+	b.control()
+	b.envd()
+	b.interpreter()
+	b.refused()
+	return rest.Adapter{Prepare: prepare, Refused: refusal, Routes: b.list}
+}
+
+type routes struct {
+	a    *Adapter
+	list []rest.AdapterRoute
+}
+
+func (b *routes) add(route rest.AdapterRoute, h handler) {
+	route.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
+		if err := h(w, r, request{caller: c, thread: thread}); err != nil {
+			b.a.writeError(w, r, err)
+		}
+	}
+	b.list = append(b.list, route)
+}
+
+// control is what E2B's API server does.
+func (b *routes) control() {
+	const one = "/sandboxes/:thread"
+	for _, version := range []string{"", "/v2"} {
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Hold: true}, b.a.create)
+		b.add(rest.AdapterRoute{Method: http.MethodGet, Path: version + "/sandboxes"}, b.a.list)
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Hold: true}, b.a.connect)
+	}
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Owner: true}, b.a.get)
+	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Hold: true}, b.a.kill)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Hold: true}, b.a.timeout)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Hold: true}, b.a.resume)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Hold: true}, b.a.pause)
+}
+
+// sandboxHeader names the sandbox of a request to envd or the interpreter, which come to one host.
+const sandboxHeader = "E2b-Sandbox-Id"
+
+func named(r *http.Request) string {
+	if id := r.Header.Get(sandboxHeader); id != "" {
+		return id
+	}
+	return "unnamed" // no thread of ours has that name, so that it is 502
+}
+
+// envd is what E2B's daemon in a sandbox does.
+func (b *routes) envd() {
+	limit := connect.WithReadMaxBytes(maxBodyBytes)
+	_, processes := processconnect.NewProcessHandler(&processService{a: b.a}, limit)
+	_, filesystem := filesystemconnect.NewFilesystemHandler(&filesystemService{a: b.a}, limit)
+	rpc := func(route rest.AdapterRoute, h http.Handler) {
+		route.Method, route.Thread, route.Hold = http.MethodPost, named, true
+		route.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
+			// All of it, before a stream begins: a body that is not at its end has a deadline, and would end the stream.
+			body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
+			if err != nil || len(body) > maxBodyBytes {
+				b.a.writeError(w, r, sandbox.Errorf(sandbox.Invalid, "the body ended too early, or is longer than %d bytes", maxBodyBytes))
+				return
+			}
+			r = r.WithContext(context.WithValue(r.Context(), requestKey{}, request{c, thread}))
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			h.ServeHTTP(w, r)
+		}
+		b.list = append(b.list, route)
+	}
+	rpc(rest.AdapterRoute{Path: processconnect.ProcessStartProcedure, Starts: true}, processes)
+	rpc(rest.AdapterRoute{Path: processconnect.ProcessConnectProcedure}, processes)
+	for _, path := range []string{
+		processconnect.ProcessListProcedure, processconnect.ProcessUpdateProcedure, processconnect.ProcessSendInputProcedure,
+		processconnect.ProcessSendSignalProcedure, processconnect.ProcessCloseStdinProcedure,
+	} {
+		rpc(rest.AdapterRoute{Path: path}, processes)
+	}
+	rpc(rest.AdapterRoute{Path: filesystemconnect.FilesystemWatchDirProcedure, Endless: true}, filesystem)
+	for _, path := range []string{
+		filesystemconnect.FilesystemStatProcedure, filesystemconnect.FilesystemMakeDirProcedure, filesystemconnect.FilesystemMoveProcedure,
+		filesystemconnect.FilesystemListDirProcedure, filesystemconnect.FilesystemRemoveProcedure, filesystemconnect.FilesystemCreateWatcherProcedure,
+		filesystemconnect.FilesystemGetWatcherEventsProcedure, filesystemconnect.FilesystemRemoveWatcherProcedure,
+	} {
+		rpc(rest.AdapterRoute{Path: path}, filesystem)
+	}
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Owner: b.a.o.FarFiles}, b.a.download)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Hold: b.a.o.FarFiles}, b.a.upload)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Owner: true}, b.a.health)
+}
+
+// interpreter is what E2B's code interpreter in a sandbox does.
+func (b *routes) interpreter() {
+	add := func(method, path string, starts bool, h handler) {
+		b.add(rest.AdapterRoute{Method: method, Path: path, Thread: named, Hold: true, Starts: starts}, h)
+	}
+	add(http.MethodPost, "/execute", true, b.a.execute)
+	add(http.MethodPost, "/contexts", false, b.a.createContext)
+	add(http.MethodGet, "/contexts", false, b.a.listContexts)
+	add(http.MethodPost, "/contexts/:context/restart", false, b.a.restartContext)
+	add(http.MethodDelete, "/contexts/:context", false, b.a.deleteContext)
+}
+
+// refused are the parts of E2B's API that we do not have, by name.
+func (b *routes) refused() {
+	refuse := func(what, method string, paths ...string) {
+		for _, path := range paths {
+			route := rest.AdapterRoute{Method: method, Path: path}
+			if !strings.HasPrefix(path, "/sandboxes/:thread/") && strings.Contains(path, ".") {
+				route.Thread = named
+			}
+			b.add(route, func(http.ResponseWriter, *http.Request, request) error { return notSupported(what) })
+		}
+	}
+	refuse("snapshots", http.MethodPost, "/sandboxes/:thread/snapshots")
+	refuse("snapshots", http.MethodGet, "/snapshots")
+	refuse("fork", http.MethodPost, "/sandboxes/:thread/fork")
+	refuse("refreshes", http.MethodPost, "/sandboxes/:thread/refreshes")
+	refuse("network rules", http.MethodPut, "/sandboxes/:thread/network")
+	refuse("metrics", http.MethodGet, "/sandboxes/:thread/metrics", "/sandboxes/metrics")
+	refuse("logs", http.MethodGet, "/sandboxes/:thread/logs", "/v2/sandboxes/:thread/logs")
+	refuse("StreamInput", http.MethodPost, "/process.Process/StreamInput")
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		for what, root := range map[string]string{"templates": "/templates", "volumes": "/volumes", "secrets": "/secrets", "teams": "/teams", "API keys": "/api-keys"} {
+			refuse(what, method, root, root+"/*rest")
+		}
+		refuse("templates", method, "/v2/templates", "/v2/templates/*rest", "/v3/templates", "/v3/templates/*rest")
+	}
+}
+
+// newSandboxID is the thread of a new sandbox. It can be part of a host name, as E2B's are. A request that is repeated
+// with its Idempotency-Key is about the same thread, so that there is one sandbox.
+func newSandboxID(r *http.Request) string {
+	var raw [32]byte
+	rand.Read(raw[:]) //nolint:errcheck // never fails
+	if key := r.Header.Get("Idempotency-Key"); key != "" {
+		raw = sha256.Sum256([]byte(key))
+	}
+	return idPrefix + strings.ToLower(base32.StdEncoding.EncodeToString(raw[:15]))
+}
+
+// idPrefix begins all of them, so that a key can be for such threads alone ("e2b*").
+const idPrefix = "e2b"
+
+func notSupported(what string) error {
+	return sandbox.Errorf(sandbox.NotSupported, "not supported: %s (docs/e2b.md lists what is)", what)
+}
+
+// errNoSandbox is said where E2B says 502: the SDKs take that for a sandbox that has ended.
+var errNoSandbox = errors.New("the sandbox was not found")

@@ -1,0 +1,141 @@
+package e2b
+
+import (
+	"context"
+	"io/fs"
+	"path"
+	"strconv"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem"
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+// maxDepth bounds how deep a list goes.
+const maxDepth = 64
+
+// filesystemService is filesystem.Filesystem: files of the thread, by virtual path.
+type filesystemService struct{ a *Adapter }
+
+// read gives do a view of the thread's files and the path that the client means.
+func (f *filesystemService) read(ctx context.Context, r connect.AnyRequest, name string, do func(q request, files *paths.FS, at string) error) error {
+	q, err := f.a.enter(ctx, r.Header())
+	if err != nil {
+		return f.a.rpcError(ctx, err)
+	}
+	at, err := virtual(name)
+	if err == nil {
+		err = f.a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *paths.FS) error { return do(q, files, at) })
+	}
+	return f.a.rpcError(ctx, err)
+}
+
+// entryInfo is a file as E2B's daemon describes it.
+func entryInfo(e paths.Entry) *filesystem.EntryInfo {
+	bits, _ := strconv.ParseUint(e.Mode, 8, 32) // it is ours: four digits
+	mode := fs.FileMode(bits) & fs.ModePerm
+	info := &filesystem.EntryInfo{
+		Name: path.Base(e.Path), Path: e.Path, Type: filesystem.FileType_FILE_TYPE_FILE, Size: e.Bytes, Mode: uint32(mode),
+		Owner: "user", Group: "user", ModifiedTime: timestamppb.New(e.ModifiedAt),
+	}
+	if e.IsDir {
+		info.Type = filesystem.FileType_FILE_TYPE_DIRECTORY
+		mode |= fs.ModeDir
+	}
+	if e.Symlink != "" {
+		info.SymlinkTarget = &e.Symlink
+	}
+	info.Permissions = mode.String()
+	return info
+}
+
+func (f *filesystemService) Stat(ctx context.Context, r *connect.Request[filesystem.StatRequest]) (*connect.Response[filesystem.StatResponse], error) {
+	out := &filesystem.StatResponse{}
+	err := f.read(ctx, r, r.Msg.GetPath(), func(_ request, files *paths.FS, at string) error {
+		e, err := files.Stat(at)
+		out.Entry = entryInfo(e)
+		return err
+	})
+	return connect.NewResponse(out), err
+}
+
+func (f *filesystemService) ListDir(ctx context.Context, r *connect.Request[filesystem.ListDirRequest]) (*connect.Response[filesystem.ListDirResponse], error) {
+	depth := max(1, int(min(r.Msg.GetDepth(), maxDepth+1)))
+	if depth > maxDepth {
+		return nil, f.a.rpcError(ctx, sandbox.Errorf(sandbox.Invalid, "depth: at most %d", maxDepth))
+	}
+	out := &filesystem.ListDirResponse{}
+	err := f.read(ctx, r, r.Msg.GetPath(), func(_ request, files *paths.FS, at string) error {
+		l, err := files.List(ctx, at, depth, paths.MaxEntries)
+		if err == nil && l.Truncated {
+			err = sandbox.Errorf(sandbox.QuotaExceeded, "more than %d entries: list a folder of it, or less deep", paths.MaxEntries)
+		}
+		for _, e := range l.Items {
+			out.Entries = append(out.Entries, entryInfo(e))
+		}
+		return err
+	})
+	return connect.NewResponse(out), err
+}
+
+// change does the same as read for a change, which is recorded.
+func (f *filesystemService) change(ctx context.Context, r connect.AnyRequest, action, subject string, do func(*paths.FS) error) error {
+	q, err := f.a.enter(ctx, r.Header())
+	if err == nil {
+		err = f.a.o.Files.ChangeFiles(ctx, q.caller, q.thread, action, subject, func(files *paths.FS) (int64, error) { return 0, do(files) })
+	}
+	return f.a.rpcError(ctx, err)
+}
+
+// MakeDir says AlreadyExists of a folder that is there: the SDKs tell their caller by it.
+func (f *filesystemService) MakeDir(ctx context.Context, r *connect.Request[filesystem.MakeDirRequest]) (*connect.Response[filesystem.MakeDirResponse], error) {
+	at, err := virtual(r.Msg.GetPath())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	out := &filesystem.MakeDirResponse{}
+	err = f.change(ctx, r, audit.ActionFileMkdir, at, func(files *paths.FS) error {
+		if e, err := files.Stat(at); err == nil {
+			what := "file"
+			if e.IsDir {
+				what = "directory"
+			}
+			return connect.NewError(connect.CodeAlreadyExists, sandbox.Errorf(sandbox.Conflict, "%s already exists: %s", what, at))
+		}
+		e, err := files.Mkdir(at)
+		out.Entry = entryInfo(e)
+		return err
+	})
+	return connect.NewResponse(out), err
+}
+
+func (f *filesystemService) Move(ctx context.Context, r *connect.Request[filesystem.MoveRequest]) (*connect.Response[filesystem.MoveResponse], error) {
+	from, err := virtual(r.Msg.GetSource())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	to, err := virtual(r.Msg.GetDestination())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	out := &filesystem.MoveResponse{}
+	err = f.change(ctx, r, audit.ActionFileMove, from+" -> "+to, func(files *paths.FS) error {
+		e, err := files.Move(from, to)
+		out.Entry = entryInfo(e)
+		return err
+	})
+	return connect.NewResponse(out), err
+}
+
+func (f *filesystemService) Remove(ctx context.Context, r *connect.Request[filesystem.RemoveRequest]) (*connect.Response[filesystem.RemoveResponse], error) {
+	at, err := virtual(r.Msg.GetPath())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	err = f.change(ctx, r, audit.ActionFileDelete, at, func(files *paths.FS) error { return files.Remove(ctx, at, true) })
+	return connect.NewResponse(&filesystem.RemoveResponse{}), err
+}

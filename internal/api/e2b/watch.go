@@ -1,0 +1,223 @@
+package e2b
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+const (
+	// maxWatchers bounds the watchers of a sandbox that are asked now and then; one that is not asked for watcherIdle is
+	// forgotten.
+	maxWatchers = 32
+	watcherIdle = 10 * time.Minute
+)
+
+// changed are the events of E2B for changes below a folder.
+func changed(at string, changes []paths.Change) []*filesystem.FilesystemEvent {
+	var out []*filesystem.FilesystemEvent
+	for _, c := range changes {
+		name := strings.TrimPrefix(c.Path, strings.TrimSuffix(at, "/")+"/")
+		say := func(what filesystem.EventType) {
+			out = append(out, &filesystem.FilesystemEvent{Name: name, Type: what})
+		}
+		switch {
+		case c.Change == "deleted":
+			say(filesystem.EventType_EVENT_TYPE_REMOVE)
+		case c.Change == "created":
+			say(filesystem.EventType_EVENT_TYPE_CREATE)
+			if !c.IsDir && c.Bytes > 0 {
+				say(filesystem.EventType_EVENT_TYPE_WRITE)
+			}
+		case c.ModeOnly:
+			say(filesystem.EventType_EVENT_TYPE_CHMOD)
+		default:
+			say(filesystem.EventType_EVENT_TYPE_WRITE)
+		}
+	}
+	return out
+}
+
+// WatchDir tells what changes until the client goes, its sandbox ends, or the server stops.
+func (f *filesystemService) WatchDir(ctx context.Context, r *connect.Request[filesystem.WatchDirRequest], s *connect.ServerStream[filesystem.WatchDirResponse]) error {
+	q, err := f.a.enter(ctx, r.Header())
+	if err != nil {
+		return f.a.rpcError(ctx, err)
+	}
+	at, err := virtual(r.Msg.GetPath())
+	if err != nil {
+		return f.a.rpcError(ctx, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	out := &watchStream{s: s, gone: cancel}
+	var alive sync.WaitGroup
+	began := false
+	err = f.a.o.Files.WatchFiles(ctx, q.caller, q.thread, at, r.Msg.GetRecursive(), func(changes []paths.Change) error {
+		if !began {
+			began = true
+			alive.Go(func() { out.keepAlive(ctx) })
+			return out.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Start{Start: &filesystem.WatchDirResponse_StartEvent{}}})
+		}
+		for _, e := range changed(at, changes) {
+			if err := out.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Filesystem{Filesystem: e}}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	cancel()
+	alive.Wait()
+	return f.a.rpcError(ctx, err)
+}
+
+// watchStream is what a client of WatchDir gets, by the goroutine that watches and the one that keeps it alive.
+type watchStream struct {
+	mu   sync.Mutex
+	s    *connect.ServerStream[filesystem.WatchDirResponse]
+	gone context.CancelFunc
+}
+
+func (w *watchStream) send(r *filesystem.WatchDirResponse) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.s.Send(r)
+}
+
+func (w *watchStream) keepAlive(ctx context.Context) {
+	tick := time.NewTicker(keepAlive)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if w.send(&filesystem.WatchDirResponse{Event: &filesystem.WatchDirResponse_Keepalive{Keepalive: &filesystem.WatchDirResponse_KeepAlive{}}}) != nil {
+			w.gone()
+			return
+		}
+	}
+}
+
+// watchers are folders that clients ask about now and then. Nothing runs for them in between.
+type watchers struct {
+	mu sync.Mutex
+	by map[string]*watcher
+}
+
+type watcher struct {
+	thread sandbox.Thread
+	path   string
+	asked  time.Time
+
+	mu    sync.Mutex
+	watch *paths.Watch
+}
+
+// look says what has changed since the look before.
+func (a *Adapter) look(ctx context.Context, q request, n *watcher) (changes []paths.Change, err error) {
+	err = a.o.Files.ReadFiles(ctx, q.caller, q.thread, func(files *paths.FS) error {
+		var err error
+		changes, err = n.watch.Look(ctx, files)
+		return err
+	})
+	return changes, err
+}
+
+func newWatchers() *watchers { return &watchers{by: map[string]*watcher{}} }
+
+func (w *watchers) add(n *watcher) (id string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own := 0
+	for id, o := range w.by {
+		switch {
+		case time.Since(o.asked) > watcherIdle:
+			delete(w.by, id)
+		case o.thread == n.thread:
+			own++
+		}
+	}
+	if own >= maxWatchers {
+		return "", sandbox.Errorf(sandbox.QuotaExceeded, "at most %d watchers of a sandbox", maxWatchers)
+	}
+	var raw [12]byte
+	rand.Read(raw[:]) //nolint:errcheck // never fails
+	id, n.asked = hex.EncodeToString(raw[:]), time.Now()
+	w.by[id] = n
+	return id, nil
+}
+
+// get gives a watcher of a sandbox, nil when there is none.
+func (w *watchers) get(t sandbox.Thread, id string, remove bool) *watcher {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.by[id]
+	if n == nil || n.thread != t {
+		return nil
+	}
+	n.asked = time.Now()
+	if remove {
+		delete(w.by, id)
+	}
+	return n
+}
+
+func noWatcher(id string) error {
+	return sandbox.Errorf(sandbox.NotFound, "watcher with id %.64q not found", id)
+}
+
+func (f *filesystemService) CreateWatcher(ctx context.Context, r *connect.Request[filesystem.CreateWatcherRequest]) (*connect.Response[filesystem.CreateWatcherResponse], error) {
+	q, err := f.a.enter(ctx, r.Header())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	at, err := virtual(r.Msg.GetPath())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	n := &watcher{thread: threadOf(q), path: at, watch: paths.NewWatch(at, r.Msg.GetRecursive())}
+	if _, err := f.a.look(ctx, q, n); err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	id, err := f.a.watchers.add(n)
+	return connect.NewResponse(&filesystem.CreateWatcherResponse{WatcherId: id}), f.a.rpcError(ctx, err)
+}
+
+func (f *filesystemService) GetWatcherEvents(ctx context.Context, r *connect.Request[filesystem.GetWatcherEventsRequest]) (*connect.Response[filesystem.GetWatcherEventsResponse], error) {
+	q, err := f.a.enter(ctx, r.Header())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	n := f.a.watchers.get(threadOf(q), r.Msg.GetWatcherId(), false)
+	if n == nil {
+		return nil, f.a.rpcError(ctx, noWatcher(r.Msg.GetWatcherId()))
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	changes, err := f.a.look(ctx, q, n)
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	return connect.NewResponse(&filesystem.GetWatcherEventsResponse{Events: changed(n.path, changes)}), nil
+}
+
+func (f *filesystemService) RemoveWatcher(ctx context.Context, r *connect.Request[filesystem.RemoveWatcherRequest]) (*connect.Response[filesystem.RemoveWatcherResponse], error) {
+	q, err := f.a.enter(ctx, r.Header())
+	if err != nil {
+		return nil, f.a.rpcError(ctx, err)
+	}
+	if f.a.watchers.get(threadOf(q), r.Msg.GetWatcherId(), true) == nil {
+		return nil, f.a.rpcError(ctx, noWatcher(r.Msg.GetWatcherId()))
+	}
+	return connect.NewResponse(&filesystem.RemoveWatcherResponse{}), nil
+}

@@ -1,0 +1,94 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// AdapterRoute is a route of another product's API that clients of that product call here. It goes the same way as
+// every other request: credential, role, the threads that the credential is good for, placement, limits. Its body is
+// the adapter's business, as the document does not have it.
+type AdapterRoute struct {
+	Method, Path string // as gin has it: /sandboxes/:thread
+	// Thread names the thread of a request whose path has no :thread; nil: it is about none, or :thread is there.
+	Thread func(*http.Request) string
+	// Owner: only the server that holds the thread can answer; Hold: and a sandbox may be started.
+	Owner, Hold bool
+	// Starts: the use case behind it looks at the limits of the caller, as that of an exec does.
+	Starts bool
+	// Endless: the answer goes on until somebody ends it; the server does when it stops.
+	Endless bool
+	Serve   func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string)
+}
+
+// Adapter is the API of another product.
+type Adapter struct {
+	// Prepare puts the credential of a request where ours has it. It comes first.
+	Prepare func(*http.Request)
+	// Refused is the JSON of what is refused before Serve; nil: a problem document, as everywhere.
+	Refused func(status int, detail string) any
+	Routes  []AdapterRoute
+}
+
+// adapterRoutes serves the adapters beside the API.
+func (s *server) adapterRoutes(engine *gin.Engine) {
+	s.adapted = map[string]*AdapterRoute{}
+	for _, a := range s.o.Adapters {
+		for _, route := range a.Routes {
+			s.adapted[route.Method+" "+route.Path] = &route
+			s.rule(route.Method, route.Path, agents)
+			engine.Handle(route.Method, route.Path, prepared(a, route), s.authenticate, s.authorize, s.place, s.limit, s.adapt)
+		}
+	}
+}
+
+// prepared makes a request look as one of ours does, for all that comes behind it.
+func prepared(a Adapter, route AdapterRoute) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		exchangeOf(c.Request.Context()).refused = a.Refused
+		if a.Prepare != nil {
+			c.Request.Header = c.Request.Header.Clone()
+			a.Prepare(c.Request)
+		}
+		if route.Thread != nil {
+			c.Params = append(slices.Clip(c.Params), gin.Param{Key: "thread", Value: route.Thread(c.Request)})
+		}
+	}
+}
+
+// adapt answers with the adapter, as long as the credential is good.
+func (s *server) adapt(c *gin.Context) {
+	route := s.adapted[c.Request.Method+" "+c.FullPath()]
+	x := exchangeOf(c.Request.Context())
+	thread := c.Param("thread")
+	if thread != "" {
+		if err := sandbox.CheckThreadID(thread); err != nil {
+			writeProblem(c.Writer, s.problem(c.Request.Context(), notStarted{err}))
+			return
+		}
+	}
+	ctx, cancel := context.WithCancel(c.Request.Context())
+	defer cancel()
+	r := c.Request.WithContext(ctx)
+	defer s.watchCredential(r, x.caller, cancel)()
+	route.Serve(c.Writer, r, x.caller, thread)
+}
+
+// adapterNeed is needOf for the routes of adapters.
+func (s *server) adapterNeed(c *gin.Context) (what need, adapted bool) {
+	route := s.adapted[c.Request.Method+" "+c.FullPath()]
+	switch {
+	case route == nil:
+		return needNothing, false
+	case route.Hold:
+		return needHold, true
+	case route.Owner:
+		return needOwner, true
+	}
+	return needNothing, true
+}

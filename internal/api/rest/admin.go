@@ -1,0 +1,95 @@
+package rest
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// keyBody is the body of POST /api/keys.
+type keyBody struct {
+	Name         string       `json:"name" minLength:"1" maxLength:"128"`
+	Tenant       string       `json:"tenant,omitempty" doc:"The caller's tenant when absent"`
+	User         string       `json:"user" minLength:"1"`
+	Role         sandbox.Role `json:"role,omitempty" enum:"agent,developer,admin,auditor" doc:"agent when absent, unless admin is true"`
+	Admin        bool         `json:"admin,omitempty" doc:"The same as role admin"`
+	ActFor       bool         `json:"act_for,omitempty" doc:"May send On-Behalf-Of, with the role developer at most"`
+	Capabilities []string     `json:"capabilities,omitempty" maxItems:"256" doc:"Names that tools may require"`
+	Threads      []string     `json:"threads,omitempty" maxItems:"100" doc:"The only threads it is good for: names, or the beginning of names with a * behind it; all when absent"`
+	ExpiresAt    *time.Time   `json:"expires_at,omitempty"`
+}
+
+// madeKey is a new key with its secret, which is shown this once.
+type madeKey struct {
+	auth.Key
+	Secret string `json:"secret"`
+}
+
+// noStore says that an answer is not to be kept anywhere: not in a cache, and not by idempotent.
+const noStore = "no-store"
+
+type madeKeyOut struct {
+	CacheControl string `header:"Cache-Control"`
+	Body         madeKey
+}
+
+func (s *server) adminRoutes() {
+	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, admins, "Make a key; the secret is shown this once")
+	op.DefaultStatus = http.StatusCreated
+	register(s, s.api, op, s.createKey)
+	register(s, s.api, on(http.MethodGet, "/api/keys", "listKeys", tagAdmin, admins, "All keys, without secrets"), s.listKeys)
+	register(s, s.api, on(http.MethodDelete, "/api/keys/{id}", "revokeKey", tagAdmin, admins, "Make a key invalid"),
+		func(ctx context.Context, in *struct {
+			ID string `path:"id" maxLength:"128"`
+		},
+		) (*struct{}, error) {
+			if s.o.Keys == nil {
+				return nil, errNoKeys
+			}
+			return nil, s.o.Keys.RevokeKey(ctx, callerOf(ctx), in.ID)
+		})
+}
+
+var errNoKeys = sandbox.Errorf(sandbox.NotSupported, "this server has no keys")
+
+func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
+	c := callerOf(ctx)
+	if s.o.Keys == nil {
+		return nil, errNoKeys
+	}
+	b := in.Body
+	k := auth.Key{
+		Name: b.Name, Tenant: cmp.Or(b.Tenant, c.Tenant), User: b.User, Role: b.Role, Admin: b.Admin, ActFor: b.ActFor,
+		Capabilities: b.Capabilities, Threads: b.Threads, ExpiresAt: b.ExpiresAt,
+	}
+	if err := sandbox.CheckOwnerName("tenant", k.Tenant); err != nil {
+		return nil, err
+	}
+	if err := sandbox.CheckOwnerName("user", k.User); err != nil {
+		return nil, err
+	}
+	made, secret, err := s.o.Keys.CreateKey(ctx, c, k)
+	if err != nil {
+		return nil, err
+	}
+	return &madeKeyOut{CacheControl: noStore, Body: madeKey{Key: made, Secret: secret}}, nil
+}
+
+func (s *server) listKeys(ctx context.Context, in *ListIn) (*body[page[auth.Key]], error) {
+	if s.o.Keys == nil {
+		return pageOf([]auth.Key{}, ""), nil
+	}
+	items, err := s.o.Keys.ListKeys(ctx, callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return pageIn(*in, items, func(k auth.Key) string { return k.ID })
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

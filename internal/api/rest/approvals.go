@@ -1,0 +1,84 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// approvals is where people decide on calls that wait for them (internal/approval).
+type approvals interface {
+	List(ctx context.Context, c sandbox.Caller, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error)
+	Get(ctx context.Context, c sandbox.Caller, id string) (sandbox.Approval, error)
+	// Decide is a Conflict when the request is decided, or over.
+	Decide(ctx context.Context, c sandbox.Caller, id string, v sandbox.ApprovalVerdict) (sandbox.Approval, error)
+}
+
+type approvalsIn struct {
+	State  string `query:"state" enum:"pending,approved,denied,expired,cancelled"`
+	User   string `query:"user" maxLength:"128" doc:"Those who decide only, unless it is the caller"`
+	Thread string `query:"thread" maxLength:"128"`
+	Tool   string `query:"tool" maxLength:"1024"`
+	Cursor string `query:"cursor" maxLength:"64"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+// ApprovalIn names a request.
+type ApprovalIn struct {
+	ID string `path:"id" maxLength:"64"`
+}
+
+// decisionBody is the body of POST /api/approvals/{id}.
+type decisionBody struct {
+	Decision string `json:"decision" enum:"approve,deny"`
+	Scope    string `json:"scope,omitempty" enum:"once,arguments,thread" doc:"What an approval is good for: this call (when absent), each call of the tool in the thread with exactly these arguments, or each call of it in the thread"`
+	Reason   string `json:"reason,omitempty" maxLength:"1024" doc:"Told to the agent when the call is denied"`
+}
+
+var errNoApprovals = sandbox.Errorf(sandbox.NotSupported, "this server asks for no approvals")
+
+func (s *server) approvalRoutes() {
+	register(s, s.api, on(http.MethodGet, "/api/approvals", "listApprovals", tagAdmin, agents,
+		"Calls that wait, or waited, for a decision, newest first: the caller's own, or for those who decide the tenant's"),
+		func(ctx context.Context, in *approvalsIn) (*body[page[sandbox.Approval]], error) {
+			if s.o.Approvals == nil {
+				return pageOf([]sandbox.Approval{}, ""), nil
+			}
+			items, next, err := s.o.Approvals.List(ctx, callerOf(ctx), sandbox.ApprovalFilter{
+				State: sandbox.ApprovalState(in.State), User: in.User, Thread: in.Thread, Tool: in.Tool, Cursor: in.Cursor, Limit: in.Limit,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return pageOf(items, next), nil
+		})
+	register(s, s.api, on(http.MethodGet, "/api/approvals/{id}", "getApproval", tagAdmin, agents, "One of them"),
+		func(ctx context.Context, in *ApprovalIn) (*body[sandbox.Approval], error) {
+			if s.o.Approvals == nil {
+				return nil, errNoApprovals
+			}
+			return approvalOf(s.o.Approvals.Get(ctx, callerOf(ctx), in.ID))
+		})
+	register(s, s.api, on(http.MethodPost, "/api/approvals/{id}", "decideApproval", tagAdmin, developers,
+		"Decide on a call. One decision counts: a second one is a conflict. Not with the key that made the call"),
+		func(ctx context.Context, in *struct {
+			ApprovalIn
+			Body decisionBody
+		},
+		) (*body[sandbox.Approval], error) {
+			if s.o.Approvals == nil {
+				return nil, errNoApprovals
+			}
+			b := in.Body
+			v := sandbox.ApprovalVerdict{Approve: b.Decision == "approve", Scope: sandbox.ApprovalScope(b.Scope), Reason: b.Reason}
+			return approvalOf(s.o.Approvals.Decide(ctx, callerOf(ctx), in.ID, v))
+		})
+}
+
+func approvalOf(a sandbox.Approval, err error) (*body[sandbox.Approval], error) {
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(a), nil
+}

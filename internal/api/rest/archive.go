@@ -1,0 +1,111 @@
+package rest
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+// maxArchives is how many archives are sent or come at once: each that comes is kept whole until it is checked.
+const maxArchives = 16
+
+// leftOutHeader says how many entries of a folder are not in its archive.
+const leftOutHeader = "Skerry-Left-Out"
+
+// archiveTypes are the types of archives, by format.
+var archiveTypes = map[paths.Format]string{paths.TarGzip: "application/gzip", paths.Tar: "application/x-tar", paths.Zip: "application/zip"}
+
+type getArchiveIn struct {
+	PathIn
+	Format string `query:"format" enum:"tar.gz,tar,zip" default:"tar.gz"`
+}
+
+func (s *server) archiveRoutes() {
+	s.archives = make(chan struct{}, maxArchives)
+	const route = "/api/threads/{thread}/files/archive"
+	content := map[string]*huma.MediaType{}
+	for _, typ := range archiveTypes {
+		content[typ] = &huma.MediaType{Schema: binary()}
+	}
+	op := on(http.MethodGet, route, "getArchive", tagFiles, agents, "What a folder holds, as one archive with names relative to the folder")
+	op.Description = "No symbolic link is followed: links, FIFOs, sockets and devices are left out, and " + leftOutHeader + " says how many. At most 100000 entries and 8 GiB of files. " +
+		"A connection that breaks off means that not all came."
+	op.Responses = map[string]*huma.Response{
+		"200": {Description: "OK", Content: content, Headers: map[string]*huma.Param{
+			leftOutHeader: {Description: "Links and special files that are not in the archive", Schema: &huma.Schema{Type: huma.TypeInteger}},
+		}},
+		"default": s.problemResponse(),
+	}
+	register(s, s.api, op, s.getArchive)
+	op = on(http.MethodPut, route, "putArchive", tagFiles, agents, "Write what is in an archive (tar, tar.gz or zip, by its first bytes) into a folder, which is made")
+	op.Description = "Files of the same names are replaced, the others stay. All of the archive is read and checked before anything is written: it is refused for paths that lead out of the folder, " +
+		"links, special files, setuid bits, a name that is there twice, more than 100000 entries, and more bytes than 1 GiB as it is sent or than the thread has room for. Nothing goes through a symbolic link of the folder."
+	op.RequestBody = &huma.RequestBody{Required: true, Content: content}
+	register(s, s.api, op, s.putArchive)
+}
+
+// archivePlace takes a place of those who send or get an archive.
+func (s *server) archivePlace() (release func(), err error) {
+	select {
+	case s.archives <- struct{}{}:
+		return func() { <-s.archives }, nil
+	default:
+		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d archives are on their way already; try again later", maxArchives)
+	}
+}
+
+func (s *server) getArchive(ctx context.Context, in *getArchiveIn) (*written, error) {
+	release, err := s.archivePlace()
+	if err != nil {
+		return nil, err
+	}
+	packed, err := view(ctx, s, in.Thread, func(f *paths.FS) (paths.Packed, error) { return f.Survey(ctx, in.Path) })
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &written{Body: func(c huma.Context) {
+		defer release()
+		x, w := exchangeOf(ctx), humagin.Unwrap(c).Writer
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer s.watchCredential(x.req, x.caller, cancel)()
+		name := path.Base(path.Clean(in.Path)) + "." + in.Format
+		h := w.Header()
+		h.Set("Content-Type", archiveTypes[paths.Format(in.Format)])
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+		h.Set("Cache-Control", noStore)
+		h.Set(leftOutHeader, strconv.Itoa(packed.LeftOut))
+		err := s.o.Files.ReadFiles(ctx, callerOf(ctx), in.Thread, func(f *paths.FS) error { return f.Pack(ctx, in.Path, paths.Format(in.Format), w) })
+		if err != nil {
+			s.o.Log.Warn("archive broken off", "request_id", x.id, "error", err)
+			panic(http.ErrAbortHandler) // the client is not to take it for all
+		}
+	}}, nil
+}
+
+func (s *server) putArchive(ctx context.Context, in *PathIn) (*body[paths.Unpacked], error) {
+	release, err := s.archivePlace()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	var u paths.Unpacked
+	_, err = s.put(ctx, in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
+		var err error
+		u, err = f.Unpack(ctx, in.Path, &upload{r: exchangeOf(ctx).req.Body})
+		return paths.Written{Added: u.Bytes}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(u), nil
+}

@@ -1,0 +1,201 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/export"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// AuditFilter is what all that reads audit records can be asked for.
+type AuditFilter struct {
+	Thread  string    `query:"thread" maxLength:"128"`
+	User    string    `query:"user" maxLength:"128" doc:"Administrators and auditors only, unless it is the caller"`
+	Exec    string    `query:"exec" maxLength:"128"`
+	Action  string    `query:"action" maxLength:"64"`
+	Tool    string    `query:"tool" maxLength:"512"`
+	Outcome string    `query:"outcome" maxLength:"64"`
+	Since   time.Time `query:"since" doc:"RFC 3339"`
+	Until   time.Time `query:"until" doc:"RFC 3339"`
+	Text    string    `query:"q" maxLength:"200" doc:"Text that is anywhere in the record, whatever its case"`
+}
+
+type auditIn struct {
+	AuditFilter
+	Cursor string `query:"cursor" maxLength:"512"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+// auditPage is a page of records. It has the fields of page as its own: huma leaves out of the document
+// what a type that is not exported brings in.
+type auditPage struct {
+	Items      []audit.Record `json:"items"`
+	NextCursor string         `json:"next_cursor,omitempty" doc:"Send it as cursor to get the rest; not there at the end"`
+	Partial    bool           `json:"partial,omitempty" doc:"The page is shorter than asked for because looking took long: next_cursor goes on"`
+}
+
+func (s *server) auditRoutes() {
+	s.follows = make(chan struct{}, maxFollowers)
+	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, auditReaders,
+		"Audit records, newest first: the caller's own, or for administrators and auditors the tenant's"), s.listAudit)
+	op := on(http.MethodGet, "/api/audit/stream", "streamAudit", tagAdmin, auditReaders,
+		"Audit records as they come (server-sent events); Last-Event-ID goes on behind an earlier one")
+	op.Responses = map[string]*huma.Response{"200": {Description: "Events record, each with a record as data", Content: map[string]*huma.MediaType{"text/event-stream": {}}}, "default": s.problemResponse()}
+	register(s, s.api, op, s.streamAudit)
+	op = on(http.MethodGet, "/api/audit/export", "exportAudit", tagAdmin, auditReaders,
+		"All audit records of a filter, newest first, as one download")
+	op.Responses = map[string]*huma.Response{"200": {Description: "A record a line; a connection that breaks off means that not all came", Content: map[string]*huma.MediaType{"application/x-ndjson": {}, "text/csv": {}}}, "default": s.problemResponse()}
+	register(s, s.api, op, s.exportAudit)
+}
+
+// maxFollowers is how many clients may follow or export at once.
+const maxFollowers = 64
+
+// follower takes a place of those who follow or export.
+func (s *server) follower() (release func(), err error) {
+	select {
+	case s.follows <- struct{}{}:
+		return func() { <-s.follows }, nil
+	default:
+		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "%d clients follow or export the audit log of this server already; try again later", maxFollowers)
+	}
+}
+
+func (s *server) streamAudit(ctx context.Context, in *struct {
+	AuditFilter
+	LastEventID string `header:"Last-Event-ID" maxLength:"128" doc:"The id of the last event that was seen; without it the stream begins now"`
+},
+) (*written, error) {
+	f, err := in.filter(callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	release, err := s.follower()
+	if err != nil {
+		return nil, err
+	}
+	return &written{Body: func(c huma.Context) {
+		defer release()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		x := exchangeOf(ctx)
+		defer s.watchCredential(x.req, x.caller, cancel)()
+		a := &auditStream{eventStream{s: s, x: x, w: humagin.Unwrap(c).Writer}}
+		var alive sync.WaitGroup
+		alive.Go(func() { a.keepAlive(ctx, cancel) })
+		err := s.o.Audit.Follow(ctx, f, in.LastEventID, a.emit)
+		cancel()
+		alive.Wait()
+		a.end(ctx, err)
+	}}, nil
+}
+
+// auditStream writes records as server-sent events.
+type auditStream struct{ eventStream }
+
+func (a *auditStream) emit(r audit.Record, cursor string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return a.send(fmt.Appendf(nil, "id: %s\nevent: record\ndata: %s\n\n", cursor, text))
+}
+
+func (s *server) exportAudit(ctx context.Context, in *struct {
+	AuditFilter
+	Format string `query:"format" enum:"jsonl,ocsf,csv" default:"jsonl" doc:"Records as they are, events of OCSF, or a table"`
+},
+) (*written, error) {
+	f, err := in.filter(callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	f.Limit = audit.MaxListed
+	release, err := s.follower()
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := s.o.Audit.List(ctx, f) // what can go wrong goes wrong here, as a rule
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return &written{Body: func(c huma.Context) {
+		defer release()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		x := exchangeOf(ctx)
+		defer s.watchCredential(x.req, x.caller, cancel)()
+		w := humagin.Unwrap(c).Writer
+		w.Header().Set("Content-Type", export.ContentType(in.Format))
+		w.Header().Set("Content-Disposition", `attachment; filename="audit.`+strings.Replace(in.Format, "ocsf", "ocsf.jsonl", 1)+`"`)
+		w.Header().Set("Cache-Control", noStore)
+		if err := s.export(ctx, w, f, in.Format, items, next); err != nil {
+			s.o.Log.Warn("export of audit records broken off", "request_id", x.id, "error", err)
+			panic(http.ErrAbortHandler) // the client is not to take it for all
+		}
+	}}, nil
+}
+
+// export writes page after page; it holds one.
+func (s *server) export(ctx context.Context, w http.ResponseWriter, f audit.Filter, format string, items []audit.Record, next string) error {
+	out, err := export.New(format, w)
+	if err != nil {
+		return err
+	}
+	for {
+		for _, r := range items {
+			if err := out.Write(r); err != nil {
+				return err
+			}
+		}
+		if err := out.Flush(); err != nil || next == "" {
+			return err
+		}
+		f.Cursor = next
+		if items, next, err = s.o.Audit.List(ctx, f); err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// filter shows a caller nobody else's records, whatever is asked for.
+func (in AuditFilter) filter(c sandbox.Caller) (audit.Filter, error) {
+	f := audit.Filter{
+		Tenant: c.Tenant, User: in.User, Thread: in.Thread, Exec: in.Exec, Action: in.Action, Tool: in.Tool, Outcome: in.Outcome,
+		Since: in.Since, Until: in.Until, Text: in.Text,
+	}
+	if c.Role != sandbox.RoleAdmin && c.Role != sandbox.RoleAuditor {
+		if in.User != "" && in.User != c.User {
+			return f, sandbox.Errorf(sandbox.Forbidden, "records of other users are for administrators and auditors")
+		}
+		f.User = c.User
+	}
+	return f, nil
+}
+
+func (s *server) listAudit(ctx context.Context, in *auditIn) (*body[auditPage], error) {
+	f, err := in.filter(callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	f.Cursor, f.Limit = in.Cursor, in.Limit
+	items, next, err := s.o.Audit.List(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(auditPage{Items: pageOf(items, next).Body.Items, NextCursor: next, Partial: next != "" && len(items) < in.Limit}), nil
+}

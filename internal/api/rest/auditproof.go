@@ -1,0 +1,48 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// auditProof says whether the audit log is as it was written.
+type auditProof interface {
+	// Verify checks all of the log that lies on this server's disk. Conflict: that is being done.
+	Verify(ctx context.Context) (audit.VerifyResult, error)
+	// Checkpoints are signed heads, to be held elsewhere.
+	Checkpoints(ctx context.Context) ([]audit.Head, error)
+}
+
+func (s *server) auditProofRoutes() {
+	register(s, s.api, on(http.MethodPost, "/api/audit/verify", "verifyAudit", tagAdmin, auditors,
+		"Check that no audit record on this server's disk was changed, removed, reordered, inserted or hashed anew"), s.verifyAudit)
+	register(s, s.api, on(http.MethodGet, "/api/audit/checkpoint", "auditCheckpoint", tagAdmin, auditors,
+		"Signed heads of the audit log: kept elsewhere, they show that it was cut or written anew"), s.auditCheckpoint)
+}
+
+var errNoProof = sandbox.Errorf(sandbox.NotSupported, "this server does not verify its audit log")
+
+func (s *server) verifyAudit(ctx context.Context, _ *struct{}) (*body[audit.VerifyResult], error) {
+	if s.o.AuditProof == nil {
+		return nil, errNoProof
+	}
+	res, err := s.o.AuditProof.Verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &body[audit.VerifyResult]{Body: res}, nil
+}
+
+func (s *server) auditCheckpoint(ctx context.Context, in *ListIn) (*body[page[audit.Head]], error) {
+	if s.o.AuditProof == nil {
+		return nil, errNoProof
+	}
+	heads, err := s.o.AuditProof.Checkpoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pageIn(*in, heads, func(h audit.Head) string { return h.Writer })
+}

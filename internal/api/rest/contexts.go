@@ -1,0 +1,82 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// contexts are the interpreters of a thread that keep their variables between runs.
+type contexts interface {
+	// CreateContext returns once the context can be used.
+	CreateContext(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ContextRequest) (sandbox.CodeContext, error)
+	// Contexts lists them, oldest first. It starts no sandbox.
+	Contexts(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.CodeContext, error)
+	Context(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
+	// InterruptContext ends the run in a context and keeps its variables.
+	InterruptContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
+	// RestartContext gives a context an empty interpreter, also when it was lost.
+	RestartContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
+	DeleteContext(ctx context.Context, c sandbox.Caller, thread, id string) error
+}
+
+// contextBody is the body of POST /api/threads/{t}/contexts.
+type contextBody struct {
+	Language string `json:"language,omitempty" enum:"python,typescript,javascript" doc:"As the server is configured for execute_code when absent"`
+	Cwd      string `json:"cwd,omitempty" maxLength:"4096" doc:"Where it begins; /mnt/user-data/workspace when absent"`
+}
+
+// ContextIn names a context of a thread.
+type ContextIn struct {
+	ThreadIn
+	Context string `path:"context" pattern:"^[A-Za-z0-9_-]{1,128}$"`
+}
+
+func (s *server) contextRoutes() {
+	const list, one = "/api/threads/{thread}/contexts", "/api/threads/{thread}/contexts/{context}"
+	op := on(http.MethodPost, list, "createContext", tagRun, agents, "Start an interpreter that keeps its variables between runs of execute_code")
+	op.DefaultStatus = http.StatusCreated
+	register(s, s.api, op, func(ctx context.Context, in *struct {
+		ThreadIn
+		Body contextBody
+	},
+	) (*body[sandbox.CodeContext], error) {
+		cc, err := s.o.Contexts.CreateContext(ctx, callerOf(ctx), in.Thread, sandbox.ContextRequest{Language: in.Body.Language, Cwd: in.Body.Cwd})
+		return contextOut(cc, err)
+	})
+	register(s, s.api, on(http.MethodGet, list, "listContexts", tagRun, agents, "Contexts of the thread, oldest first, and the newest that were lost"),
+		func(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.CodeContext]], error) {
+			items, err := s.o.Contexts.Contexts(ctx, callerOf(ctx), in.Thread)
+			if err != nil {
+				return nil, err
+			}
+			return pageIn(in.ListIn, items, contextKey)
+		})
+	register(s, s.api, on(http.MethodGet, one, "getContext", tagRun, agents, "A context as it is now"),
+		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {
+			cc, err := s.o.Contexts.Context(ctx, callerOf(ctx), in.Thread, in.Context)
+			return contextOut(cc, err)
+		})
+	register(s, s.api, on(http.MethodPost, one+"/interrupt", "interruptContext", tagRun, agents, "End the run in a context, which keeps its variables"),
+		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {
+			cc, err := s.o.Contexts.InterruptContext(ctx, callerOf(ctx), in.Thread, in.Context)
+			return contextOut(cc, err)
+		})
+	register(s, s.api, on(http.MethodPost, one+"/restart", "restartContext", tagRun, agents, "Empty a context, or bring back a lost one, empty; a run in it is killed"),
+		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {
+			cc, err := s.o.Contexts.RestartContext(ctx, callerOf(ctx), in.Thread, in.Context)
+			return contextOut(cc, err)
+		})
+	register(s, s.api, on(http.MethodDelete, one, "deleteContext", tagRun, agents, "End a context with all that it started"),
+		func(ctx context.Context, in *ContextIn) (*struct{}, error) {
+			return nil, s.o.Contexts.DeleteContext(ctx, callerOf(ctx), in.Thread, in.Context)
+		})
+}
+
+func contextOut(cc sandbox.CodeContext, err error) (*body[sandbox.CodeContext], error) {
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(cc), nil
+}

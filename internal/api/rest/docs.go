@@ -1,0 +1,46 @@
+package rest
+
+import (
+	"crypto/sha256"
+	_ "embed" // the page
+	"encoding/base64"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+)
+
+// docsPage shows /openapi.json. It is one file without anything from elsewhere, so that it works on
+// a machine without a network.
+//
+//go:embed docs.html
+var docsPage string
+
+func (s *server) docsRoutes(engine *gin.Engine, openAPI []byte) {
+	policy := "default-src 'none'; connect-src 'self'; style-src " + hashes(docsPage, "style") + "; script-src " + hashes(docsPage, "script") +
+		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	s.rule(http.MethodGet, "/openapi.json", anyone)
+	s.rule(http.MethodGet, "/docs", anyone)
+	engine.GET("/openapi.json", func(c *gin.Context) {
+		c.Data(http.StatusOK, "application/json", openAPI)
+	})
+	engine.GET("/docs", func(c *gin.Context) {
+		c.Header("Content-Security-Policy", policy)
+		c.Data(http.StatusOK, "text/html; charset=utf-8", []byte(docsPage))
+	})
+}
+
+// hashes allows the inline elements of a page by what is in them.
+func hashes(page, tag string) string {
+	var out []string
+	for {
+		_, rest, ok := strings.Cut(page, "<"+tag+">")
+		if !ok {
+			return strings.Join(out, " ")
+		}
+		content, after, _ := strings.Cut(rest, "</"+tag+">")
+		sum := sha256.Sum256([]byte(content))
+		out = append(out, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+		page = after
+	}
+}

@@ -1,0 +1,385 @@
+package rest
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// execBody is the body of POST /api/threads/{t}/exec.
+type execBody struct {
+	Command        string            `json:"command,omitempty" doc:"Run by a shell; either this or argv"`
+	Argv           []string          `json:"argv,omitempty" maxItems:"4096" doc:"Program and arguments, run without a shell"`
+	Cwd            string            `json:"cwd,omitempty" maxLength:"4096" doc:"/mnt/user-data/workspace when absent"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
+	Stdin          string            `json:"stdin,omitempty"`
+	KeepStdin      *bool             `json:"keep_stdin,omitempty" doc:"Leave stdin open for POST …/stdin; true for a background exec when absent"`
+	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
+	Background     bool              `json:"background,omitempty" doc:"Answer at once, with status running"`
+	MaxOutputBytes int64             `json:"max_output_bytes,omitempty" minimum:"0" maximum:"16777216" doc:"Each of stdout and stderr; 1048576 when absent or 0"`
+	ReportFiles    bool              `json:"report_files,omitempty" doc:"List the files under /mnt/user-data that changed"`
+	PTY            *ptySize          `json:"pty,omitempty" doc:"Give the command a terminal, with background true; GET …/pty?exec= joins it"`
+}
+
+// ptySize is the size of a terminal, in characters.
+type ptySize struct {
+	Cols uint16 `json:"cols" minimum:"1" maximum:"1000"`
+	Rows uint16 `json:"rows" minimum:"1" maximum:"1000"`
+}
+
+func (b *execBody) command() (sandbox.Command, error) {
+	switch {
+	case (b.Command == "") == (len(b.Argv) == 0):
+		return sandbox.Command{}, invalidField("command", "give exactly one of command and argv")
+	case len(b.Argv) > 0 && b.Argv[0] == "":
+		return sandbox.Command{}, invalidField("argv", "the first element is the program: it cannot be empty")
+	case strings.ContainsRune(b.Command, 0) || strings.ContainsRune(b.Cwd, 0) || strings.ContainsRune(strings.Join(b.Argv, ""), 0):
+		return sandbox.Command{}, invalidField("command", "a NUL character cannot be part of a command")
+	case b.PTY != nil && !b.Background:
+		return sandbox.Command{}, invalidField("pty", "a terminal needs background: true; GET …/pty?exec= joins it")
+	}
+	if err := errors.Join(checkInput(b.Stdin, b.Env), checkEnv(b.EnvSecrets)); err != nil {
+		return sandbox.Command{}, err
+	}
+	keep := b.Background
+	if b.KeepStdin != nil {
+		keep = *b.KeepStdin
+	}
+	c := sandbox.Command{
+		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, Stdin: b.Stdin, KeepStdin: keep, Timeout: seconds(b.TimeoutSeconds),
+		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles,
+	}
+	if b.PTY != nil {
+		c.Terminal, c.KeepStdin = &sandbox.TerminalSize{Cols: b.PTY.Cols, Rows: b.PTY.Rows}, true
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = sandbox.DefaultExecTimeout
+	}
+	if c.MaxOutputBytes == 0 {
+		c.MaxOutputBytes = sandbox.DefaultOutputBytes
+	}
+	return c, nil
+}
+
+// codeBody is the body of POST /api/threads/{t}/execute_code.
+type codeBody struct {
+	Code           string            `json:"code" minLength:"1"`
+	Language       string            `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"As the server is configured when absent: typescript, unless changed"`
+	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
+	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
+	ContextID      string            `json:"context_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" doc:"Run it in this context, whose language it is in; a fresh interpreter when absent"`
+}
+
+func (b *codeBody) code() (sandbox.Code, error) {
+	if len(b.Code) > sandbox.MaxCodeBytes {
+		return sandbox.Code{}, invalidField("code", "at most "+strconv.Itoa(sandbox.MaxCodeBytes)+" bytes")
+	}
+	if err := errors.Join(checkEnv(b.Env), checkEnv(b.EnvSecrets)); err != nil {
+		return sandbox.Code{}, err
+	}
+	c := sandbox.Code{Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
+	return c, nil // what is absent follows the tenant's settings
+}
+
+// skillBody is the body of POST /api/threads/{t}/skills/{skill}/run.
+type skillBody struct {
+	Script         string            `json:"script" minLength:"1" maxLength:"1024" doc:"Path of the script in the skill's folder"`
+	Args           []string          `json:"args,omitempty" maxItems:"4096"`
+	Stdin          string            `json:"stdin,omitempty"`
+	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
+	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
+	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
+}
+
+func (b *skillBody) run(skill string) (sandbox.Script, error) {
+	if err := errors.Join(checkInput(b.Stdin, b.Env), checkEnv(b.EnvSecrets)); err != nil {
+		return sandbox.Script{}, err
+	}
+	if strings.ContainsRune(b.Script, 0) || strings.ContainsRune(strings.Join(b.Args, ""), 0) {
+		return sandbox.Script{}, invalidField("args", "a NUL character cannot be part of a command")
+	}
+	r := sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.TimeoutSeconds)}
+	if r.Timeout <= 0 {
+		r.Timeout = sandbox.DefaultExecTimeout
+	}
+	return r, nil
+}
+
+func invalidField(field, detail string) error {
+	return &sandbox.Error{Kind: sandbox.Invalid, Detail: field + ": " + detail, Fields: []sandbox.Field{{Name: field, Detail: detail}}}
+}
+
+func checkInput(stdin string, env map[string]string) error {
+	if len(stdin) > sandbox.MaxStdinBytes {
+		return invalidField("stdin", "at most "+strconv.Itoa(sandbox.MaxStdinBytes)+" bytes")
+	}
+	return checkEnv(env)
+}
+
+// Bounds of an environment; the kernel's own limit of one string is 128 KiB.
+const (
+	maxEnv      = 512
+	maxEnvBytes = 64 << 10
+)
+
+func checkEnv(env map[string]string) error {
+	if len(env) > maxEnv {
+		return invalidField("env", "at most "+strconv.Itoa(maxEnv)+" variables")
+	}
+	for name, value := range env {
+		if !envName(name) {
+			return invalidField("env."+strings.ToValidUTF8(name[:min(len(name), 64)], "?"), "a name matches ^[A-Za-z_][A-Za-z0-9_]*$")
+		}
+		if len(name)+len(value) > maxEnvBytes || strings.ContainsRune(value, 0) {
+			return invalidField("env."+name[:min(len(name), 64)], "a value has at most 65536 bytes and no NUL character")
+		}
+	}
+	return nil
+}
+
+func envName(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// ExecIn names one exec.
+type ExecIn struct {
+	ThreadIn
+	Exec string `path:"exec" pattern:"^[A-Za-z0-9_-]{1,128}$"`
+}
+
+func (s *server) execRoutes() {
+	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun, agents,
+		"Run a command. One that fails is 200 with its exit code. With Accept: text/event-stream the answer is a stream")), s.exec)
+	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun, agents,
+		"Run a program text in a fresh interpreter, or in a context; it may call the thread's tools")), s.executeCode)
+	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, agents, "Run a script of a skill")), s.runSkill)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", tagRun, agents, "Execs of the thread, newest first"), s.listExecs)
+	op := s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", tagRun, agents, "An exec as it is now"))
+	delete(op.Responses["200"].Content, "text/event-stream")
+	register(s, s.api, op, func(ctx context.Context, in *ExecIn) (*written, error) {
+		return s.result(ctx, in.Thread, in.Exec, s.o.Execs.Exec, shown)
+	})
+	op = s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", tagRun, agents, "The events of an exec after a number, as they come"))
+	delete(op.Responses["200"].Content, "application/json")
+	register(s, s.api, op, s.execEvents)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", tagRun, agents, "Write to a running exec, or close its stdin"), s.execStdin)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", tagRun, agents, "Send a signal to every process of an exec"), s.execSignal)
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", tagRun, agents, "End the whole process tree of an exec"),
+		func(ctx context.Context, in *ExecIn) (*struct{}, error) {
+			return nil, s.o.Execs.Kill(ctx, callerOf(ctx), in.Thread, in.Exec)
+		})
+}
+
+// resultOp describes an answer that is a result, or a stream that ends with one.
+func (s *server) resultOp(op huma.Operation) huma.Operation {
+	schemas := s.api.OpenAPI().Components.Schemas
+	result := schemas.Schema(reflect.TypeFor[sandbox.Result](), true, "ExecResult")
+	op.Responses = map[string]*huma.Response{
+		"200": {Description: "OK", Content: map[string]*huma.MediaType{
+			"application/json": {Schema: result},
+			"text/event-stream": {Schema: &huma.Schema{
+				Type:        huma.TypeString,
+				Description: `Events started, stdout and stderr ({"data", "encoding"?: "base64"}), approval_required and approval_decided (an Approval without arguments), and one last exit with the ExecResult. Each id is the event's number.`,
+			}},
+		}},
+		"default": s.problemResponse(),
+	}
+	return op
+}
+
+func (s *server) exec(ctx context.Context, in *struct {
+	ThreadIn
+	Body execBody
+},
+) (*written, error) {
+	cmd, err := in.Body.command()
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.o.Execs.RunCommand(ctx, callerOf(ctx), in.Thread, cmd)
+	if err != nil {
+		return nil, notStarted{err}
+	}
+	return s.outcome(ctx, in.Thread, id, cmd.Background, shown)
+}
+
+func (s *server) executeCode(ctx context.Context, in *struct {
+	ThreadIn
+	Body codeBody
+},
+) (*written, error) {
+	code, err := in.Body.code()
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.o.Execs.RunCode(ctx, callerOf(ctx), in.Thread, code)
+	if err != nil {
+		return nil, notStarted{err}
+	}
+	return s.outcome(ctx, in.Thread, id, false, shownCode)
+}
+
+func (s *server) runSkill(ctx context.Context, in *struct {
+	ThreadIn
+	Skill string `path:"skill" maxLength:"128"`
+	Body  skillBody
+},
+) (*written, error) {
+	script, err := in.Body.run(in.Skill)
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.o.Execs.RunScript(ctx, callerOf(ctx), in.Thread, script)
+	if err != nil {
+		return nil, notStarted{err}
+	}
+	return s.outcome(ctx, in.Thread, id, false, shown)
+}
+
+// outcome answers with the result of an exec that was started, or with its stream.
+func (s *server) outcome(ctx context.Context, thread, id string, background bool, shape func(*sandbox.Result) any) (*written, error) {
+	x := exchangeOf(ctx)
+	x.begun = "exec " + id
+	if !background && wantsStream(x.req) {
+		return &written{Body: func(c huma.Context) {
+			s.stream(ctx, humagin.Unwrap(c).Writer, thread, id, 0, shape)
+		}}, nil
+	}
+	get := getResult(s.o.Execs.Wait)
+	if background {
+		get = s.o.Execs.Exec
+	}
+	return s.result(ctx, thread, id, get, shape)
+}
+
+// getResult is Wait or Exec.
+type getResult func(ctx context.Context, c sandbox.Caller, thread, exec string) (sandbox.Result, error)
+
+// result answers with what get says of an exec.
+func (s *server) result(ctx context.Context, thread, id string, get getResult, shape func(*sandbox.Result) any) (*written, error) {
+	res, err := get(ctx, callerOf(ctx), thread, id)
+	if err != nil {
+		return nil, err
+	}
+	return &written{Body: func(c huma.Context) {
+		s.writeJSON(humagin.Unwrap(c).Writer, http.StatusOK, shape(&res))
+	}}, nil
+}
+
+// shown is a result as the API shows it: no list of files is an empty one.
+func shown(res *sandbox.Result) any {
+	if res.Files == nil {
+		r := *res
+		r.Files = []sandbox.FileChange{}
+		res = &r
+	}
+	if res.ToolsCalled != nil {
+		return &codeResult{Result: res, ToolsCalled: res.ToolsCalled}
+	}
+	return res
+}
+
+// codeResult is the result of execute_code, which lists the tools called also when there were none.
+type codeResult struct {
+	*sandbox.Result
+	ToolsCalled []sandbox.ToolCall `json:"tools_called"`
+}
+
+func shownCode(res *sandbox.Result) any {
+	if res.ToolsCalled == nil {
+		r := *res
+		r.ToolsCalled = []sandbox.ToolCall{}
+		res = &r
+	}
+	return shown(res)
+}
+
+func (s *server) listExecs(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.ExecInfo]], error) {
+	items, err := s.o.Execs.Execs(ctx, callerOf(ctx), in.Thread)
+	if err != nil {
+		return nil, err
+	}
+	return pageIn(in.ListIn, items, execKey)
+}
+
+func (s *server) execEvents(ctx context.Context, in *struct {
+	ExecIn
+	After       string `query:"after" pattern:"^[0-9]{1,19}$" doc:"Number of the last event that the client has"`
+	LastEventID string `header:"Last-Event-ID" pattern:"^[0-9]{1,19}$" doc:"The same, as browsers send it"`
+},
+) (*written, error) {
+	var after uint64
+	for _, v := range []string{in.After, in.LastEventID} {
+		if v == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			return nil, invalidField("after", "has to be the number of an event")
+		}
+		after = n
+		break
+	}
+	return &written{Body: func(c huma.Context) {
+		s.stream(ctx, humagin.Unwrap(c).Writer, in.Thread, in.Exec, after, shown)
+	}}, nil
+}
+
+func (s *server) execStdin(ctx context.Context, in *struct {
+	ExecIn
+	Body struct {
+		Data     string `json:"data,omitempty"`
+		Encoding string `json:"encoding,omitempty" enum:"utf-8,base64"`
+		Close    bool   `json:"close,omitempty"`
+	}
+},
+) (*struct{}, error) {
+	data, err := decode(in.Body.Data, in.Body.Encoding)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > sandbox.MaxStdinBytes {
+		return nil, invalidField("data", "at most "+strconv.Itoa(sandbox.MaxStdinBytes)+" bytes")
+	}
+	return nil, s.o.Execs.SendStdin(ctx, callerOf(ctx), in.Thread, in.Exec, data, in.Body.Close)
+}
+
+// decode gives the bytes of a text field with its encoding.
+func decode(text, encoding string) ([]byte, error) {
+	if encoding != "base64" {
+		return []byte(text), nil
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return nil, invalidField("encoding", "the text is not base64")
+	}
+	return data, nil
+}
+
+func (s *server) execSignal(ctx context.Context, in *struct {
+	ExecIn
+	Body struct {
+		Signal string `json:"signal" pattern:"^[A-Za-z0-9+-]{1,16}$" doc:"A name: TERM, INT, HUP …"`
+	}
+},
+) (*struct{}, error) {
+	return nil, s.o.Execs.Signal(ctx, callerOf(ctx), in.Thread, in.Exec, in.Body.Signal)
+}

@@ -1,0 +1,101 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// readyTimeout bounds the question whether the server's dependencies answer.
+const readyTimeout = 5 * time.Second
+
+// health is the answer of /healthz.
+type health struct {
+	Status  string `json:"status"`
+	Version string `json:"version"`
+}
+
+// readiness is the answer of /readyz as JSON.
+type readiness struct {
+	Ready  bool    `json:"ready"`
+	Checks []Check `json:"checks"`
+}
+
+func (s *server) healthRoutes() {
+	register(s, s.open, on(http.MethodGet, "/healthz", "healthz", tagServer, anyone, "Whether the process lives"),
+		func(context.Context, *struct{}) (*body[health], error) {
+			return bodyOf(health{Status: "ok", Version: s.o.Version}), nil
+		})
+	op := on(http.MethodGet, "/readyz", "readyz", tagServer, anyone, "Whether the server can work: 200 or 503, one line per dependency (JSON with Accept: application/json)")
+	op.Responses = textResponses("200", "503")
+	register(s, s.open, op, s.ready)
+	op = on(http.MethodGet, "/metrics", "metrics", tagServer, operators, "Prometheus metrics; with a key that has administration rights")
+	op.Responses = textResponses("200")
+	op.Responses["default"] = s.problemResponse()
+	register(s, s.api, op, s.metrics)
+}
+
+func textResponses(statuses ...string) map[string]*huma.Response {
+	out := map[string]*huma.Response{}
+	for _, status := range statuses {
+		out[status] = &huma.Response{Description: "Text", Content: map[string]*huma.MediaType{"text/plain": {Schema: &huma.Schema{Type: huma.TypeString}}}}
+	}
+	return out
+}
+
+func (s *server) ready(ctx context.Context, _ *struct{}) (*written, error) {
+	r := readiness{Ready: true, Checks: []Check{}}
+	if s.o.Ready != nil {
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		defer cancel()
+		r.Checks = append(r.Checks, s.o.Ready(ctx)...)
+	}
+	for _, c := range r.Checks {
+		r.Ready = r.Ready && c.OK
+	}
+	status := http.StatusOK
+	if !r.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	return &written{Body: func(c huma.Context) {
+		g := humagin.Unwrap(c)
+		if strings.Contains(c.Header("Accept"), "application/json") {
+			s.writeJSON(g.Writer, status, r)
+			return
+		}
+		g.String(status, "%s", r.lines())
+	}}, nil
+}
+
+func (r readiness) lines() string {
+	var b strings.Builder
+	for _, c := range r.Checks {
+		state := "ok"
+		if !c.OK {
+			state = "not ready"
+		}
+		line := fmt.Sprintf("%s: %s %s", c.Name, state, strings.ReplaceAll(c.Detail, "\n", " "))
+		b.WriteString(strings.TrimSpace(line) + "\n")
+	}
+	if len(r.Checks) == 0 {
+		b.WriteString("ready\n")
+	}
+	return b.String()
+}
+
+func (s *server) metrics(ctx context.Context, _ *struct{}) (*written, error) {
+	if s.o.Metrics == nil {
+		return nil, sandbox.Errorf(sandbox.NotFound, "this server has no metrics")
+	}
+	return &written{Body: func(c huma.Context) {
+		g := humagin.Unwrap(c)
+		s.o.Metrics.ServeHTTP(g.Writer, g.Request)
+	}}, nil
+}

@@ -1,0 +1,235 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Bounds of remembered requests.
+const (
+	maxIdempotencyKey  = 255
+	maxRememberedBytes = 700 << 10 // of an answer; of a larger one only the fact is kept
+	rememberTimeout    = 5 * time.Second
+	maxRetryAge        = 2 * time.Hour
+	// An idempotent request goes on when its client goes away, so that the retry finds its answer.
+	idempotentTimeout = sandbox.MaxExecTimeout + sandbox.MaxApprovalWait + 5*time.Minute
+)
+
+// remembered is an answer as it is stored.
+type remembered struct {
+	Status int         `json:"status"`
+	Header http.Header `json:"header"`
+	Body   []byte      `json:"body"`
+}
+
+// idempotent answers a POST whose Idempotency-Key was seen before with the first answer. Streams
+// are not remembered.
+func (s *server) idempotent(c *gin.Context) {
+	r := c.Request
+	key := r.Header.Get("Idempotency-Key")
+	if key == "" || r.Method != http.MethodPost || s.o.Idempotency == nil || wantsStream(r) {
+		return
+	}
+	if p := s.onlyOnce(c, key); p != nil {
+		writeProblem(c.Writer, p)
+		c.Abort()
+	}
+}
+
+func (s *server) onlyOnce(c *gin.Context, key string) *Problem {
+	r, ctx := c.Request, c.Request.Context()
+	if !plainKey(key) {
+		detail := "use 1 to 255 printable ASCII characters"
+		return newProblem(sandbox.Invalid, "Idempotency-Key: "+detail, FieldError{Field: "Idempotency-Key", Detail: detail})
+	}
+	body, p := readAll(r)
+	if p != nil {
+		return p
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	owner := callerOf(ctx).Owner
+	age, p := retryAge(r)
+	if p != nil {
+		return p
+	}
+	first, answer, err := s.o.Idempotency.Begin(ctx, owner, key, fingerprint(r, body), age)
+	if err != nil {
+		p := s.problem(ctx, err)
+		if len(p.Errors) == 1 && p.Errors[0].Detail == sandbox.KeyRunning {
+			p.header = http.Header{"Retry-After": {"1"}}
+		}
+		return p
+	}
+	if !first {
+		c.Abort()
+		return replay(c.Writer, answer)
+	}
+	var keep []byte
+	defer func() {
+		// Also when the handler panics: the key would else stay taken for a day.
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberTimeout)
+		defer cancel()
+		if err := s.o.Idempotency.Finish(end, owner, key, keep); err != nil {
+			s.o.Log.Warn("an answer could not be remembered", "request_id", exchangeOf(ctx).id, "error", err)
+		}
+	}()
+	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), idempotentTimeout)
+	defer cancel()
+	c.Request = r.WithContext(run)
+	exchangeOf(ctx).req = c.Request
+	rec := &recorder{ResponseWriter: c.Writer}
+	c.Writer = rec
+	c.Next()
+	keep = rec.answer(exchangeOf(ctx).begun)
+	return nil
+}
+
+// retryAge reads how long ago the client sent a request that it sends again; 0: it does not say.
+func retryAge(r *http.Request) (time.Duration, *Problem) {
+	text := r.Header.Get("Idempotency-Age")
+	if text == "" {
+		return 0, nil
+	}
+	seconds, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(seconds > 0 && seconds <= maxRetryAge.Seconds()) {
+		detail := fmt.Sprintf("use the seconds since the request was first sent, more than 0 and at most %d", int(maxRetryAge.Seconds()))
+		return 0, newProblem(sandbox.Invalid, "Idempotency-Age: "+detail, FieldError{Field: "Idempotency-Age", Detail: detail})
+	}
+	return max(time.Duration(seconds*float64(time.Second)), 1), nil
+}
+
+func replay(w http.ResponseWriter, answer []byte) *Problem {
+	var r remembered
+	if err := json.Unmarshal(answer, &r); err != nil || r.Status == 0 {
+		return newProblem(sandbox.Unavailable, "the first answer cannot be read back; use another Idempotency-Key")
+	}
+	for k, v := range r.Header {
+		w.Header()[k] = v
+	}
+	w.Header().Set("Idempotent-Replayed", "true")
+	w.WriteHeader(r.Status)
+	_, _ = w.Write(r.Body) // the client is gone when this fails
+	return nil
+}
+
+func plainKey(key string) bool {
+	if len(key) > maxIdempotencyKey {
+		return false
+	}
+	for i := range len(key) {
+		if key[i] < 0x21 || key[i] > 0x7e {
+			return false
+		}
+	}
+	return true
+}
+
+// readAll reads a body of at most maxJSONBytes.
+func readAll(r *http.Request) ([]byte, *Problem) {
+	if r.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxJSONBytes+1))
+	switch {
+	case slow(err):
+		return nil, newProblem(sandbox.Timeout, "the body came too slowly").withStatus(http.StatusRequestTimeout)
+	case err != nil:
+		return nil, newProblem(sandbox.Invalid, "the body ended too early")
+	case len(body) > maxJSONBytes:
+		return nil, newProblem(sandbox.Invalid, "the body is larger than 32 MiB").withStatus(http.StatusRequestEntityTooLarge)
+	}
+	return body, nil
+}
+
+// fingerprint is the same for the same request.
+func fingerprint(r *http.Request, body []byte) string {
+	h := sha256.New()
+	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type")} {
+		_, _ = io.WriteString(h, part+"\n") // a hash never fails
+	}
+	_, _ = h.Write(body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// recorder keeps a copy of what a handler answers.
+type recorder struct {
+	gin.ResponseWriter
+	body bytes.Buffer
+	over bool
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.copy(p)
+	return r.ResponseWriter.Write(p)
+}
+
+func (r *recorder) WriteString(text string) (int, error) {
+	r.copy([]byte(text))
+	return r.ResponseWriter.WriteString(text)
+}
+
+func (r *recorder) copy(p []byte) {
+	if r.over = r.over || r.body.Len()+len(p) > maxRememberedBytes; !r.over {
+		r.body.Write(p)
+	}
+}
+
+// answer is what to remember, or nil: an answer that says "try again" is not the result. Of one that
+// is too large, or has a secret in it, only the fact is remembered: doing it again would be worse. The same
+// holds when something was begun, and then the server, or what it needs, failed.
+func (r *recorder) answer(begun string) []byte {
+	status := r.Status()
+	again := status >= http.StatusInternalServerError && status != http.StatusNotImplemented || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status == 499
+	if again && begun == "" {
+		return nil
+	}
+	kept := remembered{Status: status, Header: http.Header{}, Body: r.body.Bytes()}
+	for k, v := range r.Header() {
+		if k == "Content-Type" || k == "Location" || k == "Etag" {
+			kept.Header[k] = v
+		}
+	}
+	if r.over || r.Header().Get("Cache-Control") == noStore {
+		kept = keyConflict(sandbox.KeyDone, "the request with this Idempotency-Key was done before; its answer is too large, or too secret, to be kept")
+	} else if again {
+		kept = keyConflict(sandbox.KeyUnknown, fmt.Sprintf("%s began, and the server failed to tell how it ended (it answered %d). Look at its effects, or use another Idempotency-Key to do it again", begun, status))
+	}
+	out, err := json.Marshal(kept)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// keyConflict is what the retries of a request are answered with whose own answer cannot be.
+func keyConflict(what, detail string) remembered {
+	p := newProblem(sandbox.Conflict, detail, FieldError{Field: "Idempotency-Key", Detail: what})
+	body, err := json.Marshal(p)
+	if err != nil {
+		body = nil // it cannot be: a problem is text
+	}
+	return remembered{Status: p.Status, Header: http.Header{"Content-Type": {problemType}}, Body: body}
+}
+
+// wantsStream reports whether the client asks for server-sent events.
+func wantsStream(r *http.Request) bool {
+	for _, accept := range r.Header["Accept"] {
+		if strings.Contains(accept, "text/event-stream") {
+			return true
+		}
+	}
+	return false
+}

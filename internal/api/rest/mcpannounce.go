@@ -1,0 +1,71 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// The SDK tells clients of a change when something is added to a server, whatever list we answer with. So
+// what is added has no other use, and is never shown.
+const (
+	announcement    = "skerry.changed"
+	announcementURI = "skerry:changed"
+)
+
+// isAnnouncement reports whether a member of a list stands for nothing.
+func isAnnouncement(raw json.RawMessage) bool {
+	var it struct {
+		Name string `json:"name"`
+	}
+	return json.Unmarshal(raw, &it) == nil && it.Name == announcement
+}
+
+// announceTo tells the clients of a server of changes, until stop is called.
+func (s *server) announceTo(srv *mcp.Server) (stop func()) {
+	up := s.o.Upstream
+	ended, done := make(chan struct{}), make(chan struct{})
+	// Before the goroutine: no change from here on is missed.
+	tools, prompts, resources := up.ToolsChanged(), up.UpstreamChanged(sandbox.UpstreamPrompts), up.UpstreamChanged(sandbox.UpstreamResources)
+	skills := s.o.ThreadSkills.SkillsChanged()
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tools:
+				tools = up.ToolsChanged()
+				announceTools(srv)
+			case <-skills: // each is a resource, and named in the schema of activate_skill
+				skills = s.o.ThreadSkills.SkillsChanged()
+				announceTools(srv)
+				announceResources(srv)
+			case <-prompts:
+				prompts = up.UpstreamChanged(sandbox.UpstreamPrompts)
+				srv.AddPrompt(&mcp.Prompt{Name: announcement}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+					return &mcp.GetPromptResult{}, nil
+				})
+			case <-resources:
+				resources = up.UpstreamChanged(sandbox.UpstreamResources)
+				announceResources(srv)
+			}
+		}
+	}()
+	return func() { close(ended); <-done }
+}
+
+func announceTools(srv *mcp.Server) {
+	srv.AddTool(&mcp.Tool{Name: announcement, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return toolText("not a tool", true), nil
+	})
+}
+
+func announceResources(srv *mcp.Server) {
+	srv.AddResource(&mcp.Resource{Name: announcement, URI: announcementURI}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		return nil, mcp.ResourceNotFoundError(announcementURI)
+	})
+}

@@ -1,0 +1,218 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strconv"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// mcpPage is how many items one page of a list has.
+const mcpPage = 500
+
+// rawResult is a result whose members are passed on as they are.
+type rawResult struct {
+	mcp.ResultBase
+	members map[string]json.RawMessage
+}
+
+// MarshalJSON implements json.Marshaler. The SDK adds to the metadata after the result is made.
+func (r *rawResult) MarshalJSON() ([]byte, error) {
+	all := maps.Clone(r.members)
+	if len(r.Meta) > 0 {
+		meta := map[string]any{}
+		if raw, ok := all["_meta"]; ok {
+			if err := json.Unmarshal(raw, &meta); err != nil {
+				meta = map[string]any{} // it was no object
+			}
+		}
+		maps.Copy(meta, r.Meta)
+		raw, err := json.Marshal(meta)
+		if err != nil {
+			return nil, err
+		}
+		all["_meta"] = raw
+	}
+	return json.Marshal(all)
+}
+
+// rawOf turns a result of ours, or one of an MCP server, into one whose members can be changed.
+func rawOf(v any) (*rawResult, error) {
+	text, ok := v.(json.RawMessage)
+	if !ok {
+		var err error
+		if text, err = json.Marshal(v); err != nil {
+			return nil, err
+		}
+	}
+	r := &rawResult{}
+	if err := json.Unmarshal(text, &r.members); err != nil || r.members == nil {
+		return nil, errors.New("a result that is no object")
+	}
+	return r, nil
+}
+
+// era completes a result for the era of the request. cached says that the protocol wants to know how long
+// it may be kept: what a thread sees is for nobody else, and may change at any time.
+func (m *mcpCall) era(r *rawResult, cached bool) *rawResult {
+	if !m.scope.modern {
+		delete(r.members, "resultType")
+		return r
+	}
+	r.setMissing("resultType", `"complete"`)
+	if cached {
+		r.setMissing("ttlMs", "0")
+		r.members["cacheScope"] = json.RawMessage(`"private"`)
+	}
+	return r
+}
+
+func (r *rawResult) setMissing(key, value string) {
+	if _, ok := r.members[key]; !ok {
+		r.members[key] = json.RawMessage(value)
+	}
+}
+
+// receive answers the methods whose answers depend on the thread and its MCP servers, and leaves the rest
+// to the SDK.
+func (m *mcpCall) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+		ctx, cancel := m.enter(ctx, req.GetExtra())
+		defer cancel()
+		defer func() { // this goroutine is the SDK's: a panic would end the process
+			if v := recover(); v != nil {
+				m.s.o.Log.Error("panic", "request_id", exchangeOf(ctx).id, "method", method, "error", v, "stack", string(debug.Stack()))
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
+			}
+		}()
+		switch p := req.GetParams().(type) {
+		case *mcp.ListToolsParams:
+			return m.list(ctx, "tools", cursorOf(p), method, req, next, m.toolItems)
+		case *mcp.ListResourcesParams:
+			return m.list(ctx, "resources", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamResources))
+		case *mcp.ListResourceTemplatesParams:
+			return m.list(ctx, "resourceTemplates", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamTemplates))
+		case *mcp.ListPromptsParams:
+			return m.list(ctx, "prompts", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamPrompts))
+		case *mcp.CallToolParamsRaw:
+			if r, ok := req.(*mcp.CallToolRequest); ok && !m.own(p.Name) {
+				return m.callTool(ctx, r)
+			}
+		case *mcp.ReadResourceParams:
+			return m.readResource(ctx, p)
+		case *mcp.GetPromptParams:
+			return m.getPrompt(ctx, p)
+		case *mcp.CompleteParams:
+			return m.complete(ctx, p)
+		case *mcp.SubscriptionsListenParams:
+			defer m.s.announceTo(m.scope.server)()
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// cursorOf is where a list goes on; nil when the request has no params, which lists may leave out.
+func cursorOf(p mcp.Params) *string {
+	switch p := p.(type) {
+	case *mcp.ListToolsParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	case *mcp.ListResourcesParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	case *mcp.ListResourceTemplatesParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	case *mcp.ListPromptsParams:
+		if p != nil {
+			return &p.Cursor
+		}
+	}
+	return nil
+}
+
+// own reports whether a name is that of a tool of ours.
+func (m *mcpCall) own(name string) bool {
+	if m.scope.only != "" {
+		return false
+	}
+	return ownTools[name]
+}
+
+// items gives the members of a list; own are those that the SDK would answer with.
+type items func(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error)
+
+// list answers with one page of a list: what the SDK says, completed by what the thread's servers have.
+func (m *mcpCall) list(ctx context.Context, member string, cursor *string, method string, req mcp.Request, next mcp.MethodHandler, more items) (mcp.Result, error) {
+	from := 0
+	if cursor != nil && *cursor != "" {
+		c := *cursor
+		var err error
+		if from, err = strconv.Atoi(c); err != nil || from < 0 {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "cursor: use nextCursor of an earlier answer"}
+		}
+		*cursor = ""
+	}
+	res, err := next(ctx, method, req)
+	if err != nil {
+		return nil, err
+	}
+	r, err := rawOf(res)
+	if err != nil {
+		return nil, err
+	}
+	var own []json.RawMessage
+	if err := json.Unmarshal(r.members[member], &own); err != nil {
+		return nil, err
+	}
+	all, err := more(ctx, slices.DeleteFunc(own, isAnnouncement))
+	if err != nil {
+		return nil, m.wireError(ctx, err)
+	}
+	delete(r.members, "nextCursor")
+	to := min(from+mcpPage, len(all))
+	if to < len(all) {
+		r.members["nextCursor"] = json.RawMessage(strconv.Quote(strconv.Itoa(to)))
+	}
+	page, err := json.Marshal(append([]json.RawMessage{}, all[min(from, to):to]...))
+	if err != nil {
+		return nil, err
+	}
+	r.members[member] = page
+	return m.era(r, true), nil
+}
+
+// wireError is what a client is told of an error that is not a tool's: the server's own, when it answered
+// with one.
+func (m *mcpCall) wireError(ctx context.Context, err error) error {
+	var own *sandbox.UpstreamError
+	if errors.As(err, &own) {
+		code := own.Code
+		if code == codeLegacyNotFound && m.scope.modern {
+			code = jsonrpc.CodeInvalidParams // as the protocol says since then
+		}
+		return &jsonrpc.Error{Code: code, Message: own.Message, Data: own.Data}
+	}
+	p := m.s.problem(ctx, err)
+	code := int64(jsonrpc.CodeInternalError)
+	switch sandbox.Kind(p.Code) {
+	case sandbox.NotFound, sandbox.Invalid, sandbox.Forbidden, sandbox.NotSupported:
+		code = jsonrpc.CodeInvalidParams
+	}
+	data, _ := json.Marshal(map[string]string{"code": p.Code}) // of two strings
+	return &jsonrpc.Error{Code: code, Message: p.Detail, Data: data}
+}
+
+// codeLegacyNotFound is what the protocol said before 2026-07-28 of a resource that is not there.
+const codeLegacyNotFound = -32002

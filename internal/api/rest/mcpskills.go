@@ -1,0 +1,322 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"sort"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// The Skills extension of MCP (SEP-2640): skills are listed with the digests of all their files, which
+// are read as resources skill://<name>/<path>.
+const (
+	skillsExtension = "io.modelcontextprotocol/skills"
+	skillScheme     = "skill://"
+)
+
+// skillTools are there for clients without the extension, when there are skills.
+var skillTools = map[string]bool{"activate_skill": true, "read_skill_file": true, "search_skills": true}
+
+type mcpSkill struct {
+	URI         string             `json:"uri"`
+	Frontmatter json.RawMessage    `json:"frontmatter"`
+	Resources   []mcpSkillResource `json:"resources"`
+}
+
+type mcpSkillResource struct {
+	URI    string `json:"uri"`
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+}
+
+type skillsListParams struct {
+	mcp.ParamsBase
+	Cursor string `json:"cursor,omitempty"`
+}
+
+type skillsGetParams struct {
+	mcp.ParamsBase
+	URI string `json:"uri"`
+}
+
+type directoryReadParams struct {
+	mcp.ParamsBase
+	URI    string `json:"uri"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+func (m *mcpCall) addSkills(srv *mcp.Server) {
+	addTool(srv, m, "activate_skill", "Get the instructions of a skill, with its folder and the list of its files.", m.activateSkill)
+	addTool(srv, m, "read_skill_file", "Read a text file of a skill. One that is not text is given by its path in the sandbox.", m.readSkillFile)
+	addTool(srv, m, "search_skills", "Find skills by what they do: at most 15, best first. An empty query gives the first by name.", m.searchSkills)
+	if m.scope.only != "" {
+		return
+	}
+	// The names are not those of the protocol itself: no error can come of it.
+	_ = mcp.AddReceivingCustomMethod(srv, "skills/list", func(ctx context.Context, _ *mcp.ServerSession, p *skillsListParams) (*rawResult, error) {
+		return m.skillsList(ctx, p)
+	})
+	_ = mcp.AddReceivingCustomMethod(srv, "skills/get", func(ctx context.Context, _ *mcp.ServerSession, p *skillsGetParams) (*rawResult, error) {
+		return m.skillsGet(ctx, p)
+	})
+	_ = mcp.AddReceivingCustomMethod(srv, "resources/directory/read", func(ctx context.Context, _ *mcp.ServerSession, p *directoryReadParams) (*rawResult, error) {
+		return m.readDirectory(ctx, p)
+	})
+}
+
+// skillsPage is how many skills, with all of their files, one page of skills/list has.
+const skillsPage = 100
+
+func (m *mcpCall) skillsList(ctx context.Context, p *skillsListParams) (*rawResult, error) {
+	list, err := m.s.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.thread)
+	if err != nil {
+		return nil, m.wireError(ctx, err)
+	}
+	from := 0
+	if p != nil && p.Cursor != "" {
+		// The cursor is the last name that was given: skills may come and go between two pages.
+		from = sort.Search(len(list), func(i int) bool { return list[i].Name > p.Cursor })
+	}
+	result := map[string]any{}
+	shown := make([]mcpSkill, 0, min(len(list)-from, skillsPage))
+	for _, sk := range list[from:] {
+		if len(shown) == skillsPage {
+			result["nextCursor"] = list[from+skillsPage-1].Name
+			break
+		}
+		one, err := m.skill(ctx, sk.Name)
+		if sandbox.KindOf(err) == sandbox.NotFound { // gone meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, m.wireError(ctx, err)
+		}
+		shown = append(shown, one)
+	}
+	result["skills"] = shown
+	return m.skillsResult(result)
+}
+
+func (m *mcpCall) skillsGet(ctx context.Context, p *skillsGetParams) (*rawResult, error) {
+	if p != nil {
+		name, file, ok := splitSkillURI(p.URI)
+		if ok && file == "SKILL.md" {
+			sk, err := m.skill(ctx, name)
+			if err == nil && sk.URI == p.URI {
+				return m.skillsResult(map[string]any{"skill": sk})
+			}
+			if err != nil && sandbox.KindOf(err) != sandbox.NotFound {
+				return nil, m.wireError(ctx, err)
+			}
+		}
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such skill"}
+}
+
+func (m *mcpCall) skillsResult(members map[string]any) (*rawResult, error) {
+	r, err := rawOf(members)
+	if err != nil {
+		return nil, err
+	}
+	return m.era(r, true), nil
+}
+
+// skill is a skill of the thread with all of its files.
+func (m *mcpCall) skill(ctx context.Context, name string) (mcpSkill, error) {
+	sk, err := m.s.o.ThreadSkills.SkillManifest(ctx, m.caller(ctx), m.scope.thread, name)
+	if err != nil {
+		return mcpSkill{}, err
+	}
+	s := mcpSkill{URI: skillURI(sk.Name, "SKILL.md"), Frontmatter: sk.Frontmatter, Resources: []mcpSkillResource{}}
+	for _, f := range sk.Files {
+		s.Resources = append(s.Resources, mcpSkillResource{URI: skillURI(sk.Name, f.Path), Digest: f.Digest, Size: f.Bytes})
+	}
+	return s, nil
+}
+
+// splitSkillURI takes a URI of a skill's file or folder apart; file is "" for the skill's own folder.
+func splitSkillURI(uri string) (name, file string, ok bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "skill" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", "", false
+	}
+	return u.Host, strings.Trim(u.Path, "/"), true
+}
+
+// readDirectory lists what is directly in a folder of a skill.
+func (m *mcpCall) readDirectory(ctx context.Context, p *directoryReadParams) (*rawResult, error) {
+	none := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such directory"}
+	if p == nil {
+		return nil, none
+	}
+	name, dir, ok := splitSkillURI(p.URI)
+	if !ok {
+		return nil, none
+	}
+	sk, err := m.s.o.ThreadSkills.SkillManifest(ctx, m.caller(ctx), m.scope.thread, name)
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return nil, none
+	}
+	if err != nil {
+		return nil, m.wireError(ctx, err)
+	}
+	children := childrenOf(sk, dir)
+	if children == nil {
+		return nil, none
+	}
+	return m.skillsResult(map[string]any{"resources": children}) // a skill has at most some hundred files: one page
+}
+
+// childrenOf gives the files and folders directly in a folder of a skill, nil when it is none.
+func childrenOf(sk sandbox.SkillManifest, dir string) []*mcp.Resource {
+	var list []*mcp.Resource
+	seen := map[string]bool{}
+	for _, f := range sk.Files {
+		rest := f.Path
+		if dir != "" {
+			var ok bool
+			if rest, ok = strings.CutPrefix(f.Path, dir+"/"); !ok {
+				continue
+			}
+		}
+		child, _, folder := strings.Cut(rest, "/")
+		if seen[child] {
+			continue
+		}
+		seen[child] = true
+		r := &mcp.Resource{URI: skillURI(sk.Name, path.Join(dir, child)), Name: child, MIMEType: "inode/directory"}
+		if !folder {
+			r.MIMEType, r.Size = mimeOf(child, nil), f.Bytes
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// skillItems adds the SKILL.md of each skill to the list of resources.
+func (m *mcpCall) skillItems(ctx context.Context, list []json.RawMessage) ([]json.RawMessage, error) {
+	skills, err := m.s.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.thread)
+	if err != nil {
+		return nil, err
+	}
+	for _, sk := range skills {
+		if sk.Hidden {
+			continue
+		}
+		raw, err := json.Marshal(&mcp.Resource{URI: skillURI(sk.Name, "SKILL.md"), Name: sk.Name, Description: sk.Description, MIMEType: "text/markdown"})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, raw)
+	}
+	return list, nil
+}
+
+func skillURI(name, file string) string {
+	return (&url.URL{Scheme: "skill", Host: name, Path: "/" + file}).String()
+}
+
+// readSkill reads a file of a skill as a resource. Only files that a list shows can be read.
+func (m *mcpCall) readSkill(ctx context.Context, uri string) (mcp.Result, error) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return nil, m.resourceNotFound(uri)
+	}
+	data, err := m.s.o.ThreadSkills.SkillFile(ctx, m.caller(ctx), m.scope.thread, u.Host, strings.TrimPrefix(u.Path, "/"))
+	if sandbox.KindOf(err) == sandbox.NotFound {
+		return nil, m.resourceNotFound(uri)
+	}
+	if err != nil {
+		return nil, m.wireError(ctx, err)
+	}
+	c := &mcp.ResourceContents{URI: uri, MIMEType: mimeOf(u.Path, data)}
+	if utf8.Valid(data) {
+		c.Text = string(data)
+	} else {
+		c.Blob = data
+	}
+	r, err := rawOf(map[string]any{"contents": []any{c}})
+	if err != nil {
+		return nil, err
+	}
+	return m.era(r, true), nil
+}
+
+// namedSkills puts the names of the thread's skills into the schema of a tool that takes one.
+func namedSkills(raw json.RawMessage, names []string) (json.RawMessage, error) {
+	var t map[string]json.RawMessage
+	var schema map[string]json.RawMessage
+	var properties map[string]any
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(t["inputSchema"], &schema); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(schema["properties"], &properties); err != nil {
+		return nil, err
+	}
+	for _, parameter := range []string{"name", "skill"} {
+		if _, ok := properties[parameter]; ok {
+			properties[parameter] = prompt.SkillName(names)
+		}
+	}
+	var err error
+	if schema["properties"], err = json.Marshal(properties); err != nil {
+		return nil, err
+	}
+	if t["inputSchema"], err = json.Marshal(schema); err != nil {
+		return nil, err
+	}
+	return json.Marshal(t)
+}
+
+type mcpActivate struct {
+	Name string `json:"name"`
+}
+
+func (m *mcpCall) activateSkill(ctx context.Context, in mcpActivate) (any, error) {
+	a, err := m.s.o.ThreadSkills.ActivateSkill(ctx, m.caller(ctx), m.scope.thread, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return prompt.Activated(a.Name, a.Location, a.Body, a.Resources), nil
+}
+
+type mcpReadSkill struct {
+	Skill string `json:"skill"`
+	Path  string `json:"path" jsonschema:"relative to the skill's folder"`
+}
+
+func (m *mcpCall) readSkillFile(ctx context.Context, in mcpReadSkill) (any, error) {
+	f, err := m.s.readSkillFile(ctx, m.caller(ctx), m.scope.thread, in.Skill, in.Path)
+	if err != nil {
+		return nil, err
+	}
+	if f.Text == nil {
+		return fmt.Sprintf("%s is %s of %d bytes; use it in the sandbox: %s", f.Path, f.MIME, f.Bytes, f.Location), nil
+	}
+	return *f.Text, nil
+}
+
+type mcpSearchSkills struct {
+	Query string `json:"query,omitempty"`
+}
+
+func (m *mcpCall) searchSkills(ctx context.Context, in mcpSearchSkills) (any, error) {
+	found, n, err := m.s.o.ThreadSkills.SearchSkills(ctx, m.caller(ctx), m.scope.thread, in.Query)
+	if err != nil {
+		return nil, err
+	}
+	return foundSkills{Query: in.Query, MatchCount: n, Skills: found}, nil
+}

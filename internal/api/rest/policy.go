@@ -1,0 +1,123 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Scopes of rules.
+const (
+	scopeServer = "server"
+	scopeTenant = "tenant"
+)
+
+// policyRules is the state of one file of rules.
+type policyRules struct {
+	Scope    string     `json:"scope" enum:"server,tenant"`
+	Source   string     `json:"source" enum:"built-in,file,none"`
+	Text     string     `json:"text" doc:"The rules that count, as YAML; see docs/policy.md"`
+	Digest   string     `json:"digest" doc:"Of the text; part of each decision"`
+	LoadedAt *time.Time `json:"loaded_at,omitempty"`
+	Problem  string     `json:"problem,omitempty" doc:"Why what stands in the file does not count: the rules from before do"`
+}
+
+func rulesOf(scope string, s policy.Status) policyRules {
+	r := policyRules{Scope: scope, Source: s.Source, Text: s.Text, Digest: s.Digest}
+	if !s.LoadedAt.IsZero() {
+		at := s.LoadedAt.UTC()
+		r.LoadedAt = &at
+	}
+	if s.Problem != nil {
+		r.Problem = s.Problem.Error()
+	}
+	return r
+}
+
+// PolicyScope chooses whose rules are meant.
+type PolicyScope struct {
+	Scope string `query:"scope" enum:"server,tenant" doc:"server: those of all tenants, for operators, who get them when this is absent; tenant: the tenant's own, which can only narrow them"`
+}
+
+// tenant gives the tenant whose own rules are meant, "" for the server's.
+func (p PolicyScope) tenant(c sandbox.Caller) (scope, tenant string, err error) {
+	switch {
+	case p.Scope == scopeTenant || p.Scope == "" && !c.Operator:
+		return scopeTenant, c.Tenant, nil
+	case !c.Operator:
+		return "", "", sandbox.Errorf(sandbox.Forbidden, "the server's rules are those of all tenants: they take an administrator of the operators' tenant (operator_tenant); scope=tenant are your own")
+	}
+	return scopeServer, "", nil
+}
+
+func (s *server) policyRoutes() {
+	register(s, s.api, on(http.MethodGet, "/api/policy", "getPolicy", tagAdmin, admins, "The rules that count"), s.getPolicy)
+	register(s, s.api, on(http.MethodPut, "/api/policy", "putPolicy", tagAdmin, admins, "Replace the rules in one step; wrong ones are refused, and a tenant's empty text takes them away"), s.putPolicy)
+	register(s, s.api, on(http.MethodPost, "/api/policy/test", "testPolicy", tagAdmin, admins, "What the rules, or others, say of a call, made up or of the audit log"), s.testPolicy)
+}
+
+var errNoPolicy = sandbox.Errorf(sandbox.NotSupported, "this server has no rules")
+
+func (s *server) getPolicy(ctx context.Context, in *PolicyScope) (*body[policyRules], error) {
+	if s.o.Policy == nil {
+		return nil, errNoPolicy
+	}
+	scope, tenant, err := in.tenant(callerOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(rulesOf(scope, s.o.Policy.Status(tenant))), nil
+}
+
+func (s *server) putPolicy(ctx context.Context, in *struct {
+	PolicyScope
+	Body struct {
+		Text   string `json:"text" maxLength:"262144" doc:"A whole file of rules, as YAML"`
+		Digest string `json:"digest,omitempty" maxLength:"64" doc:"Of the rules that are to be replaced: 409 when they are others by now"`
+	}
+},
+) (*body[policyRules], error) {
+	if s.o.Policy == nil {
+		return nil, errNoPolicy
+	}
+	c := callerOf(ctx)
+	scope, tenant, err := in.tenant(c)
+	if err != nil {
+		return nil, err
+	}
+	status, err := s.o.Policy.PutPolicy(ctx, c, tenant, in.Body.Text, in.Body.Digest)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(rulesOf(scope, status)), nil
+}
+
+func (s *server) testPolicy(ctx context.Context, in *struct {
+	PolicyScope
+	Body struct {
+		Text   string         `json:"text,omitempty" maxLength:"262144" doc:"Rules to try in place of those of the scope; those that count when absent"`
+		Call   *policy.Sample `json:"call,omitempty" doc:"A call that is made up; its tenant is the caller's"`
+		Record string         `json:"record,omitempty" maxLength:"64" doc:"Id of an audit record of the tenant: a tool call, exec, code or script; its arguments are tried as they were kept, which is redacted"`
+	}
+},
+) (*body[policy.Trial], error) {
+	if s.o.Policy == nil {
+		return nil, errNoPolicy
+	}
+	c := callerOf(ctx)
+	_, tenant, err := in.tenant(c)
+	if err != nil {
+		return nil, err
+	}
+	if (in.Body.Call == nil) == (in.Body.Record == "") {
+		return nil, invalidField("body", "has to have call or record, not both and not neither")
+	}
+	trial, err := s.o.Policy.TryPolicy(ctx, c, tenant, in.Body.Text, in.Body.Call, in.Body.Record)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(trial), nil
+}

@@ -1,0 +1,172 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+// skillInstalls installs skills for the caller.
+type skillInstalls interface {
+	// Install reads an archive to its end. Invalid: it is refused; Conflict: there is a skill of that name, or it has
+	// not the digest that was asked for.
+	Install(ctx context.Context, c sandbox.Caller, archive io.Reader, req sandbox.SkillInstall) (sandbox.SkillInstalled, error)
+	// InstallURL fetches the archive at req.Source first. NotSupported, NotFound, Forbidden, Unavailable.
+	InstallURL(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall) (sandbox.SkillInstalled, error)
+}
+
+// maxInstallJSON bounds the JSON of a request to install.
+const maxInstallJSON = 16 << 10
+
+type skillInstallIn struct {
+	Digest string `query:"digest" maxLength:"100" pattern:"^sha256:[0-9a-f]{64}$" doc:"Install only this very skill; conflict otherwise"`
+	Strict bool   `query:"strict" doc:"Refuse the skill when the static scan has an error"`
+}
+
+// skillInstallBody is the body of a request that is no upload: thread_id and path, or url.
+type skillInstallBody struct {
+	ThreadID string `json:"thread_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$"`
+	Path     string `json:"path,omitempty" maxLength:"4096" doc:"Virtual path of a .skill file in that thread"`
+	URL      string `json:"url,omitempty" maxLength:"2048" doc:"s3://bucket/key, of a bucket that the server is configured for"`
+}
+
+// skillInstalled is the answer to an install.
+type skillInstalled struct {
+	Success   bool              `json:"success"`
+	SkillName string            `json:"skill_name"`
+	Message   string            `json:"message"`
+	Digest    string            `json:"digest" doc:"sha256: and 64 hex digits, of all files"`
+	Findings  []sandbox.Finding `json:"findings" doc:"What SKILL.md and the static scan gave rise to; errors are refused with strict only"`
+}
+
+func (s *server) skillInstallRoutes() {
+	const route = "/api/skills/install"
+	op := on(http.MethodPost, route, "installSkill", tagSkills, developers,
+		"Install a .skill archive as a custom skill: of a thread (thread_id, path), at an address (url), or uploaded as the only file of a form")
+	register(s, s.api, op, s.installSkill)
+	// A form is streamed, so huma must not know of the body before the route is registered.
+	schema := huma.SchemaFromType(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[skillInstallBody]())
+	s.api.OpenAPI().Paths[route].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"application/json":    {Schema: schema},
+		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": binary()}}},
+	}}
+}
+
+func (s *server) installSkill(ctx context.Context, in *skillInstallIn) (*body[skillInstalled], error) {
+	if s.o.SkillInstalls == nil {
+		return nil, sandbox.Errorf(sandbox.NotSupported, "this server installs no skills")
+	}
+	req := sandbox.SkillInstall{Digest: in.Digest, Strict: in.Strict}
+	r := exchangeOf(ctx).req
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.Invalid, "a body is missing: {thread_id, path}, {url}, or a form with a file")
+	}
+	var done sandbox.SkillInstalled
+	if kind == "multipart/form-data" {
+		done, err = s.installUpload(ctx, r, req)
+	} else {
+		done, err = s.installNamed(ctx, r, req)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if done.Findings == nil {
+		done.Findings = []sandbox.Finding{}
+	}
+	return bodyOf(skillInstalled{
+		Success: true, SkillName: done.Name, Message: "skill " + done.Name + " is installed", Digest: done.Digest, Findings: done.Findings,
+	}), nil
+}
+
+// installUpload installs the first file of a form.
+func (s *server) installUpload(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
+	none := sandbox.SkillInstalled{}
+	form, err := r.MultipartReader()
+	if err != nil {
+		return none, sandbox.Errorf(sandbox.Invalid, "the body is no multipart form")
+	}
+	for parts := 0; ; parts++ {
+		part, err := form.NextRawPart()
+		switch {
+		case errors.Is(err, io.EOF) || parts > maxFormParts:
+			return none, sandbox.Errorf(sandbox.Invalid, "the form has no file in it")
+		case err != nil:
+			return none, sandbox.Wrap(sandbox.Invalid, err, "the form ended too early, or is broken")
+		}
+		if name, isFile := fileName(part); isFile {
+			req.Source = "upload " + path.Base("/"+cutName(name))
+			return s.o.SkillInstalls.Install(ctx, callerOf(ctx), &upload{r: part}, req)
+		}
+	}
+}
+
+const maxFormParts = 10 // before the file
+
+func cutName(name string) string { return name[:min(len(name), 200)] }
+
+// installNamed installs a file of a thread, or one at an address.
+func (s *server) installNamed(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
+	var b skillInstallBody
+	none := sandbox.SkillInstalled{}
+	dec := json.NewDecoder(io.LimitReader(&upload{r: r.Body}, maxInstallJSON))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&b); err != nil {
+		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {thread_id, path} or {url}")
+	}
+	switch {
+	case b.URL != "" && b.ThreadID == "" && b.Path == "":
+		if len(b.URL) > 2048 {
+			return none, invalidField("url", "is longer than 2048 bytes")
+		}
+		req.Source = b.URL
+		return s.o.SkillInstalls.InstallURL(ctx, callerOf(ctx), req)
+	case b.URL != "" || b.ThreadID == "" || b.Path == "":
+		return none, sandbox.Errorf(sandbox.Invalid, "give thread_id and path, or url alone")
+	case len(b.Path) > 4096:
+		return none, invalidField("path", "is longer than 4096 bytes")
+	case slices.Contains(strings.Split(b.Path, "/"), ".."):
+		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
+	}
+	req.Thread, req.Source = b.ThreadID, b.Path
+	return view(ctx, s, b.ThreadID, func(f *paths.FS) (sandbox.SkillInstalled, error) {
+		// Opened within the install, so that a file that is not there or leads out is in the audit log, too.
+		file := &lateFile{fs: f, path: b.Path}
+		defer file.close()
+		return s.o.SkillInstalls.Install(ctx, callerOf(ctx), file, req)
+	})
+}
+
+// lateFile is a file of a thread that is opened when it is first read.
+type lateFile struct {
+	fs   *paths.FS
+	path string
+	file *paths.File
+}
+
+func (l *lateFile) Read(p []byte) (n int, err error) {
+	if l.file == nil {
+		if l.file, err = l.fs.Open(l.path); err != nil {
+			return 0, err
+		}
+	}
+	return l.file.Read(p)
+}
+
+func (l *lateFile) close() {
+	if l.file != nil {
+		_ = l.file.Close() // it was read
+	}
+}

@@ -1,0 +1,148 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// maxSkillText bounds the SKILL.md that a caller sends.
+const maxSkillText = 1 << 20
+
+// skillView is a skill as the API shows it.
+type skillView struct {
+	Name        string            `json:"name"`
+	Description string            `json:"description"`
+	License     string            `json:"license"`
+	Category    string            `json:"category" doc:"public, custom, virtual, or plugin:<name>"`
+	Enabled     bool              `json:"enabled"`
+	Location    string            `json:"location" doc:"Of SKILL.md, in a sandbox where the skill is on"`
+	Digest      string            `json:"digest" doc:"Of all files; empty when they cannot be read"`
+	Trusted     bool              `json:"trusted" doc:"Its scripts may run without an approval"`
+	Findings    []sandbox.Finding `json:"findings"`
+	Runnable    sandbox.Runnable  `json:"runnable"`
+}
+
+// skillsAnswer is the list of skills.
+type skillsAnswer struct {
+	Skills []skillView `json:"skills"`
+}
+
+// SkillIn is the part of an input that names a skill.
+type SkillIn struct {
+	Name string `path:"name" minLength:"1" maxLength:"256" doc:"Name of the skill; one of a plugin also as plugin:name"`
+}
+
+// switchBody is the body of PUT /api/skills/{name}.
+type switchBody struct {
+	Enabled bool   `json:"enabled"`
+	For     string `json:"for,omitempty" enum:"me,everybody" default:"me" doc:"everybody: all users who did not choose otherwise; administrators only"`
+}
+
+func (s *server) skillRoutes() {
+	register(s, s.api, on(http.MethodGet, "/api/skills", "listSkills", tagSkills, agents, "All skills of the caller, sorted by name, also those that are off or do not load"), s.listSkills)
+	register(s, s.api, on(http.MethodGet, "/api/skills/{name}", "getSkill", tagSkills, agents, "One skill"), s.getSkill)
+	register(s, s.api, on(http.MethodPut, "/api/skills/{name}", "switchSkill", tagSkills, developers, "Switch a skill on or off; the caller's sandboxes show it at once"), s.switchSkill)
+
+	const custom = "/api/skills/custom/{name}"
+	markdown := map[string]*huma.MediaType{"text/markdown": {Schema: &huma.Schema{Type: huma.TypeString}}}
+	op := on(http.MethodGet, custom, "getSkillText", tagSkills, agents, "The SKILL.md of one of the caller's own skills, as it is")
+	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: markdown}, "default": s.problemResponse()}
+	register(s, s.api, op, s.skillText)
+	op = on(http.MethodPut, custom, "putSkillText", tagSkills, developers, "Replace the SKILL.md of one of the caller's own skills; its other files stay")
+	op.RequestBody = &huma.RequestBody{Required: true, Content: markdown}
+	register(s, s.api, op, s.putSkillText)
+	register(s, s.api, on(http.MethodDelete, custom, "deleteSkill", tagSkills, developers, "Delete one of the caller's own skills"),
+		func(ctx context.Context, in *SkillIn) (*struct{}, error) {
+			return nil, s.o.Skills.DeleteSkill(ctx, callerOf(ctx), in.Name)
+		})
+}
+
+func (s *server) listSkills(ctx context.Context, _ *struct{}) (*body[skillsAnswer], error) {
+	c := callerOf(ctx)
+	list, err := s.o.Skills.UserSkills(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	out := skillsAnswer{Skills: make([]skillView, 0, len(list))}
+	for _, sk := range list {
+		out.Skills = append(out.Skills, s.showSkill(ctx, c, sk))
+	}
+	return bodyOf(out), nil
+}
+
+func (s *server) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) skillView {
+	v := skillView{
+		Name: sk.Name, Description: sk.Description, License: sk.License, Category: sk.Category, Enabled: sk.Enabled, Location: sk.Location,
+		Digest: sk.Digest, Trusted: sk.Trusted, Findings: sk.Findings, Runnable: sandbox.Runnable{Template: sandbox.RunnableUnknown},
+	}
+	if s.o.Runnable != nil {
+		v.Runnable = s.o.Runnable(ctx, c, sk)
+	}
+	if v.Findings == nil {
+		v.Findings = []sandbox.Finding{}
+	}
+	if v.Runnable.Missing == nil {
+		v.Runnable.Missing = []string{}
+	}
+	return v
+}
+
+func (s *server) getSkill(ctx context.Context, in *SkillIn) (*body[skillView], error) {
+	sk, err := s.o.Skills.UserSkill(ctx, callerOf(ctx), in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
+}
+
+func (s *server) switchSkill(ctx context.Context, in *struct {
+	SkillIn
+	Body switchBody
+},
+) (*body[skillView], error) {
+	sk, err := s.o.Skills.SwitchSkill(ctx, callerOf(ctx), in.Name, in.Body.Enabled, in.Body.For == "everybody")
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
+}
+
+// skillText answers with text that somebody else may have written: never as a page of this server.
+func (s *server) skillText(ctx context.Context, in *SkillIn) (*written, error) {
+	text, err := s.o.Skills.SkillText(ctx, callerOf(ctx), in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return &written{Body: func(c huma.Context) {
+		w := humagin.Unwrap(c).Writer
+		w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		_, _ = w.Write(text) // the client may have gone
+	}}, nil
+}
+
+func (s *server) putSkillText(ctx context.Context, in *SkillIn) (*body[skillView], error) {
+	text, err := io.ReadAll(io.LimitReader(&upload{r: exchangeOf(ctx).req.Body}, maxSkillText+1))
+	if err != nil {
+		var known *sandbox.Error
+		if errors.As(err, &known) {
+			return nil, err
+		}
+		return nil, sandbox.Wrap(sandbox.Invalid, err, "the body cannot be read")
+	}
+	if len(text) > maxSkillText {
+		return nil, sandbox.Errorf(sandbox.Invalid, "SKILL.md has at most %d bytes", maxSkillText)
+	}
+	sk, err := s.o.Skills.WriteSkillText(ctx, callerOf(ctx), in.Name, text)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
+}

@@ -1,0 +1,58 @@
+package rest
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func TestSkills(t *testing.T) {
+	w := newWorld(t)
+	h := handler(t, w)
+	const want = `{"skills":[` +
+		`{"name":"broken","description":"","license":"","category":"custom","enabled":false,"location":"","digest":"","trusted":false,` +
+		`"findings":[{"rule":"yaml","severity":"error","file":"SKILL.md","line":3,"message":"no"}],"runnable":{"template":"unknown","missing":[]}},` +
+		`{"name":"pdf","description":"reads","license":"MIT","category":"public","enabled":true,"location":"/mnt/skills/public/pdf/SKILL.md","digest":"sha256:00","trusted":true,` +
+		`"findings":[],"runnable":{"template":"unknown","missing":[]}}]}`
+	if rec := send(h, "GET", "/api/skills", ""); rec.Code != 200 || strings.TrimSpace(rec.Body.String()) != want {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	if m := decodeBody(t, send(h, "GET", "/api/skills/pdf", "")); m["name"] != "pdf" {
+		t.Errorf("%v", m)
+	}
+	wantProblem(t, send(h, "GET", "/api/skills/none", ""), 404, "not_found")
+	if m := decodeBody(t, send(h, "PUT", "/api/skills/pdf", `{"enabled":false}`)); m["enabled"] != false {
+		t.Errorf("%v", m)
+	}
+	if rec := send(h, "PUT", "/api/skills/pdf", `{"enabled":true,"for":"everybody"}`); rec.Code != 200 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	wantProblem(t, send(h, "PUT", "/api/skills/none", `{"enabled":true}`), 404, "not_found")
+	wantProblem(t, send(h, "PUT", "/api/skills/pdf", `{}`), 400, "invalid")
+
+	rec := send(h, "GET", "/api/skills/custom/mine", "")
+	if rec.Code != 200 || rec.Body.String() != "---\r\nraw" || !strings.HasPrefix(rec.Header().Get("Content-Type"), "text/markdown") || rec.Header().Get("Content-Security-Policy") == "" {
+		t.Errorf("%d %v %s", rec.Code, rec.Header(), rec.Body)
+	}
+	if rec := send(h, "PUT", "/api/skills/custom/pdf", "---\r\nnew", "Content-Type: text/markdown"); rec.Code != 200 || !strings.Contains(rec.Body.String(), `"name":"pdf"`) {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	wantProblem(t, send(h, "PUT", "/api/skills/custom/pdf", strings.Repeat("x", maxSkillText+1), "Content-Type: text/markdown"), 400, "invalid")
+	if rec := send(h, "DELETE", "/api/skills/custom/mine", ""); rec.Code != 204 {
+		t.Errorf("%d %s", rec.Code, rec.Body)
+	}
+	if want := []string{"switch pdf false false", "switch pdf true true", "switch none true false", "write pdf ---\r\nnew", "delete mine"}; !slices.Equal(w.changes, want) {
+		t.Errorf("%q", w.changes)
+	}
+	h = handler(t, w, func(o *Options) {
+		o.Runnable = func(_ context.Context, _ sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
+			return sandbox.Runnable{Template: sandbox.RunnableNo, Missing: []string{"what " + sk.Name + " wants"}}
+		}
+	})
+	if rec := send(h, "GET", "/api/skills/pdf", ""); !strings.Contains(rec.Body.String(), `"runnable":{"template":"no","missing":["what pdf wants"]}`) {
+		t.Errorf("%s", rec.Body)
+	}
+}

@@ -1,0 +1,175 @@
+package rest
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// threadSkills is what agents do with the skills of their thread.
+type threadSkills interface {
+	// ThreadSkills lists them, sorted by name.
+	ThreadSkills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.Skill, error)
+	SkillManifest(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.SkillManifest, error)
+	// SkillFile gives one file; path is relative to the skill's folder.
+	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
+	ActivateSkill(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.ActiveSkill, error)
+	// SearchSkills gives at most 15, best first, and how many fit; the first by name for an empty query.
+	SearchSkills(ctx context.Context, c sandbox.Caller, thread, query string) (found []sandbox.SkillFound, matches int, err error)
+	AddVirtualSkill(ctx context.Context, c sandbox.Caller, thread string, sk sandbox.VirtualSkill) (sandbox.Skill, error)
+	RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, thread, name string) error
+	// SkillsChanged gives a channel that is closed when the skills of any thread may have changed.
+	SkillsChanged() <-chan struct{}
+}
+
+// maxSkillFileText is the longest text of a skill's file that is given as text; a longer one is given by its
+// place in the sandbox.
+const maxSkillFileText = 1 << 20
+
+// virtualBody is the body of POST /api/threads/{t}/skills.
+type virtualBody struct {
+	Name        string            `json:"name" minLength:"1" maxLength:"64"`
+	Description string            `json:"description" minLength:"1" maxLength:"1024" doc:"What it does and when to use it"`
+	Body        string            `json:"body" doc:"The Markdown of SKILL.md, without frontmatter"`
+	Files       map[string]string `json:"files,omitempty" doc:"Further files: their texts by path, relative to the skill's folder"`
+}
+
+// virtualSkill is a virtual skill as it is answered.
+type virtualSkill struct {
+	Name        string            `json:"name"`
+	Description string            `json:"description"`
+	Category    string            `json:"category"`
+	Location    string            `json:"location"`
+	Digest      string            `json:"digest"`
+	Findings    []sandbox.Finding `json:"findings"`
+}
+
+// activeSkill is the answer of an activation.
+type activeSkill struct {
+	Name      string   `json:"name"`
+	Content   string   `json:"content" doc:"The instructions between tags, with the folder and the files of the skill: ready for the model"`
+	Location  string   `json:"location" doc:"Of SKILL.md, in the sandbox"`
+	Resources []string `json:"resources" doc:"Its other files, relative to the folder of SKILL.md"`
+}
+
+// skillFile is a file of a skill. Without text it is binary, or longer than 1 MiB.
+type skillFile struct {
+	Path     string  `json:"path" doc:"Relative to the skill's folder"`
+	Location string  `json:"location" doc:"In the sandbox"`
+	Bytes    int     `json:"bytes"`
+	MIME     string  `json:"mime"`
+	Text     *string `json:"text,omitempty" doc:"Not there when the file is binary, or longer than 1 MiB: use it in the sandbox"`
+}
+
+// foundSkills is the answer of a search.
+type foundSkills struct {
+	Query      string               `json:"query"`
+	MatchCount int                  `json:"match_count"`
+	Skills     []sandbox.SkillFound `json:"skills" doc:"At most 15, best first"`
+}
+
+// ThreadSkillIn names a skill of a thread. The parameter has the name that the route of the runs gives it.
+type ThreadSkillIn struct {
+	ThreadIn
+	Skill string `path:"skill" maxLength:"256" doc:"Name of the skill; one of a plugin also as plugin:name"`
+}
+
+func (s *server) skillToolRoutes() {
+	const list, one = "/api/threads/{thread}/skills", "/api/threads/{thread}/skills/{skill}"
+	register(s, s.api, on(http.MethodGet, list, "searchSkills", tagRun, agents, "Find skills of the thread by what they do; without a query, the first by name"), s.searchSkills)
+	op := on(http.MethodPost, list, "addVirtualSkill", tagRun, agents, "Give the thread a skill that is only in memory; its sandbox shows it at once")
+	op.DefaultStatus = http.StatusCreated
+	register(s, s.api, op, s.addVirtualSkill)
+	register(s, s.api, on(http.MethodDelete, one, "removeVirtualSkill", tagRun, agents, "Take a virtual skill away again"),
+		func(ctx context.Context, in *ThreadSkillIn) (*struct{}, error) {
+			return nil, s.o.ThreadSkills.RemoveVirtualSkill(ctx, callerOf(ctx), in.Thread, in.Skill)
+		})
+	register(s, s.api, on(http.MethodPost, one+"/activate", "activateSkill", tagRun, agents, "The instructions of a skill, for the model"), s.activateSkill)
+	register(s, s.api, on(http.MethodGet, one+"/files", "readSkillFile", tagRun, agents, "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
+}
+
+func (s *server) searchSkills(ctx context.Context, in *struct {
+	ThreadIn
+	Query string `query:"query" maxLength:"1000"`
+},
+) (*body[foundSkills], error) {
+	found, n, err := s.o.ThreadSkills.SearchSkills(ctx, callerOf(ctx), in.Thread, in.Query)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(foundSkills{Query: in.Query, MatchCount: n, Skills: found}), nil
+}
+
+func (s *server) addVirtualSkill(ctx context.Context, in *struct {
+	ThreadIn
+	Body virtualBody
+},
+) (*body[virtualSkill], error) {
+	sk, err := s.o.ThreadSkills.AddVirtualSkill(ctx, callerOf(ctx), in.Thread, sandbox.VirtualSkill{
+		Name: in.Body.Name, Description: in.Body.Description, Body: in.Body.Body, Files: in.Body.Files,
+	})
+	if err != nil {
+		return nil, err
+	}
+	v := virtualSkill{Name: sk.Name, Description: sk.Description, Category: sk.Category, Location: sk.Location, Digest: sk.Digest, Findings: sk.Findings}
+	if v.Findings == nil {
+		v.Findings = []sandbox.Finding{}
+	}
+	return bodyOf(v), nil
+}
+
+func (s *server) activateSkill(ctx context.Context, in *ThreadSkillIn) (*body[activeSkill], error) {
+	a, err := s.o.ThreadSkills.ActivateSkill(ctx, callerOf(ctx), in.Thread, in.Skill)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(activeSkill{Name: a.Name, Content: prompt.Activated(a.Name, a.Location, a.Body, a.Resources), Location: a.Location, Resources: a.Resources}), nil
+}
+
+func (s *server) skillFile(ctx context.Context, in *struct {
+	ThreadSkillIn
+	Path string `query:"path" required:"true" minLength:"1" maxLength:"1024" doc:"Relative to the skill's folder: SKILL.md, scripts/run.py"`
+},
+) (*body[skillFile], error) {
+	f, err := s.readSkillFile(ctx, callerOf(ctx), in.Thread, in.Skill, in.Path)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(f), nil
+}
+
+// readSkillFile gives a file of a skill. NotFound: no such skill or file.
+func (s *server) readSkillFile(ctx context.Context, c sandbox.Caller, thread, skill, file string) (skillFile, error) {
+	m, err := s.o.ThreadSkills.SkillManifest(ctx, c, thread, skill)
+	if err != nil {
+		return skillFile{}, err
+	}
+	data, err := s.o.ThreadSkills.SkillFile(ctx, c, thread, m.Name, file)
+	if err != nil {
+		return skillFile{}, err
+	}
+	f := skillFile{Path: file, Location: path.Join(path.Dir(m.Location), file), Bytes: len(data), MIME: mimeOf(file, data)}
+	if len(data) <= maxSkillFileText && utf8.Valid(data) {
+		text := string(data)
+		f.Text = &text
+	}
+	return f, nil
+}
+
+func mimeOf(name string, data []byte) string {
+	switch t := mime.TypeByExtension(path.Ext(name)); {
+	case strings.HasSuffix(name, ".md"):
+		return "text/markdown"
+	case t != "":
+		return t
+	case utf8.Valid(data):
+		return "text/plain"
+	}
+	return "application/octet-stream"
+}

@@ -1,0 +1,177 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// sandboxBody is the body of PUT /api/threads/{t}/sandbox.
+type sandboxBody struct {
+	Template     string            `json:"template,omitempty" maxLength:"128" doc:"Name of a template; the default one when absent"`
+	Labels       map[string]string `json:"labels,omitempty" doc:"Replace the thread's labels"`
+	Env          map[string]string `json:"env,omitempty" doc:"For every exec of this sandbox"`
+	Skills       []string          `json:"skills,omitempty" maxItems:"1000" doc:"The thread has only these skills from now on; [\"*\"]: all that are on; as before when absent, which is all at first"`
+	Capabilities []string          `json:"capabilities,omitempty" maxItems:"256" doc:"The only ones of the caller's that count in the thread from now on: it sees tools that need no others. The caller must have them; [\"*\"]: all that a caller has; as before when absent"`
+	Mode         string            `json:"mode,omitempty" enum:"direct,code,auto" doc:"How tools are offered to the agent"`
+	WaitSeconds  *float64          `json:"wait_s,omitempty" minimum:"0" maximum:"300" default:"30" doc:"How long to wait for a starting sandbox"`
+}
+
+func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
+	o := sandbox.AcquireOptions{Wait: seconds(30)}
+	if b == nil {
+		return o, nil
+	}
+	if !slices.Contains(b.Capabilities, sandbox.AllCapabilities) {
+		if _, err := sandbox.CheckCapabilities(b.Capabilities); err != nil {
+			return o, err
+		}
+	}
+	if err := checkEnv(b.Env); err != nil {
+		return o, err
+	}
+	if err := sandbox.CheckLabels(b.Labels); err != nil {
+		return o, err
+	}
+	if b.WaitSeconds != nil {
+		o.Wait = max(seconds(*b.WaitSeconds), time.Millisecond) // 0 in the options has no end
+	}
+	o.Template, o.Labels, o.Env, o.Skills, o.Mode, o.Capabilities = b.Template, b.Labels, b.Env, b.Skills, b.Mode, b.Capabilities
+	return o, nil
+}
+
+// sandboxAnswer is a thread with its sandbox.
+type sandboxAnswer struct {
+	ThreadID string       `json:"thread_id"`
+	Sandbox  sandbox.Info `json:"sandbox"`
+}
+
+// sandboxOnly is the answer of pause, resume and hibernate.
+type sandboxOnly struct {
+	Sandbox sandbox.Info `json:"sandbox"`
+}
+
+type listThreadsIn struct {
+	Label  []string `query:"label,explode" maxItems:"16" doc:"key=value; all have to fit"`
+	State  string   `query:"state" enum:"starting,running,paused,stopping,lost,hibernated" doc:"State of the sandbox"`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Cursor string   `query:"cursor" maxLength:"512"`
+}
+
+func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
+	f := sandbox.ThreadFilter{State: sandbox.State(in.State), Limit: in.Limit, Cursor: in.Cursor}
+	for _, l := range in.Label {
+		k, v, ok := strings.Cut(l, "=")
+		if !ok || k == "" {
+			return f, sandbox.Errorf(sandbox.Invalid, "label: write key=value")
+		}
+		if f.Labels == nil {
+			f.Labels = map[string]string{}
+		}
+		f.Labels[k] = v
+	}
+	return f, nil
+}
+
+func (s *server) threadRoutes() {
+	op := on(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", tagThreads, agents, "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
+	register(s, s.api, also[sandboxAnswer](s, op, "202", "It starts"), s.acquire)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, agents, "One thread"), s.thread)
+	register(s, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, agents, "The caller's threads"), s.listThreads)
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, agents, "End the sandbox; the workspace stays"),
+		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
+			return nil, s.o.Threads.ReleaseSandbox(ctx, callerOf(ctx), in.Thread)
+		})
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, agents, "End the sandbox and delete the workspace"),
+		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
+			return nil, s.o.Threads.DeleteThread(ctx, callerOf(ctx), in.Thread)
+		})
+	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Threads.Pause)
+	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Threads.Resume)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents,
+		"End the container and keep the files and what the sandbox was: the next call that needs one brings it back; 409 while execs run"), s.hibernate)
+	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
+		func(_ context.Context, in *ListIn) (*body[page[sandbox.Template]], error) {
+			return pageIn(*in, s.o.Threads.Templates(), templateKey)
+		})
+}
+
+func (s *server) stateRoute(verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", tagThreads, agents, summary),
+		func(ctx context.Context, in *ThreadIn) (*body[sandboxOnly], error) {
+			info, err := change(ctx, callerOf(ctx), in.Thread)
+			if err != nil {
+				return nil, err
+			}
+			return bodyOf(sandboxOnly{Sandbox: info}), nil
+		})
+}
+
+func (s *server) hibernate(ctx context.Context, in *struct {
+	ThreadIn
+	Body *struct {
+		Force bool `json:"force,omitempty" doc:"End execs that run"`
+	}
+},
+) (*body[sandboxOnly], error) {
+	info, err := s.o.Threads.Hibernate(ctx, callerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(sandboxOnly{Sandbox: info}), nil
+}
+
+func (s *server) acquire(ctx context.Context, in *struct {
+	ThreadIn
+	Body *sandboxBody
+},
+) (*statusBody[sandboxAnswer], error) {
+	o, err := in.Body.options()
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.o.Threads.Acquire(ctx, callerOf(ctx), in.Thread, o)
+	if err != nil {
+		return nil, err
+	}
+	status := http.StatusOK
+	if info.State == sandbox.Starting {
+		status = http.StatusAccepted
+	}
+	return &statusBody[sandboxAnswer]{Status: status, Body: sandboxAnswer{ThreadID: in.Thread, Sandbox: info}}, nil
+}
+
+func (s *server) thread(ctx context.Context, in *ThreadIn) (*body[sandbox.ThreadView], error) {
+	v, err := s.o.Threads.Thread(ctx, callerOf(ctx), in.Thread)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(labelled(v)), nil
+}
+
+func (s *server) listThreads(ctx context.Context, in *listThreadsIn) (*body[page[sandbox.ThreadView]], error) {
+	f, err := in.filter()
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := s.o.Threads.Threads(ctx, callerOf(ctx), f)
+	if err != nil {
+		return nil, err
+	}
+	for i := range items {
+		items[i] = labelled(items[i])
+	}
+	return pageOf(items, next), nil
+}
+
+// labelled shows a thread without labels as having none, not null.
+func labelled(v sandbox.ThreadView) sandbox.ThreadView {
+	if v.Labels == nil {
+		v.Labels = map[string]string{}
+	}
+	return v
+}

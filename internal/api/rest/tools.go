@@ -1,0 +1,213 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/skerry-sandbox/skerry/internal/prompt"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// serversAnswer lists the MCP servers that a thread may use.
+type serversAnswer struct {
+	Servers    []sandbox.ToolServer `json:"servers"`
+	TotalTools int                  `json:"total_tools"`
+}
+
+type searchIn struct {
+	ThreadIn
+	Query  string `query:"query" maxLength:"1000" doc:"What the tool should do; all tools when absent"`
+	Server string `query:"server" maxLength:"256" doc:"Only tools of this server"`
+	Detail string `query:"detail" enum:"name,desc,full" default:"desc"`
+}
+
+type callBody struct {
+	Tool   string          `json:"tool" minLength:"1" maxLength:"512" doc:"The printed name, or with server the tool's own"`
+	Server string          `json:"server,omitempty" maxLength:"256"`
+	Input  json.RawMessage `json:"input,omitempty" doc:"The tool's arguments, an object"`
+}
+
+// mcpServer is an MCP server as administrators see it.
+type mcpServer struct {
+	Name   string          `json:"name"`
+	Config json.RawMessage `json:"config" doc:"As in extensions_config.json; secrets are ***"`
+	State  string          `json:"state,omitempty" enum:"idle,ready,failed,needs_login" doc:"Of the caller's own connection; absent when the server is not enabled"`
+	Error  string          `json:"error,omitempty" doc:"Why it failed, or waits for a login"`
+}
+
+// ServerIn names an MCP server.
+type ServerIn struct {
+	Name string `path:"name" minLength:"1" maxLength:"256"`
+}
+
+func (s *server) toolRoutes() {
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, agents, "MCP servers that the thread may use"), s.toolServers)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, agents, "Find tools: at most 15, best first"), s.searchTools)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, agents, "All tools of one MCP server that the thread may use"), s.serverTools)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, agents, "Call a tool"), s.callTool)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, agents, "What to tell the agent, and which tools to register with it"), s.getPrompt)
+
+	register(s, s.api, on(http.MethodGet, "/api/mcp/servers", "listMCPServers", tagAdmin, operators, "The configuration of all MCP servers"), s.listMCPServers)
+	register(s, s.api, on(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", tagAdmin, operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
+	register(s, s.api, on(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", tagAdmin, operators, "Remove an MCP server"),
+		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
+			return nil, s.o.MCPServers.DeleteServer(ctx, in.Name)
+		})
+	register(s, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", tagAdmin, operators, "Drop the connections to an MCP server and make new ones"),
+		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
+			return nil, s.o.MCPServers.ReconnectServer(ctx, in.Name)
+		})
+	register(s, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, operators, "All tools of an MCP server"), s.mcpServerTools)
+	s.loginRoutes()
+	s.driftRoutes()
+}
+
+func (s *server) toolServers(ctx context.Context, in *ThreadIn) (*body[serversAnswer], error) {
+	servers, err := s.o.Tools.ToolServers(ctx, callerOf(ctx), in.Thread)
+	if err != nil {
+		return nil, err
+	}
+	return bodyOf(sumServers(servers)), nil
+}
+
+func sumServers(servers []sandbox.ToolServer) serversAnswer {
+	a := serversAnswer{Servers: servers}
+	if a.Servers == nil {
+		a.Servers = []sandbox.ToolServer{}
+	}
+	for _, srv := range servers {
+		a.TotalTools += srv.ToolCount
+	}
+	return a
+}
+
+func (s *server) searchTools(ctx context.Context, in *searchIn) (*body[sandbox.ToolSearch], error) {
+	found, err := s.o.Tools.SearchTools(ctx, callerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
+	if err != nil {
+		return nil, err
+	}
+	if found.Tools == nil {
+		found.Tools = []sandbox.ToolFound{}
+	}
+	return bodyOf(found), nil
+}
+
+func (s *server) callTool(ctx context.Context, in *struct {
+	ThreadIn
+	Body callBody
+},
+) (*body[sandbox.ToolResult], error) {
+	ref := sandbox.ToolRef{Printed: in.Body.Tool}
+	if in.Body.Server != "" {
+		ref = sandbox.ToolRef{Server: in.Body.Server, Name: in.Body.Tool}
+	}
+	input := in.Body.Input
+	if len(input) == 0 || string(input) == "null" {
+		input = json.RawMessage("{}")
+	}
+	if input[0] != '{' {
+		return nil, invalidField("input", "has to be an object")
+	}
+	exchangeOf(ctx).begun = "the call"
+	res, err := s.o.Tools.CallTool(ctx, callerOf(ctx), in.Thread, ref, input)
+	if err != nil {
+		return nil, err
+	}
+	if len(res.Result) == 0 {
+		res.Result = json.RawMessage("null")
+	}
+	return bodyOf(res), nil
+}
+
+func (s *server) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prompt], error) {
+	p, err := s.o.Tools.Prompt(ctx, callerOf(ctx), in.Thread)
+	if err != nil {
+		return nil, err
+	}
+	if p.Tools == nil {
+		p.Tools = []json.RawMessage{}
+	}
+	if p.Sections == nil {
+		p.Sections = map[string]string{}
+	}
+	return bodyOf(p), nil
+}
+
+func (s *server) listMCPServers(ctx context.Context, in *ListIn) (*body[page[mcpServer]], error) {
+	configs, err := s.o.MCPServers.ServerConfigs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]sandbox.ToolServer{}
+	for _, s := range s.o.MCPServers.ServerStates(callerOf(ctx)) {
+		states[s.Name] = s
+	}
+	items := make([]mcpServer, 0, len(configs))
+	for _, name := range sortedKeys(configs) {
+		items = append(items, mcpServer{name, configs[name], states[name].State, states[name].Error})
+	}
+	return pageIn(*in, items, func(m mcpServer) string { return m.Name })
+}
+
+func (s *server) putMCPServer(ctx context.Context, in *struct {
+	ServerIn
+	Body json.RawMessage `doc:"As a value of mcpServers in extensions_config.json"`
+},
+) (*body[mcpServer], error) {
+	if len(in.Body) == 0 || in.Body[0] != '{' {
+		return nil, invalidField("body", "has to be an object")
+	}
+	if err := s.o.MCPServers.PutServer(ctx, in.Name, in.Body); err != nil {
+		return nil, err
+	}
+	configs, err := s.o.MCPServers.ServerConfigs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	config := configs[in.Name]
+	if len(config) == 0 { // deleted meanwhile
+		config = json.RawMessage("{}")
+	}
+	return bodyOf(mcpServer{Name: in.Name, Config: config}), nil
+}
+
+func (s *server) mcpServerTools(ctx context.Context, in *struct {
+	ServerIn
+	ListIn
+},
+) (*body[page[sandbox.ToolFound]], error) {
+	tools, err := s.o.MCPServers.ServerTools(ctx, callerOf(ctx), in.Name)
+	if err != nil {
+		return nil, err
+	}
+	items := shownTools(tools)
+	for i, t := range tools {
+		items[i].Findings, items[i].Score, items[i].Quarantined = t.Findings, sandbox.FindingScore(t.Findings), t.Quarantined
+	}
+	return pageIn(in.ListIn, items, toolKey)
+}
+
+func (s *server) serverTools(ctx context.Context, in *struct {
+	ThreadIn
+	ServerIn
+	ListIn
+},
+) (*body[page[sandbox.ToolFound]], error) {
+	tools, err := s.o.Tools.ToolsOf(ctx, callerOf(ctx), in.Thread, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return pageIn(in.ListIn, shownTools(tools), toolKey)
+}
+
+// shownTools are tools with all that is known of them.
+func shownTools(tools []sandbox.Tool) []sandbox.ToolFound {
+	items := make([]sandbox.ToolFound, 0, len(tools))
+	for _, t := range tools {
+		items = append(items, sandbox.ToolFound{
+			Name: t.Printed, ShortName: t.Name, Server: t.Server, Description: t.Description, Parameters: t.Input, Output: t.Output, WrapperPath: t.WrapperPath,
+		})
+	}
+	return items
+}

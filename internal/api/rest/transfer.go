@@ -1,0 +1,288 @@
+package rest
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"path"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+// Bounds of transfers of many files.
+const (
+	maxTransferFiles  = 1000
+	maxDownloadBytes  = 32 << 20 // content of one download answer
+	maxFormValueBytes = 8 << 10
+)
+
+// transferred is what became of one file of an upload or download.
+type transferred struct {
+	Path     string  `json:"path"`
+	Bytes    int64   `json:"bytes"`
+	Content  *string `json:"content,omitempty" doc:"Of a download"`
+	Encoding string  `json:"encoding,omitempty" enum:"utf-8,base64"`
+	Error    string  `json:"error,omitempty" enum:"file_not_found,permission_denied,is_directory,invalid_path,quota_exceeded"`
+	Detail   string  `json:"detail,omitempty"`
+}
+
+func (s *server) transferRoutes() {
+	const files = "/api/threads/{thread}/files"
+	op := s.binaryOp(on(http.MethodGet, files+"/content", "getContent", tagFiles, agents, "A file's bytes; ranges and ETag"))
+	register(s, s.api, op, s.content)
+	op = s.binaryOp(on(http.MethodHead, files+"/content", "headContent", tagFiles, agents, "Size and ETag of a file"))
+	register(s, s.api, op, s.content)
+	op = on(http.MethodPut, files+"/content", "putContent", tagFiles, agents, "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}}
+	register(s, s.api, also[paths.Written](s, op, "201", "The file is new"), s.putContent)
+	op = on(http.MethodPost, files+"/upload", "uploadFiles", tagFiles, agents,
+		"Write many files. A part's file name is its path: absolute, or below the form field path (before the files; /mnt/user-data/uploads when absent)")
+	register(s, s.api, op, s.upload)
+	// The form is streamed, so huma must not know of it before the route is registered.
+	s.api.OpenAPI().Paths[files+"/upload"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
+			"path": {Type: huma.TypeString}, "files": {Type: huma.TypeArray, Items: binary()},
+		}}},
+	}}
+	register(s, s.api, on(http.MethodPost, files+"/download", "downloadFiles", tagFiles, agents, "Read many files, at most 32 MiB together"), s.download)
+}
+
+func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
+
+func (s *server) binaryOp(op huma.Operation) huma.Operation {
+	op.Responses = map[string]*huma.Response{
+		"200":     {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}},
+		"206":     {Description: "The range that was asked for"},
+		"304":     {Description: "Not changed"},
+		"416":     {Description: "No such range"},
+		"default": s.problemResponse(),
+	}
+	return op
+}
+
+// content serves a file's bytes. What a sandbox wrote is hostile: it is never shown as a page of
+// this server.
+func (s *server) content(ctx context.Context, in *PathIn) (*written, error) {
+	file, err := view(ctx, s, in.Thread, func(f *paths.FS) (*paths.File, error) { return f.Open(in.Path) })
+	if err != nil {
+		return nil, err
+	}
+	return &written{Body: func(c huma.Context) {
+		defer file.Close() //nolint:errcheck // read-only
+		g := humagin.Unwrap(c)
+		e, h := file.Entry(), g.Writer.Header()
+		kind := mime.TypeByExtension(path.Ext(e.Path))
+		if kind == "" {
+			kind = "application/octet-stream"
+		}
+		h.Set("Content-Type", kind)
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(e.Path)}))
+		h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
+		h.Set("ETag", file.ETag())
+		http.ServeContent(plainErrors{g.Writer}, g.Request, "", e.ModifiedAt, file)
+	}}, nil
+}
+
+// plainErrors makes problem documents of the errors of http.ServeContent.
+type plainErrors struct{ http.ResponseWriter }
+
+func (w plainErrors) WriteHeader(status int) {
+	if status < http.StatusBadRequest {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	for _, k := range []string{"Content-Disposition", "Etag", "Content-Length", "Last-Modified"} {
+		w.Header().Del(k)
+	}
+	p := newProblem(sandbox.Invalid, "the file has no such range", FieldError{Field: "Range", Detail: "outside of the file"}).withStatus(status)
+	writeProblem(w.ResponseWriter, p)
+}
+
+func (w plainErrors) Write(p []byte) (int, error) {
+	if g, ok := w.ResponseWriter.(interface{ Status() int }); ok && g.Status() >= http.StatusBadRequest {
+		return len(p), nil // the text that the problem document replaces
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+func (s *server) putContent(ctx context.Context, in *PathIn) (*statusBody[paths.Written], error) {
+	r := exchangeOf(ctx).req
+	w, err := s.put(ctx, in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
+		return f.Write(ctx, in.Path, &upload{r: r.Body}, false)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &statusBody[paths.Written]{Status: writtenStatus(w), Body: w}, nil
+}
+
+// upload gives the errors of a body that does not arrive whole their kind.
+type upload struct{ r io.Reader }
+
+func (u *upload) Read(p []byte) (int, error) {
+	n, err := u.r.Read(p)
+	switch {
+	case err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return n, err
+	case slow(err):
+		return n, sandbox.Wrap(sandbox.Timeout, err, "the body came too slowly")
+	}
+	return n, sandbox.Wrap(sandbox.Invalid, err, "the body ended too early")
+}
+
+func (s *server) upload(ctx context.Context, in *ThreadIn) (*body[page[transferred]], error) {
+	r := exchangeOf(ctx).req
+	form, err := r.MultipartReader()
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the body is no multipart form")
+	}
+	folder, items := sandbox.UploadsDir, []transferred{}
+	for {
+		part, err := form.NextRawPart()
+		if errors.Is(err, io.EOF) && len(items) > 0 {
+			return pageOf(items, ""), nil
+		}
+		if errors.Is(err, io.EOF) {
+			return nil, sandbox.Errorf(sandbox.Invalid, "the form has no file in it")
+		}
+		if err != nil {
+			return nil, sandbox.Wrap(sandbox.Invalid, err, "the form ended too early, or is broken")
+		}
+		name, isFile := fileName(part)
+		if !isFile {
+			if part.FormName() != "path" {
+				continue
+			}
+			value, err := io.ReadAll(io.LimitReader(&upload{r: part}, maxFormValueBytes))
+			if err != nil {
+				return nil, err
+			}
+			folder = string(value)
+			continue
+		}
+		if len(items) == maxTransferFiles {
+			return nil, sandbox.Errorf(sandbox.Invalid, "at most %d files a request", maxTransferFiles)
+		}
+		item, err := s.uploadOne(ctx, in.Thread, target(folder, name), part)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+}
+
+// fileName is the name of a file part as it was sent: multipart would cut its folders off.
+func fileName(part *multipart.Part) (name string, isFile bool) {
+	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+	if err != nil {
+		return "", false
+	}
+	name, isFile = params["filename"]
+	return name, isFile
+}
+
+// target is where a file of an upload goes. What is wrong with it, vpath will say.
+func target(folder, name string) string {
+	if strings.HasPrefix(name, "/") {
+		return name
+	}
+	return strings.TrimSuffix(folder, "/") + "/" + name
+}
+
+func (s *server) uploadOne(ctx context.Context, thread, to string, content io.Reader) (transferred, error) {
+	w, err := s.put(ctx, thread, to, func(f *paths.FS) (paths.Written, error) {
+		if strings.HasSuffix(to, "/") {
+			return paths.Written{}, invalidField("filename", "a file name is missing")
+		}
+		return f.Write(ctx, to, &upload{r: content}, false)
+	})
+	if err != nil {
+		return failed(to, err)
+	}
+	return transferred{Path: w.Path, Bytes: w.Bytes}, nil
+}
+
+// failed gives the error of one file its name. An error that is not about that file fails the
+// request.
+func failed(name string, err error) (transferred, error) {
+	t := transferred{Path: name}
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		t.Detail = e.Detail
+	}
+	switch kind := sandbox.KindOf(err); {
+	case errors.Is(err, paths.ErrIsDirectory):
+		t.Error = "is_directory"
+	case kind == sandbox.NotFound:
+		t.Error = "file_not_found"
+	case kind == sandbox.Forbidden:
+		t.Error = "permission_denied"
+	case kind == sandbox.Invalid || kind == sandbox.Conflict:
+		t.Error = "invalid_path"
+	case kind == sandbox.QuotaExceeded:
+		t.Error = "quota_exceeded"
+	default:
+		return t, err
+	}
+	return t, nil
+}
+
+func (s *server) download(ctx context.Context, in *struct {
+	ThreadIn
+	Body struct {
+		Paths []string `json:"paths" minItems:"1" maxItems:"1000"`
+	}
+},
+) (*body[page[transferred]], error) {
+	items, err := view(ctx, s, in.Thread, func(f *paths.FS) ([]transferred, error) {
+		left := int64(maxDownloadBytes)
+		items := make([]transferred, 0, len(in.Body.Paths))
+		for _, name := range in.Body.Paths {
+			item, err := downloadOne(f, name, left)
+			if err != nil {
+				if item, err = failed(name, err); err != nil {
+					return nil, err
+				}
+			}
+			left -= item.Bytes
+			items = append(items, item)
+		}
+		return items, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pageOf(items, ""), nil
+}
+
+func downloadOne(f *paths.FS, name string, left int64) (transferred, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return transferred{}, err
+	}
+	defer file.Close() //nolint:errcheck // read-only
+	content, err := io.ReadAll(io.LimitReader(file, left+1))
+	if err != nil {
+		return transferred{}, err
+	}
+	if int64(len(content)) > left {
+		return transferred{}, sandbox.Errorf(sandbox.QuotaExceeded, "%s: more than %d bytes in one answer; get it by files/content", name, maxDownloadBytes)
+	}
+	t := transferred{Path: name, Bytes: int64(len(content)), Encoding: "utf-8"}
+	text := string(content)
+	if !utf8.ValidString(text) {
+		t.Encoding, text = "base64", base64.StdEncoding.EncodeToString(content)
+	}
+	t.Content = &text
+	return t, nil
+}

@@ -1,0 +1,94 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humagin"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+type watchIn struct {
+	PathIn
+	Recursive bool `query:"recursive" default:"true" doc:"Also what is in the folders of the folder"`
+}
+
+func (s *server) watchRoutes() {
+	op := on(http.MethodGet, "/api/threads/{thread}/files/watch", "watchFiles", tagFiles, agents, "What changes in a folder, as it changes (server-sent events)")
+	op.Description = "First the event started: what changes from then on is told. Then an event change for each file or folder that was created, modified or deleted; " +
+		"a rename is both, and what comes and goes within a moment may not be told. An event end, and the end of the stream, when the thread's sandbox has ended: its last changes come before. " +
+		"An event error with a problem, when the thread or the folder is gone, has more than 10000 entries, or the server stops. It cannot be resumed: who was cut off lists the folder. " +
+		"At most 16 watches of a thread and 128 of a server. It starts no sandbox, and keeps none from ending when it is idle."
+	schema := s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[paths.Change](), true, "")
+	op.Responses = map[string]*huma.Response{
+		"200":     {Description: "Events started, change with this as data, end, error", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}},
+		"default": s.problemResponse(),
+	}
+	register(s, s.api, op, s.watchFiles)
+}
+
+func (s *server) watchFiles(ctx context.Context, in *watchIn) (*written, error) {
+	if _, err := paths.Clean(in.Path); err != nil {
+		return nil, err
+	}
+	return &written{Body: func(c huma.Context) {
+		ctx, because := context.WithCancelCause(ctx)
+		cancel := func() { because(nil) }
+		defer cancel()
+		x := exchangeOf(ctx)
+		defer s.watchCredential(x.req, x.caller, func() { because(sandbox.Errorf(sandbox.Unauthorized, "the key is not valid any more")) })()
+		if s.o.Placement != nil {
+			defer context.AfterFunc(s.o.Placement.Stopping(), func() { because(sandbox.Errorf(sandbox.Unavailable, "the server stops: watch again")) })()
+		}
+		f := &fileStream{eventStream{s: s, x: x, w: humagin.Unwrap(c).Writer}}
+		var alive sync.WaitGroup
+		began := false
+		err := s.o.Files.WatchFiles(ctx, x.caller, in.Thread, in.Path, in.Recursive, func(changes []paths.Change) error {
+			if !began {
+				began = true
+				alive.Go(func() { f.keepAlive(ctx, cancel) })
+				return f.send([]byte("event: started\ndata: {}\n\n"))
+			}
+			return f.emit(changes)
+		})
+		cancel()
+		alive.Wait()
+		if err == nil {
+			err = f.send([]byte("event: end\ndata: {}\n\n"))
+		}
+		f.end(ctx, err)
+	}}, nil
+}
+
+// fileStream writes changes of files as server-sent events.
+type fileStream struct{ eventStream }
+
+// sentAtOnce is how many bytes of events are put together.
+const sentAtOnce = 64 << 10
+
+func (f *fileStream) emit(changes []paths.Change) error {
+	var out bytes.Buffer
+	for i, c := range changes {
+		text, err := json.Marshal(c)
+		if err != nil {
+			return err
+		}
+		out.WriteString("event: change\ndata: ")
+		out.Write(text)
+		out.WriteString("\n\n")
+		if out.Len() > sentAtOnce || i == len(changes)-1 {
+			if err := f.send(out.Bytes()); err != nil {
+				return err
+			}
+			out.Reset()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,225 @@
+// Package claim is the book of which server process holds which thread, on the disk of the host where
+// the sandboxes run. A lease (package store) says who may take a thread; the claim says who did. It does
+// not get lost with Redis, and what must not happen twice to a sandbox happens with its page locked: so
+// that a process that was stopped for a minute finds out that its sandbox is another one's now before it
+// can do any harm.
+package ownerrecord
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	pageSuffix = ".json"
+	lockSuffix = ".lock"
+	newSuffix  = ".new"
+	maxPage    = 4 << 10
+	// lockPause is how often a locked page is tried again.
+	lockPause = 3 * time.Millisecond
+)
+
+// Claim says which replica holds a thread. It is comparable.
+type Claim struct {
+	Tenant  string `json:"tenant"`
+	User    string `json:"user"`
+	ID      string `json:"thread"`
+	Replica string `json:"replica"`
+	// Token is the fencing token of the lease by which it was taken.
+	Token int64 `json:"token"`
+	// Sandbox is the thread's, "" while it has none. It may not be there yet, or not any more.
+	Sandbox sandbox.ID `json:"sandbox,omitempty"`
+}
+
+// Of makes a claim of a thread.
+func Of(t sandbox.Thread, replica string, token int64, id sandbox.ID) Claim {
+	return Claim{Tenant: t.Tenant, User: t.User, ID: t.ID, Replica: replica, Token: token, Sandbox: id}
+}
+
+// Thread is the thread that is claimed.
+func (c Claim) Thread() sandbox.Thread {
+	return sandbox.Thread{Owner: sandbox.Owner{Tenant: c.Tenant, User: c.User}, ID: c.ID}
+}
+
+// Book is the claims of one data folder. Its methods may be called concurrently, also by many processes.
+type Book struct{ dir string }
+
+// Open makes the folder when there is none.
+func Open(dir string) (*Book, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
+	}
+	return &Book{dir: dir}, nil
+}
+
+func (b *Book) path(t sandbox.Thread, suffix string) string {
+	sum := sha256.Sum256([]byte(t.Tenant + "\x00" + t.User + "\x00" + t.ID))
+	return filepath.Join(b.dir, hex.EncodeToString(sum[:16])+suffix)
+}
+
+// Read gives the claim of a thread as it is now; ok is false when there is none.
+func (b *Book) Read(t sandbox.Thread) (c Claim, ok bool, err error) {
+	return readPage(b.path(t, pageSuffix))
+}
+
+func readPage(path string) (c Claim, ok bool, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Claim{}, false, nil
+	}
+	if err == nil && len(text) == 0 { // a power cut came before its text was on the disk: all sandboxes went with it
+		return Claim{}, false, nil
+	}
+	if err == nil && len(text) > maxPage {
+		err = errors.New("too long")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		return Claim{}, false, fmt.Errorf("claim: %w", err)
+	}
+	return c, true, nil
+}
+
+// Stamp changes when the claim of a thread does. The zero Stamp: there is none.
+func (b *Book) Stamp(t sandbox.Thread) (lockedfile.Stamp, error) {
+	return lockedfile.Stat(b.path(t, pageSuffix))
+}
+
+// All gives every claim of this moment.
+func (b *Book) All() ([]Claim, error) {
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return nil, fmt.Errorf("claims: %w", err)
+	}
+	var all []Claim
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), pageSuffix) {
+			continue
+		}
+		c, ok, err := readPage(filepath.Join(b.dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		if ok { // else it was erased meanwhile
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// Page is the claim of one thread while nobody else can change it.
+type Page struct {
+	book *Book
+	t    sandbox.Thread
+	lock *os.File
+}
+
+// Lock waits until nobody else has the page of a thread, or until ctx ends (Unavailable). The caller
+// closes the page soon: others wait for it.
+func (b *Book) Lock(ctx context.Context, t sandbox.Thread) (*Page, error) {
+	for {
+		f, err := b.tryLock(b.path(t, lockSuffix))
+		if err != nil {
+			return nil, sandbox.Wrap(sandbox.Internal, err, "the claim of the thread cannot be opened")
+		}
+		if f != nil {
+			return &Page{book: b, t: t, lock: f}, nil
+		}
+		pause := time.NewTimer(lockPause)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "another server is busy with the thread; try again")
+		}
+	}
+}
+
+// tryLock gives the locked file, or nil when it is another one's, or was removed by the one before.
+func (b *Book) tryLock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+		return nil, f.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock: %w", err), f.Close())
+	}
+	named, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !same(f, named) {
+		return nil, f.Close()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func same(f *os.File, named os.FileInfo) bool {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
+		return false
+	}
+	at, ok := named.Sys().(*syscall.Stat_t)
+	return ok && at.Ino == st.Ino && at.Dev == st.Dev
+}
+
+// Claim gives what the page says; ok is false when it is empty.
+func (p *Page) Claim() (c Claim, ok bool, err error) { return p.book.Read(p.t) }
+
+// Write replaces what the page says. Readers see the old claim or the new one.
+func (p *Page) Write(c Claim) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	fresh := p.book.path(p.t, newSuffix)
+	if err := os.WriteFile(fresh, text, 0o600); err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	if err := os.Rename(fresh, p.book.path(p.t, pageSuffix)); err != nil {
+		return fmt.Errorf("claim: %w", err)
+	}
+	return nil
+}
+
+// Erase empties the page.
+func (p *Page) Erase() error {
+	err := os.Remove(p.book.path(p.t, pageSuffix))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("claim: %w", err)
+	}
+	return nil
+}
+
+// Close gives the page free. An empty one leaves nothing behind. It may be called twice.
+func (p *Page) Close() {
+	if p.lock == nil {
+		return
+	}
+	if _, ok, err := p.Claim(); err == nil && !ok {
+		_ = os.Remove(p.lock.Name()) // who waits for it sees that, and makes another
+	}
+	_ = p.lock.Close() // and with it the lock
+	p.lock = nil
+}

@@ -1,0 +1,375 @@
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/plugins/gitfetch"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/archive"
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
+)
+
+// treeLimits bound one plugin.
+func treeLimits() archive.Limits {
+	return archive.Limits{ArchiveBytes: 64 << 20, Files: 4096, Bytes: 128 << 20, Ratio: 200, Depth: 16, NameBytes: 255, PathBytes: 512, Executables: true}
+}
+
+const (
+	maxRedirects  = 5
+	answerTimeout = 30 * time.Second
+)
+
+// SourceFolder is a Source of a folder of this host, in Path. Only what the server is configured for may be one.
+const SourceFolder = "folder"
+
+// fetcher gets what a Source names.
+type fetcher struct {
+	client    *http.Client
+	addresses []netip.Prefix // that may be reached besides the public internet
+	folders   []string       // of this host that may be read
+	dir       string         // for what is not installed yet
+}
+
+func newFetcher(addresses []netip.Prefix, folders []string, dir string) *fetcher {
+	f := &fetcher{addresses: addresses, folders: folders, dir: dir}
+	f.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext: egress.PublicDialer(addresses).DialContext, TLSHandshakeTimeout: 10 * time.Second,
+			ResponseHeaderTimeout: answerTimeout, MaxIdleConnsPerHost: 1, IdleConnTimeout: 10 * time.Second,
+		},
+		CheckRedirect: func(r *http.Request, via []*http.Request) error {
+			if len(via) > maxRedirects {
+				return sandbox.Errorf(sandbox.Invalid, "more than %d redirects", maxRedirects)
+			}
+			return f.allow(r.URL)
+		},
+	}
+	return f
+}
+
+// allow refuses addresses before they are asked. Every connection is checked again when it is made.
+func (f *fetcher) allow(u *url.URL) error {
+	a, err := netip.ParseAddr(u.Hostname())
+	named := err == nil && slices.ContainsFunc(f.addresses, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
+	switch {
+	case u.Host == "":
+		return sandbox.Errorf(sandbox.Invalid, "the address has no host")
+	case u.Scheme == "http" && !named:
+		return sandbox.Errorf(sandbox.Forbidden, "only https is allowed, but for addresses that the server is configured for")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return sandbox.Errorf(sandbox.NotSupported, "%.20q is no address that is fetched from", u.Scheme)
+	}
+	return nil
+}
+
+// fetched is what a Source gave.
+type fetched struct {
+	*archive.Staged
+	source sandbox.PluginSource
+	left   []string // files that are no part of it: links that leave, submodules
+}
+
+// fetch gets a Source into a folder of its own, which the caller removes.
+func (f *fetcher) fetch(ctx context.Context, s Source) (*fetched, error) {
+	if s.Kind != SourceFolder {
+		if bad := s.check(); bad != "" {
+			return nil, sandbox.Errorf(sandbox.Invalid, "the source cannot be used: %s", bad)
+		}
+	}
+	switch s.Kind {
+	case SourceGit:
+		return f.fetchGit(ctx, s)
+	case SourceArchive:
+		return f.fetchArchive(ctx, s)
+	case SourceFolder:
+		return f.fetchFolder(ctx, s)
+	}
+	return nil, sandbox.Errorf(sandbox.Invalid, "a source is git, archive or folder, not %.40q", s.Kind)
+}
+
+func (f *fetcher) repo(ctx context.Context, s Source) (*gitfetch.Repo, error) {
+	repo, err := gitfetch.Fetch(ctx, gitfetch.Request{URL: s.URL, Ref: s.Ref, SHA: s.SHA}, gitfetch.Options{
+		Client: f.client, AllowURL: f.allow, Folders: f.folders, Limits: gitfetch.DefaultLimits(), Dir: f.dir,
+	})
+	if egress.Refused(err) {
+		return nil, errPrivate(err)
+	}
+	return repo, err
+}
+
+func errPrivate(err error) error {
+	return sandbox.Wrap(sandbox.Forbidden, err, "the address leads to a private network, which the server is not configured for")
+}
+
+func (f *fetcher) fetchGit(ctx context.Context, s Source) (*fetched, error) {
+	repo, err := f.repo(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	got := &fetched{source: sandbox.PluginSource{Kind: SourceGit, From: shownURL(s.URL), Ref: s.Ref, Commit: repo.Commit(), Path: s.Path}}
+	err = f.fill(got, func(to *archive.Folder) (err error) {
+		got.left, err = repo.Walk(folderOf(s.Path), func(name string, exec bool, r io.Reader) error { return to.Add(ctx, name, exec, r) })
+		return err
+	})
+	return got, err
+}
+
+func folderOf(p string) string {
+	if p == "" {
+		return "."
+	}
+	return p
+}
+
+// fill makes the folder; when that fails, nothing stays.
+func (f *fetcher) fill(got *fetched, add func(*archive.Folder) error) error {
+	to, err := archive.NewFolder(f.dir, treeLimits())
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
+	}
+	if err := add(to); err != nil {
+		return errors.Join(stageError(err), to.Remove())
+	}
+	got.Staged, err = to.Done()
+	return err
+}
+
+// stageError gives what is no error for callers a kind.
+func stageError(err error) error {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return sandbox.Wrap(sandbox.Timeout, err, "it took too long")
+	}
+	return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
+}
+
+// shownURL is an address without credentials and query.
+func shownURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
+}
+
+func (f *fetcher) fetchArchive(ctx context.Context, s Source) (*fetched, error) {
+	body, err := f.get(ctx, s.URL)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() //nolint:errcheck // it was read
+	return f.unpack(ctx, body, s)
+}
+
+// get asks for an address.
+func (f *fetcher) get(ctx context.Context, address string) (io.ReadCloser, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the address is no URL")
+	}
+	if err := f.allow(u); err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.Invalid, "the address is no URL")
+	}
+	res, err := f.client.Do(r)
+	var known *sandbox.Error
+	var timeout net.Error
+	switch {
+	case err == nil:
+	case egress.Refused(err):
+		return nil, errPrivate(err)
+	case errors.As(err, &known):
+		return nil, known
+	case ctx.Err() != nil || errors.As(err, &timeout) && timeout.Timeout():
+		return nil, sandbox.Wrap(sandbox.Timeout, err, "the address took too long")
+	default:
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the address cannot be reached")
+	}
+	if res.StatusCode == http.StatusOK {
+		return res.Body, nil
+	}
+	kind := sandbox.Unavailable
+	if res.StatusCode < http.StatusInternalServerError {
+		kind = sandbox.NotFound
+	}
+	return nil, errors.Join(sandbox.Errorf(kind, "the address answers with status %d", res.StatusCode), res.Body.Close())
+}
+
+// unpack takes an archive, ZIP or tar, as it comes.
+func (f *fetcher) unpack(ctx context.Context, r io.Reader, s Source) (*fetched, error) {
+	l := treeLimits()
+	file, err := os.CreateTemp(f.dir, "archive-")
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the archive cannot be stored")
+	}
+	defer file.Close() //nolint:errcheck // it is gone then
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the archive cannot be stored")
+	}
+	sum := sha256.New()
+	size, err := io.Copy(io.MultiWriter(file, sum), &untilDone{ctx, io.LimitReader(r, l.ArchiveBytes+1)})
+	var host *fs.PathError
+	var known *sandbox.Error
+	hash := hex.EncodeToString(sum.Sum(nil))
+	switch {
+	case ctx.Err() != nil:
+		return nil, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the archive took too long")
+	case errors.As(err, &known):
+		return nil, err
+	case errors.As(err, &host):
+		return nil, sandbox.Wrap(sandbox.Internal, err, "the archive cannot be stored")
+	case err != nil:
+		return nil, sandbox.Wrap(sandbox.Invalid, err, "the archive ended too early")
+	case size > l.ArchiveBytes:
+		return nil, sandbox.Errorf(sandbox.Invalid, "the archive has more than %d bytes", l.ArchiveBytes)
+	case s.SHA256 != "" && s.SHA256 != hash:
+		return nil, sandbox.Errorf(sandbox.Conflict, "the archive is another one: its sha256 is %s, and %s was asked for", hash, s.SHA256)
+	}
+	got := &fetched{source: sandbox.PluginSource{Kind: SourceArchive, From: shownURL(s.URL), Path: s.Path, SHA256: hash}}
+	if got.Staged, err = f.extract(ctx, file, size); err != nil {
+		return nil, stageError(err)
+	}
+	return got, f.narrow(got, s.Path)
+}
+
+func (f *fetcher) extract(ctx context.Context, file *os.File, size int64) (*archive.Staged, error) {
+	head := make([]byte, 4)
+	if _, err := file.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if bytes.HasPrefix(head, []byte("PK")) {
+		return archive.UnpackTree(ctx, file, size, f.dir, treeLimits(), belongs)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	return archive.UnpackTar(ctx, file, f.dir, treeLimits(), belongs)
+}
+
+// belongs tells the folders of a plugin from one around it.
+func belongs(top string) bool {
+	return slices.Contains([]string{".claude-plugin", "skills", "commands", "agents", "hooks"}, top)
+}
+
+// narrow keeps one folder of what was unpacked.
+func (f *fetcher) narrow(got *fetched, sub string) error {
+	if folderOf(sub) == "." {
+		return nil
+	}
+	whole := got.Dir
+	inner := filepath.Join(whole, filepath.FromSlash(sub)) // there are no links in what was unpacked
+	if info, err := os.Lstat(inner); err != nil || !info.IsDir() {
+		return errors.Join(sandbox.Errorf(sandbox.NotFound, "the archive has no folder %.200q", sub), os.RemoveAll(whole))
+	}
+	to, err := os.MkdirTemp(f.dir, ".narrow-")
+	if err == nil {
+		err = os.Remove(to)
+	}
+	if err == nil {
+		err = os.Rename(inner, to)
+	}
+	if err = errors.Join(err, os.RemoveAll(whole)); err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
+	}
+	got.Dir = to
+	return nil
+}
+
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+// Read ends with the context.
+func (u *untilDone) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
+
+// fetchFolder copies a folder of this host. URL is the folder that links may not leave, "" for Path itself.
+func (f *fetcher) fetchFolder(ctx context.Context, s Source) (*fetched, error) {
+	base := s.URL
+	real, err := filepath.EvalSymlinks(base)
+	if err != nil || !slices.ContainsFunc(f.folders, func(dir string) bool { return inFolder(real, dir) }) {
+		return nil, sandbox.Wrap(sandbox.Forbidden, err, "the server is not configured to read that folder")
+	}
+	root, err := os.OpenRoot(real)
+	if err != nil {
+		return nil, sandbox.Wrap(sandbox.NotFound, err, "there is no such folder")
+	}
+	defer root.Close() //nolint:errcheck // it was read
+	got := &fetched{source: sandbox.PluginSource{Kind: SourceFolder, From: filepath.Base(real), Path: s.Path}}
+	err = f.fill(got, func(to *archive.Folder) error { return copyFolder(ctx, root, folderOf(s.Path), to, &got.left) })
+	return got, err
+}
+
+func inFolder(real, dir string) bool {
+	root, err := filepath.EvalSymlinks(dir)
+	return err == nil && (real == root || strings.HasPrefix(real, strings.TrimSuffix(root, "/")+"/"))
+}
+
+// copyFolder copies the regular files of a folder, and links to files within root as these.
+func copyFolder(ctx context.Context, root *os.Root, folder string, to *archive.Folder, left *[]string) error {
+	entries := 0
+	err := fs.WalkDir(root.FS(), folder, func(p string, d fs.DirEntry, err error) error {
+		name := strings.TrimPrefix(strings.TrimPrefix(p, folder), "/")
+		if folder == "." {
+			name = p
+		}
+		entries++
+		switch {
+		case err != nil && p == folder:
+			return sandbox.Wrap(sandbox.NotFound, err, "there is no folder %.200q", folder)
+		case err != nil:
+			return err
+		case entries > 4*treeLimits().Files:
+			return sandbox.Errorf(sandbox.Invalid, "the folder has more than %d files and folders", 4*treeLimits().Files)
+		case d.IsDir() && path.Base(p) == ".git" && p != folder:
+			return fs.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		f, err := openRegular(root, filepath.FromSlash(p))
+		if err != nil { // a link that leaves, a device
+			if len(*left) < 100 {
+				*left = append(*left, name)
+			}
+			return nil
+		}
+		info, err := f.Stat()
+		if err == nil {
+			err = to.Add(ctx, name, info.Mode()&0o111 != 0, f)
+		}
+		return errors.Join(err, f.Close())
+	})
+	if err != nil {
+		return fmt.Errorf("folder: %w", err)
+	}
+	return nil
+}

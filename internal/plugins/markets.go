@@ -1,0 +1,203 @@
+package plugins
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Marketplaces lists what was added for the caller's tenant, by name.
+func (s *Service) Marketplaces(_ context.Context, c sandbox.Caller) ([]sandbox.Marketplace, error) {
+	set, err := s.Set(c.Owner)
+	if err != nil {
+		return nil, err
+	}
+	list := []sandbox.Marketplace{}
+	for _, name := range sorted(set.shared.Marketplaces) {
+		v, err := set.marketplace(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, nil
+}
+
+func (set *Set) marketplace(name string) (sandbox.Marketplace, error) {
+	rec, ok := set.shared.Marketplaces[name]
+	if !ok {
+		return sandbox.Marketplace{}, sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", name)
+	}
+	m, err := ParseMarketplace(rec.List)
+	if err != nil {
+		return sandbox.Marketplace{}, sandbox.Wrap(sandbox.Internal, err, "the list of the marketplace is damaged; add it again")
+	}
+	v := sandbox.Marketplace{
+		Name: name, Owner: m.Owner, Description: m.Description, AddedAt: rec.AddedAt, Plugins: []sandbox.MarketplaceEntry{}, Findings: append([]sandbox.Finding{}, m.Findings...),
+		Source: sandbox.PluginSource{Kind: rec.Source.Kind, From: shownURL(rec.Source.URL), Ref: rec.Source.Ref, Commit: rec.Commit, Path: rec.Source.Path, SHA256: rec.SHA256},
+	}
+	if rec.Source.Kind == SourceFolder {
+		v.Source.From = filepath.Base(rec.Source.URL)
+	}
+	for _, e := range m.Entries {
+		installed := slices.ContainsFunc(set.list, func(p *member) bool { return p.name == e.Name && p.record.Source.Marketplace == name })
+		v.Plugins = append(v.Plugins, sandbox.MarketplaceEntry{
+			Name: e.Name, DisplayName: e.DisplayName, Description: e.Description, Version: e.Version, Category: e.Category, Source: e.Source.Kind,
+			Pinned: e.Source.SHA != "" || e.Source.SHA256 != "" || e.Source.Kind == SourcePath, Problem: e.Problem, Installed: installed,
+		})
+	}
+	return v, nil
+}
+
+// AddMarketplace adds a marketplace for the caller's tenant, or reads one anew that was added. Forbidden for who is no
+// administrator; else as Install.
+func (s *Service) AddMarketplace(ctx context.Context, c sandbox.Caller, req sandbox.PluginInstall) (sandbox.Marketplace, error) {
+	ctx, cancel := context.WithTimeout(ctx, installTime)
+	defer cancel()
+	var done sandbox.Marketplace
+	err := s.recorded(ctx, c, audit.ActionMarketplaceAdd, shownURL(req.From), "", func(rec *audit.Record) error {
+		if !c.Admin() {
+			return errShared
+		}
+		src, err := sourceOf(req)
+		if err != nil {
+			return err
+		}
+		name, m, err := s.readMarketplace(ctx, src)
+		if err != nil {
+			return err
+		}
+		rec.Detail = name + " " + m.Commit
+		shared, _, err := s.files(c.Owner)
+		if err != nil {
+			return err
+		}
+		err = s.edit(ctx, shared, func(st *state) error {
+			if old, ok := st.Marketplaces[name]; ok && old.Source.URL != m.Source.URL && !req.Replace {
+				return sandbox.Errorf(sandbox.Conflict, "there is a marketplace %q from another address already; remove it first", name)
+			}
+			if st.Marketplaces[name] = m; len(st.Marketplaces) > maxMarketplaces {
+				return sandbox.Errorf(sandbox.QuotaExceeded, "there are %d marketplaces already", maxMarketplaces)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		set, err := s.Set(c.Owner)
+		if err == nil {
+			done, err = set.marketplace(name)
+		}
+		return err
+	})
+	return done, err
+}
+
+// readMarketplace fetches a list, and remembers which version of its source it is from.
+func (s *Service) readMarketplace(ctx context.Context, src Source) (string, marketplace, error) {
+	m := marketplace{Source: src, AddedAt: time.Now().UTC()}
+	file := path.Join(folderOf(src.Path), marketplaceFile)
+	switch src.Kind {
+	case SourceGit:
+		repo, err := s.fetch.repo(ctx, src)
+		if err != nil {
+			return "", m, err
+		}
+		m.Commit = repo.Commit()
+		if m.List, err = repo.File(file, MaxMarketplace); err != nil {
+			return "", m, err
+		}
+	default:
+		got, err := s.fetch.fetch(ctx, src)
+		if err != nil {
+			return "", m, err
+		}
+		defer got.Remove() //nolint:errcheck // the folder for installs is emptied at the next start
+		root, err := os.OpenRoot(got.Dir)
+		if err != nil {
+			return "", m, sandbox.Wrap(sandbox.Internal, err, "the marketplace cannot be read")
+		}
+		defer root.Close() //nolint:errcheck // it was read
+		l := &loader{root: root, p: &Plugin{}}
+		if m.List, err = l.read(marketplaceFile, MaxMarketplace); err != nil {
+			return "", m, err
+		}
+		m.SHA256 = got.source.SHA256
+	}
+	list, err := ParseMarketplace(m.List)
+	if err != nil {
+		return "", m, err
+	}
+	if len(list.Name) == 0 || !json.Valid(m.List) {
+		return "", m, sandbox.Errorf(sandbox.Invalid, "marketplace.json is damaged")
+	}
+	return list.Name, m, nil
+}
+
+// RemoveMarketplace removes a marketplace; what was installed from it stays. Forbidden, NotFound.
+func (s *Service) RemoveMarketplace(ctx context.Context, c sandbox.Caller, name string) error {
+	return s.recorded(ctx, c, audit.ActionMarketplaceRemove, name, "", func(*audit.Record) error {
+		if !c.Admin() {
+			return errShared
+		}
+		shared, _, err := s.files(c.Owner)
+		if err != nil {
+			return err
+		}
+		return s.edit(ctx, shared, func(st *state) error {
+			if _, ok := st.Marketplaces[name]; !ok {
+				return sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", name)
+			}
+			delete(st.Marketplaces, name)
+			return nil
+		})
+	})
+}
+
+// fromMarketplace gives the source of an entry, pinned as the marketplace is, and the entry.
+func (s *Service) fromMarketplace(o sandbox.Owner, req sandbox.PluginInstall) (Source, json.RawMessage, error) {
+	set, err := s.Set(o)
+	if err != nil {
+		return Source{}, nil, err
+	}
+	rec, ok := set.shared.Marketplaces[req.Marketplace]
+	if !ok {
+		return Source{}, nil, sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", req.Marketplace)
+	}
+	m, err := ParseMarketplace(rec.List)
+	if err != nil {
+		return Source{}, nil, sandbox.Wrap(sandbox.Internal, err, "the list of the marketplace is damaged; add it again")
+	}
+	e, err := m.Find(req.Plugin)
+	if err != nil {
+		return Source{}, nil, err
+	}
+	if e.Problem != "" {
+		return Source{}, nil, sandbox.Errorf(sandbox.NotSupported, "the plugin %q cannot be installed: %s", e.Name, e.Problem)
+	}
+	raw, err := json.Marshal(e.fields)
+	if err != nil {
+		return Source{}, nil, sandbox.Wrap(sandbox.Internal, err, "the list of the marketplace is damaged; add it again")
+	}
+	src := e.Source
+	if src.Kind == SourcePath {
+		inner := src.Path
+		src = rec.Source
+		src.Path = strings.TrimPrefix(path.Join(folderOf(rec.Source.Path), inner), "./")
+		if rec.Commit != "" {
+			src.SHA = rec.Commit
+		}
+		if rec.SHA256 != "" {
+			src.SHA256 = rec.SHA256
+		}
+	}
+	return src, raw, nil
+}

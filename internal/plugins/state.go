@@ -1,0 +1,154 @@
+package plugins
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+const (
+	maxStateBytes   = 16 << 20
+	maxInstalled    = 500 // of one user, and of one tenant for all of its users
+	maxMarketplaces = 50
+	maxOwners       = 10_000
+)
+
+// state is what one file says: tenants/<tenant>/plugins.json for all users of a tenant, and
+// tenants/<tenant>/users/<user>/plugins.json for one. It does not change.
+type state struct {
+	Plugins      map[string]record      `json:"plugins"`
+	Marketplaces map[string]marketplace `json:"marketplaces,omitempty"`
+}
+
+// record is one installed plugin: where it came from, and which files it has.
+type record struct {
+	Digest      string               `json:"digest"`
+	Source      sandbox.PluginSource `json:"source"`
+	Entry       json.RawMessage      `json:"entry,omitempty"` // of the marketplace
+	InstalledAt time.Time            `json:"installed_at"`
+	InstalledBy string               `json:"installed_by"`
+}
+
+// marketplace is one that was added.
+type marketplace struct {
+	Source  Source          `json:"source"` // what was asked for
+	Commit  string          `json:"commit,omitempty"`
+	SHA256  string          `json:"sha256,omitempty"`
+	AddedAt time.Time       `json:"added_at"`
+	List    json.RawMessage `json:"list"` // its marketplace.json
+}
+
+// stateFile follows one file. A look costs one stat while it stays as it is.
+type stateFile struct {
+	path string
+
+	mu   sync.Mutex
+	seen lockedfile.Stamp
+	racy bool
+	read bool
+	text []byte
+	now  *state
+	err  error
+}
+
+var noState = &state{}
+
+// current gives what the file says; the same pointer as long as it does. Unavailable when it is broken.
+func (f *stateFile) current() (*state, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if s, err := lockedfile.Stat(f.path); f.read && err == nil && s == f.seen && !f.racy {
+		return f.now, f.err
+	}
+	s, text, err := lockedfile.Read(f.path, maxStateBytes)
+	if f.read && err == nil && f.err == nil && bytes.Equal(text, f.text) {
+		f.seen, f.racy = s, s.Racy(now)
+		return f.now, nil
+	}
+	f.seen, f.racy, f.read, f.text, f.now, f.err = s, s.Racy(now), true, text, nil, nil
+	if err == nil {
+		f.now, err = parseState(text)
+	}
+	if err != nil {
+		f.err = sandbox.Wrap(sandbox.Unavailable, err, "the list of installed plugins is broken; it must be mended by hand")
+	}
+	return f.now, f.err
+}
+
+func parseState(text []byte) (*state, error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return noState, nil
+	}
+	if len(text) > maxStateBytes {
+		return nil, errors.New("too large")
+	}
+	var s state
+	if err := json.Unmarshal(text, &s); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// files gives the two files that count for a user. The names were checked when the user came in; that is checked
+// again, because they become paths.
+func (s *Service) files(o sandbox.Owner) (shared, own *stateFile, err error) {
+	if err := errors.Join(sandbox.CheckOwnerName("tenant", o.Tenant), sandbox.CheckOwnerName("user", o.User)); err != nil {
+		return nil, nil, err
+	}
+	base := filepath.Join(s.o.Dir, "tenants", o.Tenant)
+	return s.follow(filepath.Join(base, "plugins.json")), s.follow(filepath.Join(base, "users", o.User, "plugins.json")), nil
+}
+
+func (s *Service) follow(path string) *stateFile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.states[path]
+	if f == nil {
+		if len(s.states) >= maxOwners {
+			clear(s.states)
+		}
+		f = &stateFile{path: path}
+		s.states[path] = f
+	}
+	return f
+}
+
+// edit changes a file in one step.
+func (s *Service) edit(ctx context.Context, f *stateFile, change func(*state) error) error {
+	var own error
+	err := lockedfile.Edit(ctx, f.path, maxStateBytes, func(text []byte) ([]byte, error) {
+		st, err := parseState(text)
+		if err != nil {
+			own = sandbox.Wrap(sandbox.Unavailable, err, "the list of installed plugins is broken; it must be mended by hand")
+			return nil, own
+		}
+		next := state{Plugins: map[string]record{}, Marketplaces: map[string]marketplace{}}
+		for k, v := range st.Plugins {
+			next.Plugins[k] = v
+		}
+		for k, v := range st.Marketplaces {
+			next.Marketplaces[k] = v
+		}
+		if own = change(&next); own != nil {
+			return nil, own
+		}
+		out, err := json.MarshalIndent(next, "", "  ")
+		if err == nil && len(out) > maxStateBytes {
+			own = sandbox.Errorf(sandbox.QuotaExceeded, "there is no room for more plugins and marketplaces")
+			return nil, own
+		}
+		return out, err
+	})
+	if err != nil && own == nil {
+		return sandbox.Wrap(sandbox.Unavailable, err, "the list of installed plugins cannot be changed now")
+	}
+	return own
+}

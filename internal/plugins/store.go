@@ -1,0 +1,149 @@
+package plugins
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills"
+)
+
+// store keeps the folders of plugins, each named after the digest of its files: regular files 0444 or 0555,
+// folders 0755, owned by the server. A folder appears whole, by one rename, and never changes.
+type store struct {
+	dir string
+
+	mu       sync.Mutex
+	verified map[string]bool // digests whose files this process has looked at
+}
+
+func openStore(dir string) (*store, error) {
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return nil, err
+	}
+	return &store{dir: dir, verified: map[string]bool{}}, nil
+}
+
+func (s *store) path(digest string) string {
+	return filepath.Join(s.dir, strings.TrimPrefix(digest, "sha256:"))
+}
+
+// get gives the folder of a digest. NotFound; Internal when its files are not those that were installed, which is
+// looked at when this process sees it for the first time.
+func (s *store) get(digest string) (string, error) {
+	if !skills.CheckDigest(digest) {
+		return "", sandbox.Errorf(sandbox.Internal, "the digest of the plugin is none")
+	}
+	dir := s.path(digest)
+	s.mu.Lock()
+	known := s.verified[digest]
+	s.mu.Unlock()
+	if known {
+		return dir, nil
+	}
+	is, err := treeDigest(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", sandbox.Errorf(sandbox.NotFound, "the plugin's files are gone; install it again")
+	case err != nil:
+		return "", sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
+	case is != digest:
+		return "", sandbox.Errorf(sandbox.Internal, "the plugin's files are not those that were installed; install it again")
+	}
+	s.keep(digest, true)
+	return dir, nil
+}
+
+func (s *store) keep(digest string, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if on {
+		s.verified[digest] = true
+	} else {
+		delete(s.verified, digest)
+	}
+}
+
+// add takes a folder, whose modes are those of the store, as that of its digest.
+func (s *store) add(dir, digest string) error {
+	to := s.path(digest)
+	if is, err := treeDigest(to); err == nil && is == digest {
+		s.keep(digest, true)
+		return nil
+	}
+	if err := os.RemoveAll(to); err != nil { // what is left of a damaged one
+		return err
+	}
+	if err := os.Rename(dir, to); err != nil {
+		return err
+	}
+	s.keep(digest, true)
+	return lockedfile.SyncDir(s.dir)
+}
+
+// sweep removes what is not among used.
+func (s *store) sweep(used map[string]bool) error {
+	list, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range list {
+		if digest := "sha256:" + e.Name(); skills.CheckDigest(digest) && !used[digest] {
+			s.keep(digest, false)
+			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// treeDigest gives the digest of all regular files of a folder, as skill.Digest does of a skill.
+func treeDigest(dir string) (string, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer root.Close() //nolint:errcheck // it was read
+	var files []skills.File
+	err = fs.WalkDir(root.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if len(files) > treeLimits().Files {
+			return fmt.Errorf("more than %d files", treeLimits().Files)
+		}
+		f, err := hashFile(root, p)
+		files = append(files, f)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(files, func(a, b skills.File) int { return strings.Compare(a.Path, b.Path) })
+	return skills.DigestOf(files), nil
+}
+
+func hashFile(root *os.Root, p string) (skills.File, error) {
+	f, err := openRegular(root, p)
+	if err != nil {
+		return skills.File{}, err
+	}
+	defer f.Close() //nolint:errcheck // it was read
+	info, err := f.Stat()
+	if err != nil {
+		return skills.File{}, err
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, f)
+	return skills.File{SkillFile: sandbox.SkillFile{Path: p, Bytes: n, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, Exec: info.Mode()&0o111 != 0}, err
+}

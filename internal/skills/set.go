@@ -1,0 +1,444 @@
+package skills
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Set is all skills of one user at one moment, and the plugins that they come with. It does not change.
+type Set struct {
+	gen     uint64
+	index   *index
+	state   State
+	plugins *Plugins
+
+	skills  []Skill // sorted by name
+	members map[string]*Member
+}
+
+// Member is a skill with its files. It does not change.
+type Member struct {
+	Skill  Skill
+	dir    string // host folder
+	key    string // of its contents
+	files  []File
+	plugin string // that it lies in, "" when none
+	inside string // where, relative to the plugin
+}
+
+// Set gives the skills of a user as they are now. As long as nothing changes it is the same pointer.
+// Unavailable when what is switched on cannot be known: then nobody gets any.
+func (l *Library) Set(o sandbox.Owner) (*Set, error) {
+	now := time.Now()
+	next := &Set{}
+	f, err := l.index(o)
+	if err != nil {
+		return nil, err
+	}
+	if next.index, err = f.current(now); err != nil {
+		return nil, err
+	}
+	if next.state, err = l.o.State(o); err != nil {
+		return nil, err
+	}
+	if l.o.Plugins != nil {
+		if next.plugins, err = l.o.Plugins(o); err != nil {
+			return nil, err
+		}
+	}
+	next.gen = l.public.look(now, false)
+	l.mu.Lock()
+	known := l.sets[o]
+	l.mu.Unlock()
+	if known != nil && known.gen == next.gen && known.index == next.index && known.state == next.state && known.plugins == next.plugins {
+		return known, nil
+	}
+	l.fill(next)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sets) >= maxOwners {
+		clear(l.sets)
+	}
+	l.sets[o] = next
+	return next, nil
+}
+
+// fill puts the skills of all sources together. Who comes first has the name: the user's own, then those of
+// plugins, by the plugin's name, then the public ones. A skill of a plugin that comes later is known as
+// <plugin>:<skill>; any other is hidden. Both are findings.
+func (l *Library) fill(s *Set) {
+	s.members = map[string]*Member{}
+	for name, r := range s.index.Skills {
+		m := &Member{key: r.Digest}
+		if e, err := l.store.get(r.Digest); err != nil {
+			m.Skill = broken(name, "files-damaged", detail(err)+"; install the skill anew")
+			m.Skill.Category, m.Skill.Location, m.Skill.Digest = sandbox.CategoryCustom, location(sandbox.CategoryCustom, name), r.Digest
+			l.o.Log.Error("skill cannot be read", "skill", name, "error", err)
+		} else {
+			m.Skill, m.dir, m.files = l.custom(name, e, r), e.dir, e.files
+		}
+		s.members[name] = m
+	}
+	for _, m := range l.pluginMembers(s.plugins) {
+		s.add(m)
+	}
+	l.public.mu.Lock()
+	for _, name := range l.public.names {
+		s.add(l.publicMember(name, l.public.found[name]))
+	}
+	l.public.mu.Unlock()
+	s.skills = make([]Skill, 0, len(s.members))
+	for name, m := range s.members {
+		on, _ := s.state.Skill(name)
+		m.Skill.Enabled = on && !m.Skill.Broken
+		s.skills = append(s.skills, m.Skill)
+	}
+	slices.SortFunc(s.skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// add puts a skill in, under another name or not at all when its name is taken by one that loads.
+func (s *Set) add(m *Member) {
+	first := s.members[m.Skill.Name]
+	switch {
+	case first == nil:
+		s.members[m.Skill.Name] = m
+	case m.plugin != "":
+		say(first, "shadows", "a skill of the plugin %q has the same name; it is known as %q", m.plugin, m.plugin+":"+m.Skill.Name)
+		say(m, "shadowed", "a skill of %q has the same name, so this one is known as %q", first.Skill.Category, m.plugin+":"+m.Skill.Name)
+		m.Skill.Name = m.plugin + ":" + m.Skill.Name
+		s.members[m.Skill.Name] = m
+	case first.Skill.Broken && !m.Skill.Broken:
+		// One that does not load hides no other.
+		say(m, "shadows", "a skill of %q has the same name and does not load: %s", first.Skill.Category, firstError(first.Skill))
+		s.members[m.Skill.Name] = m
+	default:
+		say(first, "shadows", "the %s skill of the same name is hidden", m.Skill.Category)
+	}
+}
+
+func say(m *Member, rule, format string, args ...any) {
+	m.Skill.Findings = joined(m.Skill.Findings, []sandbox.Finding{{Rule: rule, Severity: sandbox.SeverityWarning, Message: fmt.Sprintf(format, args...)}})
+}
+
+func firstError(sk Skill) string {
+	for _, f := range sk.Findings {
+		if f.Severity == sandbox.SeverityError {
+			return f.Message
+		}
+	}
+	return "it says no reason"
+}
+
+func (l *Library) publicMember(name string, p *publicSkill) *Member {
+	m := &Member{}
+	if p.entry != nil {
+		m.Skill, m.dir, m.key, m.files = l.parse(p.entry, name), p.entry.dir, p.entry.digest, p.entry.files
+	} else {
+		m.Skill = broken(name, "files", detail(readError(p.err)))
+	}
+	m.Skill.Category, m.Skill.Location, m.Skill.Trusted = sandbox.CategoryPublic, location(sandbox.CategoryPublic, name), !l.o.Public[p.source].Untrusted
+	if p.hidden > 0 {
+		say(m, "shadows", "%d skills of other public folders have the same name and are hidden", p.hidden)
+	}
+	return m
+}
+
+// pluginMembers gives the skills of plugins by the names of both.
+func (l *Library) pluginMembers(plugins *Plugins) []*Member {
+	if plugins == nil {
+		return nil
+	}
+	list := slices.SortedFunc(slices.Values(plugins.List), func(a, b Plugin) int { return strings.Compare(a.Name, b.Name) })
+	var all []*Member
+	for _, p := range list {
+		folders := slices.Clone(p.Skills)
+		slices.SortFunc(folders, func(a, b string) int {
+			return cmp.Or(strings.Compare(path.Base(a), path.Base(b)), strings.Compare(a, b))
+		})
+		for _, folder := range folders {
+			if m := l.pluginMember(p, folder); m != nil {
+				all = append(all, m)
+			}
+		}
+	}
+	return all
+}
+
+// pluginMember reads a skill of a plugin; nil when the folder cannot be one.
+func (l *Library) pluginMember(p Plugin, folder string) *Member {
+	if !filepath.IsLocal(folder) || path.Clean(folder) != folder {
+		l.o.Log.Error("a plugin names a folder that is none", "plugin", p.Name)
+		return nil
+	}
+	name := path.Base(folder)
+	if folder == "." {
+		name = p.Name
+	}
+	m := &Member{dir: filepath.Join(p.Dir, filepath.FromSlash(folder)), key: p.Key + " " + folder, plugin: p.Name, inside: folder}
+	e, err := l.pluginEntry(m.key, m.dir)
+	if err != nil {
+		m.Skill = broken(name, "files", detail(readError(err)))
+	} else {
+		m.Skill, m.files = l.parse(e, name), e.files
+	}
+	m.Skill.Category, m.Skill.Trusted = sandbox.PluginCategory+p.Name, p.Trusted
+	m.Skill.Location = path.Join(sandbox.PluginsDir, p.Name, folder, fileName)
+	return m
+}
+
+// pluginEntry reads a skill's folder in a plugin once: it never changes.
+func (l *Library) pluginEntry(key, dir string) (*entry, error) {
+	l.mu.Lock()
+	e := l.inPlugins[key]
+	l.mu.Unlock()
+	if e != nil && e.dir == dir {
+		return e, nil
+	}
+	e, err := readEntry(dir)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.inPlugins) > 4*maxPublic {
+		clear(l.inPlugins)
+	}
+	l.inPlugins[key] = e
+	return e, nil
+}
+
+// List gives all skills, sorted by name, also those that are off or do not load. Callers must not
+// change it.
+func (s *Set) List() []Skill { return s.skills }
+
+// Get gives a skill. A skill of a plugin is also found as <plugin>:<skill>. NotFound when there is none.
+func (s *Set) Get(name string) (Skill, error) {
+	if m := lookup(s.members, name); m != nil {
+		return m.Skill, nil
+	}
+	return Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
+}
+
+// Open opens the folder of a skill for reading; the caller closes it. NotFound when there is none of that name.
+func (s *Set) Open(name string) (*os.Root, error) {
+	m := lookup(s.members, name)
+	if m == nil {
+		return nil, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
+	}
+	root, err := os.OpenRoot(m.dir)
+	if err != nil {
+		return nil, readError(err)
+	}
+	return root, nil
+}
+
+func lookup(members map[string]*Member, name string) *Member {
+	if m := members[name]; m != nil {
+		return m
+	}
+	if plugin, short, ok := strings.Cut(name, ":"); ok {
+		if m := members[short]; m != nil && m.plugin == plugin {
+			return m
+		}
+	}
+	return nil
+}
+
+// View is what one thread has of a Set: the skills that are on, and what its sandbox shows of them. It does not change.
+type View struct {
+	skills  []Skill // sorted by name
+	members map[string]*Member
+	trees   []Tree // sorted by path
+
+	once sync.Once
+	hash string
+}
+
+// Tree is a folder that a sandbox shows.
+type Tree struct {
+	Path    string   // relative to /mnt, with slashes: "skills/public/pdf", "plugins/sales"
+	Dir     string   // host folder
+	Key     string   // names the contents
+	Without []string // paths in it that are left out, sorted
+	files   []File   // when they are known
+	// doubtful says that a former process made what is there.
+	doubtful bool
+}
+
+// View gives the view of a thread that has all skills that are on, or only those named, and virtual skills
+// of its own, which hide others of their name.
+func (s *Set) View(only []string, virtual []*Member) *View {
+	v := &View{members: map[string]*Member{}}
+	allowed := map[string]bool{}
+	for _, name := range only {
+		if m := lookup(s.members, name); m != nil {
+			name = m.Skill.Name
+		}
+		allowed[name] = true
+	}
+	for _, m := range virtual {
+		v.members[m.Skill.Name] = m
+	}
+	without := map[string][]string{}
+	for name, m := range s.members {
+		if m.Skill.Enabled && (only == nil || allowed[name]) && v.members[name] == nil {
+			v.members[name] = m
+		} else if m.plugin != "" {
+			without[m.plugin] = append(without[m.plugin], m.inside)
+		}
+	}
+	for _, m := range v.members {
+		v.skills = append(v.skills, m.Skill)
+		if m.plugin == "" {
+			v.trees = append(v.trees, Tree{Path: path.Join("skills", m.Skill.Category, m.Skill.Name), Dir: m.dir, Key: m.key, files: m.files})
+		}
+	}
+	if s.plugins != nil {
+		for _, p := range s.plugins.List {
+			hidden := slices.Sorted(slices.Values(without[p.Name]))
+			if slices.Contains(hidden, ".") { // the plugin as a whole is a skill, which is off
+				continue
+			}
+			v.trees = append(v.trees, Tree{Path: path.Join("plugins", p.Name), Dir: p.Dir, Key: fmt.Sprintf("%s %q", p.Key, hidden), Without: hidden})
+		}
+	}
+	slices.SortFunc(v.skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(v.trees, func(a, b Tree) int { return strings.Compare(a.Path, b.Path) })
+	return v
+}
+
+// NoView is the view of a thread whose skills are not known.
+func NoView() *View { return &View{} }
+
+// List gives the skills of the thread, sorted by name. Callers must not change it.
+func (v *View) List() []Skill { return v.skills }
+
+// Trees are the folders that the thread's sandbox shows, sorted by path. Callers must not change it.
+func (v *View) Trees() []Tree { return v.trees }
+
+func (v *View) find(name string) (*Member, error) {
+	if m := lookup(v.members, name); m != nil {
+		return m, nil
+	}
+	return nil, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
+}
+
+// Get gives a skill of the thread. NotFound when it has none of that name.
+func (v *View) Get(name string) (Skill, error) {
+	m, err := v.find(name)
+	if err != nil {
+		return Skill{}, err
+	}
+	return m.Skill, nil
+}
+
+// Manifest gives a skill with the digests of its files, which callers must not change. NotFound when the
+// thread has no such skill.
+func (v *View) Manifest(name string) (sandbox.SkillManifest, error) {
+	m, err := v.find(name)
+	if err != nil {
+		return sandbox.SkillManifest{}, err
+	}
+	out := sandbox.SkillManifest{Name: m.Skill.Name, Description: m.Skill.Description, Location: m.Skill.Location, Frontmatter: m.Skill.Frontmatter}
+	for _, f := range m.files {
+		out.Files = append(out.Files, f.SkillFile)
+	}
+	return out, nil
+}
+
+// ReadFile gives one file of a skill, path relative to its folder. NotFound: the thread has no such skill, or it no
+// such file.
+func (v *View) ReadFile(name, file string) ([]byte, error) {
+	m, err := v.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(m.files, func(f File) bool { return f.Path == file }) {
+		return nil, sandbox.Errorf(sandbox.NotFound, "skill %q has no file %.200q", name, file)
+	}
+	return m.read(file, MaxBytes)
+}
+
+func (m *Member) read(file string, limit int64) ([]byte, error) {
+	root, err := os.OpenRoot(m.dir)
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer root.Close() //nolint:errcheck // it was read
+	f, err := root.Open(filepath.FromSlash(file))
+	if err != nil {
+		return nil, readError(err)
+	}
+	defer f.Close() //nolint:errcheck // it was read
+	data, err := io.ReadAll(io.LimitReader(f, limit))
+	if err != nil {
+		return nil, readError(err)
+	}
+	return data, nil
+}
+
+// maxShebang is Linux's own limit of a #! line (BINPRM_BUF_SIZE).
+const maxShebang = 256
+
+// Argv is the command line, inside a sandbox, of a script of a skill. NotFound: no such skill or
+// script; Invalid: the path leaves the skill; NotSupported: nothing says what runs it.
+func (v *View) Argv(name, script string) ([]string, error) {
+	m, err := v.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if !filepath.IsLocal(script) {
+		return nil, sandbox.Errorf(sandbox.Invalid, "script %.200q: give a path relative to the skill, such as scripts/run.py", script)
+	}
+	script = path.Clean(filepath.ToSlash(script))
+	if !slices.ContainsFunc(m.files, func(f File) bool { return f.Path == script }) {
+		return nil, sandbox.Errorf(sandbox.NotFound, "skill %q has no script %.200q", name, script)
+	}
+	head, err := m.read(script, maxShebang)
+	if err != nil {
+		return nil, err
+	}
+	argv, err := Interpreter(string(head), script)
+	if err != nil {
+		return nil, err
+	}
+	return append(argv, path.Join(path.Dir(m.Skill.Location), script)), nil
+}
+
+// Everybody gives the view of a user who has nothing of their own and said nothing: all public skills that load.
+func (l *Library) Everybody() *View {
+	gen := l.public.look(time.Now(), false)
+	l.mu.Lock()
+	known := l.everybody
+	l.mu.Unlock()
+	if known.view != nil && known.gen == gen {
+		return known.view
+	}
+	s := &Set{gen: gen, index: emptyIndex, state: allOn{}}
+	l.fill(s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.everybody = everybody{gen, s.View(nil, nil)}
+	return l.everybody.view
+}
+
+type everybody struct {
+	gen  uint64
+	view *View
+}
+
+// allOn is the State in which nothing was said.
+type allOn struct{}
+
+// Skill implements State.
+func (allOn) Skill(string) (enabled, said bool) { return true, false }

@@ -1,0 +1,73 @@
+package skills
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func TestVirtuals(t *testing.T) {
+	v := NewVirtuals(newHouse(t, nil).Library)
+	mine, other := sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "u"}, ID: "a"}, sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "u"}, ID: "b"}
+	sk, err := v.Add(mine, sandbox.VirtualSkill{Name: "now", Description: "when: \"quoted\"\nand more", Body: "# Do\n", Files: map[string]string{"scripts/run.py": "print(1)"}})
+	if err != nil || sk.Name != "now" || sk.Category != sandbox.CategoryVirtual || sk.Location != "/mnt/skills/virtual/now/SKILL.md" || !sk.Trusted || !strings.Contains(sk.Description, `"quoted"`) {
+		t.Fatalf("%+v, %v", sk, err)
+	}
+	if n := len(v.Of(mine)); n != 1 || len(v.Of(other)) != 0 {
+		t.Errorf("%d of the thread, %d of another", n, len(v.Of(other)))
+	}
+	for want, bad := range map[sandbox.Kind][]sandbox.VirtualSkill{
+		sandbox.Conflict: {{Name: "now", Description: "x"}},
+		sandbox.Invalid: {
+			{Name: "../x", Description: "x"}, {Name: "", Description: "x"}, {Name: "x", Description: " "}, {Name: "x", Description: "d", Files: map[string]string{"SKILL.md": ""}},
+			{Name: "x", Description: "d", Files: map[string]string{"../y": ""}}, {Name: "x", Description: "d", Files: map[string]string{"/y": ""}}, {Name: "x", Description: "d", Files: map[string]string{"a": "", "a/b": ""}},
+			{Name: "x", Description: "d", Body: strings.Repeat("x", MaxBytes)},
+		},
+	} {
+		for _, b := range bad {
+			if _, err := v.Add(mine, b); !errors.Is(err, want) {
+				t.Errorf("%.60v: %v, want %s", b, err, want)
+			}
+		}
+	}
+	if v.count != 1 || len(v.Of(mine)) != 1 {
+		t.Errorf("what was refused is kept: %d", v.count)
+	}
+	if err := v.Remove(other, "now"); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("of another thread: %v", err)
+	}
+	if err := v.Remove(mine, "now"); err != nil || v.count != 0 || len(v.all) != 0 {
+		t.Errorf("%v, %d", err, v.count)
+	}
+	if err := v.Remove(mine, "now"); !errors.Is(err, sandbox.NotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestVirtualsAreBounded(t *testing.T) {
+	v := NewVirtuals(newHouse(t, nil).Library)
+	th := sandbox.Thread{ID: "a"}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	kinds := map[sandbox.Kind]int{}
+	for i := range maxVirtual + 10 {
+		wg.Go(func() {
+			_, err := v.Add(th, sandbox.VirtualSkill{Name: fmt.Sprintf("s%d", i), Description: "x"})
+			mu.Lock()
+			defer mu.Unlock()
+			kinds[sandbox.KindOf(err)]++
+		})
+	}
+	wg.Wait()
+	if kinds[sandbox.QuotaExceeded] != 10 || len(v.Of(th)) != maxVirtual {
+		t.Errorf("%v, %d skills", kinds, len(v.Of(th)))
+	}
+	v.Forget(th)
+	if v.count != 0 || len(v.Of(th)) != 0 {
+		t.Errorf("%d after the thread is gone", v.count)
+	}
+}

@@ -1,0 +1,213 @@
+// Package bridge is the only way out of a sandbox: a unix socket for each sandbox, on which its code
+// calls the tools of MCP servers. The bridge decides by the token of an exec who calls, counts the
+// calls, records each one before it is made, and hands it to the guard of the policy.
+//
+// All that arrives on a socket is hostile: every request has a bound in bytes and in time, a token is
+// of use only on the socket of its own thread and only while its exec runs, and a call that cannot be
+// recorded is not made.
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Limits are those of one exec. A limit of 0 takes its default.
+type Limits struct {
+	Calls       int           // requests; 10,000
+	Bytes       int64         // of all results together; 256 MiB
+	CallTime    time.Duration // of one call; 1 h: the hub has shorter ones, by server and tool
+	InlineBytes int           // of a result; a larger one is kept as a file; 1 MiB
+}
+
+func (l Limits) filled() Limits {
+	return Limits{
+		Calls: cmp.Or(l.Calls, 10_000), Bytes: cmp.Or(l.Bytes, 256<<20),
+		CallTime: cmp.Or(l.CallTime, time.Hour), InlineBytes: cmp.Or(l.InlineBytes, 1<<20),
+	}
+}
+
+// Limits of what code in a sandbox may ask of the bridge.
+const (
+	MaxParallel      = 64       // requests of one exec at a time
+	MaxBodyBytes     = 4 << 20  // of a request
+	MaxConnections   = 256      // of a sandbox
+	maxBodyBytesHeld = 64 << 20 // of all requests of a sandbox at a time
+	maxRefusals      = 20       // records of refused tokens, of a sandbox in a second
+
+	finishWait   = time.Second // for the calls of an exec that ended
+	closeWait    = time.Second
+	recordWait   = 5 * time.Second
+	headerWait   = 10 * time.Second
+	requestWait  = 30 * time.Second // for a whole request
+	answerWait   = time.Minute      // for the caller to take the answer
+	idleWait     = 2 * time.Minute  // between requests; longer than clients keep a connection
+	maxNameBytes = 512              // of a tool in a request
+)
+
+// Tools finds and calls tools, as the policy allows it. Its methods may be called at the same time.
+type Tools interface {
+	// Plan decides on a call of a tool that the caller may use, or is NotFound. Wrong arguments are Invalid;
+	// the Plan then has only the tool.
+	Plan(ctx context.Context, c policy.Call) (policy.Plan, error)
+	// Make makes the call. attempt is its record. A tool's own failure is a result with IsError or
+	// ToolFailed; a call that may not be made is Forbidden or QuotaExceeded.
+	Make(ctx context.Context, p policy.Plan, attempt string, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
+}
+
+// Recorder keeps the record of calls. Its methods may be called at the same time.
+type Recorder interface {
+	// Attempt records that a call is about to be made and gives the record's id. Without it there is no call.
+	Attempt(ctx context.Context, a Attempt) (id string, err error)
+	// Result records how the attempt ended.
+	Result(ctx context.Context, id string, r Outcome) error
+	// Refused records a request whose token is not that of a running exec of the thread.
+	Refused(ctx context.Context, t sandbox.Thread, detail string) error
+}
+
+// Exec is what a token stands for.
+type Exec struct {
+	ExecID      string
+	Thread      sandbox.Thread
+	Caller      sandbox.Caller
+	AuditParent string // record of the exec's own attempt
+	// Hide are secrets of the exec, which records of its calls must not tell. The tools get them.
+	Hide *redact.Secrets
+	// Trace is the span that calls are below.
+	Trace tracing.Link
+}
+
+// Attempt is a call that is about to be made. Tool is the printed name. Plan is what was decided on it: it says what
+// of Input may be recorded, and why the call may be made or not.
+type Attempt struct {
+	Exec  Exec
+	Tool  string
+	Input []byte
+	Plan  policy.Plan
+}
+
+// Outcome is how a call ended. Status is "ok", "error", "denied" or "timeout"; Detail says why it is
+// not "ok". Output is the result as code received it.
+type Outcome struct {
+	Attempt  Attempt
+	Status   string
+	Detail   string
+	Millis   int64
+	BytesOut int64
+	Output   []byte
+	File     *sandbox.ResultFile // that holds the result when it was too large; else nil
+}
+
+// Keep writes a result that is too large for an answer into the thread's files. name is fit for a file;
+// what it gives is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
+type Keep func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
+
+// Options are what a Bridge works with. Tools, Recorder and Keep are needed; a nil Log discards.
+type Options struct {
+	Tools    Tools
+	Recorder Recorder
+	Keep     Keep
+	// Admit lets a call in that was recorded, or says why not; nil: all are.
+	Admit  func(ctx context.Context, c sandbox.Caller) error
+	Limits Limits
+	Tracer *tracing.Tracer // nil: nothing is traced
+	Log    *slog.Logger
+}
+
+// Bridge holds the tokens of all running execs. All methods may be called at the same time.
+type Bridge struct {
+	tools    Tools
+	recorder Recorder
+	keep     Keep
+	admit    func(ctx context.Context, c sandbox.Caller) error
+	limits   Limits
+	tracer   *tracing.Tracer
+	log      *slog.Logger
+
+	mu      sync.Mutex
+	byToken map[[sha256.Size]byte]*exec
+	byID    map[string]*exec
+}
+
+// New gives a bridge without execs and endpoints. It panics when a part is missing: that is a
+// mistake of the program, found when it starts.
+func New(o Options) *Bridge {
+	if o.Tools == nil || o.Recorder == nil || o.Keep == nil {
+		panic("bridge: Tools, Recorder and Keep are required")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Admit == nil {
+		o.Admit = func(context.Context, sandbox.Caller) error { return nil }
+	}
+	return &Bridge{tools: o.Tools, tracer: o.Tracer, admit: o.Admit, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+}
+
+// Register gives a new token for an exec: 64 hex digits, good on the endpoints of its thread until
+// Finish. Registering an exec again ends its earlier token.
+func (b *Bridge) Register(x Exec) (token string) {
+	var secret [32]byte
+	rand.Read(secret[:]) // never fails
+	token = hex.EncodeToString(secret[:])
+	e := newExec(x, sha256.Sum256([]byte(token)), b.limits)
+	b.mu.Lock()
+	old := b.byID[x.ExecID]
+	if old != nil {
+		delete(b.byToken, old.key)
+	}
+	b.byToken[e.key], b.byID[x.ExecID] = e, e
+	b.mu.Unlock()
+	if old != nil {
+		old.cancel()
+	}
+	return token
+}
+
+// Finish ends an exec's token, cancels its calls, waits up to a second for them and gives all calls of
+// the exec in the order in which they started. A call that has not ended by then is an "error". An
+// unknown exec, or one that is finished already, has no calls.
+func (b *Bridge) Finish(execID string) []sandbox.ToolCall {
+	b.mu.Lock()
+	e := b.byID[execID]
+	if e != nil {
+		delete(b.byToken, e.key)
+		delete(b.byID, execID)
+	}
+	b.mu.Unlock()
+	if e == nil {
+		return nil
+	}
+	return e.end(finishWait)
+}
+
+// lookup gives the exec of a token. Otherwise why says what is wrong with it, for the record only: the
+// sender learns no more than that it is not good.
+func (b *Bridge) lookup(token string, t sandbox.Thread) (e *exec, why string) {
+	if token == "" {
+		return nil, "no token"
+	}
+	key := sha256.Sum256([]byte(token))
+	b.mu.Lock()
+	e = b.byToken[key]
+	b.mu.Unlock()
+	switch {
+	case e == nil:
+		return nil, "a token that is unknown or whose exec has ended"
+	case e.Thread != t:
+		return nil, "a token of another thread"
+	}
+	return e, ""
+}

@@ -1,0 +1,224 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// The statuses of a call.
+const (
+	statusOK      = "ok"
+	statusError   = "error"
+	statusDenied  = "denied"
+	statusTimeout = "timeout"
+)
+
+// Bounds of texts, in bytes.
+const (
+	maxMessage  = 4096 // of an answer
+	maxKept     = 512  // of the list of calls
+	maxRecorded = 1024
+)
+
+// callCtx ends with the request, with the exec, and at the deadline of a call, which is held while it waits for a person.
+func callCtx(ctx context.Context, e *exec) (context.Context, context.CancelFunc) {
+	ctx, cancel := deadline.Context(ctx, e.limits.CallTime, sandbox.MaxApprovalWait)
+	stop := context.AfterFunc(e.ctx, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// call makes one call for an exec: counted, recorded, made, recorded again. An error is written for
+// the caller and has the tool's name as that was asked for. body is {"result": …} or {"file": …}.
+func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input []byte) (body []byte, err error) {
+	began := time.Now()
+	tool := nameOf(ref)
+	n, err := e.start(tool)
+	if err != nil {
+		return nil, err
+	}
+	how := sandbox.ToolCall{Tool: tool, Status: statusError, Error: "internal error"}
+	defer func() { e.finish(n, how) }()
+	ctx, cancel := callCtx(ctx, e)
+	defer cancel()
+	ctx, span := b.tracer.Start(e.Trace.Into(ctx), "bridge.call", tracing.Server)
+	defer span.End()
+	body, how.Tool, err = b.recorded(ctx, e, n, ref, input)
+	span.Set("skerry.exec.id", e.ExecID)
+	span.SetInt("skerry.tool.input_bytes", int64(len(input)))
+	span.SetInt("skerry.tool.output_bytes", int64(len(body)))
+	span.Failed(err)
+	how.Error = ""
+	if err != nil {
+		how.Error = cut(err.Error(), maxKept)
+	}
+	how.Status, how.Millis = statusOf(err), time.Since(began).Milliseconds()
+	return body, err
+}
+
+// recorded makes the call between its two records. tool is the printed name when there is such a tool.
+// An error is as explain gives it.
+func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.ToolRef, input []byte) (body []byte, tool string, err error) {
+	tool = nameOf(ref)
+	plan, wrong := contained(b, func() (policy.Plan, error) {
+		return b.tools.Plan(ctx, policy.Call{Caller: e.Caller, Thread: e.Thread, Exec: e.ExecID, Ref: ref, Input: input, Hide: e.Hide.Bytes})
+	})
+	if plan.Tool.Printed != "" {
+		tool = plan.Tool.Printed
+	}
+	attempt := Attempt{Exec: e.Exec, Tool: tool, Input: input, Plan: plan}
+	id, err := contained(b, func() (string, error) { return b.recorder.Attempt(ctx, attempt) })
+	if err != nil {
+		b.log.Error("a tool call cannot be recorded and is not made", "exec", e.ExecID, "tool", tool, "error", err)
+		return nil, tool, sandbox.Errorf(sandbox.Unavailable, "the call cannot be recorded, so it is not made")
+	}
+	began := time.Now()
+	var result json.RawMessage
+	var file *sandbox.ResultFile
+	if err = wrong; err == nil {
+		err = b.admit(ctx, e.Caller)
+	}
+	if err == nil {
+		result, err = b.made(ctx, e, plan, id)
+	}
+	if err == nil {
+		if body, file, err = b.answer(ctx, e, call, result); err != nil {
+			result = nil // code does not get it
+		}
+	}
+	outcome := Outcome{Attempt: attempt, Status: statusOK, Millis: time.Since(began).Milliseconds(), BytesOut: int64(len(result)), Output: result, File: file}
+	if err != nil {
+		err = b.explain(ctx, e, tool, err)
+		outcome.Status, outcome.Detail = statusOf(err), cut(err.Error(), maxRecorded)
+	}
+	// What happened is recorded also when the caller is gone.
+	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
+	defer cancel()
+	if _, rerr := contained(b, func() (struct{}, error) { return struct{}{}, b.recorder.Result(rctx, id, outcome) }); rerr != nil {
+		b.log.Error("the result of a tool call is not recorded", "exec", e.ExecID, "tool", tool, "attempt", id, "error", rerr)
+	}
+	return body, tool, err
+}
+
+// made calls the tool and judges its result.
+func (b *Bridge) made(ctx context.Context, e *exec, plan policy.Plan, attempt string) (json.RawMessage, error) {
+	res, err := contained(b, func() (sandbox.ToolResult, error) {
+		return b.tools.Make(ctx, plan, attempt, sandbox.ToolWatch{})
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case res.IsError:
+		return nil, sandbox.Errorf(sandbox.ToolFailed, "%s", textOf(res.Result))
+	case len(res.Result) == 0:
+		return json.RawMessage("null"), nil
+	}
+	return res.Result, e.weigh(len(res.Result))
+}
+
+// answer is what code gets of a result: the result itself, or the file that holds it.
+func (b *Bridge) answer(ctx context.Context, e *exec, call int, result json.RawMessage) (body []byte, kept *sandbox.ResultFile, err error) {
+	if len(result) <= e.limits.InlineBytes {
+		return slices.Concat([]byte(`{"result":`), result, []byte(`}`)), nil, nil
+	}
+	file, err := contained(b, func() (sandbox.ResultFile, error) {
+		return b.keep(ctx, e.Thread, fmt.Sprintf("%s-%d", e.ExecID, call+1), result)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err = json.Marshal(map[string]sandbox.ResultFile{"file": file})
+	return body, &file, err
+}
+
+// contained turns a panic of a part behind the bridge into an error of this one call.
+func contained[T any](b *Bridge, do func() (T, error)) (v T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.log.Error("a panic in a tool call", "panic", p, "stack", string(debug.Stack()))
+			err = sandbox.Errorf(sandbox.Internal, "internal error")
+		}
+	}()
+	return do()
+}
+
+// explain gives an error whose text may be shown to code in the sandbox and holds no hidden cause. It
+// names the end of the exec or of the caller, which the hub knows only as a cancelled context.
+func (b *Bridge) explain(ctx context.Context, e *exec, tool string, err error) error {
+	var shown *sandbox.Error
+	known := errors.As(err, &shown) && shown.Kind != sandbox.Internal
+	switch {
+	case e.ctx.Err() != nil:
+		return errEnded
+	case errors.Is(context.Cause(ctx), context.Canceled):
+		return sandbox.Errorf(sandbox.Unavailable, "the caller went away")
+	case ctx.Err() != nil, !known && errors.Is(err, context.DeadlineExceeded):
+		return sandbox.Errorf(sandbox.Timeout, "the call took too long")
+	case !known:
+		b.log.Error("a tool call failed", "exec", e.ExecID, "tool", tool, "error", err)
+		return sandbox.Errorf(sandbox.Internal, "internal error")
+	}
+	kind, detail := shown.Kind, shown.Detail
+	if kind == sandbox.Unauthorized {
+		kind = sandbox.ToolFailed // the server's credential is wrong, not the caller's token
+	}
+	for _, f := range shown.Fields {
+		if len(detail) < maxMessage && !strings.Contains(detail, f.Name) {
+			detail += "; " + f.Name + ": " + f.Detail
+		}
+	}
+	return &sandbox.Error{Kind: kind, Detail: cut(detail, maxMessage), Limit: shown.Limit}
+}
+
+func statusOf(err error) string {
+	switch sandbox.KindOf(err) {
+	case "":
+		return statusOK
+	case sandbox.Timeout:
+		return statusTimeout
+	case sandbox.Forbidden, sandbox.QuotaExceeded:
+		return statusDenied
+	}
+	return statusError
+}
+
+// nameOf is how a reference is written before it is known what it names.
+func nameOf(ref sandbox.ToolRef) string {
+	if ref.Server == "" {
+		return ref.Printed
+	}
+	return fmt.Sprintf("%s.%s", ref.Server, ref.Name)
+}
+
+// textOf gives the text of a failed tool's result.
+func textOf(result json.RawMessage) string {
+	var text string
+	if json.Unmarshal(result, &text) != nil {
+		text = string(result)
+	}
+	if text = cut(text, maxMessage); text == "" {
+		text = "the tool failed without a message"
+	}
+	return text
+}
+
+// cut shortens a text to max bytes of whole characters.
+func cut(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	return strings.ToValidUTF8(s[:max-3], "") + "…"
+}

@@ -1,0 +1,42 @@
+package hub
+
+import (
+	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// broadcasts tell everybody who listens of a change.
+type broadcasts struct {
+	mu sync.Mutex
+	by map[sandbox.UpstreamKind]chan struct{}
+}
+
+// next gives the channel that the next change closes.
+func (b *broadcasts) next(kind sandbox.UpstreamKind) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.by[kind]
+	if c == nil {
+		if b.by == nil {
+			b.by = map[sandbox.UpstreamKind]chan struct{}{}
+		}
+		c = make(chan struct{})
+		b.by[kind] = c
+	}
+	return c
+}
+
+func (b *broadcasts) tell(kind sandbox.UpstreamKind) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.by[kind]; c != nil {
+		close(c)
+		delete(b.by, kind)
+	}
+}
+
+// UpstreamChanged gives a channel that is closed when a server says that its prompts or its resources are
+// others now. What they are is not kept here: a list asks the servers each time. Of resource templates
+// servers do not tell.
+func (h *Hub) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} { return h.others.next(kind) }

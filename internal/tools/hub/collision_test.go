@@ -1,0 +1,28 @@
+package hub
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestCollisionsGoByName: which of two servers is refused does not depend on the order of the file, and
+// a server that is wrong or off takes no name from another.
+func TestCollisionsGoByName(t *testing.T) {
+	for text, refused := range map[string]string{
+		`{"mcpServers":{"a_b":{"command":"x"},"a-b":{"command":"x"}}}`:                 "a_b",
+		`{"mcpServers":{"a-b":{"command":"x"},"a_b":{"command":"x"}}}`:                 "a_b",
+		`{"mcpServers":{"a-b":{"command":"x","enabled":false},"a_b":{"command":"x"}}}`: "",
+		`{"mcpServers":{"a-b":{"command":""},"a_b":{"command":"x"}}}`:                  "",
+	} {
+		cfg, err := parseConfig([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range cfg.servers {
+			collides := s.err != nil && strings.Contains(s.err.Error(), `as those of the server "a-b" are`)
+			if collides != (s.name == refused) {
+				t.Errorf("%s: %s: %v", text, s.name, s.err)
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// configFile follows extensions_config.json. A look costs one stat while the file stays as it is.
+type configFile struct {
+	path  string
+	files *extensions.Files // writes it
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	seen   lockedfile.Stamp
+	racy   bool // the file was written so shortly before it was read that its stamp proves little
+	text   []byte
+	config *config // the last one that was good
+	err    error   // why the file as it is now is not in force
+}
+
+// check looks at the file. changed says that the configuration is another one than at the last look.
+func (f *configFile) check(now time.Time) (cfg *config, changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.config == nil {
+		f.config = noServers
+	} else if s, err := lockedfile.Stat(f.path); err == nil && s == f.seen && !f.racy {
+		return f.config, false
+	}
+	return f.read(now)
+}
+
+func (f *configFile) read(now time.Time) (cfg *config, changed bool) {
+	before := f.err
+	s, text, err := lockedfile.Read(f.path, maxConfigBytes)
+	f.seen, f.racy = s, s.Racy(now)
+	if err == nil && f.err == nil && bytes.Equal(text, f.text) {
+		return f.config, false
+	}
+	var parsed *config
+	if err == nil {
+		parsed, err = parseConfig(text)
+	}
+	if err != nil {
+		f.err = sandbox.Wrap(sandbox.Invalid, err, "%s: %s", filepath.Base(f.path), reason(err))
+		if before == nil || before.Error() != f.err.Error() {
+			f.log.Error("MCP servers: the configuration is broken; the last good one stays in force", "file", f.path, "error", err)
+		}
+		return f.config, false
+	}
+	f.err, f.text, f.config = nil, text, parsed
+	for _, s := range parsed.servers {
+		if s.err != nil {
+			f.log.Warn("MCP server: wrong configuration", "server", s.name, "error", s.err)
+		}
+	}
+	return parsed, true
+}
+
+// reason is err without host paths.
+func reason(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
+}
+
+func (f *configFile) problem() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+// edit changes the file: change gets its text and gives the new one. The file is replaced as a whole or
+// not at all. A file that is broken is not touched.
+func (f *configFile) edit(ctx context.Context, change func(text []byte, cfg *config) ([]byte, error)) error {
+	name := filepath.Base(f.path)
+	return f.files.Edit(ctx, sandbox.Owner{}, func(text []byte) ([]byte, error) {
+		cfg, err := parseConfig(text)
+		if err != nil {
+			return nil, sandbox.Wrap(sandbox.Conflict, err, "%s is broken, mend it first: %s", name, reason(err))
+		}
+		out, err := change(text, cfg)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := parseConfig(out); err != nil {
+			return nil, sandbox.Wrap(sandbox.Invalid, err, "the configuration would be wrong: %s", reason(err))
+		}
+		return out, nil
+	})
+}

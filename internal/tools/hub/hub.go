@@ -1,0 +1,278 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
+)
+
+// Options say how a Hub works. ConfigPath, Log and LookupEnv are needed; a limit of 0 takes its
+// default.
+type Options struct {
+	// ConfigPath is extensions_config.json. It need not exist.
+	ConfigPath string
+	Log        *slog.Logger
+	// LookupEnv gives the values that ${NAME} in the configuration stands for.
+	LookupEnv func(name string) (string, bool)
+	// Secrets gives the values that ${secret:NAME} stands for; nil: a server that names one is not usable.
+	Secrets Secrets
+	// Sealer encrypts the logins that are kept; nil: they are kept as they are.
+	Sealer Sealer
+	// Pins notices when tools change; nil: nobody does. With Quarantine changed tools are not offered, unless the
+	// configuration of their server says otherwise.
+	Pins       ToolPins
+	Quarantine bool
+	// StateDir holds the home folders of stdio servers and, in a folder that nobody else may enter, logins. They outlive a connection; with "" they are
+	// made below the system's folder for temporary files and go when the hub is closed.
+	StateDir string
+	// Isolation starts the servers that have "sandbox" in their configuration; nil: they are refused.
+	Isolation Isolation
+	// UserServers are what users bring along with plugins; the zero value: nothing.
+	UserServers UserServers
+	// Version is told to MCP servers.
+	Version string
+	// Tracer makes the spans of requests to MCP servers, and names them in the requests' _meta; nil: none are made.
+	Tracer *tracing.Tracer
+
+	CallTimeout    time.Duration // of a call, where the server's configuration says nothing; 60 s
+	ConnectTimeout time.Duration // of one attempt to connect and to list the tools; 30 s
+	FirstWait      time.Duration // how long Tools waits for servers that connect for the first time; 8 s: one that is silent on server/discover takes 5
+	IdleTimeout    time.Duration // after which an unused connection is closed; 10 min
+	DripTime       time.Duration // that one message of a stdio server may take while it brings less than 64 KiB a second: no other gets through meanwhile; 10 s
+	MaxParallel    int           // calls at once for each connection; 16
+	MaxResult      int           // bytes of a result; 16 MiB
+	MaxConnections int           // of all servers and scopes; 200
+}
+
+func (o *Options) fill() {
+	setDefault(&o.CallTimeout, 60*time.Second)
+	setDefault(&o.ConnectTimeout, 30*time.Second)
+	setDefault(&o.FirstWait, 8*time.Second)
+	setDefault(&o.IdleTimeout, 10*time.Minute)
+	setDefault(&o.DripTime, 10*time.Second)
+	setDefault(&o.MaxParallel, 16)
+	setDefault(&o.MaxResult, 16<<20)
+	setDefault(&o.MaxConnections, 200)
+	setDefault(&o.Version, "devel")
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// tickEvery is how often the configuration file is looked at, failed servers are tried again, and idle
+// connections are closed.
+const tickEvery = 500 * time.Millisecond
+
+// Hub holds the connections to MCP servers. All methods may be called at the same time.
+type Hub struct {
+	o      Options
+	ctx    context.Context // ends with the hub
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // goroutines that end with the hub
+	homes  homes
+	file   *configFile
+	vault  *login.Vault
+	logins logins
+	others broadcasts // of changes of what is not tools
+
+	indexes indexes // for searches
+	users   users
+
+	version atomic.Uint64 // of the tools
+	epoch   atomic.Uint64 // of anything that a view shows
+
+	spawning sync.Mutex
+	stopping bool
+
+	mu      sync.Mutex // taken before that of a conn
+	closed  bool
+	conns   map[connKey]*conn
+	views   map[viewKey]*view
+	changed chan struct{} // closed and replaced when version moves
+}
+
+// Open makes a hub. It connects to nothing yet. A configuration that cannot be read is not an error:
+// the hub then has no servers, and ConfigError says why. An error is about the hub's own folders.
+func Open(o Options) (*Hub, error) {
+	if o.Log == nil || o.LookupEnv == nil || o.ConfigPath == "" {
+		return nil, errors.New("mcphub: ConfigPath, Log and LookupEnv are needed")
+	}
+	o.fill()
+	path, err := filepath.Abs(o.ConfigPath)
+	if err != nil {
+		return nil, fmt.Errorf("mcphub: %w", err)
+	}
+	files, err := extensions.New(path)
+	if err != nil {
+		return nil, fmt.Errorf("mcphub: %w", err)
+	}
+	h := &Hub{o: o, homes: homes{dir: o.StateDir}, conns: map[connKey]*conn{}, views: map[viewKey]*view{}, changed: make(chan struct{})}
+	if err := h.homes.open(); err != nil {
+		return nil, fmt.Errorf("mcphub: %w", err)
+	}
+	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"), h.o.Sealer)
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.file = &configFile{path: path, files: files, log: o.Log}
+	h.file.check(time.Now())
+	h.wg.Go(h.tick)
+	return h, nil
+}
+
+// RenewLogins encrypts the logins that are not, or are so for a key that stale knows. Those that no key opens are
+// left where they are, and counted.
+func (h *Hub) RenewLogins(ctx context.Context, stale func(purpose string, sealed []byte) bool) (changed, unreadable int, err error) {
+	return h.vault.Renew(ctx, stale)
+}
+
+// Close ends all connections and the processes behind them. Calls in flight fail.
+func (h *Hub) Close() error {
+	h.mu.Lock()
+	if h.closed {
+		h.mu.Unlock()
+		return nil
+	}
+	h.closed = true
+	conns := h.conns
+	h.conns = map[connKey]*conn{}
+	h.mu.Unlock()
+	h.spawning.Lock()
+	h.stopping = true
+	h.spawning.Unlock()
+	h.cancel()
+	var wg sync.WaitGroup
+	for _, c := range conns {
+		wg.Go(c.close)
+	}
+	wg.Wait()
+	h.wg.Wait()
+	h.logins.expire(time.Time{})
+	return h.homes.close()
+}
+
+// spawn runs f in a goroutine that Close waits for. It reports false when the hub is closing: then f
+// does not run.
+func (h *Hub) spawn(f func()) bool {
+	h.spawning.Lock()
+	defer h.spawning.Unlock()
+	if h.stopping {
+		return false
+	}
+	h.wg.Go(f)
+	return true
+}
+
+// Version moves on whenever the tools of any thread may have changed. It sees a change of the
+// configuration file at once.
+func (h *Hub) Version() uint64 {
+	h.config()
+	return h.version.Load()
+}
+
+// Changed gives a channel that is closed at the next change of Version.
+func (h *Hub) Changed() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changed
+}
+
+// Announce moves Version on: who may use which tools may have changed.
+func (h *Hub) Announce() { h.bump(true) }
+
+// bump tells everybody that something changed; tools says that it was a set of tools.
+func (h *Hub) bump(tools bool) {
+	h.epoch.Add(1)
+	if !tools {
+		return
+	}
+	h.version.Add(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// ConfigError says why the configuration file is not what the hub works with, or nil. The text names
+// the place within the file.
+func (h *Hub) ConfigError() error {
+	h.config()
+	return h.file.problem()
+}
+
+// config gives the configuration in force, after a look at the file.
+func (h *Hub) config() *config {
+	cfg, changed := h.file.check(time.Now())
+	if changed {
+		h.retireStale(cfg)
+		h.bump(true)
+	}
+	return cfg
+}
+
+// tick does what must happen without anybody asking.
+func (h *Hub) tick() {
+	t := time.NewTicker(tickEvery)
+	defer t.Stop()
+	checked := time.Now()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case now := <-t.C:
+			h.config()
+			h.mindUsers(now)
+			h.mind(now)
+			h.logins.expire(now)
+			if now.Sub(checked) > recheckEvery {
+				checked = now
+				h.Recheck("")
+			}
+		}
+	}
+}
+
+// ForgetThread closes the connections that only this thread uses.
+func (h *Hub) ForgetThread(t sandbox.Thread) {
+	h.retire(func(c *conn) bool { return c.key.scope == (scopeKey{t.Tenant, t.User, t.ID}) })
+}
+
+// homes are the home folders of stdio servers.
+type homes struct {
+	dir  string
+	temp bool
+}
+
+func (s *homes) open() error {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "skerry-mcp-")
+		if err != nil {
+			return err
+		}
+		s.dir, s.temp = dir, true
+	} else if err := os.MkdirAll(s.dir, 0o711); err != nil {
+		return err
+	}
+	// Servers with uids of their own pass through it; nobody lists it. The umask may be narrower.
+	return os.Chmod(s.dir, 0o711)
+}
+
+func (s *homes) close() error {
+	if !s.temp {
+		return nil
+	}
+	return os.RemoveAll(s.dir)
+}

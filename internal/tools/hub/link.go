@@ -1,0 +1,248 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// discoverTimeout bounds the question by which the SDK finds out whether a server speaks the stateless
+// protocol (2026-07-28). Servers before it answer with an error, or, some of them, not at all.
+const discoverTimeout = 5 * time.Second
+
+// link is a live connection.
+type link struct {
+	session *mcp.ClientSession
+	remote  *remote  // of an HTTP server
+	process *process // of a stdio server
+	redact  *redactor
+	made    [sha256.Size]byte // of the target that it was connected to
+	born    time.Time
+	ctx     context.Context // ends when the link is closed
+	cancel  context.CancelFunc
+	dead    chan struct{}                          // closed when the connection is no more
+	changed chan struct{}                          // the server says that its tools changed
+	others  map[sandbox.UpstreamKind]chan struct{} // and what else it offers
+	calls   *listeners
+	logging sync.Once // the server is asked for its log messages
+	once    sync.Once
+	drips   atomic.Bool // it was ended because one message stood in the way of all others
+	updates updates     // of resources that are watched
+}
+
+// close ends the link; calls in it fail. It returns when what was behind it is gone.
+func (l *link) close() {
+	l.once.Do(func() {
+		l.cancel()
+		if l.session != nil {
+			_ = l.session.Close() // the other end may be gone already
+			<-l.dead
+		}
+		if l.process != nil {
+			_ = l.process.close()
+			<-l.process.exited
+		}
+		if l.remote != nil {
+			l.remote.close()
+		}
+	})
+}
+
+// lastWords is what a process wrote to standard error at the end, for the log.
+func (l *link) lastWords() string {
+	if l.process == nil {
+		return ""
+	}
+	return l.process.tail.String()
+}
+
+// connect starts or reaches the server, greets it and lists its tools. What it gives is closed by the
+// caller also when there is an error.
+func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
+	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1), others: map[sandbox.UpstreamKind]chan struct{}{
+		sandbox.UpstreamPrompts: make(chan struct{}, 1), sandbox.UpstreamResources: make(chan struct{}, 1),
+	}}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.calls = newListeners(c.h.o.Log.With("server", c.key.server))
+	l.calls.shared = c.key.scope == (scopeKey{})
+	transport, err := c.transport(ctx, l)
+	if err != nil {
+		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "skerry", Title: "Skerry", Version: c.h.o.Version}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{}, // no roots: a sandbox's folders mean nothing to a server
+		Logger:       slog.New(slog.DiscardHandler),
+		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
+			l.updates.changed(r.Params.URI)
+		},
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { cry(l.changed) },
+		PromptListChangedHandler: func(context.Context, *mcp.PromptListChangedRequest) {
+			cry(l.others[sandbox.UpstreamPrompts])
+		},
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {
+			cry(l.others[sandbox.UpstreamResources])
+		},
+	})
+	client.AddSendingMiddleware(boundDiscover, ownTTL)
+	// The old SSE transport keeps the context of its connection: it is the link's, not the attempt's.
+	defer context.AfterFunc(ctx, l.cancel)()
+	seenCtx, seen := withCapture(l.ctx)
+	defer seen.done()
+	session, err := client.Connect(seenCtx, transport, nil)
+	if err != nil {
+		return l, nil, c.connectError(ctx, l, seen.look(), err)
+	}
+	l.session = session
+	go func() {
+		_ = session.Wait() // why it ended is seen by those who use it
+		close(l.dead)
+	}()
+	tools, err := c.list(ctx, l)
+	if err != nil {
+		return l, nil, c.connectError(ctx, l, seen.look(), err)
+	}
+	return l, tools, nil
+}
+
+// cry tells of a change; one that nobody has seen yet says it all.
+func cry(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func boundDiscover(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if method == "server/discover" {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, discoverTimeout)
+			defer cancel()
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// ownTTL takes the time to live of a list of tools for the hub and leaves none to the SDK, whose cache
+// would answer in the place of the server when the hub asks again, and not in the server's words.
+func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if list, ok := res.(*mcp.ListToolsResult); ok && err == nil && list != nil {
+			if c := captureOf(ctx); c != nil {
+				c.setTTL(time.Duration(min(max(list.TTLMs, 0), maxTTLMillis)) * time.Millisecond)
+			}
+			list.TTLMs = 0
+		}
+		return res, err
+	}
+}
+
+func (c *conn) transport(ctx context.Context, l *link) (mcp.Transport, error) {
+	if c.cfg.Type != transportStdio {
+		t, err := c.h.expand(ctx, c.cfg, c.key.scope, "")
+		if err != nil {
+			return nil, err
+		}
+		l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
+		var transport mcp.Transport
+		transport, l.remote, err = c.cfg.newRemote(t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
+		if err == nil {
+			if c.cfg.user != nil {
+				c.h.confine(l.remote.base)
+			}
+			l.remote.login, err = c.h.loginClient(c.cfg, t, c.key.scope)
+		}
+		return transport, err
+	}
+	log := c.h.o.Log.With("server", c.key.server)
+	if c.cfg.user != nil && !c.cfg.Sandbox.on {
+		return nil, invalidField("sandbox", "a program of a plugin runs in a sandbox")
+	}
+	if c.cfg.Sandbox.on {
+		return c.isolatedTransport(ctx, l, log)
+	}
+	home := filepath.Join(c.h.homes.dir, c.homeName())
+	t, err := c.h.expand(ctx, c.cfg, c.key.scope, home)
+	if err != nil {
+		return nil, err
+	}
+	l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
+	cmd, err := c.cfg.prepare(t, home, c.h.o.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	if cmd.uid == 0 {
+		log.Warn("MCP server: runs as root, as the configuration says")
+	}
+	return &stdioTransport{traffic: newTraffic(c.h.o.MaxResult+slack, l.calls.hear), log: log, start: func(context.Context) (*process, error) {
+		p, err := cmd.start(&c.h.wg, log, t.redact)
+		l.process = p
+		return p, err
+	}}, nil
+}
+
+// homeName names the home folder of the server for this scope. It stays the same from one process to
+// the next.
+func (c *conn) homeName() string { return homeName(c.key.server, c.key.scope) }
+
+func homeName(server string, s scopeKey) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", server, s.tenant, s.user, s.thread))
+	return hex.EncodeToString(sum[:12])
+}
+
+// HomeName names the home folder that a server of a user's plugin has.
+func HomeName(server string, o sandbox.Owner) string {
+	return homeName(server, scopeKey{tenant: o.Tenant, user: o.User})
+}
+
+// connectError says why there is no connection.
+func (c *conn) connectError(ctx context.Context, l *link, s seen, err error) error {
+	name := c.key.server
+	if p := l.process; p != nil {
+		_ = p.close() // for its last words
+		<-p.exited
+		c.h.o.Log.Debug("MCP server: last words", "server", name, "how", p.end, "says", p.tail.String())
+	}
+	var known *sandbox.Error
+	switch {
+	case s.login != nil:
+		return withoutSecrets(l, s.login)
+	case errors.As(err, &known):
+		return sandbox.Wrap(known.Kind, err, "the MCP server %q cannot be started: %s", name, known.Detail)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return sandbox.Wrap(sandbox.Unavailable, err, "the MCP server %q did not answer within %s", name, c.h.o.ConnectTimeout)
+	case ctx.Err() != nil:
+		return errStopping
+	case s.status != 0:
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: MCP Error (%d): %s", name, s.status, l.redact.Replace(s.message))
+	case l.remote != nil:
+		if text, ok := rpcErrorText(err); ok {
+			return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: %s", name, l.redact.Replace(text))
+		}
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q cannot be reached: %s", name, networkError(err))
+	}
+	if text, ok := rpcErrorText(err); ok {
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: %s", name, l.redact.Replace(text))
+	}
+	return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q ended before it answered", name)
+}
+
+// redacted is err for the log, without the secrets of the configuration.
+func redacted(l *link, err error) error {
+	if err == nil || l.redact == nil {
+		return err
+	}
+	return errors.New(l.redact.Replace(err.Error()))
+}

@@ -1,0 +1,81 @@
+package hub
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+func TestMaskedArguments(t *testing.T) {
+	for _, c := range []struct{ in, want []string }{
+		{[]string{"-y", "@org/server", "--port", "8080", "/srv/files"}, []string{"-y", "@org/server", "--port", "8080", "/srv/files"}},
+		{[]string{"--api-key", "abc", "--token=def", "--verbose"}, []string{"--api-key", "***", "--token=***", "--verbose"}},
+		{[]string{"--token", "${TOKEN}", "--secret=${S:-x}"}, []string{"--token", "${TOKEN}", "--secret=${S:-x}"}},
+		{[]string{"--no-auth", "--stdio"}, []string{"--no-auth", "--stdio"}},
+		{[]string{"--header", "Authorization: Bearer sk-abcdefghijkl"}, []string{"--header", "Authorization: Bearer ***"}},
+		{[]string{"postgresql://me:hunter2@db/app?sslmode=off"}, []string{"postgresql://me:***@db/app?sslmode=off"}},
+		{[]string{"ghp_0123456789abcdef", "DB_PASSWORD=x"}, []string{"***", "DB_PASSWORD=***"}},
+	} {
+		if got := maskedArgs(c.in); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.in, got, c.want)
+		}
+	}
+	for in, want := range map[string]string{
+		"https://mcp.example.com/mcp":                            "https://mcp.example.com/mcp",
+		"https://u:p@h:1/a?api_key=1&page=2#f":                   "https://u:***@h:1/a?api_key=***&page=2#f",
+		"https://h/s/Zm9vYmFyYmF6cXV4MTIzNDU2/mcp":               "https://h/s/***/mcp",
+		"https://h/${KEY}/mcp?token=${T}":                        "https://h/${KEY}/mcp?token=${T}",
+		"https://h/a-long-path-of-plain-words?x=short":           "https://h/a-long-path-of-plain-words?x=short",
+		"https://h/mcp?x=0123456789abcdef0123456789abcdef&y=eyJ": "https://h/mcp?x=***&y=eyJ",
+		"https://h/mcp?a%70i_key=v":                              "https://h/mcp?a%70i_key=***",
+		"not a url":                                              "not a url",
+	} {
+		if got := maskedURL(in); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestMasksSentBack: what was shown masked can be sent back as it was shown, and nothing is lost.
+func TestMasksSentBack(t *testing.T) {
+	const file = `{"mcpServers":{"a":{"command":"true","args":["--token","first-secret","x","--key=second-secret"]},"b":{"url":"http://u:third-secret@127.0.0.1:1/mcp"}}}`
+	r := open(t, file)
+	ctx := context.Background()
+	shown, err := r.ServerConfigs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range shown {
+		if strings.Contains(string(c), "secret") || !strings.Contains(string(c), mask) {
+			t.Errorf("%s: %s", name, c)
+		}
+		if err := r.PutServer(ctx, name, c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := r.PutServer(ctx, "a", []byte(`{"command":"false","args":["new","--key=***","--token","fresh"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(r.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"--key=second-secret"`, `"fresh"`, "third-secret@"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s is lost: %s", want, text)
+		}
+	}
+	for name, body := range map[string]string{
+		"a": `{"command":"true","args":["--password=***"]}`,
+		"b": `{"url":"http://u:***@elsewhere.example/mcp"}`, // a secret must not be sent to another host
+		"c": `{"command":"true","args":["***"]}`,
+	} {
+		if err := r.PutServer(ctx, name, []byte(body)); sandbox.KindOf(err) != sandbox.Invalid {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}

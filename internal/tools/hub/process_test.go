@@ -1,0 +1,38 @@
+package hub
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// TestRootThatGivesNoUIDs: in a container without the capabilities for it, a stdio server as a process is refused with what to do
+// instead, and never runs as root.
+func TestRootThatGivesNoUIDs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("is about root")
+	}
+	runtime.LockOSThread() // for good: the thread ends with the test, and its capabilities with it
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&head, &have[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, own, err := (&serverConfig{}).ids(); err != nil || own {
+		t.Fatalf("with all of them: %v", err)
+	}
+	have[0].Effective &^= 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+	if err := unix.Capset(&head, &have[0]); err != nil {
+		t.Fatal(err)
+	}
+	_, _, _, err := (&serverConfig{}).ids()
+	if !errors.Is(err, sandbox.NotSupported) || !strings.Contains(err.Error(), `"sandbox": true`) {
+		t.Errorf("without: %v", err)
+	}
+}

@@ -1,0 +1,104 @@
+package hub
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
+)
+
+// redactor takes secrets out of texts: those of the configuration, and the tokens that a login gave. Errors and
+// logs are rid of everything that the configuration put in, also of folders of this host; what a server answers
+// only of what is surely a secret, in all its forms, because the rest may be what was asked for.
+type redactor struct {
+	mu      sync.RWMutex
+	fixed   []string // surely secrets, of the configuration
+	tokens  []string // of a login, the newest last
+	guessed []string
+	words   *strings.Replacer
+	forms   *redact.Secrets
+}
+
+// maxSecrets bounds the tokens that are remembered: the oldest has ended long ago.
+const maxSecrets = 256
+
+// newRedactor hides secrets everywhere, and guessed values in errors and logs. An error is that there is too much of it.
+func newRedactor(secrets, guessed []string) (*redactor, error) {
+	r := &redactor{fixed: secrets, guessed: guessed}
+	return r, r.build()
+}
+
+// build makes what hides: of the tokens as many of the newest as there is room for.
+func (r *redactor) build() error {
+	forms, err := redact.New(r.fixed...)
+	if err != nil {
+		return err
+	}
+	values, room := slices.Clone(r.fixed), redact.MaxTotal
+	for _, v := range r.fixed {
+		room -= len(v)
+	}
+	for _, t := range slices.Backward(r.tokens) {
+		if room -= len(t); room >= 0 {
+			values = append(values, t)
+		}
+	}
+	if len(values) > len(r.fixed) {
+		if with, err := redact.New(values...); err == nil {
+			forms = with
+		}
+	}
+	var pairs []string
+	for _, s := range longestFirst(slices.Concat(r.fixed, r.tokens, r.guessed)) {
+		pairs = append(pairs, s, mask)
+	}
+	r.words, r.forms = strings.NewReplacer(pairs...), forms
+	return nil
+}
+
+// Replace gives s, which is for an error or the log, without the secrets.
+func (r *redactor) Replace(s string) string {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.forms.String(r.words.Replace(s))
+}
+
+// JSON gives what a server says, a JSON text, without what is surely a secret.
+func (r *redactor) JSON(text json.RawMessage) json.RawMessage {
+	if r == nil {
+		return text
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.forms.JSON(text)
+}
+
+// String is JSON for a plain text.
+func (r *redactor) String(text string) string {
+	if r == nil {
+		return text
+	}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.forms.String(text)
+}
+
+// hide adds tokens of a login.
+func (r *redactor) hide(tokens ...string) {
+	known := func(s string) bool {
+		return len(s) < minSecret || slices.Contains(r.tokens, s) || slices.Contains(r.fixed, s)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fresh := slices.DeleteFunc(slices.Clone(tokens), known)
+	if len(fresh) == 0 {
+		return
+	}
+	r.tokens = append(slices.Clone(r.tokens), fresh...)
+	if over := len(r.tokens) - maxSecrets; over > 0 {
+		r.tokens = r.tokens[over:]
+	}
+	_ = r.build() // what is fixed has fitted before
+}

@@ -1,0 +1,117 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// alternatives gives a schema whose check takes 2^depth steps, with around put around it.
+func alternatives(depth int, around string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"type":"object","properties":{"x":%s},"$defs":{`, around)
+	for i := range depth {
+		fmt.Fprintf(&b, `"a%d":{"anyOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]},`, i, i+1, i+1)
+	}
+	fmt.Fprintf(&b, `"a%d":{"type":"string"}}}`, depth)
+	return b.String()
+}
+
+// TestSchemaThatTakesForever: without a count of steps each of these would run for years.
+func TestSchemaThatTakesForever(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 60) + "{}" + strings.Repeat("}", 60)
+	for name, c := range map[string]struct{ schema, input string }{
+		"alternatives": {alternatives(60, `{"$ref":"#/$defs/a0"}`), `{"x":1}`},
+		"negated":      {alternatives(60, `{"not":{"$ref":"#/$defs/a0"}}`), `{"x":1}`},
+		"condition":    {alternatives(60, `{"if":{"$ref":"#/$defs/a0"},"then":false}`), `{"x":1}`},
+		"draft-07":     {strings.Replace(alternatives(60, `{"$ref":"#/$defs/a0"}`), `{`, `{"$schema":"http://json-schema.org/draft-07/schema#",`, 1), `{"x":1}`},
+		"in a pattern": {alternatives(60, `{"patternProperties":{".":{"$ref":"#/$defs/a0"}}}`), `{"x":{"y":1}}`},
+		"recursive":    {`{"anyOf":[{"properties":{"a":{"$ref":"#"}},"required":["y"]},{"properties":{"a":{"$ref":"#"}},"required":["z"]}]}`, deep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newValidator([]byte(c.schema), inputField)
+			began := time.Now()
+			args, problem, err := v.check("t", []byte(c.input))
+			if !errors.Is(problem, errSpent) || err != nil || string(args) != c.input {
+				t.Errorf("%v, %v, %s", problem, err, args)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			// The next call has all its steps again.
+			if _, problem, err := v.check("t", []byte(`{}`)); problem != nil || name != "recursive" && err != nil {
+				t.Errorf("afterwards: %v, %v", problem, err)
+			}
+		})
+	}
+}
+
+func TestNumbersOutOfRange(t *testing.T) {
+	for _, schema := range []string{`{}`, `{"properties":{"x":{"minimum":1}}}`, `{"properties":{"x":{"items":{"multipleOf":3}}}}`} {
+		v := newValidator([]byte(schema), inputField)
+		for _, number := range []string{"1e99999999", "-1E-99999999", "1e99999999999999999999", "1e401", strings.Repeat("7", 1001)} {
+			for input, field := range map[string]string{`{"x":` + number + `}`: "input.x", `{"x":[3,` + number + `]}`: "input.x[1]"} {
+				_, problem, err := v.check("t", []byte(input))
+				var e *sandbox.Error
+				if problem != nil || !errors.As(err, &e) || e.Kind != sandbox.Invalid || e.Fields[0].Name != field {
+					t.Errorf("%s: %v, %v", schema, problem, err)
+				}
+			}
+		}
+	}
+	v := newValidator([]byte(`{"properties":{"x":{"multipleOf":0.01,"maximum":1e300}}}`), inputField)
+	if _, problem, err := v.check("t", []byte(`{"x":9007199254740993.25}`)); problem != nil || err != nil {
+		t.Error(problem, err)
+	}
+}
+
+// TestSchemasOfNoUse: the server is left to judge, and nothing outside of the schema is read.
+func TestSchemasOfNoUse(t *testing.T) {
+	for _, schema := range []string{
+		`{"$ref":"http://127.0.0.1:1/x"}`, `{"$ref":"file:///etc/passwd"}`, `{"$schema":"http://example.org/none"}`,
+		`{"type":7}`, `{"$dynamicRef":"#"}`, `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveRef":"#"}`,
+		`{"properties":{"x":{"maximum":1e9999999}}}`, strings.Repeat(`{"not":`, 200) + `{}` + strings.Repeat(`}`, 200),
+	} {
+		v := newValidator([]byte(schema), inputField)
+		if _, problem, err := v.check("t", []byte(`{"x":1}`)); problem == nil || err != nil {
+			t.Errorf("%.80s: %v, %v", schema, problem, err)
+		}
+	}
+	v := newValidator([]byte(`{}`), inputField)
+	if _, _, err := v.check("t", []byte(`{"x":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`)); sandbox.KindOf(err) != sandbox.Invalid {
+		t.Error("deep arguments:", err)
+	}
+	if _, _, err := v.check("t", []byte(`{"x":"`+strings.Repeat("a", maxInputBytes)+`"}`)); sandbox.KindOf(err) != sandbox.Invalid {
+		t.Error("large arguments:", err)
+	}
+}
+
+// TestCountingChangesNothing: formats are still looked at where the draft says so, and a schema that
+// refers to a meta-schema, which all validators share, is not one for two.
+func TestCountingChangesNothing(t *testing.T) {
+	draft7 := `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"x":{"format":"ipv4"},"r":{"format":"regex"}}}`
+	v := newValidator([]byte(draft7), inputField)
+	if _, _, err := v.check("t", []byte(`{"x":"1.2.3"}`)); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "input.x '1.2.3' is not valid ipv4") {
+		t.Error(err)
+	}
+	if _, problem, err := v.check("t", []byte(`{"x":"1.2.3.4","r":"(?<=a)b"}`)); problem != nil || err != nil {
+		t.Error(problem, err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			v := newValidator([]byte(`{"properties":{"x":{"$ref":"http://json-schema.org/draft-07/schema#"}}}`), inputField)
+			for range 20 {
+				if _, _, err := v.check("t", []byte(`{"x":{"type":7}}`)); sandbox.KindOf(err) != sandbox.Invalid {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

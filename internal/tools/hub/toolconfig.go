@@ -1,0 +1,103 @@
+package hub
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Limits of what a configuration says about tools.
+const (
+	maxToolConfigs = maxTools
+	maxSummary     = 500 // characters
+	maxKeywords    = 50
+	maxKeyword     = 64 // characters
+)
+
+// toolConfig is what the configuration of a server says about one of its tools, in "tools". A zero
+// value says nothing.
+type toolConfig struct {
+	TimeoutMillis int64              `json:"timeout"`     // of a call; 0 takes the server's
+	Concurrency   int                `json:"concurrency"` // calls at once; 0 takes the server's
+	Disclosure    sandbox.Disclosure `json:"disclosure"`
+	Summary       string             `json:"summary"`
+	Keywords      []string           `json:"keywords"`
+	Capabilities  []string           `json:"capabilities"` // that it needs, beside those of the server
+}
+
+// offers reports whether a tool is there for anybody.
+func (s *serverConfig) offers(tool string) bool {
+	return !slices.Contains(s.DisabledTools, tool) && s.Tools[tool].Disclosure != sandbox.DiscloseHidden
+}
+
+// apply puts into t what is said about it.
+func (c toolConfig) apply(t *sandbox.Tool) {
+	t.Disclosure, t.Summary, t.Keywords = c.Disclosure, c.Summary, slices.Clone(c.Keywords)
+}
+
+// checkTools completes "tools" and reports the first thing wrong with it.
+func (s *serverConfig) checkTools() error {
+	if len(s.Tools) > maxToolConfigs {
+		return invalidField("tools", "%d tools, at most %d", len(s.Tools), maxToolConfigs)
+	}
+	for name, c := range s.Tools {
+		if err := c.check("tools." + cut(name, maxToolName)); err != nil {
+			return err
+		}
+		s.Tools[name] = c
+	}
+	return nil
+}
+
+func (c *toolConfig) check(field string) error {
+	switch c.Disclosure {
+	case "", sandbox.DiscloseAlways, sandbox.DiscloseDeferred, sandbox.DiscloseHidden:
+	default:
+		return invalidField(field+".disclosure", "%.40q is not always, deferred or hidden", c.Disclosure)
+	}
+	if err := checkTimeout(field+".timeout", c.TimeoutMillis); err != nil {
+		return err
+	}
+	if err := checkConcurrency(field+".concurrency", c.Concurrency); err != nil {
+		return err
+	}
+	c.Summary = strings.Join(strings.Fields(c.Summary), " ")
+	if utf8.RuneCountInString(c.Summary) > maxSummary {
+		return invalidField(field+".summary", "has more than %d characters", maxSummary)
+	}
+	var err error
+	if c.Capabilities, err = sandbox.CheckCapabilities(c.Capabilities); err != nil {
+		return invalidField(field+".capabilities", "%s", detailOf(err))
+	}
+	if len(c.Keywords) > maxKeywords {
+		return invalidField(field+".keywords", "%d keywords, at most %d", len(c.Keywords), maxKeywords)
+	}
+	for i, k := range c.Keywords {
+		c.Keywords[i] = strings.Join(strings.Fields(k), " ")
+		if c.Keywords[i] == "" || utf8.RuneCountInString(c.Keywords[i]) > maxKeyword {
+			return invalidField(field+".keywords", "a keyword has 1 to %d characters", maxKeyword)
+		}
+	}
+	return nil
+}
+
+// maxConcurrency is the most calls at once that a configuration may allow.
+const maxConcurrency = 1000
+
+func checkConcurrency(field string, n int) error {
+	if n < 0 || n > maxConcurrency {
+		return invalidField(field, "%d: want 1 to %d calls at once", n, maxConcurrency)
+	}
+	return nil
+}
+
+// checkTimeout checks milliseconds; 0 says nothing.
+func checkTimeout(field string, millis int64) error {
+	if t := time.Duration(millis) * time.Millisecond; millis != 0 && (millis < 0 || millis > maxTimeout.Milliseconds() || t < minTimeout) {
+		return invalidField(field, "%d milliseconds: want %d to %d", millis, minTimeout.Milliseconds(), maxTimeout.Milliseconds())
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package hub
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// TestToolConfig: what the configuration says of a tool is with the tool; a hidden one is nowhere.
+func TestToolConfig(t *testing.T) {
+	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"tools":{
+		"echo":{"disclosure":"always","summary":"  says \n it again ","keywords":["parrot","repeat  after"]},
+		"json":{"disclosure":"deferred"},
+		"fail":{"disclosure":"hidden"},
+		"not there":{"disclosure":"hidden"}}}`))
+	set, err := r.Tools(context.Background(), alice)
+	if err != nil || len(set.Tools) != 11 {
+		t.Fatalf("%v: %d tools", err, len(set.Tools))
+	}
+	byName := map[string]sandbox.Tool{}
+	for _, tool := range set.Tools {
+		byName[tool.Name] = tool
+	}
+	e := byName["echo"]
+	if e.Disclosure != sandbox.DiscloseAlways || e.Summary != "says it again" || !slices.Equal(e.Keywords, []string{"parrot", "repeat after"}) {
+		t.Errorf("%+v", e)
+	}
+	if d := byName["json"].Disclosure; d != sandbox.DiscloseDeferred {
+		t.Errorf("%q", d)
+	}
+	if b := byName["blocks"]; b.Disclosure != "" || b.Summary != "" || b.Keywords != nil {
+		t.Errorf("%+v", b)
+	}
+	r.fails("x__fail", "", sandbox.NotFound, "x__fail")
+	if _, err := r.Call(context.Background(), alice, sandbox.Tool{Server: "x", Name: "fail"}, nil); sandbox.KindOf(err) != sandbox.NotFound {
+		t.Errorf("a hidden tool is called: %v", err)
+	}
+	found, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: "fail"})
+	if err != nil || slices.ContainsFunc(found.Tools, func(f sandbox.ToolFound) bool { return f.ShortName == "fail" }) {
+		t.Errorf("%v %+v", err, found)
+	}
+	if tools, err := r.ServerTools(context.Background(), sandbox.Caller{Owner: alice.Owner}, "x"); err != nil || len(tools) != 11 {
+		t.Errorf("%v: %d tools for administration", err, len(tools))
+	}
+	before := set.Hash
+	r.write(withServers(`"x":{"command":"%BIN%","args":["test-server"]}`))
+	if set, err = r.Tools(context.Background(), alice); err != nil || len(set.Tools) != 12 || set.Hash == before {
+		t.Errorf("%v: %d tools", err, len(set.Tools))
+	}
+}
+
+func TestWrongToolConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		`[]`:                                    "tools",
+		`{"a":7}`:                               "tools",
+		`{"a":{"disclosure":"secret"}}`:         `tools.a.disclosure: "secret"`,
+		`{"a":{"timeout":5}}`:                   "tools.a.timeout: 5 milliseconds",
+		`{"a":{"timeout":-5}}`:                  "tools.a.timeout",
+		`{"a":{"timeout":9223372036854775807}}`: "tools.a.timeout",
+		`{"a":{"concurrency":-1}}`:              "tools.a.concurrency: -1",
+		`{"a":{"keywords":[""]}}`:               "tools.a.keywords",
+		`{"a":{"keywords":["` + strings.Repeat("k", 65) + `"]}}`:         "tools.a.keywords",
+		`{"a":{"summary":"` + strings.Repeat("k", maxSummary+1) + `"}}`:  "tools.a.summary",
+		`{"a":{"keywords":[` + strings.Repeat(`"a",`, 50) + `"a"]}}`:     "51 keywords",
+		`{"a":{"disclosure":"always","summary":"é","concurrency":1000}}`: "",
+	} {
+		s := parseServer("s", []byte(`{"command":"true","tools":`+text+`}`))
+		if want == "" && s.err != nil || want != "" && (s.err == nil || !strings.Contains(detailOf(s.err), want)) {
+			t.Errorf("%.60s: %v, want %q", text, s.err, want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package hub
+
+import (
+	"encoding/json"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// traffic looks at the messages that come over one link, before the SDK does and in the order in which
+// the server sent them: it hands results to those who wait for them, and what a server says beside to
+// the link's listeners.
+type traffic struct {
+	limit int                                   // bytes of a message
+	hear  func(n *jsonrpc.Request, by *capture) // takes notifications; by is the request they came with, or nil
+
+	mu      sync.Mutex
+	waiting map[any]waiting // by the raw id of the request
+}
+
+// waiting is a request whose answer somebody wants to see as it was.
+type waiting struct {
+	c      *capture
+	method string
+}
+
+func newTraffic(limit int, hear func(*jsonrpc.Request, *capture)) *traffic {
+	return &traffic{limit: limit, hear: hear, waiting: map[any]waiting{}}
+}
+
+// await notes that a request goes out whose answer is for c.
+func (t *traffic) await(req *jsonrpc.Request, c *capture) {
+	id := req.ID.Raw()
+	t.mu.Lock()
+	t.waiting[id] = waiting{c, req.Method}
+	t.mu.Unlock()
+	c.mu.Lock()
+	c.forget = func() { t.take(id) }
+	c.mu.Unlock()
+}
+
+func (t *traffic) take(id any) (waiting, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	w, ok := t.waiting[id]
+	delete(t.waiting, id)
+	return w, ok
+}
+
+// see takes in a message; it may make a result lighter, and says so. by is the request whose answer it
+// came with, or nil.
+func (t *traffic) see(msg jsonrpc.Message, by *capture) (changed bool) {
+	switch msg := msg.(type) {
+	case *jsonrpc.Response:
+		if w, ok := t.take(msg.ID.Raw()); ok && msg.Error == nil {
+			w.c.answer(msg, w.method)
+			return true
+		}
+	case *jsonrpc.Request:
+		if !msg.IsCall() && t.hear != nil {
+			t.hear(msg, by)
+		}
+	}
+	return false
+}
+
+// text is see for a message that is not decoded yet. It gives what the SDK is to read in its place.
+func (t *traffic) text(body []byte, by *capture) []byte {
+	msg, err := jsonrpc.DecodeMessage(body)
+	if err != nil || !t.see(msg, by) {
+		return body
+	}
+	if out, err := jsonrpc.EncodeMessage(msg); err == nil {
+		return out
+	}
+	return body
+}
+
+// skipped takes in that the answer to the request id was too large, and gives what stands for it.
+func (t *traffic) skipped(id json.RawMessage) []byte {
+	text := tooLargeAnswer(id, t.limit)
+	msg, err := jsonrpc.DecodeMessage(text)
+	if err != nil {
+		return text
+	}
+	if res, ok := msg.(*jsonrpc.Response); ok {
+		if w, ok := t.take(res.ID.Raw()); ok {
+			w.c.setTooLarge()
+		}
+	}
+	return text
+}

@@ -1,0 +1,220 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
+)
+
+// This file is about servers that users bring along with plugins. Each belongs to one user and is on no surface of
+// another one. The configuration file goes before them: they never replace, rename or hide a server of it. Their values are
+// their user's, a program of theirs runs in a sandbox and nowhere else, and their addresses are public ones.
+
+// UserServers says where the servers of users come from.
+type UserServers struct {
+	// Of gives those of a user, as of now. It is asked often: as long as nothing changes it gives the same pointer.
+	Of func(sandbox.Owner) (*sandbox.UserServers, error)
+	// Addresses may be connected to besides the public internet.
+	Addresses []netip.Prefix
+	// Egress are the hosts that their programs may reach: see package egress.
+	Egress []string
+}
+
+// maxUsers bounds the users whose configuration is kept.
+const maxUsers = 10_000
+
+// users keeps what the configuration is for each user.
+type users struct {
+	mu  sync.Mutex
+	all map[sandbox.Owner]*userConfig
+}
+
+// userConfig is the configuration of one user: the file's, and the user's own.
+type userConfig struct {
+	file   *config
+	list   *sandbox.UserServers
+	config *config
+	used   time.Time
+	failed string // why the list was not to be had the last time
+}
+
+// configOf gives the configuration in force for a user, after a look at everything that it comes from.
+func (h *Hub) configOf(o sandbox.Owner) *config { return h.userConfig(o, time.Now()) }
+
+// userConfig does the work of configOf. The zero time says that nobody uses it, who only looks.
+func (h *Hub) userConfig(o sandbox.Owner, now time.Time) *config {
+	file := h.config()
+	if h.o.UserServers.Of == nil {
+		return file
+	}
+	list, err := h.o.UserServers.Of(o)
+	h.users.mu.Lock()
+	u := h.users.all[o]
+	if u == nil {
+		u = &userConfig{}
+	}
+	if !now.IsZero() {
+		u.used = now
+	}
+	if err != nil { // fail closed: the file's alone
+		list = nil
+		if text := err.Error(); text != u.failed {
+			u.failed = text
+			h.o.Log.Error("MCP servers of plugins: not known", "tenant", o.Tenant, "user", o.User, "error", err)
+		}
+	} else {
+		u.failed = ""
+	}
+	if u.config != nil && u.file == file && u.list == list {
+		h.users.mu.Unlock()
+		return u.config
+	}
+	known := u.config != nil
+	u.file, u.list, u.config = file, list, h.merge(file, list)
+	if h.users.all == nil || len(h.users.all) >= maxUsers {
+		h.users.all = map[sandbox.Owner]*userConfig{}
+	}
+	h.users.all[o] = u
+	cfg := u.config
+	h.users.mu.Unlock()
+	if known {
+		h.retireOf(o, cfg)
+	}
+	h.bump(known)
+	return cfg
+}
+
+// merge puts the servers of a user behind those of the file.
+func (h *Hub) merge(file *config, list *sandbox.UserServers) *config {
+	if list == nil || len(list.List) == 0 {
+		return file
+	}
+	c := &config{servers: slices.Clone(file.servers), byName: map[string]*serverConfig{}}
+	printed := map[string]string{}
+	for _, s := range file.servers {
+		c.byName[s.name] = s
+		if s.enabled() && s.err == nil {
+			printed[printedServer(s.name)] = s.name
+		}
+	}
+	for i := range list.List {
+		s := h.parseUserServer(&list.List[i])
+		if c.byName[s.name] != nil {
+			continue // the file has a server of that very name
+		}
+		if first, taken := printed[printedServer(s.name)]; taken && s.err == nil {
+			s.err = sandbox.Errorf(sandbox.Conflict, "its tools would be printed %s__…, as those of the server %q are", printedServer(s.name), first)
+		} else if s.err == nil {
+			printed[printedServer(s.name)] = s.name
+		}
+		c.servers = append(c.servers, s)
+		c.byName[s.name] = s
+	}
+	return c
+}
+
+// parseUserServer reads a server of a user. What it says of the host has no effect.
+func (h *Hub) parseUserServer(u *sandbox.UserServer) *serverConfig {
+	s := &serverConfig{name: u.Name, user: u}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, u.Config); err != nil {
+		s.err = sandbox.Errorf(sandbox.Invalid, "not JSON")
+		return s
+	}
+	if err := json.Unmarshal(u.Config, s); err != nil {
+		s.err = describeJSON(u.Config, err)
+		return s
+	}
+	s.RunAs, s.Scope, s.Enabled, s.Sandbox = nil, scopeUser, nil, isolationConfig{}
+	if s.Type == transportStdio || s.Type == "" && s.Command != "" {
+		s.Sandbox = isolationConfig{on: true, Egress: h.o.UserServers.Egress}
+		if u.Root != "" {
+			s.Sandbox.Mounts = map[string]string{sandbox.PluginRoot: u.Root}
+		}
+	}
+	if s.err = s.check(); s.err == nil {
+		s.dial, s.err = s.dialKey()
+	}
+	// Values and files are part of what it is: with others it is connected to anew.
+	values, err := json.Marshal(u.Values)
+	if s.err == nil && err != nil {
+		s.err = sandbox.Errorf(sandbox.Invalid, "not JSON")
+	}
+	sum := sha256.Sum256(fmt.Appendf(values, " %q", u.Key))
+	s.dial = append(s.dial, sum[:]...)
+	s.raw = append(compact.Bytes(), sum[:]...)
+	return s
+}
+
+// lookup gives what ${NAME} stands for in the configuration of a server: for one of a user that user's values, and
+// never the server's environment.
+func (s *serverConfig) lookup(environment func(string) (string, bool)) func(string) (string, bool) {
+	if s.user == nil {
+		return environment
+	}
+	values := s.user.Values
+	return func(name string) (string, bool) {
+		v, ok := values[name]
+		return v, ok
+	}
+}
+
+// confine makes an HTTP transport reach public addresses alone. A proxy would not, so there is none.
+func (h *Hub) confine(t *http.Transport) {
+	t.Proxy = nil
+	t.DialContext = egress.PublicDialer(h.o.UserServers.Addresses).DialContext
+}
+
+// retireOf closes a user's connections to servers of his own that he has no more.
+func (h *Hub) retireOf(o sandbox.Owner, cfg *config) {
+	h.retire(func(c *conn) bool {
+		if c.cfg.user == nil || c.key.scope.tenant != o.Tenant || c.key.scope.user != o.User {
+			return false
+		}
+		s := cfg.byName[c.key.server]
+		return s == nil || s.err != nil || !c.cfg.sameDial(s)
+	})
+}
+
+// LookAgain looks at the servers of all users that are known here: what has changed is in force, and told, when it returns.
+func (h *Hub) LookAgain() { h.lookAgain(time.Time{}) }
+
+// lookAgain looks at the servers of those who were here since then.
+func (h *Hub) lookAgain(since time.Time) {
+	h.users.mu.Lock()
+	var owners []sandbox.Owner
+	for o, u := range h.users.all {
+		if !u.used.Before(since) {
+			owners = append(owners, o)
+		}
+	}
+	h.users.mu.Unlock()
+	for _, o := range owners {
+		h.userConfig(o, time.Time{})
+	}
+}
+
+// mindUsers looks at the servers of users who were here a short while ago, because another process may change
+// them, and forgets who was not here for long.
+func (h *Hub) mindUsers(now time.Time) {
+	if h.o.UserServers.Of == nil {
+		return
+	}
+	h.users.mu.Lock()
+	for o, u := range h.users.all {
+		if now.Sub(u.used) > forgetAfter {
+			delete(h.users.all, o)
+		}
+	}
+	h.users.mu.Unlock()
+	h.lookAgain(now.Add(-retryFor))
+}

@@ -1,0 +1,264 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// maxViews bounds the views that are kept.
+const maxViews = 1024
+
+// viewKey is who sees a view.
+type viewKey struct{ scopeKey }
+
+// view is what a thread sees of the tools, at one epoch. It does not change.
+type view struct {
+	epoch     uint64
+	set       sandbox.ToolSet
+	byPrinted map[string]entry
+	byPair    map[toolKey]entry
+	refused   map[string]error // servers whose tools collide with others', by name
+	servers   map[string]bool  // that have tools
+}
+
+type toolKey struct{ server, tool string }
+
+type entry struct {
+	conn *conn
+	tool *tool
+}
+
+// usable gives the servers that a thread may use.
+func (c *config) usable() []*serverConfig {
+	var list []*serverConfig
+	for _, s := range c.servers {
+		if s.enabled() && s.err == nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// contact gives the thread's connections to the servers, after a bounded wait for those that connect
+// for the first time. One that cannot be made is left out; an error is that the hub is closed.
+func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverConfig) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, s := range servers {
+		c, err := h.connOf(s, t)
+		if errors.Is(err, errStopping) {
+			return err
+		}
+		if err != nil {
+			h.o.Log.Warn("MCP server: no connection", "server", s.name, "error", err)
+			continue
+		}
+		wg.Go(func() { c.firstContact(ctx) })
+	}
+	return nil
+}
+
+// view gives what the thread sees now, without connecting to anything.
+func (h *Hub) view(t sandbox.Thread) *view {
+	epoch := h.epoch.Load() // before everything that it stands for
+	cfg := h.configOf(t.Owner)
+	key := viewKey{keyOf(scopeUser, t)}
+	if cfg.threadScoped() {
+		key = viewKey{keyOf(scopeThread, t)}
+	}
+	h.mu.Lock()
+	v := h.views[key]
+	if v != nil && v.epoch == epoch {
+		h.mu.Unlock()
+		return v
+	}
+	var conns []*conn
+	for _, s := range cfg.usable() {
+		if c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]; c != nil && bytes.Equal(c.terms.Load().cfg.raw, s.raw) {
+			conns = append(conns, c)
+		}
+	}
+	h.mu.Unlock()
+	v = newView(epoch, conns)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.views) >= maxViews {
+		clear(h.views)
+	}
+	h.views[key] = v
+	return v
+}
+
+func newView(epoch uint64, conns []*conn) *view {
+	v := &view{
+		epoch: epoch, byPrinted: map[string]entry{}, byPair: map[toolKey]entry{},
+		refused: map[string]error{}, servers: map[string]bool{},
+	}
+	// In the order of the names: of two servers that collide, the same one is refused each time.
+	// A server of the file goes before one that a user brings along.
+	conns = slices.SortedFunc(slices.Values(conns), func(a, b *conn) int {
+		if ofUser := a.cfg.user != nil; ofUser != (b.cfg.user != nil) {
+			if ofUser {
+				return 1
+			}
+			return -1
+		}
+		return strings.Compare(a.key.server, b.key.server)
+	})
+	for _, c := range conns {
+		tools, _, _ := c.known()
+		if tools != nil {
+			v.add(c, tools)
+		}
+	}
+	for _, e := range v.byPair {
+		v.set.Tools = append(v.set.Tools, e.tool.Tool)
+	}
+	slices.SortFunc(v.set.Tools, func(a, b sandbox.Tool) int {
+		if c := strings.Compare(a.Server, b.Server); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	placeWrappers(v.set.Tools)
+	v.set.Hash = hashTools(v.set.Tools)
+	return v
+}
+
+// add adds the tools of a server, all of them or, when one bears the printed name of another's, none.
+func (v *view) add(c *conn, tools *toolList) {
+	for _, t := range tools.tools {
+		if other, taken := v.byPrinted[t.Printed]; taken {
+			v.refused[c.key.server] = sandbox.Errorf(sandbox.Conflict, "its tool %q and the tool %q of the server %q are both printed %s; rename one of the servers",
+				t.Name, other.tool.Name, other.tool.Server, t.Printed)
+			return
+		}
+	}
+	v.servers[c.key.server] = true
+	for _, t := range tools.tools {
+		e := entry{c, t}
+		v.byPrinted[t.Printed], v.byPair[toolKey{t.Server, t.Name}] = e, e
+	}
+}
+
+// find gives the tool that ref names: by server and name, by its printed name, or as server.name.
+func (v *view) find(ref sandbox.ToolRef) (entry, bool) {
+	if ref.Server != "" {
+		e, ok := v.byPair[toolKey{ref.Server, ref.Name}]
+		if !ok { // some say both the server and the printed name
+			e, ok = v.byPrinted[ref.Name]
+			ok = ok && e.tool.Server == ref.Server
+		}
+		return e, ok
+	}
+	name := ref.Printed
+	if name == "" {
+		name = ref.Name
+	}
+	if e, ok := v.byPrinted[name]; ok {
+		return e, true
+	}
+	for i := range len(name) {
+		if name[i] != '.' {
+			continue
+		}
+		if e, ok := v.byPair[toolKey{name[:i], name[i+1:]}]; ok {
+			return e, true
+		}
+	}
+	return entry{}, false
+}
+
+// Servers lists the servers of a thread, in the order of the configuration. It connects as Tools does. A
+// server that cannot be used is listed with its error.
+func (h *Hub) Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error) {
+	v, err := h.tools(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	cfg := h.configOf(t.Owner)
+	list := []sandbox.ToolServer{}
+	for _, s := range cfg.servers {
+		if s.enabled() {
+			list = append(list, h.server(s, v, t))
+		}
+	}
+	return list, nil
+}
+
+// ServerStates lists the enabled servers in the order of the configuration, as the connections of the
+// caller's user have them now. It connects to none; a server that was not needed yet is idle.
+func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
+	t := sandbox.Thread{Owner: c.Owner}
+	v := h.view(t)
+	var list []sandbox.ToolServer
+	for _, s := range h.config().servers {
+		if s.enabled() {
+			list = append(list, h.server(s, v, t))
+		}
+	}
+	return list
+}
+
+// ServerRequires gives the capabilities that whoever uses a server needs.
+func (h *Hub) ServerRequires(t sandbox.Thread, server string) []string {
+	if s := h.configOf(t.Owner).byName[server]; s != nil {
+		return s.Capabilities
+	}
+	return nil
+}
+
+func (h *Hub) server(s *serverConfig, v *view, t sandbox.Thread) sandbox.ToolServer {
+	shown := sandbox.ToolServer{Name: s.name, Description: s.Description, Transport: s.shownTransport(), State: "idle"}
+	err := s.err
+	if err == nil {
+		h.mu.Lock()
+		c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]
+		h.mu.Unlock()
+		if c != nil {
+			var tools *toolList
+			if tools, shown.State, err = c.known(); tools != nil && v.servers[s.name] {
+				shown.ToolCount = len(tools.tools)
+			}
+		}
+		if refused := v.refused[s.name]; refused != nil {
+			err = refused
+		}
+	}
+	if err != nil {
+		shown.Error = detailOf(err)
+		if shown.State != stateNeedsLogin {
+			shown.State = stateFailed
+		}
+	}
+	return shown
+}
+
+// Tools gives all tools of a thread. It connects to the servers that were not needed before, side by
+// side, and waits for them up to Options.FirstWait; what comes later moves Version on. A server that
+// fails is missing in the answer and disturbs nothing else.
+func (h *Hub) Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error) {
+	v, err := h.tools(ctx, t)
+	if err != nil {
+		return sandbox.ToolSet{}, err
+	}
+	return sandbox.ToolSet{Hash: v.set.Hash, Tools: slices.Clone(v.set.Tools)}, nil
+}
+
+func (h *Hub) tools(ctx context.Context, t sandbox.Thread) (*view, error) {
+	cfg := h.configOf(t.Owner)
+	if err := h.contact(ctx, t, cfg.usable()); err != nil {
+		return nil, err
+	}
+	// A deadline that passed while one server was slow is no reason to hide the others.
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
+		return nil, sandbox.Wrap(sandbox.Timeout, err, "the caller went away")
+	}
+	return h.view(t), nil
+}

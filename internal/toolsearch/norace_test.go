@@ -1,5 +1,0 @@
-//go:build !race
-
-package toolsearch
-
-const raceEnabled = false

@@ -1,0 +1,298 @@
+package paths
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/rename"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Write makes a file of what r gives, with its parent folders, or replaces one, keeping its
+// permissions: readers see the old content or the new. With add it adds to the end of the file
+// instead (not atomically; a failure takes back what was added). A symbolic link is followed when
+// it leads to a place inside. QuotaExceeded when the thread's files would exceed the limit.
+func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Written, error) {
+	if _, here := r.(interface{ Len() int }); !here && f.opts.Body != nil {
+		body, err := f.opts.Body(&boundedReader{ctx: ctx, r: r, left: f.opts.DiskBytes, limited: f.opts.DiskBytes > 0})
+		if err != nil {
+			return Written{}, fail(err, name)
+		}
+		defer body.Close() //nolint:errcheck // only read
+		r = body
+	}
+	p, err := f.resolve(name, how{follow: true, parents: true})
+	if err != nil {
+		return Written{}, err
+	}
+	defer p.close()
+	if p.isDir() {
+		return Written{}, isDirectory(p.virtual)
+	}
+	if err := p.changeable(); err != nil {
+		return Written{}, err
+	}
+	if p.info != nil && !p.info.Mode().IsRegular() {
+		return Written{}, notRegular(p.virtual)
+	}
+	room, err := f.room(ctx)
+	if err != nil {
+		return Written{}, err
+	}
+	body := &boundedReader{ctx: ctx, r: r, left: room, limited: f.opts.DiskBytes > 0}
+	f.changing(p.virtual)
+	if add && p.info != nil {
+		return f.add(p, body)
+	}
+	if p.info != nil {
+		body.left += p.info.Size() // the file that is replaced gives its space back
+	}
+	n, err := f.replace(p, body, 0o644)
+	if err != nil {
+		return Written{}, err
+	}
+	return Written{Path: p.virtual, Bytes: n, Added: n, Created: p.info == nil}, nil
+}
+
+// replace writes a new file beside the place and renames it over it. It has a mode, or that of the file that was there.
+func (f *FS) replace(p *place, body io.Reader, mode os.FileMode) (n int64, err error) {
+	temp := tempName()
+	file, err := f.make(p.dir, temp)
+	if err != nil {
+		return 0, fail(err, p.virtual)
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+			_ = p.dir.Remove(temp)
+			err = fail(err, p.virtual)
+		}
+	}()
+	if n, err = io.Copy(f.held(file), body); err != nil {
+		return 0, err
+	}
+	if p.info != nil {
+		mode = p.info.Mode().Perm()
+	}
+	if err = file.Chmod(mode); err != nil {
+		return 0, err
+	}
+	if err = file.Close(); err != nil {
+		return 0, err
+	}
+	return n, p.dir.Rename(temp, p.base)
+}
+
+// add writes to the end of a file that is there.
+func (f *FS) add(p *place, body io.Reader) (Written, error) {
+	file, info, err := p.open(os.O_WRONLY | os.O_APPEND)
+	if err != nil {
+		return Written{}, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if ok && f.opts.UID > 0 && int(st.Uid) != f.opts.UID {
+		_ = file.Close()
+		return Written{}, sandbox.Errorf(sandbox.Forbidden, "%s: permission denied", p.virtual)
+	}
+	n, err := io.Copy(f.held(file), body)
+	if err != nil {
+		_ = file.Truncate(info.Size()) // best effort: the error tells that the write failed
+	}
+	if cerr := file.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return Written{}, fail(err, p.virtual)
+	}
+	return Written{Path: p.virtual, Bytes: info.Size() + n, Added: n}, nil
+}
+
+func tempName() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return tempPrefix + hex.EncodeToString(b[:])
+}
+
+// boundedReader ends a copy when ctx does and when the room is used up.
+type boundedReader struct {
+	ctx     context.Context
+	r       io.Reader
+	left    int64
+	limited bool
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := b.r.Read(p)
+	if b.limited {
+		if b.left -= int64(n); b.left < 0 {
+			return 0, errQuota
+		}
+	}
+	return n, err
+}
+
+// Edit replaces old by new in a text file of at most MaxEditBytes. Conflict when old is not in the
+// file, or is there more than once and all is false.
+func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited, error) {
+	if old == "" || old == new {
+		return Edited{}, sandbox.Errorf(sandbox.Invalid, "old is empty or the same as new: there is nothing to replace")
+	}
+	p, err := f.resolve(name, how{follow: true})
+	if err != nil {
+		return Edited{}, err
+	}
+	defer p.close()
+	content, err := p.content(MaxEditBytes)
+	if err != nil {
+		return Edited{}, err
+	}
+	if err := p.changeable(); err != nil {
+		return Edited{}, err
+	}
+	count := bytes.Count(content, []byte(old))
+	switch {
+	case count == 0:
+		return Edited{}, oldConflict("absent", p.virtual+": the text to replace is not in the file")
+	case count > 1 && !all:
+		return Edited{}, oldConflict("not unique", fmt.Sprintf("%s: the text to replace is there %d times: make it longer so that it is unique, or replace all", p.virtual, count))
+	}
+	size := int64(len(content)) + int64(count)*int64(len(new)-len(old))
+	if size > 4*MaxEditBytes {
+		return Edited{}, sandbox.Errorf(sandbox.Invalid, "%s: the result would be larger than %d bytes", p.virtual, 4*MaxEditBytes)
+	}
+	if grown := size - int64(len(content)); grown > 0 {
+		room, err := f.room(ctx)
+		if err != nil {
+			return Edited{}, err
+		}
+		if f.opts.DiskBytes > 0 && grown > room {
+			return Edited{}, fail(errQuota, p.virtual)
+		}
+	}
+	f.changing(p.virtual)
+	n, err := f.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644)
+	if err != nil {
+		return Edited{}, err
+	}
+	return Edited{Path: p.virtual, Occurrences: count, Bytes: n}, nil
+}
+
+// oldConflict says also to programs why the text is not replaced.
+func oldConflict(why, detail string) error {
+	return &sandbox.Error{Kind: sandbox.Conflict, Detail: detail, Fields: []sandbox.Field{{Name: "old", Detail: why}}}
+}
+
+// content reads a whole regular file of at most most bytes.
+func (p *place) content(most int64) ([]byte, error) {
+	file, info, err := p.open(os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // read-only
+	tooLarge := sandbox.Errorf(sandbox.Invalid, "%s: larger than %d bytes", p.virtual, most)
+	if info.Size() > most {
+		return nil, tooLarge
+	}
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err != nil {
+		return nil, fail(err, p.virtual)
+	}
+	if int64(len(content)) > most { // it grew meanwhile
+		return nil, tooLarge
+	}
+	return content, nil
+}
+
+// Mkdir makes a folder and its parents. A folder that is there already is no error.
+func (f *FS) Mkdir(name string) (Entry, error) {
+	p, err := f.resolve(name, how{follow: true, parents: true})
+	if err != nil {
+		return Entry{}, err
+	}
+	defer p.close()
+	if p.isDir() {
+		return f.Stat(p.virtual)
+	}
+	if err := p.changeable(); err != nil {
+		return Entry{}, err
+	}
+	if p.info != nil {
+		return Entry{}, sandbox.Errorf(sandbox.Conflict, "%s: a file of that name exists", p.virtual)
+	}
+	f.changing(p.virtual)
+	if err := f.mkdir(p.dir, p.base); err != nil {
+		return Entry{}, fail(err, p.virtual)
+	}
+	return f.Stat(p.virtual)
+}
+
+// Move renames a file, folder or symbolic link (not what it points at), making the parents of to.
+// Conflict when to exists.
+func (f *FS) Move(from, to string) (Entry, error) {
+	src, err := f.resolve(from, how{})
+	if err != nil {
+		return Entry{}, err
+	}
+	defer src.close()
+	if err := src.changeable(); err != nil {
+		return Entry{}, err
+	}
+	if src.info == nil {
+		return Entry{}, notFound(src.virtual)
+	}
+	dst, err := f.resolve(to, how{parents: true})
+	if err != nil {
+		return Entry{}, err
+	}
+	defer dst.close()
+	if err := dst.changeable(); err != nil {
+		return Entry{}, err
+	}
+	if dst.info != nil {
+		return Entry{}, sandbox.Errorf(sandbox.Conflict, "%s: exists", dst.virtual)
+	}
+	if below(path.Dir(dst.virtual), src.virtual) {
+		return Entry{}, sandbox.Errorf(sandbox.Invalid, "%s: a folder cannot be moved into itself", src.virtual)
+	}
+	f.changing(src.virtual)
+	f.changing(dst.virtual)
+	if err := relocate(src, dst); err != nil {
+		return Entry{}, fail(err, dst.virtual)
+	}
+	return f.Stat(dst.virtual)
+}
+
+// relocate moves between two open folders, which may be of different roots. It replaces nothing.
+func relocate(src, dst *place) error {
+	a, err := src.dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer a.Close() //nolint:errcheck // read-only
+	b, err := dst.dir.Open(".")
+	if err != nil {
+		return err
+	}
+	defer b.Close() //nolint:errcheck // read-only
+	err = rename.NoReplaceAt(int(a.Fd()), src.base, int(b.Fd()), dst.base)
+	switch {
+	case errors.Is(err, unix.EXDEV):
+		return sandbox.Wrap(sandbox.NotSupported, err, "%s: cannot be moved to another file system", dst.virtual)
+	case errors.Is(err, unix.EINVAL):
+		return sandbox.Wrap(sandbox.Invalid, err, "%s: a folder cannot be moved into itself", src.virtual)
+	}
+	return err
+}
