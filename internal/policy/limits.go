@@ -34,7 +34,7 @@ func (g *Guard) admit(ctx context.Context, p Plan) error {
 		return uncounted(p, err)
 	}
 	if spent != nil {
-		return sandbox.Errorf(sandbox.QuotaExceeded, "%s: the policy allows %d calls in %s (rule %s); the next one in %d s", what(p.request), spent.Calls, spent.Per, spent.Rule, int(math.Ceil(wait.Seconds())))
+		return sandbox.TooManyCalls("%s: the policy allows %d calls in %s (rule %s); the next one in %d s", what(p.request), spent.Calls, spent.Per, spent.Rule, int(math.Ceil(wait.Seconds())))
 	}
 	return nil
 }

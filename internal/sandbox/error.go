@@ -10,7 +10,7 @@ import (
 // errors.Is(err, sandbox.NotFound) works on any error made by Errorf.
 type Kind string
 
-// The kinds of error, each with the status that internal/api/rest gives it.
+// The kinds of error. HTTPStatus has the status of each.
 const (
 	NotFound         Kind = "not_found"         // no such thing, or it is somebody else's
 	Invalid          Kind = "invalid"           // the request cannot be right, whatever the state
@@ -42,6 +42,8 @@ type Error struct {
 	Detail string
 	Fields []Field
 	Limit  *LimitHit // of QuotaExceeded: the limit of a tenant, user or key that was met
+	// Calls marks a QuotaExceeded of calls rather than of data.
+	Calls bool
 	// NotStarted says that nothing of the request was done, so that it may be sent again as it is.
 	// Without it, it may have been.
 	NotStarted bool

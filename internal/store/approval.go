@@ -77,7 +77,7 @@ func (s *Store) AddApproval(ctx context.Context, a ApprovalRecord) error {
 		full, err := addApprovalScript.Run(ctx, s.rdb, append(p.keys(), openApprovalsKey(a.Tenant)), p.field, text, a.openMember(),
 			a.User+":"+a.Thread, MaxOpenApprovalsThread, a.User, MaxOpenApprovalsUser, MaxOpenApprovals).Text()
 		if err == nil && full != "" {
-			return entry{}, sandbox.Errorf(sandbox.QuotaExceeded, "too many calls of this %s wait for an approval; decide some, or wait until they are denied", full)
+			return entry{}, sandbox.TooManyCalls("too many calls of this %s wait for an approval; decide some, or wait until they are denied", full)
 		}
 		return entry{Key: p.key, Field: p.field, Index: p.index, Value: text}, failure(err)
 	})

@@ -155,13 +155,6 @@ func (x *exchange) into(q request, out any) error {
 	return nil
 }
 
-// statuses are those of errors that do not come from the API.
-var statuses = map[sandbox.Kind]int{
-	sandbox.Invalid: http.StatusBadRequest, sandbox.Unauthorized: http.StatusUnauthorized, sandbox.Forbidden: http.StatusForbidden, sandbox.NotFound: http.StatusNotFound,
-	sandbox.Conflict: http.StatusConflict, sandbox.QuotaExceeded: http.StatusRequestEntityTooLarge, sandbox.NotSupported: http.StatusNotImplemented,
-	sandbox.Unavailable: http.StatusServiceUnavailable, sandbox.Timeout: http.StatusRequestTimeout,
-}
-
 // finish answers a request whose handler failed.
 func (x *exchange) finish(err error) {
 	if err == nil {
@@ -169,7 +162,7 @@ func (x *exchange) finish(err error) {
 	}
 	var e *refusal
 	var many *auth.TooMany
-	switch status := statuses[sandbox.KindOf(err)]; {
+	switch status := sandbox.HTTPStatus(err); {
 	case errors.As(err, &e):
 		if e.retryAfter != "" {
 			x.w.Header().Set("Retry-After", e.retryAfter)
@@ -178,7 +171,7 @@ func (x *exchange) finish(err error) {
 	case errors.As(err, &many):
 		x.w.Header().Set("Retry-After", strconv.Itoa(many.Seconds()))
 		fail(x.w, http.StatusTooManyRequests, string(sandbox.QuotaExceeded), many.Error())
-	case status == 0:
+	case status == http.StatusInternalServerError:
 		fail(x.w, http.StatusInternalServerError, string(sandbox.Internal), "the server failed; its log says why")
 	default:
 		detail := err.Error()
@@ -223,7 +216,7 @@ func (x *exchange) body(out any) error {
 	case errors.As(err, &large):
 		return sandbox.Errorf(sandbox.QuotaExceeded, "the body has more than %d bytes", maxBody)
 	case err != nil:
-		return sandbox.Errorf(sandbox.Timeout, "the body did not arrive whole within %s", bodyTime)
+		return &refusal{status: http.StatusRequestTimeout, Code: string(sandbox.Timeout), Detail: fmt.Sprintf("the body did not arrive whole within %s", bodyTime)}
 	}
 	_ = rc.SetReadDeadline(time.Time{})
 	return decode(raw, out)

@@ -168,7 +168,7 @@ func (a *Adapter) tell(ctx context.Context, w http.ResponseWriter, q request, id
 			return nil // nobody reads it
 		}
 		_, detail := told(err)
-		a.note(ctx, meanings[sandbox.KindOf(err)].code, err)
+		a.note(ctx, codes[sandbox.KindOf(err)], err)
 		return out.end(map[string]any{"type": "error", "name": "SandboxError", "value": detail, "traceback": ""})
 	}
 	now := time.Now()

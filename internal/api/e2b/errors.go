@@ -18,20 +18,21 @@ type meaning struct {
 	code   connect.Code
 }
 
-var meanings = map[sandbox.Kind]meaning{
-	sandbox.NotFound:         {http.StatusNotFound, connect.CodeNotFound},
-	sandbox.Invalid:          {http.StatusBadRequest, connect.CodeInvalidArgument},
-	sandbox.Conflict:         {http.StatusConflict, connect.CodeFailedPrecondition},
-	sandbox.Forbidden:        {http.StatusForbidden, connect.CodePermissionDenied},
-	sandbox.Unauthorized:     {http.StatusUnauthorized, connect.CodeUnauthenticated},
-	sandbox.QuotaExceeded:    {http.StatusTooManyRequests, connect.CodeResourceExhausted},
-	sandbox.CapacityExceeded: {http.StatusServiceUnavailable, connect.CodeResourceExhausted},
-	sandbox.NotSupported:     {http.StatusNotImplemented, connect.CodeUnimplemented},
-	sandbox.SandboxLost:      {http.StatusBadGateway, connect.CodeUnavailable},
-	sandbox.ToolFailed:       {http.StatusBadGateway, connect.CodeUnknown},
-	sandbox.Timeout:          {http.StatusGatewayTimeout, connect.CodeDeadlineExceeded},
-	sandbox.Unavailable:      {http.StatusServiceUnavailable, connect.CodeUnavailable},
-	sandbox.Internal:         {http.StatusInternalServerError, connect.CodeInternal},
+// codes has the code of each kind for the services of E2B's daemon.
+var codes = map[sandbox.Kind]connect.Code{
+	sandbox.NotFound:         connect.CodeNotFound,
+	sandbox.Invalid:          connect.CodeInvalidArgument,
+	sandbox.Conflict:         connect.CodeFailedPrecondition,
+	sandbox.Forbidden:        connect.CodePermissionDenied,
+	sandbox.Unauthorized:     connect.CodeUnauthenticated,
+	sandbox.QuotaExceeded:    connect.CodeResourceExhausted,
+	sandbox.CapacityExceeded: connect.CodeResourceExhausted,
+	sandbox.NotSupported:     connect.CodeUnimplemented,
+	sandbox.SandboxLost:      connect.CodeUnavailable,
+	sandbox.ToolFailed:       connect.CodeUnknown,
+	sandbox.Timeout:          connect.CodeDeadlineExceeded,
+	sandbox.Unavailable:      connect.CodeUnavailable,
+	sandbox.Internal:         connect.CodeInternal,
 }
 
 // told is what a client learns of an error: nothing of one that is our fault.
@@ -47,16 +48,24 @@ func told(err error) (m meaning, detail string) {
 		return meaning{499, connect.CodeCanceled}, "the request was cancelled"
 	case errors.As(err, &e) && kind != sandbox.Internal:
 		detail = e.Detail
-		if kind == sandbox.QuotaExceeded && e.Limit != nil && e.Limit.Limit == "disk_mib" {
+		// E2B's SDKs know a full disk and a sandbox that is gone by statuses of their own.
+		switch {
+		case kind == sandbox.QuotaExceeded && e.Limit != nil && e.Limit.Limit == "disk_mib":
 			return meaning{http.StatusInsufficientStorage, connect.CodeResourceExhausted}, detail
+		case kind == sandbox.SandboxLost:
+			return meaning{http.StatusBadGateway, connect.CodeUnavailable}, detail
 		}
 	}
-	m, ok := meanings[kind]
+	code, ok := codes[kind]
 	if !ok || kind == sandbox.Internal {
-		return meanings[sandbox.Internal], "an internal error occurred; the server's log has it under the request's id"
+		return meaning{http.StatusInternalServerError, connect.CodeInternal}, "an internal error occurred; the server's log has it under the request's id"
 	}
 	if detail == "" {
 		detail = string(kind)
+	}
+	m = meaning{kind.HTTPStatus(), code}
+	if e != nil {
+		m.status = sandbox.HTTPStatus(e)
 	}
 	return m, detail
 }

@@ -148,7 +148,7 @@ func (w *watchers) add(n *watcher) (id string, err error) {
 		}
 	}
 	if own >= maxWatchers {
-		return "", sandbox.Errorf(sandbox.QuotaExceeded, "at most %d watchers of a sandbox", maxWatchers)
+		return "", sandbox.TooManyCalls("at most %d watchers of a sandbox", maxWatchers)
 	}
 	var raw [12]byte
 	rand.Read(raw[:]) //nolint:errcheck // never fails

@@ -51,16 +51,15 @@ type limitShown struct {
 	FreeAt     *time.Time `json:"free_at,omitempty"`
 }
 
-// limited adds a limit that was met. One of files is no matter of time: it stays a 413.
+// limited adds a limit that was met. A limit of files has no Retry-After: who waits gets no more room.
 func (p *Problem) limited(h *sandbox.LimitHit) {
 	p.Limit = &limitShown{Limit: h.Limit, Scope: h.Scope, Who: h.Who, Max: h.Max, Used: h.Used, RetryAfter: h.RetryAfter()}
 	if !h.FreeAt.IsZero() {
 		p.Limit.FreeAt = &h.FreeAt
 	}
-	if h.Limit == "disk_mib" {
+	if p.Status != http.StatusTooManyRequests {
 		return
 	}
-	p.Status, p.Title = http.StatusTooManyRequests, "Too many"
 	retry := h.RetryAfter()
 	if retry == 0 { // a sandbox may go at any time
 		retry = defaultRetry

@@ -60,29 +60,26 @@ func (p *Problem) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Sc
 
 const problemType = "application/problem+json"
 
-// answer is how a kind of error is sent.
+// answer is how a kind of error is sent, beside its status.
 type answer struct {
-	status int
-	title  string
-	retry  string // Retry-After in seconds; "" = none
+	title string
+	retry string // Retry-After in seconds; "" = none
 }
 
-// answers is the one table from kinds to status codes. A lost sandbox is a 503: the next call
-// starts a new one, so the client may simply try again.
 var answers = map[sandbox.Kind]answer{
-	sandbox.NotFound:         {status: http.StatusNotFound, title: "Not found"},
-	sandbox.Invalid:          {status: http.StatusBadRequest, title: "Invalid request"},
-	sandbox.Conflict:         {status: http.StatusConflict, title: "Conflict"},
-	sandbox.Forbidden:        {status: http.StatusForbidden, title: "Forbidden"},
-	sandbox.Unauthorized:     {status: http.StatusUnauthorized, title: "Unauthorized"},
-	sandbox.QuotaExceeded:    {status: http.StatusRequestEntityTooLarge, title: "Quota exceeded"},
-	sandbox.CapacityExceeded: {status: http.StatusServiceUnavailable, title: "Capacity exceeded", retry: "5"},
-	sandbox.NotSupported:     {status: http.StatusNotImplemented, title: "Not supported"},
-	sandbox.SandboxLost:      {status: http.StatusServiceUnavailable, title: "Sandbox lost", retry: "1"},
-	sandbox.ToolFailed:       {status: http.StatusBadGateway, title: "Tool failed"},
-	sandbox.Timeout:          {status: http.StatusGatewayTimeout, title: "Timeout"},
-	sandbox.Unavailable:      {status: http.StatusServiceUnavailable, title: "Unavailable", retry: "5"},
-	sandbox.Internal:         {status: http.StatusInternalServerError, title: "Internal error"},
+	sandbox.NotFound:         {title: "Not found"},
+	sandbox.Invalid:          {title: "Invalid request"},
+	sandbox.Conflict:         {title: "Conflict"},
+	sandbox.Forbidden:        {title: "Forbidden"},
+	sandbox.Unauthorized:     {title: "Unauthorized"},
+	sandbox.QuotaExceeded:    {title: "Quota exceeded"},
+	sandbox.CapacityExceeded: {title: "Capacity exceeded", retry: "5"},
+	sandbox.NotSupported:     {title: "Not supported"},
+	sandbox.SandboxLost:      {title: "Sandbox lost", retry: "1"},
+	sandbox.ToolFailed:       {title: "Tool failed"},
+	sandbox.Timeout:          {title: "Timeout"},
+	sandbox.Unavailable:      {title: "Unavailable", retry: "5"},
+	sandbox.Internal:         {title: "Internal error"},
 }
 
 // internalDetail is all that a client learns of an internal error.
@@ -96,7 +93,7 @@ func newProblem(k sandbox.Kind, detail string, fields ...FieldError) *Problem {
 	if k == sandbox.Internal {
 		detail = internalDetail
 	}
-	p := &Problem{Type: "urn:skerry:error:" + string(k), Title: a.title, Status: a.status, Detail: detail, Code: string(k), Errors: fields}
+	p := &Problem{Type: "urn:skerry:error:" + string(k), Title: a.title, Status: k.HTTPStatus(), Detail: detail, Code: string(k), Errors: fields}
 	if a.retry != "" {
 		p.header = http.Header{"Retry-After": {a.retry}}
 	}
@@ -137,6 +134,9 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 		detail = string(kind)
 	}
 	p = newProblem(kind, detail, fields...)
+	if kind == sandbox.QuotaExceeded && sandbox.HTTPStatus(err) == http.StatusTooManyRequests {
+		p.Status, p.Title = http.StatusTooManyRequests, "Too many"
+	}
 	if e != nil && e.Limit != nil {
 		p.limited(e.Limit)
 	}

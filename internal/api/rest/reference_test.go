@@ -494,7 +494,7 @@ func (r *reference) index(byTag map[string][]apiOperation) string {
 		if meanings[kind] == "" {
 			r.t.Fatalf("what does %s mean?", kind)
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", kind, answers[kind].status, answers[kind].retry, meanings[kind])
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", kind, kind.HTTPStatus(), answers[kind].retry, meanings[kind])
 	}
 	for _, e := range r.examples {
 		if e.Operation == "error" {

@@ -328,7 +328,7 @@ func TestFailures(t *testing.T) {
 		"unknown":        {err: secret, status: 500, want: "internal", text: "internal error", kept: "error"},
 		"internal":       {err: sandbox.Wrap(sandbox.Internal, secret, "in /etc"), status: 500, want: "internal", text: "internal error", kept: "error"},
 		"panic":          {panics: true, status: 500, want: "internal", text: "internal error", kept: "error"},
-		"not kept":       {result: sandbox.ToolResult{Result: []byte(`"full` + strings.Repeat("x", 1000) + `"`)}, status: 429, want: "quota_exceeded", text: "the disk is full", kept: "denied"},
+		"not kept":       {result: sandbox.ToolResult{Result: []byte(`"full` + strings.Repeat("x", 1000) + `"`)}, status: 413, want: "quota_exceeded", text: "the disk is full", kept: "denied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t)

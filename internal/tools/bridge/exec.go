@@ -43,11 +43,11 @@ func (e *exec) admit() error {
 	case e.ended:
 		return errEnded
 	case e.requests >= e.limits.Calls:
-		return sandbox.Errorf(sandbox.QuotaExceeded, "this exec has made %d tool calls, which is the limit of one exec", e.limits.Calls)
+		return sandbox.TooManyCalls("this exec has made %d tool calls, which is the limit of one exec", e.limits.Calls)
 	case e.bytes >= e.limits.Bytes:
 		return errBytes(e.limits)
 	case e.parallel >= MaxParallel:
-		return sandbox.Errorf(sandbox.QuotaExceeded, "this exec has %d tool calls in flight, which is the limit of one exec", MaxParallel)
+		return sandbox.TooManyCalls("this exec has %d tool calls in flight, which is the limit of one exec", MaxParallel)
 	}
 	e.requests++
 	e.parallel++

@@ -18,22 +18,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// httpStatus gives each kind its status. A refused token and a refused call differ by the kind alone.
-var httpStatus = map[sandbox.Kind]int{
-	sandbox.NotFound:         http.StatusNotFound,
-	sandbox.Invalid:          http.StatusBadRequest,
-	sandbox.Conflict:         http.StatusConflict,
-	sandbox.Forbidden:        http.StatusForbidden,
-	sandbox.Unauthorized:     http.StatusUnauthorized,
-	sandbox.QuotaExceeded:    http.StatusTooManyRequests,
-	sandbox.CapacityExceeded: http.StatusServiceUnavailable,
-	sandbox.NotSupported:     http.StatusNotImplemented,
-	sandbox.SandboxLost:      http.StatusBadGateway,
-	sandbox.ToolFailed:       http.StatusBadGateway,
-	sandbox.Timeout:          http.StatusGatewayTimeout,
-	sandbox.Unavailable:      http.StatusServiceUnavailable,
-}
-
 // withStatus is an error with a status of its own, where the kind's is too coarse.
 type withStatus struct {
 	error
@@ -262,10 +246,7 @@ func decodeFault(err error) string {
 // writeError answers {"error":{"code","message","tool"}}.
 func writeError(w http.ResponseWriter, tool string, err error) {
 	kind := sandbox.KindOf(err)
-	status, ok := httpStatus[kind]
-	if !ok {
-		status = http.StatusInternalServerError
-	}
+	status := sandbox.HTTPStatus(err)
 	var special withStatus
 	if errors.As(err, &special) {
 		status = special.status

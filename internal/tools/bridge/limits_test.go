@@ -148,7 +148,7 @@ func TestLargeResult(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if a := g.post("/call", token, `{"tool":"s__x"}`); a.status != 429 || !strings.Contains(a.Error.Message, "10000 bytes") {
+		if a := g.post("/call", token, `{"tool":"s__x"}`); a.status != 413 || !strings.Contains(a.Error.Message, "10000 bytes") {
 			t.Errorf("%+v", a)
 		}
 	}
