@@ -3,7 +3,6 @@ package orchestrator
 import (
 	"context"
 	"path/filepath"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -118,29 +117,18 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	rec := record(c, t, action, audit.PhaseAttempt)
 	rec.Subject = path
 	rec.Args, rec.ArgsHash = audit.Args(map[string]string{"path": path})
-	attempt, err := r.o.Audit.Append(ctx, rec)
-	if err != nil {
+	return r.o.Audit.Do(ctx, rec, func(result *audit.Record) error {
+		err := r.bringToRead(ctx, t)
+		if err == nil {
+			err = r.changeFiles(ctx, t, uid, func(fs *paths.FS) error {
+				var err error
+				result.BytesIn, err = change(fs)
+				return err
+			})
+		}
+		if e := r.keepFiles(context.WithoutCancel(ctx), t, uid); err == nil {
+			err = e // what failed may have changed something, too
+		}
 		return err
-	}
-	began := time.Now()
-	var n int64
-	if err = r.bringToRead(ctx, t); err == nil {
-		err = r.changeFiles(ctx, t, uid, func(fs *paths.FS) error {
-			var err error
-			n, err = change(fs)
-			return err
-		})
-	}
-	if e := r.keepFiles(context.WithoutCancel(ctx), t, uid); err == nil {
-		err = e // what failed may have changed something, too
-	}
-	rec.Parent, rec.Outcome, rec.Millis, rec.BytesIn = attempt.ID, "ok", time.Since(began).Milliseconds(), n
-	if err != nil {
-		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
-	}
-	// The change is done or not done by now: its record is written even when the caller has gone.
-	if e := r.note(context.WithoutCancel(ctx), rec); e != nil {
-		return e
-	}
-	return err
+	})
 }

@@ -71,7 +71,7 @@ type toolHub interface {
 	ForgetThread(t sandbox.Thread)
 }
 
-// Options are the parts that an Orchestrator works with. All are needed.
+// Options are the parts that an Orchestrator works with. A field is needed unless its comment says what nil means.
 type Options struct {
 	Driver  driver.Driver
 	Store   *store.Store

@@ -374,25 +374,15 @@ func (r *Orchestrator) DeleteSkill(ctx context.Context, c sandbox.Caller, name s
 func (r *Orchestrator) skillChange(ctx context.Context, c sandbox.Caller, action, name, detail string, change func(context.Context) error) error {
 	rec := record(c, sandbox.Thread{Owner: c.Owner}, action, audit.PhaseAttempt)
 	rec.Subject, rec.Detail = name, detail
-	attempt, err := r.o.Audit.Append(ctx, rec)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := detached(ctx, cleanupTimeout)
-	defer cancel()
-	began := time.Now()
-	err = change(ctx)
-	if err == nil {
+	return r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
+		ctx, cancel := detached(ctx, cleanupTimeout)
+		defer cancel()
+		if err := change(ctx); err != nil {
+			return err
+		}
 		r.eachBox(func(b *box) bool { return b.thread.Owner == c.Owner }, r.showSkills)
 		r.awaitPushes(ctx, func(b *box) bool { return b.thread.Owner == c.Owner })
 		r.o.Skills.Notify()
-	}
-	rec.Parent, rec.Outcome, rec.Millis = attempt.ID, "ok", time.Since(began).Milliseconds()
-	if err != nil {
-		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
-	}
-	if e := r.note(ctx, rec); e != nil {
-		return e
-	}
-	return err
+		return nil
+	})
 }

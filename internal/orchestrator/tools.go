@@ -151,23 +151,23 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 
 // recorded makes a call to an MCP server between the record of the attempt and that of its outcome.
 func (r *Orchestrator) recorded(ctx context.Context, rec audit.Record, call func(attempt string) (sandbox.ToolResult, error)) (sandbox.ToolResult, error) {
-	attempt, err := r.o.Audit.Append(ctx, rec)
-	if err != nil {
+	var res sandbox.ToolResult
+	var failed error
+	err := r.o.Audit.Do(ctx, rec, func(result *audit.Record) error {
+		began := time.Now()
+		res, failed = call(result.Parent)
+		result.Args, result.Why = nil, nil
+		result.BytesOut, result.OutHash = int64(len(res.Result)), audit.Sum(res.Result)
+		result.Outcome, result.Detail = toolOutcome(res, failed)
+		if result.Action == audit.ActionToolCall {
+			r.o.Metrics.ToolCall("api", result.Outcome, time.Since(began))
+		}
+		res.CallID = result.Parent
+		return failed
+	})
+	if failed == nil && err != nil { // not recorded, so the caller does not get it
 		return sandbox.ToolResult{}, err
 	}
-	began := time.Now()
-	res, err := call(attempt.ID)
-	rec.Parent, rec.Args, rec.Why = attempt.ID, nil, nil
-	rec.Millis, rec.BytesOut = time.Since(began).Milliseconds(), int64(len(res.Result))
-	rec.OutHash = audit.Sum(res.Result)
-	rec.Outcome, rec.Detail = toolOutcome(res, err)
-	if rec.Action == audit.ActionToolCall {
-		r.o.Metrics.ToolCall("api", rec.Outcome, time.Since(began))
-	}
-	if e := r.note(context.WithoutCancel(ctx), rec); e != nil {
-		return sandbox.ToolResult{}, e
-	}
-	res.CallID = attempt.ID
 	return res, err
 }
 

@@ -13,18 +13,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
-
-type auditLog interface {
-	Append(ctx context.Context, r audit.Record) (audit.Record, error)
-	Commit(ctx context.Context, r audit.Record) error
-}
 
 // Sealer encrypts values. Only with the same purpose one is opened again.
 type Sealer interface {
@@ -40,7 +34,7 @@ type Options struct {
 	// Stage is the name of the folder in Dir where installs are put together, for each process its own; "" = "stage".
 	Stage      string
 	Extensions *extensions.Files
-	Audit      auditLog
+	Audit      audit.Appender
 	Log        *slog.Logger
 	// Sealer encrypts the values that users give for options that plugins declare as sensitive; nil: they are kept as they are.
 	Sealer Sealer
@@ -345,33 +339,7 @@ func (s *Service) changed() {
 	}
 }
 
-// recorded writes an attempt before, and a result after.
+// recorded calls do between the record of the attempt and that of its result.
 func (s *Service) recorded(ctx context.Context, c sandbox.Caller, action, subject, thread string, do func(*audit.Record) error) error {
-	rec := audit.Record{
-		Tenant: c.Tenant, User: c.User, Thread: thread, Action: action, Phase: audit.PhaseAttempt, Subject: subject,
-	}.By(c)
-	attempt, err := s.o.Audit.Append(ctx, rec)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	rec.Phase, rec.Parent, rec.Outcome = audit.PhaseResult, attempt.ID, "ok"
-	err = do(&rec)
-	rec.Millis = time.Since(began).Milliseconds()
-	if err != nil {
-		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
-		if sandbox.KindOf(err) == sandbox.Forbidden {
-			rec.Outcome = "denied"
-		}
-	}
-	// It is done or not by now: the record is written even when the caller has gone.
-	lasting := context.WithoutCancel(ctx)
-	rec, e := s.o.Audit.Append(lasting, rec)
-	if e == nil {
-		e = s.o.Audit.Commit(lasting, rec)
-	}
-	if e != nil {
-		return e
-	}
-	return err
+	return audit.Do(ctx, s.o.Audit, audit.Record{Tenant: c.Tenant, User: c.User, Thread: thread, Action: action, Subject: subject}.By(c), do)
 }

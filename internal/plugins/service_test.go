@@ -39,7 +39,9 @@ func (a *fakeAudit) Append(_ context.Context, r audit.Record) (audit.Record, err
 	return r, nil
 }
 
-func (a *fakeAudit) Commit(context.Context, audit.Record) error { return nil }
+func (a *fakeAudit) AppendSync(ctx context.Context, r audit.Record) (audit.Record, error) {
+	return a.Append(ctx, r)
+}
 
 func (a *fakeAudit) last() audit.Record {
 	a.mu.Lock()

@@ -40,7 +40,8 @@ func (s *shelf) Add(_ context.Context, o sandbox.Owner, name string, _ fs.FS, _ 
 type noLog struct{}
 
 func (noLog) Append(_ context.Context, r audit.Record) (audit.Record, error) { return r, nil }
-func (noLog) Commit(context.Context, audit.Record) error                     { return nil }
+
+func (noLog) AppendSync(_ context.Context, r audit.Record) (audit.Record, error) { return r, nil }
 
 type fetched []byte
 

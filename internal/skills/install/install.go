@@ -33,11 +33,6 @@ type library interface {
 	Add(ctx context.Context, o sandbox.Owner, name string, files fs.FS, a skills.AddOptions) (sandbox.Skill, error)
 }
 
-type auditLog interface {
-	Append(ctx context.Context, r audit.Record) (audit.Record, error)
-	Commit(ctx context.Context, r audit.Record) error
-}
-
 // Fetcher gets archives by address.
 type Fetcher interface {
 	// Fetch gives the archive at an address such as s3://bucket/key; the caller closes it. Errors: NotFound, Forbidden
@@ -48,7 +43,7 @@ type Fetcher interface {
 // Options say how an Installer works. Library, Audit, Dir and Log are needed.
 type Options struct {
 	Library library
-	Audit   auditLog
+	Audit   audit.Appender
 	Dir     string  // host folder for what is not installed yet, on the file system of the library; made when missing
 	Fetcher Fetcher // nil: nothing is installed by address
 	Limits  archive.Limits
@@ -108,37 +103,20 @@ func (i *Installer) InstallURL(ctx context.Context, c sandbox.Caller, req sandbo
 	})
 }
 
-// recorded writes an attempt before and a result after.
+// recorded calls do between the record of the attempt and that of its result.
 func (i *Installer) recorded(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall, do func() (sandbox.SkillInstalled, error)) (sandbox.SkillInstalled, error) {
 	rec := audit.Record{
-		Tenant: c.Tenant, User: c.User, Thread: req.Thread, Action: audit.ActionSkillInstall, Phase: audit.PhaseAttempt, Subject: req.Source,
+		Tenant: c.Tenant, User: c.User, Thread: req.Thread, Action: audit.ActionSkillInstall, Subject: req.Source,
 	}.By(c)
-	attempt, err := i.o.Audit.Append(ctx, rec)
-	if err != nil {
-		return sandbox.SkillInstalled{}, err
-	}
-	began := time.Now()
-	done, err := do()
-	rec.Phase, rec.Parent, rec.Millis, rec.Outcome = audit.PhaseResult, attempt.ID, time.Since(began).Milliseconds(), "ok"
-	rec.BytesIn, rec.Detail = done.Bytes, done.Name+" "+done.Digest
-	if err != nil {
-		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
-		if errors.Is(err, sandbox.Forbidden) {
-			rec.Outcome = "denied"
-		}
+	var done sandbox.SkillInstalled
+	err := audit.Do(ctx, i.o.Audit, rec, func(r *audit.Record) (err error) {
+		done, err = do()
+		r.BytesIn, r.Detail = done.Bytes, done.Name+" "+done.Digest
 		if reason := archive.RefusedFor(err); reason != "" {
-			rec.Outcome, rec.Detail = "denied", string(reason)
+			r.Outcome, r.Detail = "denied", string(reason)
 		}
-	}
-	// It is installed or not by now: the record is written even when the caller has gone.
-	lasting := context.WithoutCancel(ctx)
-	rec, e := i.o.Audit.Append(lasting, rec)
-	if e == nil {
-		e = i.o.Audit.Commit(lasting, rec)
-	}
-	if e != nil {
-		return done, e
-	}
+		return err
+	})
 	return done, err
 }
 

@@ -56,7 +56,10 @@ func (d *diary) Append(_ context.Context, r audit.Record) (audit.Record, error) 
 	d.records = append(d.records, r)
 	return r, d.err
 }
-func (d *diary) Commit(context.Context, audit.Record) error { return d.err }
+
+func (d *diary) AppendSync(ctx context.Context, r audit.Record) (audit.Record, error) {
+	return d.Append(ctx, r)
+}
 
 type web map[string][]byte
 
