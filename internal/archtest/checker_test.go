@@ -1,6 +1,7 @@
 package archtest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -29,7 +30,16 @@ func TestTheCheckerFails(t *testing.T) {
 		"a nested one without a row": {"internal/sandbox/deep/a.go", head, checkImports},
 		"a name that says nothing":   {"internal/store/a.go", "// Package util is.\npackage util\n", checkNames},
 		"its test, too":              {"internal/store/a_test.go", "package helpers_test\n", checkNames},
-		"a long file":                {"internal/store/a.go", head + strings.Repeat("\n", maxLines), checkLength},
+		"a large package":            {"internal/store/a.go", head + strings.Repeat("\n", maxPackageLines), sizesOf(nil)},
+		"a type with many methods":   {"internal/store/a.go", head + "\ntype T[K any] struct{}\n" + repeat(maxMethods+1, "\nfunc (*T[K]) m%d() {}\n"), sizesOf(nil)},
+		"a struct with many fields":  {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+1, "f%d int;") + "}\n", sizesOf(nil)},
+		"a wide interface":           {"internal/store/a.go", head + "\ntype t interface{" + repeat(maxInterfaceMethods+1, "m%d();") + "}\n", sizesOf(nil)},
+		"an exception that grew":     {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+3, "f%d int;") + "}\n", sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
+		"an exception that shrank":   {"internal/store/a.go", head + "\ntype t struct{" + repeat(maxFields+1, "f%d int;") + "}\n", sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
+		"one that is none any more":  {"internal/store/a.go", head + "\ntype t struct{a int}\n", sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
+		"an exception of nothing":    {"internal/store/a.go", head, sizesOf(map[part]int{{"internal/store.t", fields}: maxFields + 2})},
+		"a mutex without its order":  {"internal/store/a.go", head + "import \"sync\"\n\nvar mu sync.Mutex\n", locksOf()},
+		"an order that is said":      {"internal/store/doc.go", "// Package x is.\n//\n// Locks: mu guards x.\npackage x\nimport \"sync\"\n\nvar mu sync.Mutex\n", locksOf("internal/store")},
 		"the environment":            {"internal/store/a.go", head + "import \"os\"\n\nvar x = os.Getenv(\"X\")\n", checkEnvironment},
 		"the environment, passed on": {"internal/store/a.go", head + "import \"os\"\n\nvar x = os.LookupEnv\n", checkEnvironment},
 		"no package comment":         {"internal/store/a.go", "package store\n", checkDocs},
@@ -48,6 +58,23 @@ func TestTheCheckerFails(t *testing.T) {
 			t.Errorf("%s: %q, want one violation", name, bad)
 		}
 	}
+}
+
+func sizesOf(known map[part]int) func([]file) []string {
+	return func(files []file) []string { return checkSizes(files, known) }
+}
+
+func locksOf(known ...string) func([]file) []string {
+	return func(files []file) []string { return checkMutexes(files, known) }
+}
+
+// repeat writes a text n times, with numbers.
+func repeat(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }
 
 // TestTwoRows: a second row of a package is a violation.
@@ -75,7 +102,7 @@ func TestTheCheckerPasses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, check := range []func([]file) []string{checkImports, checkNames, checkLength, checkEnvironment, checkDocs} {
+	for _, check := range []func([]file) []string{checkImports, checkNames, sizesOf(nil), locksOf(), checkEnvironment, checkDocs} {
 		if bad := check(files); len(bad) != 0 {
 			t.Errorf("a good tree: %q", bad)
 		}

@@ -62,19 +62,6 @@ func checkNames(files []file) []string {
 	return bad
 }
 
-// maxLines is the longest file: beyond it one looks for the second topic in it.
-const maxLines = 700
-
-func checkLength(files []file) []string {
-	var bad []string
-	for _, f := range files {
-		if !f.generated && f.lines > maxLines {
-			bad = append(bad, fmt.Sprintf("%s: %d lines, more than %d: split it by topic", f.path, f.lines, maxLines))
-		}
-	}
-	return bad
-}
-
 // forTests are packages that only tests use; they may read CI and the like.
 func forTests(dir string) bool {
 	return within(dir, "internal/driver/drivertest") || dir == "internal/store/redistest" || dir == "internal/platform/s3/s3test"
