@@ -27,7 +27,8 @@ func (allOn) Skill(string) (enabled, said bool) { return true, false }
 type noAudit struct{}
 
 func (noAudit) Append(_ context.Context, r audit.Record) (audit.Record, error) { return r, nil }
-func (noAudit) Commit(context.Context, audit.Record) error                     { return nil }
+
+func (noAudit) AppendSync(_ context.Context, r audit.Record) (audit.Record, error) { return r, nil }
 
 var cliUser = sandbox.Caller{Owner: sandbox.Owner{Tenant: "default", User: "ann"}}
 
