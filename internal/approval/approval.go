@@ -184,7 +184,7 @@ func (s *Approvals) find(ctx context.Context, c sandbox.ApprovalCall) (store.App
 		if !same(a, c) || !s.orphan(a) || s.late(ctx, a) {
 			continue
 		}
-		a, err := s.o.Store.ChangeApproval(ctx, a.Tenant, a.ID, func(a *store.ApprovalRecord) error {
+		a, err := s.o.Store.ChangeApproval(context.WithoutCancel(ctx), a.Tenant, a.ID, func(a *store.ApprovalRecord) error {
 			if !s.orphan(*a) || a.Used != nil || !decidable(a.State) {
 				return errTaken
 			}
@@ -261,9 +261,11 @@ func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.Appr
 		return a, err
 	}
 	a.Record = rec.ID
-	err = s.o.Store.AddApproval(ctx, a)
+	// The store may have the request when the caller leaves: await cancels it there. The store bounds the time.
+	lasting := context.WithoutCancel(ctx)
+	err = s.o.Store.AddApproval(lasting, a)
 	if sandbox.KindOf(err) == sandbox.QuotaExceeded && s.sweep(ctx, a.Tenant) {
-		err = s.o.Store.AddApproval(ctx, a)
+		err = s.o.Store.AddApproval(lasting, a)
 	}
 	if err != nil {
 		s.recordEnd(ctx, a, "error", err.Error())

@@ -290,6 +290,35 @@ func TestScopes(t *testing.T) {
 	asks("a thread of the same name", call("1"), true)
 }
 
+// slowAnswers is a store that has a request before its answer arrives: the caller leaves in between.
+type slowAnswers struct {
+	requests
+	leave func()
+}
+
+func (s slowAnswers) AddApproval(ctx context.Context, a store.ApprovalRecord) error {
+	err := s.requests.AddApproval(context.WithoutCancel(ctx), a)
+	s.leave()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// TestLeavesWhileStored: a request whose caller left while it was stored does not stay pending.
+func TestLeavesWhileStored(t *testing.T) {
+	r := newRig(t)
+	ctx, leave := context.WithCancel(t.Context())
+	s := r.server("one", func(o *Options) { o.Store = slowAnswers{o.Store, leave} })
+	if err := s.Ask(ctx, call("1")); !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller gets %v, want that it left", err)
+	}
+	list, _, err := s.List(t.Context(), boss, sandbox.ApprovalFilter{})
+	if err != nil || len(list) != 1 || list[0].State != sandbox.ApprovalCancelled {
+		t.Errorf("requests %+v, want a cancelled one: %v", list, err)
+	}
+}
+
 // TestManyAtOnce: a lasting approval lets all calls go on that wait for it, and no others.
 func TestManyAtOnce(t *testing.T) {
 	r := newRig(t)
