@@ -9,7 +9,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo 'sudo -E env "PATH=$$PATH"')
 
 .DEFAULT_GOAL := help
 IMAGES ?= base
-.PHONY: help build docs demo test check bench chaos e2e-kubernetes images images-test run generate fuzz
+.PHONY: help build docs demo test test-all check bench chaos e2e-kubernetes images images-test run generate fuzz
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,8 +36,11 @@ demo: build ## the whole of it on this machine: a skill, code that calls tools, 
 run: build ## start a server on 127.0.0.1:8080 with its data in ./skerry-data
 	@$(SUDO) bin/skerry serve --data skerry-data
 
-test: ## every test, with real Docker, runc, gVisor, Redis and MCP servers
+test: ## what a change is likely to break, with real Docker, runc, gVisor, Redis and MCP servers (docs/testing.md)
 	@scripts/test.sh
+
+test-all: ## every test: also the attacks, chaos, images of templates, a real Kubernetes
+	@scripts/test.sh all
 
 check: ## what needs no container: format, vet, lint, generated code, shell, skills
 	@scripts/check.sh

@@ -1,39 +1,82 @@
 #!/usr/bin/env bash
-# What `make test` runs: everything, with real parts. Tiers that need no quiet machine run side by
-# side; each has a log of its own, which is shown whole when the tier fails.
+# The tests, in tiers with real parts. Tiers that need no quiet machine run side by side; each has a log of its
+# own, which is shown whole when the tier fails. docs/testing.md says what each tier proves.
 #
-#   check   scripts/check.sh
-#   images  the images of the templates data and office, which only the last tier needs (2 minutes, or nothing when they are there)
-#   unit    go test -race of all packages that need no container
-#   copies  go test -race of the orchestrator again, with sandboxes that do not see the server's disk
-#   drivers go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
-#   system  go test -race of the whole system, with Redis and MCP servers
-#   python  the Python client and its adapters: types, lint, tests with a real server
-#   clients the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server: scripts/clients.sh
-#   attack  go test -race of the attacks
-#   cluster the programs of the Kubernetes that the last tier starts (10 minutes, or nothing when they are there)
-#   chaos   two minutes in which servers, sandboxes, Redis and dockerd are killed at random
+#   scripts/test.sh          what a change is likely to break: the first six tiers (make test)
+#   scripts/test.sh all      every tier (make test-all)
+#   scripts/test.sh changed  the first six, and those of the others whose inputs changed since they last passed on
+#                            this machine (CI; on a fresh machine that is every tier)
+#
+#   check       scripts/check.sh
+#   unit        go test -race of all packages that need no container
+#   drivers     go test -race of what starts sandboxes: Docker, containerd, runc, gVisor
+#   system      go test -race of the whole system, with Redis and MCP servers
+#   python      the Python client and its adapters: types, lint, tests with a real server
+#   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server: scripts/clients.sh
+#
+#   copies      go test -race of the orchestrator again, with sandboxes that do not see the server's disk
+#   images      builds the images of the templates data and office (2 minutes, or nothing when they are there)
+#   templates   runs the tests of these images
+#   attack      go test -race of the attacks
+#   chaos       two minutes in which servers, sandboxes, Redis and dockerd are killed at random
+#   cluster     builds the programs of a Kubernetes (10 minutes, or nothing when they are there)
 #   kubernetes  on a real cluster: the Helm chart, the attacks in pods, the driver's suite: scripts/e2e-kubernetes.sh
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
+wanted=${1:-quick}
+case $wanted in
+quick | all | changed) ;;
+*) echo "scripts/test.sh: what is \"$wanted\"? Wanted: all, changed, or no argument" >&2; exit 2 ;;
+esac
 # Sandboxes get uids and mounts of their own: the tests run as root.
 [ "$(id -u)" = 0 ] || exec sudo -EH env "PATH=$PATH" "$0" "$@"
 export SKERRY_CACHE=${SKERRY_CACHE:-/var/cache/skerry}
-# A clone that belongs to somebody else has no version that git would tell.
+# A clone that belongs to another user has no version that git would tell.
 export GOFLAGS=${GOFLAGS:--buildvcs=false}
 logs=$(mktemp -d)
-trap 'kill "$beat" 2>/dev/null; rm -rf "$logs"' EXIT
+beat=
+trap '[ -z "$beat" ] || kill "$beat" 2>/dev/null; rm -rf "$logs"' EXIT
 began=$SECONDS
 failed=0
 
 at() { printf '[%4ds]' $((SECONDS - began)); }
 
-# tier NAME COMMAND… leaves the output in NAME, and the exit code in NAME.code once it has ended.
+# tier NAME COMMAND… leaves the output in NAME, its time in NAME.seconds, and the exit code in NAME.code once it has ended.
 tier() {
-  local name=$1 code=0
+  local name=$1 code=0 start=$SECONDS
   shift
   "$@" >"$logs/$name" 2>&1 </dev/null || code=$?
+  echo $((SECONDS - start)) >"$logs/$name.seconds"
   echo "$code" >"$logs/$name.code"
+}
+
+# inputs PACKAGES FOLDERS prints a digest of the files that decide how a tier ends: the scripts, those of the packages
+# with all of this tree that they import, and the folders.
+inputs() {
+  local folders all
+  # shellcheck disable=SC2086 # lists
+  folders=$(go list -deps -test -f '{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}' $1 | sort -u) || return
+  all="go.mod go.sum scripts $2 $folders"
+  # shellcheck disable=SC2086 # lists
+  { go version && git ls-files -s -- $all && git diff HEAD -- $all &&
+    git ls-files -z --others --exclude-standard -- $all | xargs -0 -r sha256sum; } | sha256sum
+}
+
+# rest NAME PACKAGES FOLDERS COMMAND… is a tier that "quick" leaves out, and "changed" when it passed here with the
+# same inputs.
+rest() {
+  local name=$1 digest passed=$SKERRY_CACHE/passed/$1
+  [ "$wanted" != quick ] || return 0
+  digest=$(inputs "$2" "$3") || digest=
+  shift 3
+  if [ "$wanted" = changed ] && [ -n "$digest" ] && [ "$digest" = "$(cat "$passed" 2>/dev/null)" ]; then
+    echo '-- it passed before, with the same files' >"$logs/$name"
+    echo 0 | tee "$logs/$name.seconds" >"$logs/$name.code"
+    return
+  fi
+  rm -f "$passed"
+  tier "$name" "$@"
+  [ "$(cat "$logs/$name.code")" != 0 ] || { mkdir -p "${passed%/*}" && echo "$digest" >"$passed"; }
 }
 
 # show NAME says how a tier ended: one line a package, or all of it when it failed.
@@ -41,7 +84,7 @@ show() {
   local code
   code=$(cat "$logs/$1.code" 2>/dev/null || echo 1)
   if [ "$code" = 0 ]; then
-    printf '== %s %s: ok\n' "$(at)" "$1"
+    printf '== %s %s: ok in %d s\n' "$(at)" "$1" "$(cat "$logs/$1.seconds")"
     grep -E '^(ok  |--|==|chaos:|  \[.*done in|  [a-z][a-z :,]+ [0-9[])' "$logs/$1"
   else
     printf '== %s %s: FAILED\n' "$(at)" "$1"
@@ -50,16 +93,29 @@ show() {
   fi
 }
 
+# show_rest NAME shows a tier that "quick" leaves out.
+show_rest() { [ "$wanted" = quick ] || show "$1"; }
+
 # heartbeat says twice a minute how far the tiers are.
 heartbeat() {
   local log line
   while sleep 30 >/dev/null 2>&1; do
     line=
     for log in "$logs"/*; do
-      case $log in *.code) continue ;; esac
+      case $log in *.code | *.seconds) continue ;; esac
       [ -e "$log.code" ] || line+=" $(basename "$log"): $(grep -cE '^(ok  |FAIL	)' "$log") packages $(grep -E '^-- ' "$log" | tail -1);"
     done
     [ -z "$line" ] || printf '   %s%s\n' "$(at)" "$line"
+  done
+}
+
+# times says where the time went: the tiers, then the ten packages that took longest.
+times() {
+  local log
+  echo '== seconds by tier (they run side by side), and the slowest packages'
+  for log in "$logs"/*.seconds; do printf '%7d  %s\n' "$(cat "$log")" "$(basename "$log" .seconds)"; done | sort -rn
+  sed -nE 's/^ok  \t([^ \t]+)\t([0-9.]+)s$/\2 \1/p' "$logs"/* | sort -rn | head -10 | while read -r seconds package; do
+    printf '%9.1f  %s\n' "$seconds" "${package#github.com/skerry-sandbox/skerry/}"
   done
 }
 
@@ -71,37 +127,39 @@ prepare_parts &
 parts=$!
 prepare_engine || exit 1
 wait $parts || exit 1
+printf '== %s the machine is prepared\n' "$(at)"
 
 # Not `mapfile < <(go list)`: a package that does not load must not end as one that is not tested.
 packages=$(go list ./...) || exit 1
 drivers='/internal/(driver|tools/servers)(/|$)'
 system='/internal/e2e(/|$)'
 attack='/internal/attack(/|$)'
-mapfile -t quick < <(grep -vE "$drivers|$system|$attack" <<<"$packages")
+templates='^(TestTemplateImages|TestFigures)$'
+mapfile -t unit < <(grep -vE "$drivers|$system|$attack" <<<"$packages")
 of() { grep -E "$1" <<<"$packages"; }
+# What whole servers are made of.
+product="images sandbox-templates skills"
 
 heartbeat &
 beat=$!
 tier check scripts/check.sh &
 check=$!
-tier images images/build.sh data office &
+[ "$wanted" = quick ] || tier images images/build.sh data office &
 images=$!
 # A cluster that the caller names brings its own programs.
 # shellcheck disable=SC2317 # called by tier
 programs() { [ -n "${SKERRY_K8S_IMPORT:-}" ] || scripts/cluster.sh --programs; }
-tier cluster programs &
+[ "$wanted" = quick ] || tier cluster programs &
 cluster=$!
-tier unit go test -race -timeout 15m "${quick[@]}" &
-unit=$!
-wait $unit
+tier unit go test -race -timeout 15m "${unit[@]}"
 show unit
 wait $images
-show images
+show_rest images
 wait $cluster
-show cluster
+show_rest cluster
 # -count=1: go does not see that a test asks for this variable, and would show the result of the other run.
-tier copies env SKERRY_TEST_REMOTE=1 go test -race -count=1 -timeout 15m ./internal/orchestrator
-show copies
+rest copies ./internal/orchestrator "" env SKERRY_TEST_REMOTE=1 go test -race -count=1 -timeout 15m ./internal/orchestrator
+show_rest copies
 # Containers and clocks: after the tests that keep both cores busy, and one package at a time, because
 # the suite of the drivers wants an end to be told within a second. The others have time.
 # shellcheck disable=SC2046 # names of packages have no spaces
@@ -111,22 +169,26 @@ show drivers
 {
   tier python sdk/python/test.sh
   tier clients scripts/clients.sh
-  tier attack go test -race -p 1 -timeout 30m $(of "$attack")
-  tier chaos make chaos CHAOS="-driver docker -duration 2m"
+  rest templates "./internal/e2e ./cmd/..." "$product" go test -race -count=1 -timeout 30m -run "$templates" ./internal/e2e
+  rest attack "./internal/attack/... ./cmd/..." "$product" go test -race -p 1 -timeout 30m $(of "$attack")
+  rest chaos "./bench/chaos ./cmd/..." "$product" make chaos CHAOS="-driver docker -duration 2m"
 } &
-harm=$!
+beside=$!
 # shellcheck disable=SC2046 # names of packages have no spaces
-tier system go test -race -p 1 -timeout 40m $(of "$system")
+tier system go test -race -p 1 -timeout 40m -skip "$templates" $(of "$system")
 show system
-wait $harm
+wait $beside
 show python
 show clients
-show attack
-show chaos
+show_rest templates
+show_rest attack
+show_rest chaos
 # Alone: it measures how soon a killed sandbox is missed, and a cluster of one node keeps a core busy.
-tier kubernetes scripts/kubernetes.sh scripts/e2e-kubernetes.sh
-show kubernetes
+rest kubernetes "./internal/e2e/kubernetes ./internal/attack ./internal/driver/kubernetes ./cmd/..." "$product deploy test/cluster" \
+  scripts/kubernetes.sh scripts/e2e-kubernetes.sh
+show_rest kubernetes
 wait $check
 show check
+times
 printf '== %s in %d s\n' "$([ $failed = 0 ] && echo 'all tiers passed' || echo 'FAILED')" $((SECONDS - began))
 exit $failed
