@@ -151,7 +151,7 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 			return orch.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]orchestrator.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},
-		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "fleet", Peers: peers, MaxBoxes: most, StartTime: time.Minute, Metrics: metrics, Log: log,
+		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "fleet", Peers: peers, MaxInstances: most, StartTime: time.Minute, Metrics: metrics, Log: log,
 		Lifecycle:    orchestrator.Lifecycle{Queue: most, QueueTime: time.Minute},
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },

@@ -134,7 +134,7 @@ func (p *parts) openAudit(slot int) (*audit.Log, error) {
 		return nil, err
 	}
 	options.KeepSegments = time.Duration(p.cfg.Audit.KeepSegments) * 24 * time.Hour
-	options.Open = p.cfg.Audit.OnFailure == "open"
+	options.FailOpen = p.cfg.Audit.OnFailure == "open"
 	p.signer.sign(&options)
 	return audit.Open(options)
 }
@@ -213,8 +213,8 @@ func auditKeep(c config.Audit) audit.Keep {
 }
 
 // bury has the orchestrator settle what replicas left that ended.
-func (p *parts) bury(settle func(orchestrator.Dead) error) error {
-	return p.peers.Bury(func(i replica.Info) error { return settle(orchestrator.Dead{Replica: i.ID, Slot: i.Slot}) })
+func (p *parts) bury(settle func(orchestrator.ExitedReplica) error) error {
+	return p.peers.Settle(func(i replica.Info) error { return settle(orchestrator.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
 }
 
 // placement is httpserver's view of the replicas.

@@ -46,9 +46,9 @@ type Options struct {
 	// SegmentBytes is the size at which a new segment is begun; Ahead is how much room is made ahead in one.
 	SegmentBytes int64
 	Ahead        int64
-	// Open: when nothing can be recorded, things are done all the same, and the gap is recorded later. Else
+	// FailOpen: when nothing can be recorded, things are done all the same, and the gap is recorded later. Else
 	// they are refused.
-	Open bool
+	FailOpen bool
 	// Signer signs the head, at least every SignEvery records and every SignWithin while there are new ones. nil =
 	// the log is not signed.
 	Signer     Signer
@@ -191,7 +191,7 @@ func (l *Log) Append(_ context.Context, r Record) (Record, error) {
 	written, err := l.append(r)
 	switch {
 	case err == nil:
-	case l.o.Open && !errors.Is(err, os.ErrClosed):
+	case l.o.FailOpen && !errors.Is(err, os.ErrClosed):
 		return l.miss(r, err), nil
 	case isFull(err) || errors.Is(err, errFull):
 		if r.Phase == PhaseAttempt {
@@ -327,14 +327,14 @@ func (l *Log) advance(seq uint64) {
 // Commit waits until a record that Append gave is durable, or ctx ends. One fsync serves all who wait. With
 // Options.Open a record that cannot be made durable is counted as missing, and there is no error.
 func (l *Log) Commit(ctx context.Context, r Record) error {
-	if l.o.Open && r.ID != "" && r.Seq == 0 && r.Writer == l.writer {
+	if l.o.FailOpen && r.ID != "" && r.Seq == 0 && r.Writer == l.writer {
 		return nil // counted by Append
 	}
 	if r.Writer != l.writer || r.Seq == 0 || r.Seq > l.appended.Load() {
 		return sandbox.Errorf(sandbox.Internal, "this record is not of this log")
 	}
 	err := l.durable(ctx, r.Seq)
-	if err != nil && l.o.Open && ctx.Err() == nil {
+	if err != nil && l.o.FailOpen && ctx.Err() == nil {
 		l.miss(r, err)
 		return nil
 	}

@@ -127,7 +127,7 @@ func TestMend(t *testing.T) {
 		t.Run(fmt.Sprint("open ", open), func(t *testing.T) {
 			dir := t.TempDir()
 			var failing atomic.Bool
-			l := openLog(t, Options{Dir: dir, Open: open, failSync: func() error {
+			l := openLog(t, Options{Dir: dir, FailOpen: open, failSync: func() error {
 				if failing.Load() {
 					return errors.New("the disk is gone")
 				}
@@ -228,7 +228,7 @@ func TestFullDisk(t *testing.T) {
 
 func testFullDisk(t *testing.T, disk string, open bool) {
 	dir := filepath.Join(disk, "audit")
-	l, err := Open(Options{Dir: dir, Ahead: 256 << 10, Open: open})
+	l, err := Open(Options{Dir: dir, Ahead: 256 << 10, FailOpen: open})
 	must(t, err)
 	defer l.Close() //nolint:errcheck // also when the test failed: the disk is unmounted
 	waitFor(t, "room", func() bool { return l.State().Room >= 128<<10 })

@@ -99,26 +99,26 @@ func (r *Orchestrator) hold(e *execution) {
 
 // keepHeld holds the deadline of e as long as calls of it wait.
 func (r *Orchestrator) keepHeld(e *execution) {
-	b := r.find(e.thread)
-	if b == nil {
+	inst := r.find(e.thread)
+	if inst == nil {
 		return
 	}
-	b.waiting(+1)
-	defer b.waiting(-1)
+	inst.waiting(+1)
+	defer inst.waiting(-1)
 	for {
 		e.mu.Lock()
 		clock, left := e.held.clock, r.o.ApprovalWait-e.held.spent
 		holds := e.held.waits > 0 && left > 0 && e.result == nil
 		e.mu.Unlock()
 		if !holds {
-			if r.letGo(b, e, clock) {
+			if r.letGo(inst, e, clock) {
 				return
 			}
 			continue
 		}
 		began, lease := time.Now(), min(heldFor, left)
 		clock.Hold(lease + heldBeyond)
-		if err := tellHold(r.ctx, b, e, lease); err != nil {
+		if err := holdDeadline(r.ctx, inst, e, lease); err != nil {
 			r.o.Log.Warn("a deadline is not held", "exec", e.id, "error", err)
 		}
 		select {
@@ -133,16 +133,16 @@ func (r *Orchestrator) keepHeld(e *execution) {
 	}
 }
 
-func tellHold(ctx context.Context, b *box, e *execution, d time.Duration) error {
+func holdDeadline(ctx context.Context, inst *instance, e *execution, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return b.client.HoldDeadline(ctx, e.id, d)
+	return inst.client.HoldDeadline(ctx, e.id, d)
 }
 
-// letGo lets the deadline of e go on, and reports whether it stays so. When sandboxd cannot be told, its hold ends by
+// letGo lets the deadline of e go on, and reports whether it stays so. When sandboxd cannot be told, its ownership ends by
 // itself, and ours after it.
-func (r *Orchestrator) letGo(b *box, e *execution, clock *deadline.Clock) bool {
-	if err := tellHold(r.ctx, b, e, 0); err == nil {
+func (r *Orchestrator) letGo(inst *instance, e *execution, clock *deadline.Clock) bool {
+	if err := holdDeadline(r.ctx, inst, e, 0); err == nil {
 		clock.Go()
 	}
 	e.mu.Lock()
@@ -151,11 +151,11 @@ func (r *Orchestrator) letGo(b *box, e *execution, clock *deadline.Clock) bool {
 	return !e.held.kept
 }
 
-// waiting counts the execs of a box whose calls wait for people.
-func (b *box) waiting(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waits += n
+// waiting counts the execs of an instance whose calls wait for people.
+func (inst *instance) waiting(n int) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	inst.waits += n
 }
 
 // reportWait tells the client of an agent's own call that it waits, so that it does not give up.

@@ -12,20 +12,20 @@ import (
 // Capabilities gives those that a thread was narrowed to, nil when it was not. While the thread has a sandbox, they are
 // in memory.
 func (r *Orchestrator) Capabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
-	b := r.find(t)
-	if b == nil {
+	inst := r.find(t)
+	if inst == nil {
 		return r.storedCapabilities(ctx, t)
 	}
-	b.narrow.mu.Lock()
-	defer b.narrow.mu.Unlock()
-	if !b.narrow.known {
+	inst.narrow.mu.Lock()
+	defer inst.narrow.mu.Unlock()
+	if !inst.narrow.known {
 		only, err := r.storedCapabilities(ctx, t)
 		if err != nil {
 			return nil, err
 		}
-		b.narrow.only, b.narrow.known = only, true
+		inst.narrow.only, inst.narrow.known = only, true
 	}
-	return b.narrow.only, nil
+	return inst.narrow.only, nil
 }
 
 func (r *Orchestrator) storedCapabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
@@ -67,10 +67,10 @@ func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller,
 	if err := r.o.Store.PutThread(ctx, info); err != nil {
 		return err
 	}
-	if b := r.find(t); b != nil {
-		b.narrow.mu.Lock()
-		b.narrow.only, b.narrow.known = only, true
-		b.narrow.mu.Unlock()
+	if inst := r.find(t); inst != nil {
+		inst.narrow.mu.Lock()
+		inst.narrow.only, inst.narrow.known = only, true
+		inst.narrow.mu.Unlock()
 	}
 	r.o.Hub.Announce()
 	return nil

@@ -60,8 +60,8 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	if err := acquire(rich); err != nil {
 		t.Fatal(err)
 	}
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	dir := h.seen(b, sandbox.CodeAPIDir, b.codeAPI())
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	dir := h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI())
 	shows := func(paid bool) {
 		t.Helper()
 		within(t, 5*time.Second, "the wrappers", func() bool { return there(dir, "servers/s/free.ts") && there(dir, "servers/s/paid.ts") == paid })

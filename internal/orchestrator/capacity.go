@@ -10,16 +10,16 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// A box that finds no place waits in the queue of its tenant (package capacity). It is in the map all the
+// An instance that finds no place waits in the queue of its tenant (package capacity). It is in the map all the
 // while, "starting", so that many callers share one turn. The turn is kept as long as somebody waits for
-// the box; one that a caller was told of (202) is kept for QueueTime after the last call that asked for it.
+// the instance; one that a caller was told of (202) is kept for QueueTime after the last call that asked for it.
 
-// queueNoted is how long a box has to wait for a place before the audit log says so.
+// queueNoted is how long an instance has to wait for a place before the audit log says so.
 const queueNoted = time.Second
 
-// turn is the box's part in the queue. It is guarded by box.mu.
-type turn struct {
-	waiters  int       // callers that wait for the box to be ready
+// queueTurn is the instance's part in the queue. It is guarded by instance.mu.
+type queueTurn struct {
+	waiters  int       // callers that wait for the instance to be ready
 	promised bool      // a caller was told that it starts, and will ask again
 	asked    time.Time // by whom it was last asked for
 	placed   bool      // it has its place: it is not given up any more
@@ -29,16 +29,16 @@ type turn struct {
 
 var (
 	errNobodyWaits = sandbox.Errorf(sandbox.CapacityExceeded, "nobody waits for the sandbox any more")
-	// errGivenUp tells a caller who came a moment too late to ask for a new box.
+	// errGivenUp tells a caller who came a moment too late to ask for a new instance.
 	errGivenUp = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox was given up before it started; try again")
 )
 
-// takePlace gives the place of a thread's new box. It is that of the one before when that has not been
+// takePlace gives the place of a thread's new instance. It is that of the one before when that has not been
 // given back yet. The caller holds Orchestrator.mu.
-func (r *Orchestrator) takePlace(t sandbox.Thread, former *box) (*capacity.Ticket, error) {
-	if former != nil && !former.passed {
-		former.passed = true
-		return former.place, nil
+func (r *Orchestrator) takePlace(t sandbox.Thread, former *instance) (*capacity.Ticket, error) {
+	if former != nil && !former.slotReleased {
+		former.slotReleased = true
+		return former.slot, nil
 	}
 	ticket, err := r.places.Take(t.Tenant)
 	if err != nil {
@@ -51,70 +51,70 @@ func (r *Orchestrator) takePlace(t sandbox.Thread, former *box) (*capacity.Ticke
 	return ticket, nil
 }
 
-// givePlaceBack ends a box's claim to its place. The caller holds Orchestrator.mu.
-func givePlaceBack(b *box) {
-	if !b.passed && b.place != nil {
-		b.passed = true
-		b.place.Leave()
+// givePlaceBack ends an instance's claim to its place. The caller holds Orchestrator.mu.
+func givePlaceBack(inst *instance) {
+	if !inst.slotReleased && inst.slot != nil {
+		inst.slotReleased = true
+		inst.slot.Leave()
 	}
 }
 
-// begin waits for the place of a new box, and starts it. While it waits the thread is ours, so that all who
+// begin waits for the place of a new instance, and starts it. While it waits the thread is ours, so that all who
 // ask for its sandbox come here.
-func (r *Orchestrator) begin(c sandbox.Caller, b *box, former *box) {
-	if !b.place.Held() {
+func (r *Orchestrator) begin(c sandbox.Caller, inst *instance, former *instance) {
+	if !inst.slot.Held() {
 		ctx, cancel := context.WithTimeout(r.ctx, takeTimeout)
-		h, err := r.acquire(ctx, b.thread, "")
+		own, err := r.acquire(ctx, inst.thread, "")
 		cancel()
 		if err != nil {
-			b.giveUp(notHere(err))
+			inst.giveUp(notHere(err))
 		} else {
-			defer r.release(h)
+			defer r.release(own)
 		}
 	}
-	if err := r.letIn(c, b, former); err != nil {
-		r.turnAway(b, err)
+	if err := r.letIn(c, inst, former); err != nil {
+		r.turnAway(inst, err)
 		return
 	}
-	if err := r.awaitPlace(b); err != nil {
-		r.dismiss(b, err)
+	if err := r.awaitPlace(inst); err != nil {
+		r.dismiss(inst, err)
 		return
 	}
-	if waited := time.Since(b.asked); waited > queueNoted && former == nil {
-		r.noteQueue(c, b, waited, nil)
+	if waited := time.Since(inst.asked); waited > queueNoted && former == nil {
+		r.noteQueue(c, inst, waited, nil)
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime)
 	defer cancel()
-	r.start(ctx, c, b, former)
-	r.saveOrder(b)
+	r.start(ctx, c, inst, former)
+	r.saveOrder(inst)
 }
 
-func (r *Orchestrator) awaitPlace(b *box) error {
+func (r *Orchestrator) awaitPlace(inst *instance) error {
 	select {
-	case <-b.place.Granted():
-	case <-b.turn.unwanted:
+	case <-inst.slot.Granted():
+	case <-inst.queueTurn.unwanted:
 	case <-r.ctx.Done():
-		b.giveUp(errStopping)
+		inst.giveUp(errStopping)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.turn.refusal == nil {
-		b.turn.placed = true
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.queueTurn.refusal == nil {
+		inst.queueTurn.placed = true
 	}
-	return b.turn.refusal
+	return inst.queueTurn.refusal
 }
 
-// dismiss takes away a box that was never started.
-func (r *Orchestrator) dismiss(b *box, err error) {
-	r.noteQueue(sandbox.Caller{}, b, time.Since(b.asked), err)
-	b.err = err
-	r.leaveMap(b)
-	close(b.ready)
+// dismiss takes away an instance that was never started.
+func (r *Orchestrator) dismiss(inst *instance, err error) {
+	r.noteQueue(sandbox.Caller{}, inst, time.Since(inst.asked), err)
+	inst.err = err
+	r.leaveMap(inst)
+	close(inst.ready)
 }
 
-func (r *Orchestrator) noteQueue(c sandbox.Caller, b *box, waited time.Duration, refusal error) {
-	rec := record(c, b.thread, audit.ActionSandboxQueue, audit.PhaseResult)
-	rec.Sandbox, rec.Subject, rec.Outcome, rec.Millis = string(b.id), b.template.Name, "ok", waited.Milliseconds()
+func (r *Orchestrator) noteQueue(c sandbox.Caller, inst *instance, waited time.Duration, refusal error) {
+	rec := record(c, inst.thread, audit.ActionSandboxQueue, audit.PhaseResult)
+	rec.Sandbox, rec.Subject, rec.Outcome, rec.Millis = string(inst.id), inst.template.Name, "ok", waited.Milliseconds()
 	if refusal != nil {
 		rec.Outcome, rec.Detail = "error", refusal.Error()
 	}
@@ -123,56 +123,56 @@ func (r *Orchestrator) noteQueue(c sandbox.Caller, b *box, waited time.Duration,
 	}
 }
 
-// giveUp ends the wait of a box that has no place yet, and reports whether it did.
-func (b *box) giveUp(why error) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.giveUpLocked(why)
+// giveUp ends the wait of an instance that has no place yet, and reports whether it did.
+func (inst *instance) giveUp(why error) bool {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	return inst.giveUpLocked(why)
 }
 
-func (b *box) giveUpLocked(why error) bool {
-	if b.turn.placed || b.turn.refusal != nil || b.turn.unwanted == nil {
+func (inst *instance) giveUpLocked(why error) bool {
+	if inst.queueTurn.placed || inst.queueTurn.refusal != nil || inst.queueTurn.unwanted == nil {
 		return false
 	}
-	b.turn.refusal = why
-	if b.ending == "" {
-		b.ending = sandbox.StatusLost
+	inst.queueTurn.refusal = why
+	if inst.ending == "" {
+		inst.ending = sandbox.StatusLost
 	}
-	close(b.turn.unwanted)
+	close(inst.queueTurn.unwanted)
 	return true
 }
 
-// arrive counts a waiter in; false: the box was given up.
-func (b *box) arrive() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.turn.refusal != nil {
+// arrive counts a waiter in; false: the instance was given up.
+func (inst *instance) arrive() bool {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.queueTurn.refusal != nil {
 		return false
 	}
-	b.turn.waiters++
+	inst.queueTurn.waiters++
 	return true
 }
 
-// depart counts a waiter out. One that was promised the box will ask again; when the last of the others
+// depart counts a waiter out. One that was promised the instance will ask again; when the last of the others
 // leaves early, nobody wants it.
-func (b *box) depart(promised, early bool) (unwanted bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.turn.waiters--
-	b.turn.asked = time.Now()
-	b.turn.promised = b.turn.promised || promised
-	return early && b.turn.waiters == 0 && !b.turn.promised && b.giveUpLocked(errNobodyWaits)
+func (inst *instance) depart(promised, early bool) (unwanted bool) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	inst.queueTurn.waiters--
+	inst.queueTurn.asked = time.Now()
+	inst.queueTurn.promised = inst.queueTurn.promised || promised
+	return early && inst.queueTurn.waiters == 0 && !inst.queueTurn.promised && inst.giveUpLocked(errNobodyWaits)
 }
 
 // waitReady waits for the start of b: for d when it is not 0 (errStillStarting), else until ctx ends. Who
 // waits without a d waits for QueueTime at most for a place: CapacityExceeded.
-func (r *Orchestrator) waitReady(ctx context.Context, b *box, d time.Duration) error {
+func (r *Orchestrator) waitReady(ctx context.Context, inst *instance, d time.Duration) error {
 	select {
-	case <-b.ready:
-		return b.err
+	case <-inst.ready:
+		return inst.err
 	default:
 	}
-	if !b.arrive() {
+	if !inst.arrive() {
 		return errGivenUp
 	}
 	wait := d
@@ -183,55 +183,55 @@ func (r *Orchestrator) waitReady(ctx context.Context, b *box, d time.Duration) e
 	defer late.Stop()
 	for {
 		select {
-		case <-b.ready:
-			b.depart(false, false)
-			return b.err
+		case <-inst.ready:
+			inst.depart(false, false)
+			return inst.err
 		case <-late.C:
 			if d > 0 {
-				b.depart(true, false)
+				inst.depart(true, false)
 				return errStillStarting
 			}
-			if b.place.Held() {
+			if inst.slot.Held() {
 				continue // it starts, within StartTime
 			}
-			r.leaveEarly(b, "late")
-			return b.place.Refusal()
+			r.leaveEarly(inst, "late")
+			return inst.slot.Refusal()
 		case <-ctx.Done():
-			r.leaveEarly(b, "gone")
+			r.leaveEarly(inst, "gone")
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
 		}
 	}
 }
 
-func (r *Orchestrator) leaveEarly(b *box, why string) {
-	if b.depart(false, true) {
+func (r *Orchestrator) leaveEarly(inst *instance, why string) {
+	if inst.depart(false, true) {
 		r.o.Metrics.Refused(why)
 	}
 }
 
 // expireTurn gives up a turn that was promised and that nobody has asked for since.
-func (r *Orchestrator) expireTurn(b *box, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.turn.waiters == 0 && b.turn.promised && now.Sub(b.turn.asked) > r.o.Lifecycle.QueueTime && b.giveUpLocked(errNobodyWaits) {
+func (r *Orchestrator) expireTurn(inst *instance, now time.Time) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.queueTurn.waiters == 0 && inst.queueTurn.promised && now.Sub(inst.queueTurn.asked) > r.o.Lifecycle.QueueTime && inst.giveUpLocked(errNobodyWaits) {
 		r.o.Metrics.Refused("gone")
 	}
 }
 
 // makeRoom hibernates sandboxes that nobody has used for ReclaimIdle, the longest unused first, as many
-// as there are boxes that wait for a place, less those that are ending anyway.
+// as there are instances that wait for a place, less those that are ending anyway.
 func (r *Orchestrator) makeRoom(now time.Time) {
 	wants := r.places.Wants()
 	if len(wants) == 0 || r.o.Lifecycle.ReclaimIdle <= 0 {
 		return
 	}
 	boxes := r.all()
-	slices.SortFunc(boxes, func(a, b *box) int { return a.lastUse().Compare(b.lastUse()) })
+	slices.SortFunc(boxes, func(a, inst *instance) int { return a.lastUse().Compare(inst.lastUse()) })
 	ending := map[string]int{}
 	spare := 0 // ending ones whose place goes to whoever's turn it is
-	for _, b := range boxes {
-		if b.endingStatus() != "" {
-			ending[b.thread.Tenant]++
+	for _, inst := range boxes {
+		if inst.endingStatus() != "" {
+			ending[inst.thread.Tenant]++
 			spare++
 		}
 	}
@@ -243,16 +243,16 @@ func (r *Orchestrator) makeRoom(now time.Time) {
 			taken := min(need, spare)
 			need, spare = need-taken, spare-taken
 		}
-		for _, b := range boxes {
+		for _, inst := range boxes {
 			if need <= 0 {
 				break
 			}
-			if w.Own && b.thread.Tenant != w.Tenant {
+			if w.Own && inst.thread.Tenant != w.Tenant {
 				continue
 			}
-			if b.claim(func() bool { return b.running == 0 && now.Sub(b.lastActive) > r.o.Lifecycle.ReclaimIdle }) {
+			if inst.beginStop(func() bool { return inst.running == 0 && now.Sub(inst.lastActive) > r.o.Lifecycle.ReclaimIdle }) {
 				need--
-				r.putAwayLater(b, audit.ActionSandboxHibernate, "room")
+				r.putAwayLater(inst, audit.ActionSandboxHibernate, "room")
 			}
 		}
 	}

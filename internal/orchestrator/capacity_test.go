@@ -14,10 +14,10 @@ import (
 )
 
 func places(total int, l Lifecycle) func(*Options) {
-	return func(o *Options) { o.MaxBoxes, o.Lifecycle = total, l }
+	return func(o *Options) { o.MaxInstances, o.Lifecycle = total, l }
 }
 
-// waitFor waits until n boxes wait for a place.
+// waitFor waits until n instances wait for a place.
 func (h *house) waitFor(t *testing.T, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d wait", n), func() bool { return h.places.Waiting() == n })
@@ -75,7 +75,7 @@ func TestQueueEnds(t *testing.T) {
 			done <- err
 		}()
 	}
-	b := func() *box { return h.find(sandbox.Thread{Owner: caller.Owner, ID: "gone"}) }
+	b := func() *instance { return h.find(sandbox.Thread{Owner: caller.Owner, ID: "gone"}) }
 	eventually(t, "both wait", func() bool {
 		x := b()
 		if x == nil {
@@ -83,7 +83,7 @@ func TestQueueEnds(t *testing.T) {
 		}
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return x.turn.waiters == 2
+		return x.queueTurn.waiters == 2
 	})
 	leave()
 	if err := <-done; !errors.Is(err, sandbox.Timeout) {
@@ -95,7 +95,7 @@ func TestQueueEnds(t *testing.T) {
 	leaveLong()
 	<-done
 	h.waitFor(t, 0)
-	eventually(t, "the box is gone", func() bool { return b() == nil })
+	eventually(t, "the instance is gone", func() bool { return b() == nil })
 	// A turn that was promised is kept for QueueTime after the last call.
 	if _, err := h.Acquire(ctx, caller, "promised", sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
 		t.Fatal(err)
@@ -174,10 +174,10 @@ func TestTenantsLimit(t *testing.T) {
 	if _, err := h.Acquire(ctx, other, "theirs", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b := h.find(sandbox.Thread{Owner: other.Owner, ID: "theirs"})
-	b.mu.Lock()
-	b.lastActive = b.lastActive.Add(-time.Hour) // by far the longest unused
-	b.mu.Unlock()
+	inst := h.find(sandbox.Thread{Owner: other.Owner, ID: "theirs"})
+	inst.mu.Lock()
+	inst.lastActive = inst.lastActive.Add(-time.Hour) // by far the longest unused
+	inst.mu.Unlock()
 	h.mustExec(t, "mine")
 	if info, err := h.Acquire(ctx, caller, "more", sandbox.AcquireOptions{Wait: 2 * sweepEvery}); err != nil || info.State != sandbox.Starting {
 		t.Fatalf("%+v, %v", info, err)
@@ -189,7 +189,7 @@ func TestTenantsLimit(t *testing.T) {
 	if s := h.state(t, "mine"); s != sandbox.Hibernated {
 		t.Errorf("mine is %q", s)
 	}
-	if b.endingStatus() != "" {
+	if inst.endingStatus() != "" {
 		t.Error("another tenant's sandbox made room for one that had its most")
 	}
 	if err := h.ReleaseSandbox(ctx, other, "theirs"); err != nil {

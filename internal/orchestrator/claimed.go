@@ -33,7 +33,7 @@ var errNotFilled = sandbox.Errorf(sandbox.Unavailable, "a sandbox that waited co
 // may have none. Where sandboxes see the server's disk only a thread without files can: its files are those of the
 // sandbox from then on. The caller holds Orchestrator.mu.
 func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*pooled, *capacity.Ticket) {
-	if len(r.pool.shelves) == 0 || o.cold {
+	if len(r.pool.templates) == 0 || o.cold {
 		return nil, nil
 	}
 	if _, err := workspaceUID(r.threadDir(t)); !errors.Is(err, fs.ErrNotExist) && (err != nil || r.remote == nil) {
@@ -52,79 +52,79 @@ func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*pooled, *capacity
 }
 
 // bringUpClaimed makes a sandbox of the pool the thread's, which is held.
-func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, b *box, queued time.Duration) error {
+func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, inst *instance, queued time.Duration) error {
 	began := time.Now()
-	x := b.pooled
-	b.link, b.client, b.skills.folder = x.link, x.client, x.skills.folder
-	moved, err := r.passWorkspace(ctx, b.thread, x)
+	x := inst.pooled
+	inst.link, inst.client, inst.skills.folder = x.link, x.client, x.skills.folder
+	moved, err := r.passWorkspace(ctx, inst.thread, x)
 	if err != nil {
 		return err
 	}
 	// The disk may take its time; nobody sees the thread before it has.
 	synced := make(chan error, 1)
-	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(b.thread))) })
-	uid, err := r.ensureThread(ctx, b.thread)
+	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(inst.thread))) })
+	uid, err := r.ensureThread(ctx, inst.thread)
 	if err != nil {
 		return err
 	}
 	if moved && uid != x.uid { // it was deleted and made anew meanwhile
 		return errGivenUp
 	}
-	b.uid = uid
-	if err := r.bound(b.thread, b.uid, b.template.Limits.DiskBytes); err != nil {
+	inst.uid = uid
+	if err := r.bound(inst.thread, inst.uid, inst.template.Limits.DiskBytes); err != nil {
 		return err
 	}
-	if err := r.openBridge(b); err != nil {
+	if err := r.openBridge(inst); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
-	if err := r.attachClaimed(ctx, b); err != nil {
+	if err := r.attachClaimed(ctx, inst); err != nil {
 		return err
 	}
 	if !moved {
-		if err := r.fillClaimed(ctx, b); err != nil {
+		if err := r.fillClaimed(ctx, inst); err != nil {
 			return errors.Join(errNotFilled, err)
 		}
 	}
-	if b.copies != nil {
-		b.copies.opened(true)
+	if inst.fileSync != nil {
+		inst.fileSync.opened(true)
 	}
 	r.pool.forget(x.id)
-	tools := r.firstTools(c, b)
-	err = r.firstSkills(ctx, b)
+	tools := r.firstTools(c, inst)
+	err = r.firstSkills(ctx, inst)
 	claimed := time.Now()
 	if err == nil {
-		err = r.answers(ctx, b)
+		err = r.answers(ctx, inst)
 	}
 	if err == nil {
-		err = r.upToDate(ctx, b)
+		err = r.upToDate(ctx, inst)
 	}
 	if e := <-synced; err == nil && e != nil {
 		err = noRoom(e, "the thread's files cannot be made")
 	}
-	if err == nil && !r.confirm(b.hold) {
+	if err == nil && !r.confirm(inst.ownership) {
 		err = notHere(&elsewhere{})
 	}
 	if err != nil {
-		return errors.Join(err, <-tools) // they write into the box's folder, which goes now
+		return errors.Join(err, <-tools) // they write into the instance's folder, which goes now
 	}
-	return r.broughtUp(ctx, b, sandbox.Timings{Queue: millis(queued), Create: millis(claimed.Sub(began)), Ready: millis(time.Since(claimed))}, tools)
+	return r.markRunning(ctx, inst, sandbox.Timings{Queue: millis(queued), Create: millis(claimed.Sub(began)), Ready: millis(time.Since(claimed))}, tools)
 }
 
 // attachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. One that
 // cannot be reached is given up for another.
-func (r *Orchestrator) attachClaimed(ctx context.Context, b *box) error {
-	if b.copies == nil {
+func (r *Orchestrator) attachClaimed(ctx context.Context, inst *instance) error {
+	if inst.fileSync == nil {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	err := r.attach(limited, b, map[string]string{
-		sandbox.LabelTenant: b.thread.Tenant, sandbox.LabelUser: b.thread.User, sandbox.LabelThread: b.thread.ID,
+	err := r.attach(limited, inst, map[string]string{
+		sandbox.LabelTenant: inst.thread.Tenant, sandbox.LabelUser: inst.thread.User, sandbox.LabelThread: inst.thread.ID,
 	})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	r.o.Log.Warn("a sandbox of the pool cannot be reached", "sandbox", string(b.id), "error", err)
+	r.o.Log.Warn("a sandbox of the pool cannot be reached", "sandbox", string(inst.id), "error", err)
 	return errGivenUp
 }
 
@@ -154,22 +154,22 @@ func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *p
 
 // fillClaimed copies the thread's files into a sandbox of the pool, and notes that they are there. The API changes none of them
 // meanwhile.
-func (r *Orchestrator) fillClaimed(ctx context.Context, b *box) error {
-	c := b.copies
-	if err := c.takeTurn(ctx); err != nil {
+func (r *Orchestrator) fillClaimed(ctx context.Context, inst *instance) error {
+	fs := inst.fileSync
+	if err := fs.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer c.giveTurn()
-	if err := c.remote.Push(ctx, b.id, sandbox.UserDataDir); err != nil {
-		r.o.Log.Warn("a sandbox of the pool cannot be given a thread's files", "thread", b.thread.String(), "sandbox", string(b.id), "error", err)
+	defer fs.giveTurn()
+	if err := fs.remote.Push(ctx, inst.id, sandbox.UserDataDir); err != nil {
+		r.o.Log.Warn("a sandbox of the pool cannot be given a thread's files", "thread", inst.thread.String(), "sandbox", string(inst.id), "error", err)
 		return err
 	}
-	if err := r.noteFilled(b); err != nil {
+	if err := r.noteFilled(inst); err != nil {
 		return err
 	}
 	// The folder that it waited with says from now on nothing. One that stays goes with the next sweep after the sandbox.
-	if err := r.dropFiles(b.pooled.files, b.pooled.uid); err != nil {
-		r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(b.id), "error", err)
+	if err := r.dropFiles(inst.pooled.files, inst.pooled.uid); err != nil {
+		r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.id), "error", err)
 	}
 	return nil
 }
@@ -180,9 +180,9 @@ func (r *Orchestrator) filledFile(id sandbox.ID) string {
 }
 
 // noteFilled writes the note in one step.
-func (r *Orchestrator) noteFilled(b *box) error {
-	path := r.filledFile(b.id)
-	err := os.WriteFile(path+".new", []byte(strconv.Itoa(b.uid)), 0o600)
+func (r *Orchestrator) noteFilled(inst *instance) error {
+	path := r.filledFile(inst.id)
+	err := os.WriteFile(path+".new", []byte(strconv.Itoa(inst.uid)), 0o600)
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}
@@ -206,39 +206,39 @@ func (r *Orchestrator) filledWith(id sandbox.ID) int {
 }
 
 // answers makes sure that a sandbox which waited is still there. One that is not is given up for another.
-func (r *Orchestrator) answers(ctx context.Context, b *box) error {
+func (r *Orchestrator) answers(ctx context.Context, inst *instance) error {
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	err := b.hello(limited)
+	err := inst.hello(limited)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	r.o.Log.Warn("a sandbox of the pool does not answer", "sandbox", string(b.id), "error", err)
+	r.o.Log.Warn("a sandbox of the pool does not answer", "sandbox", string(inst.id), "error", err)
 	return errGivenUp
 }
 
 // endClaim takes away what a claim that failed has left of the pool.
-func (r *Orchestrator) endClaim(b *box, removed bool) {
-	if b.pooled == nil {
+func (r *Orchestrator) endClaim(inst *instance, removed bool) {
+	if inst.pooled == nil {
 		return
 	}
 	if removed {
-		if err := r.dropFiles(b.pooled.files, b.pooled.uid); err != nil {
-			r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(b.id), "error", err)
+		if err := r.dropFiles(inst.pooled.files, inst.pooled.uid); err != nil {
+			r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.id), "error", err)
 		}
 	}
-	r.pool.forget(b.id)
+	r.pool.forget(inst.id)
 }
 
 // belongs says whether a sandbox was made for this thread, or was made for the pool and is the thread's now.
-func (r *Orchestrator) belongs(inst sandbox.Instance, t sandbox.Thread, uid int) error {
-	if inst.Labels[sandbox.LabelRole] != sandbox.RolePool {
-		if threadOf(inst) != t {
+func (r *Orchestrator) belongs(entry sandbox.Instance, t sandbox.Thread, uid int) error {
+	if entry.Labels[sandbox.LabelRole] != sandbox.RolePool {
+		if threadOf(entry) != t {
 			return errors.New("its labels name another thread")
 		}
 		return nil
 	}
-	if inst.Labels[sandbox.LabelUID] != strconv.Itoa(uid) && r.filledWith(inst.ID) != uid {
+	if entry.Labels[sandbox.LabelUID] != strconv.Itoa(uid) && r.filledWith(entry.ID) != uid {
 		return errors.New("it waited in the pool, and the thread has other files")
 	}
 	return nil

@@ -49,22 +49,22 @@ func TestClaimedWithFiles(t *testing.T) {
 	f := newFarHouse(t, onePooled())
 	f.full(t, 1)
 	f.ok("t", "printf one > a; mkdir -p deep/er; printf two > deep/er/b; ln -s a link; printf gone > c")
-	uid := f.box("t").uid
+	uid := f.instance("t").uid
 	f.sleep("t", 1)
 	if err := f.write("t", "d", "by the API", false); err != nil { // the folder's owner writes it
 		t.Fatal(err)
 	}
 	waiting := f.waiting()[0]
 	f.ok("t", `[ "$(cat a)$(cat deep/er/b)$(cat link)$(cat d)" = "onetwooneby the API" ]; printf new > e; printf more >> a; rm c`)
-	b := f.box("t")
-	if !b.info.Warm || b.id != waiting || b.uid != uid {
-		t.Fatalf("%+v with uid %d; %s waited, the thread's uid is %d", b.info, b.uid, waiting, uid)
+	inst := f.instance("t")
+	if !inst.info.Warm || inst.id != waiting || inst.uid != uid {
+		t.Fatalf("%+v with uid %d; %s waited, the thread's uid is %d", inst.info, inst.uid, waiting, uid)
 	}
 	f.want("a changed file", f.here("t", "a"), "onemore")
 	f.want("a new one", f.here("t", "e"), "new")
 	f.want("a removed one", f.here("t", "c"), "")
 	for _, name := range []string{"a", "e"} {
-		if got := ownerHere(t, filepath.Join(f.threadDir(b.thread), "workspace", name)); got != uid {
+		if got := ownerHere(t, filepath.Join(f.threadDir(inst.thread), "workspace", name)); got != uid {
 			t.Errorf("%s belongs to %d, the thread to %d", name, got, uid)
 		}
 	}
@@ -72,13 +72,13 @@ func TestClaimedWithFiles(t *testing.T) {
 		t.Errorf("the API cannot write what the sandbox made: %v", err)
 	}
 	f.ok("t", `[ "$(cat e)" = newx ]`)
-	if entries, err := os.ReadDir(f.poolRoot()); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(b.id)) }) {
+	if entries, err := os.ReadDir(f.poolRoot()); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.id)) }) {
 		t.Errorf("the folder that it waited with: %v, %v", entries, err)
 	}
 	f.sweepPool()
-	f.reconcile(map[sandbox.ID]time.Time{b.id: {}})
+	f.reconcile(map[sandbox.ID]time.Time{inst.id: {}})
 	f.ok("t", `[ "$(cat a)" = onemore ]`)
-	if f.box("t").id != waiting {
+	if f.instance("t").id != waiting {
 		t.Error("the sandbox was taken for one that nobody knows")
 	}
 }
@@ -105,7 +105,7 @@ func TestNothingRunsBeforeItIsWhole(t *testing.T) {
 		done <- exec
 	}()
 	<-at
-	if f.box("t").isReady() {
+	if f.instance("t").isReady() {
 		t.Error("it counts as ready before it has its files")
 	}
 	pulls := f.spy.pulls.Load()
@@ -146,8 +146,8 @@ func TestFillFails(t *testing.T) {
 	}
 	f.spy.fails(refuse, nil)
 	f.ok("t", `[ "$(ls)" = a ] && [ "$(cat a)" = one ]`)
-	if b := f.box("t"); b.info.Warm || b.id == waiting {
-		t.Errorf("it has %+v", b.info)
+	if inst := f.instance("t"); inst.info.Warm || inst.id == waiting {
+		t.Errorf("it has %+v", inst.info)
 	}
 	if !slices.Equal(pushes, []sandbox.ID{waiting}) {
 		t.Errorf("pushes to %v, %s waited", pushes, waiting)
@@ -175,7 +175,7 @@ func TestFillFails(t *testing.T) {
 // TestEvicted: pods end at any moment of a thread's work. Whatever exec was told to have ended, its files are in the next
 // sandbox, whether that waited or is made.
 func TestEvicted(t *testing.T) {
-	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxBoxes = 20 })
+	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxInstances = 20 })
 	f.full(t, 2)
 	const threads, rounds = 3, 16
 	var mu sync.Mutex
@@ -192,8 +192,8 @@ func TestEvicted(t *testing.T) {
 					case <-time.After(wait):
 					case <-stop:
 					}
-					if b := f.box(id); b != nil {
-						f.spy.Kill(b.id)
+					if inst := f.instance(id); inst != nil {
+						f.spy.Kill(inst.id)
 					}
 				})
 			}
@@ -203,9 +203,9 @@ printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, to
 			exec, err := f.RunCommand(t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute})
 			var res sandbox.Result
 			if err == nil {
-				if b := f.box(id); b != nil {
+				if inst := f.instance(id); inst != nil {
 					mu.Lock()
-					if b.snapshot().Warm {
+					if inst.snapshot().Warm {
 						warm++
 					} else {
 						cold++
@@ -257,7 +257,7 @@ printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, to
 // TestAllAtOnce: whoever acquires, deletes, hibernates, releases, writes and sweeps the same thread at once gets an answer, the thread has
 // the sandbox or none, and nothing is left over.
 func TestAllAtOnce(t *testing.T) {
-	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxBoxes = 8 })
+	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxInstances = 8 })
 	f.full(t, 2)
 	f.ok("t", "printf one > a")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -274,8 +274,8 @@ func TestAllAtOnce(t *testing.T) {
 		},
 		"sweep": func() error { f.sweepPool(); f.reapFolders(nil); return nil },
 		"evict": func() error {
-			if b := f.box("t"); b != nil {
-				f.spy.Kill(b.id)
+			if inst := f.instance("t"); inst != nil {
+				f.spy.Kill(inst.id)
 			}
 			return nil
 		},
@@ -307,9 +307,9 @@ func TestAllAtOnce(t *testing.T) {
 	f.eventually("nothing but the pool is left", func() bool {
 		f.sweepPool()
 		f.pool.mu.Lock()
-		busy := f.pool.leaving + len(f.pool.shelves["base"].making)
+		busy := f.pool.leaving + len(f.pool.templates["base"].making)
 		f.pool.mu.Unlock()
-		claims, err := f.claims.All()
+		claims, err := f.owners.All()
 		folders, e := f.poolFolders()
 		found, e2 := f.spy.List(t.Context(), nil)
 		if err := errors.Join(err, e, e2); err != nil {
@@ -333,7 +333,7 @@ func TestPoolRollsInAClaim(t *testing.T) {
 			once.Do(func() {
 				f.spy.image.Store("image-2")
 				f.pool.mu.Lock()
-				f.pool.shelves["base"].image = "image-2"
+				f.pool.templates["base"].image = "image-2"
 				f.pool.mu.Unlock()
 				f.pool.nudge()
 				time.Sleep(50 * time.Millisecond)
@@ -341,13 +341,13 @@ func TestPoolRollsInAClaim(t *testing.T) {
 		}
 	})
 	f.ok("t", `[ "$(cat a)" = one ]; printf two > a`)
-	if b := f.box("t"); b.id != waiting {
-		t.Errorf("%s, while %s waited", b.id, waiting)
+	if inst := f.instance("t"); inst.id != waiting {
+		t.Errorf("%s, while %s waited", inst.id, waiting)
 	}
 	f.sleep("t", 1)
 	f.ok("t", `[ "$(cat a)" = two ]`)
-	if b := f.box("t"); b.pooled == nil || b.pooled.image != "image-2" {
-		t.Errorf("%+v", b.info)
+	if inst := f.instance("t"); inst.pooled == nil || inst.pooled.image != "image-2" {
+		t.Errorf("%+v", inst.info)
 	}
 }
 
@@ -417,7 +417,7 @@ func TestCrashInAFill(t *testing.T) {
 }
 
 // claimUntil does the steps of a claim as far as one of them. It gives what has sockets by then, or nil.
-func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) *box {
+func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) *instance {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -425,27 +425,27 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) 
 			t.Fatal(err)
 		}
 	}
-	h, err := r.acquire(t.Context(), mainThread, "")
+	own, err := r.acquire(t.Context(), mainThread, "")
 	must(err)
-	must(r.withSandbox(t.Context(), h, x.id))
+	must(r.withSandbox(t.Context(), own, x.id))
 	if last == "named" {
 		return nil
 	}
-	b := &box{thread: mainThread, template: x.template, id: x.id, dir: x.dir, pooled: x, hold: h, copies: x.copies, link: x.link, client: x.client}
-	b.skills.folder = x.skills.folder
-	b.copies.shut()
-	b.uid, err = workspaceUID(r.threadDir(mainThread))
+	inst := &instance{thread: mainThread, template: x.template, id: x.id, dir: x.dir, pooled: x, ownership: own, fileSync: x.fileSync, link: x.link, client: x.client}
+	inst.skills.folder = x.skills.folder
+	inst.fileSync.shut()
+	inst.uid, err = workspaceUID(r.threadDir(mainThread))
 	must(err)
-	must(r.openBridge(b))
-	must(r.attachClaimed(t.Context(), b))
+	must(r.openBridge(inst))
+	must(r.attachClaimed(t.Context(), inst))
 	work := w.host.Inside(x.id, sandbox.WorkspaceDir)
 	switch last {
 	case "half":
 		must(os.WriteFile(filepath.Join(work, "a"), []byte("ke"), 0o600))
 	case "filled":
-		must(b.copies.remote.Push(t.Context(), b.id, sandbox.UserDataDir))
+		must(inst.fileSync.remote.Push(t.Context(), inst.id, sandbox.UserDataDir))
 	case "noted":
-		must(r.fillClaimed(t.Context(), b))
+		must(r.fillClaimed(t.Context(), inst))
 	}
-	return b
+	return inst
 }

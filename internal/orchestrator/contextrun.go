@@ -17,12 +17,12 @@ import (
 type contextRun struct {
 	cc   *codeContext
 	life int
-	box  *box
+	inst *instance
 }
 
-// claimContext makes a context busy with an exec that is about to start. Errors: NotFound; Conflict: it is
+// acquireContext makes a context busy with an exec that is about to start. Errors: NotFound; Conflict: it is
 // lost, starting, or runs another exec; Invalid: another language is asked for.
-func (r *Orchestrator) claimContext(t sandbox.Thread, code *sandbox.Code) (*contextRun, error) {
+func (r *Orchestrator) acquireContext(t sandbox.Thread, code *sandbox.Code) (*contextRun, error) {
 	g := &r.contexts
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *Orchestrator) claimContext(t sandbox.Thread, code *sandbox.Code) (*cont
 	}
 	code.Language = cc.language
 	cc.state, cc.free = sandbox.ContextBusy, make(chan struct{})
-	return &contextRun{cc: cc, life: cc.life, box: cc.box}, nil
+	return &contextRun{cc: cc, life: cc.life, inst: cc.inst}, nil
 }
 
 // begin says which exec it is that the context runs.
@@ -73,7 +73,7 @@ func (r *Orchestrator) endRun(cr *contextRun, lost string) sandbox.ContextOutcom
 
 // settleContext adds to the result of an exec what its context says, and frees that. exit is nil when the
 // sandbox is lost.
-func (r *Orchestrator) settleContext(b *box, e *execution, exit *sandboxv1.Exit, res *sandbox.Result) {
+func (r *Orchestrator) settleContext(inst *instance, e *execution, exit *sandboxv1.Exit, res *sandbox.Result) {
 	lost := ""
 	switch {
 	case exit == nil:
@@ -99,7 +99,7 @@ func (r *Orchestrator) settleContext(b *box, e *execution, exit *sandboxv1.Exit,
 	res.Context = &out
 	results := []sandbox.RichResult{}
 	for _, raw := range exit.GetResults() {
-		if rich := r.richResult(e, b.uid, raw); len(rich) > 0 {
+		if rich := r.richResult(e, inst.uid, raw); len(rich) > 0 {
 			results = append(results, rich)
 			e.bytes += int64(len(raw))
 		}
@@ -107,7 +107,7 @@ func (r *Orchestrator) settleContext(b *box, e *execution, exit *sandboxv1.Exit,
 	res.Results, res.ResultsLeftOut = &results, int(exit.GetResultsLeftOut())
 	if res.ResultsLeftOut > 0 {
 		kept := spillDir(e.id) + "/results.jsonl"
-		r.hideSpilled(e, b.uid, &kept)
+		r.hideSpilled(e, inst.uid, &kept)
 	}
 }
 

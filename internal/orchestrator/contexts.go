@@ -44,10 +44,10 @@ type codeContext struct {
 	cwd      string
 
 	state    sandbox.ContextState
-	detail   string // why it is lost
-	box      *box   // that it lives in; nil when it is lost
-	run      string // id of the exec, while busy
-	life     int    // counts restarts, so that the end of a former life ends nothing
+	detail   string    // why it is lost
+	inst     *instance // that it lives in; nil when it is lost
+	run      string    // id of the exec, while busy
+	life     int       // counts restarts, so that the end of a former life ends nothing
 	created  time.Time
 	lastUsed time.Time
 	runs     int
@@ -70,7 +70,7 @@ func (c *codeContext) show() sandbox.CodeContext {
 
 // lose ends a life of c. Called with the registry's mu held.
 func (c *codeContext) lose(why string) {
-	c.state, c.detail, c.box, c.run = sandbox.ContextLost, why+whatToDo, nil, ""
+	c.state, c.detail, c.inst, c.run = sandbox.ContextLost, why+whatToDo, nil, ""
 	c.lastUsed = time.Now().UTC()
 	c.release()
 }
@@ -89,7 +89,7 @@ func (g *contextRegistry) settle(t sandbox.Thread) {
 	var lost []*codeContext
 	for _, c := range g.byThread[t] {
 		// The end of a run says what became of it; until then it is busy.
-		if c.box != nil && c.state != sandbox.ContextBusy && c.box.endingStatus() != "" {
+		if c.inst != nil && c.state != sandbox.ContextBusy && c.inst.endingStatus() != "" {
 			c.lose(goneWithSandbox)
 		}
 		if c.state == sandbox.ContextLost {
@@ -213,32 +213,32 @@ func checkContext(q sandbox.ContextRequest) error {
 
 // openContext brings a context that is marked as starting to life in the thread's sandbox, and records it.
 func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *codeContext, action string) error {
-	b, common, err := r.enter(ctx, c, cc.thread) // a sandbox in which one starts is not idle
+	inst, common, err := r.enter(ctx, c, cc.thread) // a sandbox in which one starts is not idle
 	if err != nil {
 		return err
 	}
 	defer func() {
 		r.execs.cancel()
-		r.left(b)
+		r.left(inst)
 	}()
-	if err := r.refreshTools(ctx, c, b); err != nil {
+	if err := r.refreshTools(ctx, c, inst); err != nil {
 		r.o.Log.Warn("wrappers not written", "thread", cc.thread.String(), "error", err)
 	}
-	if err := r.upToDate(ctx, b); err != nil {
+	if err := r.upToDate(ctx, inst); err != nil {
 		return err
 	}
 	rec := record(c, cc.thread, action, audit.PhaseAttempt)
-	rec.Sandbox, rec.Subject = string(b.id), cc.id
+	rec.Sandbox, rec.Subject = string(inst.id), cc.id
 	rec.Args, rec.ArgsHash = audit.Args(sandbox.ContextRequest{Language: cc.language, Cwd: cc.cwd})
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	b.copies.begin()
-	defer b.copies.end()
-	err = b.client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
-		ContextId: cc.id, Language: cc.language, Cwd: cc.cwd, Javascript: b.template.JavaScript, Env: execEnv(cc.thread, "", "", common, nil),
+	inst.fileSync.begin()
+	defer inst.fileSync.end()
+	err = inst.client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
+		ContextId: cc.id, Language: cc.language, Cwd: cc.cwd, Javascript: inst.template.JavaScript, Env: execEnv(cc.thread, "", "", common, nil),
 	})
 	rec.Parent, rec.Millis, rec.Outcome = attempt.ID, time.Since(began).Milliseconds(), "ok"
 	if err != nil {
@@ -249,13 +249,13 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 		r.contexts.mu.Lock()
 		defer r.contexts.mu.Unlock()
 		now := time.Now().UTC()
-		cc.state, cc.detail, cc.box, cc.created, cc.lastUsed, cc.runs = sandbox.ContextIdle, "", b, now, now, 0
+		cc.state, cc.detail, cc.inst, cc.created, cc.lastUsed, cc.runs = sandbox.ContextIdle, "", inst, now, now, 0
 		return nil
 	}
 	// It may have come up all the same: nobody must find it.
 	clean, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	if closed := b.client.CloseContext(clean, cc.id); closed != nil && b.endingStatus() == "" {
+	if closed := inst.client.CloseContext(clean, cc.id); closed != nil && inst.endingStatus() == "" {
 		r.o.Log.Warn("context that did not start not ended", "thread", cc.thread.String(), "error", closed)
 	}
 	return errors.Join(err, noted)
@@ -301,15 +301,15 @@ func (r *Orchestrator) Context(ctx context.Context, c sandbox.Caller, id, contex
 // lookAtContexts finds the idle contexts of a thread whose interpreter ended between runs. A sandbox that
 // does not answer at once is not asked: the list is of what is known then.
 func (r *Orchestrator) lookAtContexts(ctx context.Context, t sandbox.Thread) {
-	b := r.find(t)
-	if b == nil || !b.isReady() || b.snapshot().State != sandbox.Running {
+	inst := r.find(t)
+	if inst == nil || !inst.isReady() || inst.snapshot().State != sandbox.Running {
 		return
 	}
 	g := &r.contexts
 	before := map[*codeContext]int{} // those that are there already: a new one may be missing in an older answer
 	g.mu.Lock()
 	for _, cc := range g.byThread[t] {
-		if cc.state == sandbox.ContextIdle && cc.box == b {
+		if cc.state == sandbox.ContextIdle && cc.inst == inst {
 			before[cc] = cc.life
 		}
 	}
@@ -319,7 +319,7 @@ func (r *Orchestrator) lookAtContexts(ctx context.Context, t sandbox.Thread) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	st, err := b.client.Status(ctx)
+	st, err := inst.client.Status(ctx)
 	if err != nil {
 		return
 	}
@@ -353,15 +353,15 @@ func (r *Orchestrator) InterruptContext(ctx context.Context, c sandbox.Caller, i
 		g.mu.Unlock()
 		return sandbox.CodeContext{}, err
 	}
-	b, run, free := cc.box, cc.run, cc.free
+	inst, run, free := cc.inst, cc.run, cc.free
 	g.mu.Unlock()
 	if free != nil {
 		rec := record(c, t, audit.ActionContextInterrupt, audit.PhaseResult)
-		rec.Sandbox, rec.Exec, rec.Subject, rec.Outcome = string(b.id), run, cc.id, "ok"
+		rec.Sandbox, rec.Exec, rec.Subject, rec.Outcome = string(inst.id), run, cc.id, "ok"
 		if err := r.note(ctx, rec); err != nil {
 			return sandbox.CodeContext{}, err
 		}
-		if err := r.interruptRun(ctx, b, cc, run); err != nil {
+		if err := r.interruptRun(ctx, inst, cc, run); err != nil {
 			return sandbox.CodeContext{}, err
 		}
 		timer := time.NewTimer(interruptWait)
@@ -377,7 +377,7 @@ func (r *Orchestrator) InterruptContext(ctx context.Context, c sandbox.Caller, i
 	return cc.show(), nil
 }
 
-func (r *Orchestrator) interruptRun(ctx context.Context, b *box, cc *codeContext, run string) error {
+func (r *Orchestrator) interruptRun(ctx context.Context, inst *instance, cc *codeContext, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	if e, err := r.execs.get(cc.thread, run); err == nil {
@@ -385,7 +385,7 @@ func (r *Orchestrator) interruptRun(ctx context.Context, b *box, cc *codeContext
 			return err
 		}
 	}
-	err := b.client.InterruptContext(ctx, cc.id)
+	err := inst.client.InterruptContext(ctx, cc.id)
 	if errors.Is(err, sandbox.NotFound) { // it ended just now
 		return nil
 	}
@@ -425,12 +425,12 @@ func (r *Orchestrator) RestartContext(ctx context.Context, c sandbox.Caller, id,
 		g.mu.Unlock()
 		return sandbox.CodeContext{}, err
 	}
-	b := cc.box
-	cc.state, cc.detail, cc.box, cc.run = sandbox.ContextStarting, "", nil, ""
+	inst := cc.inst
+	cc.state, cc.detail, cc.inst, cc.run = sandbox.ContextStarting, "", nil, ""
 	cc.life++
 	cc.release()
 	g.mu.Unlock()
-	err = r.closeIn(ctx, b, cc.id)
+	err = r.closeIn(ctx, inst, cc.id)
 	if err == nil {
 		err = r.openContext(ctx, c, cc, audit.ActionContextRestart)
 	}
@@ -443,12 +443,12 @@ func (r *Orchestrator) RestartContext(ctx context.Context, c sandbox.Caller, id,
 	return cc.show(), nil
 }
 
-// closeIn ends the interpreter of a context in its box. nil, and one that has ended, have none.
-func (r *Orchestrator) closeIn(ctx context.Context, b *box, contextID string) error {
-	if b == nil || b.endingStatus() != "" {
+// closeIn ends the interpreter of a context in its instance. nil, and one that has ended, have none.
+func (r *Orchestrator) closeIn(ctx context.Context, inst *instance, contextID string) error {
+	if inst == nil || inst.endingStatus() != "" {
 		return nil
 	}
-	err := b.client.CloseContext(ctx, contextID)
+	err := inst.client.CloseContext(ctx, contextID)
 	if errors.Is(err, sandbox.SandboxLost) {
 		return nil
 	}
@@ -476,17 +476,17 @@ func (r *Orchestrator) endContext(ctx context.Context, c sandbox.Caller, t sandb
 		g.mu.Unlock()
 		return err
 	}
-	b := cc.box
+	inst := cc.inst
 	g.mu.Unlock()
 	rec := record(c, t, audit.ActionContextClose, audit.PhaseResult)
 	rec.Subject, rec.Outcome, rec.Detail = cc.id, "ok", why
-	if b != nil {
-		rec.Sandbox = string(b.id)
+	if inst != nil {
+		rec.Sandbox = string(inst.id)
 	}
 	if err := r.note(ctx, rec); err != nil {
 		return err
 	}
-	if err := r.closeIn(ctx, b, cc.id); err != nil {
+	if err := r.closeIn(ctx, inst, cc.id); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -524,13 +524,13 @@ func (r *Orchestrator) expireContexts() {
 
 // adoptContexts takes over the contexts of an adopted sandbox, whose variables outlived the former server.
 // Those in which something ran were ended with it.
-func (r *Orchestrator) adoptContexts(ctx context.Context, b *box, known []*sandboxv1.ContextStatus) {
+func (r *Orchestrator) adoptContexts(ctx context.Context, inst *instance, known []*sandboxv1.ContextStatus) {
 	if len(known) == 0 {
 		return
 	}
-	st, err := b.client.Status(ctx)
+	st, err := inst.client.Status(ctx)
 	if err != nil {
-		r.o.Log.Warn("contexts of an adopted sandbox not listed", "thread", b.thread.String(), "error", err)
+		r.o.Log.Warn("contexts of an adopted sandbox not listed", "thread", inst.thread.String(), "error", err)
 		return
 	}
 	g := &r.contexts
@@ -543,15 +543,15 @@ func (r *Orchestrator) adoptContexts(ctx context.Context, b *box, known []*sandb
 			continue // not one of ours
 		}
 		created := time.UnixMilli(s.GetStartedUnixMs()).UTC()
-		if created.After(now) || created.Before(b.info.CreatedAt) {
-			created = b.info.CreatedAt
+		if created.After(now) || created.Before(inst.info.CreatedAt) {
+			created = inst.info.CreatedAt
 		}
 		cc := &codeContext{
-			id: s.GetContextId(), thread: b.thread, language: q.Language, cwd: q.Cwd,
-			state: sandbox.ContextIdle, box: b, created: created, lastUsed: now,
+			id: s.GetContextId(), thread: inst.thread, language: q.Language, cwd: q.Cwd,
+			state: sandbox.ContextIdle, inst: inst, created: created, lastUsed: now,
 		}
 		if err := g.add(cc); err != nil {
-			r.o.Log.Warn("context not taken over", "thread", b.thread.String(), "error", err)
+			r.o.Log.Warn("context not taken over", "thread", inst.thread.String(), "error", err)
 		}
 	}
 }

@@ -36,10 +36,10 @@ func noRoom(err error, otherwise string) error {
 	return sandbox.Wrap(sandbox.Internal, err, "%s", otherwise)
 }
 
-// bury deletes what a grave holds: the files of a thread that belonged to uid, at <grave>/files. Each
+// removeGrave deletes what a grave holds: the files of a thread that belonged to uid, at <grave>/files. Each
 // folder is emptied by itself, because deep ones are moved about, and <grave>/files may be the top of a
 // file system of its own.
-func (r *Orchestrator) bury(ctx context.Context, grave string, uid int) error {
+func (r *Orchestrator) removeGrave(ctx context.Context, grave string, uid int) error {
 	files := filepath.Join(grave, "files")
 	var errs []error
 	for _, name := range workspaceFolders {
@@ -67,7 +67,7 @@ func (r *Orchestrator) sweepGraves() {
 		if err != nil {
 			uid = 0
 		}
-		if err := r.bury(r.ctx, dir, uid); err != nil {
+		if err := r.removeGrave(r.ctx, dir, uid); err != nil {
 			r.o.Log.Warn("files of a deleted thread are not all deleted", "error", err)
 		}
 	}

@@ -28,7 +28,7 @@ func (r *Orchestrator) Draining() bool { return r.draining.Load() != nil }
 // there to go on with it, has its work done here until it is handed over.
 func (r *Orchestrator) refuse(t sandbox.Thread) error {
 	d := r.draining.Load()
-	if d == nil || d.passOn && r.holds.has(t) {
+	if d == nil || d.passOn && r.ownerships.has(t) {
 		return nil
 	}
 	return errStopping
@@ -40,15 +40,15 @@ func (r *Orchestrator) refuse(t sandbox.Thread) error {
 // still runs is ended as killed; when ctx is cancelled, it is left alone: the next server ends it as lost. Draining
 // twice does nothing more.
 func (r *Orchestrator) Drain(ctx context.Context) {
-	d := &drain{passOn: r.heir(ctx) != "", until: r.lastEntry(ctx)}
+	d := &drain{passOn: r.drainTarget(ctx) != "", until: r.lastEntry(ctx)}
 	if !r.draining.CompareAndSwap(nil, d) {
 		return
 	}
 	r.endStreams()
 	if !d.passOn {
 		r.execs.close()
-		for _, b := range r.all() {
-			b.giveUp(errStopping)
+		for _, inst := range r.all() {
+			inst.giveUp(errStopping)
 		}
 	}
 	began, running := time.Now(), r.execs.running()
@@ -99,12 +99,12 @@ func (r *Orchestrator) endAll(ctx context.Context) int {
 	killed := 0
 	for _, e := range r.execs.unfinished() {
 		wg.Go(func() {
-			b := r.find(e.thread)
-			if b == nil || e.waitBegun(ctx) != nil {
+			inst := r.find(e.thread)
+			if inst == nil || e.waitBegun(ctx) != nil {
 				return
 			}
 			e.endBecause("the server stopped")
-			if err := b.client.Kill(ctx, e.id); err != nil {
+			if err := inst.client.Kill(ctx, e.id); err != nil {
 				r.o.Log.Warn("exec not ended; the next server does", "exec", e.id, "error", err)
 				return
 			}

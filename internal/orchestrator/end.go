@@ -17,20 +17,20 @@ import (
 
 // settle adds to the result what only the server knows: the tool calls, as the bridge counted them,
 // and the files that changed; and cuts the output of code to what an agent can use.
-func (r *Orchestrator) settle(b *box, e *execution, res *sandbox.Result, calls []sandbox.ToolCall) {
+func (r *Orchestrator) settle(inst *instance, e *execution, res *sandbox.Result, calls []sandbox.ToolCall) {
 	if e.code != nil {
 		res.ToolsCalled = append([]sandbox.ToolCall{}, calls...)
 		for i := range res.ToolsCalled {
 			res.ToolsCalled[i].Error = e.secret.hide.String(res.ToolsCalled[i].Error)
 		}
 	}
-	res.StdoutPath, res.StderrPath = r.hideSpilled(e, b.uid, res.StdoutPath), r.hideSpilled(e, b.uid, res.StderrPath)
+	res.StdoutPath, res.StderrPath = r.hideSpilled(e, inst.uid, res.StdoutPath), r.hideSpilled(e, inst.uid, res.StderrPath)
 	if e.report && !res.FilesTruncated {
 		r.reportFiles(e, res)
 	}
 	if e.code != nil && res.Encoding == "" {
-		res.Stdout, res.StdoutPath = r.cut(e, b.uid, "stdout", res.Stdout, e.code.MaxOutputChars, res.StdoutPath)
-		res.Stderr, res.StderrPath = r.cut(e, b.uid, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
+		res.Stdout, res.StdoutPath = r.cut(e, inst.uid, "stdout", res.Stdout, e.code.MaxOutputChars, res.StdoutPath)
+		res.Stderr, res.StderrPath = r.cut(e, inst.uid, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
 		res.Truncated = res.Truncated || res.StdoutPath != nil || res.StderrPath != nil
 	}
 }
@@ -81,14 +81,14 @@ func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, 
 
 // recordEnd writes the terminal record of e and waits until it is durable. Without it nobody may see
 // the result.
-func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error {
+func (r *Orchestrator) recordEnd(inst *instance, e *execution, res sandbox.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
-	if err := r.recordFiles(ctx, b, e, res.Files); err != nil {
+	if err := r.recordFiles(ctx, inst, e, res.Files); err != nil {
 		return err
 	}
 	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(b.id), e.id, e.subject, e.attempt.ID
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.id), e.id, e.subject, e.attempt.ID
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
 	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
 	sum := sha256.New()
@@ -120,10 +120,10 @@ func (r *Orchestrator) recordEnd(b *box, e *execution, res sandbox.Result) error
 const filesRecorded = 200
 
 // recordFiles writes what the exec changed, before its end and durable with it.
-func (r *Orchestrator) recordFiles(ctx context.Context, b *box, e *execution, files []sandbox.FileChange) error {
+func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance, e *execution, files []sandbox.FileChange) error {
 	for i, f := range files {
 		rec := record(e.caller, e.thread, audit.ActionFileChange, audit.PhaseResult)
-		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(b.id), e.id, e.attempt.ID, "ok"
+		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(inst.id), e.id, e.attempt.ID, "ok"
 		if i == filesRecorded {
 			rest, err := json.Marshal(files[i:])
 			if err != nil {
@@ -158,20 +158,20 @@ func detail(res sandbox.Result) string {
 }
 
 // touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
-func (r *Orchestrator) touch(b *box) {
-	b.mu.Lock()
+func (r *Orchestrator) touch(inst *instance) {
+	inst.mu.Lock()
 	now := time.Now()
-	due := now.Sub(b.touched) > touchEvery
+	due := now.Sub(inst.touched) > touchEvery
 	if due {
-		b.touched = now
+		inst.touched = now
 	}
-	b.mu.Unlock()
+	inst.mu.Unlock()
 	if !due {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
-	if err := r.o.Store.TouchThread(ctx, b.thread, now.UTC()); err != nil {
-		r.o.Log.Warn("last activity not written", "thread", b.thread.String(), "error", err)
+	if err := r.o.Store.TouchThread(ctx, inst.thread, now.UTC()); err != nil {
+		r.o.Log.Warn("last activity not written", "thread", inst.thread.String(), "error", err)
 	}
 }

@@ -61,17 +61,17 @@ func (r *Orchestrator) Events(ctx context.Context, c sandbox.Caller, id, execID 
 	return e.follow(ctx, after, emit)
 }
 
-// live gives a running exec with its box. Conflict when it has ended.
-func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution, *box, error) {
+// live gives a running exec with its instance. Conflict when it has ended.
+func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution, *instance, error) {
 	e, err := r.lookup(c, id, execID)
 	if err != nil {
 		return nil, nil, err
 	}
-	b := r.find(e.thread)
-	if e.info().Status != sandbox.StatusRunning || b == nil {
+	inst := r.find(e.thread)
+	if e.info().Status != sandbox.StatusRunning || inst == nil {
 		return nil, nil, sandbox.Errorf(sandbox.Conflict, "exec %s has ended", execID)
 	}
-	return e, b, nil
+	return e, inst, nil
 }
 
 // SendStdin writes to the stdin of an exec that was started with it kept open.
@@ -79,7 +79,7 @@ func (r *Orchestrator) SendStdin(ctx context.Context, c sandbox.Caller, id, exec
 	if len(data) > sandbox.MaxStdinBytes {
 		return sandbox.Errorf(sandbox.Invalid, "data: %d bytes, at most %d a call", len(data), sandbox.MaxStdinBytes)
 	}
-	e, b, err := r.live(c, id, execID)
+	e, inst, err := r.live(c, id, execID)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *Orchestrator) SendStdin(ctx context.Context, c sandbox.Caller, id, exec
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	return b.client.WriteStdin(ctx, e.id, data, closeIt)
+	return inst.client.WriteStdin(ctx, e.id, data, closeIt)
 }
 
 // Signal sends a signal, by name, to every process of an exec.
@@ -97,12 +97,12 @@ func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID,
 	if num == 0 {
 		return sandbox.Errorf(sandbox.Invalid, "signal %.40q: want a name such as TERM, INT, HUP, USR1 or KILL", name)
 	}
-	e, b, err := r.live(c, id, execID)
+	e, inst, err := r.live(c, id, execID)
 	if err != nil {
 		return err
 	}
 	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(b.id), e.id, e.attempt.ID, unix.SignalName(num), "ok"
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.id), e.id, e.attempt.ID, unix.SignalName(num), "ok"
 	if err := r.note(ctx, rec); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID,
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	return b.client.Signal(ctx, e.id, int32(num))
+	return inst.client.Signal(ctx, e.id, int32(num))
 }
 
 // Kill ends the whole process tree of an exec. Killing one that has ended is no error.
@@ -120,12 +120,12 @@ func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID st
 	if err != nil {
 		return err
 	}
-	b := r.find(e.thread)
-	if e.info().Status != sandbox.StatusRunning || b == nil {
+	inst := r.find(e.thread)
+	if e.info().Status != sandbox.StatusRunning || inst == nil {
 		return nil
 	}
 	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(b.id), e.id, e.attempt.ID, "SIGKILL", "ok"
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.id), e.id, e.attempt.ID, "SIGKILL", "ok"
 	if err := r.note(ctx, rec); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID st
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	if err := b.client.Kill(ctx, e.id); err != nil {
+	if err := inst.client.Kill(ctx, e.id); err != nil {
 		return err
 	}
 	// The exec is over when its record is: a caller who looks next must see that.

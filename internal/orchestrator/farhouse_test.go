@@ -246,11 +246,13 @@ func (f *farHouse) here(id, name string) string {
 	return string(text)
 }
 
-func (f *farHouse) box(id string) *box { return f.find(sandbox.Thread{Owner: caller.Owner, ID: id}) }
+func (f *farHouse) instance(id string) *instance {
+	return f.find(sandbox.Thread{Owner: caller.Owner, ID: id})
+}
 
 // there is where the sandbox has a file.
 func (f *farHouse) there(id, name string) string {
-	return f.spy.Host().Inside(f.box(id).id, sandbox.WorkspaceDir+"/"+name)
+	return f.spy.Host().Inside(f.instance(id).id, sandbox.WorkspaceDir+"/"+name)
 }
 
 // read is what the API says of a file.

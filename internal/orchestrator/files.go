@@ -31,10 +31,10 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	if uid != nil {
 		o.UID = *uid
 	}
-	if b := r.find(t); b != nil {
-		o.Mounts[3].Host = b.codeAPI()
-		o.DiskBytes = b.template.Limits.DiskBytes
-	} else if id := r.claimOf(t).Sandbox; id != "" { // another replica runs it
+	if inst := r.find(t); inst != nil {
+		o.Mounts[3].Host = inst.codeAPI()
+		o.DiskBytes = inst.template.Limits.DiskBytes
+	} else if id := r.ownerOf(t).Sandbox; id != "" { // another replica runs it
 		o.Mounts[3].Host = filepath.Join(r.runRoot(), string(id), "code-api")
 	}
 	if uid != nil {
@@ -63,8 +63,8 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 
 // viewFolders gives the host folders of a view: those of the thread's sandbox, or else others that show the same.
 func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, plugins string, err error) {
-	if b := r.find(t); b != nil && b.isReady() && b.skills.folder.Shows(view) {
-		return b.skills.folder.Skills(), b.skills.folder.Plugins(), nil
+	if inst := r.find(t); inst != nil && inst.isReady() && inst.skills.folder.Shows(view) {
+		return inst.skills.folder.Skills(), inst.skills.folder.Plugins(), nil
 	}
 	return r.o.Views.Shared(view)
 }
@@ -88,7 +88,7 @@ func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read fun
 		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)
 		view = skill.NoView()
 	}
-	if err := r.bringToRead(ctx, t); err != nil {
+	if err := r.restoreToRead(ctx, t); err != nil {
 		return err
 	}
 	return r.withView(t, nil, view, nil, read)
@@ -118,7 +118,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	rec.Subject = path
 	rec.Args, rec.ArgsHash = audit.Args(map[string]string{"path": path})
 	return r.o.Audit.Do(ctx, rec, func(result *audit.Record) error {
-		err := r.bringToRead(ctx, t)
+		err := r.restoreToRead(ctx, t)
 		if err == nil {
 			err = r.changeFiles(ctx, t, uid, func(fs *paths.FS) error {
 				var err error

@@ -12,7 +12,7 @@ import (
 )
 
 // How a server that stops gives its threads to those that go on. A thread can be handed over when no exec runs and no
-// request is about it; then its claim names nobody, its lease is released, and whoever is asked next adopts the
+// request is about it; then its owner record names nobody, its lease is released, and whoever is asked next adopts the
 // sandbox. An exec is never moved: its deadline, its token and its callers are here, so its thread stays until it ends.
 
 const (
@@ -21,8 +21,8 @@ const (
 	// lastEntryBefore is how long before the end of a drain a busy sandbox takes its last exec: those that come
 	// later wait until it is handed over, so that no short one is ended by the drain.
 	lastEntryBefore = 5 * time.Second
-	// heirsFor is how long the list of servers that take work is believed.
-	heirsFor = 250 * time.Millisecond
+	// drainTargetsTime is how long the list of servers that take work is believed.
+	drainTargetsTime = 250 * time.Millisecond
 )
 
 // drain is the end of this server's work. It does not change, but for the count.
@@ -41,20 +41,20 @@ func (r *Orchestrator) lastEntry(ctx context.Context) time.Time {
 	return end.Add(-min(lastEntryBefore, time.Until(end)/4))
 }
 
-// heirs are the replicas that take work, as of a moment.
-type heirs struct {
+// drainTargets are the replicas that take work, as of a moment.
+type drainTargets struct {
 	mu   sync.Mutex
 	at   time.Time
 	list []string
 	next int
 }
 
-// heir gives a replica that takes work, each in its turn; "" when there is none.
-func (r *Orchestrator) heir(ctx context.Context) string {
-	h := &r.heirs
+// drainTarget gives a replica that takes work, each in its turn; "" when there is none.
+func (r *Orchestrator) drainTarget(ctx context.Context) string {
+	h := &r.drainTargets
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if time.Since(h.at) > heirsFor {
+	if time.Since(h.at) > drainTargetsTime {
 		others, err := r.peers.Others()
 		if err != nil {
 			r.o.Log.Error("other servers not known", "error", err)
@@ -92,22 +92,22 @@ func (r *Orchestrator) PassOn(ctx context.Context) string {
 	if d := r.draining.Load(); d == nil || !d.passOn {
 		return ""
 	}
-	return r.heir(ctx)
+	return r.drainTarget(ctx)
 }
 
 // Stopping ends when this server begins to stop: streams without an end must not keep threads here.
 func (r *Orchestrator) Stopping() context.Context { return r.stopping }
 
-// joinHold takes part in a hold of the thread that is there, or is just being taken; nil: there is none.
-func (r *Orchestrator) joinHold(t sandbox.Thread) *hold {
-	r.holds.mu.Lock()
-	defer r.holds.mu.Unlock()
-	h := r.holds.all[t]
-	if h == nil || h.refs <= 0 || h.lost.Load() {
+// joinOwnership takes part in an ownership of the thread that is there, or is just being taken; nil: there is none.
+func (r *Orchestrator) joinOwnership(t sandbox.Thread) *ownership {
+	r.ownerships.mu.Lock()
+	defer r.ownerships.mu.Unlock()
+	own := r.ownerships.all[t]
+	if own == nil || own.refs <= 0 || own.lost.Load() {
 		return nil
 	}
-	h.refs++
-	return h
+	own.refs++
+	return own
 }
 
 // waitForHandOver lets a request wait whose thread is being handed over just now, or that comes so late in a drain that
@@ -117,15 +117,15 @@ func (r *Orchestrator) waitForHandOver(ctx context.Context, t sandbox.Thread) er
 	if d == nil || !d.passOn {
 		return nil
 	}
-	r.holds.mu.Lock()
-	h := r.holds.all[t]
-	going := h != nil && h.refs < 0
-	r.holds.mu.Unlock()
-	if h == nil || !going && (d.until.IsZero() || time.Now().Before(d.until)) {
+	r.ownerships.mu.Lock()
+	own := r.ownerships.all[t]
+	going := own != nil && own.refs < 0
+	r.ownerships.mu.Unlock()
+	if own == nil || !going && (d.until.IsZero() || time.Now().Before(d.until)) {
 		return nil
 	}
 	select {
-	case <-h.ended:
+	case <-own.ended:
 		return nil
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "this server is stopping and still runs something of the thread; try again")
@@ -136,19 +136,19 @@ func (r *Orchestrator) waitForHandOver(ctx context.Context, t sandbox.Thread) er
 // stay: the next server adopts what is left of this one.
 func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 	d := r.draining.Load()
-	if d == nil || !d.passOn || r.heir(ctx) == "" {
+	if d == nil || !d.passOn || r.drainTarget(ctx) == "" {
 		return 0
 	}
 	var wg sync.WaitGroup
 	free := make(chan struct{}, handOverParallel)
-	for _, b := range r.all() {
-		if !r.beginHandOver(b) {
+	for _, inst := range r.all() {
+		if !r.beginHandOver(inst) {
 			continue
 		}
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			r.handOver(ctx, b)
+			r.handOver(ctx, inst)
 			d.handed.Add(1)
 		})
 	}
@@ -156,50 +156,50 @@ func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 	return len(r.all())
 }
 
-// beginHandOver takes a box out of use when nobody uses it: no exec comes any more, and no request joins its hold.
-func (r *Orchestrator) beginHandOver(b *box) bool {
-	if !b.isReady() || b.held() == nil {
+// beginHandOver takes an instance out of use when nobody uses it: no exec comes any more, and no request joins its ownership.
+func (r *Orchestrator) beginHandOver(inst *instance) bool {
+	if !inst.isReady() || inst.owned() == nil {
 		return false
 	}
-	r.holds.mu.Lock()
-	defer r.holds.mu.Unlock()
-	if b.hold.refs != 1 || b.hold.lost.Load() { // the one is the box's
+	r.ownerships.mu.Lock()
+	defer r.ownerships.mu.Unlock()
+	if inst.ownership.refs != 1 || inst.ownership.lost.Load() { // the one is the instance's
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ending != "" || b.running > 0 {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.ending != "" || inst.running > 0 {
 		return false
 	}
-	b.ending, b.hold.refs = sandbox.StatusLost, -1
+	inst.ending, inst.ownership.refs = sandbox.StatusLost, -1
 	return true
 }
 
-// handOver gives a thread free, with its sandbox. When its claim cannot be written it stays this server's until that ends.
-func (r *Orchestrator) handOver(ctx context.Context, b *box) {
+// handOver gives a thread free, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
+func (r *Orchestrator) handOver(ctx context.Context, inst *instance) {
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
 	err := func() error {
-		page, err := r.lockPage(ctx, b.thread)
+		page, err := r.lockPage(ctx, inst.thread)
 		if err != nil {
 			return err
 		}
 		defer page.Close()
-		c, ok, err := page.Claim()
-		if err != nil || !ok || !r.ours(b.hold, c) {
+		c, ok, err := page.Record()
+		if err != nil || !ok || !r.ours(inst.ownership, c) {
 			return err // it is another's by now
 		}
 		// Before anybody can open sockets of the same names.
-		if err := b.letGo(); err != nil {
-			r.o.Log.Warn("sockets not closed", "thread", b.thread.String(), "error", err)
+		if err := inst.letGo(); err != nil {
+			r.o.Log.Warn("sockets not closed", "thread", inst.thread.String(), "error", err)
 		}
-		b.forbidWrappers()
-		r.endSkills(b, false)
-		err = page.Write(ownerrecord.Of(b.thread, nobody, c.Token, b.id))
-		return errors.Join(err, r.o.Store.ReleaseLease(ctx, b.thread, r.peers.ID()))
+		inst.forbidWrappers()
+		r.endSkills(inst, false)
+		err = page.Write(ownerrecord.Of(inst.thread, nobody, c.Token, inst.id))
+		return errors.Join(err, r.o.Store.ReleaseLease(ctx, inst.thread, r.peers.ID()))
 	}()
 	if err != nil {
-		r.o.Log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", b.thread.String(), "error", err)
+		r.o.Log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.thread.String(), "error", err)
 	}
-	r.abandonTo(b)
+	r.abandonTo(inst)
 }

@@ -105,8 +105,8 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("exec: %+v, %v", res, err)
 		}
 	}
-	if n := len(a.holds.list()) + len(a.all()); n != 0 {
-		t.Errorf("%d holds and boxes are left", n)
+	if n := len(a.ownerships.list()) + len(a.all()); n != 0 {
+		t.Errorf("%d owned threads and instances are left", n)
 	}
 	w.mustRun(b, "busy")
 	w.mustRun(b, "asked")

@@ -17,12 +17,12 @@ func asTemplate(code *sandboxv1.Code, t Template) {
 
 // warm has those interpreters wait that the template names, in the background: of a sandbox that has just started, or
 // waits for a thread. Without them the first program starts its own.
-func (r *Orchestrator) warm(b *box, env map[string]string) {
+func (r *Orchestrator) warm(inst *instance, env map[string]string) {
 	var code []*sandboxv1.Code
-	for language, waits := range b.template.Interpreters {
+	for language, waits := range inst.template.Interpreters {
 		c := &sandboxv1.Code{Language: language}
-		asTemplate(c, b.template)
-		if waits.Warm > 0 && r.prepareCode(b, c) == nil {
+		asTemplate(c, inst.template)
+		if waits.Warm > 0 && r.prepareCode(inst, c) == nil {
 			c.Text = ""
 			code = append(code, c)
 		}
@@ -34,21 +34,21 @@ func (r *Orchestrator) warm(b *box, env map[string]string) {
 		ctx, cancel := context.WithTimeout(r.ctx, inspectTimeout)
 		defer cancel()
 		// The thread, the exec and its token count for none that waits.
-		if err := b.client.Warm(ctx, code, execEnv(b.thread, "", "", b.template.Env, env)); err != nil {
-			r.o.Log.Debug("no interpreter waits", "sandbox", string(b.id), "error", err)
+		if err := inst.client.Warm(ctx, code, execEnv(inst.thread, "", "", inst.template.Env, env)); err != nil {
+			r.o.Log.Debug("no interpreter waits", "sandbox", string(inst.id), "error", err)
 		}
 	})
 }
 
 // interpreters asks a sandbox of this server which of them wait. One that does not answer at once is not asked again.
 func (r *Orchestrator) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.WaitingInterpreter {
-	b := r.find(t)
-	if b == nil || !b.isReady() {
+	inst := r.find(t)
+	if inst == nil || !inst.isReady() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	st, err := b.client.Status(ctx)
+	st, err := inst.client.Status(ctx)
 	if err != nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 // ends but by its template's idle timeout.
 type Lifecycle struct {
 	PerTenant   int           // sandboxes of one tenant; 0: Options.MaxBoxes
-	Queue       int           // boxes of one tenant that may wait for a place
+	Queue       int           // instances of one tenant that may wait for a place
 	QueueTime   time.Duration // how long an exec waits for a place, and a turn for a caller who asks again
 	ReclaimIdle time.Duration // unused for so long, a sandbox makes room for one that waits; 0: never
 	MaxAge      time.Duration // of sandboxes whose template says nothing; 0: none
@@ -50,9 +50,9 @@ func (r *Orchestrator) watchLives() {
 
 // lookAtLives is one look of watchLives.
 func (r *Orchestrator) lookAtLives(now time.Time) {
-	for _, b := range r.all() {
-		r.expireTurn(b, now)
-		r.checkLife(b, now)
+	for _, inst := range r.all() {
+		r.expireTurn(inst, now)
+		r.checkLife(inst, now)
 	}
 	r.makeRoom(now)
 }
@@ -72,78 +72,78 @@ func (r *Orchestrator) maxAge(t Template) time.Duration {
 	return r.o.Lifecycle.MaxAge
 }
 
-// checkLife puts a box away that is too old or idle. One that is too old and busy is put away when its
+// checkLife puts an instance away that is too old or idle. One that is too old and busy is put away when its
 // last exec ends (left), or after AgeGrace, when no exec waits for a person, which has a bound of its own.
-func (r *Orchestrator) checkLife(b *box, now time.Time) {
-	age, most := now.Sub(b.snapshot().CreatedAt), r.maxAge(b.template)
-	idle := time.Duration(b.template.IdleSeconds) * time.Second
+func (r *Orchestrator) checkLife(inst *instance, now time.Time) {
+	age, most := now.Sub(inst.snapshot().CreatedAt), r.maxAge(inst.template)
+	idle := time.Duration(inst.template.IdleSeconds) * time.Second
 	old := most > 0 && age > most
 	switch {
-	case old && b.claim(func() bool { b.overAge = true; return b.running == 0 }):
-		r.putAwayLater(b, audit.ActionSandboxHibernate, "age")
-	case old && age > most+r.o.Lifecycle.AgeGrace && b.claim(func() bool { return b.waits == 0 }):
-		r.putAwayLater(b, audit.ActionSandboxExpire, "age")
-	case idle > 0 && b.claim(func() bool { return b.running == 0 && now.Sub(b.lastActive) > idle }):
-		r.putAwayLater(b, audit.ActionSandboxHibernate, "idle")
+	case old && inst.beginStop(func() bool { inst.overAge = true; return inst.running == 0 }):
+		r.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
+	case old && age > most+r.o.Lifecycle.AgeGrace && inst.beginStop(func() bool { return inst.waits == 0 }):
+		r.putAwayLater(inst, audit.ActionSandboxExpire, "age")
+	case idle > 0 && inst.beginStop(func() bool { return inst.running == 0 && now.Sub(inst.lastActive) > idle }):
+		r.putAwayLater(inst, audit.ActionSandboxHibernate, "idle")
 	}
 }
 
-// claim takes a box that is ready out of use if ok, which is asked in the same step: no exec comes in
+// beginStop takes an instance that is ready out of use if ok, which is asked in the same step: no exec comes in
 // between. Its execs end as killed.
-func (b *box) claim(ok func() bool) bool {
-	if !b.isReady() {
+func (inst *instance) beginStop(ok func() bool) bool {
+	if !inst.isReady() {
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ending != "" || !ok() {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.ending != "" || !ok() {
 		return false
 	}
-	b.ending = sandbox.StatusKilled
-	b.info.State = sandbox.Stopping
+	inst.ending = sandbox.StatusKilled
+	inst.info.State = sandbox.Stopping
 	return true
 }
 
-func (b *box) lastUse() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.lastActive
+func (inst *instance) lastUse() time.Time {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	return inst.lastActive
 }
 
-// putAwayLater puts a claimed box away in the background.
-func (r *Orchestrator) putAwayLater(b *box, action, why string) {
+// putAwayLater puts a claimed instance away in the background.
+func (r *Orchestrator) putAwayLater(inst *instance, action, why string) {
 	r.wg.Go(func() {
-		if _, err := r.putAway(context.WithoutCancel(r.ctx), sandbox.Caller{}, b, action, why); err != nil {
-			r.o.Log.Error("sandbox not put away in order", "thread", b.thread.String(), "why", why, "error", err)
+		if _, err := r.putAway(context.WithoutCancel(r.ctx), sandbox.Caller{}, inst, action, why); err != nil {
+			r.o.Log.Error("sandbox not put away in order", "thread", inst.thread.String(), "why", why, "error", err)
 		}
 	})
 }
 
-// putAway ends a claimed box so that the next call brings it back. action and why are what its record
-// says. What went wrong is told when all is done: the box is gone in any case.
-func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, b *box, action, why string) (sandbox.Info, error) {
-	if b.hold != nil && !r.confirm(b.hold) { // which lets go of the box
+// putAway ends a claimed instance so that the next call brings it back. action and why are what its record
+// says. What went wrong is told when all is done: the instance is gone in any case.
+func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, inst *instance, action, why string) (sandbox.Info, error) {
+	if inst.ownership != nil && !r.confirm(inst.ownership) { // which lets go of the instance
 		return sandbox.Info{}, notHere(&elsewhere{})
 	}
-	info, err := r.saveHibernated(b)
+	info, err := r.saveHibernated(inst)
 	if err != nil {
 		err = sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be kept")
 	}
-	rec := record(c, b.thread, action, audit.PhaseResult)
-	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(b.id), b.template.Name, "ok", why
+	rec := record(c, inst.thread, action, audit.PhaseResult)
+	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.id), inst.template.Name, "ok", why
 	if e := r.note(context.WithoutCancel(ctx), rec); err == nil {
 		err = e
 	}
 	r.o.Metrics.Changed(action, why)
-	r.remove(ctx, b)
+	r.remove(ctx, inst)
 	return info, err
 }
 
-// left counts an exec out of its box, which was its last one when the box is too old.
-func (r *Orchestrator) left(b *box) {
-	b.leave()
-	if b.claim(func() bool { return b.overAge && b.running == 0 }) {
-		r.putAwayLater(b, audit.ActionSandboxHibernate, "age")
+// left counts an exec out of its instance, which was its last one when the instance is too old.
+func (r *Orchestrator) left(inst *instance) {
+	inst.leave()
+	if inst.beginStop(func() bool { return inst.overAge && inst.running == 0 }) {
+		r.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
 	}
 }
 
@@ -152,10 +152,10 @@ func (r *Orchestrator) active(t sandbox.Thread, kind string) {
 	if !slices.Contains(r.o.Lifecycle.Activity, kind) {
 		return
 	}
-	if b := r.find(t); b != nil {
-		b.mu.Lock()
-		b.lastActive = time.Now()
-		b.mu.Unlock()
+	if inst := r.find(t); inst != nil {
+		inst.mu.Lock()
+		inst.lastActive = time.Now()
+		inst.mu.Unlock()
 	}
 }
 
@@ -163,59 +163,59 @@ func (r *Orchestrator) active(t sandbox.Thread, kind string) {
 // nothing. Conflict: execs run in it, whose deadlines go on, or it is hibernated; NotFound: there is
 // none; NotSupported: the driver cannot. The next exec resumes it by itself.
 func (r *Orchestrator) Pause(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
-	b, asleep, err := r.existing(ctx, c, id)
+	inst, asleep, err := r.existing(ctx, c, id)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
 	if asleep != nil {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "the sandbox is hibernated: there is nothing to pause")
 	}
-	b.shift.Lock()
-	defer b.shift.Unlock()
+	inst.pauseMu.Lock()
+	defer inst.pauseMu.Unlock()
 	p, ok := r.o.Driver.(driver.Pauser)
 	if !ok {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.NotSupported, "the driver %s cannot pause a sandbox", r.caps.Name)
 	}
-	done, err := b.beginPause()
+	done, err := inst.beginPause()
 	if done || err != nil {
-		return b.snapshot(), err
+		return inst.snapshot(), err
 	}
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	return r.shift(ctx, c, b, audit.ActionSandboxPause, "asked", func() error { return p.Pause(ctx, b.id) }, func() {
-		b.changeState(sandbox.Paused, sandbox.Running)
+	return r.changePause(ctx, c, inst, audit.ActionSandboxPause, "asked", func() error { return p.Pause(ctx, inst.id) }, func() {
+		inst.changeState(sandbox.Paused, sandbox.Running)
 	})
 }
 
 // beginPause shuts the door for execs. done: it is paused already.
-func (b *box) beginPause() (done bool, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (inst *instance) beginPause() (done bool, err error) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
 	switch {
-	case b.ending != "":
+	case inst.ending != "":
 		return false, sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now")
-	case b.info.State == sandbox.Paused:
+	case inst.info.State == sandbox.Paused:
 		return true, nil
-	case b.running > 0:
-		return false, sandbox.Errorf(sandbox.Conflict, "%d execs run in the sandbox, and their deadlines would go on: wait for them, or kill them", b.running)
+	case inst.running > 0:
+		return false, sandbox.Errorf(sandbox.Conflict, "%d execs run in the sandbox, and their deadlines would go on: wait for them, or kill them", inst.running)
 	}
-	b.info.State = sandbox.Paused
+	inst.info.State = sandbox.Paused
 	return false, nil
 }
 
-// changeState changes the state of a box that is in another one.
-func (b *box) changeState(from, to sandbox.State) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.info.State == from {
-		b.info.State = to
+// changeState changes the state of an instance that is in another one.
+func (inst *instance) changeState(from, to sandbox.State) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.info.State == from {
+		inst.info.State = to
 	}
 }
 
-// shift pauses or resumes a box between two records, and gives it as it is then. undo is called when it did not come to it.
-func (r *Orchestrator) shift(ctx context.Context, c sandbox.Caller, b *box, action, why string, do func() error, undo func()) (sandbox.Info, error) {
-	rec := record(c, b.thread, action, audit.PhaseAttempt)
-	rec.Sandbox, rec.Subject, rec.Detail = string(b.id), b.template.Name, why
+// changePause pauses or resumes an instance between two records, and gives it as it is then. undo is called when it did not come to it.
+func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *instance, action, why string, do func() error, undo func()) (sandbox.Info, error) {
+	rec := record(c, inst.thread, action, audit.PhaseAttempt)
+	rec.Sandbox, rec.Subject, rec.Detail = string(inst.id), inst.template.Name, why
 	done := false
 	err := r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
 		err := do()
@@ -224,22 +224,22 @@ func (r *Orchestrator) shift(ctx context.Context, c sandbox.Caller, b *box, acti
 	})
 	if !done {
 		undo()
-		return b.snapshot(), err
+		return inst.snapshot(), err
 	}
 	r.o.Metrics.Changed(action, why)
 	if err == nil {
-		err = r.publish(ctx, b)
+		err = r.publish(ctx, inst)
 	}
-	return b.snapshot(), err
+	return inst.snapshot(), err
 }
 
 // Resume thaws a paused sandbox and brings a hibernated one back. One that runs is as it was. NotFound:
 // the thread has none.
 func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
-	b, asleep, err := r.existing(ctx, c, id)
-	if err == nil && (asleep != nil || b.endingStatus() != "") {
+	inst, asleep, err := r.existing(ctx, c, id)
+	if err == nil && (asleep != nil || inst.endingStatus() != "") {
 		if t := (sandbox.Thread{Owner: c.Owner, ID: id}); r.refuse(t) == nil {
-			b, err = r.join(ctx, c, t, "", 0, nil)
+			inst, err = r.join(ctx, c, t, "", 0, nil)
 		} else {
 			err = errStopping
 		}
@@ -247,14 +247,14 @@ func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	return r.wake(ctx, c, b, "asked")
+	return r.wake(ctx, c, inst, "asked")
 }
 
-// wake thaws a box if it is paused.
-func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, b *box, why string) (sandbox.Info, error) {
-	b.shift.Lock()
-	defer b.shift.Unlock()
-	if info := b.snapshot(); info.State != sandbox.Paused {
+// wake thaws an instance if it is paused.
+func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, inst *instance, why string) (sandbox.Info, error) {
+	inst.pauseMu.Lock()
+	defer inst.pauseMu.Unlock()
+	if info := inst.snapshot(); info.State != sandbox.Paused {
 		return info, nil
 	}
 	p, ok := r.o.Driver.(driver.Pauser)
@@ -263,13 +263,13 @@ func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, b *box, why s
 	}
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	return r.shift(ctx, c, b, audit.ActionSandboxResume, why, func() error {
-		err := p.Resume(ctx, b.id)
+	return r.changePause(ctx, c, inst, audit.ActionSandboxResume, why, func() error {
+		err := p.Resume(ctx, inst.id)
 		if err == nil {
-			b.changeState(sandbox.Paused, sandbox.Running)
-			b.mu.Lock()
-			b.lastActive = time.Now()
-			b.mu.Unlock()
+			inst.changeState(sandbox.Paused, sandbox.Running)
+			inst.mu.Lock()
+			inst.lastActive = time.Now()
+			inst.mu.Unlock()
 		}
 		return err
 	}, func() {})
@@ -279,7 +279,7 @@ func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, b *box, why s
 // sandbox brings it back. One that is hibernated stays so. Conflict: execs run in it; with force they end
 // as killed. NotFound: the thread has none.
 func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id string, force bool) (sandbox.Info, error) {
-	b, asleep, err := r.existing(ctx, c, id)
+	inst, asleep, err := r.existing(ctx, c, id)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -287,25 +287,25 @@ func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id strin
 		return *asleep, nil
 	}
 	busy := 0
-	if b.claim(func() bool { busy = b.running; return force || busy == 0 }) {
-		return r.putAway(ctx, c, b, audit.ActionSandboxHibernate, "asked")
+	if inst.beginStop(func() bool { busy = inst.running; return force || busy == 0 }) {
+		return r.putAway(ctx, c, inst, audit.ActionSandboxHibernate, "asked")
 	}
 	if busy > 0 {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "%d execs run in the sandbox: wait for them, or send \"force\": true, which ends them", busy)
 	}
 	select { // somebody else is ending it
-	case <-b.gone:
+	case <-inst.gone:
 	case <-ctx.Done():
 		return sandbox.Info{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 	}
-	if k := r.readKept(b.thread); k != nil && k.Hibernated != nil {
-		return *k.Hibernated, nil
+	if saved := r.readSavedSpec(inst.thread); saved != nil && saved.Hibernated != nil {
+		return *saved.Hibernated, nil
 	}
 	return sandbox.Info{}, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
 }
 
-// existing gives the thread's box when there is one, ready, or its hibernated sandbox. It starts none.
-func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string) (*box, *sandbox.Info, error) {
+// existing gives the thread's instance when there is one, ready, or its hibernated sandbox. It starts none.
+func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string) (*instance, *sandbox.Info, error) {
 	t, err := thread(c, id)
 	if err != nil {
 		return nil, nil, err
@@ -313,11 +313,11 @@ func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string
 	if err := r.there(ctx, t); err != nil {
 		return nil, nil, err
 	}
-	if b := r.find(t); b != nil {
-		return b, nil, r.waitReady(ctx, b, 0)
+	if inst := r.find(t); inst != nil {
+		return inst, nil, r.waitReady(ctx, inst, 0)
 	}
-	if k := r.readKept(t); k != nil && k.Hibernated != nil {
-		return nil, k.Hibernated, nil
+	if saved := r.readSavedSpec(t); saved != nil && saved.Hibernated != nil {
+		return nil, saved.Hibernated, nil
 	}
 	return nil, nil, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
 }

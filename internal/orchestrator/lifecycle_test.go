@@ -130,17 +130,17 @@ func (h *house) background(t *testing.T, id string) string {
 	return e
 }
 
-// age makes a box look as if it was made, and used, so long ago.
+// age makes an instance look as if it was made, and used, so long ago.
 func (h *house) age(t *testing.T, id string, d time.Duration) {
 	t.Helper()
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
-	if b == nil {
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
+	if inst == nil {
 		t.Fatalf("%s has no sandbox", id)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lastActive = b.lastActive.Add(-d)
-	b.info.CreatedAt = b.info.CreatedAt.Add(-d)
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	inst.lastActive = inst.lastActive.Add(-d)
+	inst.info.CreatedAt = inst.info.CreatedAt.Add(-d)
 }
 
 // template changes the default template, and adds one named "data".
@@ -227,13 +227,13 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 	var info os.FileInfo
 	eventually(t, "it is kept", func() (there bool) {
 		var err error
-		info, err = os.Stat(h.keptFile(th))
+		info, err = os.Stat(h.savedSpecFile(th))
 		return err == nil
 	})
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	for dir := h.keptFile(th); dir != h.o.DataDir; {
+	for dir := h.savedSpecFile(th); dir != h.o.DataDir; {
 		dir = dir[:strings.LastIndexByte(dir, '/')]
 		if st, err := os.Stat(dir); err != nil || dir != h.o.DataDir && st.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
@@ -242,7 +242,7 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 	if err := h.ReleaseSandbox(t.Context(), caller, "secret"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(h.keptFile(th)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(h.savedSpecFile(th)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after the release: %v", err)
 	}
 	if s := h.state(t, "secret"); s != "" {
@@ -285,14 +285,14 @@ func TestActivity(t *testing.T) {
 			}
 		})
 		h.mustExec(t, "x")
-		b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "x"})
+		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "x"})
 		for kind, use := range uses {
 			h.age(t, "x", time.Hour)
-			before := b.lastUse()
+			before := inst.lastUse()
 			if err := use(h); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
-			if got, want := b.lastUse() != before, counted && kind != ""; got != want {
+			if got, want := inst.lastUse() != before, counted && kind != ""; got != want {
 				t.Errorf("%q counted: %t, want %t", kind, got, want)
 			}
 		}
@@ -363,8 +363,8 @@ func TestPause(t *testing.T) {
 		}
 	}
 	id := h.find(sandbox.Thread{Owner: caller.Owner, ID: "p"}).id
-	if inst, err := h.driver.Inspect(ctx, id); err != nil || inst.State != sandbox.Paused {
-		t.Errorf("the driver: %+v, %v", inst, err)
+	if entry, err := h.driver.Inspect(ctx, id); err != nil || entry.State != sandbox.Paused {
+		t.Errorf("the driver: %+v, %v", entry, err)
 	}
 	var wg sync.WaitGroup
 	for range 10 {
@@ -446,7 +446,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		th := sandbox.Thread{Owner: caller.Owner, ID: id}
-		eventually(t, "it is kept", func() bool { return h.readKept(th) != nil })
+		eventually(t, "it is kept", func() bool { return h.readSavedSpec(th) != nil })
 	}
 	if _, err := h.Hibernate(ctx, caller, "asleep", false); err != nil {
 		t.Fatal(err)
@@ -467,8 +467,8 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%s is %q, want %q", id, s, want)
 		}
 	}
-	if inst, err := h.driver.Inspect(ctx, before.ID); err != nil || inst.State != sandbox.Paused {
-		t.Errorf("the paused one: %+v, %v", inst, err)
+	if entry, err := h.driver.Inspect(ctx, before.ID); err != nil || entry.State != sandbox.Paused {
+		t.Errorf("the paused one: %+v, %v", entry, err)
 	}
 	for _, id := range []string{"asleep", "paused", "lost"} {
 		h.mustExec(t, id)
@@ -500,9 +500,9 @@ func TestAnotherTemplate(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	th := sandbox.Thread{Owner: caller.Owner, ID: "x"}
-	eventually(t, "the former one is forgotten", func() bool { return h.readKept(th) == nil })
-	if b := h.find(th); len(b.env) != 0 {
-		t.Errorf("it has the former one's environment: %v", b.env)
+	eventually(t, "the former one is forgotten", func() bool { return h.readSavedSpec(th) == nil })
+	if inst := h.find(th); len(inst.env) != 0 {
+		t.Errorf("it has the former one's environment: %v", inst.env)
 	}
 }
 

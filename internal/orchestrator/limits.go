@@ -13,8 +13,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// letIn takes a place of the limits for a box that begins. That of the one before has to be given back first.
-func (r *Orchestrator) letIn(c sandbox.Caller, b, former *box) error {
+// letIn takes a place of the limits for an instance that begins. That of the one before has to be given back first.
+func (r *Orchestrator) letIn(c sandbox.Caller, inst, former *instance) error {
 	if former != nil {
 		select {
 		case <-former.gone:
@@ -22,55 +22,55 @@ func (r *Orchestrator) letIn(c sandbox.Caller, b, former *box) error {
 		case <-r.ctx.Done():
 		}
 	}
-	p, err := r.o.Limits.Sandbox(r.ctx, c, b.id)
+	p, err := r.o.Limits.Sandbox(r.ctx, c, inst.id)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b.limits = p
-	if b.left { // it was let go of meanwhile
+	inst.limits = p
+	if inst.left { // it was let go of meanwhile
 		p.Release()
 	}
 	return nil
 }
 
-// turnAway takes away a box that the limits do not let begin.
-func (r *Orchestrator) turnAway(b *box, err error) {
-	if b.pooled == nil {
-		b.giveUp(err)
-		r.dismiss(b, err)
+// turnAway takes away an instance that the limits do not let begin.
+func (r *Orchestrator) turnAway(inst *instance, err error) {
+	if inst.pooled == nil {
+		inst.giveUp(err)
+		r.dismiss(inst, err)
 		return
 	}
-	x := b.pooled // it was taken out of the pool and is nobody's now
-	b.link, b.client, b.skills.folder = x.link, x.client, x.skills.folder
-	b.err = err
-	b.end(sandbox.StatusLost)
-	r.remove(r.ctx, b)
-	close(b.ready)
+	x := inst.pooled // it was taken out of the pool and is nobody's now
+	inst.link, inst.client, inst.skills.folder = x.link, x.client, x.skills.folder
+	inst.err = err
+	inst.end(sandbox.StatusLost)
+	r.remove(r.ctx, inst)
+	close(inst.ready)
 }
 
 // paidBy says whose exec begins: what the sandbox computes from now on counts for that one.
-func (b *box) paidBy(c sandbox.Caller) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.payer = c
+func (inst *instance) paidBy(c sandbox.Caller) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	inst.billedTo = c
 }
 
 // countCPU counts what a sandbox has computed, as its driver measured it.
-func (r *Orchestrator) countCPU(b *box, total time.Duration) {
-	b.mu.Lock()
-	c := b.payer
-	b.mu.Unlock()
-	c.Owner = b.thread.Owner
-	r.o.Limits.CPU(c, b.id, total, b.asked.IsZero())
+func (r *Orchestrator) countCPU(inst *instance, total time.Duration) {
+	inst.mu.Lock()
+	c := inst.billedTo
+	inst.mu.Unlock()
+	c.Owner = inst.thread.Owner
+	r.o.Limits.CPU(c, inst.id, total, inst.asked.IsZero())
 }
 
 // countExec gives back what an exec took of the limits, and counts its CPU time where no driver measures it.
-func (r *Orchestrator) countExec(b *box, e *execution, res *sandbox.Result) {
-	b.mu.Lock()
-	unmetered := b.unmetered
-	b.mu.Unlock()
+func (r *Orchestrator) countExec(inst *instance, e *execution, res *sandbox.Result) {
+	inst.mu.Lock()
+	unmetered := inst.unmetered
+	inst.mu.Unlock()
 	if _, ok := r.o.Driver.(driver.Meter); !ok || unmetered {
 		r.o.Limits.CPUUsed(e.caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)
 	}
@@ -78,18 +78,18 @@ func (r *Orchestrator) countExec(b *box, e *execution, res *sandbox.Result) {
 }
 
 // countLast counts what a sandbox that is about to go has computed since it was last looked at.
-func (r *Orchestrator) countLast(ctx context.Context, b *box) {
-	b.mu.Lock()
-	looked := b.payer.Tenant != "" && !b.unmetered
-	b.mu.Unlock()
+func (r *Orchestrator) countLast(ctx context.Context, inst *instance) {
+	inst.mu.Lock()
+	looked := inst.billedTo.Tenant != "" && !inst.unmetered
+	inst.mu.Unlock()
 	if meter, ok := r.o.Driver.(driver.Meter); ok && looked {
 		ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 		defer cancel()
-		if load, err := meter.Load(ctx, b.id); err == nil {
-			r.countCPU(b, load.CPU)
+		if load, err := meter.Load(ctx, inst.id); err == nil {
+			r.countCPU(inst, load.CPU)
 		}
 	}
-	r.o.Limits.ForgetCPU(b.id)
+	r.o.Limits.ForgetCPU(inst.id)
 }
 
 // DiskUsed gives the bytes of the files of a user, or of all users of a tenant when user is "".

@@ -44,130 +44,130 @@ const (
 )
 
 // watchLoad sees to it that the load of b is watched as long as something may run in it.
-func (r *Orchestrator) watchLoad(b *box) {
+func (r *Orchestrator) watchLoad(inst *instance) {
 	meter, ok := r.o.Driver.(driver.Meter)
 	if !ok {
 		return
 	}
-	b.mu.Lock()
-	watched := b.watched
-	b.watched = true
-	b.mu.Unlock()
+	inst.mu.Lock()
+	watched := inst.watched
+	inst.watched = true
+	inst.mu.Unlock()
 	if !watched {
-		r.wg.Go(func() { r.followLoad(b, meter) })
+		r.wg.Go(func() { r.followLoad(inst, meter) })
 	}
 }
 
 // mayStopWatching counts the one who watches out when nothing can run in b. The next exec brings another one.
-func (r *Orchestrator) mayStopWatching(b *box) bool {
+func (r *Orchestrator) mayStopWatching(inst *instance) bool {
 	r.contexts.mu.Lock()
-	contexts := r.contexts.living(b.thread)
+	contexts := r.contexts.living(inst.thread)
 	r.contexts.mu.Unlock()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.running > 0 || contexts > 0 || b.weight != driver.UsualWeight {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.running > 0 || contexts > 0 || inst.cpuShares != driver.UsualWeight {
 		return false
 	}
-	b.watched = false
+	inst.watched = false
 	return true
 }
 
-// followLoad watches one box. It ends when the box does, with the server, or when nothing can run in it.
-func (r *Orchestrator) followLoad(b *box, meter driver.Meter) {
-	u := burden{limit: b.template.Limits.CPUMillis}
+// followLoad watches one instance. It ends when the instance does, with the server, or when nothing can run in it.
+func (r *Orchestrator) followLoad(inst *instance, meter driver.Meter) {
+	u := burden{limit: inst.template.Limits.CPUMillis}
 	for {
-		if b.endingStatus() != "" {
+		if inst.endingStatus() != "" {
 			return
 		}
 		wait := loadEvery
-		load, err := r.lookAtLoad(b, meter)
+		load, err := r.lookAtLoad(inst, meter)
 		switch sandbox.KindOf(err) {
 		case "":
 			u.look(time.Now(), load)
-			r.countCPU(b, load.CPU)
+			r.countCPU(inst, load.CPU)
 		case sandbox.NotFound: // it is gone, or about to be
-			b.unwatch()
+			inst.unwatch()
 			return
 		case sandbox.NotSupported: // and it never will be: nobody tries again
-			r.o.Log.Debug("the load of a sandbox is not seen", "sandbox", string(b.id), "error", err)
-			b.mu.Lock()
-			b.unmetered = true
-			b.mu.Unlock()
-			r.weigh(b, &u)
+			r.o.Log.Debug("the load of a sandbox is not seen", "sandbox", string(inst.id), "error", err)
+			inst.mu.Lock()
+			inst.unmetered = true
+			inst.mu.Unlock()
+			r.weigh(inst, &u)
 			return
 		default:
 			wait = loadAgain
 		}
-		r.weigh(b, &u)
+		r.weigh(inst, &u)
 		if u.forks.bomb() {
-			r.endForkBomb(b, u.forks.seen)
+			r.endForkBomb(inst, u.forks.seen)
 			u.forks = forks{last: u.forks.last}
 		}
 		select {
 		case <-r.ctx.Done():
 			return
-		case <-b.gone:
+		case <-inst.gone:
 			return
 		case <-time.After(wait):
 		}
-		if r.mayStopWatching(b) {
+		if r.mayStopWatching(inst) {
 			return
 		}
 	}
 }
 
-func (b *box) unwatch() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.watched = false
+func (inst *instance) unwatch() {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	inst.watched = false
 }
 
-func (r *Orchestrator) lookAtLoad(b *box, meter driver.Meter) (driver.Load, error) {
+func (r *Orchestrator) lookAtLoad(inst *instance, meter driver.Meter) (driver.Load, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, loadTimeout)
 	defer cancel()
-	return meter.Load(ctx, b.id)
+	return meter.Load(ctx, inst.id)
 }
 
 // weigh gives b the weight that it is to have, when that is another one.
-func (r *Orchestrator) weigh(b *box, u *burden) {
+func (r *Orchestrator) weigh(inst *instance, u *burden) {
 	weigher, ok := r.o.Driver.(driver.Weigher)
 	want := u.weight()
-	b.mu.Lock()
-	is, over := b.weight, b.ending != ""
-	b.mu.Unlock()
+	inst.mu.Lock()
+	is, over := inst.cpuShares, inst.ending != ""
+	inst.mu.Unlock()
 	if !ok || is == want || over || time.Now().Before(u.notBefore) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, weighTimeout)
 	defer cancel()
-	if err := weigher.Weigh(ctx, b.id, want); err != nil {
-		if r.ctx.Err() == nil && b.endingStatus() == "" {
-			r.o.Log.Warn("sandbox not weighed; tried again", "thread", b.thread.String(), "weight", int(want), "error", err)
+	if err := weigher.Weigh(ctx, inst.id, want); err != nil {
+		if r.ctx.Err() == nil && inst.endingStatus() == "" {
+			r.o.Log.Warn("sandbox not weighed; tried again", "thread", inst.thread.String(), "weight", int(want), "error", err)
 		}
 		want, u.notBefore = 0, time.Now().Add(weighAgain) // nobody knows which one it has
 	}
-	b.mu.Lock()
-	b.weight = want
-	b.mu.Unlock()
+	inst.mu.Lock()
+	inst.cpuShares = want
+	inst.mu.Unlock()
 }
 
 // endForkBomb ends the exec in b that has the most processes. When there is none, or that does not help, the sandbox
 // is ended.
-func (r *Orchestrator) endForkBomb(b *box, refused uint64) {
-	limit := b.template.Limits.PIDs
+func (r *Orchestrator) endForkBomb(inst *instance, refused uint64) {
+	limit := inst.template.Limits.PIDs
 	why := fmt.Sprintf("it went on starting processes at the limit of %d that the sandbox may have (limits.pids)", limit)
-	e := r.mostTasks(b)
-	log := r.o.Log.With("thread", b.thread.String(), "sandbox", string(b.id), "refused", refused)
+	e := r.mostTasks(inst)
+	log := r.o.Log.With("thread", inst.thread.String(), "sandbox", string(inst.id), "refused", refused)
 	if e != nil {
 		e.endBecause(why)
 		ctx, cancel := context.WithTimeout(r.ctx, forkEnd)
 		defer cancel()
-		err := b.client.Kill(ctx, e.id)
+		err := inst.client.Kill(ctx, e.id)
 		if err == nil || sandbox.KindOf(err) == sandbox.NotFound {
 			log.Warn("exec ended: "+why, "exec", e.id)
 			return
 		}
-		if b.endingStatus() != "" { // somebody else ends all of it
+		if inst.endingStatus() != "" { // somebody else ends all of it
 			return
 		}
 		log.Warn("exec not ended", "exec", e.id, "error", err)
@@ -180,24 +180,24 @@ func (r *Orchestrator) endForkBomb(b *box, refused uint64) {
 	r.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
 		defer cancel()
-		if err := r.retire(ctx, sandbox.Caller{}, b, sandbox.StatusKilled, why); err != nil {
-			r.o.Log.Error("sandbox not retired", "thread", b.thread.String(), "error", err)
+		if err := r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusKilled, why); err != nil {
+			r.o.Log.Error("sandbox not retired", "thread", inst.thread.String(), "error", err)
 		}
 	})
 }
 
 // mostTasks gives the running exec of b with the most processes and threads, as sandboxd says; the newest one when
 // it does not say. nil: none runs.
-func (r *Orchestrator) mostTasks(b *box) *execution {
+func (r *Orchestrator) mostTasks(inst *instance) *execution {
 	var most *execution
-	all := r.execs.runningIn(b.thread)
+	all := r.execs.runningIn(inst.thread)
 	var tasks map[string]uint32
 	if len(all) > 1 {
 		ctx, cancel := context.WithTimeout(r.ctx, forkAnswer)
 		defer cancel()
 		var err error
-		if tasks, err = b.client.Tasks(ctx); err != nil {
-			r.o.Log.Warn("processes not counted", "thread", b.thread.String(), "error", err)
+		if tasks, err = inst.client.Tasks(ctx); err != nil {
+			r.o.Log.Warn("processes not counted", "thread", inst.thread.String(), "error", err)
 		}
 	}
 	for _, e := range all {
@@ -208,7 +208,7 @@ func (r *Orchestrator) mostTasks(b *box) *execution {
 	return most
 }
 
-// burden is what one who watches remembers of a box.
+// burden is what one who watches remembers of an instance.
 type burden struct {
 	limit      int64 // thousandths of a core
 	last       driver.Load
@@ -249,7 +249,7 @@ func (u *burden) look(now time.Time, load driver.Load) {
 	}
 }
 
-// weight is what the box is to count. While it forks beyond its limit it is not held back: its processes queue for locks
+// weight is what the instance is to count. While it forks beyond its limit it is not held back: its processes queue for locks
 // of the kernel that neighbours need, too, and each must have run before the next one gets its turn.
 func (u *burden) weight() driver.Weight {
 	if u.heavy && u.forks.since.IsZero() {

@@ -106,15 +106,15 @@ func TestWeight(t *testing.T) {
 	h := newHouseOf(t, newGate())
 	exec := h.background(t, "heavy")
 	h.background(t, "light")
-	b, light := h.find(sandbox.Thread{Owner: caller.Owner, ID: "heavy"}), h.find(sandbox.Thread{Owner: caller.Owner, ID: "light"})
+	inst, light := h.find(sandbox.Thread{Owner: caller.Owner, ID: "heavy"}), h.find(sandbox.Thread{Owner: caller.Owner, ID: "light"})
 	host := h.driver.Host()
 	began := time.Now()
 	var used time.Duration
 	compute := func() {
 		used = time.Since(began)
-		host.SetLoad(b.id, driver.Load{CPU: used})
+		host.SetLoad(inst.id, driver.Load{CPU: used})
 	}
-	weighs := func(w driver.Weight) func() bool { return func() bool { return host.Weight(b.id) == w } }
+	weighs := func(w driver.Weight) func() bool { return func() bool { return host.Weight(inst.id) == w } }
 	soon(t, "a sandbox that computes counts little", compute, weighs(driver.LowWeight))
 	if w := host.Weight(light.id); w != driver.UsualWeight {
 		t.Errorf("one that does not counts %d", w)
@@ -127,9 +127,9 @@ func TestWeight(t *testing.T) {
 	}
 	eventually(t, "its exec has ended", weighs(driver.UsualWeight))
 	eventually(t, "nobody watches it any more", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return !b.watched
+		inst.mu.Lock()
+		defer inst.mu.Unlock()
+		return !inst.watched
 	})
 	h.background(t, "heavy")
 	began = time.Now().Add(-used)
@@ -147,7 +147,7 @@ func TestForkBomb(t *testing.T) {
 	c.mu.Lock()
 	c.tasks = map[string]uint32{innocent: 3, guilty: 60, newest: 1}
 	c.mu.Unlock()
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
 	status := func(id string) sandbox.Result {
 		res, err := h.Exec(t.Context(), caller, "bombed", id)
 		if err != nil {
@@ -158,7 +158,7 @@ func TestForkBomb(t *testing.T) {
 	var refused uint64
 	fork := func() {
 		refused += 100
-		h.driver.Host().SetLoad(b.id, driver.Load{Refused: refused})
+		h.driver.Host().SetLoad(inst.id, driver.Load{Refused: refused})
 	}
 	soon(t, "the bomb is ended", fork, func() bool { return status(guilty).Status != sandbox.StatusRunning })
 	res := status(guilty)
@@ -180,7 +180,7 @@ func TestForkBomb(t *testing.T) {
 			t.Errorf("an exec that does not fork: %+v", r)
 		}
 	}
-	if h.find(b.thread) != b {
+	if h.find(inst.thread) != inst {
 		t.Error("the sandbox was ended")
 	}
 }
@@ -191,12 +191,12 @@ func TestForkBombThatCannotBeEnded(t *testing.T) {
 	deaf.deaf = true
 	h := newHouseOf(t, deaf)
 	id := h.background(t, "bombed")
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
 	var refused uint64
 	soon(t, "the sandbox is ended", func() {
 		refused += 100
-		h.driver.Host().SetLoad(b.id, driver.Load{Refused: refused})
-	}, func() bool { return h.find(b.thread) != b })
+		h.driver.Host().SetLoad(inst.id, driver.Load{Refused: refused})
+	}, func() bool { return h.find(inst.thread) != inst })
 	res, err := h.Wait(t.Context(), caller, "bombed", id)
 	if err != nil || res.Status != sandbox.StatusKilled || !strings.Contains(res.Detail, "limits.pids") {
 		t.Errorf("%+v, %v", res, err)

@@ -14,8 +14,8 @@ func startOf(i sandbox.Info) metrics.Start {
 }
 
 // measureStart counts a start that has ended, with err or well.
-func (r *Orchestrator) measureStart(b *box, err error) {
-	i := b.snapshot()
+func (r *Orchestrator) measureStart(inst *instance, err error) {
+	i := inst.snapshot()
 	if err != nil {
 		r.o.Metrics.StartFailed(startOf(i), sandbox.KindOf(err))
 		return
@@ -24,19 +24,19 @@ func (r *Orchestrator) measureStart(b *box, err error) {
 	r.o.Metrics.Started(startOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
 }
 
-// timeFirst gives take, or for the first exec of a box one that times it, too.
-func (r *Orchestrator) timeFirst(b *box, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
-	b.mu.Lock()
-	first := b.unused
-	b.unused = false
-	b.mu.Unlock()
+// timeFirst gives take, or for the first exec of an instance one that times it, too.
+func (r *Orchestrator) timeFirst(inst *instance, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
+	inst.mu.Lock()
+	first := inst.unused
+	inst.unused = false
+	inst.mu.Unlock()
 	if !first {
 		return take
 	}
 	return func(ev *sandboxv1.Event) error {
 		if first && ev.GetStarted() != nil {
 			first = false
-			r.o.Metrics.FirstExec(startOf(b.snapshot()), time.Since(b.asked))
+			r.o.Metrics.FirstExec(startOf(inst.snapshot()), time.Since(inst.asked))
 		}
 		return take(ev)
 	}
@@ -44,9 +44,9 @@ func (r *Orchestrator) timeFirst(b *box, take func(*sandboxv1.Event) error) func
 
 // levels is how full this server is now.
 func (r *Orchestrator) levels() metrics.Levels {
-	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxBoxes, Execs: r.execs.running(), Waiting: r.places.Waiting()}
-	for _, b := range r.all() {
-		l.Sandboxes[b.snapshot().State]++
+	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxInstances, Execs: r.execs.running(), Waiting: r.places.Waiting()}
+	for _, inst := range r.all() {
+		l.Sandboxes[inst.snapshot().State]++
 	}
 	l.Pools = r.pool.levels()
 	archive, _ := r.o.Audit.Archive()

@@ -2,8 +2,8 @@
 // run something in it, read and change its files, call its tools, release it, and find again what a
 // former server left behind.
 //
-// One box is the sandbox of one thread as this process knows it. Boxes live in one map; whoever puts
-// one in starts it, everybody else waits for it. An execution is one run of something in a box; it
+// One instance is the sandbox of one thread as this process knows it. Boxes live in one map; whoever puts
+// one in starts it, everybody else waits for it. An execution is one run of something in an instance; it
 // has exactly one end, which is recorded and durable before anybody sees it.
 package orchestrator
 
@@ -98,9 +98,9 @@ type Options struct {
 	Install string // id of the data folder
 	// Peers are the other servers of the data folder; nil: there are none, and never will be.
 	Peers peers
-	// Bury calls settle for each replica that ended and was not settled yet, one at a time among all servers;
+	// SettleReplicas calls settle for each replica that ended and was not settled yet, one at a time among all servers;
 	// nil: there is none.
-	Bury func(settle func(Dead) error) error
+	SettleReplicas func(settle func(ExitedReplica) error) error
 	// OpenAudit opens the audit log of a replica that ended, to be closed by the caller.
 	OpenAudit func(slot int) (*audit.Log, error)
 	// SweepReplica removes what else a replica that ended left running.
@@ -110,12 +110,12 @@ type Options struct {
 	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
 	Sealer sealer
 	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
-	Limits    *limits.Gate
-	MaxBoxes  int
-	Lifecycle Lifecycle
-	Metrics   *metrics.Metrics
-	Tracer    *tracing.Tracer // nil: nothing is traced
-	StartTime time.Duration   // bound of one start
+	Limits       *limits.Gate
+	MaxInstances int
+	Lifecycle    Lifecycle
+	Metrics      *metrics.Metrics
+	Tracer       *tracing.Tracer // nil: nothing is traced
+	StartTime    time.Duration   // bound of one start
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
 	ApprovalWait time.Duration
 	// ForgetApprovals takes back what a thread that is no more was given; nil: nothing was.
@@ -142,27 +142,27 @@ type Orchestrator struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 
-	mu      sync.Mutex
-	boxes   map[sandbox.Thread]*box
-	byID    map[sandbox.ID]*box // also those that a thread's next box has taken the place of
-	pool    pool
-	execs   registry
-	watches fileWatches
+	mu        sync.Mutex
+	instances map[sandbox.Thread]*instance
+	byID      map[sandbox.ID]*instance // also those that a thread's next instance has taken the place of
+	pool      pool
+	execs     registry
+	watches   fileWatches
 
-	contexts contextRegistry
-	peers    peers
-	claims   *ownerrecord.Book
-	holds    holds
+	contexts   contextRegistry
+	peers      peers
+	owners     *ownerrecord.Book
+	ownerships ownerships
 	// leftBehind: there may be claims of nobody, or of ours that nobody holds.
-	leftBehind atomic.Bool
-	draining   atomic.Pointer[drain] // nil until Drain
-	stopping   context.Context       // ends when Drain begins
-	endStreams context.CancelFunc
-	heirs      heirs
-	places     *capacity.Places
-	nudged     chan struct{} // holds a token: somebody waits for a place
+	leftBehind   atomic.Bool
+	draining     atomic.Pointer[drain] // nil until Drain
+	stopping     context.Context       // ends when Drain begins
+	endStreams   context.CancelFunc
+	drainTargets drainTargets
+	places       *capacity.Places
+	nudged       chan struct{} // holds a token: somebody waits for a place
 
-	late         lateThreads
+	late         pendingSnapshots
 	virtuals     *skills.Virtuals
 	skillIndexes skillIndexes
 }
@@ -195,7 +195,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, boxes: map[sandbox.Thread]*box{}, byID: map[sandbox.ID]*box{}, virtuals: skills.NewVirtuals(o.Skills)}
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance{}, byID: map[sandbox.ID]*instance{}, virtuals: skills.NewVirtuals(o.Skills)}
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.remote, _ = o.Driver.(driver.Remote)
 	r.volumes, _ = o.Driver.(driver.Volumes)
@@ -206,7 +206,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	} else {
 		r.pool.init(o.Templates)
 	}
-	r.places = capacity.New(capacity.Limits{Total: o.MaxBoxes, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
+	r.places = capacity.New(capacity.Limits{Total: o.MaxInstances, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
 	r.nudged = make(chan struct{}, 1)
 	o.Metrics.Watch(r.levels)
 	for _, dir := range []string{r.runRoot(), filepath.Join(o.DataDir, "tenants")} {
@@ -218,8 +218,8 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	if r.peers = o.Peers; r.peers == nil {
 		r.peers = alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
 	}
-	r.holds.init()
-	if r.claims, err = ownerrecord.Open(filepath.Join(r.runRoot(), "claims")); err != nil {
+	r.ownerships.init()
+	if r.owners, err = ownerrecord.Open(filepath.Join(r.runRoot(), "claims")); err != nil {
 		stop()
 		return nil, err
 	}
@@ -258,8 +258,8 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
-	for _, b := range r.boxes {
-		errs = append(errs, b.letGo())
+	for _, inst := range r.instances {
+		errs = append(errs, inst.letGo())
 	}
 	return errors.Join(errs...)
 }

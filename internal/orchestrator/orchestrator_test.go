@@ -144,12 +144,12 @@ type remotePart interface {
 	Pull(ctx context.Context, id sandbox.ID) (bool, error)
 }
 
-// seen gives where code in a box's sandbox finds what the server has in a folder that it mounts.
-func (h *house) seen(b *box, target, folder string) string {
+// seen gives where code in an instance's sandbox finds what the server has in a folder that it mounts.
+func (h *house) seen(inst *instance, target, folder string) string {
 	if !farAway {
 		return folder
 	}
-	return h.driver.Host().Inside(b.id, target)
+	return h.driver.Host().Inside(inst.id, target)
 }
 
 // within gives where a path of the thread's sandbox is on this machine.
@@ -232,7 +232,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 			return h.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxBoxes: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
+		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxInstances: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands: func(sandbox.Owner) ([]prompt.Command, error) {
 			return []prompt.Command{{Name: "sales:call-prep", Description: "prepares a call"}}, nil
@@ -246,8 +246,8 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		for _, b := range h.all() {
-			if err := h.ReleaseSandbox(ctx, caller, b.thread.ID); err != nil {
+		for _, inst := range h.all() {
+			if err := h.ReleaseSandbox(ctx, caller, inst.thread.ID); err != nil {
 				t.Errorf("release: %v", err)
 			}
 		}

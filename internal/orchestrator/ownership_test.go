@@ -174,7 +174,7 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 		Driver: engine, Store: w.store, Audit: records, Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
 		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: NewToolRecorder(records, metrics.New("test")), Log: log, Keep: noKeep}),
 		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxBoxes: 100, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,
+		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxInstances: 100, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
 		Peers:        neighbour{w, id},
@@ -207,16 +207,16 @@ func (w *town) die(r *Orchestrator) {
 	w.mu.Lock()
 	w.dead[r.peers.ID()] = true
 	w.mu.Unlock()
-	for _, b := range r.all() {
+	for _, inst := range r.all() {
 		w.wait.Go(func() {
 			for {
-				c, ok, err := r.claims.Read(b.thread)
+				c, ok, err := r.owners.Read(inst.thread)
 				if err != nil || !ok || c.Replica != r.peers.ID() {
 					break
 				}
 				time.Sleep(time.Millisecond)
 			}
-			b.link.Close()
+			inst.link.Close()
 		})
 	}
 }
@@ -282,13 +282,13 @@ func TestTwoServersOneSandbox(t *testing.T) {
 	if err := owner.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := other.claims.Read(mainThread); ok || err != nil {
+	if _, ok, err := other.owners.Read(mainThread); ok || err != nil {
 		t.Errorf("a claim is left: %v, %v", ok, err)
 	}
 	if _, err := w.store.Lease(t.Context(), mainThread); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("a lease is left: %v", err)
 	}
-	if len(owner.holds.list())+len(other.holds.list()) != 0 {
+	if len(owner.ownerships.list())+len(other.ownerships.list()) != 0 {
 		t.Error("a hold is left")
 	}
 }
@@ -326,7 +326,7 @@ func TestTakenOver(t *testing.T) {
 	if err != nil || res.Status != sandbox.StatusLost {
 		t.Errorf("the exec of the former server: %+v, %v", res, err)
 	}
-	w.eventually("the former server lets go", func() bool { return a.find(mainThread) == nil && len(a.holds.list()) == 0 })
+	w.eventually("the former server lets go", func() bool { return a.find(mainThread) == nil && len(a.ownerships.list()) == 0 })
 	w.mu.Lock()
 	w.dead["a"] = false
 	w.mu.Unlock()
@@ -359,11 +359,11 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
 		t.Errorf("the sandbox is gone: %v", err)
 	}
-	c, ok, err := b.claims.Read(mainThread)
+	c, ok, err := b.owners.Read(mainThread)
 	if err != nil || !ok || c.Replica != "b" || c.Sandbox != info.ID {
 		t.Errorf("the claim is %+v, %v, %v", c, ok, err)
 	}
-	if a.find(mainThread) != nil || len(a.holds.list()) != 0 {
+	if a.find(mainThread) != nil || len(a.ownerships.list()) != 0 {
 		t.Error("the former server has not let go")
 	}
 }
@@ -387,10 +387,10 @@ func TestRedisLosesAll(t *testing.T) {
 	})
 	w.eventually("the claim has its token", func() bool {
 		l, err := w.store.Lease(t.Context(), mainThread)
-		c, ok, e := b.claims.Read(mainThread)
+		c, ok, e := b.owners.Read(mainThread)
 		return err == nil && e == nil && ok && c.Token == l.Token
 	})
-	if box := a.find(mainThread); box == nil || !a.confirm(box.hold) {
+	if box := a.find(mainThread); box == nil || !a.confirm(box.ownership) {
 		t.Error("the server gave its sandbox up")
 	}
 	views, _, err := b.Threads(t.Context(), caller, sandbox.ThreadFilter{})
@@ -447,9 +447,9 @@ func TestSilentServer(t *testing.T) {
 		}
 	}
 	a.find(mainThread).link.Close()
-	page, err := b.claims.Lock(t.Context(), mainThread) // so that a does not take its lease again
+	page, err := b.owners.Lock(t.Context(), mainThread) // so that a does not take its lease again
 	must(err)
-	c, _, err := page.Claim()
+	c, _, err := page.Record()
 	must(err)
 	must(w.store.ReleaseLease(t.Context(), mainThread, "a"))
 	must(page.Write(ownerrecord.Of(mainThread, "a", c.Token+1, c.Sandbox)))
@@ -485,7 +485,7 @@ func TestNotRemoved(t *testing.T) {
 	w.stuck.Store(false)
 	w.eventually("the sandbox is removed, and its claim", func() bool {
 		_, err := b.o.Driver.Inspect(t.Context(), info.ID)
-		_, claimed, e := b.claims.Read(mainThread)
+		_, claimed, e := b.owners.Read(mainThread)
 		return errors.Is(err, sandbox.NotFound) && !claimed && e == nil
 	})
 	if _, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {

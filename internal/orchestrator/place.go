@@ -19,9 +19,9 @@ func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (
 	if err != nil || r.runsHere(t) {
 		return "", err
 	}
-	held, ok, err := r.claims.Read(t)
+	held, ok, err := r.owners.Read(t)
 	if err != nil {
-		return "", sandbox.Wrap(sandbox.Internal, err, "the claim of the thread cannot be read")
+		return "", sandbox.Wrap(sandbox.Internal, err, "the owner record of the thread cannot be read")
 	}
 	switch {
 	case !ok || held.Replica == r.peers.ID():
@@ -48,21 +48,21 @@ func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (r
 		return "", nil, err
 	}
 	if r.runsHere(t) || r.Draining() {
-		if h := r.joinHold(t); h != nil {
-			return "", func() { r.release(h) }, nil
+		if own := r.joinOwnership(t); own != nil {
+			return "", func() { r.release(own) }, nil
 		}
 	}
 	// Without a look at the lease: when its owner lives, it is asked whatever Redis says.
-	if held, ok, err := r.claims.Read(t); err == nil && ok && held.Replica != r.peers.ID() && r.peers.Alive(held.Replica) {
+	if held, ok, err := r.owners.Read(t); err == nil && ok && held.Replica != r.peers.ID() && r.peers.Alive(held.Replica) {
 		return held.Replica, nil, nil
 	}
 	if r.Draining() {
-		if replica = r.heir(ctx); replica == "" {
+		if replica = r.drainTarget(ctx); replica == "" {
 			err = errStopping
 		}
 		return replica, nil, err
 	}
-	h, err := r.acquire(ctx, t, "")
+	own, err := r.acquire(ctx, t, "")
 	var other *elsewhere
 	if errors.As(err, &other) {
 		return other.replica, nil, nil
@@ -70,13 +70,13 @@ func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (r
 	if err != nil {
 		return "", nil, err
 	}
-	return "", func() { r.release(h) }, nil
+	return "", func() { r.release(own) }, nil
 }
 
-// runsHere reports whether the thread's box is in this process, and nobody took it.
+// runsHere reports whether the thread's instance is in this process, and nobody took it.
 func (r *Orchestrator) runsHere(t sandbox.Thread) bool {
-	b := r.find(t)
-	return b != nil && r.stillOurs(b)
+	inst := r.find(t)
+	return inst != nil && r.stillOurs(inst)
 }
 
 // HasExec reports whether this replica ran an exec of the thread, and still knows it.
@@ -110,11 +110,11 @@ func (r *Orchestrator) lives(rec store.SandboxRecord) bool {
 	return rec.Replica != r.peers.ID() && r.peers.Alive(rec.Replica)
 }
 
-// claimOf is the claim of a thread, also of another replica; the zero Claim when there is none.
-func (r *Orchestrator) claimOf(t sandbox.Thread) ownerrecord.Claim {
-	c, _, err := r.claims.Read(t)
+// ownerOf is the owner record of a thread, also of another replica; the zero Claim when there is none.
+func (r *Orchestrator) ownerOf(t sandbox.Thread) ownerrecord.OwnerRecord {
+	c, _, err := r.owners.Read(t)
 	if err != nil {
-		r.o.Log.Warn("claim not read", "thread", t.String(), "error", err)
+		r.o.Log.Warn("owner record not read", "thread", t.String(), "error", err)
 	}
 	return c
 }

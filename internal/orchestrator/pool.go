@@ -39,9 +39,9 @@ const (
 	wayPause = 5 * time.Millisecond
 )
 
-// pooled is a sandbox that waits for a thread. Of its box, what belongs to a thread is not set.
+// pooled is a sandbox that waits for a thread. Of its instance, what belongs to a thread is not set.
 type pooled struct {
-	*box
+	*instance
 	files string // the folder that will be the thread's
 	image string // what its image was, "" where the driver cannot tell
 	made  time.Time
@@ -50,8 +50,8 @@ type pooled struct {
 	unwanted bool               // it is to go when it is made; of pool.mu
 }
 
-// shelf is the pool of one template. It is guarded by pool.mu.
-type shelf struct {
+// pool of a template is the pool of one template. It is guarded by pool.mu.
+type templatePool struct {
 	template Template
 	idle     []*pooled // the oldest first
 	making   []*pooled
@@ -63,23 +63,23 @@ type shelf struct {
 
 // pool is what a server has waiting.
 type pool struct {
-	mu      sync.Mutex
-	shelves map[string]*shelf // of the templates that have one
-	known   map[sandbox.ID]bool
-	leaving int // that are being removed
-	shut    bool
-	rush    time.Time // when the present run of claims began
-	picked  time.Time // the last of them
+	mu        sync.Mutex
+	templates map[string]*templatePool // of the templates that have one
+	known     map[sandbox.ID]bool
+	leaving   int // that are being removed
+	shut      bool
+	rush      time.Time // when the present run of claims began
+	picked    time.Time // the last of them
 
 	wake    chan struct{}
 	callers atomic.Int32 // starts that a caller waits for
 }
 
 func (p *pool) init(templates map[string]Template) {
-	p.shelves, p.known, p.wake = map[string]*shelf{}, map[sandbox.ID]bool{}, make(chan struct{}, 1)
+	p.templates, p.known, p.wake = map[string]*templatePool{}, map[sandbox.ID]bool{}, make(chan struct{}, 1)
 	for name, t := range templates {
 		if t.Pool != nil && t.Pool.Target > 0 {
-			p.shelves[name] = &shelf{template: t}
+			p.templates[name] = &templatePool{template: t}
 		}
 	}
 }
@@ -92,12 +92,12 @@ func (p *pool) nudge() {
 	}
 }
 
-func (p *pool) list() []*shelf {
-	list := make([]*shelf, 0, len(p.shelves))
-	for _, s := range p.shelves { // the map does not change
-		list = append(list, s)
+func (p *pool) list() []*templatePool {
+	list := make([]*templatePool, 0, len(p.templates))
+	for _, tp := range p.templates { // the map does not change
+		list = append(list, tp)
 	}
-	slices.SortFunc(list, func(a, b *shelf) int { return strings.Compare(a.template.Name, b.template.Name) })
+	slices.SortFunc(list, func(a, b *templatePool) int { return strings.Compare(a.template.Name, b.template.Name) })
 	return list
 }
 
@@ -105,16 +105,16 @@ func (p *pool) list() []*shelf {
 func (p *pool) pick(template string) *pooled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.shelves[template]
-	if s == nil || p.shut {
+	tp := p.templates[template]
+	if tp == nil || p.shut {
 		return nil
 	}
-	i := slices.IndexFunc(s.idle, func(x *pooled) bool { return s.fits(x, time.Now()) })
+	i := slices.IndexFunc(tp.idle, func(x *pooled) bool { return tp.fits(x, time.Now()) })
 	if i < 0 {
 		return nil
 	}
-	got := s.idle[i]
-	s.idle = slices.Delete(s.idle, i, i+1)
+	got := tp.idle[i]
+	tp.idle = slices.Delete(tp.idle, i, i+1)
 	now := time.Now()
 	if now.Sub(p.picked) > rushPause {
 		p.rush = now
@@ -127,8 +127,8 @@ func (p *pool) pick(template string) *pooled {
 func (p *pool) putBack(x *pooled) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.shelves[x.template.Name]
-	s.idle = slices.Insert(s.idle, 0, x)
+	tp := p.templates[x.template.Name]
+	tp.idle = slices.Insert(tp.idle, 0, x)
 }
 
 // rushes says whether threads are getting sandboxes right now: making new ones would slow their first execs. A run of claims
@@ -138,18 +138,18 @@ func (p *pool) rushes(now time.Time) bool {
 }
 
 // fits says whether one is neither too old nor of a former image.
-func (s *shelf) fits(x *pooled, now time.Time) bool {
-	return (s.image == "" || x.image == s.image) && now.Sub(x.made) < time.Duration(s.template.Pool.MaxAgeSeconds)*time.Second
+func (tp *templatePool) fits(x *pooled, now time.Time) bool {
+	return (tp.image == "" || x.image == tp.image) && now.Sub(x.made) < time.Duration(tp.template.Pool.MaxAgeSeconds)*time.Second
 }
 
 // remove takes one out that must not be handed out any more; nil: nobody waits under that id.
 func (p *pool) remove(id sandbox.ID) *pooled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, s := range p.shelves {
-		if i := slices.IndexFunc(s.idle, func(x *pooled) bool { return x.id == id }); i >= 0 {
-			got := s.idle[i]
-			s.idle = slices.Delete(s.idle, i, i+1)
+	for _, tp := range p.templates {
+		if i := slices.IndexFunc(tp.idle, func(x *pooled) bool { return x.id == id }); i >= 0 {
+			got := tp.idle[i]
+			tp.idle = slices.Delete(tp.idle, i, i+1)
 			p.leaving++
 			return got
 		}
@@ -174,8 +174,8 @@ func (p *pool) levels() []metrics.Pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var all []metrics.Pool
-	for _, s := range p.shelves {
-		all = append(all, metrics.Pool{Template: s.template.Name, Waiting: len(s.idle), Starting: len(s.making), Target: s.template.Pool.Target})
+	for _, tp := range p.templates {
+		all = append(all, metrics.Pool{Template: tp.template.Name, Waiting: len(tp.idle), Starting: len(tp.making), Target: tp.template.Pool.Target})
 	}
 	return all
 }
@@ -191,8 +191,8 @@ func (r *Orchestrator) keepPool() {
 		}
 		if !r.Draining() {
 			r.evict()
-			for _, s := range r.pool.list() {
-				r.tend(s)
+			for _, tp := range r.pool.list() {
+				r.tend(tp)
 			}
 		}
 		select {
@@ -205,29 +205,29 @@ func (r *Orchestrator) keepPool() {
 }
 
 // tend looks after the pool of one template.
-func (r *Orchestrator) tend(s *shelf) {
-	r.lookAtImage(s)
+func (r *Orchestrator) tend(tp *templatePool) {
+	r.lookAtImage(tp)
 	r.pool.mu.Lock()
 	now := time.Now()
-	for _, x := range slices.Clone(s.idle) {
-		if s.fits(x, now) {
+	for _, x := range slices.Clone(tp.idle) {
+		if tp.fits(x, now) {
 			continue
 		}
-		s.idle = slices.DeleteFunc(s.idle, func(y *pooled) bool { return x == y })
+		tp.idle = slices.DeleteFunc(tp.idle, func(y *pooled) bool { return x == y })
 		r.pool.leaving++
 		why := "age"
-		if s.image != "" && x.image != s.image {
+		if tp.image != "" && x.image != tp.image {
 			why = "image"
 		}
 		r.wg.Go(func() { r.discard(x, why) })
 	}
-	count := store.PoolCount{Have: len(s.idle) + len(s.making), Want: r.wanted(s, now), Target: s.template.Pool.Target}
+	count := store.PoolCount{Have: len(tp.idle) + len(tp.making), Want: r.wanted(tp, now), Target: tp.template.Pool.Target}
 	r.pool.mu.Unlock()
 
-	n, err := r.o.Store.SharePool(r.ctx, s.template.Name, r.peers.ID(), count, poolSaid)
+	n, err := r.o.Store.SharePool(r.ctx, tp.template.Name, r.peers.ID(), count, poolSaid)
 	if err != nil {
 		if r.ctx.Err() == nil {
-			r.o.Log.Warn("the pool is not refilled: its count cannot be told", "template", s.template.Name, "error", err)
+			r.o.Log.Warn("the pool is not refilled: its count cannot be told", "template", tp.template.Name, "error", err)
 		}
 		return
 	}
@@ -235,37 +235,37 @@ func (r *Orchestrator) tend(s *shelf) {
 		if !r.places.TakeSpare() {
 			return
 		}
-		r.makePooled(s)
+		r.makePooled(tp)
 	}
 }
 
 // wanted is how many may begin to be made now. The caller holds pool.mu.
-func (r *Orchestrator) wanted(s *shelf, now time.Time) int {
-	o, have := s.template.Pool, len(s.idle)+len(s.making)
+func (r *Orchestrator) wanted(tp *templatePool, now time.Time) int {
+	o, have := tp.template.Pool, len(tp.idle)+len(tp.making)
 	most := o.Target
 	if r.pool.callers.Load() > 0 { // callers' own starts come first
 		most = o.Min
 	}
-	if now.Before(s.until) || r.pool.rushes(now) {
+	if now.Before(tp.until) || r.pool.rushes(now) {
 		return 0
 	}
-	return max(0, min(most-have, o.Burst-len(s.making)))
+	return max(0, min(most-have, o.Burst-len(tp.making)))
 }
 
 // lookAtImage asks, now and then, what the image of a template is now. While that cannot be told it counts as unchanged.
-func (r *Orchestrator) lookAtImage(s *shelf) {
-	if time.Since(s.asked) < imageEvery { // only this goroutine uses it
+func (r *Orchestrator) lookAtImage(tp *templatePool) {
+	if time.Since(tp.asked) < imageEvery { // only this goroutine uses it
 		return
 	}
-	image, err := r.preparedImage(r.ctx, s.template)
-	s.asked = time.Now()
+	image, err := r.preparedImage(r.ctx, tp.template)
+	tp.asked = time.Now()
 	if err != nil {
-		r.o.Log.Debug("image of a pool", "template", s.template.Name, "error", err)
+		r.o.Log.Debug("image of a pool", "template", tp.template.Name, "error", err)
 		return
 	}
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	s.image = image
+	tp.image = image
 }
 
 // preparedImage brings a template's image to where the driver looks for it, and names it.
@@ -296,10 +296,10 @@ func (r *Orchestrator) evict() {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
 	for n := r.places.Over() - r.pool.leaving; n > 0; n-- {
-		var most *shelf
-		for _, s := range r.pool.list() {
-			if most == nil || len(s.idle) > len(most.idle) {
-				most = s
+		var most *templatePool
+		for _, tp := range r.pool.list() {
+			if most == nil || len(tp.idle) > len(most.idle) {
+				most = tp
 			}
 		}
 		switch {
@@ -311,10 +311,10 @@ func (r *Orchestrator) evict() {
 			r.pool.leaving++
 			r.wg.Go(func() { r.discard(x, "room") })
 		default:
-			for _, s := range r.pool.shelves {
-				if i := slices.IndexFunc(s.making, func(x *pooled) bool { return !x.unwanted }); i >= 0 {
-					s.making[i].unwanted = true
-					s.making[i].cancel()
+			for _, tp := range r.pool.templates {
+				if i := slices.IndexFunc(tp.making, func(x *pooled) bool { return !x.unwanted }); i >= 0 {
+					tp.making[i].unwanted = true
+					tp.making[i].cancel()
 					r.pool.leaving++
 					break
 				}
@@ -343,9 +343,9 @@ func (r *Orchestrator) emptyPool() {
 	r.pool.mu.Lock()
 	r.pool.shut = true
 	var all []*pooled
-	for _, s := range r.pool.shelves {
-		all = append(all, s.idle...)
-		s.idle = nil
+	for _, tp := range r.pool.templates {
+		all = append(all, tp.idle...)
+		tp.idle = nil
 	}
 	r.pool.leaving += len(all)
 	r.pool.mu.Unlock()
@@ -361,7 +361,7 @@ func (r *Orchestrator) emptyPool() {
 	wg.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
-	for name := range r.pool.shelves {
+	for name := range r.pool.templates {
 		if err := r.o.Store.LeavePool(ctx, name, r.peers.ID()); err != nil {
 			r.o.Log.Debug("pool not left", "template", name, "error", err)
 		}

@@ -98,7 +98,7 @@ func pooledHouse(t testing.TB, p sandbox.Pool, change ...func(*Options)) (*house
 		}
 		tmpl := o.Templates["base"]
 		tmpl.Pool = &p
-		o.Templates["base"], o.MaxBoxes = tmpl, 200
+		o.Templates["base"], o.MaxInstances = tmpl, 200
 	}}, change...)...)
 	return h, e
 }
@@ -106,8 +106,8 @@ func pooledHouse(t testing.TB, p sandbox.Pool, change ...func(*Options)) (*house
 func (h *house) waiting() (ids []sandbox.ID) {
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
-	for _, s := range h.pool.shelves {
-		for _, x := range s.idle {
+	for _, tp := range h.pool.templates {
+		for _, x := range tp.idle {
 			ids = append(ids, x.id)
 		}
 	}
@@ -174,26 +174,26 @@ func TestClaimedIsTheThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.full(t, 2)
-	before, err := os.Stat(filepath.Join(h.pooledBox(t).files, "workspace"))
+	before, err := os.Stat(filepath.Join(h.nextPooled(t).files, "workspace"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{Env: map[string]string{"A": "1"}, Skills: []string{"one"}}); err != nil {
 		t.Fatal(err)
 	}
-	b := h.find(mainThread)
+	inst := h.find(mainThread)
 	after, err := os.Stat(filepath.Join(h.threadDir(mainThread), "workspace"))
-	if err != nil || !os.SameFile(before, after) || !b.info.Warm {
+	if err != nil || !os.SameFile(before, after) || !inst.info.Warm {
 		t.Errorf("the thread's folder is not the one that the sandbox has: %v", err)
 	}
-	if uid, err := workspaceUID(h.threadDir(mainThread)); err != nil || uid != b.uid {
-		t.Errorf("uid %d, the sandbox's is %d, %v", uid, b.uid, err)
+	if uid, err := workspaceUID(h.threadDir(mainThread)); err != nil || uid != inst.uid {
+		t.Errorf("uid %d, the sandbox's is %d, %v", uid, inst.uid, err)
 	}
 	if got := h.inside(t, "main"); !slices.Equal(got, []string{"public/one"}) {
 		t.Errorf("skills %v", got)
 	}
-	if b.env["A"] != "1" {
-		t.Errorf("env %v", b.env)
+	if inst.env["A"] != "1" {
+		t.Errorf("env %v", inst.env)
 	}
 	if err := h.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *paths.FS) (int64, error) {
 		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/kept", strings.NewReader("x"), false)
@@ -221,12 +221,12 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	}
 }
 
-// pooledBox is the one that the next claim gets.
-func (h *house) pooledBox(t *testing.T) *pooled {
+// nextPooled is the one that the next claim gets.
+func (h *house) nextPooled(t *testing.T) *pooled {
 	t.Helper()
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
-	return h.pool.shelves["base"].idle[0]
+	return h.pool.templates["base"].idle[0]
 }
 
 // TestManyClaims: a hundred threads at once, some of them asked for twice, get a hundred sandboxes.
@@ -271,12 +271,12 @@ func TestManyClaims(t *testing.T) {
 	<-swept
 	uids, ids, cold := map[int]bool{}, map[sandbox.ID]bool{}, 0
 	for i := range n {
-		b := h.find(sandbox.Thread{Owner: caller.Owner, ID: fmt.Sprint("t", i)})
-		if b == nil {
+		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: fmt.Sprint("t", i)})
+		if inst == nil {
 			t.Fatalf("thread %d has no sandbox", i)
 		}
-		uids[b.uid], ids[b.id] = true, true
-		if !b.snapshot().Warm {
+		uids[inst.uid], ids[inst.id] = true, true
+		if !inst.snapshot().Warm {
 			cold++
 		}
 	}
@@ -302,7 +302,7 @@ func TestPoolAges(t *testing.T) {
 	h.full(t, 2)
 	old := h.waiting()
 	h.pool.mu.Lock()
-	for _, x := range h.pool.shelves["base"].idle {
+	for _, x := range h.pool.templates["base"].idle {
 		x.made = x.made.Add(-2 * time.Hour)
 	}
 	h.pool.mu.Unlock()
@@ -349,9 +349,9 @@ func TestPoolDies(t *testing.T) {
 		e.Kill(id)
 	}
 	h.replaced(t, old, "ended")
-	h.pooledBox(t).link.Close() // as one that is there but does not dial
-	h.mustExec(t, "main")       // gets another one
-	if b := h.find(mainThread); b.pooled != nil && b.link == nil {
+	h.nextPooled(t).link.Close() // as one that is there but does not dial
+	h.mustExec(t, "main")        // gets another one
+	if inst := h.find(mainThread); inst.pooled != nil && inst.link == nil {
 		t.Error("a sandbox without a connection")
 	}
 }
@@ -359,7 +359,7 @@ func TestPoolDies(t *testing.T) {
 // TestPoolGivesWay: a caller's sandbox has the place of one that waits, and there are never more than there may be.
 func TestPoolGivesWay(t *testing.T) {
 	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 1, Burst: 3, MaxAgeSeconds: 3600}, func(o *Options) {
-		o.MaxBoxes = 3
+		o.MaxInstances = 3
 		o.Templates["other"] = Template{Template: sandbox.Template{Name: "other", Runtime: "runc", Limits: o.Templates["base"].Limits}}
 	})
 	h.full(t, 3)
@@ -385,7 +385,7 @@ func TestPoolGivesWay(t *testing.T) {
 
 // TestPoolGivesWayUnfinished: so does one that is only being made.
 func TestPoolGivesWayUnfinished(t *testing.T) {
-	h, e := pooledHouse(t, sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxBoxes = 1 })
+	h, e := pooledHouse(t, sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxInstances = 1 })
 	h.full(t, 1)
 	e.hangs.Store(true)
 	e.Kill(h.waiting()[0])
@@ -430,9 +430,9 @@ func TestPoolEmptied(t *testing.T) {
 // removeForGood takes away what a server that was stopped half way has left, for the end of the test.
 func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
 	t.Helper()
-	b := h.find(mainThread)
-	h.leaveMap(b)
-	if err := b.letGo(); err != nil {
+	inst := h.find(mainThread)
+	h.leaveMap(inst)
+	if err := inst.letGo(); err != nil {
 		return err
 	}
 	return h.driver.Remove(t.Context(), id)
@@ -451,8 +451,8 @@ func poolOf(r *Orchestrator) int {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
 	n := 0
-	for _, s := range r.pool.shelves {
-		n += len(s.idle)
+	for _, tp := range r.pool.templates {
+		n += len(tp.idle)
 	}
 	return n
 }
@@ -510,11 +510,11 @@ func TestCrashInAClaim(t *testing.T) {
 			w.eventually("one waits", func() bool { return poolOf(a) == 1 })
 			x := a.pool.pick("base")
 			if step != "picked" {
-				h, err := a.acquire(t.Context(), mainThread, "")
+				own, err := a.acquire(t.Context(), mainThread, "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := a.withSandbox(t.Context(), h, x.id); err != nil {
+				if err := a.withSandbox(t.Context(), own, x.id); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -540,7 +540,7 @@ func TestCrashInAClaim(t *testing.T) {
 			}
 			w.eventually("nothing is left", func() bool {
 				folders, err := b.poolFolders()
-				claims, e := b.claims.All()
+				claims, e := b.owners.All()
 				if err = errors.Join(err, e); err != nil {
 					t.Fatal(err)
 				}
@@ -595,7 +595,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 		t.Errorf("the thread's files: uid %d, %v", got, err)
 	}
 	// Another's folder: what there is of the first one goes with the sandbox that nothing has run in.
-	moved, err := b.passWorkspace(t.Context(), mainThread, &pooled{box: &box{}, files: t.TempDir()})
+	moved, err := b.passWorkspace(t.Context(), mainThread, &pooled{instance: &instance{}, files: t.TempDir()})
 	if want := (farAway || errors.Is(err, errGivenUp)); moved || !want {
 		t.Errorf("over a thread that has files: %v, %v", moved, err)
 	}
@@ -604,7 +604,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 // BenchmarkClaim is a new thread's first exec in a sandbox that waited.
 func BenchmarkClaim(b *testing.B) {
 	const stock = 64
-	h, _ := pooledHouse(b, sandbox.Pool{Target: stock, Min: stock, Burst: 16, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxBoxes = 1 << 20 })
+	h, _ := pooledHouse(b, sandbox.Pool{Target: stock, Min: stock, Burst: 16, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxInstances = 1 << 20 })
 	n := 0
 	for b.Loop() {
 		if n%stock == 0 {

@@ -50,47 +50,47 @@ func (r *Orchestrator) poolFolders() ([]poolFolder, error) {
 }
 
 // makePooled begins to make one, whose place is taken.
-func (r *Orchestrator) makePooled(s *shelf) {
+func (r *Orchestrator) makePooled(tp *templatePool) {
 	now := time.Now().UTC()
-	x := &pooled{made: now, box: &box{
-		template: s.template, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), asked: now,
-		info: sandbox.Info{State: sandbox.Starting, Template: s.template.Name, Driver: r.caps.Name, Runtime: s.template.Runtime, Warm: true},
+	x := &pooled{made: now, instance: &instance{
+		template: tp.template, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), asked: now,
+		info: sandbox.Info{State: sandbox.Starting, Template: tp.template.Name, Driver: r.caps.Name, Runtime: tp.template.Runtime, Warm: true},
 	}}
-	x.copies = r.newCopies(x.id)
+	x.fileSync = r.newFileSync(x.id)
 	x.dir = filepath.Join(r.runRoot(), string(x.id))
 	x.files = filepath.Join(r.poolRoot(), string(x.id)+"."+r.peers.ID())
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime)
 	x.cancel = cancel
 	r.pool.mu.Lock()
 	r.pool.known[x.id] = true
-	s.making = append(s.making, x)
+	tp.making = append(tp.making, x)
 	r.pool.mu.Unlock()
 	r.wg.Go(func() {
 		defer cancel()
 		err := r.attemptPooled(ctx, x)
 		if err != nil && r.ctx.Err() == nil {
-			r.o.Log.Warn("no sandbox for the pool; tried again", "template", s.template.Name, "error", err)
+			r.o.Log.Warn("no sandbox for the pool; tried again", "template", tp.template.Name, "error", err)
 		}
-		if !r.shelve(s, x, err) {
+		if !r.addIdle(tp, x, err) {
 			r.discard(x, "unfinished")
 		}
 		r.pool.nudge()
 	})
 }
 
-// shelve puts one that is made where threads find it, if it is wanted. When not, it counts as leaving.
-func (r *Orchestrator) shelve(s *shelf, x *pooled, err error) bool {
+// addIdle puts one that is made where threads find it, if it is wanted. When not, it counts as leaving.
+func (r *Orchestrator) addIdle(tp *templatePool, x *pooled, err error) bool {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	s.making = slices.DeleteFunc(s.making, func(y *pooled) bool { return x == y })
+	tp.making = slices.DeleteFunc(tp.making, func(y *pooled) bool { return x == y })
 	if err == nil && !x.unwanted && r.ctx.Err() == nil {
-		s.idle, s.pause = append(s.idle, x), 0
+		tp.idle, tp.pause = append(tp.idle, x), 0
 		return true
 	}
 	if !x.unwanted {
 		r.pool.leaving++
-		s.pause = min(max(2*s.pause, firstPause), lastPause)
-		s.until = time.Now().Add(s.pause)
+		tp.pause = min(max(2*tp.pause, firstPause), lastPause)
+		tp.until = time.Now().Add(tp.pause)
 	}
 	return false
 }
@@ -129,7 +129,7 @@ func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error)
 	if err := x.show(r.o.Skills.Everybody()); err != nil {
 		return err
 	}
-	if err := r.openLink(x.box); err != nil {
+	if err := r.openLink(x.instance); err != nil {
 		return err
 	}
 	if x.image, err = r.preparedImage(ctx, x.template); err != nil { // before: a newer one counts as the older
@@ -138,19 +138,19 @@ func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error)
 	if _, err := r.o.Driver.Create(ctx, r.pooledSpec(x)); err != nil {
 		return err
 	}
-	if x.copies != nil {
-		x.copies.opened(true)
+	if x.fileSync != nil {
+		x.fileSync.opened(true)
 	}
 	if err := x.hello(ctx); err != nil {
 		return err
 	}
-	r.warm(x.box, nil)
+	r.warm(x.instance, nil)
 	return nil
 }
 
 // pooledSpec is as that of a thread's sandbox, but for the labels: they cannot be changed later.
 func (r *Orchestrator) pooledSpec(x *pooled) sandbox.Spec {
-	spec := r.specOf(x.box, x.files)
+	spec := r.specOf(x.instance, x.files)
 	spec.Labels = map[string]string{
 		sandbox.LabelInstall: r.o.Install, sandbox.LabelRole: sandbox.RolePool, sandbox.LabelUID: strconv.Itoa(x.uid),
 		sandbox.LabelTemplate: x.template.Name, sandbox.LabelReplica: r.peers.ID(),
@@ -167,7 +167,7 @@ func (r *Orchestrator) discard(x *pooled, why string) {
 		r.o.Log.Warn("sockets not closed", "sandbox", string(x.id), "error", err)
 	}
 	err := r.o.Driver.Remove(ctx, x.id)
-	r.endSkills(x.box, err == nil)
+	r.endSkills(x.instance, err == nil)
 	if err == nil {
 		err = errors.Join(os.RemoveAll(x.dir), r.dropFiles(x.files, x.uid))
 	}
@@ -207,7 +207,7 @@ func (r *Orchestrator) sweepPool() {
 	if len(folders) == 0 {
 		return
 	}
-	claims, err := r.claims.All() // last: who could claim one of these now?
+	claims, err := r.owners.All() // last: who could claim one of these now?
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return

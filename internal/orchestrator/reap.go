@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// reapFolders removes run folders of sandboxes that are no more. One of a sandbox that its driver knows or a claim
+// reapFolders removes run folders of sandboxes that are no more. One of a sandbox that its driver knows or an owner record
 // names, here or of another server, is left alone, and so is one that is young.
 func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 	entries, err := os.ReadDir(r.runRoot())
@@ -19,8 +19,8 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 		return
 	}
 	used := map[sandbox.ID]bool{}
-	for _, inst := range found {
-		used[inst.ID] = true
+	for _, entry := range found {
+		used[entry.ID] = true
 	}
 	var unknown []sandbox.ID
 	for _, e := range entries {
@@ -40,7 +40,7 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 		r.o.Log.Warn("pool not read", "error", err)
 		return
 	}
-	claims, err := r.claims.All() // after the folders: a claim comes before its folder
+	claims, err := r.owners.All() // after the folders: an owner record comes before its folder
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return

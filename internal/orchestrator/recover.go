@@ -22,7 +22,7 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
 	}
-	if err := r.claimFound(ctx, found); err != nil {
+	if err := r.recordFound(ctx, found); err != nil {
 		return err
 	}
 	if err := r.closeOpenAttempts(ctx, r.o.Audit); err != nil {
@@ -33,59 +33,59 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 	return nil
 }
 
-// claimFound takes the sandboxes that no claim names, as those that a server of an older version made.
-func (r *Orchestrator) claimFound(ctx context.Context, found []sandbox.Instance) error {
-	var unclaimed []ownerrecord.Claim
-	for _, inst := range found {
-		t := threadOf(inst)
-		if inst.Labels[sandbox.LabelRole] != "" || sandbox.CheckThreadID(t.ID) != nil { // not of a thread
+// recordFound takes the sandboxes that no owner record names, as those that a server of an older version made.
+func (r *Orchestrator) recordFound(ctx context.Context, found []sandbox.Instance) error {
+	var unclaimed []ownerrecord.OwnerRecord
+	for _, entry := range found {
+		t := threadOf(entry)
+		if entry.Labels[sandbox.LabelRole] != "" || sandbox.CheckThreadID(t.ID) != nil { // not of a thread
 			continue
 		}
-		if err := r.claimFor(ctx, t, inst.ID); err != nil {
+		if err := r.recordFor(ctx, t, entry.ID); err != nil {
 			return err
 		}
-		unclaimed = append(unclaimed, ownerrecord.Of(t, "", 0, inst.ID))
+		unclaimed = append(unclaimed, ownerrecord.Of(t, "", 0, entry.ID))
 	}
 	// Those that a living server holds stay as they are.
 	r.takeOver(ctx, unclaimed, "")
 	return nil
 }
 
-// claimFor writes a claim of nobody for a sandbox, when its thread has none.
-func (r *Orchestrator) claimFor(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
+// recordFor writes an owner record of nobody for a sandbox, when its thread has none.
+func (r *Orchestrator) recordFor(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
 	page, err := r.lockPage(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer page.Close()
-	if _, ok, err := page.Claim(); err != nil || ok {
+	if _, ok, err := page.Record(); err != nil || ok {
 		return err
 	}
 	return page.Write(ownerrecord.Of(t, nobody, 0, id))
 }
 
-// nobody is in a claim the replica that never was.
+// nobody is in an owner record the replica that never was.
 const nobody = "nobody"
 
 // threadOf reads the labels of a sandbox.
-func threadOf(inst sandbox.Instance) sandbox.Thread {
+func threadOf(entry sandbox.Instance) sandbox.Thread {
 	return sandbox.Thread{
-		Owner: sandbox.Owner{Tenant: inst.Labels[sandbox.LabelTenant], User: inst.Labels[sandbox.LabelUser]},
-		ID:    inst.Labels[sandbox.LabelThread],
+		Owner: sandbox.Owner{Tenant: entry.Labels[sandbox.LabelTenant], User: entry.Labels[sandbox.LabelUser]},
+		ID:    entry.Labels[sandbox.LabelThread],
 	}
 }
 
-// adopt makes a box of a sandbox that another server made, for a thread that is held. With an error there may
+// adopt makes an instance of a sandbox that another server made, for a thread that is held. With an error there may
 // be a part of it.
-func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance) (*box, error) {
-	t := h.thread
-	if err := r.awake(ctx, &inst); err != nil {
+func (r *Orchestrator) adopt(ctx context.Context, own *ownership, entry sandbox.Instance) (*instance, error) {
+	t := own.thread
+	if err := r.awake(ctx, &entry); err != nil {
 		return nil, err
 	}
-	tmpl, ok := r.o.Templates[inst.Labels[sandbox.LabelTemplate]]
+	tmpl, ok := r.o.Templates[entry.Labels[sandbox.LabelTemplate]]
 	switch {
-	case inst.State != sandbox.Running:
-		return nil, fmt.Errorf("it is %s", inst.State)
+	case entry.State != sandbox.Running:
+		return nil, fmt.Errorf("it is %s", entry.State)
 	case !ok:
 		return nil, errors.New("its template is gone")
 	case r.find(t) != nil:
@@ -98,84 +98,84 @@ func (r *Orchestrator) adopt(ctx context.Context, h *hold, inst sandbox.Instance
 	if err != nil {
 		return nil, fmt.Errorf("its workspace: %w", err)
 	}
-	if err := r.belongs(inst, t, uid); err != nil {
+	if err := r.belongs(entry, t, uid); err != nil {
 		return nil, err
 	}
-	b := &box{
-		thread: t, template: tmpl, id: inst.ID, uid: uid, hold: h, dir: filepath.Join(r.runRoot(), string(inst.ID)),
+	inst := &instance{
+		thread: t, template: tmpl, id: entry.ID, uid: uid, ownership: own, dir: filepath.Join(r.runRoot(), string(entry.ID)),
 		ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(),
 		info: sandbox.Info{
-			ID: inst.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: inst.Runtime,
-			Warm: inst.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: inst.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(inst.Labels),
+			ID: entry.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: entry.Runtime,
+			Warm: entry.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: entry.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(entry.Labels),
 		},
 	}
-	close(b.ready)
-	if b.copies = r.newCopies(b.id); b.copies != nil {
+	close(inst.ready)
+	if inst.fileSync = r.newFileSync(inst.id); inst.fileSync != nil {
 		state, err := r.volumeState(t)
 		if err != nil {
-			return b, err
+			return inst, err
 		}
-		b.copies.kept = state != nil
+		inst.fileSync.onVolume = state != nil
 	}
-	r.watchContexts(b)
-	if _, err := os.Stat(b.secretFile()); err != nil {
-		return b, errors.New("its run folder is gone")
+	r.watchContexts(inst)
+	if _, err := os.Stat(inst.secretFile()); err != nil {
+		return inst, errors.New("its run folder is gone")
 	}
-	if _, err := os.Stat(b.viewDir()); err != nil {
-		return b, errors.New("a server of another version made it")
+	if _, err := os.Stat(inst.viewDir()); err != nil {
+		return inst, errors.New("a server of another version made it")
 	}
-	if b.skills.folder, err = skills.OpenFolder(b.viewDir()); err != nil {
-		return b, err
+	if inst.skills.folder, err = skills.OpenFolder(inst.viewDir()); err != nil {
+		return inst, err
 	}
-	if err := r.firstSkills(ctx, b); err != nil {
-		return b, err
+	if err := r.firstSkills(ctx, inst); err != nil {
+		return inst, err
 	}
 	if err := r.bound(t, uid, tmpl.Limits.DiskBytes); err != nil {
-		return b, err
+		return inst, err
 	}
-	if err := r.open(b); err != nil {
-		return b, err
+	if err := r.open(inst); err != nil {
+		return inst, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	if err := r.attachAdopted(ctx, b); err != nil {
-		return b, err
+	if err := r.attachAdopted(ctx, inst); err != nil {
+		return inst, err
 	}
-	if _, err := b.link.Conn(ctx); err != nil { // a call of its own waits for less
-		return b, fmt.Errorf("it does not dial: %w", err)
+	if _, err := inst.link.Conn(ctx); err != nil { // a call of its own waits for less
+		return inst, fmt.Errorf("it does not dial: %w", err)
 	}
-	st, err := b.client.Status(ctx)
+	st, err := inst.client.Status(ctx)
 	if err != nil {
-		return b, fmt.Errorf("it does not answer: %w", err)
+		return inst, fmt.Errorf("it does not answer: %w", err)
 	}
-	b.languages = st.GetLanguages()
+	inst.languages = st.GetLanguages()
 	for _, e := range st.GetExecs() {
 		if !e.GetRunning() {
 			continue
 		}
-		if err := b.client.Kill(ctx, e.GetExecId()); err != nil {
-			return b, fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
+		if err := inst.client.Kill(ctx, e.GetExecId()); err != nil {
+			return inst, fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
 		}
 	}
-	r.adoptContexts(ctx, b, st.GetContexts())
-	if err := r.publish(ctx, b); err != nil {
-		return b, err
+	r.adoptContexts(ctx, inst, st.GetContexts())
+	if err := r.publish(ctx, inst); err != nil {
+		return inst, err
 	}
-	r.watchLoad(b) // and weigh it: the server before may have died while it counted little
-	return b, nil
+	r.watchLoad(inst) // and weigh it: the server before may have died while it counted little
+	return inst, nil
 }
 
 // attachAdopted connects this server with a sandbox whose disk is elsewhere. What the server before it changed last may
 // not have come there, and what ran last may not have come from there: the next who looks sees to that.
-func (r *Orchestrator) attachAdopted(ctx context.Context, b *box) error {
-	if b.copies == nil {
+func (r *Orchestrator) attachAdopted(ctx context.Context, inst *instance) error {
+	if inst.fileSync == nil {
 		return nil
 	}
-	if err := r.attach(ctx, b, nil); err != nil {
+	if err := r.attach(ctx, inst, nil); err != nil {
 		return err
 	}
-	b.copies.views.owe(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
-	b.copies.opened(false)
+	inst.fileSync.views.add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
+	inst.fileSync.opened(false)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (r *Orchestrator) housekeeping() {
 	}
 }
 
-// reconcile removes sandboxes of this data folder that no claim names, for instance because their
+// reconcile removes sandboxes of this data folder that no owner record names, for instance because their
 // removal failed the first time. One that is young may be in the middle of its creation, and one that was not
 // an orphan before may be in the middle of a take-over: each is seen as one for a whole lease time first.
 func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
@@ -209,29 +209,29 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 	}
 	strays := r.strayPooled(found)
 	there := map[sandbox.ID]bool{}
-	for _, inst := range found {
-		if r.leftForFiles(inst) {
-			if err := r.o.Driver.Remove(ctx, inst.ID); err != nil {
-				r.o.Log.Warn("a sandbox for files alone was not removed", "sandbox", string(inst.ID), "error", err)
+	for _, entry := range found {
+		if r.leftForFiles(entry) {
+			if err := r.o.Driver.Remove(ctx, entry.ID); err != nil {
+				r.o.Log.Warn("a sandbox for files alone was not removed", "sandbox", string(entry.ID), "error", err)
 			}
 			continue
 		}
-		if r.findSandbox(inst.ID) != nil || inst.Labels[sandbox.LabelRole] != "" && !strays[inst.ID] || time.Since(inst.CreatedAt) < r.o.StartTime {
+		if r.findSandbox(entry.ID) != nil || entry.Labels[sandbox.LabelRole] != "" && !strays[entry.ID] || time.Since(entry.CreatedAt) < r.o.StartTime {
 			continue
 		}
-		c, ok, err := r.claims.Read(threadOf(inst)) // after the list: a claim comes before its sandbox
+		c, ok, err := r.owners.Read(threadOf(entry)) // after the list: an owner record comes before its sandbox
 		if err != nil {
-			r.o.Log.Error("claim not read", "sandbox", string(inst.ID), "error", err)
+			r.o.Log.Error("owner record not read", "sandbox", string(entry.ID), "error", err)
 		}
-		if err != nil || ok && c.Sandbox == inst.ID {
+		if err != nil || ok && c.Sandbox == entry.ID {
 			continue
 		}
-		there[inst.ID] = true
-		since, seen := orphans[inst.ID]
+		there[entry.ID] = true
+		since, seen := orphans[entry.ID]
 		if !seen {
-			orphans[inst.ID] = time.Now()
+			orphans[entry.ID] = time.Now()
 		} else if time.Since(since) > leaseTime {
-			r.removeOrphan(ctx, inst)
+			r.removeOrphan(ctx, entry)
 		}
 	}
 	for id := range orphans {
@@ -242,13 +242,13 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 	r.reapFolders(found)
 }
 
-// strayPooled gives the sandboxes made for the pool that neither wait in it nor have a claim. Their labels do not
-// say which thread's claim that could be, so all are read, when there is one to look for.
+// strayPooled gives the sandboxes made for the pool that neither wait in it nor have an owner record. Their labels do not
+// say which thread's owner record that could be, so all are read, when there is one to look for.
 func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool {
 	strays := map[sandbox.ID]bool{}
-	for _, inst := range found {
-		if inst.Labels[sandbox.LabelRole] == sandbox.RolePool && r.findSandbox(inst.ID) == nil {
-			strays[inst.ID] = true
+	for _, entry := range found {
+		if entry.Labels[sandbox.LabelRole] == sandbox.RolePool && r.findSandbox(entry.ID) == nil {
+			strays[entry.ID] = true
 		}
 	}
 	if len(strays) == 0 {
@@ -265,7 +265,7 @@ func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool
 	if len(strays) == 0 {
 		return nil
 	}
-	claims, err := r.claims.All() // after the pool: a claim comes before its folder moves
+	claims, err := r.owners.All() // after the pool: an owner record comes before its folder moves
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return nil
@@ -276,20 +276,20 @@ func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool
 	return strays
 }
 
-// removeOrphan removes a sandbox that no claim names, while nobody can claim it.
-func (r *Orchestrator) removeOrphan(ctx context.Context, inst sandbox.Instance) {
-	page, err := r.lockPage(ctx, threadOf(inst))
+// removeOrphan removes a sandbox that no owner record names, while nobody can claim it.
+func (r *Orchestrator) removeOrphan(ctx context.Context, entry sandbox.Instance) {
+	page, err := r.lockPage(ctx, threadOf(entry))
 	if err != nil {
-		r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(inst.ID), "error", err)
+		r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(entry.ID), "error", err)
 		return
 	}
 	defer page.Close()
-	if c, ok, err := page.Claim(); err != nil || ok && c.Sandbox == inst.ID {
+	if c, ok, err := page.Record(); err != nil || ok && c.Sandbox == entry.ID {
 		return
 	}
-	err = r.o.Driver.Remove(ctx, inst.ID)
+	err = r.o.Driver.Remove(ctx, entry.ID)
 	if err == nil {
-		r.clearAway(ctx, inst.ID)
+		r.clearAway(ctx, entry.ID)
 	}
-	r.noteReaped(threadOf(inst), inst.ID, "a sandbox that nobody knew", err)
+	r.noteReaped(threadOf(entry), entry.ID, "a sandbox that nobody knew", err)
 }

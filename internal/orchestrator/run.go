@@ -154,7 +154,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		if err != nil {
 			return "", err
 		}
-		if e.context, err = r.claimContext(t, &code); err != nil {
+		if e.context, err = r.acquireContext(t, &code); err != nil {
 			return "", err
 		}
 	}
@@ -231,7 +231,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		e.trace.span.End()
 		return "", err
 	}
-	b, common, err := r.enterTraced(ctx, c, t)
+	inst, common, err := r.enterTraced(ctx, c, t)
 	if err != nil {
 		e.limits.Release()
 		e.trace.span.Failed(err)
@@ -242,13 +242,13 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	defer func() {
 		if !handedOver {
 			r.execs.cancel()
-			r.left(b)
+			r.left(inst)
 			e.limits.Release()
 			e.trace.span.FailedAs("not started")
 			e.trace.span.End()
 		}
 	}()
-	hide, err := b.hiding(common, env.own, named)
+	hide, err := inst.hiding(common, env.own, named)
 	if err != nil {
 		return "", err
 	}
@@ -256,35 +256,35 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	e.subject, e.named = hide.String(e.subject), slices.Sorted(maps.Values(env.secrets))
 	e.id, e.thread, e.caller, e.started, e.changed = execID.String(), t, c, time.Now().UTC(), make(chan struct{})
 	if e.action == audit.ActionCode || e.action == audit.ActionSkillRun { // what may import wrappers
-		if err := r.refreshTools(ctx, c, b); err != nil {
+		if err := r.refreshTools(ctx, c, inst); err != nil {
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
 	}
-	if e.context != nil && e.context.box != b {
+	if e.context != nil && e.context.inst != inst {
 		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.context.cc.id, goneWithSandbox, whatToDo)
 	}
 	if e.action == audit.ActionCode && e.context == nil {
-		asTemplate(req.Code, b.template)
+		asTemplate(req.Code, inst.template)
 		req.Code.OwnEnv = len(env.own)+len(named) > 0 // it may hold a secret, which nothing that waits is to keep
-		if err := r.prepareCode(b, req.Code); err != nil {
+		if err := r.prepareCode(inst, req.Code); err != nil {
 			return "", err
 		}
 	}
 	// What another process wrote is in force for this exec, not only from the next round on.
-	if err := r.refreshSkills(b); err != nil {
+	if err := r.refreshSkills(inst); err != nil {
 		r.o.Log.Warn("skills not shown", "thread", t.String(), "error", err)
 	}
-	if err := r.begins(ctx, b, e); err != nil {
+	if err := r.begins(ctx, inst, e); err != nil {
 		return "", err
 	}
 	plan, err := r.planRun(ctx, c, t, e, args)
 	if err != nil {
 		return "", err
 	}
-	if e.attempt, err = r.attempt(ctx, b, e, args, plan); err != nil {
+	if e.attempt, err = r.attempt(ctx, inst, e, args, plan); err != nil {
 		return "", err
 	}
-	if err := r.permit(ctx, b, e, plan, func() error { return r.sameSkill(ctx, e) }); err != nil {
+	if err := r.permit(ctx, inst, e, plan, func() error { return r.sameSkill(ctx, e) }); err != nil {
 		return "", err
 	}
 	e.started = time.Now().UTC()
@@ -292,19 +292,19 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide, Trace: e.trace.process})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
-	req.Env = execEnv(t, e.id, token, b.template.Env, common, env.own, named)
+	req.Env = execEnv(t, e.id, token, inst.template.Env, common, env.own, named)
 	if e.report {
 		e.before = r.snapshot(t)
 	}
 	if e.context != nil {
 		r.beginRun(e.context, e.id)
 	}
-	b.copies.begin()
+	inst.fileSync.begin()
 	r.execs.add(e)
 	handedOver = true
-	b.paidBy(c)
-	r.watchLoad(b)
-	r.wg.Go(func() { r.see(b, e, req) })
+	inst.paidBy(c)
+	r.watchLoad(inst)
+	r.wg.Go(func() { r.supervise(inst, e, req) })
 	return e.id, nil
 }
 
@@ -328,35 +328,35 @@ func execEnv(t sandbox.Thread, execID, token string, layers ...map[string]string
 		fmt.Sprintf("MCP_RPC_ENDPOINT=http://localhost:%d/call", sandbox.BridgePort))
 }
 
-// enterTries bounds how often a box may be put away, or paused, between being ready and being entered.
+// enterTries bounds how often an instance may be put away, or paused, between being ready and being entered.
 const enterTries = 10
 
 var errPaused = sandbox.Errorf(sandbox.Conflict, "the sandbox was paused just now; try again")
 
-// enter gives the thread's running box with an exec counted in, and the environment that all execs have.
-// A box that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
+// enter gives the thread's running instance with an exec counted in, and the environment that all execs have.
+// An instance that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
 // the default template.
-func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, map[string]string, error) {
+func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance, map[string]string, error) {
 	var err error
 	for range enterTries {
 		if err := r.refuse(t); err != nil {
 			return nil, nil, err
 		}
-		var b *box
+		var inst *instance
 		var env map[string]string
-		if b, err = r.join(ctx, c, t, "", 0, nil); err == nil {
-			if env, err = b.enter(); err == nil {
+		if inst, err = r.join(ctx, c, t, "", 0, nil); err == nil {
+			if env, err = inst.enter(); err == nil {
 				if r.execs.begin() {
-					return b, env, nil
+					return inst, env, nil
 				}
-				r.left(b)
+				r.left(inst)
 				return nil, nil, errStopping
 			}
 		}
 		switch {
-		case errors.Is(err, sandbox.SandboxLost) && b != nil && b.endingStatus() != "" && b.err == nil: // another one is started
+		case errors.Is(err, sandbox.SandboxLost) && inst != nil && inst.endingStatus() != "" && inst.err == nil: // another one is started
 		case errors.Is(err, errPaused):
-			if _, err := r.wake(ctx, c, b, "an exec"); err != nil {
+			if _, err := r.wake(ctx, c, inst, "an exec"); err != nil {
 				return nil, nil, err
 			}
 		default:
@@ -366,35 +366,35 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 	return nil, nil, err
 }
 
-// enter counts an exec in and gives the environment that all have; leave counts it out. A box with
+// enter counts an exec in and gives the environment that all have; leave counts it out. An instance with
 // execs in it is never idle.
-func (b *box) enter() (map[string]string, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.ending != "" {
+func (inst *instance) enter() (map[string]string, error) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	if inst.ending != "" {
 		return nil, sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now; try again")
 	}
-	if b.info.State == sandbox.Paused {
+	if inst.info.State == sandbox.Paused {
 		return nil, errPaused
 	}
-	if b.running >= maxRunning {
+	if inst.running >= maxRunning {
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
 	}
-	b.running++
-	return b.env, nil
+	inst.running++
+	return inst.env, nil
 }
 
-func (b *box) leave() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.running--
-	b.lastActive = time.Now()
+func (inst *instance) leave() {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
+	inst.running--
+	inst.lastActive = time.Now()
 }
 
-func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args any, plan policy.Plan) (audit.Record, error) {
+func (r *Orchestrator) attempt(ctx context.Context, inst *instance, e *execution, args any, plan policy.Plan) (audit.Record, error) {
 	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
 	rec.Why, e.subject = plan.Why(), plan.ShownText(e.subject)
-	rec.Sandbox, rec.Exec, rec.Subject = string(b.id), e.id, e.subject
+	rec.Sandbox, rec.Exec, rec.Subject = string(inst.id), e.id, e.subject
 	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
 	if len(e.named) > 0 {
 		rec.Detail = "secrets in its environment: " + strings.Join(e.named, ", ")
@@ -405,14 +405,14 @@ func (r *Orchestrator) attempt(ctx context.Context, b *box, e *execution, args a
 	return r.o.Audit.Append(ctx, rec)
 }
 
-// see runs e in b and gives it its one end.
-func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
-	exit, status := r.streamTraced(b, e, req)
+// supervise runs e in b and gives it its one end.
+func (r *Orchestrator) supervise(inst *instance, e *execution, req *sandboxv1.RunRequest) {
+	exit, status := r.streamTraced(inst, e, req)
 	e.takeRest(exit)
-	notBrought := r.brought(b, e, exit)
+	notPulled := r.pullAfterExec(inst, e, exit)
 	var res sandbox.Result
 	if exit != nil {
-		if r.ranOutOfMemory(b, exit) {
+		if r.ranOutOfMemory(inst, exit) {
 			exit.Status = sandboxv1.Exit_STATUS_OOM
 		}
 		res = e.compose(exit)
@@ -424,45 +424,45 @@ func (r *Orchestrator) see(b *box, e *execution, req *sandboxv1.RunRequest) {
 		res.Detail = e.reason()
 	}
 	switch {
-	case notBrought == nil:
-	case b.onVolume(): // they are kept, and cannot be listed
+	case notPulled == nil:
+	case inst.onVolume(): // they are kept, and cannot be listed
 		res.FilesTruncated = true
 	default:
-		e.notBrought(&res, notBrought)
+		e.filesNotPulled(&res, notPulled)
 	}
-	r.settle(b, e, &res, r.o.Bridge.Finish(e.id))
+	r.settle(inst, e, &res, r.o.Bridge.Finish(e.id))
 	if e.context != nil {
-		r.settleContext(b, e, exit, &res)
+		r.settleContext(inst, e, exit, &res)
 	}
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		e.failStart(exit, &res)
 	}
-	kept := r.keepEnd(b, e)
-	err := r.recordEnd(b, e, res)
+	kept := r.keepEnd(inst, e)
+	err := r.recordEnd(inst, e, res)
 	if err == nil {
 		err = kept
 	}
-	r.countExec(b, e, &res)
-	r.left(b) // before anybody sees the end, and pauses the sandbox
+	r.countExec(inst, e, &res)
+	r.left(inst) // before anybody sees the end, and pauses the sandbox
 	e.finish(res, err)
 	r.o.Metrics.Exec(e.action, res.Status, time.Since(e.started))
 	e.mu.Lock()
 	e.deadline += e.held.spent
 	e.mu.Unlock()
-	e.endTrace(b, &res)
+	e.endTrace(inst, &res)
 	r.execs.end(e)
-	r.touch(b)
+	r.touch(inst)
 }
 
 // ranOutOfMemory reports whether a process that died of SIGKILL, which nobody of ours sent, ran out of
 // memory. sandboxd reads the kernel's counter; under a runtime that shows none inside, a process that
 // had taken most of what there is tells it. The rest is the runtime's own: 9 to 16 % of 1 GiB in gVisor,
 // more after a fork bomb.
-func (r *Orchestrator) ranOutOfMemory(b *box, exit *sandboxv1.Exit) bool {
+func (r *Orchestrator) ranOutOfMemory(inst *instance, exit *sandboxv1.Exit) bool {
 	const sigkill, most = 128 + 9, 0.7
-	return slices.Contains(r.caps.OOMEndsSandbox, b.template.Runtime) &&
+	return slices.Contains(r.caps.OOMEndsSandbox, inst.template.Runtime) &&
 		exit.GetStatus() == sandboxv1.Exit_STATUS_EXITED && exit.GetCode() == sigkill &&
-		float64(exit.GetMaxRssBytes()) > most*float64(b.template.Limits.MemoryBytes)
+		float64(exit.GetMaxRssBytes()) > most*float64(inst.template.Limits.MemoryBytes)
 }
 
 // failStart makes the end of a command that could not be started look as a shell would tell it, and
@@ -500,12 +500,12 @@ var errUnanswered = errors.New("the deadline passed unanswered")
 
 // stream runs e and takes in its events until its exit. The client takes up a broken connection again
 // by itself while the sandbox lives. Without an exit the status says why.
-func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+func (r *Orchestrator) stream(inst *instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	grace := unansweredGrace
 	if e.context != nil {
 		grace += contextGrace
 	}
-	if b.copies != nil {
+	if inst.fileSync != nil {
 		grace += farGrace
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
@@ -515,7 +515,7 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 	e.mu.Lock()
 	e.held.clock = clock
 	e.mu.Unlock()
-	exit, err := b.client.Run(ctx, req, r.timeFirst(b, e.take))
+	exit, err := inst.client.Run(ctx, req, r.timeFirst(inst, e.take))
 	switch kind := sandbox.KindOf(err); {
 	case exit != nil:
 		return exit, ""
@@ -529,16 +529,16 @@ func (r *Orchestrator) stream(b *box, e *execution, req *sandboxv1.RunRequest) (
 		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.context.cc.id + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
 	case errors.Is(context.Cause(ctx), errUnanswered):
 		// The deadline passed and sandboxd said nothing: the sandbox is not to be trusted any more.
-		r.wg.Go(func() { r.abandon(b, "a deadline passed unanswered") })
+		r.wg.Go(func() { r.abandon(inst, "a deadline passed unanswered") })
 		return nil, sandbox.StatusTimeout
 	}
-	return nil, r.postMortem(b, err)
+	return nil, r.postMortem(inst, err)
 }
 
 // postMortem says how the execs of a sandbox end whose daemon does not answer any more; cause is what came instead. When
 // nobody has ended it, it is looked at, and ended.
-func (r *Orchestrator) postMortem(b *box, cause error) sandbox.Status {
-	if s := b.endingStatus(); s != "" {
+func (r *Orchestrator) postMortem(inst *instance, cause error) sandbox.Status {
+	if s := inst.endingStatus(); s != "" {
 		return s
 	}
 	if r.ctx.Err() != nil { // this server goes; the next one adopts the sandbox
@@ -546,13 +546,13 @@ func (r *Orchestrator) postMortem(b *box, cause error) sandbox.Status {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, inspectTimeout)
 	defer cancel()
-	inst, err := r.o.Driver.Inspect(ctx, b.id)
-	oom := err == nil && inst.State == sandbox.Lost && inst.OOMKilled
-	if s := b.endingStatus(); s != "" {
+	entry, err := r.o.Driver.Inspect(ctx, inst.id)
+	oom := err == nil && entry.State == sandbox.Lost && entry.OOMKilled
+	if s := inst.endingStatus(); s != "" {
 		return s
 	}
-	r.o.Log.Warn("a sandbox does not answer any more; it is ended", "thread", b.thread.String(), "sandbox", string(b.id), "state", string(inst.State), "oom", oom, "inspected", err, "error", cause)
-	r.wg.Go(func() { r.died(b, oom) })
+	r.o.Log.Warn("a sandbox does not answer any more; it is ended", "thread", inst.thread.String(), "sandbox", string(inst.id), "state", string(entry.State), "oom", oom, "inspected", err, "error", cause)
+	r.wg.Go(func() { r.died(inst, oom) })
 	if oom {
 		return sandbox.StatusOOM
 	}
@@ -561,25 +561,25 @@ func (r *Orchestrator) postMortem(b *box, cause error) sandbox.Status {
 
 // stillRuns reports whether a sandbox that does not answer just now is worth waiting for. An engine that does not tell has
 // as much to do as the rest of the machine.
-func (r *Orchestrator) stillRuns(ctx context.Context, b *box) bool {
-	if b.endingStatus() != "" || r.ctx.Err() != nil {
+func (r *Orchestrator) stillRuns(ctx context.Context, inst *instance) bool {
+	if inst.endingStatus() != "" || r.ctx.Err() != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	inst, err := r.o.Driver.Inspect(ctx, b.id)
+	entry, err := r.o.Driver.Inspect(ctx, inst.id)
 	if err != nil {
 		return !errors.Is(err, sandbox.NotFound)
 	}
-	return inst.State == sandbox.Running || inst.State == sandbox.Paused
+	return entry.State == sandbox.Running || entry.State == sandbox.Paused
 }
 
 // abandon ends a sandbox that does not keep the contract.
-func (r *Orchestrator) abandon(b *box, why string) {
+func (r *Orchestrator) abandon(inst *instance, why string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
 	defer cancel()
-	if err := r.retire(ctx, sandbox.Caller{}, b, sandbox.StatusLost, why); err != nil {
-		r.o.Log.Error("sandbox not retired", "thread", b.thread.String(), "error", err)
+	if err := r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusLost, why); err != nil {
+		r.o.Log.Error("sandbox not retired", "thread", inst.thread.String(), "error", err)
 	}
 }
 

@@ -19,51 +19,51 @@ import (
 )
 
 // What a server does all the time, whatever its sandboxes do, with as many of them as it may have. A crowd has
-// all that these rounds look at (boxes, leases, claims, run folders, sandboxes that the driver knows), and no
+// all that these rounds look at (instances, leases, claims, run folders, sandboxes that the driver knows), and no
 // sockets: a process has fewer descriptors than the largest of them needs.
 
-// crowd puts boxes of the caller into a house that has no others. They are taken out in the end.
-func (h *house) crowd(t testing.TB, n int) []*box {
+// crowd puts instances of the caller into a house that has no others. They are taken out in the end.
+func (h *house) crowd(t testing.TB, n int) []*instance {
 	t.Helper()
 	ctx := t.Context()
-	list := make([]*box, n)
+	list := make([]*instance, n)
 	t.Cleanup(func() {
-		for _, b := range list {
-			if b != nil {
-				h.leaveMap(b)
-				h.release(b.hold)
+		for _, inst := range list {
+			if inst != nil {
+				h.leaveMap(inst)
+				h.release(inst.ownership)
 			}
 		}
 	})
 	tmpl := h.o.Templates[h.o.Default]
 	for i := range list {
-		b := &box{
-			thread: sandbox.Thread{Owner: caller.Owner, ID: "crowd-" + strconv.Itoa(i)}, template: tmpl, id: sandbox.NewID(), place: h.places.Seat(caller.Tenant),
+		inst := &instance{
+			thread: sandbox.Thread{Owner: caller.Owner, ID: "crowd-" + strconv.Itoa(i)}, template: tmpl, id: sandbox.NewID(), slot: h.places.Seat(caller.Tenant),
 			ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(), info: sandbox.Info{State: sandbox.Running, Template: tmpl.Name, CreatedAt: time.Now()},
 		}
-		close(b.ready)
-		b.info.ID, b.dir = b.id, filepath.Join(h.runRoot(), string(b.id))
+		close(inst.ready)
+		inst.info.ID, inst.dir = inst.id, filepath.Join(h.runRoot(), string(inst.id))
 		var err error
-		if b.hold, err = h.Orchestrator.acquire(ctx, b.thread, ""); err != nil {
+		if inst.ownership, err = h.Orchestrator.acquire(ctx, inst.thread, ""); err != nil {
 			t.Fatal(err)
 		}
-		list[i] = b
-		if err := h.withSandbox(ctx, b.hold, b.id); err != nil {
+		list[i] = inst
+		if err := h.withSandbox(ctx, inst.ownership, inst.id); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(b.dir, 0o700); err != nil {
+		if err := os.Mkdir(inst.dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if b.skills.folder, err = skills.OpenFolder(b.viewDir()); err != nil {
+		if inst.skills.folder, err = skills.OpenFolder(inst.viewDir()); err != nil {
 			t.Fatal(err)
 		}
-		spec := h.spec(b)
+		spec := h.spec(inst)
 		spec.UID, spec.Mounts = firstUID, nil
 		if _, err := h.driver.Create(ctx, spec); err != nil {
 			t.Fatal(err)
 		}
 		h.mu.Lock()
-		h.enterMap(b)
+		h.enterMap(inst)
 		h.mu.Unlock()
 	}
 	return list
@@ -141,9 +141,9 @@ func TestCommandsDoNotGrow(t *testing.T) {
 
 // commandsWith counts with n sandboxes.
 func commandsWith(t *testing.T, n int) map[string]int64 {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.MaxBoxes = 2 * n })
-	for _, b := range h.crowd(t, n) {
-		if err := h.o.Store.PutThread(t.Context(), sandbox.ThreadInfo{Thread: b.thread}); err != nil {
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.MaxInstances = 2 * n })
+	for _, inst := range h.crowd(t, n) {
+		if err := h.o.Store.PutThread(t.Context(), sandbox.ThreadInfo{Thread: inst.thread}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func commandsWith(t *testing.T, n int) map[string]int64 {
 func BenchmarkRounds(b *testing.B) {
 	for _, n := range []int{10, 100, 1_000, 10_000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			h := newHouseWith(b, daemon{run: exits}, noTools{}, withRedis(b), func(o *Options) { o.MaxBoxes = 2 * n })
+			h := newHouseWith(b, daemon{run: exits}, noTools{}, withRedis(b), func(o *Options) { o.MaxInstances = 2 * n })
 			h.crowd(b, n)
 			for name, round := range h.rounds() {
 				b.Run(name, func(b *testing.B) {

@@ -77,32 +77,32 @@ const maxMet = redact.MaxTotal / 2
 
 // hiding gives what hides the secrets of an exec: those of its own environment, of the sandbox's, and those that its
 // execs got by name, of which named are the newest. It is made anew only when one of them is.
-func (b *box) hiding(common, env, named map[string]string) (*redact.Secrets, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (inst *instance) hiding(common, env, named map[string]string) (*redact.Secrets, error) {
+	inst.mu.Lock()
+	defer inst.mu.Unlock()
 	for _, v := range named {
-		if !slices.Contains(b.met, v) {
-			b.met, b.hideKnown = append(b.met, v), false
+		if !slices.Contains(inst.seenSecrets, v) {
+			inst.seenSecrets, inst.redactorKnown = append(inst.seenSecrets, v), false
 		}
 	}
-	for total, i := 0, len(b.met)-1; i >= 0; i-- {
-		if total += len(b.met[i]); total > maxMet {
-			b.met = b.met[i+1:]
+	for total, i := 0, len(inst.seenSecrets)-1; i >= 0; i-- {
+		if total += len(inst.seenSecrets[i]); total > maxMet {
+			inst.seenSecrets = inst.seenSecrets[i+1:]
 			break
 		}
 	}
 	if len(env) > 0 {
-		return redact.Env(b.met, common, env)
+		return redact.Env(inst.seenSecrets, common, env)
 	}
 	// The same map is the same environment: it is replaced, never changed, and kept here so that its address is.
-	if !b.hideKnown || reflect.ValueOf(common).Pointer() != reflect.ValueOf(b.hideFor).Pointer() {
-		hide, err := redact.Env(b.met, common)
+	if !inst.redactorKnown || reflect.ValueOf(common).Pointer() != reflect.ValueOf(inst.redactorEnv).Pointer() {
+		hide, err := redact.Env(inst.seenSecrets, common)
 		if err != nil {
 			return nil, err
 		}
-		b.hide, b.hideFor, b.hideKnown = hide, common, true
+		inst.redactor, inst.redactorEnv, inst.redactorKnown = hide, common, true
 	}
-	return b.hide, nil
+	return inst.redactor, nil
 }
 
 // next takes a piece of output and gives what may be shown by now.

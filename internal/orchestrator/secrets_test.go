@@ -303,13 +303,13 @@ func (r reversing) Stale(string, []byte) bool { return r.stale }
 func TestKeptEnvironment(t *testing.T) {
 	h := newHouse(t, says(nil, "", 0))
 	th := sandbox.Thread{Owner: caller.Owner, ID: "t1"}
-	k := kept{Template: "base", Env: map[string]string{"K": secretValue}}
-	if err := h.writeKept(th, k); err != nil {
+	saved := savedSpec{Template: "base", Env: map[string]string{"K": secretValue}}
+	if err := h.writeSavedSpec(th, saved); err != nil {
 		t.Fatal(err)
 	}
 	file := func() string {
 		t.Helper()
-		text, err := os.ReadFile(h.keptFile(th))
+		text, err := os.ReadFile(h.savedSpecFile(th))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +320,7 @@ func TestKeptEnvironment(t *testing.T) {
 	}
 	h.o.Sealer = reversing{}
 	for range 2 {
-		if got := h.readKept(th); got == nil || !maps.Equal(got.Env, k.Env) {
+		if got := h.readSavedSpec(th); got == nil || !maps.Equal(got.Env, saved.Env) {
 			t.Errorf("%+v", got)
 		}
 		if _, err := h.RenewKept(t.Context()); err != nil {
@@ -337,10 +337,10 @@ func TestKeptEnvironment(t *testing.T) {
 		}
 	}
 	other := sandbox.Thread{Owner: caller.Owner, ID: "t2"}
-	if err := os.WriteFile(h.keptFile(other), []byte(file()), 0o600); err != nil {
+	if err := os.WriteFile(h.savedSpecFile(other), []byte(file()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.readKept(other); got != nil {
+	if got := h.readSavedSpec(other); got != nil {
 		t.Errorf("another thread has it: %+v", got)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
-// skillsView is what a box's /mnt/skills and /mnt/plugins show.
+// skillsView is what an instance's /mnt/skills and /mnt/plugins show.
 type skillsView struct {
 	folder *skills.Folder
 
@@ -48,8 +48,8 @@ const skillsSection = "skills"
 
 // skillsOf gives the skills that a thread has now, whether or not it has a sandbox.
 func (r *Orchestrator) skillsOf(ctx context.Context, t sandbox.Thread) (*skills.View, error) {
-	if b := r.find(t); b != nil && b.isReady() {
-		return r.boxSkills(b)
+	if inst := r.find(t); inst != nil && inst.isReady() {
+		return r.boxSkills(inst)
 	}
 	only, err := r.allowList(ctx, t)
 	if err != nil {
@@ -71,21 +71,21 @@ func (r *Orchestrator) allowList(ctx context.Context, t sandbox.Thread) ([]strin
 	return info.Skills, nil
 }
 
-// boxSkills gives the skills of a box's thread. As long as nothing changes it is the same pointer.
-func (r *Orchestrator) boxSkills(b *box) (*skills.View, error) {
-	set, err := r.o.Skills.Set(b.thread.Owner)
+// boxSkills gives the skills of an instance's thread. As long as nothing changes it is the same pointer.
+func (r *Orchestrator) boxSkills(inst *instance) (*skills.View, error) {
+	set, err := r.o.Skills.Set(inst.thread.Owner)
 	if err != nil {
 		return nil, err
 	}
-	return r.boxView(b, set), nil
+	return r.boxView(inst, set), nil
 }
 
-// boxView gives what a box's thread has of a set.
-func (r *Orchestrator) boxView(b *box, set *skills.Set) *skills.View {
-	virtual := r.virtuals.Of(b.thread)
-	b.skills.mu.Lock()
-	defer b.skills.mu.Unlock()
-	s := &b.skills
+// boxView gives what an instance's thread has of a set.
+func (r *Orchestrator) boxView(inst *instance, set *skills.Set) *skills.View {
+	virtual := r.virtuals.Of(inst.thread)
+	inst.skills.mu.Lock()
+	defer inst.skills.mu.Unlock()
+	s := &inst.skills
 	if s.view == nil || s.set != set || !sameList(s.from, s.only) || !slices.Equal(s.virtual, virtual) {
 		s.view, s.set, s.from, s.virtual = set.View(s.only, virtual), set, s.only, virtual
 	}
@@ -95,63 +95,63 @@ func (r *Orchestrator) boxView(b *box, set *skills.Set) *skills.View {
 // sameList also tells no list from an empty one.
 func sameList(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
-// refreshSkills brings a box's folder up to date. It costs a few stats when nothing has changed.
-func (r *Orchestrator) refreshSkills(b *box) error {
-	view, err := r.boxSkills(b)
+// refreshSkills brings an instance's folder up to date. It costs a few stats when nothing has changed.
+func (r *Orchestrator) refreshSkills(inst *instance) error {
+	view, err := r.boxSkills(inst)
 	if err != nil {
 		return err
 	}
-	return b.show(view)
+	return inst.show(view)
 }
 
-// show makes a box's folder show a view.
-func (b *box) show(view *skills.View) error {
-	if b.copies == nil {
-		return b.skills.folder.Show(view)
+// show makes an instance's folder show a view.
+func (inst *instance) show(view *skills.View) error {
+	if inst.fileSync == nil {
+		return inst.skills.folder.Show(view)
 	}
-	b.copies.showing.Lock() // who finds it shown finds it due
-	defer b.copies.showing.Unlock()
-	if b.skills.folder.Shows(view) {
+	inst.fileSync.showing.Lock() // who finds it shown finds it due
+	defer inst.fileSync.showing.Unlock()
+	if inst.skills.folder.Shows(view) {
 		return nil
 	}
-	err := b.skills.folder.Show(view)
-	b.copies.views.owe(sandbox.SkillsDir, sandbox.PluginsDir)
-	b.copies.follow()
+	err := inst.skills.folder.Show(view)
+	inst.fileSync.views.add(sandbox.SkillsDir, sandbox.PluginsDir)
+	inst.fileSync.follow()
 	return err
 }
 
-// firstSkills fills the folder of a box that starts, or is adopted, before any code sees it. When it
+// firstSkills fills the folder of an instance that starts, or is adopted, before any code sees it. When it
 // cannot be known what the thread may have, it has none.
-func (r *Orchestrator) firstSkills(ctx context.Context, b *box) error {
-	if err := r.readAllowList(ctx, b); err != nil {
+func (r *Orchestrator) firstSkills(ctx context.Context, inst *instance) error {
+	if err := r.readAllowList(ctx, inst); err != nil {
 		return err
 	}
-	if _, err := r.boxSkills(b); err != nil {
-		r.o.Log.Error("the sandbox starts without skills", "thread", b.thread.String(), "error", err)
-		return b.show(skills.NoView())
+	if _, err := r.boxSkills(inst); err != nil {
+		r.o.Log.Error("the sandbox starts without skills", "thread", inst.thread.String(), "error", err)
+		return inst.show(skills.NoView())
 	}
-	return r.refreshSkills(b)
+	return r.refreshSkills(inst)
 }
 
 // readAllowList takes the thread's list from the store. narrowSkills writes it there first, so that the later of the
 // two has it right.
-func (r *Orchestrator) readAllowList(ctx context.Context, b *box) (err error) {
-	b.skills.mu.Lock()
-	defer b.skills.mu.Unlock()
-	b.skills.only, err = r.allowList(ctx, b.thread)
+func (r *Orchestrator) readAllowList(ctx context.Context, inst *instance) (err error) {
+	inst.skills.mu.Lock()
+	defer inst.skills.mu.Unlock()
+	inst.skills.only, err = r.allowList(ctx, inst.thread)
 	return err
 }
 
-// endSkills lets go of a box's folder. That of a sandbox that is surely gone is used again.
-func (r *Orchestrator) endSkills(b *box, removed bool) {
-	if b.skills.folder == nil {
+// endSkills lets go of an instance's folder. That of a sandbox that is surely gone is used again.
+func (r *Orchestrator) endSkills(inst *instance, removed bool) {
+	if inst.skills.folder == nil {
 		return
 	}
-	b.skills.folder.Close()
+	inst.skills.folder.Close()
 	if !removed {
 		return
 	}
-	if err := r.o.Views.Return(b.skills.folder); err != nil {
+	if err := r.o.Views.Return(inst.skills.folder); err != nil {
 		r.o.Log.Warn("folder of skills not kept", "error", err)
 	}
 }
@@ -182,16 +182,16 @@ func (r *Orchestrator) narrowSkills(ctx context.Context, t sandbox.Thread, only 
 			return err
 		}
 	}
-	b := r.find(t)
-	if b == nil {
+	inst := r.find(t)
+	if inst == nil {
 		return nil
 	}
 	// One that is starting may have read the list before: it is brought up to date by the next round.
-	b.skills.mu.Lock()
-	b.skills.only = info.Skills
-	b.skills.mu.Unlock()
-	if b.isReady() {
-		r.showSkillsNow(ctx, b)
+	inst.skills.mu.Lock()
+	inst.skills.only = info.Skills
+	inst.skills.mu.Unlock()
+	if inst.isReady() {
+		r.showSkillsNow(ctx, inst)
 	}
 	return nil
 }
@@ -212,16 +212,16 @@ func (r *Orchestrator) checkNames(t sandbox.Thread, only []string) error {
 	return nil
 }
 
-func (r *Orchestrator) showSkills(b *box) {
-	if err := r.refreshSkills(b); err != nil && r.ctx.Err() == nil && b.endingStatus() == "" {
-		r.o.Log.Warn("a change of skills did not reach a sandbox; it is tried again", "thread", b.thread.String(), "error", err)
+func (r *Orchestrator) showSkills(inst *instance) {
+	if err := r.refreshSkills(inst); err != nil && r.ctx.Err() == nil && inst.endingStatus() == "" {
+		r.o.Log.Warn("a change of skills did not reach a sandbox; it is tried again", "thread", inst.thread.String(), "error", err)
 	}
 }
 
 // showSkillsNow is showSkills for somebody who waits, for a moment at most, until the sandbox has it.
-func (r *Orchestrator) showSkillsNow(ctx context.Context, b *box) {
-	r.showSkills(b)
-	r.awaitPushes(ctx, func(other *box) bool { return other == b })
+func (r *Orchestrator) showSkillsNow(ctx context.Context, inst *instance) {
+	r.showSkills(inst)
+	r.awaitPushes(ctx, func(other *instance) bool { return other == inst })
 }
 
 // pushSkills brings each change of skills into all sandboxes, until the orchestrator is closed: what this process
@@ -251,13 +251,13 @@ func (r *Orchestrator) pushSkills() {
 func (r *Orchestrator) lookAtSkills() {
 	r.o.Skills.Refresh()
 	sets := map[sandbox.Owner]*skills.Set{}
-	r.eachBox(func(b *box) bool {
-		set, seen := sets[b.thread.Owner]
+	r.eachInstance(func(inst *instance) bool {
+		set, seen := sets[inst.thread.Owner]
 		if !seen {
-			set, _ = r.o.Skills.Set(b.thread.Owner) //nolint:errcheck // showSkills says what is wrong
-			sets[b.thread.Owner] = set
+			set, _ = r.o.Skills.Set(inst.thread.Owner) //nolint:errcheck // showSkills says what is wrong
+			sets[inst.thread.Owner] = set
 		}
-		return set == nil || !b.skills.folder.Shows(r.boxView(b, set))
+		return set == nil || !inst.skills.folder.Shows(r.boxView(inst, set))
 	}, r.showSkills)
 }
 
@@ -278,19 +278,19 @@ func (r *Orchestrator) prepareSpares() {
 	}
 }
 
-// eachBox calls do for all boxes that are ready and wanted, some side by side, and waits for all.
-func (r *Orchestrator) eachBox(wanted func(*box) bool, do func(*box)) {
+// eachInstance calls do for all instances that are ready and wanted, some side by side, and waits for all.
+func (r *Orchestrator) eachInstance(wanted func(*instance) bool, do func(*instance)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, pushParallel)
-	for _, b := range r.all() {
-		if !b.isReady() || b.endingStatus() != "" || !wanted(b) {
+	for _, inst := range r.all() {
+		if !inst.isReady() || inst.endingStatus() != "" || !wanted(inst) {
 			continue
 		}
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			do(b)
+			do(inst)
 		})
 	}
 }
@@ -380,8 +380,8 @@ func (r *Orchestrator) skillChange(ctx context.Context, c sandbox.Caller, action
 		if err := change(ctx); err != nil {
 			return err
 		}
-		r.eachBox(func(b *box) bool { return b.thread.Owner == c.Owner }, r.showSkills)
-		r.awaitPushes(ctx, func(b *box) bool { return b.thread.Owner == c.Owner })
+		r.eachInstance(func(inst *instance) bool { return inst.thread.Owner == c.Owner }, r.showSkills)
+		r.awaitPushes(ctx, func(inst *instance) bool { return inst.thread.Owner == c.Owner })
 		r.o.Skills.Notify()
 		return nil
 	})

@@ -42,11 +42,11 @@ func (h *house) customSkill(t *testing.T, o sandbox.Owner, name string) {
 // inside lists the skills that a thread's sandbox shows.
 func (h *house) inside(t *testing.T, thread string) (all []string) {
 	t.Helper()
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: thread})
-	if b == nil {
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: thread})
+	if inst == nil {
 		t.Fatalf("thread %s has no sandbox", thread)
 	}
-	return below(t, h.seen(b, sandbox.SkillsDir, b.skills.folder.Skills()))
+	return below(t, h.seen(inst, sandbox.SkillsDir, inst.skills.folder.Skills()))
 }
 
 func below(t *testing.T, dir string) (all []string) {

@@ -175,8 +175,8 @@ func (r *Orchestrator) SkillsChanged() <-chan struct{} { return r.o.Skills.Chang
 func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
 	err := change()
 	if err == nil {
-		if b := r.find(t); b != nil && b.isReady() {
-			r.showSkillsNow(ctx, b)
+		if inst := r.find(t); inst != nil && inst.isReady() {
+			r.showSkillsNow(ctx, inst)
 		}
 		r.o.Skills.Notify()
 	}

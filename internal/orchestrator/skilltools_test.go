@@ -27,8 +27,8 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if _, err := h.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
 		t.Fatal(err)
 	}
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "t1"})
-	shown := filepath.Join(h.seen(b, sandbox.SkillsDir, b.skills.folder.Skills()), "virtual", "now", "scripts", "run.py")
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "t1"})
+	shown := filepath.Join(h.seen(inst, sandbox.SkillsDir, inst.skills.folder.Skills()), "virtual", "now", "scripts", "run.py")
 	if text, err := os.ReadFile(shown); err != nil || string(text) != "print(1)" {
 		t.Errorf("in the sandbox: %q, %v", text, err)
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
-// Files of threads that are kept elsewhere (package snapshot). Before anything is done with a thread that has no box here,
+// Files of threads that are kept elsewhere (package snapshot). Before anything is done with a thread that has no instance here,
 // its folder is made what was kept last; before a change is acknowledged, or soon after, the folder is kept. While a
-// thread has a box, its folder is what counts, and only writing finds out that another server went on with it.
+// thread has an instance, its folder is what counts, and only writing finds out that another server went on with it.
 
 const (
 	// keepTimeout bounds one snapshot, and restoring one: gigabytes at a few megabytes a second.
@@ -31,17 +31,17 @@ const (
 	lateParallel = 4
 )
 
-// bring makes the thread's files on this disk those that were kept last. own: a sandbox is to have them.
-func (r *Orchestrator) bring(ctx context.Context, t sandbox.Thread, own bool) error {
+// restoreSnapshot makes the thread's files on this disk those that were kept last. own: a sandbox is to have them.
+func (r *Orchestrator) restoreSnapshot(ctx context.Context, t sandbox.Thread, own bool) error {
 	if r.o.Snapshots == nil {
 		return nil
 	}
-	if b := r.find(t); b != nil {
-		if !own || b.endingStatus() == "" {
+	if inst := r.find(t); inst != nil {
+		if !own || inst.endingStatus() == "" {
 			return nil
 		}
 		select { // its last snapshot comes first
-		case <-b.gone:
+		case <-inst.gone:
 		case <-ctx.Done():
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 		}
@@ -76,7 +76,7 @@ func (r *Orchestrator) notOutrun(ctx context.Context, t sandbox.Thread) error {
 
 // there is exists for a thread whose files may be elsewhere. One without files that was made on another disk is made.
 func (r *Orchestrator) there(ctx context.Context, t sandbox.Thread) error {
-	if err := r.bring(ctx, t, false); err != nil {
+	if err := r.restoreSnapshot(ctx, t, false); err != nil {
 		return err
 	}
 	err := r.exists(t)
@@ -97,7 +97,7 @@ func (r *Orchestrator) there(ctx context.Context, t sandbox.Thread) error {
 func (r *Orchestrator) replaceFiles(ctx context.Context, t sandbox.Thread, x snapshot.Restored) error {
 	dir := r.threadDir(t)
 	if x.Fill == nil {
-		return errors.Join(r.forgetKept(t), r.deleteHere(ctx, t))
+		return errors.Join(r.forgetSavedSpec(t), r.deleteHere(ctx, t))
 	}
 	filled := 0
 	uid, err := r.makeWorkspace(ctx, dir, func(files string, uid int) error {
@@ -134,7 +134,7 @@ func (r *Orchestrator) buryFolder(ctx context.Context, dir string) error {
 		err = os.Rename(dir, filepath.Join(grave, "files"))
 	}
 	if err == nil {
-		err = r.bury(ctx, grave, uid)
+		err = r.removeGrave(ctx, grave, uid)
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (r *Orchestrator) buryFolder(ctx context.Context, dir string) error {
 // about is what comes back with a thread's files.
 type about struct {
 	Thread sandbox.ThreadInfo `json:"thread"`
-	Kept   *kept              `json:"sandbox,omitempty"` // what its sandbox was asked to be
+	Kept   *savedSpec         `json:"sandbox,omitempty"` // what its sandbox was asked to be
 }
 
 // about says what a thread is besides its files. An environment that cannot be encrypted stays here.
@@ -153,12 +153,12 @@ func (r *Orchestrator) about(ctx context.Context, t sandbox.Thread) ([]byte, err
 	}
 	info.LastActiveAt = time.Time{}
 	a := about{Thread: info}
-	_, text, err := lockedfile.Read(r.keptFile(t), maxKept)
+	_, text, err := lockedfile.Read(r.savedSpecFile(t), maxSavedSpec)
 	if err == nil && len(text) > 0 {
-		var k kept
-		if json.Unmarshal(text, &k) == nil { // one that cannot be read is as good as none
-			k.Env, k.Hibernated = nil, nil
-			a.Kept = &k
+		var saved savedSpec
+		if json.Unmarshal(text, &saved) == nil { // one that cannot be read is as good as none
+			saved.Env, saved.Hibernated = nil, nil
+			a.Kept = &saved
 		}
 	}
 	return json.Marshal(a)
@@ -184,11 +184,11 @@ func (r *Orchestrator) recall(ctx context.Context, t sandbox.Thread, text []byte
 	if a.Kept == nil {
 		return nil
 	}
-	path := r.keptFile(t)
+	path := r.savedSpecFile(t)
 	if _, err := os.Lstat(path); err == nil {
 		return nil
 	}
-	if k := *a.Kept; r.unseal(t, &k) != nil {
+	if saved := *a.Kept; r.unseal(t, &saved) != nil {
 		r.o.Log.Warn("the environment of a sandbox is encrypted for a key that is not there", "thread", t.String())
 		a.Kept.Sealed = nil
 	}
@@ -197,7 +197,7 @@ func (r *Orchestrator) recall(ctx context.Context, t sandbox.Thread, text []byte
 		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
 	if err == nil {
-		err = lockedfile.Edit(ctx, path, maxKept, func([]byte) ([]byte, error) { return raw, nil })
+		err = lockedfile.Edit(ctx, path, maxSavedSpec, func([]byte) ([]byte, error) { return raw, nil })
 	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "what is kept of the sandbox cannot be written")
@@ -238,43 +238,43 @@ func (r *Orchestrator) keepNow(ctx context.Context, t sandbox.Thread, uid int, w
 }
 
 // keepEnd keeps what an exec changed. When that fails, its end is not acknowledged.
-func (r *Orchestrator) keepEnd(b *box, e *execution) error {
-	err := r.keepFiles(r.ctx, b.thread, b.uid)
+func (r *Orchestrator) keepEnd(inst *instance, e *execution) error {
+	err := r.keepFiles(r.ctx, inst.thread, inst.uid)
 	if err == nil {
 		return nil
 	}
-	r.o.Log.Error("files not kept after an exec", "exec", e.id, "thread", b.thread.String(), "error", err)
+	r.o.Log.Error("files not kept after an exec", "exec", e.id, "thread", inst.thread.String(), "error", err)
 	e.endBecause("its files could not be kept")
-	r.outrun(b.thread, err)
+	r.outrun(inst.thread, err)
 	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
 }
 
 // outrun ends the sandbox of a thread that another server went on with: it has files that count no more.
 func (r *Orchestrator) outrun(t sandbox.Thread, err error) {
-	if b := r.find(t); b != nil && errors.Is(err, sandbox.Conflict) {
-		r.wg.Go(func() { r.abandon(b, "another server went on with the thread's files") })
+	if inst := r.find(t); inst != nil && errors.Is(err, sandbox.Conflict) {
+		r.wg.Go(func() { r.abandon(inst, "another server went on with the thread's files") })
 	}
 }
 
 // keepLast keeps what a sandbox that is gone left behind.
-func (r *Orchestrator) keepLast(b *box) {
-	if r.o.Snapshots == nil || b.uid == 0 {
+func (r *Orchestrator) keepLast(inst *instance) {
+	if r.o.Snapshots == nil || inst.uid == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), lastTimeout)
 	defer cancel()
-	err := r.keepNow(ctx, b.thread, b.uid, true)
+	err := r.keepNow(ctx, inst.thread, inst.uid, true)
 	if err == nil || errors.Is(err, sandbox.Conflict) { // whoever went on with it has it
 		return
 	}
-	r.o.Log.Warn("files not kept at the end of a sandbox; tried again", "thread", b.thread.String(), "error", err)
-	if err := r.keepLater(b.thread, lateRetry); err != nil {
-		r.o.Log.Error("files not kept", "thread", b.thread.String(), "error", err)
+	r.o.Log.Warn("files not kept at the end of a sandbox; tried again", "thread", inst.thread.String(), "error", err)
+	if err := r.keepLater(inst.thread, lateRetry); err != nil {
+		r.o.Log.Error("files not kept", "thread", inst.thread.String(), "error", err)
 	}
 }
 
-// lateThreads are those whose files are to be kept later.
-type lateThreads struct {
+// pendingSnapshots are those whose files are to be kept later.
+type pendingSnapshots struct {
 	mu  sync.Mutex
 	due map[sandbox.Thread]time.Time
 }
@@ -297,7 +297,7 @@ func (r *Orchestrator) keepLater(t sandbox.Thread, wait time.Duration) error {
 }
 
 // take gives the threads that are due, and forgets them.
-func (l *lateThreads) take(now time.Time) []sandbox.Thread {
+func (l *pendingSnapshots) take(now time.Time) []sandbox.Thread {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []sandbox.Thread

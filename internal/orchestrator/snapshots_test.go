@@ -54,7 +54,7 @@ func newKeptHouse(t *testing.T, dir string, delay time.Duration) *keptHouse {
 	k.house = newHouseWith(t, daemon{run: func(out *connect.ServerStream[sandboxv1.Event]) error {
 		if files := k.write.Load(); files != nil {
 			for name, text := range *files {
-				if err := os.WriteFile(k.within(t, keptThread.ID, sandbox.WorkspaceDir+"/"+name), []byte(text), 0o600); err != nil {
+				if err := os.WriteFile(k.within(t, savedThread.ID, sandbox.WorkspaceDir+"/"+name), []byte(text), 0o600); err != nil {
 					t.Error(err)
 				}
 			}
@@ -69,19 +69,19 @@ func newKeptHouse(t *testing.T, dir string, delay time.Duration) *keptHouse {
 	return k
 }
 
-var keptThread = sandbox.Thread{Owner: caller.Owner, ID: "kept"}
+var savedThread = sandbox.Thread{Owner: caller.Owner, ID: "kept"}
 
 func (k *keptHouse) run(t *testing.T, files map[string]string) error {
 	t.Helper()
 	k.write.Store(&files)
-	_, err := k.exec(t, keptThread.ID, time.Minute)
+	_, err := k.exec(t, savedThread.ID, time.Minute)
 	return err
 }
 
 func (k *keptHouse) read(t *testing.T, name string) (string, error) {
 	t.Helper()
 	var text []byte
-	err := k.ReadFiles(t.Context(), caller, keptThread.ID, func(fs *paths.FS) error {
+	err := k.ReadFiles(t.Context(), caller, savedThread.ID, func(fs *paths.FS) error {
 		f, err := fs.Open(sandbox.WorkspaceDir + "/" + name)
 		if err != nil {
 			return err
@@ -105,13 +105,13 @@ func (k *keptHouse) reads(t *testing.T, name, want string) {
 func TestSnapshotsMoveOn(t *testing.T) {
 	dir := t.TempDir()
 	a, b := newKeptHouse(t, dir, 0), newKeptHouse(t, dir, 0)
-	if _, err := a.Acquire(t.Context(), caller, keptThread.ID, sandbox.AcquireOptions{Template: "other", Labels: map[string]string{"k": "v"}, Wait: time.Minute}); err != nil {
+	if _, err := a.Acquire(t.Context(), caller, savedThread.ID, sandbox.AcquireOptions{Template: "other", Labels: map[string]string{"k": "v"}, Wait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.run(t, map[string]string{"a": "by a"}); err != nil {
 		t.Fatal(err)
 	}
-	err := a.ChangeFiles(t.Context(), caller, keptThread.ID, audit.ActionFileWrite, "x", func(fs *paths.FS) (int64, error) {
+	err := a.ChangeFiles(t.Context(), caller, savedThread.ID, audit.ActionFileWrite, "x", func(fs *paths.FS) (int64, error) {
 		w, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/api", strings.NewReader("by the API"), false)
 		return w.Added, err
 	})
@@ -120,13 +120,13 @@ func TestSnapshotsMoveOn(t *testing.T) {
 	}
 	b.reads(t, "a", "by a")
 	b.reads(t, "api", "by the API")
-	if view, err := b.Thread(t.Context(), caller, keptThread.ID); err != nil || view.Labels["k"] != "v" {
+	if view, err := b.Thread(t.Context(), caller, savedThread.ID); err != nil || view.Labels["k"] != "v" {
 		t.Errorf("%+v, %v", view, err)
 	}
 	if err := b.run(t, map[string]string{"b": "by b"}); err != nil {
 		t.Fatal(err)
 	}
-	if box := b.find(keptThread); box == nil || box.template.Name != "other" {
+	if box := b.find(savedThread); box == nil || box.template.Name != "other" {
 		t.Error("it has another template")
 	}
 	// a still has a sandbox, with files that count no more.
@@ -134,20 +134,20 @@ func TestSnapshotsMoveOn(t *testing.T) {
 		t.Errorf("a late exec: %v", err)
 	}
 	b.reads(t, "a", "by a")
-	for deadline := time.Now().Add(20 * time.Second); a.find(keptThread) != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); a.find(savedThread) != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 	}
 	if err := a.run(t, map[string]string{"a": "again"}); err != nil {
 		t.Fatal(err)
 	}
 	a.reads(t, "b", "by b")
 	a.reads(t, "a", "again")
-	if err := a.DeleteThread(t.Context(), caller, keptThread.ID); err != nil {
+	if err := a.DeleteThread(t.Context(), caller, savedThread.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.read(t, "a"); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("where it was deleted: %v", err)
 	}
-	if err := b.ReleaseSandbox(t.Context(), caller, keptThread.ID); err != nil {
+	if err := b.ReleaseSandbox(t.Context(), caller, savedThread.ID); err != nil {
 		t.Error(err)
 	}
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -213,7 +213,7 @@ func TestSnapshotsLater(t *testing.T) {
 	if err := c.run(t, map[string]string{"c": "3"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ReleaseSandbox(t.Context(), caller, keptThread.ID); err != nil {
+	if err := c.ReleaseSandbox(t.Context(), caller, savedThread.ID); err != nil {
 		t.Fatal(err)
 	}
 	d := newKeptHouse(t, dir, 0)

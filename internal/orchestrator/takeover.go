@@ -23,15 +23,15 @@ import (
 const (
 	// lookEvery is how often it is looked for replicas that ended.
 	lookEvery = time.Second
-	// lookAnyway is how often all claims are read when no replica is known to have ended: one that died in the middle of a
+	// lookAnyway is how often all owner records are read when no replica is known to have ended: one that died in the middle of a
 	// take-over may have left claims of a third one.
 	lookAnyway = 30 * time.Second
 	// takeOverParallel is how many threads are taken over side by side.
 	takeOverParallel = 8
 )
 
-// Dead is a replica that ended.
-type Dead struct {
+// ExitedReplica is a replica that ended.
+type ExitedReplica struct {
 	Replica string
 	// Slot is that of its audit log.
 	Slot int
@@ -41,81 +41,81 @@ type Dead struct {
 var errBusy = errors.New("there are claims of it left")
 
 // inherit adopts the sandbox of a former replica, or removes it.
-func (r *Orchestrator) inherit(ctx context.Context, h *hold, former ownerrecord.Claim) error {
-	inst, err := r.o.Driver.Inspect(ctx, former.Sandbox)
-	if errors.Is(err, sandbox.NotFound) || err == nil && inst.Labels[sandbox.LabelInstall] != r.o.Install {
+func (r *Orchestrator) inherit(ctx context.Context, own *ownership, former ownerrecord.OwnerRecord) error {
+	entry, err := r.o.Driver.Inspect(ctx, former.Sandbox)
+	if errors.Is(err, sandbox.NotFound) || err == nil && entry.Labels[sandbox.LabelInstall] != r.o.Install {
 		r.clearAway(ctx, former.Sandbox)
 		return nil
 	}
 	if err != nil { // the engine is away: nobody can say what became of the sandbox
-		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandbox cannot be looked at now; try again"), r.giveBack(ctx, h, former))
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandbox cannot be looked at now; try again"), r.giveBack(ctx, own, former))
 	}
 	why := errors.New("this server could not remove it before")
-	var b *box
+	var inst *instance
 	if former.Replica != r.peers.ID() {
-		b, why = r.adopt(ctx, h, inst)
+		inst, why = r.adopt(ctx, own, entry)
 	}
 	if why == nil {
-		r.restore(ctx, b, inst.State == sandbox.Paused)
+		r.restore(ctx, inst, entry.State == sandbox.Paused)
 		r.mu.Lock()
-		if r.boxes[h.thread] == nil {
-			r.enterMap(b)
-			b.place = r.places.Seat(b.thread.Tenant) // whatever the limits are now
-			b.limits = r.o.Limits.Seat(sandbox.Caller{Owner: b.thread.Owner}, b.id)
+		if r.instances[own.thread] == nil {
+			r.enterMap(inst)
+			inst.slot = r.places.Seat(inst.thread.Tenant) // whatever the limits are now
+			inst.limits = r.o.Limits.Seat(sandbox.Caller{Owner: inst.thread.Owner}, inst.id)
 		} else {
 			why = errors.New("its thread has begun another one")
 		}
 		r.mu.Unlock()
 	}
 	if why == nil {
-		r.holds.mu.Lock()
-		h.refs++ // of the box
-		r.holds.mu.Unlock()
-		r.o.Log.Info("sandbox adopted", "thread", h.thread.String(), "sandbox", string(inst.ID), "from", former.Replica)
-		rec := record(sandbox.Caller{}, h.thread, audit.ActionSandboxAdopt, audit.PhaseResult)
-		rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), b.template.Name, "ok", "from "+former.Replica
+		r.ownerships.mu.Lock()
+		own.refs++ // of the instance
+		r.ownerships.mu.Unlock()
+		r.o.Log.Info("sandbox adopted", "thread", own.thread.String(), "sandbox", string(entry.ID), "from", former.Replica)
+		rec := record(sandbox.Caller{}, own.thread, audit.ActionSandboxAdopt, audit.PhaseResult)
+		rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(entry.ID), inst.template.Name, "ok", "from "+former.Replica
 		if _, err := r.o.Audit.Append(ctx, rec); err != nil {
-			r.o.Log.Error("adoption not recorded", "sandbox", string(inst.ID), "error", err)
+			r.o.Log.Error("adoption not recorded", "sandbox", string(entry.ID), "error", err)
 		}
 		return nil
 	}
 	var higher *fenced
-	if errors.As(why, &higher) && !r.confirm(h) { // it is another server's by now, to be left alone
-		r.endSkills(b, false)
-		return errors.Join(&elsewhere{}, b.letGo())
+	if errors.As(why, &higher) && !r.confirm(own) { // it is another server's by now, to be left alone
+		r.endSkills(inst, false)
+		return errors.Join(&elsewhere{}, inst.letGo())
 	}
-	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(inst.ID), "why", why)
-	if b != nil {
-		if err := b.letGo(); err != nil {
+	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(entry.ID), "why", why)
+	if inst != nil {
+		if err := inst.letGo(); err != nil {
 			r.o.Log.Warn("sockets not closed", "error", err)
 		}
-		r.endSkills(b, false)
+		r.endSkills(inst, false)
 	}
 	removing, cancel := detached(ctx, removeTimeout)
 	defer cancel()
-	if err := r.o.Driver.Remove(removing, inst.ID); err != nil {
-		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(inst.ID), "error", err)
-		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the sandbox that the thread had cannot be removed now; try again"), r.giveBack(removing, h, former))
+	if err := r.o.Driver.Remove(removing, entry.ID); err != nil {
+		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(entry.ID), "error", err)
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the sandbox that the thread had cannot be removed now; try again"), r.giveBack(removing, own, former))
 	}
-	r.clearAway(removing, inst.ID)
-	if err := r.o.Store.DeleteSandbox(removing, h.thread, inst.ID); err != nil {
+	r.clearAway(removing, entry.ID)
+	if err := r.o.Store.DeleteSandbox(removing, own.thread, entry.ID); err != nil {
 		r.o.Log.Warn("sandbox record not deleted", "error", err)
 	}
 	return nil
 }
 
-// giveBack makes a claim again what it was, for the next try.
-func (r *Orchestrator) giveBack(ctx context.Context, h *hold, former ownerrecord.Claim) error {
-	page, err := r.lockPage(context.WithoutCancel(ctx), h.thread)
+// giveBack makes an owner record again what it was, for the next try.
+func (r *Orchestrator) giveBack(ctx context.Context, own *ownership, former ownerrecord.OwnerRecord) error {
+	page, err := r.lockPage(context.WithoutCancel(ctx), own.thread)
 	if err != nil {
 		return err
 	}
 	defer page.Close()
-	if c, ok, err := page.Claim(); err != nil || !ok || !r.ours(h, c) {
+	if c, ok, err := page.Record(); err != nil || !ok || !r.ours(own, c) {
 		return err
 	}
 	r.leftBehind.Store(true)
-	return errors.Join(page.Write(former), r.o.Store.ReleaseLease(context.WithoutCancel(ctx), h.thread, r.peers.ID()))
+	return errors.Join(page.Write(former), r.o.Store.ReleaseLease(context.WithoutCancel(ctx), own.thread, r.peers.ID()))
 }
 
 // clearAway removes the run folder of a sandbox that is no more.
@@ -129,15 +129,15 @@ func (r *Orchestrator) clearAway(_ context.Context, id sandbox.ID) {
 }
 
 // awake resumes a sandbox that was paused when its server ended: a frozen sandboxd dials nobody.
-func (r *Orchestrator) awake(ctx context.Context, inst *sandbox.Instance) error {
+func (r *Orchestrator) awake(ctx context.Context, entry *sandbox.Instance) error {
 	p, ok := r.o.Driver.(driver.Pauser)
-	if inst.State != sandbox.Paused || !ok {
+	if entry.State != sandbox.Paused || !ok {
 		return nil
 	}
-	if err := p.Resume(ctx, inst.ID); err != nil {
+	if err := p.Resume(ctx, entry.ID); err != nil {
 		return err
 	}
-	inst.State = sandbox.Running
+	entry.State = sandbox.Running
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (r *Orchestrator) lookAfterPeers() {
 	}
 }
 
-// lookAtPeers is the n-th look of lookAfterPeers. As long as no other server ended, or is silent, it reads no claim.
+// lookAtPeers is the n-th look of lookAfterPeers. As long as no other server ended, or is silent, it reads no owner record.
 func (r *Orchestrator) lookAtPeers(n int, silent map[string]time.Time) {
 	if time.Duration(n)*lookEvery%lookAnyway == 0 || r.leftBehind.Load() || r.peers.Unsettled() {
 		r.takeOverDead(r.ctx)
@@ -171,14 +171,14 @@ func (r *Orchestrator) lookAtPeers(n int, silent map[string]time.Time) {
 // takeOverDead takes the threads of replicas that ended, and then buries these. Its failures are tried again.
 func (r *Orchestrator) takeOverDead(ctx context.Context) {
 	r.leftBehind.Store(false)
-	claims, err := r.claims.All()
+	claims, err := r.owners.All()
 	if err != nil {
 		r.leftBehind.Store(true)
 		r.o.Log.Error("claims not read", "error", err)
 		return
 	}
 	alive := map[string]bool{r.peers.ID(): true}
-	var left []ownerrecord.Claim
+	var left []ownerrecord.OwnerRecord
 	for _, c := range claims {
 		known, seen := alive[c.Replica]
 		if !seen {
@@ -186,7 +186,7 @@ func (r *Orchestrator) takeOverDead(ctx context.Context) {
 			alive[c.Replica] = known
 		}
 		// One of our own that nobody holds is of a sandbox that could not be removed.
-		if !known || c.Replica == r.peers.ID() && !r.holds.has(c.Thread()) {
+		if !known || c.Replica == r.peers.ID() && !r.ownerships.has(c.Thread()) {
 			left = append(left, c)
 		}
 	}
@@ -194,16 +194,16 @@ func (r *Orchestrator) takeOverDead(ctx context.Context) {
 	if len(left) > 0 { // until a look finds nothing
 		r.leftBehind.Store(true)
 	}
-	if r.o.Bury == nil {
+	if r.o.SettleReplicas == nil {
 		return
 	}
-	if err := r.o.Bury(func(d Dead) error { return r.settleDead(ctx, d) }); err != nil && !errors.Is(err, errBusy) && ctx.Err() == nil {
+	if err := r.o.SettleReplicas(func(d ExitedReplica) error { return r.settleReplica(ctx, d) }); err != nil && !errors.Is(err, errBusy) && ctx.Err() == nil {
 		r.o.Log.Error("what a former server left is not settled; tried again", "error", err)
 	}
 }
 
 // takeOver takes threads, some side by side. from is as for acquire.
-func (r *Orchestrator) takeOver(ctx context.Context, claims []ownerrecord.Claim, from string) {
+func (r *Orchestrator) takeOver(ctx context.Context, claims []ownerrecord.OwnerRecord, from string) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, takeOverParallel)
@@ -211,11 +211,11 @@ func (r *Orchestrator) takeOver(ctx context.Context, claims []ownerrecord.Claim,
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			h, err := r.acquire(ctx, c.Thread(), from)
+			own, err := r.acquire(ctx, c.Thread(), from)
 			var other *elsewhere
 			switch {
 			case err == nil:
-				r.release(h) // its box has it, if there is one
+				r.release(own) // its instance has it, if there is one
 			case !errors.As(err, &other) && ctx.Err() == nil:
 				r.o.Log.Warn("thread not taken over; tried again", "thread", c.Thread().String(), "error", err)
 			}
@@ -250,17 +250,17 @@ func (r *Orchestrator) takeOverSilent(silent map[string]time.Time) {
 		if time.Since(since) <= leaseTime {
 			continue
 		}
-		claims, err := r.claims.All()
+		claims, err := r.owners.All()
 		if err != nil {
 			return
 		}
-		r.takeOver(r.ctx, r.expired(slices.DeleteFunc(claims, func(c ownerrecord.Claim) bool { return c.Replica != replica })), replica)
+		r.takeOver(r.ctx, r.expired(slices.DeleteFunc(claims, func(c ownerrecord.OwnerRecord) bool { return c.Replica != replica })), replica)
 	}
 }
 
-// expired gives the claims whose lease nobody has.
-func (r *Orchestrator) expired(claims []ownerrecord.Claim) []ownerrecord.Claim {
-	var list []ownerrecord.Claim
+// expired gives the owner records whose lease nobody has.
+func (r *Orchestrator) expired(claims []ownerrecord.OwnerRecord) []ownerrecord.OwnerRecord {
+	var list []ownerrecord.OwnerRecord
 	for _, c := range claims {
 		if _, err := r.o.Store.Lease(r.ctx, c.Thread()); errors.Is(err, sandbox.NotFound) {
 			list = append(list, c)
@@ -269,10 +269,10 @@ func (r *Orchestrator) expired(claims []ownerrecord.Claim) []ownerrecord.Claim {
 	return list
 }
 
-// settleDead gives every action that a replica which ended began its one result. Its threads are taken first,
+// settleReplica gives every action that a replica which ended began its one result. Its threads are taken first,
 // because that ends what still ran in them.
-func (r *Orchestrator) settleDead(ctx context.Context, d Dead) error {
-	claims, err := r.claims.All()
+func (r *Orchestrator) settleReplica(ctx context.Context, d ExitedReplica) error {
+	claims, err := r.owners.All()
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,8 @@ func (r *Orchestrator) JoinTerminal(ctx context.Context, c sandbox.Caller, id, e
 	}
 	rec := record(c, e.thread, audit.ActionTerminal, audit.PhaseResult)
 	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.id, e.attempt.ID, e.subject, "ok"
-	if b := r.find(e.thread); b != nil {
-		rec.Sandbox = string(b.id)
+	if inst := r.find(e.thread); inst != nil {
+		rec.Sandbox = string(inst.id)
 	}
 	return r.note(ctx, rec)
 }
@@ -57,7 +57,7 @@ func (r *Orchestrator) Resize(ctx context.Context, c sandbox.Caller, id, execID 
 	if !size.Valid() {
 		return sandbox.Errorf(sandbox.Invalid, "resize: want 1 to %d columns and rows", sandbox.MaxTerminalSide)
 	}
-	e, b, err := r.live(c, id, execID)
+	e, inst, err := r.live(c, id, execID)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (r *Orchestrator) Resize(ctx context.Context, c sandbox.Caller, id, execID 
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	return b.client.Resize(ctx, e.id, size)
+	return inst.client.Resize(ctx, e.id, size)
 }
 
 func noTerminal(execID string) error {

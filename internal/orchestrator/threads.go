@@ -32,7 +32,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 		view.Sandbox.Waiting = r.interpreters(ctx, t)
 	}
 	if r.find(t) == nil { // nothing is started for its size
-	} else if err := r.bringToRead(ctx, t); err != nil { // its size is that of what was brought before
+	} else if err := r.restoreToRead(ctx, t); err != nil { // its size is that of what was brought before
 		r.o.Log.Debug("files not brought", "thread", t.String(), "error", err)
 	}
 	err = r.withFiles(t, nil, func(fs *paths.FS) error {
@@ -44,11 +44,11 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 
 func (r *Orchestrator) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	v := sandbox.ThreadView{ThreadInfo: info}
-	if b := r.find(info.Thread); b != nil {
-		i := b.snapshot()
+	if inst := r.find(info.Thread); inst != nil {
+		i := inst.snapshot()
 		v.Sandbox = &i
-	} else if k := r.readKept(info.Thread); k != nil {
-		v.Sandbox = k.Hibernated
+	} else if saved := r.readSavedSpec(info.Thread); saved != nil {
+		v.Sandbox = saved.Hibernated
 	}
 	return v
 }
@@ -87,15 +87,15 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 	if err := r.there(ctx, t); err != nil {
 		return err
 	}
-	if b := r.find(t); b != nil {
-		b.mu.Lock()
-		b.released = true
-		b.mu.Unlock()
-		if err := r.retire(ctx, c, b, sandbox.StatusKilled, "released"); err != nil {
+	if inst := r.find(t); inst != nil {
+		inst.mu.Lock()
+		inst.released = true
+		inst.mu.Unlock()
+		if err := r.retire(ctx, c, inst, sandbox.StatusKilled, "released"); err != nil {
 			return err
 		}
 	}
-	return r.forgetKept(t)
+	return r.forgetSavedSpec(t)
 }
 
 // DeleteThread ends the sandbox and deletes the files. The files vanish by one rename; deleting
@@ -130,19 +130,19 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 
 // releaseDeleted ends a sandbox that began while the thread's files, of that uid, were being deleted: it has them.
 func (r *Orchestrator) releaseDeleted(ctx context.Context, c sandbox.Caller, t sandbox.Thread, uid int) error {
-	b := r.find(t)
-	if b == nil {
+	inst := r.find(t)
+	if inst == nil {
 		return nil
 	}
 	select {
-	case <-b.ready:
+	case <-inst.ready:
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the thread is deleted, and a sandbox of it is still starting")
 	}
-	if b.uid != uid {
+	if inst.uid != uid {
 		return nil
 	}
-	return errors.Join(r.retire(ctx, c, b, sandbox.StatusKilled, "deleted"), r.forgetKept(t))
+	return errors.Join(r.retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), r.forgetSavedSpec(t))
 }
 
 // deleteFiles deletes what a thread has besides its sandbox, here and where it is kept.
@@ -180,7 +180,7 @@ func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 		err = r.o.ForgetApprovals(ctx, t)
 	}
 	if err == nil {
-		err = r.bury(ctx, grave, uid)
+		err = r.removeGrave(ctx, grave, uid)
 	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")

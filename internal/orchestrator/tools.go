@@ -35,17 +35,17 @@ func anyOf(languages []string) string {
 
 // prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
 // where its runtime cannot read types.
-func (r *Orchestrator) prepareCode(b *box, code *sandboxv1.Code) error {
-	b.mu.Lock()
-	known := b.languages
-	b.mu.Unlock()
+func (r *Orchestrator) prepareCode(inst *instance, code *sandboxv1.Code) error {
+	inst.mu.Lock()
+	known := inst.languages
+	inst.mu.Unlock()
 	switch lang := code.GetLanguage(); {
 	case slices.Contains(known, lang):
 		return nil
 	case lang == "typescript" && slices.Contains(known, "javascript"):
-		b.tools.mu.Lock()
-		set := b.tools.set
-		b.tools.mu.Unlock()
+		inst.tools.mu.Lock()
+		set := inst.tools.set
+		inst.tools.mu.Unlock()
 		text, err := stripTypes(code.GetText(), set)
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func (r *Orchestrator) prepareCode(b *box, code *sandboxv1.Code) error {
 		code.Language, code.Text = "javascript", text
 		return nil
 	default:
-		return sandbox.Errorf(sandbox.NotSupported, "the image of template %q has no %s, which %s needs; it can run: %s", b.template.Name, interpreterOf[lang], lang, anyOf(known))
+		return sandbox.Errorf(sandbox.NotSupported, "the image of template %q has no %s, which %s needs; it can run: %s", inst.template.Name, interpreterOf[lang], lang, anyOf(known))
 	}
 }
 

@@ -34,26 +34,26 @@ func (r *Orchestrator) beginTrace(ctx context.Context, e *execution, id string, 
 }
 
 // enterTraced is enter, with a span when a sandbox had to be started, or found its way back.
-func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*box, map[string]string, error) {
+func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance, map[string]string, error) {
 	if r.o.Tracer == nil {
 		return r.enter(ctx, c, t)
 	}
-	if b := r.find(t); b != nil && b.isReady() && b.snapshot().State == sandbox.Running {
+	if inst := r.find(t); inst != nil && inst.isReady() && inst.snapshot().State == sandbox.Running {
 		return r.enter(ctx, c, t)
 	}
 	ctx, span := r.o.Tracer.Start(ctx, "sandbox.acquire", tracing.Internal)
 	defer span.End()
-	b, env, err := r.enter(ctx, c, t)
+	inst, env, err := r.enter(ctx, c, t)
 	if err != nil {
 		span.Failed(err)
 		return nil, nil, err
 	}
-	i := b.snapshot()
+	i := inst.snapshot()
 	span.Set("skerry.sandbox.id", string(i.ID))
 	span.Set("skerry.template", i.Template)
 	span.Set("skerry.driver", i.Driver)
 	span.Set("skerry.runtime", i.Runtime)
-	return b, env, nil
+	return inst, env, nil
 }
 
 // traceRun begins the span of the call to sandboxd, and gives the process its id.
@@ -68,11 +68,11 @@ func (r *Orchestrator) traceRun(e *execution) {
 }
 
 // streamTraced is stream, with the span of the process.
-func (r *Orchestrator) streamTraced(b *box, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+func (r *Orchestrator) streamTraced(inst *instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	if r.o.Tracer == nil {
-		return r.stream(b, e, req)
+		return r.stream(inst, e, req)
 	}
-	exit, status := r.stream(b, e, req)
+	exit, status := r.stream(inst, e, req)
 	ended := time.Now()
 	if !e.trace.began.IsZero() {
 		// What sandboxd says of the time counts as far as it can be true.
@@ -100,12 +100,12 @@ func (r *Orchestrator) streamTraced(b *box, e *execution, req *sandboxv1.RunRequ
 }
 
 // endTrace ends the span of an exec: when its end is durable.
-func (e *execution) endTrace(b *box, res *sandbox.Result) {
+func (e *execution) endTrace(inst *instance, res *sandbox.Result) {
 	s := e.trace.span
 	if s == nil {
 		return
 	}
-	s.Set("skerry.sandbox.id", string(b.id))
+	s.Set("skerry.sandbox.id", string(inst.id))
 	s.Set("skerry.exec.status", string(res.Status))
 	s.SetInt("skerry.exec.stdout_bytes", int64(len(res.Stdout)))
 	s.SetInt("skerry.exec.stderr_bytes", int64(len(res.Stderr)))

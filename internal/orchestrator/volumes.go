@@ -137,50 +137,50 @@ func (x *round) wait(ctx context.Context) error {
 	}
 }
 
-// makeSandbox has the driver make the sandbox of a box.
-func (r *Orchestrator) makeSandbox(ctx context.Context, b *box) error {
-	if !b.onVolume() {
-		_, err := r.o.Driver.Create(ctx, r.spec(b))
-		if err == nil && b.copies != nil {
-			b.copies.opened(true)
+// makeSandbox has the driver make the sandbox of an instance.
+func (r *Orchestrator) makeSandbox(ctx context.Context, inst *instance) error {
+	if !inst.onVolume() {
+		_, err := r.o.Driver.Create(ctx, r.spec(inst))
+		if err == nil && inst.fileSync != nil {
+			inst.fileSync.opened(true)
 		}
-		if _, gone := os.Lstat(r.threadDir(b.thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+		if _, gone := os.Lstat(r.threadDir(inst.thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
 			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
 		}
 		return err
 	}
-	return r.volumeWork.alone(ctx, b.thread, func() error { return r.makeOnVolume(ctx, b) })
+	return r.volumeWork.alone(ctx, inst.thread, func() error { return r.makeOnVolume(ctx, inst) })
 }
 
-func (r *Orchestrator) makeOnVolume(ctx context.Context, b *box) error {
-	state, err := r.volumeState(b.thread)
+func (r *Orchestrator) makeOnVolume(ctx context.Context, inst *instance) error {
+	state, err := r.volumeState(inst.thread)
 	if err != nil {
 		return err
 	}
 	if state == nil { // before there is a folder, so that a thread which is deleted has it deleted
 		state = &volumeState{}
-		if err := r.rememberVolume(b.thread, *state); err != nil {
+		if err := r.rememberVolume(inst.thread, *state); err != nil {
 			return err
 		}
 	}
-	spec := r.spec(b)
-	spec.Volume = volumeOf(b.thread)
+	spec := r.spec(inst)
+	spec.Volume = volumeOf(inst.thread)
 	spec.Volume.Ahead = state.Ahead
 	if _, err := r.o.Driver.Create(ctx, spec); err != nil {
 		return err
 	}
-	b.copies.files.owe(state.Due...)
-	b.copies.opened(!state.Ahead)
+	inst.fileSync.files.add(state.Due...)
+	inst.fileSync.opened(!state.Ahead)
 	if len(state.Due) > 0 {
-		if err := r.upToDate(ctx, b); err != nil {
+		if err := r.upToDate(ctx, inst); err != nil {
 			return err
 		}
 	}
 	// Nothing ran until now: before that the server's folder counts, if it did.
-	return r.rememberVolume(b.thread, volumeState{Ahead: true})
+	return r.rememberVolume(inst.thread, volumeState{Ahead: true})
 }
 
-func (b *box) onVolume() bool { return b.copies != nil && b.copies.kept }
+func (inst *instance) onVolume() bool { return inst.fileSync != nil && inst.fileSync.onVolume }
 
 // owe notes what the server changed in a thread without a sandbox whose volume was ahead by then.
 func (r *Orchestrator) owe(t sandbox.Thread, paths []string) error {
@@ -207,25 +207,25 @@ func (r *Orchestrator) owe(t sandbox.Thread, paths []string) error {
 // bringKept is bringToRead for a thread that is on a volume.
 func (r *Orchestrator) bringKept(ctx context.Context, t sandbox.Thread) error {
 	for {
-		b := r.find(t)
-		if b == nil {
+		inst := r.find(t)
+		if inst == nil {
 			if again, err := r.fetch(ctx, t); !again || err != nil {
 				return err
 			}
 			continue
 		}
-		ended := b.gone
+		ended := inst.gone
 		select {
-		case <-b.ready:
+		case <-inst.ready:
 		case <-ctx.Done():
 			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the thread's files are on its user's volume, and its sandbox is still starting; try again")
 		}
-		if b.err == nil && b.endingStatus() == "" {
-			if b.copies.same(true) {
+		if inst.err == nil && inst.endingStatus() == "" {
+			if inst.fileSync.same(true) {
 				return nil
 			}
-			err := r.pull(ctx, b, readPatience)
-			if b.endingStatus() == "" {
+			err := r.pull(ctx, inst, readPatience)
+			if inst.endingStatus() == "" {
 				if err != nil {
 					return unreadable(err)
 				}
@@ -266,7 +266,7 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 	if err != nil || state == nil || !state.Ahead {
 		return err
 	}
-	return r.withFolder(ctx, t, func(spec sandbox.Spec, h *hold) error {
+	return r.withFolder(ctx, t, func(spec sandbox.Spec, own *ownership) error {
 		began := time.Now()
 		if _, err := r.o.Driver.Create(ctx, spec); err != nil {
 			return err
@@ -283,7 +283,7 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 			}
 			return unreadable(err)
 		}
-		if !r.confirm(h) {
+		if !r.confirm(own) {
 			return notHere(&elsewhere{})
 		}
 		r.o.Log.Info("files fetched from a volume", "thread", t.String(), "ms", time.Since(began).Milliseconds())
@@ -292,19 +292,19 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 }
 
 // withFolder holds a thread, and gives the Spec of a sandbox that has its files on the volume, and nothing else.
-func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use func(sandbox.Spec, *hold) error) error {
+func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use func(sandbox.Spec, *ownership) error) error {
 	uid, err := workspaceUID(r.threadDir(t))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
 	}
-	h, err := r.acquire(ctx, t, "")
+	own, err := r.acquire(ctx, t, "")
 	if err != nil {
 		return notHere(err)
 	}
-	defer r.release(h)
+	defer r.release(own)
 	tmpl := r.o.Templates[r.o.Default]
-	if k := r.readKept(t); k != nil {
-		if named, ok := r.o.Templates[k.Template]; ok {
+	if saved := r.readSavedSpec(t); saved != nil {
+		if named, ok := r.o.Templates[saved.Template]; ok {
 			tmpl = named
 		}
 	}
@@ -312,13 +312,13 @@ func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use fun
 	v.Ahead, v.Bare = true, true
 	return use(sandbox.Spec{
 		ID: sandbox.NewID(), Image: tmpl.Image, Runtime: tmpl.Runtime, UID: uid, Daemon: r.o.Daemon, Limits: tmpl.Limits, Volume: v,
-		Token:  h.token.Load(),
+		Token:  own.token.Load(),
 		Mounts: []sandbox.Mount{{Source: r.threadDir(t), Target: sandbox.UserDataDir}},
 		Labels: map[string]string{
 			sandbox.LabelInstall: r.o.Install, sandbox.LabelRole: sandbox.RoleFiles, sandbox.LabelReplica: r.peers.ID(),
 			sandbox.LabelTenant: t.Tenant, sandbox.LabelUser: t.User, sandbox.LabelThread: t.ID,
 		},
-	}, h)
+	}, own)
 }
 
 // endFiles removes a sandbox that had files alone.
@@ -334,9 +334,9 @@ func (r *Orchestrator) endFiles(id sandbox.ID) {
 const filesAge = 10 * time.Minute
 
 // leftForFiles reports whether a sandbox was made for files alone, and nobody can be waiting for it any more.
-func (r *Orchestrator) leftForFiles(inst sandbox.Instance) bool {
-	return inst.Labels[sandbox.LabelRole] == sandbox.RoleFiles &&
-		(!r.peers.Alive(inst.Labels[sandbox.LabelReplica]) || time.Since(inst.CreatedAt) > filesAge)
+func (r *Orchestrator) leftForFiles(entry sandbox.Instance) bool {
+	return entry.Labels[sandbox.LabelRole] == sandbox.RoleFiles &&
+		(!r.peers.Alive(entry.Labels[sandbox.LabelReplica]) || time.Since(entry.CreatedAt) > filesAge)
 }
 
 // deleteFolder deletes what a thread that is being deleted has on a volume.
@@ -351,7 +351,7 @@ func (r *Orchestrator) deleteFolder(ctx context.Context, t sandbox.Thread) error
 		if err != nil || state == nil {
 			return err
 		}
-		err = r.withFolder(ctx, t, func(spec sandbox.Spec, _ *hold) error { return r.volumes.RemoveFolder(ctx, spec) })
+		err = r.withFolder(ctx, t, func(spec sandbox.Spec, _ *ownership) error { return r.volumes.RemoveFolder(ctx, spec) })
 		if err != nil {
 			return err
 		}

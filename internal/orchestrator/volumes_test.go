@@ -101,8 +101,8 @@ func TestVolume(t *testing.T) {
 func TestVolumeHasNoPool(t *testing.T) {
 	f := newVolumeHouse(t, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
 	f.quiet("t", "echo 1 > a")
-	if f.box("t").info.Warm || f.sandboxes() != 1 {
-		t.Errorf("%+v of %d sandboxes", f.box("t").info, f.sandboxes())
+	if f.instance("t").info.Warm || f.sandboxes() != 1 {
+		t.Errorf("%+v of %d sandboxes", f.instance("t").info, f.sandboxes())
 	}
 }
 
@@ -123,9 +123,9 @@ func TestVolumeSandboxEndsByItself(t *testing.T) {
 	f.quiet("t", "echo 1 > a")
 	f.want("read", must(f.read("t", "a")), "1\n")
 	f.quiet("t", "echo 2 > a")
-	b := f.box("t")
-	f.spy.Kill(b.id)
-	<-b.gone
+	inst := f.instance("t")
+	f.spy.Kill(inst.id)
+	<-inst.gone
 	f.want("read after its end", must(f.read("t", "a")), "2\n")
 	f.quiet("t", "[ $(cat a) = 2 ]")
 }
@@ -136,7 +136,7 @@ func TestVolumeChangedOutOfReach(t *testing.T) {
 		f := newVolumeHouse(t)
 		f.quiet("t", "echo 1 > a; echo 1 > b")
 		f.want("read", must(f.read("t", "a")), "1\n")
-		id := f.box("t").id
+		id := f.instance("t").id
 		f.spy.Host().Cut(id, true)
 		if err := f.write("t", "a", "changed", false); !errors.Is(err, sandbox.Unavailable) {
 			t.Errorf("out of reach: %v", err)
@@ -175,7 +175,7 @@ func TestVolumeFetchAndStart(t *testing.T) {
 		}
 		ran <- err
 	}()
-	f.eventually("its start", func() bool { return f.box("t") != nil })
+	f.eventually("its start", func() bool { return f.instance("t") != nil })
 	select {
 	case err := <-ran:
 		t.Errorf("it ran while the files were being fetched: %v", err)

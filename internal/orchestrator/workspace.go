@@ -38,7 +38,7 @@ func workspaceUID(dir string) (int, error) {
 // owner of the workspace folder is the truth of the uid, so the folder appears by one rename, whole.
 func (r *Orchestrator) ensureThread(ctx context.Context, t sandbox.Thread) (int, error) {
 	dir := r.threadDir(t)
-	if err := r.bring(ctx, t, false); err != nil {
+	if err := r.restoreSnapshot(ctx, t, false); err != nil {
 		return 0, err
 	}
 	uid, err := workspaceUID(dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// toolsView is what a box's /mnt/code-api shows.
+// toolsView is what an instance's /mnt/code-api shows.
 type toolsView struct {
 	mu      sync.Mutex
 	caller  sandbox.Caller // whose tools it shows: who ran something here last
@@ -34,31 +34,31 @@ const (
 	// pushPause is the least time between two rounds: servers that change all the time are not followed
 	// all the time.
 	pushPause = 100 * time.Millisecond
-	// pushParallel is how many boxes are looked at side by side.
+	// pushParallel is how many instances are looked at side by side.
 	pushParallel = 8
 )
 
-// refreshTools writes the wrappers of the tools that a caller has in the thread into the box's folder, unless
+// refreshTools writes the wrappers of the tools that a caller has in the thread into the instance's folder, unless
 // they are there already. It costs a comparison when nothing has changed.
-func (r *Orchestrator) refreshTools(ctx context.Context, c sandbox.Caller, b *box) error {
-	b.tools.mu.Lock()
-	defer b.tools.mu.Unlock()
-	if !c.SamePrincipal(b.tools.caller) { // it may have other tools
-		b.tools.whole = false
+func (r *Orchestrator) refreshTools(ctx context.Context, c sandbox.Caller, inst *instance) error {
+	inst.tools.mu.Lock()
+	defer inst.tools.mu.Unlock()
+	if !c.SamePrincipal(inst.tools.caller) { // it may have other tools
+		inst.tools.whole = false
 	}
-	b.tools.caller = c
-	return r.refresh(ctx, b, toolsTimeout)
+	inst.tools.caller = c
+	return r.refresh(ctx, inst, toolsTimeout)
 }
 
 // refresh waits for MCP servers no longer than wait, and writes what it knows then. b.tools.mu is held.
-func (r *Orchestrator) refresh(ctx context.Context, b *box, wait time.Duration) error {
+func (r *Orchestrator) refresh(ctx context.Context, inst *instance, wait time.Duration) error {
 	version := r.o.Hub.Version()
-	if b.tools.whole && b.tools.version == version {
+	if inst.tools.whole && inst.tools.version == version {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	set, err := r.o.Hub.Tools(limited, b.tools.caller, b.thread)
+	set, err := r.o.Hub.Tools(limited, inst.tools.caller, inst.thread)
 	if err != nil {
 		return err
 	}
@@ -66,22 +66,22 @@ func (r *Orchestrator) refresh(ctx context.Context, b *box, wait time.Duration) 
 	// all of it when a server was not waited for.
 	whole := limited.Err() == nil
 	if !whole {
-		set = r.withStarting(limited, b, set)
+		set = r.withStarting(limited, inst, set)
 	}
-	if !b.tools.written || set.Hash != b.tools.set.Hash {
-		if err := b.writeWrappers(r.o.CodeAPI.Materialize, set); err != nil {
+	if !inst.tools.written || set.Hash != inst.tools.set.Hash {
+		if err := inst.writeWrappers(r.o.CodeAPI.Materialize, set); err != nil {
 			return err
 		}
 	}
-	b.tools.version, b.tools.whole, b.tools.written, b.tools.set = version, whole, true, set
+	inst.tools.version, inst.tools.whole, inst.tools.written, inst.tools.set = version, whole, true, set
 	return nil
 }
 
-// withStarting adds to a set that was cut short what the box has of servers that are still starting,
+// withStarting adds to a set that was cut short what the instance has of servers that are still starting,
 // such as one whose configuration has changed: a program that runs must not miss for a moment what is
 // there before and after. A call of a tool that is no more fails by name.
-func (r *Orchestrator) withStarting(ctx context.Context, b *box, set sandbox.ToolSet) sandbox.ToolSet {
-	servers, err := r.o.Hub.Servers(ctx, b.tools.caller, b.thread)
+func (r *Orchestrator) withStarting(ctx context.Context, inst *instance, set sandbox.ToolSet) sandbox.ToolSet {
+	servers, err := r.o.Hub.Servers(ctx, inst.tools.caller, inst.thread)
 	if err != nil {
 		return set
 	}
@@ -93,7 +93,7 @@ func (r *Orchestrator) withStarting(ctx context.Context, b *box, set sandbox.Too
 		starting[t.Server] = false
 	}
 	kept := false
-	for _, t := range b.tools.set.Tools {
+	for _, t := range inst.tools.set.Tools {
 		if starting[t.Server] {
 			set.Tools, kept = append(set.Tools, t), true
 		}
@@ -108,26 +108,26 @@ func (r *Orchestrator) withStarting(ctx context.Context, b *box, set sandbox.Too
 	return set
 }
 
-// writeWrappers writes the box's folder, unless that is gone.
-func (b *box) writeWrappers(materialize func(sandbox.ToolSet, string) error, set sandbox.ToolSet) error {
-	b.tools.disk.Lock()
-	defer b.tools.disk.Unlock()
-	if b.tools.gone {
+// writeWrappers writes the instance's folder, unless that is gone.
+func (inst *instance) writeWrappers(materialize func(sandbox.ToolSet, string) error, set sandbox.ToolSet) error {
+	inst.tools.disk.Lock()
+	defer inst.tools.disk.Unlock()
+	if inst.tools.gone {
 		return sandbox.Errorf(sandbox.Unavailable, "the sandbox has ended")
 	}
-	err := materialize(set, b.codeAPI())
-	if b.copies != nil {
-		b.copies.views.owe(sandbox.CodeAPIDir)
-		b.copies.follow()
+	err := materialize(set, inst.codeAPI())
+	if inst.fileSync != nil {
+		inst.fileSync.views.add(sandbox.CodeAPIDir)
+		inst.fileSync.follow()
 	}
 	return err
 }
 
 // forbidWrappers waits for a write that goes on; none comes after it.
-func (b *box) forbidWrappers() {
-	b.tools.disk.Lock()
-	defer b.tools.disk.Unlock()
-	b.tools.gone = true
+func (inst *instance) forbidWrappers() {
+	inst.tools.disk.Lock()
+	defer inst.tools.disk.Unlock()
+	inst.tools.gone = true
 }
 
 // pushTools brings each change of the hub's tools into all sandboxes, until the orchestrator is closed:
@@ -155,25 +155,25 @@ func (r *Orchestrator) pushRound() {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, pushParallel)
-	for _, b := range r.all() {
+	for _, inst := range r.all() {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			if err := r.push(b); err != nil && r.ctx.Err() == nil && b.endingStatus() == "" {
-				r.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", b.thread.String(), "error", err)
+			if err := r.push(inst); err != nil && r.ctx.Err() == nil && inst.endingStatus() == "" {
+				r.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", inst.thread.String(), "error", err)
 			}
 		})
 	}
 }
 
-// push brings a box up to date. One that has no wrappers yet gets them from its start, or, when it was
+// push brings an instance up to date. One that has no wrappers yet gets them from its start, or, when it was
 // adopted, from the first code that runs: a restart of the server must not start all MCP servers of all
 // users at once.
-func (r *Orchestrator) push(b *box) error {
-	b.tools.mu.Lock()
-	defer b.tools.mu.Unlock()
-	if !b.tools.written {
+func (r *Orchestrator) push(inst *instance) error {
+	inst.tools.mu.Lock()
+	defer inst.tools.mu.Unlock()
+	if !inst.tools.written {
 		return nil
 	}
-	return r.refresh(r.ctx, b, pushTimeout)
+	return r.refresh(r.ctx, inst, pushTimeout)
 }

@@ -99,8 +99,8 @@ func TestChangesArePushed(t *testing.T) {
 		if _, err := h.exec(t, id, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		b := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
-		dirs = append(dirs, h.seen(b, sandbox.CodeAPIDir, b.codeAPI()))
+		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
+		dirs = append(dirs, h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()))
 	}
 	for _, dir := range dirs {
 		within(t, 5*time.Second, "the first wrappers", func() bool { return there(dir, "servers/s/v1.ts") })
@@ -175,16 +175,16 @@ func TestSlowServersDoNotHoldChanges(t *testing.T) {
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow = true
 	hub.mu.Unlock()
 	hub.change()
-	within(t, time.Second, "the change", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v2.ts") })
-	b.tools.mu.Lock()
-	defer b.tools.mu.Unlock()
-	if b.tools.whole {
+	within(t, time.Second, "the change", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v2.ts") })
+	inst.tools.mu.Lock()
+	defer inst.tools.mu.Unlock()
+	if inst.tools.whole {
 		t.Error("what was cut short counts as whole")
 	}
 }
@@ -196,25 +196,25 @@ func TestServersThatStartKeepTheirWrappers(t *testing.T) {
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow, hub.gone = true, true
 	hub.mu.Unlock()
 	hub.change()
 	within(t, 2*time.Second, "the push", func() bool {
-		b.tools.mu.Lock()
-		defer b.tools.mu.Unlock()
-		return !b.tools.whole
+		inst.tools.mu.Lock()
+		defer inst.tools.mu.Unlock()
+		return !inst.tools.whole
 	})
-	if !there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") {
+	if !there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") {
 		t.Error("the wrappers of a server that starts again are gone")
 	}
 	hub.mu.Lock()
 	hub.slow = false
 	hub.mu.Unlock()
 	hub.change()
-	within(t, time.Second, "the end of them", func() bool { return !there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
+	within(t, time.Second, "the end of them", func() bool { return !there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
 }
 
 // TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not bring its folder back.
@@ -224,17 +224,17 @@ func TestNoWrappersAfterTheEnd(t *testing.T) {
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	b := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(b, sandbox.CodeAPIDir, b.codeAPI()), "servers/s/v1.ts") })
+	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
 	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 5*time.Second, "the end", func() bool { return !there(b.dir) })
+	within(t, 5*time.Second, "the end", func() bool { return !there(inst.dir) })
 	hub.change()
-	if err := h.push(b); sandbox.KindOf(err) != sandbox.Unavailable {
+	if err := h.push(inst); sandbox.KindOf(err) != sandbox.Unavailable {
 		t.Errorf("a push after the end: %v", err)
 	}
-	if there(b.dir) {
+	if there(inst.dir) {
 		t.Error("the folder of an ended sandbox came back")
 	}
 }

@@ -167,7 +167,7 @@ func (a *Adapter) tell(ctx context.Context, w http.ResponseWriter, q request, id
 		if ctx.Err() != nil {
 			return nil // nobody reads it
 		}
-		_, detail := told(err)
+		_, detail := toE2BError(err)
 		a.note(ctx, codes[sandbox.KindOf(err)], err)
 		return out.end(map[string]any{"type": "error", "name": "SandboxError", "value": detail, "traceback": ""})
 	}

@@ -35,8 +35,8 @@ var codes = map[sandbox.Kind]connect.Code{
 	sandbox.Internal:         connect.CodeInternal,
 }
 
-// told is what a client learns of an error: nothing of one that is our fault.
-func told(err error) (m meaning, detail string) {
+// toE2BError is what a client learns of an error: nothing of one that is our fault.
+func toE2BError(err error) (m meaning, detail string) {
 	kind := sandbox.KindOf(err)
 	var e *sandbox.Error
 	switch {
@@ -72,7 +72,7 @@ func told(err error) (m meaning, detail string) {
 
 // writeError answers as E2B's API does.
 func (a *Adapter) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	m, detail := told(err)
+	m, detail := toE2BError(err)
 	a.note(r.Context(), m.code, err)
 	writeJSON(w, m.status, refusal(m.status, detail))
 }
@@ -88,7 +88,7 @@ func (a *Adapter) rpcError(ctx context.Context, err error) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	m, detail := told(err)
+	m, detail := toE2BError(err)
 	a.note(ctx, m.code, err)
 	return connect.NewError(m.code, errors.New(detail))
 }

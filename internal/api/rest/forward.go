@@ -117,7 +117,7 @@ func needOf(method, route string, far bool) need {
 func (s *server) place(c *gin.Context) {
 	what, adapted := s.adapterNeed(c)
 	if !adapted {
-		what = needOf(c.Request.Method, c.FullPath(), s.o.FarFiles)
+		what = needOf(c.Request.Method, c.FullPath(), s.o.RemoteFiles)
 	}
 	if s.o.Placement == nil {
 		return

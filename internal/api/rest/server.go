@@ -63,8 +63,8 @@ type Options struct {
 	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
 	// Placement says which server answers a request about a thread; nil: there is only this one.
 	Placement placement
-	// FarFiles: sandboxes have copies of their threads' files, which only the server that holds the thread reaches.
-	FarFiles bool
+	// RemoteFiles: sandboxes have copies of their threads' files, which only the server that holds the thread reaches.
+	RemoteFiles bool
 	// Adapters are APIs of other products, answered by the use cases above.
 	Adapters []Adapter
 	// Limits bound the requests of callers; nil: there are none, and no usage.

@@ -29,7 +29,7 @@ type Host struct {
 	volumes string // the folder of all volumes; "": there is none yet
 }
 
-// box is one instance. Its fields are guarded by Host.mu.
+// instance is one instance. Its fields are guarded by Host.mu.
 type box struct {
 	spec   sandbox.Spec
 	seen   sandbox.Instance

@@ -207,10 +207,10 @@ func (r *Replica) Unsettled() bool {
 	return err != nil || slices.ContainsFunc(all, func(s slot) bool { return !s.alive })
 }
 
-// Bury calls settle for each replica that ended and whose slot nobody has taken since, with the slot
+// Settle calls settle for each replica that ended and whose slot nobody has taken since, with the slot
 // held: no other process begins in it, and no other buries it, meanwhile. When settle succeeds the
 // replica is forgotten; else it is there for the next call.
-func (r *Replica) Bury(settle func(dead Info) error) error {
+func (r *Replica) Settle(settle func(dead Info) error) error {
 	all, err := read(r.dir)
 	if err != nil {
 		return err
@@ -218,13 +218,13 @@ func (r *Replica) Bury(settle func(dead Info) error) error {
 	var errs []error
 	for _, s := range all {
 		if !s.alive {
-			errs = append(errs, r.bury(s.Slot, settle))
+			errs = append(errs, r.settle(s.Slot, settle))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (r *Replica) bury(slot int, settle func(Info) error) error {
+func (r *Replica) settle(slot int, settle func(Info) error) error {
 	lock, err := takeSlot(r.dir, slot)
 	if err != nil || lock == nil {
 		return err

@@ -104,7 +104,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal("the other process is not alive")
 	}
 	none := func(dead Info) error { return fmt.Errorf("%s is buried alive", dead.ID) }
-	if err := a.Bury(none); err != nil {
+	if err := a.Settle(none); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Process.Kill(); err != nil {
@@ -118,12 +118,12 @@ func TestKilled(t *testing.T) {
 		t.Errorf("dial a dead one: %v", err)
 	}
 	fails := errors.New("not yet")
-	if err := a.Bury(func(Info) error { return fails }); !errors.Is(err, fails) {
+	if err := a.Settle(func(Info) error { return fails }); !errors.Is(err, fails) {
 		t.Errorf("bury: %v", err)
 	}
 	buried := 0
 	for range 2 {
-		if err := a.Bury(func(dead Info) error {
+		if err := a.Settle(func(dead Info) error {
 			buried++
 			if dead.ID != id || dead.Slot != 2 {
 				t.Errorf("buried %+v", dead)

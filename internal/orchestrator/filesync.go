@@ -24,24 +24,24 @@ import (
 // So the server's copy is that of the last end that was told. It is what is read when there is no sandbox, and what the next one
 // begins with.
 
-// copies is what one box does for that; nil with other drivers. Its methods may be called at the same time.
-type copies struct {
-	remote driver.Remote
-	id     sandbox.ID
-	log    *slog.Logger
-	ctx    context.Context // ends with the copying
-	stop   context.CancelFunc
-	work   sync.WaitGroup
-	slots  chan struct{} // of all boxes: pushes that nobody waits for
-	kept   bool          // the sandbox's are on a volume, which outlives it: they are pulled only for who looks
-	lives  func() bool   // interpreters of contexts live in the sandbox
+// fileSync copies the files of one instance; nil with other drivers. Its methods may be called at the same time.
+type fileSync struct {
+	remote   driver.Remote
+	id       sandbox.ID
+	log      *slog.Logger
+	ctx      context.Context // ends with the copying
+	stop     context.CancelFunc
+	work     sync.WaitGroup
+	slots    chan struct{} // of all instances: pushes that nobody waits for
+	onVolume bool          // the sandbox's are on a volume, which outlives it: they are pulled only for who looks
+	lives    func() bool   // interpreters of contexts live in the sandbox
 
 	// turn is held by whoever changes the server's copy: by a pull, or by the API, with the push of what it changed.
 	turn    chan struct{}
 	showing sync.Mutex // held while the view is changed, until that is due
-	pulls   rounds
-	files   due // of the thread
-	views   due // skills, plugins and wrappers
+	pulls   coalescer
+	files   pendingPaths // of the thread
+	views   pendingPaths // skills, plugins and wrappers
 
 	mu        sync.Mutex
 	open      bool // this process is attached, and both sides have been the same
@@ -62,9 +62,9 @@ type pulledState struct {
 	clean bool // no contexts lived, either
 }
 
-// due are the paths that the server has changed and the sandbox does not have yet.
-type due struct {
-	rounds rounds
+// pendingPaths are the paths that the server has changed and the sandbox does not have yet.
+type pendingPaths struct {
+	pushes coalescer
 	mu     sync.Mutex
 	paths  map[string]bool
 	going  int // pushes that are under way
@@ -95,13 +95,13 @@ const (
 )
 
 var (
-	errNoCopies    = sandbox.Errorf(sandbox.SandboxLost, "the sandbox has ended")
+	errSyncEnded   = sandbox.Errorf(sandbox.SandboxLost, "the sandbox has ended")
 	errNotAttached = sandbox.Errorf(sandbox.Unavailable, "the sandbox cannot be reached yet; try again")
 )
 
-// rounds does one thing for many who want it at the same time: each is served by a round that began after they came, and
+// coalescer does one thing for many who want it at the same time: each is served by a round that began after they came, and
 // there is one at a time.
-type rounds struct {
+type coalescer struct {
 	mu        sync.Mutex
 	now, next *round
 }
@@ -112,24 +112,24 @@ type round struct {
 }
 
 // do waits for a round. spawn runs a function aside, or says that it does not any more.
-func (s *rounds) do(ctx context.Context, spawn func(func()) bool, once func() error) error {
-	s.mu.Lock()
+func (co *coalescer) do(ctx context.Context, spawn func(func()) bool, once func() error) error {
+	co.mu.Lock()
 	var r *round
 	switch {
-	case s.now == nil:
+	case co.now == nil:
 		r = &round{done: make(chan struct{})}
-		if !spawn(func() { s.work(r, once) }) {
-			s.mu.Unlock()
-			return errNoCopies
+		if !spawn(func() { co.work(r, once) }) {
+			co.mu.Unlock()
+			return errSyncEnded
 		}
-		s.now = r
-	case s.next == nil:
+		co.now = r
+	case co.next == nil:
 		r = &round{done: make(chan struct{})}
-		s.next = r
+		co.next = r
 	default:
-		r = s.next
+		r = co.next
 	}
-	s.mu.Unlock()
+	co.mu.Unlock()
 	select {
 	case <-r.done:
 		return r.err
@@ -139,127 +139,127 @@ func (s *rounds) do(ctx context.Context, spawn func(func()) bool, once func() er
 }
 
 // work does a round, and the ones that are wanted by then.
-func (s *rounds) work(r *round, once func() error) {
+func (co *coalescer) work(r *round, once func() error) {
 	for r != nil {
 		r.err = once()
-		s.mu.Lock()
-		s.now, s.next = s.next, nil
-		next := s.now
-		s.mu.Unlock()
+		co.mu.Lock()
+		co.now, co.next = co.next, nil
+		next := co.now
+		co.mu.Unlock()
 		close(r.done)
 		r = next
 	}
 }
 
-// newCopies gives what a box needs; nil: its sandbox sees the server's disk.
-func (r *Orchestrator) newCopies(id sandbox.ID) *copies {
+// newFileSync returns nil when the driver shares the server's disk.
+func (r *Orchestrator) newFileSync(id sandbox.ID) *fileSync {
 	if r.remote == nil {
 		return nil
 	}
-	c := &copies{
+	fs := &fileSync{
 		remote: r.remote, id: id, log: r.o.Log.With("sandbox", string(id)), slots: r.follows,
 		turn: make(chan struct{}, 1), finished: make(chan struct{}),
 	}
-	c.ctx, c.stop = context.WithCancel(r.ctx)
-	return c
+	fs.ctx, fs.stop = context.WithCancel(r.ctx)
+	return fs
 }
 
 // spawn runs a function that the end of the copying waits for.
-func (c *copies) spawn(do func()) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+func (fs *fileSync) spawn(do func()) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.closed {
 		return false
 	}
-	c.work.Go(do)
+	fs.work.Go(do)
 	return true
 }
 
 // opened says that this process is attached. same: neither side has changed since they were the same.
-func (c *copies) opened(same bool) {
-	c.mu.Lock()
-	c.open = true
+func (fs *fileSync) opened(same bool) {
+	fs.mu.Lock()
+	fs.open = true
 	if same {
-		c.pulled = pulledState{ok: true, began: c.began, clean: true}
+		fs.pulled = pulledState{ok: true, began: fs.began, clean: true}
 	}
-	c.mu.Unlock()
-	c.follow()
+	fs.mu.Unlock()
+	fs.follow()
 }
 
 // shut holds up all copying until the next opened: the folders are about to be others.
-func (c *copies) shut() {
-	if c == nil {
+func (fs *fileSync) shut() {
+	if fs == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.open = false
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.open = false
 }
 
 // begin counts in what may change files from now on; end counts it out, when all of its processes are gone.
-func (c *copies) begin() {
-	if c == nil {
+func (fs *fileSync) begin() {
+	if fs == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.active++
-	c.began++
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.active++
+	fs.began++
 }
 
-func (c *copies) end() {
-	if c == nil {
+func (fs *fileSync) end() {
+	if fs == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.active--
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.active--
 }
 
 // same reports whether nothing ran since the last pull. clean: no context could have changed anything, either.
-func (c *copies) same(clean bool) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.pulled
-	return c.active == 0 && p.ok && p.began == c.began && (p.clean || !clean)
+func (fs *fileSync) same(clean bool) bool {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	p := fs.pulled
+	return fs.active == 0 && p.ok && p.began == fs.began && (p.clean || !clean)
 }
 
-func (c *copies) takeTurn(ctx context.Context) error {
+func (fs *fileSync) takeTurn(ctx context.Context) error {
 	select {
-	case c.turn <- struct{}{}:
+	case fs.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Unavailable, context.Cause(ctx), "the sandbox's files are being copied; try again")
 	}
 }
 
-func (c *copies) giveTurn() { <-c.turn }
+func (fs *fileSync) giveTurn() { <-fs.turn }
 
 // pullOnce is one round of pulls.
-func (c *copies) pullOnce() error {
-	ctx, cancel := context.WithTimeout(c.ctx, pullTime)
+func (fs *fileSync) pullOnce() error {
+	ctx, cancel := context.WithTimeout(fs.ctx, pullTime)
 	defer cancel()
-	if err := c.takeTurn(ctx); err != nil {
+	if err := fs.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer c.giveTurn()
-	if err := c.push(ctx, &c.files); err != nil && outOfReach(err) {
+	defer fs.giveTurn()
+	if err := fs.push(ctx, &fs.files); err != nil && outOfReach(err) {
 		return err
 	}
-	c.mu.Lock()
-	open, calm, began := c.open, c.active == 0, c.began
-	c.mu.Unlock()
+	fs.mu.Lock()
+	open, calm, began := fs.open, fs.active == 0, fs.began
+	fs.mu.Unlock()
 	if !open {
 		return errNotAttached
 	}
-	clean := calm && (c.lives == nil || !c.lives())
-	if _, err := c.remote.Pull(ctx, c.id); err != nil {
+	clean := calm && (fs.lives == nil || !fs.lives())
+	if _, err := fs.remote.Pull(ctx, fs.id); err != nil {
 		return err
 	}
 	if calm {
-		c.mu.Lock()
-		c.pulled = pulledState{ok: true, began: began, clean: clean}
-		c.mu.Unlock()
+		fs.mu.Lock()
+		fs.pulled = pulledState{ok: true, began: began, clean: clean}
+		fs.mu.Unlock()
 	}
 	return nil
 }
@@ -273,140 +273,140 @@ func outOfReach(err error) bool {
 	return false
 }
 
-// owe notes what the server changes.
-func (d *due) owe(paths ...string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.paths == nil {
-		d.paths = map[string]bool{}
+// add notes what the server changes.
+func (pending *pendingPaths) add(paths ...string) {
+	pending.mu.Lock()
+	defer pending.mu.Unlock()
+	if pending.paths == nil {
+		pending.paths = map[string]bool{}
 	}
 	for _, p := range paths {
-		d.paths[p] = true
+		pending.paths[p] = true
 	}
 }
 
 // any reports whether something is due, or under way.
-func (d *due) any() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.paths) > 0 || d.going > 0
+func (pending *pendingPaths) any() bool {
+	pending.mu.Lock()
+	defer pending.mu.Unlock()
+	return len(pending.paths) > 0 || pending.going > 0
 }
 
-func (d *due) full() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.paths) >= maxDue
+func (pending *pendingPaths) full() bool {
+	pending.mu.Lock()
+	defer pending.mu.Unlock()
+	return len(pending.paths) >= maxDue
 }
 
 // take gives what is due, and counts it as under way.
-func (d *due) take() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	paths := slices.Sorted(maps.Keys(d.paths))
-	d.paths = nil
-	d.going++
+func (pending *pendingPaths) take() []string {
+	pending.mu.Lock()
+	defer pending.mu.Unlock()
+	paths := slices.Sorted(maps.Keys(pending.paths))
+	pending.paths = nil
+	pending.going++
 	return paths
 }
 
 // taken ends what take began. What the sandbox did not get is due again.
-func (d *due) taken(again []string) {
-	d.owe(again...)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.going--
+func (pending *pendingPaths) taken(again []string) {
+	pending.add(again...)
+	pending.mu.Lock()
+	defer pending.mu.Unlock()
+	pending.going--
 }
 
 // push gives the sandbox what is due. A path that it cannot have is not tried again: the error says so.
-func (c *copies) push(ctx context.Context, d *due) error {
-	c.mu.Lock()
-	open := c.open
-	c.mu.Unlock()
+func (fs *fileSync) push(ctx context.Context, pending *pendingPaths) error {
+	fs.mu.Lock()
+	open := fs.open
+	fs.mu.Unlock()
 	if !open {
-		if d.any() {
+		if pending.any() {
 			return errNotAttached
 		}
 		return nil
 	}
-	paths := d.take()
+	paths := pending.take()
 	if len(paths) == 0 {
-		d.taken(nil)
+		pending.taken(nil)
 		return nil
 	}
-	err := c.remote.Push(ctx, c.id, paths...)
+	err := fs.remote.Push(ctx, fs.id, paths...)
 	if err != nil && !outOfReach(err) {
-		c.log.Warn("the sandbox cannot have what the server changed", "paths", len(paths), "error", err)
+		fs.log.Warn("the sandbox cannot have what the server changed", "paths", len(paths), "error", err)
 	}
 	if err == nil || !outOfReach(err) && len(paths) == 1 {
-		d.taken(nil)
+		pending.taken(nil)
 		return err
 	}
 	if outOfReach(err) {
-		d.taken(paths)
+		pending.taken(paths)
 		return err
 	}
 	var errs []error
 	var again []string
 	for _, p := range paths { // one of them is not to hold up the others
-		err := c.remote.Push(ctx, c.id, p)
+		err := fs.remote.Push(ctx, fs.id, p)
 		if err != nil && outOfReach(err) {
 			again = append(again, p)
 		}
 		errs = append(errs, err)
 	}
-	d.taken(again)
+	pending.taken(again)
 	return errors.Join(errs...)
 }
 
 // pushAll gives the sandbox all that is due; at the same time for all who want it.
-func (c *copies) pushAll(ctx context.Context) error {
+func (fs *fileSync) pushAll(ctx context.Context) error {
 	var viewed, changed error
-	if c.views.any() {
-		viewed = c.views.rounds.do(ctx, c.spawn, func() error {
-			ctx, cancel := context.WithTimeout(c.ctx, followTime)
+	if fs.views.any() {
+		viewed = fs.views.pushes.do(ctx, fs.spawn, func() error {
+			ctx, cancel := context.WithTimeout(fs.ctx, followTime)
 			defer cancel()
-			return c.push(ctx, &c.views)
+			return fs.push(ctx, &fs.views)
 		})
 	}
-	if c.files.any() {
-		changed = c.files.rounds.do(ctx, c.spawn, func() error {
-			ctx, cancel := context.WithTimeout(c.ctx, pullTime)
+	if fs.files.any() {
+		changed = fs.files.pushes.do(ctx, fs.spawn, func() error {
+			ctx, cancel := context.WithTimeout(fs.ctx, pullTime)
 			defer cancel()
-			if err := c.takeTurn(ctx); err != nil {
+			if err := fs.takeTurn(ctx); err != nil {
 				return err
 			}
-			defer c.giveTurn()
-			return c.push(ctx, &c.files)
+			defer fs.giveTurn()
+			return fs.push(ctx, &fs.files)
 		})
 	}
 	return errors.Join(viewed, changed)
 }
 
 // follow sees to it that what is due is pushed, in the background, until it is.
-func (c *copies) follow() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.following || c.closed || !c.open || !c.views.any() && !c.files.any() {
+func (fs *fileSync) follow() {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	if fs.following || fs.closed || !fs.open || !fs.views.any() && !fs.files.any() {
 		return
 	}
-	c.following = true
-	c.work.Go(c.catchUp)
+	fs.following = true
+	fs.work.Go(fs.catchUp)
 }
 
-func (c *copies) catchUp() {
+func (fs *fileSync) catchUp() {
 	for pause := retryPause; ; {
 		select {
-		case c.slots <- struct{}{}:
-		case <-c.ctx.Done():
+		case fs.slots <- struct{}{}:
+		case <-fs.ctx.Done():
 			return
 		}
-		ctx, cancel := context.WithTimeout(c.ctx, followTime)
-		err := c.pushAll(ctx)
+		ctx, cancel := context.WithTimeout(fs.ctx, followTime)
+		err := fs.pushAll(ctx)
 		cancel()
-		<-c.slots
-		c.mu.Lock()
-		done := !c.views.any() && !c.files.any()
-		c.following = !done
-		c.mu.Unlock()
+		<-fs.slots
+		fs.mu.Lock()
+		done := !fs.views.any() && !fs.files.any()
+		fs.following = !done
+		fs.mu.Unlock()
 		if done {
 			return
 		}
@@ -414,10 +414,10 @@ func (c *copies) catchUp() {
 			pause = retryPause
 			continue
 		}
-		c.log.Debug("not pushed; tried again", "error", err)
+		fs.log.Debug("not pushed; tried again", "error", err)
 		select {
 		case <-time.After(pause):
-		case <-c.ctx.Done():
+		case <-fs.ctx.Done():
 			return
 		}
 		pause = min(2*pause, lastRetryPause)
@@ -425,17 +425,17 @@ func (c *copies) catchUp() {
 }
 
 // close ends all copying. err is what came of the last pull.
-func (c *copies) close(err error) {
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		<-c.finished
+func (fs *fileSync) close(err error) {
+	fs.mu.Lock()
+	if fs.closed {
+		fs.mu.Unlock()
+		<-fs.finished
 		return
 	}
-	c.closed = true
-	c.mu.Unlock()
-	c.stop()
-	c.work.Wait()
-	c.final = err
-	close(c.finished)
+	fs.closed = true
+	fs.mu.Unlock()
+	fs.stop()
+	fs.work.Wait()
+	fs.final = err
+	close(fs.finished)
 }

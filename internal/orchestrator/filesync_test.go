@@ -130,7 +130,7 @@ func TestEndsShareAPull(t *testing.T) {
 	var once sync.Once
 	f.spy.hook(func(sandbox.ID) {
 		once.Do(func() { // as long as the first one takes, the others end
-			for end := time.Now().Add(20 * time.Second); f.box("t").copies.running() > 0 && time.Now().Before(end); {
+			for end := time.Now().Add(20 * time.Second); f.instance("t").fileSync.running() > 0 && time.Now().Before(end); {
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
@@ -150,10 +150,10 @@ func TestEndsShareAPull(t *testing.T) {
 	}
 }
 
-func (c *copies) running() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.active
+func (fs *fileSync) running() int {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.active
 }
 
 // TestKilledBeforeThePull: a sandbox that dies between an exec's end and its pull: the exec is lost and says so, the server
@@ -188,11 +188,11 @@ func TestCutConnection(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a")
 	execs := []string{f.start("t", "printf 2 > a; : > begun; "+untilThere("go")+"printf 3 > b"), f.start("t", ": > begun2; "+untilThere("go")+"printf 4 > c")}
-	f.eventually("they run", func() bool { return f.box("t").copies.running() == 2 })
+	f.eventually("they run", func() bool { return f.instance("t").fileSync.running() == 2 })
 	for _, name := range []string{"begun", "begun2"} {
 		f.eventually("they have written", func() bool { _, err := os.Stat(f.there("t", name)); return err == nil })
 	}
-	id, goes, ended := f.box("t").id, f.there("t", "go"), f.there("t", "c")
+	id, goes, ended := f.instance("t").id, f.there("t", "go"), f.there("t", "c")
 	f.spy.Host().Cut(id, true)
 	if text, err := f.read("t", "a"); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("read %q, %v, want unavailable", text, err)
@@ -211,7 +211,7 @@ func TestCutConnection(t *testing.T) {
 		}
 	}
 	f.want("files", f.here("t", "a")+f.here("t", "b")+f.here("t", "c"), "234")
-	if b := f.box("t"); b.id != id {
+	if inst := f.instance("t"); inst.id != id {
 		t.Error("another sandbox")
 	}
 }
@@ -220,13 +220,13 @@ func TestCutConnection(t *testing.T) {
 func TestChangeWhileCut(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a; rm -f gone")
-	f.spy.Host().Cut(f.box("t").id, true)
+	f.spy.Host().Cut(f.instance("t").id, true)
 	for _, name := range []string{"a", "b/c"} {
 		if err := f.write("t", name, "api", false); !errors.Is(err, sandbox.Unavailable) || !strings.Contains(err.Error(), "is kept") {
 			t.Errorf("write: %v", err)
 		}
 	}
-	f.spy.Host().Cut(f.box("t").id, false)
+	f.spy.Host().Cut(f.instance("t").id, false)
 	f.ok("t", "[ $(cat a)$(cat b/c) = apiapi ]")
 	f.want("at the server", f.here("t", "a")+f.here("t", "b/c"), "apiapi")
 }
@@ -282,10 +282,10 @@ func TestMoreThanTheLimit(t *testing.T) {
 	if _, err := f.read("t", "a"); !errors.Is(err, sandbox.QuotaExceeded) {
 		t.Errorf("read: %v", err)
 	}
-	id := f.box("t").id
+	id := f.instance("t").id
 	f.ok("t", "rm large")
 	f.want("what is left", must(f.read("t", "a")), "changed")
-	if f.box("t").id != id {
+	if f.instance("t").id != id {
 		t.Error("the sandbox was ended")
 	}
 }
@@ -309,7 +309,7 @@ func TestPutAwayBringsFiles(t *testing.T) {
 	}
 }
 
-// TestPushesAreOne: what changes while a push goes on is pushed once after it, and boxes do not wait for each other.
+// TestPushesAreOne: what changes while a push goes on is pushed once after it, and instances do not wait for each other.
 func TestPushesAreOne(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("a", "true")
@@ -327,17 +327,17 @@ func TestPushesAreOne(t *testing.T) {
 			<-free
 		}
 	})
-	slow, quick := f.box("a").copies, f.box("b").copies
-	slow.views.owe(sandbox.SkillsDir)
+	slow, quick := f.instance("a").fileSync, f.instance("b").fileSync
+	slow.views.add(sandbox.SkillsDir)
 	slow.follow()
 	<-held
 	for range 50 {
-		slow.views.owe(sandbox.SkillsDir, sandbox.PluginsDir)
+		slow.views.add(sandbox.SkillsDir, sandbox.PluginsDir)
 		slow.follow()
 	}
-	quick.views.owe(sandbox.CodeAPIDir)
+	quick.views.add(sandbox.CodeAPIDir)
 	quick.follow()
-	f.eventually("the other box has it", func() bool { return !quick.views.any() })
+	f.eventually("the other instance has it", func() bool { return !quick.views.any() })
 	close(free)
 	f.eventually("all is pushed", func() bool { return !slow.views.any() })
 	mu.Lock()
@@ -353,20 +353,20 @@ func TestClaimedFar(t *testing.T) {
 	f.full(t, 1)
 	waiting := f.waiting()
 	f.ok("t", "printf mine > a")
-	b := f.box("t")
-	if !b.info.Warm || b.id != waiting[0] {
-		t.Fatalf("%+v", b.info)
+	inst := f.instance("t")
+	if !inst.info.Warm || inst.id != waiting[0] {
+		t.Fatalf("%+v", inst.info)
 	}
 	f.want("its file", f.here("t", "a"), "mine")
-	inst, err := f.spy.Inspect(t.Context(), b.id)
-	if err != nil || inst.Labels[sandbox.LabelThread] != "t" || inst.Labels[sandbox.LabelTenant] != "t" || inst.Labels[sandbox.LabelRole] != sandbox.RolePool {
-		t.Errorf("%+v, %v", inst.Labels, err)
+	entry, err := f.spy.Inspect(t.Context(), inst.id)
+	if err != nil || entry.Labels[sandbox.LabelThread] != "t" || entry.Labels[sandbox.LabelTenant] != "t" || entry.Labels[sandbox.LabelRole] != sandbox.RolePool {
+		t.Errorf("%+v, %v", entry.Labels, err)
 	}
 	if err := f.write("t", "b", "api", false); err != nil {
 		t.Fatal(err)
 	}
 	f.ok("t", "[ $(cat b) = api ]")
-	if entries, err := os.ReadDir(f.poolRoot()); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(b.id)) }) {
+	if entries, err := os.ReadDir(f.poolRoot()); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.id)) }) {
 		t.Error("the folder that it waited with is there again")
 	}
 }
@@ -416,7 +416,7 @@ func TestTakeOverFar(t *testing.T) {
 		t.Errorf("what ran last: %q, %v", text, err)
 	}
 	// The former server wakes up and would write down what it knows.
-	if err := old.copies.pullOnce(); err == nil {
+	if err := old.fileSync.pullOnce(); err == nil {
 		t.Error("the former server can still pull")
 	}
 	err = b.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *vpath.FS) (int64, error) {
@@ -446,14 +446,14 @@ func TestTakeOverFar(t *testing.T) {
 func TestFenced(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "true")
-	b := f.box("t")
-	b.hold.token.Add(5)
-	if err := f.attach(t.Context(), b, nil); err != nil {
+	inst := f.instance("t")
+	inst.ownership.token.Add(5)
+	if err := f.attach(t.Context(), inst, nil); err != nil {
 		t.Fatal(err)
 	}
-	b.hold.token.Add(-5)
+	inst.ownership.token.Add(-5)
 	var higher *fenced
-	if err := f.attach(t.Context(), b, nil); !errors.As(err, &higher) {
+	if err := f.attach(t.Context(), inst, nil); !errors.As(err, &higher) {
 		t.Errorf("%v, want fenced", err)
 	}
 	f.ok("t", "true") // it stays attached by the higher one

@@ -1,5 +1,5 @@
-// Package claim is the book of which server process holds which thread, on the disk of the host where
-// the sandboxes run. A lease (package store) says who may take a thread; the claim says who did. It does
+// Package ownerrecord is the book of which server process owns which thread, on the disk of the host where
+// the sandboxes run. A lease (package store) says who may take a thread; the owner record says who did. It does
 // not get lost with Redis, and what must not happen twice to a sandbox happens with its page locked: so
 // that a process that was stopped for a minute finds out that its sandbox is another one's now before it
 // can do any harm.
@@ -34,8 +34,8 @@ const (
 	lockPause = 3 * time.Millisecond
 )
 
-// Claim says which replica holds a thread. It is comparable.
-type Claim struct {
+// OwnerRecord says which replica holds a thread. It is comparable.
+type OwnerRecord struct {
 	Tenant  string `json:"tenant"`
 	User    string `json:"user"`
 	ID      string `json:"thread"`
@@ -46,17 +46,17 @@ type Claim struct {
 	Sandbox sandbox.ID `json:"sandbox,omitempty"`
 }
 
-// Of makes a claim of a thread.
-func Of(t sandbox.Thread, replica string, token int64, id sandbox.ID) Claim {
-	return Claim{Tenant: t.Tenant, User: t.User, ID: t.ID, Replica: replica, Token: token, Sandbox: id}
+// Of makes an owner record of a thread.
+func Of(t sandbox.Thread, replica string, token int64, id sandbox.ID) OwnerRecord {
+	return OwnerRecord{Tenant: t.Tenant, User: t.User, ID: t.ID, Replica: replica, Token: token, Sandbox: id}
 }
 
 // Thread is the thread that is claimed.
-func (c Claim) Thread() sandbox.Thread {
+func (c OwnerRecord) Thread() sandbox.Thread {
 	return sandbox.Thread{Owner: sandbox.Owner{Tenant: c.Tenant, User: c.User}, ID: c.ID}
 }
 
-// Book is the claims of one data folder. Its methods may be called concurrently, also by many processes.
+// Book is the owner records of one data folder. Its methods may be called concurrently, also by many processes.
 type Book struct{ dir string }
 
 // Open makes the folder when there is none.
@@ -72,18 +72,18 @@ func (b *Book) path(t sandbox.Thread, suffix string) string {
 	return filepath.Join(b.dir, hex.EncodeToString(sum[:16])+suffix)
 }
 
-// Read gives the claim of a thread as it is now; ok is false when there is none.
-func (b *Book) Read(t sandbox.Thread) (c Claim, ok bool, err error) {
+// Read gives the owner record of a thread as it is now; ok is false when there is none.
+func (b *Book) Read(t sandbox.Thread) (c OwnerRecord, ok bool, err error) {
 	return readPage(b.path(t, pageSuffix))
 }
 
-func readPage(path string) (c Claim, ok bool, err error) {
+func readPage(path string) (c OwnerRecord, ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Claim{}, false, nil
+		return OwnerRecord{}, false, nil
 	}
 	if err == nil && len(text) == 0 { // a power cut came before its text was on the disk: all sandboxes went with it
-		return Claim{}, false, nil
+		return OwnerRecord{}, false, nil
 	}
 	if err == nil && len(text) > maxPage {
 		err = errors.New("too long")
@@ -92,23 +92,23 @@ func readPage(path string) (c Claim, ok bool, err error) {
 		err = json.Unmarshal(text, &c)
 	}
 	if err != nil {
-		return Claim{}, false, fmt.Errorf("claim: %w", err)
+		return OwnerRecord{}, false, fmt.Errorf("claim: %w", err)
 	}
 	return c, true, nil
 }
 
-// Stamp changes when the claim of a thread does. The zero Stamp: there is none.
+// Stamp changes when the owner record of a thread does. The zero Stamp: there is none.
 func (b *Book) Stamp(t sandbox.Thread) (lockedfile.Stamp, error) {
 	return lockedfile.Stat(b.path(t, pageSuffix))
 }
 
-// All gives every claim of this moment.
-func (b *Book) All() ([]Claim, error) {
+// All gives every owner record of this moment.
+func (b *Book) All() ([]OwnerRecord, error) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
-	var all []Claim
+	var all []OwnerRecord
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), pageSuffix) {
 			continue
@@ -124,7 +124,7 @@ func (b *Book) All() ([]Claim, error) {
 	return all, nil
 }
 
-// Page is the claim of one thread while nobody else can change it.
+// Page is the owner record of one thread while nobody else can change it.
 type Page struct {
 	book *Book
 	t    sandbox.Thread
@@ -137,7 +137,7 @@ func (b *Book) Lock(ctx context.Context, t sandbox.Thread) (*Page, error) {
 	for {
 		f, err := b.tryLock(b.path(t, lockSuffix))
 		if err != nil {
-			return nil, sandbox.Wrap(sandbox.Internal, err, "the claim of the thread cannot be opened")
+			return nil, sandbox.Wrap(sandbox.Internal, err, "the owner record of the thread cannot be opened")
 		}
 		if f != nil {
 			return &Page{book: b, t: t, lock: f}, nil
@@ -184,11 +184,11 @@ func same(f *os.File, named os.FileInfo) bool {
 	return ok && at.Ino == st.Ino && at.Dev == st.Dev
 }
 
-// Claim gives what the page says; ok is false when it is empty.
-func (p *Page) Claim() (c Claim, ok bool, err error) { return p.book.Read(p.t) }
+// Record gives what the page says; ok is false when it is empty.
+func (p *Page) Record() (c OwnerRecord, ok bool, err error) { return p.book.Read(p.t) }
 
-// Write replaces what the page says. Readers see the old claim or the new one.
-func (p *Page) Write(c Claim) error {
+// Write replaces what the page says. Readers see the old owner record or the new one.
+func (p *Page) Write(c OwnerRecord) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -217,7 +217,7 @@ func (p *Page) Close() {
 	if p.lock == nil {
 		return
 	}
-	if _, ok, err := p.Claim(); err == nil && !ok {
+	if _, ok, err := p.Record(); err == nil && !ok {
 		_ = os.Remove(p.lock.Name()) // who waits for it sees that, and makes another
 	}
 	_ = p.lock.Close() // and with it the lock
