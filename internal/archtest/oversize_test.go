@@ -5,7 +5,7 @@ package archtest
 var oversize = map[part]int{
 	{"cmd/skerry.parts", fields}:                        30,
 	{"internal/api/rest.Options", fields}:               35,
-	{"internal/audit.Log", fields}:                      43,
+	{"internal/audit.Log", fields}:                      44,
 	{"internal/audit.Record", fields}:                   32,
 	{"internal/audit/export.Event", fields}:             27,
 	{"internal/config.Config", fields}:                  48,
@@ -21,7 +21,7 @@ var oversize = map[part]int{
 	{"sdk/go.AuditRecord", fields}:                      23,
 	{"cmd/skerry", packageLines}:                        9743,
 	{"internal/api/rest", packageLines}:                 8089,
-	{"internal/audit", packageLines}:                    5595,
+	{"internal/audit", packageLines}:                    5604,
 	{"internal/orchestrator", packageLines}:             11491,
 	{"internal/plugins", packageLines}:                  4458,
 	{"internal/sandboxd/process", packageLines}:         4100,

@@ -102,6 +102,7 @@ type Log struct {
 	rotated  time.Time // when a new segment could not be begun the last time
 	broken   error     // why nothing can be appended, see mend
 	full     error     // why no room could be made, the last time
+	fullTold error     // full, when it was last logged
 	stopped  bool      // Close has begun
 	closed   bool
 

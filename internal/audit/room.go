@@ -43,6 +43,13 @@ func isFull(err error) bool {
 // admit says whether there is room for a record while no more can be made: half of what is made ahead is kept for
 // results, the last eighth for the results of what was begun.
 func (l *Log) admit(r Record) error {
+	if l.full == nil && r.Phase == PhaseAttempt && l.room-l.size < l.o.Ahead/2 && l.broken == nil {
+		// The background is late, and may not know yet that the disk is full: an attempt takes no room of the results.
+		if _, _, err := l.addPiece(); isFull(err) {
+			l.full = err
+			token(l.hungry)
+		}
+	}
 	if l.full == nil {
 		return nil
 	}
@@ -74,7 +81,9 @@ func (l *Log) keep(stop <-chan struct{}) {
 // makeRoom fills the segment with zeros, up to Ahead behind its last record, and makes them durable.
 func (l *Log) makeRoom() error {
 	for {
+		l.mu.Lock()
 		f, more, err := l.addPiece()
+		l.mu.Unlock()
 		if err != nil {
 			return err
 		}
@@ -93,9 +102,8 @@ func (l *Log) makeRoom() error {
 }
 
 // addPiece writes some zeros. more: there is not yet enough of them. f is the file, when some wait to be made durable.
+// The caller holds mu.
 func (l *Log) addPiece() (f *os.File, more bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	from := max(l.room, l.size)
 	want := l.size + l.o.Ahead - from
 	if l.closed || l.broken != nil || want <= 0 {
@@ -111,8 +119,8 @@ func (l *Log) addPiece() (f *os.File, more bool, err error) {
 // noteRoom remembers whether room could be made, and tells it when that changed.
 func (l *Log) noteRoom(err error) {
 	l.mu.Lock()
-	was := l.full
-	l.full = err
+	was := l.fullTold
+	l.full, l.fullTold = err, err
 	left := l.room - l.size
 	l.mu.Unlock()
 	switch {

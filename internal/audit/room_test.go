@@ -290,6 +290,33 @@ func testFullDisk(t *testing.T, disk string, open bool) {
 	}
 }
 
+// TestFullDiskUnnoticed: the disk is full, and the background does not know it yet. An attempt is refused, a result
+// is not: else a burst of attempts would take the room of the results of what was begun.
+func TestFullDiskUnnoticed(t *testing.T) {
+	disk := smallDisk(t, "tmpfs")
+	l, err := Open(Options{Dir: filepath.Join(disk, "audit"), Ahead: 256 << 10})
+	must(t, err)
+	defer l.Close() //nolint:errcheck // see above
+	waitFor(t, "room", func() bool { return l.State().Room >= 128<<10 })
+	ballast, err := os.Create(filepath.Join(disk, "ballast"))
+	must(t, err)
+	for err == nil {
+		_, err = ballast.Write(make([]byte, 4<<10))
+	}
+	must(t, ballast.Close())
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func(size int64) { l.size = size }(l.size)
+	l.full, l.size = nil, l.room-l.o.Ahead/2+1 // as after a burst of records
+	if err := l.admit(Record{Phase: PhaseResult, Parent: "begun"}); err != nil {
+		t.Errorf("a result: %v", err)
+	}
+	if err := l.admit(Record{Phase: PhaseAttempt}); !errors.Is(err, sandbox.Unavailable) {
+		t.Errorf("an attempt: %v, want that the disk is full", err)
+	}
+}
+
 // TestFullDiskAtRotation: a log that cannot begin a segment goes on in the room of the full one.
 func TestFullDiskAtRotation(t *testing.T) {
 	disk := smallDisk(t, "tmpfs")
