@@ -71,8 +71,8 @@ redis-away: ## ten minutes without Redis while execs run, thrice at the same tim
 generate: ## make the generated code again
 	@scripts/generate.sh
 
-docs: ## static pages of docs/ into bin/site; fails when a link leads nowhere
-	@go run ./docs/site
+docs: ## the documentation as a site in bin/site, with search; fails when a link leads nowhere
+	@scripts/docs.sh
 
 fuzz: ## each fuzz test for 10 seconds
 	@scripts/fuzz.sh

@@ -27,8 +27,12 @@ command -v shellcheck >/dev/null || scripts/install.sh test
 shellcheck --external-sources --source-path=SCRIPTDIR "${shell_files[@]}"
 step "skills"
 skills=$(python3 -m unittest discover -s skills/tests 2>&1) || fail "$skills"
-step "house: imports, comments, links, dependencies"
-go test ./internal/archtest ./docs/site
+step "house: imports, sizes, comments, links, dependencies"
+go test ./internal/archtest
+step "documentation"
+site=$(mktemp -d)
+trap 'rm -rf "$site"' EXIT
+text=$(scripts/docs.sh "$site" 2>&1) || fail "$text"
 step "lint"
 scripts/install.sh linters
 "$cache/bin/golangci-lint" run --allow-parallel-runners

@@ -15,6 +15,7 @@
 #     python-sdk  what the Python client, its adapters and their tests need, in a venv of their own, from PyPI
 #     clients  what the tests of the TypeScript client and of MCP clients need, bun and deno among it, from npm and PyPI
 #     e2b      E2B's SDKs in three versions each, from npm and PyPI
+#     docs     MkDocs with Material, which makes the documentation's site, from PyPI
 #     s3       versitygw, an S3-compatible server for the tests, from its Go module
 #     helm     Helm and kubeconform, from their Go modules
 #     linters  golangci-lint, from its Go module
@@ -159,6 +160,14 @@ fetch_python_sdk() {
   cp "$here/../sdk/python/requirements.txt" "$cache/python-sdk/stamp"
 }
 
+fetch_docs() {
+  rm -rf "$cache/docs"
+  python3 -m venv "$cache/docs" || { apt_install python3-venv && python3 -m venv "$cache/docs"; }
+  "$cache/docs/bin/pip" install --disable-pip-version-check --no-deps -r "$here/../docs/requirements.txt"
+  "$cache/docs/bin/pip" check
+  cp "$here/../docs/requirements.txt" "$cache/docs/stamp"
+}
+
 # client_parts prints what to install: every version is pinned in the files that name them. What else these bring along is not.
 client_parts() {
   node -e 'const parts = process.argv.slice(1).map((f) => JSON.parse(require("fs").readFileSync(f)));
@@ -226,6 +235,7 @@ for what in "$@"; do
   mcp-many) stamped "$cache/mcp-many/stamp" "${mcp_many_packages[*]}" || step mcp-many "from npm: ${mcp_many_packages[*]} (a minute)" fetch_mcp_many ;;
   rivals) stamped "$cache/rivals/stamp" "$llm_sandbox" || step rivals "from PyPI: $llm_sandbox" fetch_rivals ;;
   python-sdk) cmp -s "$cache/python-sdk/stamp" "$here/../sdk/python/requirements.txt" || step python-sdk "the parts of the Python client's tests, from PyPI (1 to 2 minutes)" fetch_python_sdk ;;
+  docs) cmp -s "$cache/docs/stamp" "$here/../docs/requirements.txt" || step docs "MkDocs with Material, from PyPI (half a minute)" fetch_docs ;;
   e2b) stamped "$cache/e2b/stamp" "$(cat "$here/../sdk/e2b/versions.json")" || step e2b "E2B's SDKs, from npm and PyPI (two minutes)" fetch_e2b ;;
   clients) stamped "$cache/clients/stamp" "$(client_parts)" || step clients "what the tests of clients need, from npm and PyPI (a minute)" fetch_clients ;;
   s3) stamped "$cache/bin/versitygw.stamp" "$versitygw" || step s3 "versitygw, from its Go module (1 to 2 minutes)" build_s3 ;;

@@ -163,7 +163,6 @@ var table = []row{
 	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
 	{"bench/fleet", "audit tools/bridge tools/codeapi driver/memory config/extensions api/rest tools/hub orchestrator ownership/peer policy prompt ownership/replica sandbox sandboxapi/... skills store observe/metrics", "a server on the memory driver: it wires all parts, as cmd does"},
 	{"deploy/helm", "driver/kubernetes template", "a chart is text; its tests read it, and compare its rights with those that the driver needs"},
-	{"docs/site", "", "documents are text; it makes pages of them"},
 	{"sandbox-templates", "", "files, and nothing else"},
 	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},
 	{"skills", "", "files, and nothing else"},
