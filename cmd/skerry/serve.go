@@ -249,6 +249,9 @@ func (p *parts) openData(ctx context.Context) error {
 		return err
 	}
 	p.onClose(lock.Close)
+	if err := store.CheckFolder(p.cfg.Data); err != nil {
+		return err
+	}
 	if err := p.openReplica(ctx); err != nil {
 		return err
 	}
@@ -324,7 +327,7 @@ func (p *parts) awaitStore(ctx context.Context) error {
 	for tries := 0; ; tries++ {
 		err := p.store.Ping(ctx)
 		if err == nil {
-			return nil
+			return p.store.CheckFormat(ctx)
 		}
 		if tries == 0 {
 			p.log.Warn("the state store does not answer; waiting for it", "at_most", storeWait, "error", err)

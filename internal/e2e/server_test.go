@@ -142,6 +142,7 @@ type options struct {
 	template        string            // lines that are added to the template
 	templates       map[string]string // more of them: text by file name
 	env             []string          // SKERRY_…=…
+	fill            func(data string) // called with the data folder before the server starts
 }
 
 const template = `name: base
@@ -179,6 +180,9 @@ func start(t *testing.T, o options) *server {
 			t.Errorf("data folder not removed: %v", err)
 		}
 	})
+	if o.fill != nil {
+		o.fill(data)
+	}
 	must(t, os.Chmod(data, 0o711)) //nolint:gosec // passed through by other uids, not listed
 	must(t, os.Mkdir(filepath.Join(data, "templates"), 0o755))
 	limits := template

@@ -26,6 +26,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{:secrets}:version                string  -        counts changes of secrets, for the other servers; nothing: it begins anew
 //	skerry:{:pins}                           hash    -        durable. id of an MCP server -> JSON of PinnedServer; nothing: it is seen for the first time
 //	skerry:{:pins}:ID                        hash    -        durable. tool -> JSON of ToolPin; likewise
+//	skerry:{:format}                         string  -        the version of all these keys; the one of the server that starts next
 //	skerry:{:uid}                            hash    -        durable. last -> the last host uid given; the owners of the workspace folders
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
