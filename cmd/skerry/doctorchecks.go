@@ -350,7 +350,7 @@ func version(ctx context.Context, program string) string {
 
 // templateList reads the templates as the server does.
 func (e *examination) templateList() ([]template.Template, error) {
-	return (&parts{cfg: e.cfg}).templateFiles()
+	return templateFiles(e.cfg)
 }
 
 // wantedRuntimes are the templates that want each runtime.
@@ -384,7 +384,7 @@ func (e *examination) templates(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	for _, t := range list {
-		made, ok := p.templates[t.Name]
+		made, ok := p.template(t.Name)
 		if !ok {
 			r.Warn(t.Name, "name an image for this driver in the template", "is left out: it has no image for the driver in use")
 			continue
@@ -416,7 +416,7 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *parts, 
 		image = "the host's own /usr"
 	}
 	began := time.Now()
-	out, err := p.orch.Probe(ctx, t.Name, "echo there")
+	out, err := p.orchestrator().Probe(ctx, t.Name, "echo there")
 	took := time.Since(began).Round(time.Millisecond)
 	add := r.Warn
 	if t.Name == e.cfg.DefaultTemplate {
@@ -442,7 +442,7 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *parts, 
 // smoke runs what a template says of itself. On the host's own programs nobody promised it.
 func (e *examination) smoke(ctx context.Context, r *doctor.Report, p *parts, t template.Template, add func(name, fix, format string, args ...any)) {
 	began := time.Now()
-	failed, err := p.orch.Smoke(ctx, t.Name)
+	failed, err := p.orchestrator().Smoke(ctx, t.Name)
 	if err != nil {
 		add(t.Name+" smoke", "look at the line of the template", "its smoke tests could not be run: %s", err)
 		return

@@ -16,7 +16,7 @@ import (
 // cluster looks at the API server, and at what this server may do there. The rest is seen by a sandbox that is made: see
 // the lines of the runtimes and templates.
 func (e *examination) cluster(ctx context.Context, r *doctor.Report) {
-	o, err := e.parts(e.scratch, e.cfg.Driver).kubernetesOptions()
+	o, err := kubernetesOptions(e.config(e.scratch, e.cfg.Driver), e.log)
 	if err != nil {
 		r.Problem("", "run doctor where the server runs, or name a file with kubernetes.kubeconfig", "%s", err)
 		return

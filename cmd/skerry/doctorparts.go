@@ -181,8 +181,8 @@ func (e *examination) hideSecrets(out *doctorOutput) {
 	}
 }
 
-// parts gives the parts of a server that works in a folder. Its state is in that folder, too.
-func (e *examination) parts(data, driverName string) *parts {
+// config is the configuration of a server that works in a folder. Its state is in that folder, too.
+func (e *examination) config(data, driverName string) config.Config {
 	cfg := e.cfg
 	cfg.Data, cfg.Driver, cfg.Redis, cfg.Workspaces.Store = data, driverName, "", ""
 	if driverName == "kubernetes" && cfg.Authority.Cert == "" {
@@ -193,19 +193,19 @@ func (e *examination) parts(data, driverName string) *parts {
 			cfg.Authority.Cert, cfg.Authority.Key = cert, filepath.Join(dir, pki.KeyFile)
 		}
 	}
-	return &parts{cfg: cfg, log: e.log}
+	return cfg
 }
 
 // openDriver opens one driver, and probes its runtimes when it might be used: a probe leaves its image with an
 // engine, where nobody wants it who uses another one.
 func (e *examination) openDriver(ctx context.Context, name string) (driver.Driver, error) {
 	if name == "oci" || name == e.cfg.Driver || name == "docker" && e.cfg.Driver == "auto" {
-		p := e.parts(e.scratch, name)
-		e.onClose(p.close)
-		if err := p.openDriver(ctx); err != nil {
+		d, closing, err := openOnlyDriver(ctx, e.config(e.scratch, name), e.log)
+		if err != nil {
 			return nil, err
 		}
-		return p.driver, nil
+		e.onClose(closing)
+		return d, nil
 	}
 	var d driver.Driver
 	var err error
@@ -235,32 +235,16 @@ func (e *examination) chosen(ctx context.Context) (string, driver.Driver, error)
 	return name, d, err
 }
 
-// firstDoctorUID is far above the uids of workspaces, which are counted from a million: nothing that doctor runs
-// has the uid of anybody's files.
-const firstDoctorUID = 2_000_000_000
-
 // openServer opens everything of a server but what listens.
-func (e *examination) openServer(ctx context.Context) (_ *parts, err error) {
+func (e *examination) openServer(ctx context.Context) (*parts, error) {
 	name, d, err := e.chosen(ctx)
 	if err != nil {
 		return nil, err
 	}
 	e.sweep(ctx, name)
-	p := e.parts(e.scratch, name)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.close())
-		}
-	}()
-	p.driver, p.hub = d, e.hub
-	for _, open := range []func(context.Context) error{
-		p.openData, p.openState, p.openScratchSecrets, p.openApprovals,
-		func(ctx context.Context) error { _, err := p.store.NextUID(ctx, firstDoctorUID); return err },
-		p.openTemplates, p.openIsolation, p.openPlugins, p.openOrchestrator,
-	} {
-		if err := open(ctx); err != nil {
-			return nil, err
-		}
+	p, err := openScratch(ctx, e.config(e.scratch, name), e.log, d, e.hub)
+	if err != nil {
+		return nil, err
 	}
 	e.onClose(p.close)
 	return p, nil
@@ -268,16 +252,11 @@ func (e *examination) openServer(ctx context.Context) (_ *parts, err error) {
 
 // openLibrary opens as much as the files of skills need, when no sandbox can be started.
 func (e *examination) openLibrary(ctx context.Context) (*parts, error) {
-	p := e.parts(filepath.Join(e.scratch, "library"), e.cfg.Driver)
-	e.onClose(p.close)
-	for _, open := range []func(context.Context) error{
-		p.openData, p.openState, p.openScratchSecrets, p.openPlugins,
-		func(ctx context.Context) error { _, _, err := p.openSkills(ctx); return err },
-	} {
-		if err := open(ctx); err != nil {
-			return nil, err
-		}
+	p, err := openSkillLibrary(ctx, e.config(filepath.Join(e.scratch, "library"), e.cfg.Driver), e.log)
+	if err != nil {
+		return nil, err
 	}
+	e.onClose(p.close)
 	return p, nil
 }
 
@@ -295,32 +274,10 @@ func (e *examination) sweep(ctx context.Context, driverName string) {
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
 			continue // not a doctor's of ours
 		}
-		if err := e.sweepOne(ctx, dir, driverName); err != nil {
+		if err := removeScratch(ctx, e.config(dir, driverName), e.log); err != nil {
 			e.log.Debug("doctor: a folder of an earlier one is left", "error", err)
 		}
 	}
-}
-
-// sweepOne removes the sandboxes that were started from a folder, and the folder, unless somebody uses it.
-func (e *examination) sweepOne(ctx context.Context, dir, driverName string) error {
-	p := e.parts(dir, driverName)
-	defer p.close() //nolint:errcheck // it is removed
-	if err := p.openData(ctx); err != nil {
-		return err
-	}
-	if err := p.openDriver(ctx); err != nil {
-		return err
-	}
-	left, err := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
-	if err != nil {
-		return err
-	}
-	for _, i := range left {
-		if err := p.driver.Remove(ctx, i.ID); err != nil {
-			return err
-		}
-	}
-	return os.RemoveAll(dir)
 }
 
 // laterIsolation starts MCP servers in sandboxes as soon as doctor's own server is there.
@@ -332,7 +289,7 @@ func (l laterIsolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.Is
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "sandboxes do not start here; see the line of the templates")
 	}
-	return p.isolation.Start(ctx, s)
+	return p.startIsolated(ctx, s)
 }
 
 // noteLog keeps the warnings of the parts, for the checks that show them. Causes of errors are not kept:

@@ -147,11 +147,11 @@ func (e *examination) skills(ctx context.Context, r *doctor.Report) {
 	}
 	t := &skillTally{r: r, ctx: ctx, template: e.cfg.DefaultTemplate}
 	if sandboxes {
-		t.prober = runnable.NewProber(p.orch, e.log)
+		t.prober = runnable.NewProber(p.orchestrator(), e.log)
 		defer t.prober.Close()
 		t.wait()
 	}
-	if set, err := p.skills.Set(local); err != nil {
+	if set, err := p.library().Set(local); err != nil {
 		r.Warn("", "see the line of the extensions", "not looked at: %s", detailOf(err))
 	} else {
 		t.look("", set)

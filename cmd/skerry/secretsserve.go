@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
-	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
 // openSecrets opens the keys, by which other parts seal what they keep, and the secrets.
@@ -61,36 +58,6 @@ func (p *parts) sealKept(ctx context.Context) {
 	} else if changed > 0 {
 		p.log.Info("environments of sandboxes are encrypted now", "sandboxes", changed)
 	}
-}
-
-// localSealer are the keys of a command that starts MCP servers itself: the server's for root, who has its
-// logins, and others' own.
-func localSealer() (*secrets.Keys, error) {
-	cfg, err := config.Load(os.Getenv("SKERRY_CONFIG"), os.LookupEnv)
-	if err != nil {
-		return nil, err
-	}
-	path := cfg.SecretsKeyFile()
-	if os.Geteuid() != 0 {
-		dir, err := os.UserConfigDir()
-		if err != nil {
-			return secrets.TemporaryKeys()
-		}
-		path = filepath.Join(dir, "skerry", "secrets.key")
-	}
-	return secrets.OpenKeys(path, localHomes())
-}
-
-// knownSealer are the keys of a server, when there are any: nothing is made.
-func knownSealer(cfg config.Config) hub.Sealer {
-	if _, err := os.Stat(cfg.SecretsKeyFile()); err != nil {
-		return nil
-	}
-	keys, err := secrets.OpenKeys(cfg.SecretsKeyFile(), cfg.Data)
-	if err != nil {
-		return nil
-	}
-	return keys
 }
 
 // lookupEnv gives the variables that ${NAME} may stand for in the configuration of MCP servers.

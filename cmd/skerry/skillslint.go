@@ -132,11 +132,6 @@ func lintPath(ctx context.Context, p string) ([]linted, error) {
 	return all, nil
 }
 
-func isSkill(dir string) bool {
-	info, err := os.Stat(filepath.Join(dir, "SKILL.md"))
-	return err == nil && info.Mode().IsRegular()
-}
-
 func lintFolder(ctx context.Context, dir, shown string) (linted, error) {
 	abs, err := filepath.Abs(dir) // "." has a name, too
 	if err != nil {

@@ -1,20 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"io/fs"
-	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/orchestrator"
-	"github.com/skerry-sandbox/skerry/internal/template"
-	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
 // maxReplicas bounds the pods that wait in one pool of the cluster.
@@ -37,66 +29,9 @@ func newTemplatesPool() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p := &parts{cfg: cfg, log: slog.New(slog.DiscardHandler)}
-			return p.printPool(cmd.Context(), cmd.OutOrStdout(), args[0], replicas)
+			return printPool(cmd.Context(), cfg, cmd.OutOrStdout(), args[0], replicas)
 		},
 	}
 	cmd.Flags().IntVar(&replicas, "replicas", replicas, "how many pods wait")
 	return cmd
-}
-
-func (p *parts) printPool(ctx context.Context, w io.Writer, name string, replicas int) error {
-	t, err := p.templateFile(name)
-	if err != nil {
-		return err
-	}
-	image, ok := t.ImageFor(template.InCluster, p.cfg.Images)
-	switch {
-	case t.ClaimPool == "":
-		return fmt.Errorf("template %s claims no sandboxes: it has to say kubernetes: {claim: {pool: NAME}}", name)
-	case !ok:
-		return fmt.Errorf("template %s has no image for the driver kubernetes", name)
-	}
-	o, err := p.kubernetesOptions()
-	if err != nil {
-		return err
-	}
-	if o.Authority, err = p.authority(ctx); err != nil {
-		return err
-	}
-	objects, err := o.Pool(t.ClaimPool, orchestrator.PoolSpec(orchestrator.Template{Template: t.Vocabulary(), Image: image}), replicas)
-	if err != nil {
-		return err
-	}
-	out := yaml.NewEncoder(w)
-	for _, object := range objects {
-		if err := out.Encode(object); err != nil {
-			return err
-		}
-	}
-	return out.Close()
-}
-
-// templateFiles are the templates of the configuration, whether or not they fit the driver.
-func (p *parts) templateFiles() ([]template.Template, error) {
-	var dir fs.FS = sandboxtemplates.FS
-	if p.cfg.Templates != "" {
-		dir = os.DirFS(p.cfg.Templates)
-	}
-	return template.Load(dir)
-}
-
-func (p *parts) templateFile(name string) (template.Template, error) {
-	list, err := p.templateFiles()
-	if err != nil {
-		return template.Template{}, err
-	}
-	var names []string
-	for _, t := range list {
-		if t.Name == name {
-			return t, nil
-		}
-		names = append(names, t.Name)
-	}
-	return template.Template{}, fmt.Errorf("there is no template %q; there are %v", name, names)
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
@@ -60,21 +57,4 @@ func (p *parts) openSnapshots(ctx context.Context) (*snapshot.Snapshots, error) 
 		p.secrets.AlsoRenew(s.Renew)
 	}
 	return s, nil
-}
-
-// workspaces looks whether the store of threads' files can be used.
-func (e *examination) workspaces(ctx context.Context, r *doctor.Report) {
-	objects, closing, err := snapshotObjects(e.cfg)
-	if err == nil && objects == nil {
-		r.OK("", "not configured: the files of threads are in the data folder alone")
-		return
-	}
-	if err == nil {
-		err = errors.Join(snapshot.Check(ctx, objects, "doctor-"+string(sandbox.NewID())), closing())
-	}
-	if err != nil {
-		r.Problem("", "mend workspaces, and s3.endpoint, s3.region, s3.access_key, s3.secret_key and s3.addresses for a bucket", "a server does not start: %s", detailOf(err))
-		return
-	}
-	r.OK("", "%s can be written, and holds to conditional writes", objects.Name())
 }

@@ -1,0 +1,12 @@
+package main
+
+import (
+	"os"
+)
+
+func envOr(name, fallback string) string {
+	if v, ok := os.LookupEnv(name); ok && v != "" {
+		return v
+	}
+	return fallback
+}
