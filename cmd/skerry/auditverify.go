@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 )
@@ -93,7 +94,7 @@ func (f verifyFlags) verify(cmd *cobra.Command, api *apiClient) (res audit.Verif
 	if err != nil {
 		return res, false, err
 	}
-	o, err := trust(dir, public, keep)
+	o, err := app.TrustedKeys(dir, public, keep)
 	if err != nil {
 		return res, false, err
 	}
@@ -266,8 +267,8 @@ func newAuditKeys(api *apiClient) *cobra.Command {
 			return err
 		},
 	}
-	cmd.PersistentFlags().StringVar(&dir, "data", envOr("SKERRY_DATA", "/var/lib/skerry"), "data folder (SKERRY_DATA)")
-	rotate.Flags().StringVar(&file, "key-file", envOr("SKERRY_AUDIT_SIGNING_KEY_FILE", "/etc/skerry/audit-signing-key.pem"), "file of the private key (SKERRY_AUDIT_SIGNING_KEY_FILE)")
+	cmd.PersistentFlags().StringVar(&dir, "data", app.EnvOr("SKERRY_DATA", "/var/lib/skerry"), "data folder (SKERRY_DATA)")
+	rotate.Flags().StringVar(&file, "key-file", app.EnvOr("SKERRY_AUDIT_SIGNING_KEY_FILE", "/etc/skerry/audit-signing-key.pem"), "file of the private key (SKERRY_AUDIT_SIGNING_KEY_FILE)")
 	cmd.AddCommand(list, rotate)
 	return cmd
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
@@ -53,9 +54,9 @@ func newDemo(api *apiClient) *cobra.Command {
 			return d.run(cmd.Context(), cfg)
 		},
 	}
-	cache := envOr("SKERRY_CACHE", "/var/cache/skerry")
+	cache := app.EnvOr("SKERRY_CACHE", "/var/cache/skerry")
 	cmd.Flags().StringVar(&dir, "dir", filepath.Join(cache, "demo"), "folder for the demo's data")
-	cmd.Flags().StringVar(&mcp, "mcp", envOr("SKERRY_MCP_DIR", filepath.Join(cache, "mcp")), "folder in which npm installed the MCP servers (SKERRY_MCP_DIR)")
+	cmd.Flags().StringVar(&mcp, "mcp", app.EnvOr("SKERRY_MCP_DIR", filepath.Join(cache, "mcp")), "folder in which npm installed the MCP servers (SKERRY_MCP_DIR)")
 	cmd.Flags().StringVar(&driverName, "driver", "auto", "auto, docker or oci")
 	cmd.AddCommand(newDemoTools())
 	return cmd
@@ -115,7 +116,7 @@ func (d *demo) run(ctx context.Context, cfg config.Config) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	go func() { ended <- serve(ctx, cfg, log, func(addr string) { ready <- addr }) }()
+	go func() { ended <- app.Serve(ctx, cfg, log, func(addr string) { ready <- addr }) }()
 	select {
 	case addr := <-ready:
 		d.api.server = "http://" + addr

@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
 
@@ -49,7 +50,7 @@ func serveDemoTools(ctx context.Context, ln net.Listener) error {
 	s := demoTools()
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true}))
-	srv := &http.Server{Handler: mux, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout}
+	srv := &http.Server{Handler: mux, ReadHeaderTimeout: app.HeaderTimeout, IdleTimeout: app.IdleTimeout}
 	ended := make(chan error, 1)
 	go func() { ended <- srv.Serve(ln) }()
 	select {
@@ -63,7 +64,7 @@ func serveDemoTools(ctx context.Context, ln net.Listener) error {
 	if err != nil {
 		err = srv.Close()
 	}
-	return errors.Join(err, ignoreClosed(<-ended))
+	return errors.Join(err, app.IgnoreClosed(<-ended))
 }
 
 type demoPath struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
@@ -46,7 +47,7 @@ Exit code: 0 when a server could serve, 1 when there is a problem.`,
 					*field = f.Value.String()
 				}
 			}
-			key, keyErr := takeSigningKey() // the MCP servers that are started below must not have it
+			key, keyErr := app.TakeSigningKey() // the MCP servers that are started below must not have it
 			named := cmd.Root().PersistentFlags().Changed("server") || os.Getenv("SKERRY_SERVER") != ""
 			out := newDoctorOutput(cmd.OutOrStdout(), cmd.ErrOrStderr(), api.json)
 			return examine(cmd.Context(), &examination{cfg: cfg, loaded: err, api: api, asked: named, signingKey: key, signingKeyErr: keyErr}, out)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/audit/sink"
@@ -16,7 +17,7 @@ import (
 // audit looks at who signs the audit log, and whether those answer that records are sent to. Nothing is sent.
 func (e *examination) audit(ctx context.Context, r *doctor.Report) {
 	e.auditKey(ctx, r)
-	sinks, err := auditSinks(e.cfg.Audit)
+	sinks, err := app.AuditSinks(e.cfg.Audit)
 	if err != nil {
 		r.Problem("sinks", "mend audit.webhook, audit.webhook_secret, audit.webhook_addresses or audit.syslog", "%s", err)
 		return
@@ -76,7 +77,7 @@ func (e *examination) auditKey(ctx context.Context, r *doctor.Report) {
 		}
 		r.OK(name, "the external signer signs with the key %s of %s", audit.KeyID(public), c.PublicKeyFile)
 	case e.signingKey != nil:
-		r.OK(name, "%s of the environment (%s)", audit.KeyID(e.signingKey.Public()), signingKeyEnv)
+		r.OK(name, "%s of the environment (%s)", audit.KeyID(e.signingKey.Public()), app.SigningKeyEnv)
 	case c.SigningKeyFile != "":
 		e.auditKeyFile(r, name)
 	default:

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
@@ -74,7 +75,7 @@ func (e *examination) listener(r *doctor.Report) {
 
 // running reports whether a server uses a data folder.
 func running(data string) bool {
-	living, err := replica.List(replicasDir(data))
+	living, err := replica.List(app.ReplicasDir(data))
 	return err == nil && len(living) > 0
 }
 
@@ -350,7 +351,7 @@ func version(ctx context.Context, program string) string {
 
 // templateList reads the templates as the server does.
 func (e *examination) templateList() ([]template.Template, error) {
-	return templateFiles(e.cfg)
+	return app.TemplateFiles(e.cfg)
 }
 
 // wantedRuntimes are the templates that want each runtime.
@@ -384,7 +385,7 @@ func (e *examination) templates(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	for _, t := range list {
-		made, ok := p.template(t.Name)
+		made, ok := p.Template(t.Name)
 		if !ok {
 			r.Warn(t.Name, "name an image for this driver in the template", "is left out: it has no image for the driver in use")
 			continue
@@ -410,13 +411,13 @@ func (e *examination) pools(r *doctor.Report, list []template.Template) {
 	}
 }
 
-func (e *examination) template(ctx context.Context, r *doctor.Report, p *parts, t template.Template, made orchestrator.Template) {
+func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, made orchestrator.Template) {
 	image := made.Image
 	if image == "" {
 		image = "the host's own /usr"
 	}
 	began := time.Now()
-	out, err := p.orchestrator().Probe(ctx, t.Name, "echo there")
+	out, err := p.Orchestrator().Probe(ctx, t.Name, "echo there")
 	took := time.Since(began).Round(time.Millisecond)
 	add := r.Warn
 	if t.Name == e.cfg.DefaultTemplate {
@@ -440,9 +441,9 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *parts, 
 }
 
 // smoke runs what a template says of itself. On the host's own programs nobody promised it.
-func (e *examination) smoke(ctx context.Context, r *doctor.Report, p *parts, t template.Template, add func(name, fix, format string, args ...any)) {
+func (e *examination) smoke(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, add func(name, fix, format string, args ...any)) {
 	began := time.Now()
-	failed, err := p.orchestrator().Smoke(ctx, t.Name)
+	failed, err := p.Orchestrator().Smoke(ctx, t.Name)
 	if err != nil {
 		add(t.Name+" smoke", "look at the line of the template", "its smoke tests could not be run: %s", err)
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 )
@@ -14,7 +15,7 @@ func (e *examination) diskQuota(ctx context.Context, r *doctor.Report) {
 		r.Warn("", "set disk_quota to auto", "switched off (disk_quota): only the server's own writes are counted")
 		return
 	}
-	state, err := quota.Inspect(ctx, diskOptions(e.cfg))
+	state, err := quota.Inspect(ctx, app.DiskOptions(e.cfg))
 	switch {
 	case err != nil:
 		r.Problem("", "mend that, or set disk_quota to auto", "%s", err)

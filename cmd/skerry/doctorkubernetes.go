@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kube "k8s.io/client-go/kubernetes"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 )
@@ -16,7 +17,7 @@ import (
 // cluster looks at the API server, and at what this server may do there. The rest is seen by a sandbox that is made: see
 // the lines of the runtimes and templates.
 func (e *examination) cluster(ctx context.Context, r *doctor.Report) {
-	o, err := kubernetesOptions(e.config(e.scratch, e.cfg.Driver), e.log)
+	o, err := app.KubernetesOptions(e.config(e.scratch, e.cfg.Driver), e.log)
 	if err != nil {
 		r.Problem("", "run doctor where the server runs, or name a file with kubernetes.kubeconfig", "%s", err)
 		return

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -48,7 +49,7 @@ type examination struct {
 	hub      *hub.Hub
 	hubErr   error
 	drivers  map[string]*later[driver.Driver]
-	server   *later[*parts]
+	server   *later[*app.App]
 	tried    *later[struct{}] // each template
 	closers  []func() error   // guarded by closing
 	closing  sync.Mutex
@@ -95,7 +96,7 @@ func (e *examination) open(context.Context) (done func(), err error) {
 	e.notes = &noteLog{}
 	e.log = slog.New(e.notes)
 	e.drivers = map[string]*later[driver.Driver]{"docker": newLater[driver.Driver](), "oci": newLater[driver.Driver](), "containerd": newLater[driver.Driver](), "kubernetes": newLater[driver.Driver]()}
-	e.server, e.tried = newLater[*parts](), newLater[struct{}]()
+	e.server, e.tried = newLater[*app.App](), newLater[struct{}]()
 	// In the data folder when it can be: a container engine may see that one only.
 	for _, parent := range []string{e.cfg.Data, os.TempDir()} {
 		if e.scratch, err = os.MkdirTemp(parent, scratchPrefix); err == nil {
@@ -200,7 +201,7 @@ func (e *examination) config(data, driverName string) config.Config {
 // engine, where nobody wants it who uses another one.
 func (e *examination) openDriver(ctx context.Context, name string) (driver.Driver, error) {
 	if name == "oci" || name == e.cfg.Driver || name == "docker" && e.cfg.Driver == "auto" {
-		d, closing, err := openOnlyDriver(ctx, e.config(e.scratch, name), e.log)
+		d, closing, err := app.OpenOnlyDriver(ctx, e.config(e.scratch, name), e.log)
 		if err != nil {
 			return nil, err
 		}
@@ -236,27 +237,27 @@ func (e *examination) chosen(ctx context.Context) (string, driver.Driver, error)
 }
 
 // openServer opens everything of a server but what listens.
-func (e *examination) openServer(ctx context.Context) (*parts, error) {
+func (e *examination) openServer(ctx context.Context) (*app.App, error) {
 	name, d, err := e.chosen(ctx)
 	if err != nil {
 		return nil, err
 	}
 	e.sweep(ctx, name)
-	p, err := openScratch(ctx, e.config(e.scratch, name), e.log, d, e.hub)
+	p, err := app.OpenScratch(ctx, e.config(e.scratch, name), e.log, d, e.hub)
 	if err != nil {
 		return nil, err
 	}
-	e.onClose(p.close)
+	e.onClose(p.Close)
 	return p, nil
 }
 
 // openLibrary opens as much as the files of skills need, when no sandbox can be started.
-func (e *examination) openLibrary(ctx context.Context) (*parts, error) {
-	p, err := openSkillLibrary(ctx, e.config(filepath.Join(e.scratch, "library"), e.cfg.Driver), e.log)
+func (e *examination) openLibrary(ctx context.Context) (*app.App, error) {
+	p, err := app.OpenSkillLibrary(ctx, e.config(filepath.Join(e.scratch, "library"), e.cfg.Driver), e.log)
 	if err != nil {
 		return nil, err
 	}
-	e.onClose(p.close)
+	e.onClose(p.Close)
 	return p, nil
 }
 
@@ -274,14 +275,14 @@ func (e *examination) sweep(ctx context.Context, driverName string) {
 		if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
 			continue // not a doctor's of ours
 		}
-		if err := removeScratch(ctx, e.config(dir, driverName), e.log); err != nil {
+		if err := app.RemoveScratch(ctx, e.config(dir, driverName), e.log); err != nil {
 			e.log.Debug("doctor: a folder of an earlier one is left", "error", err)
 		}
 	}
 }
 
 // laterIsolation starts MCP servers in sandboxes as soon as doctor's own server is there.
-type laterIsolation struct{ server *later[*parts] }
+type laterIsolation struct{ server *later[*app.App] }
 
 // Start implements mcphub.Isolation.
 func (l laterIsolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
@@ -289,7 +290,7 @@ func (l laterIsolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.Is
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "sandboxes do not start here; see the line of the templates")
 	}
-	return p.startIsolated(ctx, s)
+	return p.StartIsolated(ctx, s)
 }
 
 // noteLog keeps the warnings of the parts, for the checks that show them. Causes of errors are not kept:

@@ -8,13 +8,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 )
 
 // policy reads the rules of the server and those of its tenants.
 func (e *examination) policy(_ context.Context, r *doctor.Report) {
-	file := policyFile(e.cfg)
+	file := app.PolicyFile(e.cfg)
 	text, err := os.ReadFile(file)
 	var rules *policy.Rules
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
@@ -89,7 +90,7 @@ func (e *examination) mcpServers(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	began := time.Now()
-	list, err := e.hub.Servers(ctx, sandbox.Thread{Owner: local, ID: "doctor"})
+	list, err := e.hub.Servers(ctx, sandbox.Thread{Owner: app.LocalOwner, ID: "doctor"})
 	if err != nil {
 		r.Warn("", "run doctor again", "not looked at: %s", detailOf(err))
 		return
@@ -114,7 +115,7 @@ func (e *examination) mcpServers(ctx context.Context, r *doctor.Report) {
 
 // toolFindings names tools whose descriptions look poisoned.
 func (e *examination) toolFindings(ctx context.Context, r *doctor.Report, server string) {
-	tools, err := e.hub.ServerTools(ctx, sandbox.Caller{Owner: local}, server)
+	tools, err := e.hub.ServerTools(ctx, sandbox.Caller{Owner: app.LocalOwner}, server)
 	if err != nil {
 		return // its line says so
 	}
@@ -147,11 +148,11 @@ func (e *examination) skills(ctx context.Context, r *doctor.Report) {
 	}
 	t := &skillTally{r: r, ctx: ctx, template: e.cfg.DefaultTemplate}
 	if sandboxes {
-		t.prober = runnable.NewProber(p.orchestrator(), e.log)
+		t.prober = runnable.NewProber(p.Orchestrator(), e.log)
 		defer t.prober.Close()
 		t.wait()
 	}
-	if set, err := p.library().Set(local); err != nil {
+	if set, err := p.Library().Set(app.LocalOwner); err != nil {
 		r.Warn("", "see the line of the extensions", "not looked at: %s", detailOf(err))
 	} else {
 		t.look("", set)
@@ -295,7 +296,7 @@ func (e *examination) s3(ctx context.Context, r *doctor.Report) {
 		return
 	}
 	const fix = "mend s3.endpoint, s3.access_key, s3.secret_key, s3.buckets and s3.addresses"
-	o, err := s3Options(c)
+	o, err := app.S3Options(c)
 	if err == nil {
 		o.Buckets = c.Buckets
 	}

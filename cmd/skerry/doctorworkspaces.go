@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
@@ -11,7 +12,7 @@ import (
 
 // workspaces looks whether the store of threads' files can be used.
 func (e *examination) workspaces(ctx context.Context, r *doctor.Report) {
-	objects, closing, err := snapshotObjects(e.cfg)
+	objects, closing, err := app.SnapshotObjects(e.cfg)
 	if err == nil && objects == nil {
 		r.OK("", "not configured: the files of threads are in the data folder alone")
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -45,7 +46,7 @@ func newKeyCreate(api *apiClient) *cobra.Command {
 				k.ExpiresAt = &at
 			}
 			if local {
-				cfg, err := config.Load(envOr("SKERRY_CONFIG", ""), os.LookupEnv)
+				cfg, err := config.Load(app.EnvOr("SKERRY_CONFIG", ""), os.LookupEnv)
 				if err != nil {
 					return err
 				}
@@ -113,8 +114,8 @@ func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis stri
 		if err := os.MkdirAll(cfg.Data, 0o711); err != nil {
 			return "", err
 		}
-		lock, err := lockData(cfg.Data, false)
-		if errors.Is(err, errDataInUse) {
+		lock, err := app.LockData(cfg.Data, false)
+		if errors.Is(err, app.ErrDataInUse) {
 			return "", errors.New("a server runs on this data folder: leave out --data and ask it (--server, --api-key)")
 		}
 		if err != nil {
@@ -122,7 +123,7 @@ func createKey(ctx context.Context, api *apiClient, k auth.Key, data, redis stri
 		}
 		defer lock.Close()
 	}
-	s, err := openStore(ctx, cfg, nil, newLog("warn"))
+	s, err := app.OpenStore(ctx, cfg, nil, newLog("warn"))
 	if err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/tools/argform"
@@ -57,7 +58,7 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 	}
 	var api apiClient
-	root.PersistentFlags().StringVar(&api.server, "server", envOr("SKERRY_SERVER", "http://127.0.0.1:8080"), "address of the server (SKERRY_SERVER)")
+	root.PersistentFlags().StringVar(&api.server, "server", app.EnvOr("SKERRY_SERVER", "http://127.0.0.1:8080"), "address of the server (SKERRY_SERVER)")
 	root.PersistentFlags().StringVar(&api.key, "api-key", "", "bearer key (default: SKERRY_API_KEY)")
 	root.PersistentFlags().BoolVar(&api.json, "json", false, "print JSON")
 	root.PersistentPreRun = func(*cobra.Command, []string) {

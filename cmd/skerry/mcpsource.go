@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -132,7 +133,7 @@ func openLocal(file string) (*localTools, error) {
 	if err := hub.ConfigError(); err != nil {
 		return nil, failWith(exitUsage, "%w", errors.Join(err, hub.Close()))
 	}
-	return &localTools{hub: hub, file: file, thread: sandbox.Thread{Owner: local, ID: "cli"}}, nil
+	return &localTools{hub: hub, file: file, thread: sandbox.Thread{Owner: app.LocalOwner, ID: "cli"}}, nil
 }
 
 // localHomes is the folder of the homes of stdio servers: what they keep there is found again by the

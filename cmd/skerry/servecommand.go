@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
@@ -31,7 +32,7 @@ func newServe() *cobra.Command {
 				}
 			}
 			spaceGC()
-			return serve(cmd.Context(), cfg, newLog(cfg.LogLevel), func(addr string) {
+			return app.Serve(cmd.Context(), cfg, newLog(cfg.LogLevel), func(addr string) {
 				scheme := "http"
 				if cfg.TLS.Cert != "" {
 					scheme = "https"
@@ -46,7 +47,7 @@ func newServe() *cobra.Command {
 
 // configFlags adds the flags by which a server is configured.
 func configFlags(cmd *cobra.Command, file *string, flags *config.Config) {
-	cmd.Flags().StringVar(file, "config", envOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
+	cmd.Flags().StringVar(file, "config", app.EnvOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
 	usage := map[string]string{
 		"listen": "address of the API; one that is not loopback needs keys", "data": "folder of everything that is kept",
 		"driver": "auto, docker, oci, containerd or kubernetes", "peer-listen": "ip:port where servers on other machines reach this one by TLS", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -233,7 +234,7 @@ func s3Client(c source.Config) (*s3.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		o, err := s3Options(cfg.S3)
+		o, err := app.S3Options(cfg.S3)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
@@ -108,7 +109,7 @@ func lintPath(ctx context.Context, p string) ([]linted, error) {
 		one, err := lintArchive(ctx, p)
 		return []linted{one}, err
 	}
-	if isSkill(p) {
+	if app.IsSkill(p) {
 		one, err := lintFolder(ctx, p, p)
 		return []linted{one}, err
 	}
@@ -118,7 +119,7 @@ func lintPath(ctx context.Context, p string) ([]linted, error) {
 	}
 	var all []linted
 	for _, e := range entries {
-		if sub := filepath.Join(p, e.Name()); e.IsDir() && isSkill(sub) {
+		if sub := filepath.Join(p, e.Name()); e.IsDir() && app.IsSkill(sub) {
 			one, err := lintFolder(ctx, sub, sub)
 			if err != nil {
 				return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/config"
 )
 
@@ -25,11 +26,11 @@ func newTemplatesPool() *cobra.Command {
 			if replicas < 0 || replicas > maxReplicas {
 				return fmt.Errorf("--replicas %d: want 0 to %d", replicas, maxReplicas)
 			}
-			cfg, err := config.Load(envOr("SKERRY_CONFIG", ""), os.LookupEnv)
+			cfg, err := config.Load(app.EnvOr("SKERRY_CONFIG", ""), os.LookupEnv)
 			if err != nil {
 				return err
 			}
-			return printPool(cmd.Context(), cfg, cmd.OutOrStdout(), args[0], replicas)
+			return app.PrintPool(cmd.Context(), cfg, cmd.OutOrStdout(), args[0], replicas)
 		},
 	}
 	cmd.Flags().IntVar(&replicas, "replicas", replicas, "how many pods wait")

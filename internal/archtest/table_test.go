@@ -148,6 +148,8 @@ var table = []row{
 	{"internal/config", "", "it stands below everything"},
 	{"internal/config/extensions", "sandbox platform/jsonedit platform/lockedfile", "what is switched on is text in files; what a switch means, others know"},
 
+	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills", "it builds the server of all its parts, and knows no command"},
+
 	{"internal/archtest", "", "it reads text"},
 
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},

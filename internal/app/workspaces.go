@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
-// snapshotObjects opens where the configuration says that files of threads are kept; it is closed by the caller. nil:
+// SnapshotObjects opens where the configuration says that files of threads are kept; it is closed by the caller. nil:
 // nowhere but in the data folder.
-func snapshotObjects(c config.Config) (o snapshot.Objects, closing func() error, err error) {
+func SnapshotObjects(c config.Config) (o snapshot.Objects, closing func() error, err error) {
 	closing = func() error { return nil }
 	switch {
 	case c.Workspaces.Store == "":
@@ -20,7 +20,7 @@ func snapshotObjects(c config.Config) (o snapshot.Objects, closing func() error,
 	case !strings.HasPrefix(c.Workspaces.Store, "s3://"):
 		return snapshot.NewFolder(c.Workspaces.Store), closing, nil
 	}
-	options, err := s3Options(c.S3)
+	options, err := S3Options(c.S3)
 	if err != nil {
 		return nil, closing, err
 	}
@@ -32,8 +32,8 @@ func snapshotObjects(c config.Config) (o snapshot.Objects, closing func() error,
 }
 
 // openSnapshots opens where the files of threads are kept; nil: nowhere but here.
-func (p *parts) openSnapshots(ctx context.Context) (*snapshot.Snapshots, error) {
-	objects, closing, err := snapshotObjects(p.cfg)
+func (p *App) openSnapshots(ctx context.Context) (*snapshot.Snapshots, error) {
+	objects, closing, err := SnapshotObjects(p.cfg)
 	if err != nil {
 		return nil, fmt.Errorf("workspaces: %w", err)
 	}

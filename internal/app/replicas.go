@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -28,11 +28,11 @@ import (
 // Several servers may have one data folder when they have one Redis. Each is a replica with a slot: what only
 // one process may write is in folders of the slot's number, where the first slot has the plain names.
 
-// errDataInUse says that another server has the data folder.
-var errDataInUse = errors.New("another skerry server uses this data folder")
+// ErrDataInUse says that another server has the data folder.
+var ErrDataInUse = errors.New("another skerry server uses this data folder")
 
-// lockData takes a data folder: for this process alone, or together with others that share it.
-func lockData(dir string, shared bool) (*os.File, error) {
+// LockData takes a data folder: for this process alone, or together with others that share it.
+func LockData(dir string, shared bool) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
@@ -42,16 +42,17 @@ func lockData(dir string, shared bool) (*os.File, error) {
 		how = unix.LOCK_SH
 	}
 	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w%s", dir, errDataInUse, whoHas(dir)), f.Close())
+		return nil, errors.Join(fmt.Errorf("%s: %w%s", dir, ErrDataInUse, whoHas(dir)), f.Close())
 	}
 	return f, nil
 }
 
-func replicasDir(data string) string { return filepath.Join(data, "run", "replicas") }
+// ReplicasDir is the folder of a data folder where its servers have their slots.
+func ReplicasDir(data string) string { return filepath.Join(data, "run", "replicas") }
 
 // whoHas names the servers of a data folder.
 func whoHas(data string) string {
-	living, err := replica.List(replicasDir(data))
+	living, err := replica.List(ReplicasDir(data))
 	if err != nil || len(living) == 0 {
 		return ""
 	}
@@ -64,8 +65,8 @@ func whoHas(data string) string {
 }
 
 // openReplica makes this process one of the servers of the data folder.
-func (p *parts) openReplica(ctx context.Context) error {
-	dir := replicasDir(p.cfg.Data)
+func (p *App) openReplica(ctx context.Context) error {
+	dir := ReplicasDir(p.cfg.Data)
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // sandboxes' sockets are below
 		return fmt.Errorf("data folder: %w", err)
 	}
@@ -84,7 +85,7 @@ func (p *parts) openReplica(ctx context.Context) error {
 }
 
 // network says how servers on other machines reach this one; nil: there are none.
-func (p *parts) network(ctx context.Context) (*peer.Network, error) {
+func (p *App) network(ctx context.Context) (*peer.Network, error) {
 	if p.cfg.PeerListen == "" {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -96,7 +97,7 @@ func (p *parts) network(ctx context.Context) (*peer.Network, error) {
 }
 
 // authority is that of the installation: the one that is given, or one in the data folder.
-func (p *parts) authority(ctx context.Context) (*pki.Authority, error) {
+func (p *App) authority(ctx context.Context) (*pki.Authority, error) {
 	if c := p.cfg.Authority; c.Cert != "" {
 		return pki.Load(c.Cert, c.Key)
 	}
@@ -104,7 +105,7 @@ func (p *parts) authority(ctx context.Context) (*pki.Authority, error) {
 }
 
 // ofSlot is the name of a file or folder that only this replica writes.
-func (p *parts) ofSlot(name string) string {
+func (p *App) ofSlot(name string) string {
 	if p.peers == nil || p.peers.Slot() == 1 { // doctor looks at some parts without a server
 		return name
 	}
@@ -112,7 +113,7 @@ func (p *parts) ofSlot(name string) string {
 }
 
 // onlyServer reports whether no other server has the data folder now.
-func (p *parts) onlyServer() bool {
+func (p *App) onlyServer() bool {
 	if p.peers == nil {
 		return true
 	}
@@ -121,13 +122,13 @@ func (p *parts) onlyServer() bool {
 }
 
 // openAudit opens the audit log of a slot.
-func (p *parts) openAudit(slot int) (*audit.Log, error) {
+func (p *App) openAudit(slot int) (*audit.Log, error) {
 	options := audit.Options{Dir: filepath.Join(p.cfg.Data, "audit"), Slot: slot, Keep: auditKeep(p.cfg.Audit), Log: p.log}
 	if !p.store.Embedded() {
 		options.Redis = p.store.Redis()
 	}
 	var err error
-	if options.Sinks, err = auditSinks(p.cfg.Audit); err != nil {
+	if options.Sinks, err = AuditSinks(p.cfg.Audit); err != nil {
 		return nil, err
 	}
 	if options.Archive, err = auditArchive(p.cfg); err != nil {
@@ -139,8 +140,8 @@ func (p *parts) openAudit(slot int) (*audit.Log, error) {
 	return audit.Open(options)
 }
 
-// auditSinks are those of one log, which closes them.
-func auditSinks(c config.Audit) (sinks []audit.Sink, err error) {
+// AuditSinks are those of one log, which closes them.
+func AuditSinks(c config.Audit) (sinks []audit.Sink, err error) {
 	if c.Webhook != "" {
 		allowed, err := c.Prefixes()
 		if err != nil {
@@ -171,7 +172,7 @@ func auditArchive(c config.Config) (audit.Archive, error) {
 	case !strings.HasPrefix(address, "s3://"):
 		return archive.NewFolder(address), nil
 	}
-	o, err := s3Options(c.S3)
+	o, err := S3Options(c.S3)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +185,7 @@ func auditArchive(c config.Config) (audit.Archive, error) {
 }
 
 // archiveCheck tells how far the audit archive is. A server whose archive is away serves all the same.
-func (p *parts) archiveCheck() []rest.Check {
+func (p *App) archiveCheck() []rest.Check {
 	s, ok := p.audit.Archive()
 	if !ok {
 		return nil
@@ -197,7 +198,7 @@ func (p *parts) archiveCheck() []rest.Check {
 }
 
 // sinkChecks tell how far the sinks are. A server whose sinks are away serves all the same.
-func (p *parts) sinkChecks() (checks []rest.Check) {
+func (p *App) sinkChecks() (checks []rest.Check) {
 	for _, s := range p.audit.Sinks() {
 		c := rest.Check{Name: "audit " + s.Name, OK: true, Detail: fmt.Sprintf("%d records behind", s.Behind)}
 		if s.Error != "" {
@@ -212,8 +213,8 @@ func auditKeep(c config.Audit) audit.Keep {
 	return audit.Keep{Records: int64(c.RedisRecords), Bytes: int64(c.RedisMiB) << 20, Age: c.RedisAge}
 }
 
-// bury has the orchestrator settle what replicas left that ended.
-func (p *parts) bury(settle func(orchestrator.ExitedReplica) error) error {
+// settleReplicas has the orchestrator settle what replicas left that ended.
+func (p *App) settleReplicas(settle func(orchestrator.ExitedReplica) error) error {
 	return p.peers.Settle(func(i replica.Info) error { return settle(orchestrator.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
 }
 
@@ -245,7 +246,7 @@ func (p placement) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec
 
 // checkUIDs keeps what has a uid from sharing it, whatever the state has lost. It comes after the disk, which may bring
 // the threads' folders with it.
-func (p *parts) checkUIDs(ctx context.Context) error { return p.store.CheckUIDs(ctx) }
+func (p *App) checkUIDs(ctx context.Context) error { return p.store.CheckUIDs(ctx) }
 
 // highestUID is the highest uid that a workspace or the home of an MCP server has.
 func highestUID(data string) (int, error) {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const (
 
 // listen serves until ctx ends, then drains: it goes on answering, but takes no new work, or passes it on, until the execs
 // that run have ended. Then streams without an end are ended, and the listener is closed.
-func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) error {
+func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) error {
 	l, err := p.openListener()
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 	defer end() // a WebSocket is none of srv's any more
 	srv := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return requests },
-		Handler:     p.counted(h), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: 64 << 10,
+		Handler:     p.counted(h), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), p.orch, p.log)
@@ -81,14 +81,14 @@ func (p *parts) listen(ctx context.Context, h http.Handler, ready func(string)) 
 	go func() { peersEnded <- stopPeers(answer) }()
 	if err := srv.Shutdown(answer); err != nil {
 		err = srv.Close()
-		return errors.Join(err, ignoreClosed(<-ended), <-peersEnded)
+		return errors.Join(err, IgnoreClosed(<-ended), <-peersEnded)
 	}
-	return errors.Join(ignoreClosed(<-ended), <-peersEnded)
+	return errors.Join(IgnoreClosed(<-ended), <-peersEnded)
 }
 
 // counted counts what h is asked to do, as long as it takes. While the server stops, clients connect anew for each
 // request, and so find a server that goes on.
-func (p *parts) counted(h http.Handler) http.Handler {
+func (p *App) counted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			p.doing.Add(1)
@@ -104,7 +104,7 @@ func (p *parts) counted(h http.Handler) http.Handler {
 // linger goes on answering after the drain when others do the work: what was passed on to them has its answer yet to come,
 // and clients, and proxies in front of them, need their time to notice that this server is not ready. It waits for
 // ShutdownDelay since the stop began, and for the requests under way until stop ends.
-func (p *parts) linger(stop context.Context, began time.Time) {
+func (p *App) linger(stop context.Context, began time.Time) {
 	if p.orch.PassOn(context.WithoutCancel(stop)) == "" {
 		return
 	}
@@ -117,7 +117,7 @@ func (p *parts) linger(stop context.Context, began time.Time) {
 
 // openListener listens, and makes sure of what the configuration took for granted: a name such as localhost may
 // stand for an address that others reach, too.
-func (p *parts) openListener() (net.Listener, error) {
+func (p *App) openListener() (net.Listener, error) {
 	l, err := net.Listen("tcp", p.cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -134,7 +134,7 @@ func (p *parts) openListener() (net.Listener, error) {
 }
 
 // openTLS reads the files of the listener's TLS, and looks at them from then on.
-func (p *parts) openTLS(ctx context.Context) error {
+func (p *App) openTLS(ctx context.Context) error {
 	c := p.cfg.TLS
 	if c.Cert == "" {
 		return nil
@@ -152,7 +152,7 @@ func (p *parts) openTLS(ctx context.Context) error {
 }
 
 // tlsCheck is what /readyz says of the certificate. Files that cannot be used do not make the server less ready.
-func (p *parts) tlsCheck() rest.Check {
+func (p *App) tlsCheck() rest.Check {
 	until, refused := p.tls.State()
 	c := rest.Check{Name: "tls", OK: time.Now().Before(until), Detail: "the certificate is good until " + until.UTC().Format(time.RFC3339)}
 	if refused != nil {
@@ -162,7 +162,7 @@ func (p *parts) tlsCheck() rest.Check {
 }
 
 // stopping is the context of a drain. It is cancelled by a second signal: then nothing is waited for.
-func (p *parts) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
+func (p *App) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.DrainTimeout)
 	p.halt = time.AfterFunc(p.cfg.DrainTimeout+p.cfg.ShutdownDelay+hardStop, func() {
 		p.log.Error("the server did not stop in time and ends as if it were killed")
@@ -182,7 +182,8 @@ func (p *parts) stopping(ctx context.Context) (context.Context, context.CancelFu
 	return stop, cancel
 }
 
-func ignoreClosed(err error) error {
+// IgnoreClosed returns nil for the error of an HTTP server that was closed.
+func IgnoreClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

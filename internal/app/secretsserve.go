@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // openSecrets opens the keys, by which other parts seal what they keep, and the secrets.
-func (p *parts) openSecrets(context.Context) error {
+func (p *App) openSecrets(context.Context) error {
 	s := p.cfg.Secrets
 	var err error
 	if p.sealer, err = secrets.OpenKeys(s.KeyFile, p.cfg.Data); err != nil {
@@ -23,7 +23,7 @@ func (p *parts) openSecrets(context.Context) error {
 }
 
 // openScratchSecrets is openSecrets for a data folder that is gone in a moment.
-func (p *parts) openScratchSecrets(context.Context) (err error) {
+func (p *App) openScratchSecrets(context.Context) (err error) {
 	if p.sealer, err = secrets.TemporaryKeys(); err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (p *parts) openScratchSecrets(context.Context) (err error) {
 }
 
 // sealLogins has connections follow the secrets, and encrypts the logins that a former version has kept.
-func (p *parts) sealLogins(ctx context.Context) {
+func (p *App) sealLogins(ctx context.Context) {
 	p.secrets.OnChange(p.hub.SecretsChanged)
 	renew := func(ctx context.Context) (int, error) {
 		changed, unreadable, err := p.hub.RenewLogins(ctx, p.sealer.Stale)
@@ -51,7 +51,7 @@ func (p *parts) sealLogins(ctx context.Context) {
 }
 
 // sealKept encrypts the environments of sandboxes that a former version has kept.
-func (p *parts) sealKept(ctx context.Context) {
+func (p *App) sealKept(ctx context.Context) {
 	p.secrets.AlsoRenew(p.orch.RenewKept)
 	if changed, err := p.orch.RenewKept(ctx); err != nil {
 		p.log.Error("environments of sandboxes are not all encrypted", "error", err)
@@ -61,7 +61,7 @@ func (p *parts) sealKept(ctx context.Context) {
 }
 
 // lookupEnv gives the variables that ${NAME} may stand for in the configuration of MCP servers.
-func (p *parts) lookupEnv(name string) (string, bool) {
+func (p *App) lookupEnv(name string) (string, bool) {
 	if p.cfg.Secrets.StrictEnv && name != "PATH" && name != "HOME" && !slices.Contains(p.cfg.Secrets.Env, name) {
 		return "", false
 	}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 )
 
 // openDisk finds or makes what bounds the files of threads. Sandboxes of a former server have them open.
-func (p *parts) openDisk(ctx context.Context) (err error) {
+func (p *App) openDisk(ctx context.Context) (err error) {
 	found, err := p.driver.List(ctx, map[string]string{sandbox.LabelInstall: p.install})
 	if err != nil {
 		return fmt.Errorf("list sandboxes: %w", err)
@@ -25,13 +25,14 @@ func (p *parts) openDisk(ctx context.Context) (err error) {
 			live[filepath.Join(inst.Labels[sandbox.LabelTenant], "users", inst.Labels[sandbox.LabelUser], "threads")] = true
 		}
 	}
-	o := diskOptions(p.cfg)
+	o := DiskOptions(p.cfg)
 	o.Log, o.Live = p.log, func(threads string) bool { return anybody || live[threads] }
 	p.disk, err = quota.Open(ctx, o)
 	return err
 }
 
-func diskOptions(cfg config.Config) quota.Options {
+// DiskOptions are the options of the disk quota by the configuration.
+func DiskOptions(cfg config.Config) quota.Options {
 	return quota.Options{
 		Data: cfg.Data, Mode: cfg.DiskQuota,
 		ImageBytes: int64(cfg.DiskImageMiB) << 20, UserBytes: int64(cfg.UserDiskMiB) << 20,

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -30,14 +30,14 @@ func start(t *testing.T, cfg config.Config, keys bool) error {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	p := &parts{cfg: cfg, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s, keys: auth.New(s, auth.Options{})}
+	p := &App{cfg: cfg, log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s, keys: auth.New(s, auth.Options{})}
 	if keys {
 		root := sandbox.Caller{Owner: sandbox.Owner{Tenant: "default", User: "root"}, Role: sandbox.RoleAdmin}
 		if _, _, err := p.keys.CreateKey(t.Context(), root, auth.Key{User: "ann"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	a := &access{parts: p}
+	a := &access{App: p}
 	if err := a.open(context.WithoutCancel(t.Context())); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func TestFirstKey(t *testing.T) {
 	defer log.Close()
 	cfg := config.Default()
 	cfg.Auth = "keys"
-	a := &access{parts: &parts{cfg: cfg, store: s, keys: auth.New(s, auth.Options{}), audit: log}}
+	a := &access{App: &App{cfg: cfg, store: s, keys: auth.New(s, auth.Options{}), audit: log}}
 	t.Setenv(firstKeyEnv, "secret")
 	if err := a.open(t.Context()); err == nil || !strings.Contains(err.Error(), "SKERRY_FIRST_KEY: the first key is not sk_ and 64 hex digits") {
 		t.Errorf("%v", err)
@@ -141,7 +141,7 @@ func TestStartWaitsForRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	p := &parts{log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s}
+	p := &App{log: slog.New(slog.NewTextHandler(io.Discard, nil)), store: s}
 	redis.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"os"
@@ -9,9 +9,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
 )
 
-// s3Options are the options of the configuration, with the variables of Amazon's own programs for what it
+// S3Options are the options of the configuration, with the variables of Amazon's own programs for what it
 // leaves open. Buckets are not restricted.
-func s3Options(c config.S3) (s3.Options, error) {
+func S3Options(c config.S3) (s3.Options, error) {
 	addresses, err := c.Prefixes()
 	if err != nil {
 		return s3.Options{}, sandbox.Errorf(sandbox.Invalid, "s3.addresses: %s", err)
@@ -24,7 +24,7 @@ func s3Options(c config.S3) (s3.Options, error) {
 		o.AccessKey, o.SecretKey, o.Session = os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"), os.Getenv("AWS_SESSION_TOKEN")
 	}
 	if o.Region == "" {
-		o.Region = envOr("AWS_REGION", os.Getenv("AWS_DEFAULT_REGION"))
+		o.Region = EnvOr("AWS_REGION", os.Getenv("AWS_DEFAULT_REGION"))
 	}
 	return o, nil
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -11,21 +11,21 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 )
 
-// signingKeyEnv may hold the private key. It is taken out of the environment at once: children never have it.
-const signingKeyEnv = "SKERRY_AUDIT_SIGNING_KEY"
+// SigningKeyEnv may hold the private key. It is taken out of the environment at once: children never have it.
+const SigningKeyEnv = "SKERRY_AUDIT_SIGNING_KEY"
 
-// takeSigningKey gives the key that the environment holds, which no longer does.
-func takeSigningKey() (signing.Key, error) {
-	text, ok := os.LookupEnv(signingKeyEnv)
+// TakeSigningKey gives the key that the environment holds, which no longer does.
+func TakeSigningKey() (signing.Key, error) {
+	text, ok := os.LookupEnv(SigningKeyEnv)
 	if !ok || text == "" {
 		return nil, nil
 	}
-	if err := os.Unsetenv(signingKeyEnv); err != nil {
+	if err := os.Unsetenv(SigningKeyEnv); err != nil {
 		return nil, err
 	}
 	k, err := signing.ParsePrivate([]byte(text))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", signingKeyEnv, err)
+		return nil, fmt.Errorf("%s: %w", SigningKeyEnv, err)
 	}
 	return k, nil
 }
@@ -38,8 +38,8 @@ type auditSigner struct {
 }
 
 // openSigner finds out who signs the audit log.
-func (p *parts) openSigner(ctx context.Context) error {
-	given, err := takeSigningKey()
+func (p *App) openSigner(ctx context.Context) error {
+	given, err := TakeSigningKey()
 	if err != nil {
 		return err
 	}
@@ -92,12 +92,12 @@ func (s auditSigner) sign(o *audit.Options) {
 		if s.key != nil {
 			public = s.key.Public()
 		}
-		return trust(s.dir, public, s.keep)
+		return TrustedKeys(s.dir, public, s.keep)
 	}
 }
 
-// trust is what a log is verified against: the keys that go with a public one, and the heads that are kept.
-func trust(dir string, public ed25519.PublicKey, keep string) (o audit.VerifyOptions, err error) {
+// TrustedKeys is what a log is verified against: the keys that go with a public one, and the heads that are kept.
+func TrustedKeys(dir string, public ed25519.PublicKey, keep string) (o audit.VerifyOptions, err error) {
 	if keep != "" {
 		if o.Expect, err = signing.Kept(keep, dir); err != nil {
 			return o, err

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"errors"
@@ -27,7 +27,7 @@ func TestSkillSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	p := &parts{cfg: config.Default(), log: slog.New(slog.NewTextHandler(&log, nil))}
+	p := &App{cfg: config.Default(), log: slog.New(slog.NewTextHandler(&log, nil))}
 	p.cfg.Data, p.cfg.Skills, p.cfg.SkillSources = filepath.Join(dir, "data"), filepath.Join(dir, "skills"), list
 	for range 2 { // a second start finds the same
 		public, err := p.publicSkills(t.Context())
@@ -36,12 +36,12 @@ func TestSkillSources(t *testing.T) {
 		}
 		lib, err := skills.Open(skills.Options{
 			Dir: filepath.Join(dir, "lib"), Users: filepath.Join(dir, "tenants"), Public: public, Log: p.log,
-			State: func(sandbox.Owner) (skills.State, error) { return allOn{}, nil },
+			State: func(sandbox.Owner) (skills.State, error) { return everySkill{}, nil },
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := lib.Set(cliUser.Owner)
+		set, err := lib.Set(sandbox.Owner{Tenant: "default", User: "ann"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,5 +61,23 @@ func TestSkillSources(t *testing.T) {
 	p.cfg.SkillSources = filepath.Join(dir, "none.json")
 	if _, err := p.publicSkills(t.Context()); !errors.Is(err, sandbox.NotFound) {
 		t.Error(err)
+	}
+}
+
+// everySkill is a configuration that switches every skill on.
+type everySkill struct{}
+
+func (everySkill) Skill(string) (enabled, said bool) { return true, false }
+
+// skillFolder makes the folder of a skill. extra are pairs of a path and a text.
+func skillFolder(t *testing.T, dir, name string, extra ...string) {
+	t.Helper()
+	folder := filepath.Join(dir, name)
+	files := append([]string{"SKILL.md", "---\nname: " + filepath.Base(name) + "\ndescription: does it\n---\nRead.\n"}, extra...)
+	for i := 0; i < len(files); i += 2 {
+		p := filepath.Join(folder, files[i])
+		if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(files[i+1]), 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type isolation struct {
 }
 
 // openIsolation removes what a former server left, and is ready to start servers.
-func (p *parts) openIsolation(ctx context.Context) error {
+func (p *App) openIsolation(ctx context.Context) error {
 	tmpl, ok := p.templates[toolServerTemplate]
 	if !ok {
 		tmpl = p.templates[p.cfg.DefaultTemplate]
@@ -78,7 +78,7 @@ func (i *isolation) refused(server string, o sandbox.Owner, target string) {
 
 func (i *isolation) record(action string, o sandbox.Owner, subject, outcome string) audit.Record {
 	if o.Tenant == "" {
-		o = local // of all
+		o = LocalOwner // of all
 	}
 	return audit.Record{Tenant: o.Tenant, User: o.User, Action: action, Phase: audit.PhaseResult, Subject: subject, Outcome: outcome}
 }

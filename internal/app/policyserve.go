@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -19,15 +19,15 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// policyFile is where the server's rules are.
-func policyFile(cfg config.Config) string {
+// PolicyFile is where the server's rules are.
+func PolicyFile(cfg config.Config) string {
 	return cmp.Or(cfg.Policy, filepath.Join(cfg.Data, "policy", "policy.yaml"))
 }
 
 // openPolicy reads the rules and follows their files; each change is recorded, and reaches running sandboxes.
-func (p *parts) openPolicy(context.Context) (err error) {
+func (p *App) openPolicy(context.Context) (err error) {
 	p.policy, err = policy.Open(policy.EngineOptions{
-		File: policyFile(p.cfg), Needed: p.cfg.Policy != "", Tenants: filepath.Join(p.cfg.Data, "policy", "tenants"), Log: p.log,
+		File: PolicyFile(p.cfg), Needed: p.cfg.Policy != "", Tenants: filepath.Join(p.cfg.Data, "policy", "tenants"), Log: p.log,
 		Changed: func(tenant string, s policy.Status) {
 			p.hub.Announce()
 			rec := audit.Record{Tenant: cmp.Or(tenant, p.cfg.OperatorTenant), Action: audit.ActionConfigReload, Phase: audit.PhaseResult, Subject: "policy", Outcome: "ok", Detail: s.Source + " " + s.Digest}

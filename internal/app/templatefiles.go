@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
 
-func (p *parts) printPool(ctx context.Context, w io.Writer, name string, replicas int) error {
+func (p *App) printPool(ctx context.Context, w io.Writer, name string, replicas int) error {
 	t, err := p.templateFile(name)
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (p *parts) printPool(ctx context.Context, w io.Writer, name string, replica
 }
 
 // templateFiles are the templates of the configuration, whether or not they fit the driver.
-func (p *parts) templateFiles() ([]template.Template, error) {
+func (p *App) templateFiles() ([]template.Template, error) {
 	var dir fs.FS = sandboxtemplates.FS
 	if p.cfg.Templates != "" {
 		dir = os.DirFS(p.cfg.Templates)
@@ -55,7 +55,7 @@ func (p *parts) templateFiles() ([]template.Template, error) {
 	return template.Load(dir)
 }
 
-func (p *parts) templateFile(name string) (template.Template, error) {
+func (p *App) templateFile(name string) (template.Template, error) {
 	list, err := p.templateFiles()
 	if err != nil {
 		return template.Template{}, err

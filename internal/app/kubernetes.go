@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 )
 
 // openKubernetes has sandboxes be pods.
-func (p *parts) openKubernetes(ctx context.Context) error {
+func (p *App) openKubernetes(ctx context.Context) error {
 	o, err := p.kubernetesOptions()
 	if err != nil {
 		return err
@@ -46,7 +46,7 @@ func (p *parts) openKubernetes(ctx context.Context) error {
 }
 
 // kubernetesOptions are those of the configuration.
-func (p *parts) kubernetesOptions() (kubernetes.Options, error) {
+func (p *App) kubernetesOptions() (kubernetes.Options, error) {
 	c := p.cfg.Kubernetes
 	cluster, namespace, err := kubernetes.Connect(c.Kubeconfig)
 	if err != nil {

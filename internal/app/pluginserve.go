@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 // openPlugins opens the plugins, which the hub and the library of skills ask.
-func (p *parts) openPlugins(context.Context) (err error) {
+func (p *App) openPlugins(context.Context) (err error) {
 	if p.extensions, err = extensions.New(p.cfg.Extensions); err != nil {
 		return err
 	}
@@ -50,13 +50,13 @@ func (p *parts) openPlugins(context.Context) (err error) {
 }
 
 // userServers are what the hub has of plugins.
-func (p *parts) userServers() hub.UserServers {
+func (p *App) userServers() hub.UserServers {
 	addresses, _ := p.cfg.Plugins.Prefixes() // openPlugins has looked at them
 	return hub.UserServers{Of: p.plugins.Servers, Addresses: addresses, Egress: p.cfg.Plugins.Egress}
 }
 
 // pluginCommands gives what a user's plugins add to prompts.
-func (p *parts) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
+func (p *App) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
 	list, err := p.plugins.AllCommands(o)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (p *parts) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
 }
 
 // pluginsChanged brings a change to where it shows: tools, and the folders of sandboxes.
-func (p *parts) pluginsChanged() {
+func (p *App) pluginsChanged() {
 	if p.hub != nil {
 		p.hub.LookAgain()
 	}
@@ -79,7 +79,7 @@ func (p *parts) pluginsChanged() {
 }
 
 // pluginRemoved removes what a plugin's MCP servers have kept for their users.
-func (p *parts) pluginRemoved(o sandbox.Owner, shared bool, servers []string) error {
+func (p *App) pluginRemoved(o sandbox.Owner, shared bool, servers []string) error {
 	users := []string{o.User}
 	if shared {
 		entries, err := os.ReadDir(filepath.Join(p.cfg.Data, "tenants", o.Tenant, "users"))

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -17,13 +17,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// local is who calls a server that wants no key.
-var local = sandbox.Owner{Tenant: "default", User: "local"}
+// LocalOwner is who calls a server that wants no key.
+var LocalOwner = sandbox.Owner{Tenant: "default", User: "local"}
 
 // access decides whether calls need a key. In mode auto they do as soon as one exists: the first one
 // can be made on a fresh server, and closes it at once.
 type access struct {
-	*parts
+	*App
 	closed   atomic.Bool // a key is needed
 	refusals *auth.Refusals
 	stop     context.CancelFunc
@@ -41,7 +41,7 @@ func (a *access) firstKey(ctx context.Context) error {
 	if err := os.Unsetenv(firstKeyEnv); err != nil || !given || secret == "" {
 		return err
 	}
-	o := sandbox.Owner{Tenant: a.cfg.OperatorTenant, User: local.User}
+	o := sandbox.Owner{Tenant: a.cfg.OperatorTenant, User: LocalOwner.User}
 	c := sandbox.Caller{Owner: o, Role: sandbox.RoleAdmin}
 	if has, err := a.store.HasKeys(ctx); err != nil || has { // no record of what is not done
 		return err
@@ -121,7 +121,7 @@ func (a *access) handlers(o rest.Options) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Anonymous = &local
+	o.Anonymous = &LocalOwner
 	open, err := rest.New(o)
 	if err != nil {
 		return nil, err

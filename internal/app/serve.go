@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -57,14 +57,14 @@ const (
 	// startTimeout bounds opening the parts; the longest of it is importing the images of templates, once, and
 	// adopting the sandboxes of a former server.
 	startTimeout = 5 * time.Minute
-	// headerTimeout is how long a client may take to send its request's head; idleTimeout how long a
+	// HeaderTimeout is how long a client may take to send its request's head; idleTimeout how long a
 	// connection without a request is kept. Bodies and answers are bounded by the handlers.
-	headerTimeout = 10 * time.Second
-	idleTimeout   = 2 * time.Minute
+	HeaderTimeout = 10 * time.Second
+	IdleTimeout   = 2 * time.Minute
 )
 
-// parts are what a server is made of, in the order in which they are opened.
-type parts struct {
+// App are what a server is made of, in the order in which they are opened.
+type App struct {
 	cfg     config.Config
 	log     *slog.Logger
 	install string
@@ -102,8 +102,8 @@ type parts struct {
 	disk       *quota.Volume
 }
 
-// serve runs a server until ctx ends, and then stops it in order. ready is told the address.
-func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) (err error) {
+// Serve runs a server until ctx ends, and then stops it in order. ready is told the address.
+func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) (err error) {
 	if err := cfg.Check(); err != nil {
 		return fmt.Errorf("configuration:\n%w", err)
 	}
@@ -119,9 +119,9 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Max: core.Max}); err != nil {
 		return fmt.Errorf("core files: %w", err)
 	}
-	p := &parts{cfg: cfg, log: log}
+	p := &App{cfg: cfg, log: log}
 	defer func() {
-		err = errors.Join(err, p.close())
+		err = errors.Join(err, p.Close())
 		if p.halt != nil {
 			p.halt.Stop()
 		}
@@ -156,8 +156,8 @@ func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 	return p.listen(ctx, handler, ready)
 }
 
-// close closes what was opened, last first.
-func (p *parts) close() error {
+// Close closes what was opened, last first.
+func (p *App) Close() error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {
 		errs = append(errs, p.closers[i]())
@@ -165,10 +165,10 @@ func (p *parts) close() error {
 	return errors.Join(errs...)
 }
 
-func (p *parts) onClose(f func() error) { p.closers = append(p.closers, f) }
+func (p *App) onClose(f func() error) { p.closers = append(p.closers, f) }
 
 // openData makes the data folder ours: with a state of its own no other server may use it at the same time.
-func (p *parts) openData(ctx context.Context) error {
+func (p *App) openData(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.Data, 0o711); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
@@ -176,7 +176,7 @@ func (p *parts) openData(ctx context.Context) error {
 	if err := os.Chmod(p.cfg.Data, 0o711); err != nil { //nolint:gosec // see above
 		return fmt.Errorf("data folder: %w", err)
 	}
-	lock, err := lockData(p.cfg.Data, p.cfg.Redis != "")
+	lock, err := LockData(p.cfg.Data, p.cfg.Redis != "")
 	if err != nil {
 		return err
 	}
@@ -219,8 +219,8 @@ func installID(file string) (string, error) {
 	return text, nil
 }
 
-func (p *parts) openState(ctx context.Context) (err error) {
-	if p.store, err = openStore(ctx, p.cfg, p.peers, p.log); err != nil {
+func (p *App) openState(ctx context.Context) (err error) {
+	if p.store, err = OpenStore(ctx, p.cfg, p.peers, p.log); err != nil {
 		return err
 	}
 	p.onClose(p.store.Close)
@@ -253,7 +253,7 @@ func (p *parts) openState(ctx context.Context) (err error) {
 const storeWait = 20 * time.Second
 
 // awaitStore waits until the state answers.
-func (p *parts) awaitStore(ctx context.Context) error {
+func (p *App) awaitStore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
 	for tries := 0; ; tries++ {
@@ -272,8 +272,8 @@ func (p *parts) awaitStore(ctx context.Context) error {
 	}
 }
 
-// openStore opens the state. peers is nil in what is no server.
-func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *slog.Logger) (*store.Store, error) {
+// OpenStore opens the state. peers is nil in what is no server.
+func OpenStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *slog.Logger) (*store.Store, error) {
 	o := store.Options{
 		URL: cfg.Redis, Journal: filepath.Join(cfg.Data, "state.jsonl"), Log: log,
 		HighestUID: func() (int, error) { return highestUID(cfg.Data) },
@@ -284,8 +284,8 @@ func openStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 	return store.Open(ctx, o)
 }
 
-func (p *parts) openTools(ctx context.Context) (err error) {
-	p.drift = drift.New(drift.Options{Store: p.store, Audit: p.audit, Tenant: local.Tenant, Log: p.log})
+func (p *App) openTools(ctx context.Context) (err error) {
+	p.drift = drift.New(drift.Options{Store: p.store, Audit: p.audit, Tenant: LocalOwner.Tenant, Log: p.log})
 	p.hub, err = hub.Open(hub.Options{Pins: p.drift, Quarantine: p.cfg.ToolDrift == "quarantine", ConfigPath: p.cfg.Extensions, StateDir: filepath.Join(p.cfg.Data, "mcp"), Version: buildinfo.Version(), Log: p.log, Tracer: p.tracer, LookupEnv: p.lookupEnv, Secrets: p.secrets, Sealer: p.sealer, Isolation: p.isolation, UserServers: p.userServers()})
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func (p *parts) openTools(ctx context.Context) (err error) {
 }
 
 // openDriver takes the driver that is asked for, or the best one that is there.
-func (p *parts) openDriver(ctx context.Context) (err error) {
+func (p *App) openDriver(ctx context.Context) (err error) {
 	switch p.cfg.Driver {
 	case "containerd":
 		return p.openContainerd(ctx)
@@ -330,7 +330,7 @@ func (p *parts) openDriver(ctx context.Context) (err error) {
 	return nil
 }
 
-func (p *parts) openContainerd(ctx context.Context) error {
+func (p *App) openContainerd(ctx context.Context) error {
 	d, err := containerd.New(containerd.Options{
 		Address: p.cfg.Containerd.Address, Namespace: p.cfg.Containerd.Namespace, Pull: p.cfg.Containerd.Pull,
 		Root: filepath.Join(p.cfg.Data, "containerd"), Log: p.log,
@@ -346,7 +346,7 @@ func (p *parts) openContainerd(ctx context.Context) error {
 	return nil
 }
 
-func (p *parts) openOrchestrator(ctx context.Context) error {
+func (p *App) openOrchestrator(ctx context.Context) error {
 	skills, views, err := p.openSkills(ctx)
 	if err != nil {
 		return err
@@ -387,7 +387,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 		},
 		Secrets: p.secrets, Sealer: p.sealer, Limits: p.limits, Metrics: p.metrics, Tracer: p.tracer, MaxInstances: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
 		ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
-		Peers: p.peers, SettleReplicas: p.bury, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
+		Peers: p.peers, SettleReplicas: p.settleReplicas, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
 	})
 	if err != nil {
 		return err
@@ -402,7 +402,7 @@ func (p *parts) openOrchestrator(ctx context.Context) error {
 }
 
 // openSkills opens the library of skills.
-func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, error) {
+func (p *App) openSkills(ctx context.Context) (*skill.Library, *skill.Views, error) {
 	if err := p.extensions.Problem(); err != nil {
 		p.log.Error("skills: the configuration is broken", "error", err)
 	}
@@ -432,7 +432,7 @@ func (p *parts) openSkills(ctx context.Context) (*skill.Library, *skill.Views, e
 
 // wrappers opens the store of generated wrappers, emptied when they are to be made anew. Sandboxes of a
 // former server keep theirs: they have links of their own to the files.
-func (p *parts) wrappers() (*codeapi.Store, error) {
+func (p *App) wrappers() (*codeapi.Store, error) {
 	dir := filepath.Join(p.cfg.Data, "code-api")
 	if p.cfg.CodeExecution.RegenerateOnStartup && p.onlyServer() {
 		if err := os.RemoveAll(dir); err != nil {
@@ -443,7 +443,7 @@ func (p *parts) wrappers() (*codeapi.Store, error) {
 }
 
 // codeSettings are what the configuration says for a tenant.
-func (p *parts) codeSettings(tenant string) sandbox.CodeSettings {
+func (p *App) codeSettings(tenant string) sandbox.CodeSettings {
 	r := p.cfg.CodeExecution.Of(tenant)
 	return sandbox.CodeSettings{
 		Disabled: !r.Enabled, Mode: r.APIMode(), AutoThreshold: r.AutoThreshold, Language: r.Language,
@@ -452,7 +452,7 @@ func (p *parts) codeSettings(tenant string) sandbox.CodeSettings {
 }
 
 // openTemplates finds what sandboxes are made of.
-func (p *parts) openTemplates(ctx context.Context) (err error) {
+func (p *App) openTemplates(ctx context.Context) (err error) {
 	if p.templates, err = p.readTemplates(ctx); err != nil {
 		return err
 	}
@@ -461,7 +461,7 @@ func (p *parts) openTemplates(ctx context.Context) (err error) {
 }
 
 // readTemplates reads the templates and keeps those whose image fits the driver.
-func (p *parts) readTemplates(ctx context.Context) (map[string]orchestrator.Template, error) {
+func (p *App) readTemplates(ctx context.Context) (map[string]orchestrator.Template, error) {
 	list, err := p.templateFiles()
 	if err != nil {
 		return nil, err
@@ -512,7 +512,7 @@ func imagesOf(d driver.Driver, caps driver.Capabilities) template.Home {
 
 // daemon finds skerry-sandboxd: where the configuration says, else beside this program. Sandboxes on other machines have
 // theirs from an image.
-func (p *parts) daemon() (string, error) {
+func (p *App) daemon() (string, error) {
 	path := p.cfg.Sandboxd
 	if _, remote := p.driver.(driver.Remote); remote {
 		return sandbox.DaemonPath, nil
@@ -531,7 +531,7 @@ func (p *parts) daemon() (string, error) {
 }
 
 // ready is the state of what the server depends on.
-func (p *parts) ready(ctx context.Context) []rest.Check {
+func (p *App) ready(ctx context.Context) []rest.Check {
 	check := func(name string, err error) rest.Check {
 		c := rest.Check{Name: name, OK: err == nil}
 		var known *sandbox.Error
@@ -562,8 +562,8 @@ func (p *parts) ready(ctx context.Context) []rest.Check {
 	return checks
 }
 
-func (p *parts) handler(ctx context.Context) (http.Handler, error) {
-	access := &access{parts: p}
+func (p *App) handler(ctx context.Context) (http.Handler, error) {
+	access := &access{App: p}
 	if err := access.open(ctx); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // openLimits makes the gate that bounds what callers take, and counts it.
-func (p *parts) openLimits() {
+func (p *App) openLimits() {
 	p.limits = limits.New(limits.Options{
 		State: p.store, Table: limitTable{&p.cfg.Limits}, Server: p.peers.ID(), Refused: p.metrics.Limited, Log: p.log,
 		// It serves before the orchestrator is whole, but nobody asks before that.

@@ -1,11 +1,12 @@
-package main
+package app
 
 import (
 	"os"
 	"path/filepath"
 )
 
-func isSkill(dir string) bool {
+// IsSkill reports whether a folder has a SKILL.md.
+func IsSkill(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, "SKILL.md"))
 	return err == nil && info.Mode().IsRegular()
 }

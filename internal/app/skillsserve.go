@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -16,13 +16,13 @@ import (
 )
 
 // skillInstalls makes what installs skills for users. They may read from S3 when buckets are configured.
-func (p *parts) skillInstalls() (*install.Installer, error) {
+func (p *App) skillInstalls() (*install.Installer, error) {
 	o := install.Options{
 		Library: p.skills, Audit: p.audit, Dir: filepath.Join(p.cfg.Data, "skills", p.ofSlot("install")),
 		Strict: p.cfg.StrictInstall, StrictFrontmatter: p.cfg.StrictFrontmatter, Trust: p.cfg.TrustInstalls, Log: p.log,
 	}
 	if len(p.cfg.S3.Buckets) > 0 {
-		from, err := s3Options(p.cfg.S3)
+		from, err := S3Options(p.cfg.S3)
 		if err != nil {
 			return nil, err
 		}
@@ -39,7 +39,7 @@ func (p *parts) skillInstalls() (*install.Installer, error) {
 
 // publicSkills gives where the skills for everybody are: the configured folder, else those that are compiled in, then the sources of skill_sources. Folders of skills are followed as they change; archives and objects are read now. A source that
 // fails is logged and left out: a store that is down must not keep a server from starting.
-func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
+func (p *App) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	public := []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}
 	if p.cfg.Skills == "" {
 		own, err := fs.Sub(skills.FS, "public")
@@ -65,7 +65,7 @@ func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	}
 	defer done()
 	for i, e := range list.Sources {
-		if dir := list.Folder(e); dir != "" && !isSkill(dir) {
+		if dir := list.Folder(e); dir != "" && !IsSkill(dir) {
 			public = append(public, skill.Source{Dir: dir, Untrusted: e.Untrusted()})
 			continue
 		}
@@ -88,9 +88,9 @@ func (p *parts) publicSkills(ctx context.Context) ([]skill.Source, error) {
 }
 
 // skillFinder makes a finder that works below a folder. done gives its connections free.
-func (p *parts) skillFinder(into string) (_ source.Finder, done func(), err error) {
+func (p *App) skillFinder(into string) (_ source.Finder, done func(), err error) {
 	f := source.Finder{Embedded: skills.FS, Temp: filepath.Join(into, "work"), Limits: archive.DefaultLimits()}
-	from, err := s3Options(p.cfg.S3)
+	from, err := S3Options(p.cfg.S3)
 	if err != nil {
 		return f, nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // openTracing opens the way to the collector of traces, if there is one: that of the configuration, else that of the
 // variables that OpenTelemetry has for all programs. Other variables of the exporter (headers, certificates) count, too.
-func (p *parts) openTracing(ctx context.Context) (err error) {
+func (p *App) openTracing(ctx context.Context) (err error) {
 	endpoint := p.cfg.Tracing.Endpoint
 	if endpoint == "" && !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		if endpoint = os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"); endpoint == "" {
@@ -21,7 +21,7 @@ func (p *parts) openTracing(ctx context.Context) (err error) {
 		}
 	}
 	p.tracer, err = tracing.Open(ctx, tracing.Options{
-		Endpoint: endpoint, Ratio: float64(p.cfg.Tracing.SamplePercent) / 100, Service: envOr("OTEL_SERVICE_NAME", "skerry"),
+		Endpoint: endpoint, Ratio: float64(p.cfg.Tracing.SamplePercent) / 100, Service: EnvOr("OTEL_SERVICE_NAME", "skerry"),
 		Version: buildinfo.Version(), Instance: p.peers.ID(), Log: p.log,
 	})
 	if err != nil {
