@@ -149,6 +149,7 @@ var table = []row{
 	{"internal/config/extensions", "sandbox platform/jsonedit platform/lockedfile", "what is switched on is text in files; what a switch means, others know"},
 
 	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills", "it builds the server of all its parts, and knows no command"},
+	{"internal/app/cli", "api/auth api/rest app audit audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes observe/doctor orchestrator ownership/replica platform/buildinfo platform/redact platform/s3 plugins policy sandbox secrets sidecar/pki skills skills/archive skills/lint skills/runnable skills/scan skills/source store template template/sbom tools/argform tools/codeapi/standalone tools/egress tools/hub workspace/quota workspace/snapshot /sdk/go /skills", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
 
 	{"internal/archtest", "", "it reads text"},
 

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	sdk "github.com/skerry-sandbox/skerry/sdk/go"
+)
+
+// newContexts is "skerry contexts": the interpreters of a thread that keep their variables.
+func newContexts(api *apiClient) *cobra.Command {
+	cmd := &cobra.Command{Use: "contexts", Short: "List, make, restart and end interpreters that keep their variables"}
+	var lang string
+	add := &cobra.Command{
+		Use: "new THREAD", Short: "Make a context and print its id, for skerry code --context", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var made map[string]any
+			if full, ok := languages[lang]; ok {
+				lang = full
+			}
+			if err := api.call(cmd.Context(), http.MethodPost, threadPath(args[0], "contexts"), map[string]any{"language": lang}, &made); err != nil {
+				return err
+			}
+			if api.json {
+				return printJSON(cmd.OutOrStdout(), made)
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), made["context_id"])
+			return nil
+		},
+	}
+	add.Flags().StringVar(&lang, "lang", "python", "py, ts or js")
+	cmd.AddCommand(add,
+		&cobra.Command{Use: "ls THREAD", Short: "List the contexts of a thread", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+			return api.table(cmd, threadPath(args[0], "contexts"), []string{"context_id", "language", "state", "runs", "last_used_at"})
+		}},
+		contextCommand(api, "restart", "Empty a context, or bring back a lost one", http.MethodPost, "restart"),
+		contextCommand(api, "interrupt", "End the run in a context, which keeps its variables", http.MethodPost, "interrupt"),
+		contextCommand(api, "rm", "End a context", http.MethodDelete))
+	return cmd
+}
+
+func contextCommand(api *apiClient, name, short, method string, more ...string) *cobra.Command {
+	return &cobra.Command{Use: name + " THREAD CONTEXT", Short: short, Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, args []string) error {
+		return api.call(cmd.Context(), method, threadPath(args[0], append([]string{"contexts", args[1]}, more...)...), nil, nil)
+	}}
+}
+
+// showResult prints the text of what a run in a context displayed, by MIME type, and names what a terminal cannot show.
+func showResult(cmd *cobra.Command, r map[string]json.RawMessage) {
+	var text string
+	if json.Unmarshal(r["text/plain"], &text) == nil {
+		fmt.Fprintln(eyes{w: cmd.OutOrStdout()}, text)
+	}
+	var more []string
+	for mime := range r {
+		if mime != "text/plain" {
+			more = append(more, mime)
+		}
+	}
+	if slices.Sort(more); len(more) > 0 {
+		fmt.Fprintf(eyes{w: cmd.ErrOrStderr()}, "(also as %v: --json has all)\n", more)
+	}
+}
+
+// codeRequest is the body of execute_code: the language goes with it unless a context has its own.
+func codeRequest(text, lang, context string, timeout int) sdk.Code {
+	code := sdk.Code{Code: text, ContextID: context, TimeoutSeconds: float64(timeout)}
+	if context != "" {
+		return code
+	}
+	if full, ok := languages[lang]; ok {
+		lang = full
+	}
+	code.Language = lang
+	return code
+}
