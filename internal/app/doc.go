@@ -1,5 +1,5 @@
-// Package app builds the server from its parts, in the order of their dependencies, and runs it. It also opens some of
-// the parts alone, for commands that look at them.
+// Package app builds the server from its parts, in the order of their dependencies, and runs it: New, Run, Close. It also
+// opens some of the parts alone, for commands that look at them.
 //
 // A part gets the parts it needs when it is made. These calls go the other way, through a function that reads a field of
 // App, which a later step sets. No request, exec or tool call exists before all steps are done:

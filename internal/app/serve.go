@@ -63,7 +63,7 @@ const (
 	IdleTimeout   = 2 * time.Minute
 )
 
-// App are what a server is made of, in the order in which they are opened.
+// App is a server, or some parts of one, in the order in which they are opened.
 type App struct {
 	cfg     config.Config
 	log     *slog.Logger
@@ -88,6 +88,9 @@ type App struct {
 	tracer  *tracing.Tracer // nil: nothing is traced
 	doing   atomic.Int64    // requests under way that change something
 	halt    *time.Timer     // ends the process when it does not stop; nil before it is told to
+	api     http.Handler
+
+	endStart context.CancelFunc // ends the context of New
 
 	sealer  *secrets.Keys
 	secrets *secrets.Service
@@ -102,33 +105,21 @@ type App struct {
 	disk       *quota.Volume
 }
 
-// Serve runs a server until ctx ends, and then stops it in order. ready is told the address.
-func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) (err error) {
+// New builds a server of its configuration: each part gets the parts before it. The caller calls Run once, and Close.
+func New(ctx context.Context, cfg config.Config, log *slog.Logger) (*App, error) {
 	if err := cfg.Check(); err != nil {
-		return fmt.Errorf("configuration:\n%w", err)
+		return nil, fmt.Errorf("configuration:\n%w", err)
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("the server gives every workspace a uid of its own and so must run as root")
+		return nil, errors.New("the server gives every workspace a uid of its own and so must run as root")
 	}
-	// No core file: the memory of this process, and of the MCP servers that it starts, has secrets.
-	// What it may be stays: a runtime sets limits of its own in sandboxes, and could not raise it again.
-	var core unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
-		return fmt.Errorf("core files: %w", err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Max: core.Max}); err != nil {
-		return fmt.Errorf("core files: %w", err)
+	if err := noCoreFiles(); err != nil {
+		return nil, err
 	}
 	p := &App{cfg: cfg, log: log}
-	defer func() {
-		err = errors.Join(err, p.Close())
-		if p.halt != nil {
-			p.halt.Stop()
-		}
-	}()
 	startCtx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for _, open := range []func(context.Context) error{
+	p.endStart = cancel
+	err := p.open(startCtx,
 		p.openTLS,
 		p.openData,
 		p.openTracing,
@@ -144,23 +135,47 @@ func Serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(
 		p.openTools,
 		p.openPolicy,
 		p.openOrchestrator,
-	} {
-		if err := open(startCtx); err != nil {
+		func(context.Context) (err error) {
+			p.api, err = p.handler(ctx)
 			return err
-		}
-	}
-	handler, err := p.handler(ctx)
+		},
+	)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return p.listen(ctx, handler, ready)
+	return p, nil
 }
 
-// Close closes what was opened, last first.
+// noCoreFiles switches off core files: the memory of this process, and of the MCP servers that it starts, has secrets.
+// The highest limit stays: a runtime sets limits of its own in sandboxes, and could not raise it again.
+func noCoreFiles() error {
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		return fmt.Errorf("core files: %w", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Max: core.Max}); err != nil {
+		return fmt.Errorf("core files: %w", err)
+	}
+	return nil
+}
+
+// Run serves until ctx ends, and then drains. It calls ready with the address when the server listens.
+func (p *App) Run(ctx context.Context, ready func(addr string)) error {
+	return p.listen(ctx, p.api, ready)
+}
+
+// Close closes the parts, last first.
 func (p *App) Close() error {
+	if p.endStart != nil { // nil in a server that New did not build
+		p.endStart()
+	}
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {
 		errs = append(errs, p.closers[i]())
+	}
+	p.closers = nil
+	if p.halt != nil {
+		p.halt.Stop()
 	}
 	return errors.Join(errs...)
 }

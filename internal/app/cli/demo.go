@@ -116,7 +116,7 @@ func (d *demo) run(ctx context.Context, cfg config.Config) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	go func() { ended <- app.Serve(ctx, cfg, log, func(addr string) { ready <- addr }) }()
+	go func() { ended <- serve(ctx, cfg, log, func(addr string) { ready <- addr }) }()
 	select {
 	case addr := <-ready:
 		d.api.server = "http://" + addr

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,7 +34,7 @@ func newServe() *cobra.Command {
 				}
 			}
 			spaceGC()
-			return app.Serve(cmd.Context(), cfg, newLog(cfg.LogLevel), func(addr string) {
+			return serve(cmd.Context(), cfg, newLog(cfg.LogLevel), func(addr string) {
 				scheme := "http"
 				if cfg.TLS.Cert != "" {
 					scheme = "https"
@@ -77,4 +79,14 @@ func newLog(level string) *slog.Logger {
 		l = slog.LevelInfo
 	}
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l}))
+}
+
+// serve runs a server until ctx ends. ready gets its address.
+func serve(ctx context.Context, cfg config.Config, log *slog.Logger, ready func(addr string)) (err error) {
+	a, err := app.New(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	return a.Run(ctx, ready)
 }

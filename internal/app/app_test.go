@@ -1,0 +1,53 @@
+package app
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/config"
+)
+
+// TestNewFails: a server that cannot be built leaves its data folder to the next one.
+func TestNewFails(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a server runs as root")
+	}
+	cfg := config.Default()
+	cfg.Data, cfg.Driver, cfg.Docker.Address = filepath.Join(t.TempDir(), "data"), "docker", filepath.Join(t.TempDir(), "none.sock")
+	cfg.Audit.SigningKeyFile = filepath.Join(t.TempDir(), "key.pem")
+	a, err := New(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if a != nil || err == nil || !strings.Contains(err.Error(), "driver docker") {
+		t.Fatalf("%v, %v: want the error of the driver", a, err)
+	}
+	lock, err := LockData(cfg.Data, false)
+	if err != nil {
+		t.Fatalf("the data folder is still locked: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClose: parts close in reverse order, all of them, and Close reports each error.
+func TestClose(t *testing.T) {
+	var order []int
+	p := &App{}
+	broken := errors.New("broken")
+	for i := range 3 {
+		p.onClose(func() error {
+			order = append(order, i)
+			if i == 1 {
+				return broken
+			}
+			return nil
+		})
+	}
+	if err := p.Close(); !errors.Is(err, broken) || !slices.Equal(order, []int{2, 1, 0}) {
+		t.Errorf("%v, %v", err, order)
+	}
+}
