@@ -17,11 +17,12 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
-// firstScratchUID is far above the uids of workspaces, which are counted from a million. What runs in a scratch server
-// never has the uid of a user's files.
+// firstScratchUID is far above the uids of workspaces, which are counted from a million. What runs in a scratch
+// server never has the uid of a user's files.
 const firstScratchUID = 2_000_000_000
 
-// OpenScratch opens all parts of a server but its listener, on a driver and a hub that the caller opened and closes.
+// OpenScratch opens all parts of a server but its listener. The caller opened the driver and the hub, and closes
+// them.
 func OpenScratch(ctx context.Context, cfg config.Config, log *slog.Logger, d driver.Driver, h *hub.Hub) (*App, error) {
 	p := &App{cfg: cfg, log: log, driver: d, hub: h}
 	return p, p.open(ctx,

@@ -1,3 +1,3 @@
-// Package cli is the commands of the program: their flags, what they do, and what they print. Status tells the exit code
-// of each error.
+// Package cli is the commands of the program: their flags, what they do, and what they print. Status returns the
+// exit code of each error.
 package cli
