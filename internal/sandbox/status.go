@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 )
 
@@ -51,7 +52,5 @@ func (e *Error) tooManyCalls() bool {
 
 // TooManyCalls makes a QuotaExceeded of calls: too many in a time, at once or in total.
 func TooManyCalls(format string, args ...any) error {
-	e := Errorf(QuotaExceeded, format, args...).(*Error)
-	e.Calls = true
-	return e
+	return &Error{Kind: QuotaExceeded, Detail: fmt.Sprintf(format, args...), Calls: true}
 }
