@@ -41,7 +41,7 @@ func (p *App) openIsolation(ctx context.Context) error {
 	return err
 }
 
-// Start implements mcphub.Isolation.
+// Start implements hub.Isolation.
 func (i *isolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
 	rules, err := egress.ParseRules(s.Egress)
 	if err != nil { // the administrator's mistake, not the caller's
@@ -86,13 +86,13 @@ func (i *isolation) record(action string, o sandbox.Owner, subject, outcome stri
 // isolated is a running server as the hub takes it.
 type isolated struct{ *servers.Server }
 
-// Stdin implements mcphub.IsolatedProcess.
+// Stdin implements hub.IsolatedProcess.
 func (s isolated) Stdin() hub.Stream { return halfClosing{s.Server.Stdio} }
 
-// Stdout implements mcphub.IsolatedProcess.
+// Stdout implements hub.IsolatedProcess.
 func (s isolated) Stdout() hub.Stream { return s.Server.Stdio }
 
-// Stderr implements mcphub.IsolatedProcess.
+// Stderr implements hub.IsolatedProcess.
 func (s isolated) Stderr() hub.Stream { return s.Server.Stderr }
 
 // halfClosing ends what is written and leaves what is read.

@@ -218,7 +218,7 @@ func (p *App) settleReplicas(settle func(orchestrator.ExitedReplica) error) erro
 	return p.peers.Settle(func(i replica.Info) error { return settle(orchestrator.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
 }
 
-// placement is httpserver's view of the replicas.
+// placement is api/rest's view of the replicas.
 type placement struct {
 	*orchestrator.Orchestrator
 	*peer.Peers

@@ -60,6 +60,21 @@ func TestTheCheckerFails(t *testing.T) {
 	}
 }
 
+// TestDeclared: a link to a function that a file does not declare, or no longer declares, is a violation.
+func TestDeclared(t *testing.T) {
+	tree := fstest.MapFS{
+		"a.go":    {Data: []byte("package a\n\ntype T[K any] struct{}\n\nfunc (*T[K]) M() {}\n\nfunc F() {}\n")},
+		"good.md": {Data: []byte("[`F`](a.go) [`T`](a.go) [`(*T).M`](a.go)")},
+		"bad.md":  {Data: []byte("[`M`](a.go) [`(*F).M`](a.go) [`(*T).F`](a.go) [`F`](b.go) [`F`](a.go)")},
+		"none.md": {Data: []byte("[F](a.go)")},
+	}
+	for name, want := range map[string]int{"good.md": 0, "bad.md": 4, "none.md": 1, "missing.md": 1} {
+		if bad := checkDeclared(tree, name); len(bad) != want {
+			t.Errorf("%s: %q, want %d violations", name, bad, want)
+		}
+	}
+}
+
 func sizesOf(known map[part]int) func([]file) []string {
 	return func(files []file) []string { return checkSizes(files, known) }
 }

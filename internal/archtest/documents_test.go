@@ -45,7 +45,30 @@ func checkLinks(root fs.FS) []string {
 	return bad
 }
 
+var declared = regexp.MustCompile("\\[`((?:\\(\\*?(\\w+)\\)\\.)?(\\w+))`\\]\\(([^)]+\\.go)\\)")
+
+// checkDeclared: a link whose text is a function, method or type of ours leads to the file that declares it.
+func checkDeclared(root fs.FS, name string) []string {
+	text, err := fs.ReadFile(root, name)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	found := declared.FindAllStringSubmatch(string(text), -1)
+	if len(found) == 0 {
+		return []string{name + ": no link to a function"}
+	}
+	var bad []string
+	for _, m := range found {
+		f, err := parse(root, m[4])
+		if err != nil || !f.declares(m[2], m[3]) {
+			bad = append(bad, fmt.Sprintf("%s: %s does not declare %s", name, m[4], m[1]))
+		}
+	}
+	return bad
+}
+
 // maxReadme is three screens.
+
 const maxReadme = 120
 
 // checkReadme: the README fits three screens.

@@ -94,6 +94,7 @@ func TestComments(t *testing.T) {
 func TestDocuments(t *testing.T) {
 	house, _ := openHouse(t)
 	report(t, checkLinks(house))
+	report(t, checkDeclared(house, "ARCHITECTURE.md"))
 	report(t, checkDecisions(house))
 	report(t, checkBlocks(house))
 	readme, err := fs.ReadFile(house, "README.md")

@@ -33,6 +33,29 @@ func (f file) imports() []string {
 	return all
 }
 
+// declares reports whether a file declares a function or type, or a method of the type recv.
+func (f file) declares(recv, name string) bool {
+	for _, d := range f.syntax.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			of := ""
+			if d.Recv != nil {
+				of = receiver(d.Recv.List[0].Type)
+			}
+			if of == recv && d.Name.Name == name {
+				return true
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				if t, ok := s.(*ast.TypeSpec); ok && recv == "" && t.Name.Name == name {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
 func (f file) at(n ast.Node) token.Position { return f.fset.Position(n.Pos()) }
 
 // load parses the tree, without folders that hold no code of ours.

@@ -1,10 +1,3 @@
-// Package orchestrator is the use cases of Skerry, written once for every driver: acquire a sandbox,
-// run something in it, read and change its files, call its tools, release it, and find again what a
-// former server left behind.
-//
-// One instance is the sandbox of one thread as this process knows it. Boxes live in one map; whoever puts
-// one in starts it, everybody else waits for it. An execution is one run of something in an instance; it
-// has exactly one end, which is recorded and durable before anybody sees it.
 package orchestrator
 
 import (
@@ -46,7 +39,7 @@ type Template struct {
 	Prepare func(ctx context.Context) error
 }
 
-// toolHub is what the orchestrator needs of the guard that stands before mcphub.
+// toolHub is what the orchestrator needs of the guard that stands before the hub.
 type toolHub interface {
 	Servers(ctx context.Context, c sandbox.Caller, t sandbox.Thread) ([]sandbox.ToolServer, error)
 	Tools(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error)

@@ -1,4 +1,4 @@
-// Package plugin reads, installs and serves plugins: folders with skills, commands and MCP servers, in the format
+// Package plugins reads, installs and serves plugins: folders with skills, commands and MCP servers, in the format
 // of Claude Code (.claude-plugin/plugin.json) or that of Agent Plugins 1.0 (a plugin.json at the root).
 //
 // Everything in a plugin is hostile. Folders are read through os.Root, every file and every list has a limit,

@@ -13,7 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Hub is what a Guard stands before: mcphub. Its methods may be called at the same time.
+// Hub is what a Guard protects: the connections to MCP servers. Its methods may be called at the same time.
 type Hub interface {
 	Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error)
 	// ServerRequires gives the capabilities that a server's configuration wants.

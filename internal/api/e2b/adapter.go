@@ -108,7 +108,7 @@ func requestOf(ctx context.Context) request {
 // handler is one that answers with an error in the shape of E2B's API.
 type handler func(w http.ResponseWriter, r *http.Request, q request) error
 
-// Routes are all that the SDKs call, for httpserver to serve.
+// Routes are all that the SDKs call, for api/rest to serve.
 func (a *Adapter) Routes() rest.Adapter {
 	b := &routes{a: a}
 	b.control()

@@ -102,7 +102,7 @@ type skills interface {
 	DeleteSkill(ctx context.Context, c sandbox.Caller, name string) error
 }
 
-// mcpServers is the administration of MCP servers (mcphub). Config is one value of mcpServers in
+// mcpServers is the administration of MCP servers (the hub). Config is one value of mcpServers in
 // extensions_config.json, its secrets as "***".
 type mcpServers interface {
 	ServerConfigs(ctx context.Context) (map[string]json.RawMessage, error)

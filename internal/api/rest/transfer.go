@@ -191,7 +191,7 @@ func fileName(part *multipart.Part) (name string, isFile bool) {
 	return name, isFile
 }
 
-// target is where a file of an upload goes. What is wrong with it, vpath will say.
+// target is where a file of an upload goes. What is wrong with it, workspace/paths will say.
 func target(folder, name string) string {
 	if strings.HasPrefix(name, "/") {
 		return name

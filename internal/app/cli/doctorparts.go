@@ -284,7 +284,7 @@ func (e *examination) sweep(ctx context.Context, driverName string) {
 // laterIsolation starts MCP servers in sandboxes as soon as doctor's own server is there.
 type laterIsolation struct{ server *later[*app.App] }
 
-// Start implements mcphub.Isolation.
+// Start implements hub.Isolation.
 func (l laterIsolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
 	p, err := l.server.get(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package mcphub connects to MCP servers on behalf of threads: it reads their configuration, starts or
+// Package hub connects to MCP servers on behalf of threads: it reads their configuration, starts or
 // reaches them when they are first needed, knows their tools, finds tools by what they do, and calls
 // them.
 //

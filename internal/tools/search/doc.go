@@ -1,4 +1,4 @@
-// Package toolsearch finds tools by what they do: an index of a tool set, made once, that ranks the
+// Package search finds tools by what they do: an index of a tool set, made once, that ranks the
 // tools for a query in the words of an agent.
 //
 // The ranking is BM25F (Robertson, Zaragoza, Taylor: "Simple BM25 extension to multiple weighted

@@ -1,4 +1,4 @@
-// Package vpath is the server's view of one thread's files: it takes virtual paths
+// Package paths is the server's view of one thread's files: it takes virtual paths
 // ("/mnt/user-data/workspace/a.txt"), finds what they mean on the host, and reads or changes that
 // without ever leaving the thread's folders.
 //

@@ -31,7 +31,7 @@ type seen struct {
 	Racy  bool // it may have changed again without a trace
 }
 
-// hiddenPrefix begins the names of files that a write of the API is not done with (vpath).
+// hiddenPrefix begins the names of files that a write of the API is not done with (workspace/paths).
 const hiddenPrefix = ".skerry-tmp-"
 
 // scanner walks a thread's folder. What is in it is hostile and may change under the walk: it follows no links, opens

@@ -1,4 +1,4 @@
-// Package toolserver runs MCP servers of the stdio kind in sandboxes of their own: a program that came
+// Package servers runs MCP servers of the stdio kind in sandboxes of their own: a program that came
 // with a plugin, or that an administrator does not trust with the host. Each has a uid of its own, its
 // own home folder, and no network but the hosts of its list.
 //

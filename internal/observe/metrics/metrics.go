@@ -1,4 +1,4 @@
-// Package telemetry is the numbers of a server for Prometheus: how long sandboxes take to start, how
+// Package metrics is the numbers of a server for Prometheus: how long sandboxes take to start, how
 // execs end, how full the server is. docs/metrics.md lists their names; those and their labels are part of
 // what a server promises. No label holds a tenant, a user, a thread or anything else that a caller chose.
 package metrics

@@ -1,4 +1,4 @@
-// Package diskquota lets the kernel keep the files of a thread, and those of all threads of a user
+// Package quota lets the kernel keep the files of a thread, and those of all threads of a user
 // together, below a limit, whoever writes them: code in a sandbox gets EDQUOT or ENOSPC, and so does the
 // server.
 //

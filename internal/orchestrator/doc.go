@@ -1,0 +1,129 @@
+// Package orchestrator is the use cases of Skerry, written once for every driver: acquire a sandbox,
+// run something in it, read and change its files, call its tools, release it, and find again what a
+// former server left behind.
+//
+// One instance is the sandbox of one thread as this process knows it. Instances are in one map: the goroutine that
+// puts one in starts it, all others wait for it. An execution is one run of something in an instance; it
+// has exactly one end, which is recorded and durable before a caller sees it.
+//
+// # An exec
+//
+//  1. api/rest authenticates (cache, else one Redis round trip), compares the role with the route's
+//     rule, and calls orchestrator.RunCommand.
+//  2. The orchestrator finds the thread's instance in its map (else starts a sandbox), gives the exec a
+//     token at the bridge, appends the attempt to the audit log, and calls Run on the connection that
+//     sandboxd dialled. No container engine is asked.
+//  3. sandboxd hands the command to a supervisor that was started ahead. It is the sub-reaper of all
+//     that the command starts; at the end, or at the deadline, everything below it is killed before the
+//     exit is reported.
+//  4. Events come back numbered. The orchestrator keeps them, so that clients can resume; at the exit it
+//     asks the bridge for the tool calls, lists changed files, appends the result, waits for the fsync,
+//     and only then lets anybody see it.
+//
+// Tool calls of code: Python and bun connect to the bridge's own socket (MCP_BRIDGE_SOCKET), which saves a
+// copy through sandboxd; others, and all while the server starts again, to localhost:9876, where sandboxd
+// passes the bytes on.
+//
+// An exec with a terminal (process/terminal.go, terminal.go, api/rest/terminal.go) differs in three
+// points: its one stream never stops coming, so both sides keep the newest part of it and its numbers may
+// have gaps; typing and sizes go in by WriteStdin and Resize; and a WebSocket carries it, where each
+// binary frame is one event. Each client follows by itself, so a slow one loses events and holds up nobody
+// (docs/terminals.md).
+//
+// A context (docs/contexts.md) is a process.Session: an interpreter (interp/kernel.py, interp/kernel.mjs)
+// under a supervisor of its own, which serves one exec after the other over a socket pair. sandboxd holds
+// those that live; contexts.go holds their names, claims one for each run, and says what became of it.
+//
+// Wrappers of tools do not wait for an exec: when the hub's version moves, wrappers.go writes them into
+// every sandbox that runs, each folder exchanged in one step.
+//
+// Skills do not wait either. skills.Library.Set is what a user has now, Set.View what a thread has of it,
+// and skills.Folder.Show makes a folder show it; as long as nothing changes, each gives the same pointer
+// and costs a few stats. skills.go shows it in every sandbox of the user when this server changes
+// something, in all of them every 250 ms for what others changed, and before each exec (docs/skills.md).
+//
+// The sandbox, not the exec, is the trust boundary: sandboxd shares its uid with the code. Whatever it
+// says is data. The server has a deadline of its own, two seconds after sandboxd's; when it passes, the
+// sandbox is ended.
+//
+// A call that the policy lets through only with an approval waits in approval.Ask, between its attempt and
+// the MCP server, with the request in the shared state; any server takes the decision. Meanwhile the
+// deadline is held, here and in sandboxd, by leases of 15 s (approvals.go, decision 0029). Runs are put to
+// the policy, too (permit.go), before they have an id.
+//
+// # An instance
+//
+// instance is the sandbox of one thread as this process knows it. Whoever puts it into the map starts it;
+// all others wait for ready. It is taken out when nothing of it is left (gone). Its folder <data>/run/<id>
+// holds sock/ (mounted at /run/skerry), code-api/ (mounted), view/skills and view/plugins (mounted), and
+// secret.json (not mounted): the secret by which sandboxd is known again when the server comes back.
+//
+// With a pool in its template, pool.go keeps sandboxes ready (pooled.go makes them), and instanceFor gives
+// one to a thread without files: claimed.go renames its workspace to where the thread's files are and asks
+// no engine (decision 0020). Where sandboxes have disks of their own a thread with files gets one, too:
+// they are copied into it, and a note in its run folder (filled, not mounted) says so before anything runs
+// there (decision 0032).
+//
+// A new instance takes a place (capacity.go), waiting in its tenant's queue when there is none, and gives
+// it back when its sandbox is gone. lifecycle.go looks every second for instances that are idle or too
+// old: beginStop takes one out of use in the same step that sees that nothing runs in it, and putAway ends
+// it. savedspec.go is what outlives an instance. load.go watches what an instance with something in it
+// does to its neighbours: it weighs one that computes, and ends what forks without end (decision 0019).
+// The way of an exec into an instance is enter: it waits for an instance, wakes one that is paused, and
+// starts over when the instance was put away meanwhile. See docs/lifecycle.md.
+//
+// # Where the server's disk is not the sandbox's
+//
+// With a driver.Remote (Kubernetes; memory.NewRemote in tests) mounts are copies, and the sockets of
+// /run/skerry are reached by a tunnel. filesync.go is what an instance does for that, pull.go where the
+// use cases need it; with other drivers it is nil and costs nothing. A driver.Volumes can keep the files
+// of threads on volumes: volumes.go says whether the volume or the server's folder is ahead.
+//
+//   - Pull before the end of an exec is told (lists of changed files compare the server's copy after
+//     it), before the API reads or changes files, and before a sandbox is removed. A pull that began
+//     after an exec ended serves all that ended by then. A read pulls only when something ran, runs, or
+//     lives (contexts) since the last one.
+//   - Push: what the server changed is *due*, by path, until the sandbox has it: changed files before
+//     the API's answer, in one turn with the change; skills, plugins and wrappers in the background,
+//     once for all that changed meanwhile, 32 instances side by side. Nothing is pulled and nothing
+//     begins to run before what is due is there.
+//   - Attach with the token of the ownership: at Create, when a sandbox is adopted, when one of the pool
+//     gets a thread (its folder has moved), when a lease is taken again. Detach when the instance is let
+//     go. A higher token seen there is another server's: that one's sandbox is left alone.
+//   - When it fails: an exec whose files could not be brought ends as lost with a detail, the server's
+//     copy is that of the end told last, and a sandbox out of reach for 20 s is ended. One with more
+//     than its limit goes on. A change that could not be pushed is kept, and answered unavailable.
+//   - Requests about files go to the thread's owner (rest.Options.RemoteFiles), and an upload arrives
+//     whole before it takes its turn, so that no slow client holds up the end of an exec.
+//
+// Files at the server belong to the thread's uid as ever. That needs root with CHOWN, FOWNER and
+// DAC_OVERRIDE, and no more: quotas of the kernel need others, so there the limit is what the server
+// counts when it writes and pulls. A tool server in a sandbox (package tools/servers) has its home folder
+// brought every 30 s and at its end; one that is a process of the server needs SETUID and SETGID, and is
+// refused without.
+//
+// # Two servers
+//
+// Each process of a data folder is a replica, with a slot (<data>/run/replicas/<n>) whose lock the kernel
+// takes away with it. A replica *holds* a thread while an instance or a request needs it (ownership.go):
+// it has the lease in Redis and the owner record in <data>/run/claims, both with the same fencing token.
+// On the owner no request looks at either, as long as the lease was renewed in time; leases are renewed
+// 500 at a time. api/rest/forward.go asks before each request about a thread who holds it, and passes it
+// on to that replica, once at most; a request that may start a sandbox holds the thread itself when nobody
+// does. Replicas reach each other by the sockets in their slots, or, when they announce addresses, by TLS
+// with certificates that name replicas (peer/network.go). A replica that stops hands each thread over when
+// only its instance needs it (handover.go): the owner record names nobody then, and the next one that is
+// asked adopts the sandbox. Before a sandbox is removed, its owner record's page is locked and read: one
+// that names another owner is let go of. decision 0013 says why there are two.
+//
+// # After a crash
+//
+// takeover.go: each second every server asks whether a replica ended; only then it reads the owner
+// records, takes those of the dead one, and adopts their sandboxes when they dial again within 15 s, else
+// removes them; what still ran in an adopted one is killed. Then it settles the replica: each attempt in
+// its audit log without a result gets one, lost, in that same log. recover.go does the same at a start,
+// and adopts sandboxes with this data folder's label that no owner record names. A sandbox that no owner
+// record names later on is removed when it was seen so for a whole lease time. Run folders without an
+// owner record are deleted at a start and every ten seconds. What waited in the pool of a replica that
+// ended is removed by the others, or by the next one (sweepPool).
+package orchestrator
