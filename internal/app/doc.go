@@ -12,4 +12,6 @@
 //     limits.
 //   - plugins.Options.Changed tells the hub and the library of skills. Both read the list of plugins, so they come
 //     later. A nil field means that the part does not exist yet, and reads the list when it is made.
+//
+// Locks: imageImport.mu guards the import that is under way. The import runs without it.
 package app

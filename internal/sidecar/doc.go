@@ -7,4 +7,8 @@
 //
 // Whatever comes from the pod is data of the sandbox: it is checked and bounded, and what it may change at the server are the
 // sources of writable mounts.
+//
+// Locks: Conn.mu guards mounts, token and session. It is held for the assignment only: no network, no
+// disk, no other lock. The channel op serialises what uses copied, since and uid; a caller takes it before
+// mu.
 package sidecar

@@ -1,4 +1,3 @@
-// Package auth says who a caller is: bearer keys, kept only as hashes.
 package auth
 
 import (

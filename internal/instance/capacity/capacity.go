@@ -1,9 +1,3 @@
-// Package capacity gives out the places that a server has for sandboxes. Who finds none free waits in a
-// queue: first come, first served within a tenant, and tenants in turn, so that one with a hundred
-// waiting calls delays another's only by one sandbox.
-//
-// A ticket is a place, or a turn in the queue for one. Nothing here starts a goroutine or waits: who
-// has a ticket waits for Granted with a deadline of their own.
 package capacity
 
 import (

@@ -1,4 +1,3 @@
-// Package deadline is a deadline whose clock can be held, for work that waits for a person.
 package deadline
 
 import (

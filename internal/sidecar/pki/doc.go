@@ -7,4 +7,7 @@
 //
 // The kinds differ in names and in extended key usage, and both are checked: who steals the certificate of one sandbox
 // can play that sandbox, and no server. All is TLS 1.3, with certificates of both sides.
+//
+// Locks: Authority.mu guards the two certificates that the server shows. It is held while a new one is
+// signed, which does no I/O.
 package pki

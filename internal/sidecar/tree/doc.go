@@ -6,4 +6,6 @@
 // opened, and never so that the open could wait. Specials are neither copied nor read. What is listed is bounded (Limits).
 //
 // Paths are relative to the tree's root, with any bytes but NUL in their names. A List is in the order of the walk.
+//
+// Locks: Digests.mu guards the digests. No other lock is taken while it is held.
 package tree

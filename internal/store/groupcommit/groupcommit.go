@@ -1,5 +1,3 @@
-// Package groupcommit makes appended data durable with few fsyncs: one fsync serves everybody who
-// waits when it begins. The audit log and the journal of the embedded state use it.
 package groupcommit
 
 import (

@@ -1,5 +1,3 @@
-// Package containerdtest starts a containerd of its own for tests: in a folder that is its own, apart
-// from any that runs on the machine, and stopped at the end.
 package containerdtest
 
 import (

@@ -1,5 +1,3 @@
-// Package idlock serialises what a driver does with one sandbox, while other sandboxes go on. A
-// driver needs it so that two calls to Create for one id start one container.
 package idlock
 
 import (

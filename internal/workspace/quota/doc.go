@@ -1,0 +1,20 @@
+// Package quota lets the kernel keep the files of a thread, and those of all threads of a user
+// together, below a limit, whoever writes them: code in a sandbox gets EDQUOT or ENOSPC, and so does the
+// server.
+//
+// There are two ways, by the file system that the threads' folders are on:
+//
+//   - ext4 and xfs, mounted with usrquota and prjquota: every workspace has a uid of its own, so the
+//     quota of that uid is the thread's, and the project of the folder of a user's threads is the user's;
+//   - btrfs: every thread's folder is a subvolume in a quota group of its own, which is in the group of
+//     the user. Quotas must be on there ("btrfs quota enable --simple").
+//
+// Where the data folder's file system offers neither, an image of a fixed size (<data>/disk.img) is made,
+// with ext4 or btrfs in it, and mounted at <data>/tenants. Its blocks are reserved when it is made, so that
+// neither can the threads fill the host nor the host's other files take from the threads.
+//
+// What a file system is said to offer is never believed: Open sets small limits and writes past them.
+//
+// Locks: Volume.mu guards what limits are set, and is held while the kernel sets one. No other lock is
+// taken while it is held.
+package quota
