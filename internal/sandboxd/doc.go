@@ -7,4 +7,7 @@
 // It shares its uid with hostile code. So it is non-dumpable, takes every signal that a process may
 // take, starts every command under the filter of package process, and holds nothing that is worth
 // more than the sandbox: the server treats every word of it as data.
+//
+// Locks: contexts.mu guards the interpreters of contexts, standbys.mu those that wait. Neither is taken
+// while the other is held. No interpreter is started, asked or ended under one.
 package sandboxd

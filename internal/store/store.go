@@ -1,10 +1,3 @@
-// Package store keeps what the server must find again: threads, leases, sandboxes, bearer keys and
-// the answers to idempotent requests. It speaks to Redis; without one it runs miniredis in the
-// process behind the very same code (embedded mode), and keeps the durable records in a journal file.
-//
-// Every call has a deadline of two seconds, or ctx's when that is sooner. Errors have a kind of
-// package sandbox: Unavailable when Redis does not answer; an error of a write leaves open whether
-// it was done. A Store is safe for concurrent use.
 package store
 
 import (

@@ -1,4 +1,3 @@
-// Package events brings what a driver learns of its sandboxes to all who watch, and waits for none of them.
 package events
 
 import (

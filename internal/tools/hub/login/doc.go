@@ -9,4 +9,8 @@
 //
 // What a server, its metadata and its authorization server say is hostile: every request goes through
 // guard.go, and nothing of it but short codes gets into an error.
+//
+// Locks: Vault.mu guards the slots and their users; slot.mu one login, and is held while its file is read.
+// Neither is taken while the other is held. The channel turn is taken before slot.mu: its holder asks for
+// tokens.
 package login
