@@ -85,7 +85,7 @@ func (b *bench) neighbour(times *[]float64, between func() error) error {
 	return nil
 }
 
-// ignite starts a bomb and gives its exec. A sandbox that the one before has just ended is asked for again.
+// ignite starts a bomb and returns its exec. A sandbox that the one before has just ended is asked for again.
 func (b *bench) ignite(bm bomb.Bomb) (id string, err error) {
 	for range 5 {
 		var raw []byte

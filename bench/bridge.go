@@ -157,7 +157,7 @@ func callsByClient(ctx context.Context, session *mcp.ClientSession, r route, cal
 	return ms, errors.Join(errs...)
 }
 
-// startEcho starts the HTTP server of the comparison, a process of its own, and gives its address.
+// startEcho starts the HTTP server of the comparison, a process of its own, and returns its address.
 func (b *bench) startEcho() (stop func() error, err error) {
 	cmd := exec.Command(b.self, serverArg, "echo")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -79,7 +79,7 @@ const (
 	tableEnd   = "<!-- end of what make bench writes -->\n"
 )
 
-// withTable gives the page with the table of the report in it.
+// withTable returns the page with the table of the report in it.
 func withTable(page []byte, r *report) ([]byte, error) {
 	head, rest, ok := strings.Cut(string(page), tableBegin)
 	_, foot, found := strings.Cut(rest, tableEnd)

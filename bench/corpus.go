@@ -24,7 +24,7 @@ type corpusServer struct {
 	} `json:"tools"`
 }
 
-// readCorpus gives the text of the corpus and its servers.
+// readCorpus returns the text of the corpus and its servers.
 func readCorpus() ([]byte, []corpusServer, error) {
 	z, err := gzip.NewReader(bytes.NewReader(corpusFile))
 	if err != nil {

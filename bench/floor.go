@@ -57,7 +57,7 @@ func serveForks(conn net.Conn) {
 	}
 }
 
-// floor starts the daemon in a container of the image, and gives what has it run `true` once.
+// floor starts the daemon in a container of the image, and returns what has it run `true` once.
 func (b *bench) floor(image string) (do func() error, stop func() error, err error) {
 	dir := filepath.Join(b.dir, "floor")
 	if err := os.Mkdir(dir, 0o755); err != nil {

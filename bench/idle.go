@@ -107,7 +107,7 @@ func takeStock(data string, server int) (stock, error) {
 
 func pss(dir string) int64 { return kilobytes(field(dir+"/smaps_rollup", "Pss:")) }
 
-// field gives the first word behind a name in a file of lines, or "".
+// field returns the first word behind a name in a file of lines, or "".
 func field(file, name string) string {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -133,7 +133,7 @@ type bench struct {
 	report report
 }
 
-// wanted gives the parts that the flag names, all that a full run has without it.
+// wanted returns the parts that the flag names, all that a full run has without it.
 func wanted(only string) ([]part, error) {
 	var list []part
 	names := strings.Split(only, ",")

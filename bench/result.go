@@ -229,7 +229,7 @@ func (r *report) write(jsonFile, svgFile, page string) error {
 	return os.WriteFile(page, out, 0o644) //nolint:gosec // it is published
 }
 
-// read gives the report of an earlier run.
+// read returns the report of an earlier run.
 func read(jsonFile string) (*report, error) {
 	text, err := os.ReadFile(jsonFile)
 	if err != nil {

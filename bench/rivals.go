@@ -27,13 +27,13 @@ func startContainer(image string, options []string, command ...string) (containe
 
 func (c container) remove() error { return exec.Command("docker", "rm", "-f", string(c)).Run() }
 
-// exec gives what runs a command in the container; options stand before it.
+// exec returns what runs a command in the container; options stand before it.
 func (c container) exec(options []string, argv ...string) func() error {
 	args := append(append([]string{"exec"}, options...), string(c))
 	return hostProgram("", "docker", append(args, argv...)...)
 }
 
-// hostProgram gives what runs a program of the host and takes its output.
+// hostProgram returns what runs a program of the host and takes its output.
 func hostProgram(dir, name string, args ...string) func() error {
 	return func() error {
 		cmd := exec.Command(name, args...)
@@ -55,7 +55,7 @@ func told(err error) error {
 //go:embed llm_sandbox.py
 var llmSandboxText string
 
-// llmSandbox opens a session of llm-sandbox, from PyPI, with our image, and gives what prints in it.
+// llmSandbox opens a session of llm-sandbox, from PyPI, with our image, and returns what prints in it.
 // The opening does not count. An error says why it is not there.
 func (b *bench) llmSandbox(image string) (do, stop func() error, err error) {
 	python := filepath.Join(b.cache, "rivals/bin/python")

@@ -162,7 +162,7 @@ func (s *server) exec(thread string, argv ...string) error {
 	return err
 }
 
-// codeIn runs a program text and gives its stdout; a program that fails is an error.
+// codeIn runs a program text and returns its stdout; a program that fails is an error.
 func (s *server) codeIn(thread, language, text string) (string, error) {
 	raw, err := s.post(http.MethodPost, "/api/threads/"+thread+"/execute_code", map[string]any{"code": text, "language": language, "timeout": 120})
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *bench) compareCleared(ours side, clear func() error, theirs rival) erro
 	return nil
 }
 
-// serverOf gives a server of the driver: the one of most parts where it has that driver.
+// serverOf returns a server of the driver: the one of most parts where it has that driver.
 func (b *bench) serverOf(driver string, env ...string) (*server, func() error, error) {
 	if driver == b.driver && len(env) == 0 {
 		return b.server, func() error { return nil }, nil

@@ -151,7 +151,7 @@ func (b *bench) tell(s story, mode string, do func(*bench, *conversation) error,
 	return c, errors.Join(c.err, s.done(l))
 }
 
-// tool calls a tool at the server and gives its result.
+// tool calls a tool at the server and returns its result.
 func (b *bench) tool(server, tool string, input any) (json.RawMessage, error) {
 	raw, err := b.post(http.MethodPost, "/api/threads/direct/tools/call", map[string]any{"server": server, "tool": tool, "input": input})
 	if err != nil {

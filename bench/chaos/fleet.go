@@ -189,7 +189,7 @@ func newFleet(s settings) (*fleet, error) {
 	return f, nil
 }
 
-// freePorts gives ports that nobody has at the moment.
+// freePorts returns ports that nobody has at the moment.
 func freePorts(n int) (ports []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -276,7 +276,7 @@ func (f *fleet) call(ctx context.Context, s *process, method, path string, body 
 	return res.StatusCode, text, err
 }
 
-// goroutines gives how many each server has.
+// goroutines returns how many each server has.
 func (f *fleet) goroutines(ctx context.Context) ([]int, error) {
 	f.client.CloseIdleConnections()
 	var counts []int

@@ -232,7 +232,7 @@ func (v *verdict) leftOver() string {
 	return ""
 }
 
-// redisKeys gives the first line of Redis's answer: the number of keys.
+// redisKeys returns the first line of Redis's answer: the number of keys.
 func (v *verdict) redisKeys(pattern string) (string, error) {
 	c, err := net.DialTimeout("tcp", v.redisAt, 5*time.Second)
 	if err != nil {

@@ -60,7 +60,7 @@ func (w *work) count(what, how string) {
 	w.counts[what+": "+how]++
 }
 
-// any gives a server, running or not: clients do not know.
+// any returns a server, running or not: clients do not know.
 func (w *work) any(r *rand.Rand) *process { return w.servers[r.IntN(len(w.servers))] }
 
 func (w *work) one(ctx context.Context, r *rand.Rand, thread string, n int) {
@@ -142,7 +142,7 @@ func (w *work) exec(ctx context.Context, r *rand.Rand, what, thread, token, comm
 
 var errCut = errors.New("the stream was cut")
 
-// lastEvent gives the result in the exit of a stream.
+// lastEvent returns the result in the exit of a stream.
 func lastEvent(text []byte) ([]byte, error) {
 	_, exit, ok := strings.Cut(string(text), "event: exit\n")
 	if !ok {

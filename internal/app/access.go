@@ -115,7 +115,7 @@ func (a *access) watchKeys(ctx context.Context) {
 	}
 }
 
-// handlers gives the server's handler: the open one until a key exists, the closed one from then on.
+// handlers returns the server's handler: the open one until a key exists, the closed one from then on.
 func (a *access) handlers(o rest.Options) (http.Handler, error) {
 	closed, err := rest.New(o)
 	if err != nil {

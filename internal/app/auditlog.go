@@ -14,7 +14,7 @@ import (
 // SigningKeyEnv may hold the private key. It is taken out of the environment at once: children never have it.
 const SigningKeyEnv = "SKERRY_AUDIT_SIGNING_KEY"
 
-// TakeSigningKey gives the key that the environment holds, which no longer does.
+// TakeSigningKey returns the key that the environment holds, which no longer does.
 func TakeSigningKey() (signing.Key, error) {
 	text, ok := os.LookupEnv(SigningKeyEnv)
 	if !ok || text == "" {

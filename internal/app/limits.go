@@ -23,7 +23,7 @@ func (p *App) openLimits() {
 // limitTable is the configuration as limits want it.
 type limitTable struct{ of *config.Limits }
 
-// Of gives the rules of a caller.
+// Of returns the rules of a caller.
 func (t limitTable) Of(c sandbox.Caller) (tenant, user, key limits.Rules) {
 	tenant, user = rules(t.of.OfTenant(c.Tenant)), rules(t.of.OfUser(c.Tenant, c.User))
 	if c.KeyID != "" {

@@ -55,7 +55,7 @@ func (p *App) userServers() hub.UserServers {
 	return hub.UserServers{Of: p.plugins.Servers, Addresses: addresses, Egress: p.cfg.Plugins.Egress}
 }
 
-// pluginCommands gives what a user's plugins add to prompts.
+// pluginCommands returns what a user's plugins add to prompts.
 func (p *App) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
 	list, err := p.plugins.AllCommands(o)
 	if err != nil {

@@ -139,7 +139,7 @@ func (a policyAdmin) record(ctx context.Context, tenant, id string) (audit.Recor
 	return audit.Record{}, gone
 }
 
-// sampleOf gives the call that a record is of, and what of it is not known any more.
+// sampleOf returns the call that a record is of, and what of it is not known any more.
 func (a policyAdmin) sampleOf(ctx context.Context, r audit.Record) (s policy.Sample, notes []string, err error) {
 	if r.Phase != audit.PhaseAttempt {
 		return s, nil, sandbox.Errorf(sandbox.Invalid, "record: %s is a result; give the attempt, which is its parent (%s)", r.ID, r.Parent)
@@ -176,7 +176,7 @@ func (a policyAdmin) sampleOf(ctx context.Context, r audit.Record) (s policy.Sam
 	return s, nil, sandbox.Errorf(sandbox.Invalid, "record: the policy does not decide on %s; give a tool_call, mcp_request, exec, execute_code or skill_run", r.Action)
 }
 
-// runOfRecord gives what ran, as rules see it, from the arguments that a record keeps.
+// runOfRecord returns what ran, as rules see it, from the arguments that a record keeps.
 func runOfRecord(r audit.Record) (args json.RawMessage, skill string, err error) {
 	var kept struct { // what sandbox.Command, Code and Script have in JSON
 		Shell, Cwd, Language, Text, Skill, Path string

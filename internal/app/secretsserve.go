@@ -60,7 +60,7 @@ func (p *App) sealKept(ctx context.Context) {
 	}
 }
 
-// lookupEnv gives the variables that ${NAME} may stand for in the configuration of MCP servers.
+// lookupEnv returns the variables that ${NAME} may stand for in the configuration of MCP servers.
 func (p *App) lookupEnv(name string) (string, bool) {
 	if p.cfg.Secrets.StrictEnv && name != "PATH" && name != "HOME" && !slices.Contains(p.cfg.Secrets.Env, name) {
 		return "", false

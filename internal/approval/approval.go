@@ -166,7 +166,7 @@ func (s *Approvals) granted(ctx context.Context, c sandbox.ApprovalCall) (bool, 
 	return false, nil
 }
 
-// find gives a request of the thread for the very same call whose caller is gone: used, when it is decided, or waited
+// find returns a request of the thread for the very same call whose caller is gone: used, when it is decided, or waited
 // for by us from now on. Else it makes one.
 func (s *Approvals) find(ctx context.Context, c sandbox.ApprovalCall) (store.ApprovalRecord, error) {
 	open, err := s.o.Store.OpenApprovals(ctx, c.Thread)
@@ -306,7 +306,7 @@ func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord) error {
 	}
 }
 
-// look gives a request as it is now. A decision of it is used by that, and it expires when its time is over.
+// look returns a request as it is now. A decision of it is used by that, and it expires when its time is over.
 func (s *Approvals) look(ctx context.Context, a store.ApprovalRecord) (store.ApprovalRecord, error) {
 	now, err := s.o.Store.Approval(ctx, a.Tenant, a.ID)
 	if err != nil {
@@ -420,7 +420,7 @@ func (s *Approvals) sweep(ctx context.Context, tenant string) (any bool) {
 	return any
 }
 
-// Forget ends what a thread that is no more has asked for, and takes back what it was given.
+// Forget ends what a thread that no longer exists has asked for, and takes back what it was given.
 func (s *Approvals) Forget(ctx context.Context, t sandbox.Thread) error {
 	open, err := s.o.Store.OpenApprovals(ctx, t)
 	if err != nil {

@@ -122,7 +122,7 @@ func (r *rig) ask(s *srv, c sandbox.ApprovalCall) (answer <-chan error, leave fu
 	return ch, cancel
 }
 
-// pending waits until a request is to be decided, and gives the newest one.
+// pending waits until a request is to be decided, and returns the newest one.
 func (r *rig) pending(s *srv, n int) sandbox.Approval {
 	r.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {

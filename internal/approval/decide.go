@@ -45,7 +45,7 @@ func cut(s string) string {
 	return s
 }
 
-// List gives the requests that the caller may see, newest first: its own, or for those who decide the tenant's.
+// List returns the requests that the caller may see, newest first: its own, or for those who decide the tenant's.
 func (s *Approvals) List(ctx context.Context, c sandbox.Caller, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error) {
 	f.Tenant = c.Tenant
 	if !mayDecide(c) {
@@ -58,7 +58,7 @@ func (s *Approvals) List(ctx context.Context, c sandbox.Caller, f sandbox.Approv
 	return s.o.Store.Approvals(ctx, f)
 }
 
-// Get gives one request that the caller may see, or NotFound.
+// Get returns one request that the caller may see, or NotFound.
 func (s *Approvals) Get(ctx context.Context, c sandbox.Caller, id string) (sandbox.Approval, error) {
 	a, err := s.o.Store.Approval(ctx, c.Tenant, id)
 	if err == nil && !mayDecide(c) && a.User != c.User {

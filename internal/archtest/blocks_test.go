@@ -36,7 +36,7 @@ func checkBlocks(root fs.FS) []string {
 	return bad
 }
 
-// testBody gives the text of a test of a package, or nothing.
+// testBody returns the text of a test of a package, or nothing.
 func testBody(root fs.FS, dir, test string) string {
 	files, err := fs.Glob(root, dir+"/*_test.go")
 	if err != nil {

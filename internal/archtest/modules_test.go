@@ -34,7 +34,7 @@ func readDependencies(root fs.FS) (map[string]dependency, error) {
 
 var requirement = regexp.MustCompile(`(?m)^\s*(?:require )?([a-z0-9.-]+\.[a-z]+/\S+) (v\S+)`)
 
-// readModules gives the modules of go.mod with their versions.
+// readModules returns the modules of go.mod with their versions.
 func readModules(root fs.FS) (map[string]string, error) {
 	text, err := fs.ReadFile(root, "go.mod")
 	if err != nil {
@@ -47,7 +47,7 @@ func readModules(root fs.FS) (map[string]string, error) {
 	return all, nil
 }
 
-// moduleOf gives the module that an import path is in, or "" for the standard library and our own.
+// moduleOf returns the module that an import path is in, or "" for the standard library and our own.
 func moduleOf(imp string, modules map[string]string) string {
 	best := ""
 	for m := range modules {

@@ -49,7 +49,7 @@ func All() []Attack {
 	return slices.Concat(insideFiles(), insideMounts(), insideProcesses(), insideKernel(), insideNetwork())
 }
 
-// Places gives the places where an attack has results, the control last.
+// Places returns the places where an attack has results, the control last.
 func Places() []string {
 	var out []string
 	for _, d := range Drivers {

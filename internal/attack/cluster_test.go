@@ -60,7 +60,7 @@ spec:
   egress: []
 `
 
-// namespace makes a namespace for sandboxes, takes it away after the test, and gives the settings of a server that uses it.
+// namespace makes a namespace for sandboxes, takes it away after the test, and returns the settings of a server that uses it.
 func namespace(t testing.TB) []string {
 	t.Helper()
 	api, err := url.Parse(kubectl(t, "", "config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}"))

@@ -179,7 +179,7 @@ func newRig(t *testing.T, facts wire.Facts) *rig {
 	return r
 }
 
-// takeAway gives what takes a guard away.
+// takeAway returns what takes a guard away.
 func takeAway(t testing.TB, guard string) func(*rig) {
 	t.Helper()
 	if name, ok := strings.CutPrefix(guard, capabilityGuard); ok {

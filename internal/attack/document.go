@@ -52,7 +52,7 @@ func replace(document, table, text string) (string, error) {
 // Columns of the first table, before those of the places.
 var insideColumns = []string{"attack", "class", "what it does", "expected", "held off by"}
 
-// RenderInside gives the document with its table of the attacks from inside written anew.
+// RenderInside returns the document with its table of the attacks from inside written anew.
 func RenderInside(document string, cells Cells) (string, error) {
 	header := append(append([]string{}, insideColumns...), Places()...)
 	rows := make([][]string, 0, len(All()))
@@ -66,7 +66,7 @@ func RenderInside(document string, cells Cells) (string, error) {
 	return replace(document, insideTable, table(header, rows))
 }
 
-// RenderOutside gives the document with its table of the attacks on the server written anew.
+// RenderOutside returns the document with its table of the attacks on the server written anew.
 func RenderOutside(document string, attacks []Row) (string, error) {
 	rows := make([][]string, 0, len(attacks))
 	for _, a := range attacks {
@@ -140,7 +140,7 @@ func Parse(document string) (Cells, error) {
 	return cells, nil
 }
 
-// Counted gives the names of the attacks of a document that count: each has a control that succeeded, and
+// Counted returns the names of the attacks of a document that count: each has a control that succeeded, and
 // no class has more than MaxOfClass.
 func Counted(document string) ([]string, error) {
 	var out []string

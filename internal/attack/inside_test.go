@@ -126,7 +126,7 @@ func hostFacts(t testing.TB) wire.Facts {
 	return facts
 }
 
-// disk gives the number of a block device of the host that root can open there: that of its root file system,
+// disk returns the number of a block device of the host that root can open there: that of its root file system,
 // or a loop device where the host keeps that from root, too.
 func disk(t testing.TB) uint64 {
 	t.Helper()

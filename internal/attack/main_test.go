@@ -101,7 +101,7 @@ func (l *ledger) save() error {
 	return os.WriteFile(documentPath, []byte(text), 0o644) //nolint:gosec // a document
 }
 
-// byName gives the row of an attack: a test that makes an attack which the table lacks is wrong.
+// byName returns the row of an attack: a test that makes an attack which the table lacks is wrong.
 func byName(t testing.TB, name string) Attack {
 	t.Helper()
 	for _, a := range All() {

@@ -359,7 +359,7 @@ func (s *server) run(thread string, body map[string]any) result {
 	return r
 }
 
-// ok runs a shell command that must exit with 0, and gives its output.
+// ok runs a shell command that must exit with 0, and returns its output.
 func (s *server) ok(thread, command string) string {
 	s.t.Helper()
 	r := s.run(thread, map[string]any{"command": command})
@@ -382,7 +382,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String gives all that was written.
+// String returns all that was written.
 func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

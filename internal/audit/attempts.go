@@ -28,7 +28,7 @@ func (a attempts) add(r Record) {
 	}
 }
 
-// list gives the attempts in the order in which they were written.
+// list returns the attempts in the order in which they were written.
 func (a attempts) list() []Record {
 	return slices.SortedFunc(maps.Values(a), func(x, y Record) int {
 		switch {

@@ -18,7 +18,7 @@ const (
 	hashLen    = 2 * sha256.Size
 )
 
-// encode fills in r.Hash and gives its line, with the newline.
+// encode fills in r.Hash and returns its line, with the newline.
 func encode(r *Record) ([]byte, error) {
 	r.Hash = ""
 	text, err := json.Marshal(r)
@@ -88,7 +88,7 @@ func clean(r Record) Record {
 	return r
 }
 
-// cut gives the longest beginning of s that is at most max bytes of valid UTF-8. Bytes that are no
+// cut returns the longest beginning of s that is at most max bytes of valid UTF-8. Bytes that are no
 // UTF-8 become U+FFFD.
 func cut(s string, max int) string {
 	if len(s) > max {

@@ -32,7 +32,7 @@ func (c *chain) close() {
 	}
 }
 
-// next gives a line, or io.EOF. The end of the last segment without a newline is a record that is
+// next returns a line, or io.EOF. The end of the last segment without a newline is a record that is
 // being written, or was when its server died: it is no record yet. Zeros at the end of any are room for records.
 func (c *chain) next() (found, error) {
 	for {
@@ -175,7 +175,7 @@ func openChain(ctx context.Context, dirs []string) (c *chain, bad *BadRecord, er
 	return c, nil, nil
 }
 
-// compareCopies gives the longer one of two copies of a segment, and the line in which they differ, from 1, 0: none. Only of the last
+// compareCopies returns the longer one of two copies of a segment, and the line in which they differ, from 1, 0: none. Only of the last
 // segment, which may have grown after it was copied, one may end before the other.
 func compareCopies(ctx context.Context, a, b segment, last bool) (longer segment, line int, err error) {
 	var in [2]*lines

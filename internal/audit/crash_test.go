@@ -72,7 +72,7 @@ func TestKill(t *testing.T) {
 	t.Logf("%d kills: %d records, %d of them answered: none lost, none twice, all chains whole and signed; %d torn ends", n, written, answered, torn)
 }
 
-// killOnce starts a process that writes, kills it at a random moment, and gives the records that it was told are written.
+// killOnce starts a process that writes, kills it at a random moment, and returns the records that it was told are written.
 func killOnce(t *testing.T, dir string, random *rand.Rand) (told []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

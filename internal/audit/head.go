@@ -34,7 +34,7 @@ func (h Head) SignedBy(k ed25519.PublicKey) bool {
 	return len(k) == ed25519.PublicKeySize && ed25519.Verify(k, h.Text(), h.Signature)
 }
 
-// String gives writer:seq:hash, which ParseHead reads.
+// String returns writer:seq:hash, which ParseHead reads.
 func (h Head) String() string { return fmt.Sprintf("%s:%d:%s", h.Writer, h.Seq, h.Hash) }
 
 // ParseHead reads writer:seq:hash.
@@ -181,7 +181,7 @@ func (l *Log) resumed(r Record) {
 	}
 }
 
-// Checkpoint signs the head now and gives it.
+// Checkpoint signs the head now and returns it.
 func (l *Log) Checkpoint(ctx context.Context) (Head, error) {
 	l.mu.Lock()
 	last := l.appended.Load()

@@ -127,7 +127,7 @@ func (k *keeper) trim(ctx context.Context, tenant string) error {
 	return ctx.Err()
 }
 
-// beyond gives those of the oldest records that are to go.
+// beyond returns those of the oldest records that are to go.
 func (k *keeper) beyond(oldest []redis.XMessage, length, bytes int64) (out []redis.XMessage, freed int64) {
 	deadline := time.Now().Add(-k.keep.Age).UnixMilli()
 	for _, e := range oldest {

@@ -83,7 +83,7 @@ func (l *Log) shippedHeads(ctx context.Context) ([]Head, error) {
 	return heads, nil
 }
 
-// SignedHeads gives the last signed head in the files of each writer of a folder, to be held elsewhere. It checks none.
+// SignedHeads returns the last signed head in the files of each writer of a folder, to be held elsewhere. It checks none.
 func SignedHeads(dir string) ([]Head, error) {
 	writers, err := writersIn(dir)
 	if err != nil {

@@ -39,7 +39,7 @@ type view interface {
 	cursor(text string) bool
 }
 
-// view gives what List looks at. The index of the files begins with the first look, or with Index.
+// view returns what List looks at. The index of the files begins with the first look, or with Index.
 func (l *Log) view() view {
 	if l.ship != nil {
 		return &redisView{log: l, rdb: l.o.Redis, ship: l.ship}
@@ -86,7 +86,7 @@ func (l *Log) Lag() uint64 {
 // Flush waits until all that was appended before is durable and can be seen by List, or ctx ends (Unavailable).
 func (l *Log) Flush(ctx context.Context) error { return l.view().flush(ctx) }
 
-// List gives records of a tenant, of all servers that share a Redis, newest first: those that match every field of f
+// List returns records of a tenant, of all servers that share a Redis, newest first: those that match every field of f
 // that is not empty, from Since on and before Until. A Tenant of "" stands for records that name none. next is "" at
 // the end. One call reads at most 50,000 records, so a page of a rare text may be shorter than Limit, even empty, and
 // have a next. Records that arrive meanwhile change no later page. Without Redis the records of the data folder are

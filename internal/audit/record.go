@@ -129,7 +129,7 @@ type Record struct {
 	Hash string `json:"hash"`
 }
 
-// By gives r with what is known of who asked for it.
+// By returns r with what is known of who asked for it.
 func (r Record) By(c sandbox.Caller) Record {
 	r.TraceID = c.TraceID
 	r.KeyID, r.RequestID, r.Source, r.UserAgent = c.KeyID, c.RequestID, c.Source, c.UserAgent

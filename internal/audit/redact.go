@@ -54,7 +54,7 @@ func asciiFold(text []byte, word string) bool {
 	return true
 }
 
-// Args gives what a Record keeps of a call's arguments: their JSON with the values of telling names
+// Args returns what a Record keeps of a call's arguments: their JSON with the values of telling names
 // ("password", "api_key", "Authorization" …) as "***", at most 4 KiB; and the sha256 hex of their
 // JSON as it was. A json.RawMessage is hashed byte by byte as it came.
 func Args(v any) (args json.RawMessage, hash string) {
@@ -74,7 +74,7 @@ func needsRedaction(text json.RawMessage) bool {
 	return len(text) > maxArgs || telling(text) || bytes.Contains(text, []byte(`\u`)) || !json.Valid(text)
 }
 
-// redact gives valid JSON of at most maxArgs bytes. Arguments that are longer become
+// redact returns valid JSON of at most maxArgs bytes. Arguments that are longer become
 // {"bytes": …, "begin": …, "truncated": true}, where begin is a part of the redacted text.
 func redact(text json.RawMessage) json.RawMessage {
 	if len(text) == 0 {

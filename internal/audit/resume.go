@@ -162,7 +162,7 @@ func (l *Log) cutTail(path string, end int64) error {
 	return nil
 }
 
-// lastText gives the offset behind the last byte of a file that is not zero, or from when there is none behind it.
+// lastText returns the offset behind the last byte of a file that is not zero, or from when there is none behind it.
 func lastText(f io.ReaderAt, from int64) (int64, error) {
 	in, last := lines{r: f}, from
 	_, err := in.find(from, func(part []byte) int {

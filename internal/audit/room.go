@@ -202,7 +202,7 @@ type gap struct {
 	Reason string    `json:"reason"`
 }
 
-// miss counts a record that is not written, and gives it as if it were, without a place in the log.
+// miss counts a record that is not written, and returns it as if it were, without a place in the log.
 func (l *Log) miss(r Record, err error) Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()

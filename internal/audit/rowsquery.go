@@ -307,7 +307,7 @@ func (x *rowIndex) end() (newest rowPlace) {
 // followed bounds what one step of follow holds in memory: nobody waits for a slow reader with the index locked.
 const followed = 256
 
-// emit gives some records behind at. more: there may be others.
+// emit returns some records behind at. more: there may be others.
 func (x *rowIndex) emit(f Filter, at rowPlace, emit func(Record, string) error) (end rowPlace, more bool, err error) {
 	type item struct {
 		r     Record

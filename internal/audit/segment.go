@@ -69,7 +69,7 @@ type lines struct {
 
 func newLines(r io.ReaderAt) *lines { return &lines{r: r, buf: make([]byte, maxLine)} }
 
-// next gives a line without its newline, which stays valid until the call after. A line above maxLine is given cut.
+// next returns a line without its newline, which stays valid until the call after. A line above maxLine is given cut.
 // io.EOF: no whole line is left (now: a file that grows may be asked again). See leftover.
 func (l *lines) next() ([]byte, error) {
 	fresh := l.start == l.end // what is in the buffer was read by this call
@@ -115,7 +115,7 @@ func (l *lines) forget() error {
 	return io.EOF
 }
 
-// tooLong gives the line that fills the buffer, cut, once its end is found.
+// tooLong returns the line that fills the buffer, cut, once its end is found.
 func (l *lines) tooLong() ([]byte, error) {
 	end, err := l.find(l.at+int64(len(l.buf)), func(part []byte) int { return bytes.IndexByte(part, '\n') })
 	_ = l.forget()
@@ -126,7 +126,7 @@ func (l *lines) tooLong() ([]byte, error) {
 	return l.buf, nil
 }
 
-// find gives the offset, from from on, of the byte whose place in a part of the file at tells; io.EOF: there is none.
+// find returns the offset, from from on, of the byte whose place in a part of the file at tells; io.EOF: there is none.
 func (l *lines) find(from int64, at func(part []byte) int) (int64, error) {
 	part := make([]byte, 64<<10)
 	for {

@@ -246,7 +246,7 @@ func (s *shipper) cursorAt(done uint64, items []shipment) []any {
 	return pairs
 }
 
-// limit waits until there are durable records to copy, and gives the Seq of the last one.
+// limit waits until there are durable records to copy, and returns the Seq of the last one.
 func (s *shipper) limit(ctx context.Context) (uint64, error) {
 	for s.log.appended.Load() < s.from.next {
 		select {

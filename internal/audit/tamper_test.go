@@ -66,7 +66,7 @@ type forgery struct {
 	do   func(r *rand.Rand, ev evidence, files map[string][]byte)
 }
 
-// pick gives the segments of a random writer, in order.
+// pick returns the segments of a random writer, in order.
 func pick(r *rand.Rand, files map[string][]byte) (writer string, segments []string) {
 	names := slices.Sorted(maps.Keys(files))
 	writer = filepath.Dir(names[r.IntN(len(names))])

@@ -44,7 +44,7 @@ type TenantRules struct {
 	MaxOutputChars *int    `yaml:"max_output_chars"`
 }
 
-// Of gives the rules of a tenant.
+// Of returns the rules of a tenant.
 func (c *CodeExecution) Of(tenant string) CodeRules {
 	r, own := c.CodeRules, c.Tenants[tenant]
 	override(&r.Enabled, own.Enabled)

@@ -259,7 +259,7 @@ func eachField(v reflect.Value, prefix string, visit func(key string, f reflect.
 	}
 }
 
-// Keys gives the value of every field by its key ("listen", "section.field").
+// Keys returns the value of every field by its key ("listen", "section.field").
 func (c Config) Keys() map[string]any {
 	all := map[string]any{}
 	eachField(reflect.ValueOf(&c).Elem(), "", func(key string, f reflect.Value) { all[key] = f.Interface() })

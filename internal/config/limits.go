@@ -50,10 +50,10 @@ type OwnLimits struct {
 // everybody is the name for all.
 const everybody = "*"
 
-// OfTenant gives the limits of a tenant.
+// OfTenant returns the limits of a tenant.
 func (l *Limits) OfTenant(tenant string) LimitRules { return pick(l.Tenants, everybody, tenant) }
 
-// OfUser gives the limits of a user of a tenant.
+// OfUser returns the limits of a user of a tenant.
 func (l *Limits) OfUser(tenant, user string) LimitRules {
 	if len(l.Users) == 0 { // no name is put together for each call
 		return LimitRules{}
@@ -61,7 +61,7 @@ func (l *Limits) OfUser(tenant, user string) LimitRules {
 	return pick(l.Users, everybody, tenant+"/"+everybody, tenant+"/"+user)
 }
 
-// OfKey gives the limits of a key.
+// OfKey returns the limits of a key.
 func (l *Limits) OfKey(id string) LimitRules { return pick(l.Keys, everybody, id) }
 
 func pick(all map[string]OwnLimits, names ...string) (r LimitRules) {

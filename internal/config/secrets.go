@@ -32,7 +32,7 @@ func (s *Secrets) keyFile(data string) string {
 	return filepath.Clean(data) + ".keys/secrets.key"
 }
 
-// SecretsKeyFile gives the file of the keys of a configuration that was not checked yet.
+// SecretsKeyFile returns the file of the keys of a configuration that was not checked yet.
 func (c *Config) SecretsKeyFile() string { return c.Secrets.keyFile(c.Data) }
 
 var secretName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`)

@@ -49,7 +49,7 @@ type request struct {
 	} `json:"decision"`
 }
 
-// undecided gives the request of a thread that is to be decided, once there is exactly one.
+// undecided returns the request of a thread that is to be decided, once there is exactly one.
 func (s *server) undecided(thread string) (r request) {
 	s.t.Helper()
 	eventually(s.t, "a call of "+thread+" waits", func() bool {

@@ -157,7 +157,7 @@ func compareChecks(t *testing.T, scenario string, d, b score, expected baseline)
 	}
 }
 
-// freePort gives a port of this machine that nobody listens on.
+// freePort returns a port of this machine that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -200,7 +200,7 @@ func referenceServer(t *testing.T) string {
 	return file
 }
 
-// extension gives an extensions_config.json with one server.
+// extension returns an extensions_config.json with one server.
 func extension(t *testing.T, name string, config map[string]any) string {
 	t.Helper()
 	raw, err := json.Marshal(map[string]any{"mcpServers": map[string]any{name: config}})

@@ -96,7 +96,7 @@ func (s *server) put(thread string, size int, code string) {
 	}
 }
 
-// upload sends a form with a file of so many bytes, and gives the error of that file.
+// upload sends a form with a file of so many bytes, and returns the error of that file.
 func (s *server) upload(thread string, size int) string {
 	s.t.Helper()
 	var form bytes.Buffer

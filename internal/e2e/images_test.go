@@ -30,7 +30,7 @@ func builtIn(t *testing.T, o options) *server {
 	return start(t, o)
 }
 
-// cli runs the command line against the server and gives what it prints.
+// cli runs the command line against the server and returns what it prints.
 func (s *server) cli(args ...string) string {
 	s.t.Helper()
 	out, err := exec.Command(filepath.Join(bin, "skerry"), append(args, "--server", s.url)...).CombinedOutput()
@@ -70,7 +70,7 @@ func TestTemplateImages(t *testing.T) {
 	}
 }
 
-// png gives a file of a thread, which must be a picture.
+// png returns a file of a thread, which must be a picture.
 func (s *server) png(t *testing.T, thread, path string) []byte {
 	t.Helper()
 	a := s.do("GET", "/api/threads/"+thread+"/files/content?path="+path, nil)

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// lives gives the options of a server whose templates have these lines in place of the usual idle timeout.
+// lives returns the options of a server whose templates have these lines in place of the usual idle timeout.
 func lives(t *testing.T, o options, lines string, env ...string) options {
 	t.Helper()
 	dir := t.TempDir()

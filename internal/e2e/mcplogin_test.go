@@ -83,7 +83,7 @@ func logIn(ctx context.Context, server string) error {
 	return cmd.Wait()
 }
 
-// ask makes a request and gives the body of the answer.
+// ask makes a request and returns the body of the answer.
 func ask(ctx context.Context, method, url, body string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// promptNames gives the mode of a thread's prompt, its tools and its section about code.
+// promptNames returns the mode of a thread's prompt, its tools and its section about code.
 func (s *server) promptNames(thread string) (mode string, tools []string, section string) {
 	s.t.Helper()
 	var p struct {

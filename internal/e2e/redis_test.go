@@ -25,7 +25,7 @@ func setTestcontainers() error {
 	)
 }
 
-// startRedis runs a real Redis in a container and gives its address.
+// startRedis runs a real Redis in a container and returns its address.
 func startRedis(t *testing.T) string {
 	t.Helper()
 	need(t, exec.Command("docker", "info").Run() == nil, "a docker daemon")

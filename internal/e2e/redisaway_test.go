@@ -187,7 +187,7 @@ func (l *load) count() (n int64) {
 	return n
 }
 
-// end stops the load and gives the execs that were answered, of each thread in their order.
+// end stops the load and returns the execs that were answered, of each thread in their order.
 func (l *load) end() map[string][]string {
 	l.stop()
 	m := map[string][]string{}

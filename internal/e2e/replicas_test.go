@@ -45,7 +45,7 @@ func startTwo(t *testing.T, driver string, args ...string) (a, b *server, redis 
 	return a, a.twin(), redis
 }
 
-// sandboxOf gives the id of a thread's sandbox.
+// sandboxOf returns the id of a thread's sandbox.
 func (s *server) sandboxOf(thread string) string {
 	s.t.Helper()
 	var view struct{ Sandbox *struct{ ID string } }
@@ -163,7 +163,7 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// stream runs a command and gives its events as they came.
+// stream runs a command and returns its events as they came.
 func stream(t *testing.T, s *server, thread, command string) string {
 	t.Helper()
 	a := s.sendWith("POST", "/api/threads/"+thread+"/exec", map[string]string{"Accept": "text/event-stream"}, map[string]any{"command": command})
@@ -189,7 +189,7 @@ func (s *server) sendWith(method, path string, headers map[string]string, body a
 	return s.send(req)
 }
 
-// putBytes writes a file, and gives the status.
+// putBytes writes a file, and returns the status.
 func (s *server) putBytes(path string, content []byte) int {
 	s.t.Helper()
 	req, err := http.NewRequest("PUT", s.url+path, bytes.NewReader(content))

@@ -430,7 +430,7 @@ func (s *server) run(thread, route string, body map[string]any) result {
 	return r
 }
 
-// ok runs a shell command that must exit with 0, and gives its stdout.
+// ok runs a shell command that must exit with 0, and returns its stdout.
 func (s *server) ok(thread, command string) string {
 	s.t.Helper()
 	r := s.exec(thread, command)

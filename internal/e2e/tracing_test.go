@@ -51,7 +51,7 @@ func newCollector(t *testing.T) *collector {
 	return c
 }
 
-// of gives the spans of a trace by their names.
+// of returns the spans of a trace by their names.
 func (c *collector) of(trace string) map[string]*tracev1.Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()

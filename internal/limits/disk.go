@@ -45,7 +45,7 @@ func (g *Gate) Files(ctx context.Context, c sandbox.Caller) error {
 	return nil
 }
 
-// measured gives the last measurement, and begins another one when it is old. The first one is waited for.
+// measured returns the last measurement, and begins another one when it is old. The first one is waited for.
 func (g *Gate) measured(ctx context.Context, k diskKey) (int64, error) {
 	g.mu.Lock()
 	d := g.disks[k]

@@ -152,7 +152,7 @@ type scope struct {
 	key  string // as package store writes it
 }
 
-// scopesOf gives the scopes of a caller, the tenant's first.
+// scopesOf returns the scopes of a caller, the tenant's first.
 func scopesOf(c sandbox.Caller) []scope {
 	list := make([]scope, 2, 3)
 	list[0], list[1] = scope{"tenant", c.Tenant, "t"}, scope{"user", c.User, "u:" + c.User}
@@ -304,7 +304,7 @@ func (g *Gate) addRequest(ctx context.Context, c sandbox.Caller, d *demand, rule
 	}
 }
 
-// Request lets a request in. QuotaExceeded, with a LimitHit: there were too many; Unavailable: nobody knows.
+// Request lets a request in. QuotaExceeded, with a LimitHit: there were too many; Unavailable: unknown.
 func (g *Gate) Request(ctx context.Context, c sandbox.Caller) error {
 	g.count(c, countRequests, 1)
 	rules := g.rulesOf(c)

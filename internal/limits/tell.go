@@ -54,7 +54,7 @@ func (g *Gate) countOne(tenant, day, scope, counter string, n int64) {
 	of[counter] += n
 }
 
-// account gives the one that is open. The caller holds mu.
+// account returns the one that is open. The caller holds mu.
 func (g *Gate) account(l ledger) *account {
 	a := g.counts[l]
 	if a == nil {
@@ -66,7 +66,7 @@ func (g *Gate) account(l ledger) *account {
 
 // meter is what is known of the CPU time of a sandbox.
 type meter struct {
-	counted time.Duration // negative: nobody knows
+	counted time.Duration // negative: unknown
 	told    time.Duration // the newest word; -1: told and taken into an account
 	caller  sandbox.Caller
 }

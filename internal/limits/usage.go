@@ -12,7 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// Usage gives what was used from one day to another one, of the caller, or for administrators of the tenant; and the
+// Usage returns what was used from one day to another one, of the caller, or for administrators of the tenant; and the
 // limits that the caller has, with what is taken of them now. Forbidden: others' usage is for administrators; Invalid:
 // the days are none, or more than 92.
 func (g *Gate) Usage(ctx context.Context, c sandbox.Caller, q sandbox.UsageQuery) (sandbox.UsageReport, error) {
@@ -74,7 +74,7 @@ func (g *Gate) days(q *sandbox.UsageQuery) ([]string, error) {
 	return days, nil
 }
 
-// whose gives the scopes that a question is about; none: all of the tenant.
+// whose returns the scopes that a question is about; none: all of the tenant.
 func whose(c sandbox.Caller, q sandbox.UsageQuery) ([]string, error) {
 	switch {
 	case !c.Admin() && q.User != "" && q.User != c.User, !c.Admin() && q.By != sandbox.UsageByDay:
@@ -123,7 +123,7 @@ func add(u *sandbox.UsageAmounts, n map[string]int64) {
 	u.SandboxSeconds += float64(n[countSandboxes]) / 1000
 }
 
-// limitsOf gives the limits of a caller's tenant, of itself and of its key.
+// limitsOf returns the limits of a caller's tenant, of itself and of its key.
 func (g *Gate) limitsOf(ctx context.Context, c sandbox.Caller) ([]sandbox.LimitState, error) {
 	rules, list := g.rulesOf(c), []sandbox.LimitState{}
 	today := store.Day(g.o.Now())

@@ -7,7 +7,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// restore gives an adopted instance what it was asked to be, and pauses it again when it was. It is not in the map yet.
+// restore sets on an adopted instance what it was asked to be, and pauses it again when it was. It is not in the map yet.
 func (r *Orchestrator) restore(ctx context.Context, inst *instance, paused bool) {
 	inst.queueTurn.placed = true
 	if saved := r.readSavedSpec(inst.thread); saved != nil && saved.Template == inst.template.Name {

@@ -9,7 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Capabilities gives those that a thread was narrowed to, nil when it was not. While the thread has a sandbox, they are
+// Capabilities returns those that a thread was narrowed to, nil when it was not. While the thread has a sandbox, they are
 // in memory.
 func (r *Orchestrator) Capabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
 	inst := r.find(t)

@@ -33,7 +33,7 @@ var (
 	errGivenUp = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox was given up before it started; try again")
 )
 
-// takePlace gives the place of a thread's new instance. It is that of the one before when that has not been
+// takePlace returns the place of a thread's new instance. It is that of the one before when that has not been
 // given back yet. The caller holds Orchestrator.mu.
 func (r *Orchestrator) takePlace(t sandbox.Thread, former *instance) (*capacity.Ticket, error) {
 	if former != nil && !former.slotReleased {

@@ -51,7 +51,7 @@ func (r *Orchestrator) beginRun(cr *contextRun, execID string) {
 	}
 }
 
-// endRun frees a context after a run, or after one that did not come about. lost is why it is no more, or
+// endRun frees a context after a run, or after one that did not come about. lost is why it no longer exists, or
 // "".
 func (r *Orchestrator) endRun(cr *contextRun, lost string) sandbox.ContextOutcome {
 	r.contexts.mu.Lock()

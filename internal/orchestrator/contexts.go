@@ -20,7 +20,7 @@ import (
 // sandbox and die with it; what remains then is their name, which a restart gives a new interpreter.
 
 const (
-	// keepLost is how many contexts that are no more a thread is told of, and for how long.
+	// keepLost is how many contexts that no longer exist a thread is told of, and for how long.
 	keepLost     = 16
 	keepLostTime = time.Hour
 	// interruptWait is how long an interrupt waits for the run to end before it answers all the same.
@@ -153,7 +153,7 @@ func (g *contextRegistry) living(t sandbox.Thread) (n int) {
 	return n
 }
 
-// forget drops the contexts of a thread that is no more.
+// forget drops the contexts of a thread that no longer exists.
 func (g *contextRegistry) forget(t sandbox.Thread) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -284,7 +284,7 @@ func (r *Orchestrator) Contexts(ctx context.Context, c sandbox.Caller, id string
 	return list, nil
 }
 
-// Context gives one context of a thread.
+// Context returns one context of a thread.
 func (r *Orchestrator) Context(ctx context.Context, c sandbox.Caller, id, contextID string) (sandbox.CodeContext, error) {
 	list, err := r.Contexts(ctx, c, id)
 	if err != nil {
@@ -405,7 +405,7 @@ func (c *codeContext) unfit() error {
 	return nil
 }
 
-// RestartContext ends what a context has and gives it an empty interpreter, in a new sandbox when the
+// RestartContext ends what a context has and starts an empty interpreter for it, in a new sandbox when the
 // thread has none any more. A run in it ends as killed. Conflict: it is starting.
 func (r *Orchestrator) RestartContext(ctx context.Context, c sandbox.Caller, id, contextID string) (sandbox.CodeContext, error) {
 	t, err := thread(c, id)

@@ -24,7 +24,7 @@ func (r *Orchestrator) bound(t sandbox.Thread, uid int, bytes int64) error {
 	return nil
 }
 
-// noRoom gives an error of making folders its kind.
+// noRoom maps an error of making folders to its kind.
 func noRoom(err error, otherwise string) error {
 	var known *sandbox.Error
 	switch {

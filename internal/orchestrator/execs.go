@@ -61,7 +61,7 @@ func (r *Orchestrator) Events(ctx context.Context, c sandbox.Caller, id, execID 
 	return e.follow(ctx, after, emit)
 }
 
-// live gives a running exec with its instance. Conflict when it has ended.
+// live returns a running exec with its instance. Conflict when it has ended.
 func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution, *instance, error) {
 	e, err := r.lookup(c, id, execID)
 	if err != nil {

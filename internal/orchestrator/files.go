@@ -61,7 +61,7 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	return use(fs)
 }
 
-// viewFolders gives the host folders of a view: those of the thread's sandbox, or else others that show the same.
+// viewFolders returns the host folders of a view: those of the thread's sandbox, or else others that show the same.
 func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, plugins string, err error) {
 	if inst := r.find(t); inst != nil && inst.isReady() && inst.skills.folder.Shows(view) {
 		return inst.skills.folder.Skills(), inst.skills.folder.Plugins(), nil
@@ -69,7 +69,7 @@ func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, 
 	return r.o.Views.Shared(view)
 }
 
-// ReadFiles gives read a view of the thread's files, with its skills and plugins.
+// ReadFiles calls read with a view of the thread's files, with its skills and plugins.
 func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id string, read func(*paths.FS) error) error {
 	t, err := thread(c, id)
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read fun
 	return r.withView(t, nil, view, nil, read)
 }
 
-// ChangeFiles gives change a view of the thread's files that it may write, and records what it did.
+// ChangeFiles calls change with a view of the thread's files that it may write, and records what it did.
 // A thread that is not there yet is made, so that files can be put before anything runs.
 func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, action, path string, change func(*paths.FS) (int64, error)) error {
 	t, err := thread(c, id)

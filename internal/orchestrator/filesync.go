@@ -298,7 +298,7 @@ func (pending *pendingPaths) full() bool {
 	return len(pending.paths) >= maxDue
 }
 
-// take gives what is due, and counts it as under way.
+// take returns what is due, and counts it as under way.
 func (pending *pendingPaths) take() []string {
 	pending.mu.Lock()
 	defer pending.mu.Unlock()
@@ -316,7 +316,7 @@ func (pending *pendingPaths) taken(again []string) {
 	pending.going--
 }
 
-// push gives the sandbox what is due. A path that it cannot have is not tried again: the error says so.
+// push sends the sandbox what is due. A path that it cannot have is not tried again: the error says so.
 func (fs *fileSync) push(ctx context.Context, pending *pendingPaths) error {
 	fs.mu.Lock()
 	open := fs.open
@@ -357,7 +357,7 @@ func (fs *fileSync) push(ctx context.Context, pending *pendingPaths) error {
 	return errors.Join(errs...)
 }
 
-// pushAll gives the sandbox all that is due; at the same time for all who want it.
+// pushAll sends the sandbox all that is due; at the same time for all who want it.
 func (fs *fileSync) pushAll(ctx context.Context) error {
 	var viewed, changed error
 	if fs.views.any() {

@@ -49,7 +49,7 @@ type drainTargets struct {
 	next int
 }
 
-// drainTarget gives a replica that takes work, each in its turn; "" when there is none.
+// drainTarget returns a replica that takes work, each in its turn; "" when there is none.
 func (r *Orchestrator) drainTarget(ctx context.Context) string {
 	h := &r.drainTargets
 	h.mu.Lock()
@@ -69,7 +69,7 @@ func (r *Orchestrator) drainTarget(ctx context.Context) string {
 	return h.list[h.next%len(h.list)]
 }
 
-// takeWork gives those of the replicas that take work.
+// takeWork returns those of the replicas that take work.
 func (r *Orchestrator) takeWork(ctx context.Context, replicas []string) []string {
 	yes := make([]bool, len(replicas))
 	var wg sync.WaitGroup
@@ -86,7 +86,7 @@ func (r *Orchestrator) takeWork(ctx context.Context, replicas []string) []string
 	return list
 }
 
-// PassOn gives the replica to which work goes that any server could do, while this one stops: "" when it does not,
+// PassOn returns the replica to which work goes that any server could do, while this one stops: "" when it does not,
 // or there is none.
 func (r *Orchestrator) PassOn(ctx context.Context) string {
 	if d := r.draining.Load(); d == nil || !d.passOn {

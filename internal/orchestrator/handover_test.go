@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// run runs a command for a request that holds the thread, and gives its id, or the replica that is to be asked.
+// run runs a command for a request that holds the thread, and returns its id, or the replica that is to be asked.
 func (w *town) run(r *Orchestrator, thread string) (id, elsewhere string, err error) {
 	elsewhere, done, err := r.Hold(w.Context(), caller, thread)
 	if err != nil || elsewhere != "" {

@@ -66,7 +66,7 @@ type instance struct {
 	watched       bool           // somebody watches its load
 	unmetered     bool           // nobody can: CPU time is what sandboxd says
 	billedTo      sandbox.Caller // whose exec began last: its CPU time counts for that one
-	cpuShares     driver.Weight  // what it counts for CPU time; 0: nobody knows
+	cpuShares     driver.Weight  // what it counts for CPU time; 0: unknown
 
 	tools  toolsView
 	narrow narrowed
@@ -605,7 +605,7 @@ func (r *Orchestrator) watch(events <-chan driver.Event) {
 	}
 }
 
-// findSandbox gives the instance of a sandbox, or nil.
+// findSandbox returns the instance of a sandbox, or nil.
 func (r *Orchestrator) findSandbox(id sandbox.ID) *instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -212,7 +212,7 @@ func (inst *instance) changeState(from, to sandbox.State) {
 	}
 }
 
-// changePause pauses or resumes an instance between two records, and gives it as it is then. undo is called when it did not come to it.
+// changePause pauses or resumes an instance between two records, and returns it as it is then. undo is called when it did not come to it.
 func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *instance, action, why string, do func() error, undo func()) (sandbox.Info, error) {
 	rec := record(c, inst.thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject, rec.Detail = string(inst.id), inst.template.Name, why

@@ -92,7 +92,7 @@ func (r *Orchestrator) countLast(ctx context.Context, inst *instance) {
 	r.o.Limits.ForgetCPU(inst.id)
 }
 
-// DiskUsed gives the bytes of the files of a user, or of all users of a tenant when user is "".
+// DiskUsed returns the bytes of the files of a user, or of all users of a tenant when user is "".
 func (r *Orchestrator) DiskUsed(ctx context.Context, tenant, user string) (int64, error) {
 	users := []string{user}
 	if user == "" {

@@ -128,7 +128,7 @@ func (r *Orchestrator) lookAtLoad(inst *instance, meter driver.Meter) (driver.Lo
 	return meter.Load(ctx, inst.id)
 }
 
-// weigh gives b the weight that it is to have, when that is another one.
+// weigh sets the weight that b is to have, when that is another one.
 func (r *Orchestrator) weigh(inst *instance, u *burden) {
 	weigher, ok := r.o.Driver.(driver.Weigher)
 	want := u.weight()
@@ -186,7 +186,7 @@ func (r *Orchestrator) endForkBomb(inst *instance, refused uint64) {
 	})
 }
 
-// mostTasks gives the running exec of b with the most processes and threads, as sandboxd says; the newest one when
+// mostTasks returns the running exec of b with the most processes and threads, as sandboxd says; the newest one when
 // it does not say. nil: none runs.
 func (r *Orchestrator) mostTasks(inst *instance) *execution {
 	var most *execution

@@ -24,7 +24,7 @@ func (r *Orchestrator) measureStart(inst *instance, err error) {
 	r.o.Metrics.Started(startOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
 }
 
-// timeFirst gives take, or for the first exec of an instance one that times it, too.
+// timeFirst returns take, or for the first exec of an instance one that times it, too.
 func (r *Orchestrator) timeFirst(inst *instance, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
 	inst.mu.Lock()
 	first := inst.unused

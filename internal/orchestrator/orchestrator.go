@@ -60,7 +60,7 @@ type toolHub interface {
 	// Announce moves Version on: who may use which tools has changed.
 	Announce()
 	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
-	// ForgetThread ends what is kept for a thread that is no more.
+	// ForgetThread ends what is kept for a thread that no longer exists.
 	ForgetThread(t sandbox.Thread)
 }
 
@@ -111,7 +111,7 @@ type Options struct {
 	StartTime    time.Duration   // bound of one start
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
 	ApprovalWait time.Duration
-	// ForgetApprovals takes back what a thread that is no more was given; nil: nothing was.
+	// ForgetApprovals takes back what a thread that no longer exists was given; nil: nothing was.
 	ForgetApprovals func(ctx context.Context, t sandbox.Thread) error
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings

@@ -144,7 +144,7 @@ type remotePart interface {
 	Pull(ctx context.Context, id sandbox.ID) (bool, error)
 }
 
-// seen gives where code in an instance's sandbox finds what the server has in a folder that it mounts.
+// seen returns where code in an instance's sandbox finds what the server has in a folder that it mounts.
 func (h *house) seen(inst *instance, target, folder string) string {
 	if !farAway {
 		return folder
@@ -152,7 +152,7 @@ func (h *house) seen(inst *instance, target, folder string) string {
 	return h.driver.Host().Inside(inst.id, target)
 }
 
-// within gives where a path of the thread's sandbox is on this machine.
+// within returns where a path of the thread's sandbox is on this machine.
 func (h *house) within(t testing.TB, id, path string) string {
 	t.Helper()
 	thread := sandbox.Thread{Owner: caller.Owner, ID: id}

@@ -64,7 +64,7 @@ type elsewhere struct{ replica string }
 
 func (e *elsewhere) Error() string { return "the thread is held by replica " + e.replica }
 
-// notHere gives the error of a thread that another server runs its kind.
+// notHere maps the error of a thread that another server runs to its kind.
 func notHere(err error) error {
 	var e *elsewhere
 	if errors.As(err, &e) {

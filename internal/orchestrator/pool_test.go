@@ -438,7 +438,7 @@ func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
 	return h.driver.Remove(t.Context(), id)
 }
 
-// withPool gives the default template of a town's server a pool.
+// withPool adds a pool to the default template of a town's server.
 func withPool(p sandbox.Pool) func(*Options) {
 	return func(o *Options) {
 		tmpl := o.Templates["base"]

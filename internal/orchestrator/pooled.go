@@ -187,7 +187,7 @@ func (r *Orchestrator) discard(x *pooled, why string) {
 	}
 }
 
-// dropFiles removes the folder of one that waited: there is nothing in it. One that is not there is no error.
+// dropFiles removes the folder of one that waited: there is nothing in it. A missing one is no error.
 func (r *Orchestrator) dropFiles(files string, uid int) error {
 	if _, err := os.Lstat(files); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -27,7 +27,7 @@ func (r *Orchestrator) Image(_ context.Context, template string) (string, error)
 	return t.Image, nil
 }
 
-// Probe runs a script with sh in a sandbox of a template that is there for nothing else, and gives what it
+// Probe runs a script with sh in a sandbox of a template that is there for nothing else, and returns what it
 // printed. NotFound: there is no such template; errors of starting and running as for any exec.
 func (r *Orchestrator) Probe(ctx context.Context, template, script string) (out []byte, err error) {
 	err = r.inProbe(ctx, template, func(c sandbox.Caller, id string) error {

@@ -226,7 +226,7 @@ func (e *execution) filesNotPulled(res *sandbox.Result, err error) {
 	res.Detail, res.FilesTruncated = text, true
 }
 
-// changeFiles gives change a view of the thread's files that it may write. When it returns, a sandbox that runs has what was
+// changeFiles calls change with a view of the thread's files that it may write. When it returns, a sandbox that runs has what was
 // changed.
 func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error {
 	if r.remote == nil {

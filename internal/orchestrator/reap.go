@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// reapFolders removes run folders of sandboxes that are no more. One of a sandbox that its driver knows or an owner record
+// reapFolders removes run folders of sandboxes that no longer exist. One of a sandbox that its driver knows or an owner record
 // names, here or of another server, is left alone, and so is one that is young.
 func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 	entries, err := os.ReadDir(r.runRoot())

@@ -179,7 +179,7 @@ func (r *Orchestrator) attachAdopted(ctx context.Context, inst *instance) error 
 	return nil
 }
 
-// housekeeping forgets what is old, and removes what nobody knows.
+// housekeeping forgets what is old, and removes what no server knows.
 func (r *Orchestrator) housekeeping() {
 	tick := time.NewTicker(reapEvery)
 	defer tick.Stop()
@@ -242,7 +242,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 	r.reapFolders(found)
 }
 
-// strayPooled gives the sandboxes made for the pool that neither wait in it nor have an owner record. Their labels do not
+// strayPooled returns the sandboxes made for the pool that neither wait in it nor have an owner record. Their labels do not
 // say which thread's owner record that could be, so all are read, when there is one to look for.
 func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool {
 	strays := map[sandbox.ID]bool{}

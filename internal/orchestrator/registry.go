@@ -171,7 +171,7 @@ func (g *registry) expire(now time.Time) {
 	}
 }
 
-// find gives an exec by its id; nil: there is none.
+// find returns an exec by its id; nil: there is none.
 func (g *registry) find(id string) *execution {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -189,7 +189,7 @@ func (g *registry) get(t sandbox.Thread, id string) (*execution, error) {
 	return e, nil
 }
 
-// list gives the execs of a thread, newest first.
+// list returns the execs of a thread, newest first.
 func (g *registry) list(t sandbox.Thread) []sandbox.ExecInfo {
 	g.mu.Lock()
 	mine := []*execution{}

@@ -366,7 +366,7 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 	return nil, nil, err
 }
 
-// enter counts an exec in and gives the environment that all have; leave counts it out. An instance with
+// enter counts an exec in and returns the environment that all have; leave counts it out. An instance with
 // execs in it is never idle.
 func (inst *instance) enter() (map[string]string, error) {
 	inst.mu.Lock()
@@ -405,7 +405,7 @@ func (r *Orchestrator) attempt(ctx context.Context, inst *instance, e *execution
 	return r.o.Audit.Append(ctx, rec)
 }
 
-// supervise runs e in b and gives it its one end.
+// supervise runs e in b and ends it once.
 func (r *Orchestrator) supervise(inst *instance, e *execution, req *sandboxv1.RunRequest) {
 	exit, status := r.streamTraced(inst, e, req)
 	e.takeRest(exit)

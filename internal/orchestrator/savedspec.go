@@ -33,7 +33,7 @@ func (r *Orchestrator) savedSpecFile(t sandbox.Thread) string {
 	return filepath.Join(r.o.DataDir, "sandboxes", t.Tenant, t.User, t.ID+".json")
 }
 
-// readSavedSpec gives what is kept of a thread's sandbox, nil when nothing is. What cannot be read is as good
+// readSavedSpec returns what is kept of a thread's sandbox, nil when nothing is. What cannot be read is as good
 // as nothing, and logged.
 func (r *Orchestrator) readSavedSpec(t sandbox.Thread) *savedSpec {
 	info, err := os.Lstat(r.savedSpecFile(t))
@@ -82,7 +82,7 @@ func (r *Orchestrator) unseal(t sandbox.Thread, saved *savedSpec) error {
 	return json.Unmarshal(text, &saved.Env)
 }
 
-// encode gives the text of the file, with the environment encrypted.
+// encode returns the text of the file, with the environment encrypted.
 func (r *Orchestrator) encode(t sandbox.Thread, saved savedSpec) ([]byte, error) {
 	if len(saved.Env) > 0 && r.o.Sealer != nil {
 		text, err := json.Marshal(saved.Env)
@@ -150,7 +150,7 @@ func (r *Orchestrator) RenewKept(ctx context.Context) (changed int, err error) {
 	return changed, nil
 }
 
-// forgetSavedSpec takes the file away. One that is not there is no error.
+// forgetSavedSpec takes the file away. A missing one is no error.
 func (r *Orchestrator) forgetSavedSpec(t sandbox.Thread) error {
 	if err := os.Remove(r.savedSpecFile(t)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return sandbox.Wrap(sandbox.Internal, err, "what is kept of the sandbox cannot be deleted")
@@ -214,7 +214,7 @@ func (r *Orchestrator) saveOrder(inst *instance) {
 	}
 }
 
-// saveHibernated keeps an instance that is being put away, and gives it as it is shown from now on.
+// saveHibernated keeps an instance that is being put away, and returns it as it is shown from now on.
 func (r *Orchestrator) saveHibernated(inst *instance) (sandbox.Info, error) {
 	inst.specMu.Lock()
 	defer inst.specMu.Unlock()

@@ -82,7 +82,7 @@ func (h *house) rounds() map[string]func() {
 	}
 }
 
-// withRedis gives a house a Redis of its own.
+// withRedis starts a Redis for a house.
 func withRedis(t testing.TB) func(*Options) {
 	url := redistest.Start(t).URL()
 	return func(o *Options) {

@@ -45,7 +45,7 @@ func newSecrets(hide *redact.Secrets) secrets {
 	return secrets{hide: hide, out: hide.Stream(), err: hide.Stream()}
 }
 
-// named gives the variables of an exec whose values are those of secrets, by their names.
+// named returns the variables of an exec whose values are those of secrets, by their names.
 func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string, env, names map[string]string) (map[string]string, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -75,7 +75,7 @@ func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string
 // maxMet bounds the values that a sandbox's execs got by name and that are hidden in later ones, in bytes.
 const maxMet = redact.MaxTotal / 2
 
-// hiding gives what hides the secrets of an exec: those of its own environment, of the sandbox's, and those that its
+// hiding returns what hides the secrets of an exec: those of its own environment, of the sandbox's, and those that its
 // execs got by name, of which named are the newest. It is made anew only when one of them is.
 func (inst *instance) hiding(common, env, named map[string]string) (*redact.Secrets, error) {
 	inst.mu.Lock()
@@ -105,7 +105,7 @@ func (inst *instance) hiding(common, env, named map[string]string) (*redact.Secr
 	return inst.redactor, nil
 }
 
-// next takes a piece of output and gives what may be shown by now.
+// next takes a piece of output and returns what may be shown by now.
 func (s *secrets) next(typ sandbox.EventType, piece []byte) []byte {
 	raw, stream := &s.rawOut, s.out
 	if typ == sandbox.EventStderr {

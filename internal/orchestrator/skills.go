@@ -46,7 +46,7 @@ type skillSwitches interface {
 // skillsSection is where the switches of skills are.
 const skillsSection = "skills"
 
-// skillsOf gives the skills that a thread has now, whether or not it has a sandbox.
+// skillsOf returns the skills that a thread has now, whether or not it has a sandbox.
 func (r *Orchestrator) skillsOf(ctx context.Context, t sandbox.Thread) (*skills.View, error) {
 	if inst := r.find(t); inst != nil && inst.isReady() {
 		return r.boxSkills(inst)
@@ -71,7 +71,7 @@ func (r *Orchestrator) allowList(ctx context.Context, t sandbox.Thread) ([]strin
 	return info.Skills, nil
 }
 
-// boxSkills gives the skills of an instance's thread. As long as nothing changes it is the same pointer.
+// boxSkills returns the skills of an instance's thread. As long as nothing changes it is the same pointer.
 func (r *Orchestrator) boxSkills(inst *instance) (*skills.View, error) {
 	set, err := r.o.Skills.Set(inst.thread.Owner)
 	if err != nil {
@@ -80,7 +80,7 @@ func (r *Orchestrator) boxSkills(inst *instance) (*skills.View, error) {
 	return r.boxView(inst, set), nil
 }
 
-// boxView gives what an instance's thread has of a set.
+// boxView returns what an instance's thread has of a set.
 func (r *Orchestrator) boxView(inst *instance, set *skills.Set) *skills.View {
 	virtual := r.virtuals.Of(inst.thread)
 	inst.skills.mu.Lock()
@@ -304,7 +304,7 @@ func (r *Orchestrator) UserSkills(_ context.Context, c sandbox.Caller) ([]sandbo
 	return set.List(), nil
 }
 
-// UserSkill gives one skill of the caller. NotFound when there is none of that name.
+// UserSkill returns one skill of the caller. NotFound when there is none of that name.
 func (r *Orchestrator) UserSkill(_ context.Context, c sandbox.Caller, name string) (sandbox.Skill, error) {
 	set, err := r.o.Skills.Set(c.Owner)
 	if err != nil {
@@ -340,7 +340,7 @@ func (r *Orchestrator) SwitchSkill(ctx context.Context, c sandbox.Caller, name s
 	return r.UserSkill(ctx, c, sk.Name)
 }
 
-// SkillText gives the SKILL.md of one of the caller's own skills. NotFound when it is none.
+// SkillText returns the SKILL.md of one of the caller's own skills. NotFound when it is none.
 func (r *Orchestrator) SkillText(_ context.Context, c sandbox.Caller, name string) ([]byte, error) {
 	return r.o.Skills.Text(c.Owner, name)
 }

@@ -16,7 +16,7 @@ import (
 
 // What agents do with the skills of their thread: find, activate and read them, and have some of its own.
 
-// threadSkills gives the skills of the caller's thread.
+// threadSkills returns the skills of the caller's thread.
 func (r *Orchestrator) threadSkills(ctx context.Context, c sandbox.Caller, id string) (*skills.View, error) {
 	t, err := thread(c, id)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Orchestrator) ThreadSkills(ctx context.Context, c sandbox.Caller, id st
 	return view.List(), nil
 }
 
-// SkillManifest gives one skill of a thread with its files. NotFound when the thread has none of that name.
+// SkillManifest returns one skill of a thread with its files. NotFound when the thread has none of that name.
 func (r *Orchestrator) SkillManifest(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.SkillManifest, error) {
 	view, err := r.threadSkills(ctx, c, id)
 	if err != nil {
@@ -43,7 +43,7 @@ func (r *Orchestrator) SkillManifest(ctx context.Context, c sandbox.Caller, id, 
 	return view.Manifest(name)
 }
 
-// ActivateSkill gives the instructions of one of the thread's skills, and records that the agent took them.
+// ActivateSkill returns the instructions of one of the thread's skills, and records that the agent took them.
 // ${CLAUDE_SKILL_DIR} in them is the skill's folder. NotFound when the thread has none of that name.
 func (r *Orchestrator) ActivateSkill(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.ActiveSkill, error) {
 	view, err := r.threadSkills(ctx, c, id)
@@ -167,7 +167,7 @@ func (r *Orchestrator) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller,
 	return r.virtualChange(ctx, c, t, audit.ActionSkillDelete, name, func() error { return r.virtuals.Remove(t, name) })
 }
 
-// SkillsChanged gives a channel that is closed when the skills of any thread may have changed by an act of this
+// SkillsChanged returns a channel that is closed when the skills of any thread may have changed by an act of this
 // process.
 func (r *Orchestrator) SkillsChanged() <-chan struct{} { return r.o.Skills.Changed() }
 

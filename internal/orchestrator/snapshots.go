@@ -296,7 +296,7 @@ func (r *Orchestrator) keepLater(t sandbox.Thread, wait time.Duration) error {
 	return nil
 }
 
-// take gives the threads that are due, and forgets them.
+// take returns the threads that are due, and forgets them.
 func (l *pendingSnapshots) take(now time.Time) []sandbox.Thread {
 	l.mu.Lock()
 	defer l.mu.Unlock()

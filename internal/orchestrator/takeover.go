@@ -118,7 +118,7 @@ func (r *Orchestrator) giveBack(ctx context.Context, own *ownership, former owne
 	return errors.Join(page.Write(former), r.o.Store.ReleaseLease(context.WithoutCancel(ctx), own.thread, r.peers.ID()))
 }
 
-// clearAway removes the run folder of a sandbox that is no more.
+// clearAway removes the run folder of a sandbox that no longer exists.
 func (r *Orchestrator) clearAway(_ context.Context, id sandbox.ID) {
 	if id == "" {
 		return
@@ -258,7 +258,7 @@ func (r *Orchestrator) takeOverSilent(silent map[string]time.Time) {
 	}
 }
 
-// expired gives the owner records whose lease nobody has.
+// expired returns the owner records whose lease nobody has.
 func (r *Orchestrator) expired(claims []ownerrecord.OwnerRecord) []ownerrecord.OwnerRecord {
 	var list []ownerrecord.OwnerRecord
 	for _, c := range claims {

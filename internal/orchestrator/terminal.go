@@ -51,7 +51,7 @@ func (r *Orchestrator) JoinTerminal(ctx context.Context, c sandbox.Caller, id, e
 	return r.note(ctx, rec)
 }
 
-// Resize gives the terminal of an exec another size. Invalid: it is not one; Conflict: the exec has no
+// Resize sets the size of the terminal of an exec. Invalid: it is not one; Conflict: the exec has no
 // terminal, or has ended.
 func (r *Orchestrator) Resize(ctx context.Context, c sandbox.Caller, id, execID string, size sandbox.TerminalSize) error {
 	if !size.Valid() {

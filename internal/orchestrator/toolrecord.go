@@ -16,7 +16,7 @@ type ToolRecorder struct {
 	metrics *telemetry.Metrics
 }
 
-// NewToolRecorder gives a recorder that writes to log, and counts.
+// NewToolRecorder returns a recorder that writes to log, and counts.
 func NewToolRecorder(log *audit.Log, metrics *telemetry.Metrics) *ToolRecorder {
 	return &ToolRecorder{log: log, metrics: metrics}
 }
@@ -27,7 +27,7 @@ func toolRecord(a bridge.Attempt, phase string) audit.Record {
 	return rec
 }
 
-// Attempt records that a call is about to be made and gives the record's id.
+// Attempt records that a call is about to be made and returns the record's id.
 func (t *ToolRecorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
 	rec := toolRecord(a, audit.PhaseAttempt)
 	rec.Parent = a.Exec.AuditParent

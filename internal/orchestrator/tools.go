@@ -75,7 +75,7 @@ func (r *Orchestrator) SearchTools(ctx context.Context, c sandbox.Caller, id str
 	return r.o.Hub.Search(ctx, c, t, q)
 }
 
-// ToolsOf gives all tools of one server that the thread may use. An error is NotFound for a server that
+// ToolsOf returns all tools of one server that the thread may use. An error is NotFound for a server that
 // the thread does not have, or Unavailable for one that does not answer, with its reason.
 func (r *Orchestrator) ToolsOf(ctx context.Context, c sandbox.Caller, id, server string) ([]sandbox.Tool, error) {
 	t, err := thread(c, id)
@@ -232,7 +232,7 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	return p, nil
 }
 
-// Offer gives the tools of a thread and how its agent gets them.
+// Offer returns the tools of a thread and how its agent gets them.
 func (r *Orchestrator) Offer(ctx context.Context, c sandbox.Caller, id string) (sandbox.Offer, error) {
 	t, err := thread(c, id)
 	if err != nil {

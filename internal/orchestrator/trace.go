@@ -56,7 +56,7 @@ func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sand
 	return inst, env, nil
 }
 
-// traceRun begins the span of the call to sandboxd, and gives the process its id.
+// traceRun begins the span of the call to sandboxd, and sets the id of the process.
 func (r *Orchestrator) traceRun(e *execution) {
 	if r.o.Tracer == nil {
 		return

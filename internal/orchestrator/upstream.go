@@ -17,7 +17,7 @@ func (r *Orchestrator) Upstream(ctx context.Context, c sandbox.Caller, id string
 	return r.o.Hub.Upstream(ctx, c, t, kind, server)
 }
 
-// AskUpstream sends a request to one of the thread's MCP servers and gives its result as the server
+// AskUpstream sends a request to one of the thread's MCP servers and returns its result as the server
 // wrote it. It is recorded as a tool call is: what a server is asked may be private, and change things.
 func (r *Orchestrator) AskUpstream(ctx context.Context, c sandbox.Caller, id string, req sandbox.UpstreamRequest) (json.RawMessage, error) {
 	t, err := thread(c, id)
@@ -48,16 +48,16 @@ func (r *Orchestrator) WatchUpstream(ctx context.Context, c sandbox.Caller, id, 
 	return r.o.Hub.Subscribe(ctx, c, t, server, uri, changed)
 }
 
-// ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
+// ToolsChanged returns a channel that is closed when the tools of any thread may have changed.
 func (r *Orchestrator) ToolsChanged() <-chan struct{} { return r.o.Hub.Changed() }
 
-// UpstreamChanged gives a channel that is closed when the prompts, or the resources, of any thread may have
+// UpstreamChanged returns a channel that is closed when the prompts, or the resources, of any thread may have
 // changed.
 func (r *Orchestrator) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
 	return r.o.Hub.UpstreamChanged(kind)
 }
 
-// SkillFile gives one file of one of the thread's skills; path is relative to the skill's folder.
+// SkillFile returns one file of one of the thread's skills; path is relative to the skill's folder.
 func (r *Orchestrator) SkillFile(ctx context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
 	t, err := thread(c, id)
 	if err != nil {

@@ -37,7 +37,7 @@ func (r *Orchestrator) volumeFile(t sandbox.Thread) string {
 	return filepath.Join(r.o.DataDir, "volumes", t.Tenant, t.User, t.ID+".json")
 }
 
-// volumeState gives what is remembered of a thread; nil: it was never on a volume.
+// volumeState returns what is remembered of a thread; nil: it was never on a volume.
 func (r *Orchestrator) volumeState(t sandbox.Thread) (*volumeState, error) {
 	if r.volumes == nil {
 		return nil, nil //nolint:nilnil // no thread is
@@ -90,7 +90,7 @@ type volumeWork struct {
 	now map[sandbox.Thread]*round
 }
 
-// begin gives the round that goes on, or a new one that is the caller's to end.
+// begin returns the round that goes on, or a new one that is the caller's to end.
 func (w *volumeWork) begin(t sandbox.Thread) (x *round, mine bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -291,7 +291,7 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 	})
 }
 
-// withFolder holds a thread, and gives the Spec of a sandbox that has its files on the volume, and nothing else.
+// withFolder holds a thread, and returns the Spec of a sandbox that has its files on the volume, and nothing else.
 func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use func(sandbox.Spec, *ownership) error) error {
 	uid, err := workspaceUID(r.threadDir(t))
 	if err != nil {

@@ -29,7 +29,7 @@ type fileWatches struct {
 // fileWatch is one: end ends it.
 type fileWatch struct{ end context.CancelCauseFunc }
 
-// begin counts a watch, which is told of the end of the thread's sandbox from now on, and gives what ends that.
+// begin counts a watch, which is told of the end of the thread's sandbox from now on, and returns what ends that.
 func (w *fileWatches) begin(t sandbox.Thread, one *fileWatch) (done func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -34,7 +34,7 @@ func workspaceUID(dir string) (int, error) {
 	return int(st.Uid), nil
 }
 
-// ensureThread makes the thread's record and folders when they are missing, and gives its uid. The
+// ensureThread makes the thread's record and folders when they are missing, and returns its uid. The
 // owner of the workspace folder is the truth of the uid, so the folder appears by one rename, whole.
 func (r *Orchestrator) ensureThread(ctx context.Context, t sandbox.Thread) (int, error) {
 	dir := r.threadDir(t)

@@ -79,7 +79,7 @@ func (r *Orchestrator) refresh(ctx context.Context, inst *instance, wait time.Du
 
 // withStarting adds to a set that was cut short what the instance has of servers that are still starting,
 // such as one whose configuration has changed: a program that runs must not miss for a moment what is
-// there before and after. A call of a tool that is no more fails by name.
+// there before and after. A call of a tool that no longer exists fails by name.
 func (r *Orchestrator) withStarting(ctx context.Context, inst *instance, set sandbox.ToolSet) sandbox.ToolSet {
 	servers, err := r.o.Hub.Servers(ctx, inst.tools.caller, inst.thread)
 	if err != nil {

@@ -32,7 +32,7 @@ func (h *changingHub) Servers(context.Context, sandbox.Thread) ([]sandbox.ToolSe
 
 func newChangingHub() *changingHub { return &changingHub{version: 1, changed: make(chan struct{})} }
 
-// Tools gives two tools: one that is always there, and one named after the version.
+// Tools returns two tools: one that is always there, and one named after the version.
 func (h *changingHub) Tools(ctx context.Context, _ sandbox.Thread) (sandbox.ToolSet, error) {
 	h.mu.Lock()
 	n, slow, gone := h.version, h.slow, h.gone

@@ -243,7 +243,7 @@ func (r *frontReader) add(rule, severity string, line int, format string, args .
 	}
 }
 
-// text gives a field that should be text. [file] without quotes, which is a list in YAML, is what authors
+// text returns a field that should be text. [file] without quotes, which is a list in YAML, is what authors
 // mean by it.
 func (r *frontReader) text(key string) string {
 	switch v := r.front.Fields[key].(type) {
@@ -266,7 +266,7 @@ func (r *frontReader) text(key string) string {
 	}
 }
 
-// words gives a field that is a list, or text with commas or blanks between; what is in brackets belongs
+// words returns a field that is a list, or text with commas or blanks between; what is in brackets belongs
 // together when brackets says so.
 func (r *frontReader) words(key string, brackets bool) []string {
 	var list []string

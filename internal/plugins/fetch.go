@@ -151,7 +151,7 @@ func (f *fetcher) fill(got *fetched, add func(*archive.Folder) error) error {
 	return err
 }
 
-// stageError gives what is no error for callers a kind.
+// stageError adds a kind to what is no error for callers.
 func stageError(err error) error {
 	var known *sandbox.Error
 	if errors.As(err, &known) {

@@ -191,7 +191,7 @@ func (l *loader) isDir(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// read gives a file of at most limit bytes. A device or a pipe is never opened for reading.
+// read returns a file of at most limit bytes. A device or a pipe is never opened for reading.
 func (l *loader) read(name string, limit int64) ([]byte, error) {
 	f, err := openRegular(l.root, name)
 	if err != nil {
@@ -228,7 +228,7 @@ func (l *loader) entries(dir string) []fs.DirEntry {
 	return list
 }
 
-// inside gives the clean path of what a manifest names, "." for the folder itself. It says why not when
+// inside returns the clean path of what a manifest names, "." for the folder itself. It says why not when
 // the path is absolute or leaves the folder.
 func (l *loader) inside(field, p string) (string, bool) {
 	bad := ""

@@ -67,7 +67,7 @@ func (l *loader) wrongType(key, want string) {
 	l.add("wrong-type", sandbox.SeverityWarning, l.manifest, "%.80s should be %s; it is ignored", key, want)
 }
 
-// text gives a field that is text, made fit to be shown.
+// text returns a field that is text, made fit to be shown.
 func (l *loader) text(key string, most int) string {
 	raw, ok := l.fields[key]
 	if !ok || string(raw) == "null" {
@@ -90,7 +90,7 @@ func shown(s string, most int) string {
 	return string([]rune(s)[:most-1]) + "…"
 }
 
-// link gives a field that is an address; the URL of an object {url}, which npm writes for repository, counts, too.
+// link returns a field that is an address; the URL of an object {url}, which npm writes for repository, counts, too.
 func (l *loader) link(key string) string {
 	var o struct {
 		URL string `json:"url"`
@@ -114,7 +114,7 @@ func (l *loader) author() string {
 	return l.text("author", maxDescriptor)
 }
 
-// texts gives a field that is a list of texts.
+// texts returns a field that is a list of texts.
 func (l *loader) texts(key string, most int) []string {
 	raw, ok := l.fields[key]
 	if !ok || string(raw) == "null" {
@@ -135,7 +135,7 @@ func (l *loader) texts(key string, most int) []string {
 	return list
 }
 
-// paths gives a field that is a path or a list of paths, as clean paths within the plugin.
+// paths returns a field that is a path or a list of paths, as clean paths within the plugin.
 func (l *loader) paths(key string) []string {
 	raw := l.fields[key]
 	var list []string

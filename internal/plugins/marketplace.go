@@ -140,7 +140,7 @@ func (m *Marketplace) read(list []json.RawMessage, root string) {
 	}
 }
 
-// Find gives the entry of a plugin. NotFound when there is none.
+// Find returns the entry of a plugin. NotFound when there is none.
 func (m *Marketplace) Find(name string) (*Entry, error) {
 	for i := range m.Entries {
 		if m.Entries[i].Name == name {
@@ -207,7 +207,7 @@ func parseSource(raw json.RawMessage, root string) (Source, string) {
 	return s, s.check()
 }
 
-// below gives the clean form of a path with slashes that stays below where it is taken from.
+// below returns the clean form of a path with slashes that stays below where it is taken from.
 func below(p string) (string, bool) {
 	clean := path.Clean(p)
 	bad := path.IsAbs(p) || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsAny(p, "\\:") || strings.ContainsFunc(p, unicode.IsControl)

@@ -162,7 +162,7 @@ func (s *Service) RemoveMarketplace(ctx context.Context, c sandbox.Caller, name 
 	})
 }
 
-// fromMarketplace gives the source of an entry, pinned as the marketplace is, and the entry.
+// fromMarketplace returns the source of an entry, pinned as the marketplace is, and the entry.
 func (s *Service) fromMarketplace(o sandbox.Owner, req sandbox.PluginInstall) (Source, json.RawMessage, error) {
 	set, err := s.Set(o)
 	if err != nil {

@@ -22,7 +22,7 @@ var rootNames = map[string]string{
 
 const userConfigPrefix = "user_config."
 
-// mergeServers gives the MCP servers of the enabled plugins, and what became of each one that is declared. Nothing is
+// mergeServers returns the MCP servers of the enabled plugins, and what became of each one that is declared. Nothing is
 // overwritten: of servers that are equal, the first one is used, those of the global configuration before any.
 func mergeServers(list []*member, named map[string]string, global map[string]string) (*sandbox.UserServers, map[string]sandbox.PluginServer) {
 	servers, states := &sandbox.UserServers{}, map[string]sandbox.PluginServer{}
@@ -57,7 +57,7 @@ func mergeServers(list []*member, named map[string]string, global map[string]str
 	return servers, states
 }
 
-// expansions gives what ${…} stands for in the servers of a plugin.
+// expansions returns what ${…} stands for in the servers of a plugin.
 func (m *member) expansions(named map[string]string) map[string]string {
 	all := map[string]string{}
 	if m.plugin.Format == FormatClaude { // Agent Plugins knows folders alone
@@ -184,7 +184,7 @@ func (s *Server) config(format string) []byte {
 	return raw
 }
 
-// oauth gives what a plugin may say of a login: which client it is, where it is sent back to on loopback, and what it asks for.
+// oauth returns what a plugin may say of a login: which client it is, where it is sent back to on loopback, and what it asks for.
 func (s *Server) oauth() map[string]any {
 	var o struct {
 		ClientID     string          `json:"clientId"`
@@ -216,7 +216,7 @@ func (s *Server) oauth() map[string]any {
 // escapeReferences keeps ${…} from being read as one, where the format does not know it.
 func escapeReferences(text string) string { return strings.ReplaceAll(text, "${", "${:-$}{") }
 
-// globalServers gives the servers of extensions_config.json by identity.
+// globalServers returns the servers of extensions_config.json by identity.
 func globalServers(raw json.RawMessage) map[string]string {
 	found := map[string]string{}
 	all, err := object(raw)

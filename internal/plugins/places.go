@@ -91,7 +91,7 @@ func nameByte(c byte) bool {
 
 func digitByte(c byte) bool { return c >= '0' && c <= '9' }
 
-// prefix gives the bytes at the front of s that are of a kind, at most so many.
+// prefix returns the bytes at the front of s that are of a kind, at most so many.
 func prefix(s string, most int, of func(byte) bool) string {
 	n := 0
 	for n < len(s) && n < most && of(s[n]) {

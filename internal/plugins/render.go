@@ -153,7 +153,7 @@ func (r *renderer) body() error {
 	return nil
 }
 
-// value gives what stands in the place of whole.
+// value returns what stands in the place of whole.
 func (r *renderer) value(p place, whole string) string {
 	switch p.kind {
 	case placeDollar:
@@ -186,7 +186,7 @@ func (r *renderer) value(p place, whole string) string {
 	return ""
 }
 
-// word gives an argument by its number. One that is not there stays as it is written.
+// word returns an argument by its number. One that is not there stays as it is written.
 func (r *renderer) word(number string, base int, whole string) string {
 	n, err := strconv.Atoi(number)
 	if n -= base; err != nil || n < 0 || n >= len(r.words) {
@@ -196,7 +196,7 @@ func (r *renderer) word(number string, base int, whole string) string {
 	return r.words[n]
 }
 
-// run gives the output of a command, or says that it was not run.
+// run returns the output of a command, or says that it was not run.
 func (r *renderer) run(command, whole string) (string, error) {
 	if r.in.Run == nil {
 		r.add("command-not-run", "%.200s was not run: this server does not run commands of plugins by itself", whole)
@@ -266,7 +266,7 @@ func (r *renderer) files() error {
 	return nil
 }
 
-// virtual gives the path of a mention: one without / is one of the workspace. A dot or a colon at the end
+// virtual returns the path of a mention: one without / is one of the workspace. A dot or a colon at the end
 // belongs to the sentence.
 func virtual(p string) string {
 	p = strings.TrimRight(p, ".:!?")

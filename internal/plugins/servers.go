@@ -151,7 +151,7 @@ func (l *loader) server(file, name string, raw json.RawMessage) {
 
 const emptyURL = "its url is empty; fill it in, and it is used"
 
-// fill reads a server and gives what is wrong with it, or "".
+// fill reads a server and returns what is wrong with it, or "".
 func (s *Server) fill(f fields, format string) string {
 	r := memberReader{f: f}
 	kind := r.text("type")

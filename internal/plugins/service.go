@@ -129,7 +129,7 @@ type loadedPlugin struct {
 	dir    string
 }
 
-// Set gives a user's plugins as they are now: the same pointer as long as nothing changes.
+// Set returns a user's plugins as they are now: the same pointer as long as nothing changes.
 func (s *Service) Set(o sandbox.Owner) (*Set, error) {
 	sharedFile, ownFile, err := s.files(o)
 	if err != nil {
@@ -256,7 +256,7 @@ func loadFolder(dir, name string, entry json.RawMessage) (*Plugin, error) {
 	return Load(root, name, e)
 }
 
-// Mounts gives the enabled plugins of a user for the library of skills.
+// Mounts returns the enabled plugins of a user for the library of skills.
 func (s *Service) Mounts(o sandbox.Owner) (*skills.Plugins, error) {
 	set, err := s.Set(o)
 	if err != nil {
@@ -265,7 +265,7 @@ func (s *Service) Mounts(o sandbox.Owner) (*skills.Plugins, error) {
 	return set.mounts, nil
 }
 
-// Servers gives the MCP servers of a user's enabled plugins for the hub.
+// Servers returns the MCP servers of a user's enabled plugins for the hub.
 func (s *Service) Servers(o sandbox.Owner) (*sandbox.UserServers, error) {
 	set, err := s.Set(o)
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *Service) Servers(o sandbox.Owner) (*sandbox.UserServers, error) {
 	return set.servers, nil
 }
 
-// find gives a plugin of a user, enabled or not. NotFound when there is none.
+// find returns a plugin of a user, enabled or not. NotFound when there is none.
 func (set *Set) find(name string) (*member, error) {
 	for _, m := range set.list {
 		if m.name == name {
@@ -284,7 +284,7 @@ func (set *Set) find(name string) (*member, error) {
 	return nil, sandbox.Errorf(sandbox.NotFound, "there is no plugin %.80q", name)
 }
 
-// view gives a plugin as its user sees it.
+// view returns a plugin as its user sees it.
 func (set *Set) view(m *member) sandbox.Plugin {
 	v := m.plugin.View()
 	v.Enabled, v.Shared, v.Digest, v.Source, v.InstalledAt = m.enabled, m.shared, m.record.Digest, m.record.Source, m.record.InstalledAt
@@ -306,7 +306,7 @@ func (set *Set) view(m *member) sandbox.Plugin {
 	return v
 }
 
-// List gives a user's plugins by name.
+// List returns a user's plugins by name.
 func (s *Service) List(_ context.Context, c sandbox.Caller) ([]sandbox.Plugin, error) {
 	set, err := s.Set(c.Owner)
 	if err != nil {
@@ -319,7 +319,7 @@ func (s *Service) List(_ context.Context, c sandbox.Caller) ([]sandbox.Plugin, e
 	return list, nil
 }
 
-// Get gives one plugin of a user. NotFound.
+// Get returns one plugin of a user. NotFound.
 func (s *Service) Get(_ context.Context, c sandbox.Caller, name string) (sandbox.Plugin, error) {
 	set, err := s.Set(c.Owner)
 	if err != nil {

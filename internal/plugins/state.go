@@ -60,7 +60,7 @@ type stateFile struct {
 
 var noState = &state{}
 
-// current gives what the file says; the same pointer as long as it does. Unavailable when it is broken.
+// current returns what the file says; the same pointer as long as it does. Unavailable when it is broken.
 func (f *stateFile) current() (*state, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -97,7 +97,7 @@ func parseState(text []byte) (*state, error) {
 	return &s, nil
 }
 
-// files gives the two files that count for a user. The names were checked when the user came in; that is checked
+// files returns the two files that count for a user. The names were checked when the user came in; that is checked
 // again, because they become paths.
 func (s *Service) files(o sandbox.Owner) (shared, own *stateFile, err error) {
 	if err := errors.Join(sandbox.CheckOwnerName("tenant", o.Tenant), sandbox.CheckOwnerName("user", o.User)); err != nil {

@@ -38,7 +38,7 @@ func (s *store) path(digest string) string {
 	return filepath.Join(s.dir, strings.TrimPrefix(digest, "sha256:"))
 }
 
-// get gives the folder of a digest. NotFound; Internal when its files are not those that were installed, which is
+// get returns the folder of a digest. NotFound; Internal when its files are not those that were installed, which is
 // looked at when this process sees it for the first time.
 func (s *store) get(digest string) (string, error) {
 	if !skills.CheckDigest(digest) {
@@ -107,7 +107,7 @@ func (s *store) sweep(used map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// treeDigest gives the digest of all regular files of a folder, as skill.Digest does of a skill.
+// treeDigest returns the digest of all regular files of a folder, as skill.Digest does of a skill.
 func treeDigest(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// View gives the plugin as it is shown, without what is known only of one that is installed. A server that
+// View returns the plugin as it is shown, without what is known only of one that is installed. A server that
 // is unusable has that state; duplicates are told by whoever knows the other servers.
 func (p *Plugin) View() sandbox.Plugin {
 	v := sandbox.Plugin{

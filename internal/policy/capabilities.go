@@ -45,7 +45,7 @@ func (g *Guard) holder(ctx context.Context, c sandbox.Caller, t sandbox.Thread) 
 	return h, nil
 }
 
-// missing gives those of the needed capabilities that the holder does not have.
+// missing returns those of the needed capabilities that the holder does not have.
 func (h holder) missing(needs []string) []string {
 	if slices.Contains(h.names, sandbox.AllCapabilities) {
 		return nil
@@ -102,7 +102,7 @@ func (h holder) of(set sandbox.ToolSet) sandbox.ToolSet {
 	return sandbox.ToolSet{Hash: set.Hash + "-" + hex.EncodeToString(gone.Sum(nil)[:8]), Tools: shown}
 }
 
-// Tools gives the tools that a caller may use in a thread.
+// Tools returns the tools that a caller may use in a thread.
 func (g *Guard) Tools(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error) {
 	h, err := g.holder(ctx, c, t)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// seen asks every surface which tools of a server a caller has, and gives the answer when all agree.
+// seen asks every surface which tools of a server a caller has, and returns the answer when all agree.
 func seen(t *testing.T, g *Guard, c sandbox.Caller) string {
 	t.Helper()
 	ctx := context.Background()

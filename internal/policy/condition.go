@@ -223,7 +223,7 @@ func capabilitiesOf(r *Request) []string {
 	return r.Capabilities
 }
 
-// celValue gives a JSON value with numbers as CEL has them, in place. A number that readers of JSON hold differently is
+// celValue returns a JSON value with numbers as CEL has them, in place. A number that readers of JSON hold differently is
 // an error: the rule would judge another one than the server gets.
 func celValue(v any, path []string) (any, error) {
 	var err error

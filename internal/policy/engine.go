@@ -155,7 +155,7 @@ func (e *Engine) file(tenant string) *rulesFile {
 	return f
 }
 
-// look reads what has changed, puts the rules together and gives the tenants whose files changed. mu is held.
+// look reads what has changed, puts the rules together and returns the tenants whose files changed. mu is held.
 func (e *Engine) look(now time.Time) []string {
 	tenants := map[string]bool{"": true}
 	for name := range e.files {

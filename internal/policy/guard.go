@@ -57,7 +57,7 @@ type Guard struct {
 	now func() time.Time
 }
 
-// New gives a guard. It panics without a hub: that is a mistake of the program, found when it starts.
+// New returns a guard. It panics without a hub: that is a mistake of the program, found when it starts.
 func New(o Options) *Guard {
 	if o.Hub == nil {
 		panic("policy: a Hub is required")
@@ -109,7 +109,7 @@ func (p Plan) Why() json.RawMessage {
 // Effect is what was decided, "" when nothing was.
 func (p Plan) Effect() Effect { return p.decision.Effect() }
 
-// Shown gives the arguments of a request as they may be recorded: input, or what the rules leave of it.
+// Shown returns the arguments of a request as they may be recorded: input, or what the rules leave of it.
 func (p Plan) Shown(input []byte) []byte {
 	if p.guard == nil || p.decision.Redact.Args.empty() {
 		return input
@@ -293,16 +293,16 @@ func because(d Decision, e Effect) string {
 // Version changes whenever a set of tools may have changed.
 func (g *Guard) Version() uint64 { return g.o.Hub.Version() }
 
-// Changed gives a channel that is closed at the next change of Version.
+// Changed returns a channel that is closed at the next change of Version.
 func (g *Guard) Changed() <-chan struct{} { return g.o.Hub.Changed() }
 
 // Announce tells everybody that who may use which tools may have changed.
 func (g *Guard) Announce() { g.o.Hub.Announce() }
 
-// UpstreamChanged gives a channel that is closed when prompts or resources may have changed.
+// UpstreamChanged returns a channel that is closed when prompts or resources may have changed.
 func (g *Guard) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} {
 	return g.o.Hub.UpstreamChanged(kind)
 }
 
-// ForgetThread ends what is kept for a thread that is no more.
+// ForgetThread ends what is kept for a thread that no longer exists.
 func (g *Guard) ForgetThread(t sandbox.Thread) { g.o.Hub.ForgetThread(t) }

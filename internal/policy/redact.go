@@ -25,7 +25,7 @@ const redacted = "[redacted]"
 
 func (h Hidden) empty() bool { return len(h.Fields) == 0 && len(h.Patterns) == 0 }
 
-// apply gives text without what is hidden. Of a text that is no JSON nothing is left.
+// apply returns text without what is hidden. Of a text that is no JSON nothing is left.
 func (h Hidden) apply(text []byte) json.RawMessage {
 	if h.empty() || len(bytes.TrimSpace(text)) == 0 {
 		return text
@@ -42,7 +42,7 @@ func (h Hidden) apply(text []byte) json.RawMessage {
 	return json.RawMessage(`"` + redacted + `"`)
 }
 
-// value hides in place and gives what takes the value's place.
+// value hides in place and returns what takes the value's place.
 func (h Hidden) value(v any, path []string) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -138,7 +138,7 @@ func (v *verdict) narrow(x *rule, r *Request, prefix string) {
 	v.Redact.Result = v.Redact.Result.and(x.redact.Result)
 }
 
-// narrower gives the smaller of two limits of which 0 is none.
+// narrower returns the smaller of two limits of which 0 is none.
 func narrower[T cmp.Ordered](a, b T) T {
 	var none T
 	if a == none || b != none && b < a {

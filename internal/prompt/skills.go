@@ -73,7 +73,7 @@ func ranked(skills []skill.Skill) []skill.Skill {
 	return skills
 }
 
-// catalogue gives the entries that fit, by name, and how many do not.
+// catalogue returns the entries that fit, by name, and how many do not.
 func catalogue(skills []skill.Skill) (entries string, left int) {
 	var chosen []string // begins with the name: sorts by it
 	for _, limit := range []int{maxDescription, shortDescription} {

@@ -69,7 +69,7 @@ const MaxCapabilities = 256
 
 var capabilityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,127}$`)
 
-// CheckCapabilities gives capabilities sorted, each once; nil for none. Invalid: one is not 1 to 128 of the
+// CheckCapabilities returns capabilities sorted, each once; nil for none. Invalid: one is not 1 to 128 of the
 // characters A-Z a-z 0-9 _ . : / -, beginning with a letter or digit, or there are more than MaxCapabilities.
 func CheckCapabilities(names []string) ([]string, error) {
 	for _, n := range names {

@@ -57,7 +57,7 @@ type LimitHit struct {
 	Who    string
 	Max    int64
 	Used   int64
-	Wait   time.Duration // after so long a call like it may go on; 0: waiting is of no use, or nobody knows
+	Wait   time.Duration // after so long a call like it may go on; 0: waiting is of no use, or unknown
 	FreeAt time.Time     // the same
 }
 
@@ -68,7 +68,7 @@ func (e *Error) Error() string {
 	return e.Detail
 }
 
-// Unwrap gives the hidden cause.
+// Unwrap returns the hidden cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether target is the Kind of e.
@@ -104,7 +104,7 @@ func Wrap(k Kind, cause error, format string, args ...any) error {
 	return &Error{Kind: k, Detail: fmt.Sprintf(format, args...), Err: cause}
 }
 
-// KindOf gives the kind of err: Internal for an error without one, "" for nil.
+// KindOf returns the kind of err: Internal for an error without one, "" for nil.
 func KindOf(err error) Kind {
 	if err == nil {
 		return ""

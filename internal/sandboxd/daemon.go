@@ -57,7 +57,7 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// Default gives the options of a real sandbox. exe is the path of this binary.
+// Default returns the options of a real sandbox. exe is the path of this binary.
 func Default(exe string, log *slog.Logger) Options {
 	return Options{
 		ControlSocket: sandbox.ControlSocket,

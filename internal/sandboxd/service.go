@@ -289,7 +289,7 @@ func (s *service) Signal(_ context.Context, req *connect.Request[sandboxv1.Signa
 	return answer(&sandboxv1.SignalResponse{}, err)
 }
 
-// terminalSize gives a size as package process has it, which refuses what is out of bounds.
+// terminalSize returns a size as package process has it, which refuses what is out of bounds.
 func terminalSize(s *sandboxv1.TerminalSize) *process.Size {
 	side := func(n uint32) uint16 { return uint16(min(n, process.MaxSide+1)) } //nolint:gosec // the bound is below
 	return &process.Size{Cols: side(s.GetCols()), Rows: side(s.GetRows())}

@@ -81,7 +81,7 @@ func (s *service) standbyKey(c *sandboxv1.Code, request []string, cwd string) st
 	return strings.Join([]string{c.GetJavascript(), cwd, strings.Join(env, "\x00"), s.interp.Seen(c.GetLanguage(), cwd, home)}, "\x00\x00")
 }
 
-// takeStandby gives an interpreter that waits for such a program, with what is to be woken of it, or nil. Those that
+// takeStandby returns an interpreter that waits for such a program, with what is to be woken of it, or nil. Those that
 // wait for another one are of no use any more. One that still imports what it is to have imported stays: that may take
 // longer than all that the program needs. One that only starts is as far as a new one would be, or further.
 func (s *service) takeStandby(c *sandboxv1.Code, request []string, cwd string) (*waiting, *process.Standby) {
@@ -127,7 +127,7 @@ func (s *standbys) unfit(language, key string) (out []*waiting) {
 	return out
 }
 
-// take gives one that is ready, or a channel that is closed when one may be.
+// take returns one that is ready, or a channel that is closed when one may be.
 func (s *standbys) take(language string) (*waiting, *process.Standby, chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,7 +37,7 @@ type ToolServerOptions struct {
 	Log  *slog.Logger
 }
 
-// DefaultToolServer gives the options of a real sandbox.
+// DefaultToolServer returns the options of a real sandbox.
 func DefaultToolServer(log *slog.Logger) ToolServerOptions {
 	return ToolServerOptions{
 		StdioSocket: sandbox.StdioSocket, EgressSocket: sandbox.EgressSocket,

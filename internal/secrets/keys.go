@@ -70,7 +70,7 @@ func TemporaryKeys() (*Keys, error) {
 	return &Keys{ids: []*age.X25519Identity{id}}, err
 }
 
-// identities gives what the file holds now, the newest first.
+// identities returns what the file holds now, the newest first.
 func (k *Keys) identities() ([]*age.X25519Identity, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -166,7 +166,7 @@ func (k *Keys) Seal(purpose string, plain []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Open gives what Seal got. Unavailable when no identity of the file opens it, or it was sealed as something else.
+// Open returns what Seal got. Unavailable when no identity of the file opens it, or it was sealed as something else.
 func (k *Keys) Open(purpose string, sealed []byte) ([]byte, error) {
 	ids, err := k.identities()
 	if err != nil {

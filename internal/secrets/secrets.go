@@ -74,7 +74,7 @@ func ScopeOf(kind, name string) Scope {
 	return Scope(kind + "/" + name)
 }
 
-// parts gives kind and name.
+// parts returns kind and name.
 func (s Scope) parts() (kind, name string) {
 	kind, name, _ = strings.Cut(string(s), "/")
 	return kind, name
@@ -288,13 +288,13 @@ func scopesOf(a sandbox.SecretAsker) []string {
 	return append(list, ScopeTenant)
 }
 
-// ForServer gives the value that a name stands for in the configuration of an MCP server. An error is NotFound,
+// ForServer returns the value that a name stands for in the configuration of an MCP server. An error is NotFound,
 // naming the secret, or Unavailable; there is never an empty value.
 func (s *Service) ForServer(ctx context.Context, a sandbox.SecretAsker, name string) (string, error) {
 	return s.value(ctx, a, name, false)
 }
 
-// ForExec gives the values of names for the environment of an exec. NotFound or Forbidden name the secret.
+// ForExec returns the values of names for the environment of an exec. NotFound or Forbidden name the secret.
 func (s *Service) ForExec(ctx context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range names {

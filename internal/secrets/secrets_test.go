@@ -91,7 +91,7 @@ func (h *house) want(t *testing.T, a sandbox.SecretAsker, name, want string) {
 	}
 }
 
-// files gives everything that the data folder has, in one text.
+// files returns everything that the data folder has, in one text.
 func (h *house) files(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

@@ -19,7 +19,7 @@ import (
 
 const maxFiles = 1000
 
-// operator gives a value of the file or the variable of a name.
+// operator returns a value of the file or the variable of a name.
 func (s *Service) operator(name string) (value string, ok bool, err error) {
 	if s.o.Dir != "" {
 		stamp, text, err := lockedfile.Read(filepath.Join(s.o.Dir, name), MaxBytes+2)
@@ -50,7 +50,7 @@ func (s *Service) operators() []Info {
 	return list
 }
 
-// files gives the names of the files that are secrets: not the hidden ones, in which Kubernetes has its own.
+// files returns the names of the files that are secrets: not the hidden ones, in which Kubernetes has its own.
 func (s *Service) files() []string {
 	if s.o.Dir == "" {
 		return nil

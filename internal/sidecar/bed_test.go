@@ -149,7 +149,7 @@ func (b *bed) dial(change func(*Options)) *Conn {
 	return c
 }
 
-// filled dials, and gives the sandbox all that the server has.
+// filled dials, and sends the sandbox all that the server has.
 func (b *bed) filled() *Conn {
 	b.t.Helper()
 	c := b.dial(nil)

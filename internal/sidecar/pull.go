@@ -142,7 +142,7 @@ func (p *pull) agree() {
 	}
 }
 
-// unbelieved gives an error of what the sandbox said its kind, when it has none.
+// unbelieved adds a kind to an error of what the sandbox said, when it has none.
 func unbelieved(err error) error {
 	var ours *sandbox.Error
 	switch {
@@ -154,7 +154,7 @@ func unbelieved(err error) error {
 	return sandbox.Wrap(sandbox.Unavailable, err, "the sandbox's sidecar says what cannot be")
 }
 
-// ofWrite gives errors of writing the server's files their kinds.
+// ofWrite maps errors of writing the server's files to their kinds.
 func ofWrite(err error, target string) error {
 	var ours *sandbox.Error
 	switch {

@@ -109,7 +109,7 @@ func (c *Conn) pushOne(ctx context.Context, m sandbox.Mount, rest string) error 
 	return nil
 }
 
-// ofSource gives errors of the server's own files their kinds.
+// ofSource maps errors of the server's own files to their kinds.
 func ofSource(err error, target string) error {
 	switch {
 	case errors.Is(err, tree.ErrTooMuch):
@@ -138,7 +138,7 @@ func listSum(list tree.List) tree.Digest {
 	return tree.Digest(h.Sum(nil))
 }
 
-// parentsOf gives the folders above a path, which the sandbox may not have yet.
+// parentsOf returns the folders above a path, which the sandbox may not have yet.
 func parentsOf(t *tree.Tree, rest string, there bool) ([]*wire.Entry, error) {
 	var out []*wire.Entry
 	if !there {

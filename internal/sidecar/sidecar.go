@@ -293,7 +293,7 @@ func (c *Conn) forget(m sandbox.Mount) {
 	}
 }
 
-// find gives the mount that a path lies in, and the rest of the path.
+// find returns the mount that a path lies in, and the rest of the path.
 func (c *Conn) find(p string) (m sandbox.Mount, rest string, err error) {
 	if !path.IsAbs(p) || path.Clean(p) != p {
 		return m, "", sandbox.Errorf(sandbox.Invalid, "%.200q: want an absolute and clean path", p)

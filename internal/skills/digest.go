@@ -32,7 +32,7 @@ type File struct {
 	Exec bool // may be run: mode 0555, else 0444
 }
 
-// Digest gives the digest of a skill's folder: "sha256:" and 64 hex digits. It is the SHA-256 of one
+// Digest returns the digest of a skill's folder: "sha256:" and 64 hex digits. It is the SHA-256 of one
 // line for each regular file, sorted by the bytes of its path: the SHA-256 of its contents in hex, its
 // size in decimal, "x" when any execute bit is set, else "-", and its path as a Go string in quotes,
 // with blanks between and \n at the end. Owner, time, other bits of the mode, folders, and what is no
@@ -46,7 +46,7 @@ func Digest(fsys fs.FS) (string, error) {
 	return DigestOf(files), nil
 }
 
-// DigestOf gives the digest of a skill with these files, which are sorted by path.
+// DigestOf returns the digest of a skill with these files, which are sorted by path.
 func DigestOf(files []File) string {
 	sum := sha256.New()
 	for _, f := range files {

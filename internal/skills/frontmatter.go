@@ -90,7 +90,7 @@ func (r *reader) add(rule, severity string, line int, format string, args ...any
 	}
 }
 
-// fail notes what the file cannot be loaded with, and gives it as an error.
+// fail notes what the file cannot be loaded with, and returns it as an error.
 func (r *reader) fail(rule string, line int, format string, args ...any) error {
 	f := finding(rule, sandbox.SeverityError, line, format, args...)
 	r.findings = append(r.findings, f)
@@ -117,7 +117,7 @@ func (r *reader) clean(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// cutFront gives the YAML, which begins at line first, and what comes after it. first is 0 when there is none,
+// cutFront returns the YAML, which begins at line first, and what comes after it. first is 0 when there is none,
 // ok false when nothing closes it.
 func cutFront(text []byte) (head, body []byte, first int, ok bool) {
 	rest, line := text, 0
@@ -269,7 +269,7 @@ func (d *decoder) value(n *yaml.Node, depth int) (any, error) {
 	}
 }
 
-// scalar gives text, a boolean, a number or nil. What JSON has no word for stays the text that it is.
+// scalar returns text, a boolean, a number or nil. What JSON has no word for stays the text that it is.
 func scalar(n *yaml.Node) any {
 	var v any
 	switch n.ShortTag() {

@@ -117,7 +117,7 @@ func (f *indexFile) edit(ctx context.Context, change func(map[string]record) err
 	return own
 }
 
-// index gives the index of a user.
+// index returns the index of a user.
 func (l *Library) index(o sandbox.Owner) (*indexFile, error) {
 	if err := errors.Join(sandbox.CheckOwnerName("tenant", o.Tenant), sandbox.CheckOwnerName("user", o.User)); err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func (p *parser) checkTitle(sk *Skill) {
 	}
 }
 
-// text gives a field that should be text. A number or a boolean is taken as it is written in JSON.
+// text returns a field that should be text. A number or a boolean is taken as it is written in JSON.
 func (p *parser) text(key string) string {
 	switch v := p.front.Fields[key].(type) {
 	case nil:

@@ -134,7 +134,7 @@ func (p *public) scan(now time.Time, deep bool) {
 	}
 }
 
-// folders gives the names of a source's folders that may be skills.
+// folders returns the names of a source's folders that may be skills.
 func (p *public) folders(s Source) []string {
 	var list []fs.DirEntry
 	var err error

@@ -36,7 +36,7 @@ type Member struct {
 	inside string // where, relative to the plugin
 }
 
-// Set gives the skills of a user as they are now. As long as nothing changes it is the same pointer.
+// Set returns the skills of a user as they are now. As long as nothing changes it is the same pointer.
 // Unavailable when what is switched on cannot be known: then nobody gets any.
 func (l *Library) Set(o sandbox.Owner) (*Set, error) {
 	now := time.Now()
@@ -153,7 +153,7 @@ func (l *Library) publicMember(name string, p *publicSkill) *Member {
 	return m
 }
 
-// pluginMembers gives the skills of plugins by the names of both.
+// pluginMembers returns the skills of plugins by the names of both.
 func (l *Library) pluginMembers(plugins *Plugins) []*Member {
 	if plugins == nil {
 		return nil
@@ -217,11 +217,11 @@ func (l *Library) pluginEntry(key, dir string) (*entry, error) {
 	return e, nil
 }
 
-// List gives all skills, sorted by name, also those that are off or do not load. Callers must not
+// List returns all skills, sorted by name, also those that are off or do not load. Callers must not
 // change it.
 func (s *Set) List() []Skill { return s.skills }
 
-// Get gives a skill. A skill of a plugin is also found as <plugin>:<skill>. NotFound when there is none.
+// Get returns a skill. A skill of a plugin is also found as <plugin>:<skill>. NotFound when there is none.
 func (s *Set) Get(name string) (Skill, error) {
 	if m := lookup(s.members, name); m != nil {
 		return m.Skill, nil
@@ -275,7 +275,7 @@ type Tree struct {
 	doubtful bool
 }
 
-// View gives the view of a thread that has all skills that are on, or only those named, and virtual skills
+// View returns the view of a thread that has all skills that are on, or only those named, and virtual skills
 // of its own, which hide others of their name.
 func (s *Set) View(only []string, virtual []*Member) *View {
 	v := &View{members: map[string]*Member{}}
@@ -320,7 +320,7 @@ func (s *Set) View(only []string, virtual []*Member) *View {
 // NoView is the view of a thread whose skills are not known.
 func NoView() *View { return &View{} }
 
-// List gives the skills of the thread, sorted by name. Callers must not change it.
+// List returns the skills of the thread, sorted by name. Callers must not change it.
 func (v *View) List() []Skill { return v.skills }
 
 // Trees are the folders that the thread's sandbox shows, sorted by path. Callers must not change it.
@@ -333,7 +333,7 @@ func (v *View) find(name string) (*Member, error) {
 	return nil, sandbox.Errorf(sandbox.NotFound, "there is no skill %.80q", name)
 }
 
-// Get gives a skill of the thread. NotFound when it has none of that name.
+// Get returns a skill of the thread. NotFound when it has none of that name.
 func (v *View) Get(name string) (Skill, error) {
 	m, err := v.find(name)
 	if err != nil {
@@ -342,7 +342,7 @@ func (v *View) Get(name string) (Skill, error) {
 	return m.Skill, nil
 }
 
-// Manifest gives a skill with the digests of its files, which callers must not change. NotFound when the
+// Manifest returns a skill with the digests of its files, which callers must not change. NotFound when the
 // thread has no such skill.
 func (v *View) Manifest(name string) (sandbox.SkillManifest, error) {
 	m, err := v.find(name)
@@ -356,7 +356,7 @@ func (v *View) Manifest(name string) (sandbox.SkillManifest, error) {
 	return out, nil
 }
 
-// ReadFile gives one file of a skill, path relative to its folder. NotFound: the thread has no such skill, or it no
+// ReadFile returns one file of a skill, path relative to its folder. NotFound: the thread has no such skill, or it no
 // such file.
 func (v *View) ReadFile(name, file string) ([]byte, error) {
 	m, err := v.find(name)
@@ -415,7 +415,7 @@ func (v *View) Argv(name, script string) ([]string, error) {
 	return append(argv, path.Join(path.Dir(m.Skill.Location), script)), nil
 }
 
-// Everybody gives the view of a user who has nothing of their own and said nothing: all public skills that load.
+// Everybody returns the view of a user who has nothing of their own and said nothing: all public skills that load.
 func (l *Library) Everybody() *View {
 	gen := l.public.look(time.Now(), false)
 	l.mu.Lock()

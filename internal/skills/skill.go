@@ -87,7 +87,7 @@ func Open(o Options) (*Library, error) {
 	return l, nil
 }
 
-// Changed gives a channel that is closed at the next change that this process makes.
+// Changed returns a channel that is closed at the next change that this process makes.
 func (l *Library) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *Library) Sweep() error {
 	return l.store.sweep(time.Now(), func(digest string) bool { return used[digest] })
 }
 
-// parse gives what Parse makes of an entry's SKILL.md.
+// parse returns what Parse makes of an entry's SKILL.md.
 func (l *Library) parse(e *entry, folder string) Skill {
 	key := parsedKey{e.digest, folder}
 	l.mu.Lock()
@@ -251,7 +251,7 @@ func (l *Library) Remove(ctx context.Context, o sandbox.Owner, name string) erro
 	})
 }
 
-// Text gives the SKILL.md of one of the user's own skills as it is. NotFound when it is none.
+// Text returns the SKILL.md of one of the user's own skills as it is. NotFound when it is none.
 func (l *Library) Text(o sandbox.Owner, name string) ([]byte, error) {
 	e, _, err := l.own(o, name)
 	if err != nil {

@@ -55,7 +55,7 @@ func (s *store) path(digest string) string {
 	return filepath.Join(s.dir, strings.TrimPrefix(digest, digestPrefix))
 }
 
-// get gives an entry, verified when this process sees it for the first time. NotFound: there is none; Internal:
+// get returns an entry, verified when this process sees it for the first time. NotFound: there is none; Internal:
 // its files are not those of its digest.
 func (s *store) get(digest string) (*entry, error) {
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func readEntry(dir string) (*entry, error) {
 	return e, err
 }
 
-// readText gives SKILL.md, at most one byte more than it may have, or nil when there is none.
+// readText returns SKILL.md, at most one byte more than it may have, or nil when there is none.
 func readText(fsys fs.FS) ([]byte, error) {
 	f, err := fsys.Open(fileName)
 	if errors.Is(err, fs.ErrNotExist) {

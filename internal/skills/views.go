@@ -202,7 +202,7 @@ func (f *Folder) known() bool {
 	return true
 }
 
-// Shared gives the host folders of a view for threads that have no sandbox, to be read only, and soon.
+// Shared returns the host folders of a view for threads that have no sandbox, to be read only, and soon.
 func (v *Views) Shared(view *View) (skills, plugins string, err error) {
 	hash := view.hashed()
 	v.mu.Lock()

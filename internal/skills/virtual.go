@@ -96,7 +96,7 @@ func (v *Virtuals) reserve(t sandbox.Thread, name string, size int) error {
 	return nil
 }
 
-// virtualFiles writes the SKILL.md of a virtual skill, and gives it with its other files.
+// virtualFiles writes the SKILL.md of a virtual skill, and returns it with its other files.
 func virtualFiles(sk sandbox.VirtualSkill) (files map[string][]byte, size int, err error) {
 	if strings.TrimSpace(sk.Description) == "" {
 		return nil, 0, sandbox.Errorf(sandbox.Invalid, "description: says when to use the skill, and cannot be empty")
@@ -150,7 +150,7 @@ func (v *Virtuals) drop(t sandbox.Thread, name string) {
 	}
 }
 
-// Forget takes all skills of a thread that is no more.
+// Forget takes all skills of a thread that no longer exists.
 func (v *Virtuals) Forget(t sandbox.Thread) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -158,7 +158,7 @@ func (v *Virtuals) Forget(t sandbox.Thread) {
 	delete(v.all, t)
 }
 
-// Of gives the virtual skills of a thread, sorted by name.
+// Of returns the virtual skills of a thread, sorted by name.
 func (v *Virtuals) Of(t sandbox.Thread) []*Member {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -113,7 +113,7 @@ func (s *Store) trimApprovals(ctx context.Context, tenant string) error {
 	return nil
 }
 
-// oldApprovals gives how many requests are too many, and the oldest ones, of which at least so many are over.
+// oldApprovals returns how many requests are too many, and the oldest ones, of which at least so many are over.
 func (s *Store) oldApprovals(ctx context.Context, tenant string) (excess int64, ids []string, err error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
@@ -127,7 +127,7 @@ func (s *Store) oldApprovals(ctx context.Context, tenant string) (excess int64, 
 	return excess, ids, failure(err)
 }
 
-// Approval gives one request, or NotFound.
+// Approval returns one request, or NotFound.
 func (s *Store) Approval(ctx context.Context, tenant, id string) (ApprovalRecord, error) {
 	a, _, err := s.approval(ctx, tenant, id)
 	return a, err
@@ -147,7 +147,7 @@ func (s *Store) approval(ctx context.Context, tenant, id string) (ApprovalRecord
 	return list[0], texts[0], nil
 }
 
-// approvals gives those of the requests that are there, in order.
+// approvals returns those of the requests that are there, in order.
 func (s *Store) approvals(ctx context.Context, tenant string, ids []string) (list []ApprovalRecord, texts []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
@@ -215,7 +215,7 @@ func (s *Store) replaceApproval(ctx context.Context, a ApprovalRecord, before st
 	})
 }
 
-// OpenApprovals gives the open requests of a thread, oldest first.
+// OpenApprovals returns the open requests of a thread, oldest first.
 func (s *Store) OpenApprovals(ctx context.Context, t sandbox.Thread) ([]ApprovalRecord, error) {
 	if err := checkThread(t); err != nil {
 		return nil, err
@@ -297,7 +297,7 @@ func (s *Store) approvalIDs(ctx context.Context, tenant, from string) ([]string,
 	return ids, failure(err)
 }
 
-// AllOpenApprovals gives the open requests of a tenant.
+// AllOpenApprovals returns the open requests of a tenant.
 func (s *Store) AllOpenApprovals(ctx context.Context, tenant string) ([]ApprovalRecord, error) {
 	return s.openApprovals(ctx, tenant, "-", "+", MaxOpenApprovals)
 }
@@ -356,7 +356,7 @@ func (s *Store) SaveGrant(ctx context.Context, t sandbox.Thread, name string, g 
 	return s.save(ctx, place{key: grantsKey(t), field: name}, g)
 }
 
-// Grants gives those of the named approvals that the thread has; an absent one has no Approval.
+// Grants returns those of the named approvals that the thread has; an absent one has no Approval.
 func (s *Store) Grants(ctx context.Context, t sandbox.Thread, names ...string) ([]Grant, error) {
 	if err := checkThread(t); err != nil {
 		return nil, err

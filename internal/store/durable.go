@@ -49,7 +49,7 @@ func (s *Store) save(ctx context.Context, p place, v any) error {
 	})
 }
 
-// remove takes a durable record away. One that is not there is no error.
+// remove takes a durable record away. A missing one is no error.
 func (s *Store) remove(ctx context.Context, p place) error {
 	return s.change(ctx, func(ctx context.Context) (entry, error) {
 		err := removeScript.Run(ctx, s.rdb, p.keys(), p.field).Err()
@@ -80,7 +80,7 @@ return n`)
 // errNoCounter says that nothing was given, because nobody knows where to begin.
 var errNoCounter = errors.New("there is no counter of uids")
 
-// NextUID gives a host uid that was never given before and is at least min. Uids only grow; one
+// NextUID returns a host uid that was never given before and is at least min. Uids only grow; one
 // that is not used after all is not given again. When Redis lost the counter, it begins above what
 // Options.HighestUID says is in use: two threads with one uid could read each other's files.
 func (s *Store) NextUID(ctx context.Context, min int) (int, error) {

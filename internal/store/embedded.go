@@ -78,7 +78,7 @@ func (e *embedded) clock() {
 	}
 }
 
-// remember counts an answer, and gives the keys of the oldest ones that must go for it.
+// remember counts an answer, and returns the keys of the oldest ones that must go for it.
 func (e *embedded) remember(key string, size int) (gone []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

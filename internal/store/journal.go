@@ -58,7 +58,7 @@ type journal struct {
 	broken error // set when the file is in a state that cannot be appended to
 }
 
-// openJournal reads the journal, writes it anew without its history, and gives its records.
+// openJournal reads the journal, writes it anew without its history, and returns its records.
 func openJournal(path string, log *slog.Logger) (*journal, []entry, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

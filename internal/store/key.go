@@ -73,7 +73,7 @@ func (s *Store) KeyUsed(ctx context.Context, tenant, id string, at time.Time) er
 	return s.save(ctx, place{key: keyUsesKey(tenant), field: id}, at.Unix())
 }
 
-// KeyByHash gives the key whose secret has this hash, or NotFound.
+// KeyByHash returns the key whose secret has this hash, or NotFound.
 func (s *Store) KeyByHash(ctx context.Context, hash string) (KeyRecord, error) {
 	return s.key(ctx, hashPlace(hash))
 }

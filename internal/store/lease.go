@@ -73,7 +73,7 @@ func (s *Store) TakeLease(ctx context.Context, t sandbox.Thread, replica, from s
 	return s.lease(ctx, acquireScript, []string{leaseKey(t), fenceKey(t.Tenant)}, t, replica, ttl.Milliseconds(), from)
 }
 
-// Lease gives the lease of a thread as it is. NotFound: nobody has one.
+// Lease returns the lease of a thread as it is. NotFound: nobody has one.
 func (s *Store) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
 	if err := checkThread(t); err != nil {
 		return Lease{}, err

@@ -43,7 +43,7 @@ type Check struct {
 	Max   int64
 	Every time.Duration // CheckRate
 	// Member takes a place (CheckHeld) until it is given back, or not told of for TTL. Until is when it is free at the
-	// latest; zero: nobody knows.
+	// latest; zero: unknown.
 	Member string
 	Until  time.Time
 	TTL    time.Duration
@@ -63,7 +63,7 @@ type Held struct {
 type Refusal struct {
 	Check int // its index
 	Used  int64
-	Wait  time.Duration // until it is free again; 0: nobody knows
+	Wait  time.Duration // until it is free again; 0: unknown
 }
 
 func (h Held) member() string { return memberOf(h.Member, h.Until) }
@@ -347,7 +347,7 @@ func (s *Store) Count(ctx context.Context, tenant, day, server string, batch uin
 	return nil
 }
 
-// Usage gives the counts of a tenant's days, each written 20060102: of these scopes, or of all when there are none.
+// Usage returns the counts of a tenant's days, each written 20060102: of these scopes, or of all when there are none.
 func (s *Store) Usage(ctx context.Context, tenant string, days, scopes, counters []string) (map[string]Counts, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err

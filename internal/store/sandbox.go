@@ -51,7 +51,7 @@ func (s *Store) Sandbox(ctx context.Context, t sandbox.Thread) (SandboxRecord, e
 	return r, nil
 }
 
-// Sandboxes gives the sandboxes of the threads that have one, in one round trip. All threads have to be
+// Sandboxes returns the sandboxes of the threads that have one, in one round trip. All threads have to be
 // of one tenant.
 func (s *Store) Sandboxes(ctx context.Context, threads []sandbox.Thread) (map[sandbox.Thread]SandboxRecord, error) {
 	found := map[sandbox.Thread]SandboxRecord{}

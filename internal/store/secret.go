@@ -43,7 +43,7 @@ func (s *Store) PutSecret(ctx context.Context, r SecretRecord) error {
 	return s.secretsChanged(ctx)
 }
 
-// DeleteSecret takes a secret away. It is durable. One that is not there is no error.
+// DeleteSecret takes a secret away. It is durable. A missing one is no error.
 func (s *Store) DeleteSecret(ctx context.Context, tenant, scope, name string) error {
 	if err := s.remove(ctx, secretPlace(tenant, scope, name)); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *Store) SecretVersion(ctx context.Context) (string, error) {
 	return v, failure(err)
 }
 
-// Secrets gives all secrets of a tenant, by name, then scope.
+// Secrets returns all secrets of a tenant, by name, then scope.
 func (s *Store) Secrets(ctx context.Context, tenant string) ([]SecretRecord, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func readSecret(text string) (SecretRecord, error) {
 	return r, nil
 }
 
-// SecretsNamed gives those of a name in some scopes, in one round trip.
+// SecretsNamed returns those of a name in some scopes, in one round trip.
 func (s *Store) SecretsNamed(ctx context.Context, tenant, name string, scopes []string) ([]SecretRecord, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (s *Store) SecretsNamed(ctx context.Context, tenant, name string, scopes []
 	return list, nil
 }
 
-// SecretTenants gives the tenants that have, or had, secrets.
+// SecretTenants returns the tenants that have, or had, secrets.
 func (s *Store) SecretTenants(ctx context.Context) ([]string, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()

@@ -30,7 +30,7 @@ type Options struct {
 	Journal string
 	// HighestUID gives the highest uid that anything has, for when the counter is lost; nil: NextUID counts from min.
 	HighestUID func() (int, error)
-	// Replica names this process among those that share the state, and Alive tells which of them are there; nil: nobody knows.
+	// Replica names this process among those that share the state, and Alive tells which of them are there; nil: unknown.
 	Replica string
 	Alive   func(replica string) bool
 	Log     *slog.Logger // nil = none
@@ -126,7 +126,7 @@ func (s *Store) Ping(ctx context.Context) error {
 // Embedded reports whether the state lives in this process.
 func (s *Store) Embedded() bool { return s.embedded != nil }
 
-// Redis gives the client, for the audit shipper. It is closed with the Store.
+// Redis returns the client, for the audit shipper. It is closed with the Store.
 func (s *Store) Redis() redis.UniversalClient { return s.rdb }
 
 func deadline(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -213,7 +213,7 @@ func (noLog) Printf(context.Context, string, ...any) {}
 // an error, and is logged where it stops.
 var quietClient = sync.OnceFunc(func() { redis.SetLogger(noLog{}) })
 
-// failure gives an error of the client its kind.
+// failure maps an error of the client to its kind.
 func failure(err error) error {
 	if err == nil {
 		return nil

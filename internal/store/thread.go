@@ -34,7 +34,7 @@ func (s *Store) PutThread(ctx context.Context, info sandbox.ThreadInfo) error {
 	return s.save(ctx, threadPlace(info.Thread), info)
 }
 
-// Thread gives what is remembered of a thread, or NotFound.
+// Thread returns what is remembered of a thread, or NotFound.
 func (s *Store) Thread(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
 	if err := checkThread(t); err != nil {
 		return sandbox.ThreadInfo{}, err
@@ -56,7 +56,7 @@ func (s *Store) Thread(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInf
 	return threadInfo(record.Val(), touched.Val())
 }
 
-// DeleteThread forgets a thread. One that is not there is no error. It is durable. The thread's
+// DeleteThread forgets a thread. A missing one is no error. It is durable. The thread's
 // sandbox record and lease stay.
 func (s *Store) DeleteThread(ctx context.Context, t sandbox.Thread) error {
 	if err := checkThread(t); err != nil {

@@ -52,7 +52,7 @@ type PinField struct {
 // pinsAtOnce bounds the writes of one server's tools at once: their fsyncs are made together.
 const pinsAtOnce = 32
 
-// PinnedServers gives all servers whose tools are remembered.
+// PinnedServers returns all servers whose tools are remembered.
 func (s *Store) PinnedServers(ctx context.Context) ([]PinnedServer, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
@@ -69,7 +69,7 @@ func (s *Store) PinnedServers(ctx context.Context) ([]PinnedServer, error) {
 	return list, nil
 }
 
-// ToolPins gives what is remembered of a server, by the name of the tool. ok is false when it was never seen.
+// ToolPins returns what is remembered of a server, by the name of the tool. ok is false when it was never seen.
 func (s *Store) ToolPins(ctx context.Context, p PinnedServer) (known PinnedServer, pins map[string]ToolPin, ok bool, err error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()

@@ -36,7 +36,7 @@ func Parse(text []byte) (Template, error) {
 	return t, errors.Join(p.errs...)
 }
 
-// document gives the one mapping that the text holds.
+// document returns the one mapping that the text holds.
 func document(text []byte) (*yaml.Node, error) {
 	if line := unreadable(text); line > 0 {
 		return nil, fmt.Errorf("line %d: a character that no YAML may have: want plain text in UTF-8", line)
@@ -61,7 +61,7 @@ func document(text []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// unreadable gives the line of the first byte that is no text, or 0.
+// unreadable returns the line of the first byte that is no text, or 0.
 func unreadable(text []byte) int {
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRune(text[i:])

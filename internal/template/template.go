@@ -65,7 +65,7 @@ type Size int64
 // Cores is CPU time in thousandths of a core, written as 500m, 2000m or 2.
 type Cores int64
 
-// Builtin gives the templates that are in the program, "base" among them.
+// Builtin returns the templates that are in the program, "base" among them.
 func Builtin() ([]Template, error) { return Load(sandboxtemplates.FS) }
 
 // Load reads every *.yaml of a folder, sorted by file name. The error names every problem of every

@@ -51,7 +51,7 @@ func (t *Thread) PutArchive(ctx context.Context, folder string, r io.Reader) (*U
 	return &out, nil
 }
 
-// WatchFiles gives what changes in a folder as it changes. The first change is "started", of the folder itself: from then on all is
+// WatchFiles returns what changes in a folder as it changes. The first change is "started", of the folder itself: from then on all is
 // told. It ends well when the thread's sandbox has ended; one that was cut off lists the folder and watches again.
 func (t *Thread) WatchFiles(ctx context.Context, folder string, recursive bool) iter.Seq2[WatchedChange, error] {
 	return func(yield func(WatchedChange, error) bool) {

@@ -31,7 +31,7 @@ func (f AuditFilter) query() url.Values {
 	return q
 }
 
-// Audit gives records, newest first.
+// Audit returns records, newest first.
 func (c *Client) Audit(ctx context.Context, f AuditFilter) iter.Seq2[AuditRecord, error] {
 	return pages[AuditRecord](ctx, c, "/api/audit", f.query())
 }
@@ -50,7 +50,7 @@ type AuditEvent struct {
 // Decode reads the record.
 func (e AuditEvent) Decode() (r AuditRecord, err error) { return r, json.Unmarshal(e.Record, &r) }
 
-// FollowAudit gives records as they come: those behind the event with the id after, or from now on
+// FollowAudit returns records as they come: those behind the event with the id after, or from now on
 // when it is "". A connection that is lost is made again, and nothing is missed. It ends with ctx, or with
 // an error.
 func (c *Client) FollowAudit(ctx context.Context, f AuditFilter, after string) iter.Seq2[AuditEvent, error] {

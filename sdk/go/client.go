@@ -115,7 +115,7 @@ func decode(body io.Reader, r Request, out any) error {
 	return nil
 }
 
-// Do sends a request and gives the answer, whose body the caller closes: one with a status below 400.
+// Do sends a request and returns the answer, whose body the caller closes: one with a status below 400.
 // It lasts as long as ctx; use Call for what is short.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	var body []byte

@@ -93,7 +93,7 @@ func (e *LostError) Error() string {
 	return "the connection was lost; exec " + e.ExecID + " may still run: " + e.Err.Error()
 }
 
-// Unwrap gives how the connection was lost.
+// Unwrap returns how the connection was lost.
 func (e *LostError) Unwrap() error { return e.Err }
 
 // maxProblem bounds what is read of an answer that is an error.

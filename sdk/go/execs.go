@@ -41,7 +41,7 @@ func (t *Thread) Exec(ctx context.Context, cmd Command) (*Result, error) {
 	return ended(t.StreamExec(ctx, cmd))
 }
 
-// StreamExec runs a command and gives its events as they come; the last one is Exit, or an error. To
+// StreamExec runs a command and returns its events as they come; the last one is Exit, or an error. To
 // stop looping ends nothing: Kill does.
 func (t *Thread) StreamExec(ctx context.Context, cmd Command) iter.Seq2[Event, error] {
 	cmd.Background = false
@@ -77,7 +77,7 @@ func (t *Thread) StreamSkill(ctx context.Context, skill string, run Script) iter
 	return t.run(ctx, "skills/"+url.PathEscape(skill)+"/run", run)
 }
 
-// Follow gives the events of an exec after a number, 0 for all, as they come.
+// Follow returns the events of an exec after a number, 0 for all, as they come.
 func (t *Thread) Follow(ctx context.Context, execID string, after uint64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := &following{t: t, exec: execID, last: after}
@@ -134,7 +134,7 @@ func (t *Thread) Kill(ctx context.Context, execID string) error {
 	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("execs", execID)}, nil)
 }
 
-// run starts something and gives its events.
+// run starts something and returns its events.
 func (t *Thread) run(ctx context.Context, path string, body any) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := &following{t: t}

@@ -23,7 +23,7 @@ type silence struct {
 	most  time.Duration
 }
 
-// hearing gives a context that ends when nothing is heard for first, and later for most.
+// hearing returns a context that ends when nothing is heard for first, and later for most.
 func hearing(ctx context.Context, first, most time.Duration) (context.Context, *silence, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &silence{most: most}
@@ -106,7 +106,7 @@ func (u *sent) Read(p []byte) (int, error) {
 // message is one server-sent event.
 type message struct{ id, event, data string }
 
-// readMessages gives the events of a stream to take, until it says to stop or the stream ends. The
+// readMessages passes the events of a stream to take, until it says to stop or the stream ends. The
 // end of a stream is an error: the server says when it has ended one.
 func readMessages(body io.Reader, take func(message) (more bool, err error)) error {
 	lines := bufio.NewScanner(body)

@@ -66,7 +66,7 @@ func (t *Thread) Terminal(ctx context.Context, execID string, after uint64) (*Te
 	return &Terminal{ctx: ctx, conn: conn, next: 1}, nil
 }
 
-// Read gives what the terminal shows.
+// Read returns what the terminal shows.
 func (t *Terminal) Read(p []byte) (int, error) {
 	for len(t.rest) == 0 {
 		if t.exit != nil {

@@ -36,7 +36,7 @@ type page[T any] struct {
 	Next  string `json:"next_cursor"`
 }
 
-// get sends a request and gives its answer.
+// get sends a request and returns its answer.
 func get[T any](ctx context.Context, c *Client, r Request) (*T, error) {
 	out := new(T)
 	if err := c.Call(ctx, r, out); err != nil {
@@ -57,7 +57,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values) 
 	return all, nil
 }
 
-// pages gives the items of a list with all its pages.
+// pages returns the items of a list with all its pages.
 func pages[T any](ctx context.Context, c *Client, path string, query url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		q := url.Values{}

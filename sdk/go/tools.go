@@ -78,7 +78,7 @@ type PluginMessage struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Command gives the text of a plugin's command with its arguments put in.
+// Command returns the text of a plugin's command with its arguments put in.
 func (t *Thread) Command(ctx context.Context, plugin, command, args string) (*PluginMessage, error) {
 	return get[PluginMessage](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("commands", plugin, command), Body: map[string]string{"args": args}})
 }
@@ -143,7 +143,7 @@ func (t *Thread) RemoveSkill(ctx context.Context, name string) error {
 	return t.call(ctx, Request{Method: http.MethodDelete, Path: t.path("skills", name)}, nil)
 }
 
-// ActivateSkill gives the text of a skill for the agent, and names what is in its folder.
+// ActivateSkill returns the text of a skill for the agent, and names what is in its folder.
 func (t *Thread) ActivateSkill(ctx context.Context, name string) (*ActiveSkill, error) {
 	return get[ActiveSkill](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("skills", name, "activate")})
 }

@@ -174,7 +174,7 @@ func actFor(c sandbox.Caller, may bool, user string) (sandbox.Caller, error) {
 	return c, nil
 }
 
-// find gives the key of a secret: from a cache, else from the store. Keys are found by their hash, so that nothing
+// find returns the key of a secret: from a cache, else from the store. Keys are found by their hash, so that nothing
 // compares a secret with another one, and no answer's time tells how much of one is right.
 func (k *Keys) find(ctx context.Context, cred Credential) (store.KeyRecord, error) {
 	hash := hashOf(cred.Secret)

@@ -69,7 +69,7 @@ func (k *Keys) Derive(ctx context.Context, cred Credential, name, thread string)
 	return d, err
 }
 
-// Derived gives a key that was derived from cred, whoever it acts for; NotFound when there is none of that name.
+// Derived returns a key that was derived from cred, whoever it acts for; NotFound when there is none of that name.
 func (k *Keys) Derived(ctx context.Context, cred Credential, name string) (Derived, error) {
 	if _, err := k.deriver(ctx, Credential{Secret: cred.Secret, Source: cred.Source}); err != nil {
 		return Derived{}, err
@@ -82,7 +82,7 @@ func (k *Keys) Derived(ctx context.Context, cred Credential, name string) (Deriv
 	return derivedOf(rec, secret), nil
 }
 
-// AllDerived gives all keys that were derived from cred whose names begin with prefix, oldest first.
+// AllDerived returns all keys that were derived from cred whose names begin with prefix, oldest first.
 func (k *Keys) AllDerived(ctx context.Context, cred Credential, prefix string) ([]Derived, error) {
 	c, err := k.deriver(ctx, Credential{Secret: cred.Secret, Source: cred.Source})
 	if err != nil {
@@ -144,7 +144,7 @@ func (k *Keys) deriver(ctx context.Context, cred Credential) (sandbox.Caller, er
 	return c, err
 }
 
-// parent gives the key that another was derived from. Unauthorized: it is none any more.
+// parent returns the key that another was derived from. Unauthorized: it is none any more.
 func (k *Keys) parent(ctx context.Context, rec store.KeyRecord) (store.KeyRecord, error) {
 	k.mu.Lock()
 	now, changed := k.o.Now(), k.changed

@@ -60,7 +60,7 @@ func newBuckets(burst float64, pause time.Duration) *buckets {
 	return &buckets{burst: burst, pause: pause, c: newCache[bucket](throttled)}
 }
 
-// now gives the bucket of a name as it is now.
+// now returns the bucket of a name as it is now.
 func (b *buckets) now(name string, now time.Time) bucket {
 	at, ok := b.c.get(name, now)
 	if !ok {

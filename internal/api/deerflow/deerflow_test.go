@@ -117,7 +117,7 @@ func send(t testing.TB, h http.Handler, key, method, target, body string) (statu
 const create = `{"sandbox_id":"0123456789abcdef","thread_id":"talk","user_id":"ann","include_legacy_skills":false,"provision_lark_cli_runtime":false,
 	"provision_lark_cli_broker":false,"extra_mounts":[{"host_path":"/srv/skills","container_path":"/mnt/skills/custom","read_only":true}]}`
 
-// address makes a sandbox and gives the path of its address.
+// address makes a sandbox and returns the path of its address.
 func address(t testing.TB, h http.Handler, key string) string {
 	t.Helper()
 	status, got := send(t, h, key, http.MethodPost, "/deerflow/api/sandboxes", create)

@@ -47,7 +47,7 @@ func (*adapter) readFile(x *exchange) error {
 	return x.ok(map[string]any{"content": content, "file": c.File})
 }
 
-// lines gives the lines of a text from one, counted from 0, until before another; all for nil.
+// lines returns the lines of a text from one, counted from 0, until before another; all for nil.
 func lines(text string, from, to *int) (string, error) {
 	first, end := 0, -1
 	if from != nil {

@@ -44,7 +44,7 @@ type adapter struct {
 	mux *http.ServeMux
 }
 
-// New gives a handler that answers DeerFlow below /deerflow, and all else by o.API.
+// New returns a handler that answers DeerFlow below /deerflow, and all else by o.API.
 func New(o Options) (http.Handler, error) {
 	if o.API == nil || o.Keys == nil {
 		return nil, errors.New("deerflow: a part is missing")

@@ -144,7 +144,7 @@ func (a *adapter) get(x *exchange) error {
 	return nil
 }
 
-// derived gives the key of the sandbox that the path names.
+// derived returns the key of the sandbox that the path names.
 func (a *adapter) derived(x *exchange) (auth.Derived, error) {
 	id := x.r.PathValue("sandbox")
 	if !sandboxID.MatchString(id) {
@@ -183,7 +183,7 @@ func (a *adapter) list(x *exchange) error {
 	return nil
 }
 
-// running gives the sandboxes of a user that run, by thread.
+// running returns the sandboxes of a user that run, by thread.
 func (x *exchange) running(user string) (map[string]*sandbox.Info, error) {
 	found := map[string]*sandbox.Info{}
 	for cursor := ""; ; {

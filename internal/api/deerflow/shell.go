@@ -135,7 +135,7 @@ func note(r sandbox.Result) string {
 	return text
 }
 
-// plain gives a stream as text.
+// plain returns a stream as text.
 func plain(text, encoding string) string {
 	if encoding == "base64" {
 		if raw, err := base64.StdEncoding.DecodeString(text); err == nil {

@@ -258,7 +258,7 @@ func (a *Adapter) timeout(w http.ResponseWriter, r *http.Request, q request) err
 	return nil
 }
 
-// connect gives a sandbox that runs, and resumes one that is paused. It makes the time of one that runs longer, never
+// connect returns a sandbox that runs, and resumes one that is paused. It makes the time of one that runs longer, never
 // shorter.
 func (a *Adapter) connect(w http.ResponseWriter, r *http.Request, q request) error {
 	return a.wake(w, r, q, false)

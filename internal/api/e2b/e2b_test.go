@@ -21,7 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// create makes a sandbox and gives its id.
+// create makes a sandbox and returns its id.
 func create(t *testing.T, url, body string) string {
 	t.Helper()
 	status, answer := call(t, "POST", url+"/sandboxes", "", body, "X-API-Key: "+keyPrefix+hex.EncodeToString([]byte("sk_1")))

@@ -21,7 +21,7 @@ const maxDepth = 64
 // filesystemService is filesystem.Filesystem: files of the thread, by virtual path.
 type filesystemService struct{ a *Adapter }
 
-// read gives do a view of the thread's files and the path that the client means.
+// read calls do with a view of the thread's files and the path that the client means.
 func (f *filesystemService) read(ctx context.Context, r connect.AnyRequest, name string, do func(q request, files *paths.FS, at string) error) error {
 	q, err := f.a.enter(ctx, r.Header())
 	if err != nil {

@@ -74,7 +74,7 @@ func ends(labels map[string]string) time.Time {
 	return t
 }
 
-// find gives a sandbox that is there. errNoSandbox: there is no such thread, it is none of E2B's, or its time is over.
+// find returns a sandbox that is there. errNoSandbox: there is no such thread, it is none of E2B's, or its time is over.
 // fresh: as it is now, not as it was a moment ago.
 func (k *knownSandboxes) find(ctx context.Context, q request, fresh bool) (sandbox.ThreadView, error) {
 	t := threadOf(q)

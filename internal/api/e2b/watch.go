@@ -157,7 +157,7 @@ func (w *watchers) add(n *watcher) (id string, err error) {
 	return id, nil
 }
 
-// get gives a watcher of a sandbox, nil when there is none.
+// get returns a watcher of a sandbox, nil when there is none.
 func (w *watchers) get(t sandbox.Thread, id string, remove bool) *watcher {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -55,7 +55,7 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
-// CallerFrom gives who makes the request that ctx belongs to, for use cases whose signature has no
+// CallerFrom returns who makes the request that ctx belongs to, for use cases whose signature has no
 // caller. ok is false when ctx is not one of an authenticated request.
 func CallerFrom(ctx context.Context) (c sandbox.Caller, ok bool) {
 	x, found := ctx.Value(exchangeKey{}).(*exchange)

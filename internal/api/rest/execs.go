@@ -362,7 +362,7 @@ func (s *server) execStdin(ctx context.Context, in *struct {
 	return nil, s.o.Execs.SendStdin(ctx, callerOf(ctx), in.Thread, in.Exec, data, in.Body.Close)
 }
 
-// decode gives the bytes of a text field with its encoding.
+// decode returns the bytes of a text field with its encoding.
 func decode(text, encoding string) ([]byte, error) {
 	if encoding != "base64" {
 		return []byte(text), nil

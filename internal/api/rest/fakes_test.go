@@ -134,7 +134,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// see notes the caller of a use case and gives its error.
+// see notes the caller of a use case and returns its error.
 func (w *world) see(c sandbox.Caller) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -180,7 +180,7 @@ func isRead(method string) bool { return method == http.MethodGet || method == h
 // errMoved is the answer to a server that passed a request on to one that does not have the thread any more.
 var errMoved = sandbox.Errorf(sandbox.Unavailable, "another server took the thread over just now; try again")
 
-// find gives the server that has to answer and does, "" for this one.
+// find returns the server that has to answer and does, "" for this one.
 func (s *server) find(c *gin.Context, what need, thread string) (replica string, done func(), err error) {
 	bound := placeTime
 	if s.o.Placement.Stopping().Err() != nil {
@@ -305,7 +305,7 @@ func (u *unread) Close() error { return nil }
 // errPeerGone says that a server which was answering is not there any more.
 var errPeerGone = errors.New("the other server does not answer any more")
 
-// watchPeer gives a server up that is silent for too long, or has ended. A connection to one that was
+// watchPeer abandons a server that is silent for too long, or has ended. A connection to one that was
 // stopped stays open for ever.
 func (s *server) watchPeer(ctx context.Context, replica string, gone context.CancelCauseFunc) {
 	tick := time.NewTicker(watchPeer)

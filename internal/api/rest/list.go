@@ -11,7 +11,7 @@ type ListIn struct {
 	Cursor string `query:"cursor" maxLength:"512" doc:"next_cursor of the page before"`
 }
 
-// pageIn gives the page of items that was asked for. The cursor is the key of the last item before it, so that what comes
+// pageIn returns the page of items that was asked for. The cursor is the key of the last item before it, so that what comes
 // and goes elsewhere in the list moves nothing.
 func pageIn[T any](in ListIn, items []T, key func(T) string) (*body[page[T]], error) {
 	from := 0

@@ -207,7 +207,7 @@ func (c *talk) ok(method, params string) string {
 	return string(a.Result)
 }
 
-// tools gives the names of the tools that are listed.
+// tools returns the names of the tools that are listed.
 func (c *talk) tools() []string {
 	c.h.t.Helper()
 	var list struct{ Tools []struct{ Name string } }

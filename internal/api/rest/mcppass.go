@@ -33,7 +33,7 @@ func serverOfURI(shown string) (server, uri string, ok bool) {
 	return server, uri, err == nil && server != ""
 }
 
-// toolItems gives the tools of the thread in its mode: in code mode ours and those that are to be offered
+// toolItems returns the tools of the thread in its mode: in code mode ours and those that are to be offered
 // always; in direct mode all, but not those that only a search finds.
 func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error) {
 	offer, err := m.s.o.Upstream.Offer(ctx, m.caller(ctx), m.scope.thread)
@@ -114,7 +114,7 @@ func (m *mcpCall) toolItem(t sandbox.Tool) (json.RawMessage, error) {
 	return json.Marshal(shown)
 }
 
-// upstreamItems gives what the thread's servers offer of a kind, under the names of this scope.
+// upstreamItems returns what the thread's servers offer of a kind, under the names of this scope.
 func (m *mcpCall) upstreamItems(kind sandbox.UpstreamKind) items {
 	return func(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error) {
 		list, err := m.s.o.Upstream.Upstream(ctx, m.caller(ctx), m.scope.thread, kind, m.scope.only)
@@ -153,7 +153,7 @@ func (m *mcpCall) upstreamItems(kind sandbox.UpstreamKind) items {
 	}
 }
 
-// withMember gives an object with one member replaced by a text.
+// withMember returns an object with one member replaced by a text.
 func withMember(raw json.RawMessage, key, text string) (json.RawMessage, error) {
 	var o map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &o); err != nil {

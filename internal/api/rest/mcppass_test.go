@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// member gives a member of a JSON text, by its path.
+// member returns a member of a JSON text, by its path.
 func member(t *testing.T, text string, path ...any) string {
 	t.Helper()
 	raw := json.RawMessage(text)

@@ -177,7 +177,7 @@ func (m *mcpCall) readDirectory(ctx context.Context, p *directoryReadParams) (*r
 	return m.skillsResult(map[string]any{"resources": children}) // a skill has at most some hundred files: one page
 }
 
-// childrenOf gives the files and folders directly in a folder of a skill, nil when it is none.
+// childrenOf returns the files and folders directly in a folder of a skill, nil when it is none.
 func childrenOf(sk sandbox.SkillManifest, dir string) []*mcp.Resource {
 	var list []*mcp.Resource
 	seen := map[string]bool{}

@@ -50,7 +50,7 @@ func (m *mcpCall) addTools(srv *mcp.Server) {
 	addTool(srv, m, "grep", "Find lines in files.", m.grep)
 }
 
-// enter gives the context in which a request is handled: with the caller as this request found it, and
+// enter returns the context in which a request is handled: with the caller as this request found it, and
 // ended by the end of the session.
 func (m *mcpCall) enter(ctx context.Context, extra *mcp.RequestExtra) (context.Context, context.CancelFunc) {
 	// The request that began a session is long over; this one's parts that the log shows are enough.

@@ -42,7 +42,7 @@ type PolicyScope struct {
 	Scope string `query:"scope" enum:"server,tenant" doc:"server: those of all tenants, for operators, who get them when this is absent; tenant: the tenant's own, which can only narrow them"`
 }
 
-// tenant gives the tenant whose own rules are meant, "" for the server's.
+// tenant returns the tenant whose own rules are meant, "" for the server's.
 func (p PolicyScope) tenant(c sandbox.Caller) (scope, tenant string, err error) {
 	switch {
 	case p.Scope == scopeTenant || p.Scope == "" && !c.Operator:

@@ -37,13 +37,13 @@ type FieldError struct {
 	Detail string `json:"detail"`
 }
 
-// Error gives the detail.
+// Error returns the detail.
 func (p *Problem) Error() string { return p.Detail }
 
 // GetStatus, GetHeaders and ContentType tell huma how to send p.
 func (p *Problem) GetStatus() int { return p.Status }
 
-// GetHeaders gives the headers that belong to the error, such as Retry-After.
+// GetHeaders returns the headers that belong to the error, such as Retry-After.
 func (p *Problem) GetHeaders() http.Header { return p.header }
 
 // ContentType is that of RFC 9457, whatever was asked for.

@@ -59,7 +59,7 @@ type Options struct {
 	Drift toolDrift
 	// Secrets are named values; nil: there are none.
 	Secrets secretStore
-	// Runnable says whether a skill can run here; nil: nobody knows.
+	// Runnable says whether a skill can run here; nil: unknown.
 	Runnable func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable
 	// Placement says which server answers a request about a thread; nil: there is only this one.
 	Placement placement

@@ -172,7 +172,7 @@ type keys interface {
 type idempotency interface {
 	// Begin claims key for a request whose method, path and body have the hash fingerprint, and which,
 	// when it is a retry, was first sent age ago. first: go on and call Finish. Else answer is what the
-	// first request was answered with; sandbox.KeyConflict when that one is still running or nobody knows
+	// first request was answered with; sandbox.KeyConflict when that one is still running or unknown
 	// what became of it, Invalid when it had another fingerprint.
 	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error)
 	// Finish stores the answer; a nil answer gives the key free again.

@@ -144,7 +144,7 @@ func (s *server) skillFile(ctx context.Context, in *struct {
 	return bodyOf(f), nil
 }
 
-// readSkillFile gives a file of a skill. NotFound: no such skill or file.
+// readSkillFile returns a file of a skill. NotFound: no such skill or file.
 func (s *server) readSkillFile(ctx context.Context, c sandbox.Caller, thread, skill, file string) (skillFile, error) {
 	m, err := s.o.ThreadSkills.SkillManifest(ctx, c, thread, skill)
 	if err != nil {

@@ -212,7 +212,7 @@ func (s *server) uploadOne(ctx context.Context, thread, to string, content io.Re
 	return transferred{Path: w.Path, Bytes: w.Bytes}, nil
 }
 
-// failed gives the error of one file its name. An error that is not about that file fails the
+// failed adds to the error of one file its name. An error that is not about that file fails the
 // request.
 func failed(name string, err error) (transferred, error) {
 	t := transferred{Path: name}

@@ -250,7 +250,7 @@ func redisInfo(text string) map[string]string {
 	return info
 }
 
-// driver looks at one driver, and gives it to the checks that need it.
+// driver looks at one driver, and passes it to the checks that need it.
 func (e *examination) driver(ctx context.Context, r *doctor.Report, name string) {
 	d, err := e.openDriver(ctx, name)
 	e.drivers[name].set(d, err)

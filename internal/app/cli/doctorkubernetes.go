@@ -68,7 +68,7 @@ func (e *examination) policies(ctx context.Context, r *doctor.Report) {
 	}
 }
 
-// mayNot gives what the server may not do that it does, as "verb resource".
+// mayNot returns what the server may not do that it does, as "verb resource".
 func mayNot(ctx context.Context, client kube.Interface, o kubernetes.Options, volumes bool) (missing []string, err error) {
 	for _, right := range kubernetes.Rights() {
 		if right.Cluster || right.Claims && !o.Claims || right.Volumes && !volumes { // a runtime whose class cannot be looked up has a line of its own

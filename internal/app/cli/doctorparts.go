@@ -64,7 +64,7 @@ type later[T any] struct {
 
 func newLater[T any]() *later[T] { return &later[T]{done: make(chan struct{})} }
 
-// set gives the value, once.
+// set returns the value, once.
 func (l *later[T]) set(v T, err error) {
 	l.value, l.err = v, err
 	close(l.done)
@@ -223,7 +223,7 @@ func (e *examination) openDriver(ctx context.Context, name string) (driver.Drive
 	return d, nil
 }
 
-// chosen gives the driver that a server would take, and its name.
+// chosen returns the driver that a server would take, and its name.
 func (e *examination) chosen(ctx context.Context) (string, driver.Driver, error) {
 	name := e.cfg.Driver
 	if name == "auto" {
@@ -336,7 +336,7 @@ func (n *noteLog) WithAttrs([]slog.Attr) slog.Handler { return n }
 // WithGroup implements slog.Handler.
 func (n *noteLog) WithGroup(string) slog.Handler { return n }
 
-// about gives the notes whose message has one of these beginnings.
+// about returns the notes whose message has one of these beginnings.
 func (n *noteLog) about(beginnings ...string) []note {
 	n.mu.Lock()
 	defer n.mu.Unlock()

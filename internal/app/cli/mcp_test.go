@@ -252,7 +252,7 @@ func TestMCPInteractiveTerminal(t *testing.T) {
 	}
 }
 
-// openPTY gives both ends of a new terminal.
+// openPTY returns both ends of a new terminal.
 func openPTY(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

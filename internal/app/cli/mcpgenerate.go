@@ -185,7 +185,7 @@ func (d *generated) write(dir string, tree map[string][]byte, clean bool) error 
 	return writeIn(root, manifestFile, append(raw, '\n'))
 }
 
-// readManifest gives the files of a former run by their hashes; none when there was none.
+// readManifest returns the files of a former run by their hashes; none when there was none.
 func readManifest(root *os.Root) (map[string]string, error) {
 	m := map[string]string{}
 	f, err := root.Open(manifestFile)

@@ -191,7 +191,7 @@ func (l *localTools) logout(ctx context.Context, server string) error {
 func (l *localTools) config() string { return l.file }
 func (l *localTools) close() error   { return l.hub.Close() }
 
-// selected gives the servers of these names, or all; a name that is none is an error.
+// selected returns the servers of these names, or all; a name that is none is an error.
 func selected(ctx context.Context, s toolSource, names []string) ([]sandbox.ToolServer, error) {
 	all, err := s.servers(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func newSkills(api *apiClient) *cobra.Command {
 	return cmd
 }
 
-// skillFailed gives an error the exit code that tells its kind.
+// skillFailed wraps an error with the exit code of its kind.
 func skillFailed(err error) error {
 	if err == nil {
 		return nil

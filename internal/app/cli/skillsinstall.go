@@ -194,7 +194,7 @@ func (f *installFlags) listed(ctx context.Context, cmd *cobra.Command) ([]instal
 	return done, lock.With(found, time.Now()).Write(lockFile)
 }
 
-// digests gives the digests of the caller's own skills.
+// digests returns the digests of the caller's own skills.
 func (f *installFlags) digests(cmd *cobra.Command) (map[string]string, error) {
 	all, err := f.api.skills(cmd)
 	if err != nil {

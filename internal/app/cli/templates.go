@@ -66,7 +66,7 @@ func newTemplatesLint(api *apiClient) *cobra.Command {
 	}
 }
 
-// lintTemplates gives the names of the templates in a file, or in a folder.
+// lintTemplates returns the names of the templates in a file, or in a folder.
 func lintTemplates(path string) (names []string, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -170,7 +170,7 @@ func problemText(r tested) string {
 	return ": " + r.Problem
 }
 
-// template gives one of the server's templates.
+// template returns one of the server's templates.
 func (c *apiClient) template(ctx context.Context, name string) (sandbox.Template, error) {
 	var list struct{ Items []sandbox.Template }
 	if err := c.call(ctx, http.MethodGet, "/api/templates", nil, &list); err != nil {

@@ -36,7 +36,7 @@ const (
 	SlowTemplate = "name: slow" + image + "limits: {memory: 256MiB, cpu: 40m, pids: 128, open_files: 1024, file_size: 64MiB, tmp: 64MiB, disk: 256MiB}\n"
 )
 
-// All gives the bombs.
+// All returns the bombs.
 func All() []Bomb {
 	return []Bomb{
 		{"bomb-fork", "bombs: processes", "forks in every process", "cgroup: pids", 300},

@@ -341,7 +341,7 @@ func (b *bed) run(t *testing.T, user, thread, route string, body map[string]any)
 	return r
 }
 
-// ok runs a shell command that must exit with 0, and gives its stdout.
+// ok runs a shell command that must exit with 0, and returns its stdout.
 func (b *bed) ok(t *testing.T, user, thread, command string) string {
 	t.Helper()
 	r := b.run(t, user, thread, "exec", map[string]any{"command": command, "timeout_s": 120})
@@ -351,7 +351,7 @@ func (b *bed) ok(t *testing.T, user, thread, command string) string {
 	return r.Stdout
 }
 
-// background starts a shell command and gives what ends it.
+// background starts a shell command and returns what ends it.
 func (b *bed) background(t *testing.T, user, thread, command string) (id string, stop func()) {
 	t.Helper()
 	r := b.run(t, user, thread, "exec", map[string]any{"command": command, "background": true, "timeout_s": 300})

@@ -35,7 +35,7 @@ def call(token, body=b'{"tool":"far__echo","input":{"text":"hi"}}', extra=b"", l
     return status(s)
 `
 
-// code runs a Python program in a thread and gives its stdout.
+// code runs a Python program in a thread and returns its stdout.
 func (b *bed) code(t *testing.T, user, thread, text string) string {
 	t.Helper()
 	r := b.run(t, user, thread, "execute_code", map[string]any{"language": "python", "timeout": 100, "code": bridgeClient + text})
@@ -45,7 +45,7 @@ func (b *bed) code(t *testing.T, user, thread, text string) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
-// lends runs an exec of a user that goes on, and gives its token.
+// lends runs an exec of a user that goes on, and returns its token.
 func (b *bed) lends(t *testing.T, user, thread string) (token string, stop func()) {
 	t.Helper()
 	b.ok(t, user, thread, "rm -f /mnt/user-data/workspace/token")

@@ -96,7 +96,7 @@ func guessControl(t *testing.T, b *bed) {
 	}
 }
 
-// sandbox gives the id of a thread's sandbox.
+// sandbox returns the id of a thread's sandbox.
 func (b *bed) sandbox(t *testing.T, thread string) string {
 	t.Helper()
 	var view struct{ Sandbox struct{ ID string } }

@@ -146,7 +146,7 @@ func pid1Mem(wire.Facts) (string, error) {
 	return fmt.Sprintf("read %x at %x, open for writing", b, address), nil
 }
 
-// firstMapping gives an address that a process has mapped.
+// firstMapping returns an address that a process has mapped.
 func firstMapping(pid string) (int64, error) {
 	data, err := os.ReadFile("/proc/" + pid + "/maps")
 	if err != nil {

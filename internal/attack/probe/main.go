@@ -25,7 +25,7 @@ type attempt func(f wire.Facts) (string, error)
 // refusal is a reason why an attack got nothing, where no error number says it.
 type refusal string
 
-// Error gives the reason.
+// Error returns the reason.
 func (r refusal) Error() string { return string(r) }
 
 func attempts() map[string]attempt {

@@ -77,7 +77,7 @@ func control(args []string) error {
 	return err
 }
 
-// passedOn gives what this program was started with besides its three streams, as a runtime or a daemon that
+// passedOn returns what this program was started with besides its three streams, as a runtime or a daemon that
 // forgets to close would.
 func passedOn() []*os.File {
 	var files []*os.File

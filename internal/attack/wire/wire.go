@@ -20,7 +20,7 @@ type Outcome struct {
 // Facts are what an attacker is told, so that it need not guess: paths, ports, names, numbers of what it is to reach.
 type Facts map[string]string
 
-// Args gives f as arguments, NAME=VALUE.
+// Args returns f as arguments, NAME=VALUE.
 func (f Facts) Args() []string {
 	out := make([]string, 0, len(f))
 	for k, v := range f {

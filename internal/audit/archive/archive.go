@@ -19,7 +19,7 @@ import (
 // Folder is an archive in a folder, as of another disk.
 type Folder struct{ dir string }
 
-// NewFolder gives the archive in a folder that exists. A folder that is missing is a disk that is not mounted, as a rule,
+// NewFolder returns the archive in a folder that exists. A folder that is missing is a disk that is not mounted, as a rule,
 // so it is not made: every call says that it is not there.
 func NewFolder(dir string) Folder { return Folder{dir} }
 
@@ -62,7 +62,7 @@ func (f Folder) Put(ctx context.Context, name string, from io.Reader, size int64
 	return nil
 }
 
-// Get gives an object; fs.ErrNotExist: there is none.
+// Get returns an object; fs.ErrNotExist: there is none.
 func (f Folder) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	if _, err := os.Stat(f.dir); err != nil {
 		return nil, unreachable(errors.New(err.Error())) // not fs.ErrNotExist: nothing is known of the object
@@ -81,7 +81,7 @@ func unreachable(err error) error {
 // Bucket is an archive in a bucket.
 type Bucket struct{ s3.Bucket }
 
-// NewBucket gives the archive below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
+// NewBucket returns the archive below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
 func NewBucket(address string, o s3.Options) (Bucket, error) {
 	b, err := s3.OpenBucket(address, o)
 	return Bucket{b}, err
@@ -92,7 +92,7 @@ func (b Bucket) Put(ctx context.Context, name string, from io.Reader, size int64
 	return b.Client.Put(ctx, b.At(name), from, size)
 }
 
-// Get gives an object; fs.ErrNotExist: there is none.
+// Get returns an object; fs.ErrNotExist: there is none.
 func (b Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) {
 	r, err := b.Client.Fetch(ctx, b.At(name))
 	if sandbox.KindOf(err) == sandbox.NotFound {

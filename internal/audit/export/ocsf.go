@@ -172,7 +172,7 @@ type entity struct {
 	Type string `json:"type"`
 }
 
-// OCSF gives the event of a record.
+// OCSF returns the event of a record.
 func OCSF(r audit.Record) Event {
 	k, ok := kinds[r.Action]
 	if !ok {

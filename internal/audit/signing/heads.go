@@ -79,7 +79,7 @@ func (s *Heads) remember(h audit.Head) error {
 	return os.Rename(path+".new", path)
 }
 
-// Tidy forgets the heads of logs whose folder is no more.
+// Tidy forgets the heads of logs whose folder no longer exists.
 func Tidy(keep string) error {
 	paths, err := filepath.Glob(filepath.Join(keep, "*.json"))
 	if keep == "" || err != nil {
@@ -100,7 +100,7 @@ func Tidy(keep string) error {
 	return nil
 }
 
-// Kept gives the heads that are kept for the log in dir. A file that cannot be read is passed over: a power cut may
+// Kept returns the heads that are kept for the log in dir. A file that cannot be read is passed over: a power cut may
 // leave one empty.
 func Kept(keep, dir string) ([]audit.Head, error) {
 	entries, err := os.ReadDir(keep)

@@ -208,7 +208,7 @@ func (f *File) read() error {
 	return nil
 }
 
-// Public gives the key that Sign would use.
+// Public returns the key that Sign would use.
 func (f *File) Public() ed25519.PublicKey {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,7 +236,7 @@ type External struct {
 // NewExternal makes one. public is the public key that its signatures are checked with.
 func NewExternal(how string, public ed25519.PublicKey) *External { return &External{how, public} }
 
-// Public gives the key that signatures are checked with.
+// Public returns the key that signatures are checked with.
 func (e *External) Public() ed25519.PublicKey { return e.public }
 
 // Sign asks for a signature, and checks it.

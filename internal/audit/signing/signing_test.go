@@ -24,7 +24,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// place gives a folder of a log in a data folder, and a key file outside of it.
+// place returns a folder of a log in a data folder, and a key file outside of it.
 func place(t *testing.T) (data, dir, file string) {
 	t.Helper()
 	base := t.TempDir()

@@ -43,7 +43,7 @@ func NewWebhook(address string, secret []byte, allowed []netip.Prefix) (*Webhook
 // Name is the sink's.
 func (*Webhook) Name() string { return "webhook" }
 
-// Close gives kept connections free.
+// Close releases kept connections.
 func (w *Webhook) Close() error {
 	w.client.CloseIdleConnections()
 	return nil

@@ -89,7 +89,7 @@ func (s *State) lookup(section, name string) (enabled, said bool) {
 	return true, false
 }
 
-// Raw gives the value of a section as it is in the user's file, or the global one when the owner is
+// Raw returns the value of a section as it is in the user's file, or the global one when the owner is
 // the zero Owner; nil when it is not there. Its ${…} are not expanded.
 func (f *Files) Raw(o sandbox.Owner, section string) (json.RawMessage, error) {
 	d, err := f.document(o)
@@ -99,7 +99,7 @@ func (f *Files) Raw(o sandbox.Owner, section string) (json.RawMessage, error) {
 	return d.sections[section], nil
 }
 
-// State gives what holds for a user now. Unavailable when a file is broken and was never whole since
+// State returns what holds for a user now. Unavailable when a file is broken and was never whole since
 // this process started: then nothing can be said to be allowed. One that breaks later stays as it was.
 func (f *Files) State(o sandbox.Owner) (*State, error) {
 	global, err := f.document(sandbox.Owner{})
@@ -140,7 +140,7 @@ func (f *Files) SetEnabled(ctx context.Context, o sandbox.Owner, section, name s
 	})
 }
 
-// Forget removes a member of a section: what was said of something that is no more.
+// Forget removes a member of a section: what was said of something that no longer exists.
 func (f *Files) Forget(ctx context.Context, o sandbox.Owner, section, name string) error {
 	return f.Edit(ctx, o, func(text []byte) ([]byte, error) {
 		if len(bytes.TrimSpace(text)) == 0 {
@@ -246,7 +246,7 @@ type follower struct {
 	err  error     // why the file as it is now is not in force
 }
 
-// current gives the document in force.
+// current returns the document in force.
 func (f *follower) current(now time.Time) (*document, error) {
 	doc, err := f.look(now)
 	if doc == nil {

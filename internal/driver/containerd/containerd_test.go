@@ -97,7 +97,7 @@ func processesOf(t *testing.T, text string) []string {
 	return found
 }
 
-// engine gives a connection of the test's own, apart from the driver's.
+// engine returns a connection of the test's own, apart from the driver's.
 func engine(t testing.TB, d *containerdtest.Daemon) *client.Client {
 	t.Helper()
 	c, err := client.New(d.Address, client.WithDefaultNamespace(namespace))

@@ -36,7 +36,7 @@ type record struct {
 	Claim   string            `json:"claim"`   // a random word of the Create that made it
 }
 
-// recordOf gives the record of a container. ok is false for one that is not this driver's.
+// recordOf returns the record of a container. ok is false for one that is not this driver's.
 func recordOf(c containers.Container) (rec record, ok bool) {
 	ext := c.Extensions[extension]
 	return rec, ext != nil && json.Unmarshal(ext.GetValue(), &rec) == nil
@@ -166,7 +166,7 @@ func (d *Driver) unclaim(ctx context.Context, id sandbox.ID, claim string) {
 	}
 }
 
-// newContainer gives the record of a container: what it is, and the whole hardening.
+// newContainer returns the record of a container: what it is, and the whole hardening.
 func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image, claim string) (containers.Container, error) {
 	seccomp, err := hardening.SeccompOCI(rt.Runtime, spec.Loosen...)
 	if err != nil {

@@ -83,7 +83,7 @@ func fullName(ref string) (string, error) {
 	return named.String(), nil
 }
 
-// find gives an image by its reference, unpacked. NotFound: it is not there, and is not to be fetched or
+// find returns an image by its reference, unpacked. NotFound: it is not there, and is not to be fetched or
 // cannot be. NotSupported: it cannot be used.
 func (s *imageStore) find(ctx context.Context, ref string) (image, error) {
 	if ref == "" {
@@ -228,7 +228,7 @@ func (s *imageStore) pull(name string, p *pull) {
 	close(p.done)
 }
 
-// prepare makes the snapshot of a sandbox's root file system on top of its image, and gives the mounts
+// prepare makes the snapshot of a sandbox's root file system on top of its image, and returns the mounts
 // that make it. It is writable for the runtime, which makes mount points in it, and not for the sandbox.
 func (s *imageStore) prepare(ctx context.Context, key string, img image) ([]mount.Mount, error) {
 	service := s.engine.SnapshotService(snapshotter)
@@ -252,7 +252,7 @@ func (s *imageStore) prepare(ctx context.Context, key string, img image) ([]moun
 	return service.Prepare(ctx, key, img.chain)
 }
 
-// release removes the snapshot of a sandbox. One that is not there is no error.
+// release removes the snapshot of a sandbox. A missing one is no error.
 func (s *imageStore) release(ctx context.Context, key string) error {
 	err := s.engine.SnapshotService(snapshotter).Remove(ctx, key)
 	if isNotFound(err) {

@@ -80,7 +80,7 @@ func tarOf(t *testing.T, files map[string][]byte) []byte {
 	return buf.Bytes()
 }
 
-// oci gives the archive in OCI's format, under a reference or under none.
+// oci returns the archive in OCI's format, under a reference or under none.
 func (m madeImage) oci(t *testing.T, ref string) []byte {
 	files := map[string][]byte{ocispec.ImageLayoutFile: []byte(`{"imageLayoutVersion":"1.0.0"}`)}
 	for d, data := range m.blobs {
@@ -96,7 +96,7 @@ func (m madeImage) oci(t *testing.T, ref string) []byte {
 	return tarOf(t, files)
 }
 
-// docker gives the archive as "docker save" writes it.
+// docker returns the archive as "docker save" writes it.
 func (m madeImage) docker(t *testing.T, ref string) []byte {
 	manifest, err := json.Marshal([]map[string]any{{"Config": "config.json", "RepoTags": []string{ref}, "Layers": []string{"layer.tar"}}})
 	must(t, err)

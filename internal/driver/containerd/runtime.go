@@ -76,7 +76,7 @@ func findRuntimes(root string, programs map[string]string) (map[string]*ociRunti
 	return found, nil
 }
 
-// withFlags gives a program that runs another one with flags before all other arguments: a script in
+// withFlags returns a program that runs another one with flags before all other arguments: a script in
 // file, or the program itself when there are no flags. Shims of sandboxes that run use the same file.
 func withFlags(file, program string, flags []string) (string, error) {
 	if len(flags) == 0 {
@@ -100,7 +100,7 @@ func (r *ociRuntime) binding(ctx context.Context) ociconfig.Binding {
 	return r.how
 }
 
-// runtime gives the named runtime if it is known and has a program, whether or not it was probed.
+// runtime returns the named runtime if it is known and has a program, whether or not it was probed.
 func (d *Driver) runtime(name string) (*ociRuntime, error) {
 	if rt := d.runtimes[name]; rt != nil {
 		return rt, nil

@@ -35,7 +35,7 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	return instance(*c, t), nil
 }
 
-// container gives the container of a sandbox's name, or nil.
+// container returns the container of a sandbox's name, or nil.
 func (d *Driver) container(ctx context.Context, id sandbox.ID) (*containers.Container, error) {
 	c, err := d.engine.ContainerService().Get(ctx, string(id))
 	if isNotFound(err) {
@@ -47,7 +47,7 @@ func (d *Driver) container(ctx context.Context, id sandbox.ID) (*containers.Cont
 	return &c, nil
 }
 
-// task gives the task of a sandbox, or nil.
+// task returns the task of a sandbox, or nil.
 func (d *Driver) task(ctx context.Context, id sandbox.ID) (*task.Process, error) {
 	got, err := d.engine.TaskService().Get(ctx, &tasks.GetRequest{ContainerID: string(id)})
 	if isNotFound(err) {

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { drivertest.Main(m) }
 
-// engine gives a connection of the test's own, apart from the driver's.
+// engine returns a connection of the test's own, apart from the driver's.
 func engine(t testing.TB) *client.Client {
 	t.Helper()
 	c, err := client.New()

@@ -163,7 +163,7 @@ func (d *Driver) ask(ctx context.Context) (names map[string]string, parent strin
 	return namesOf(info.Info.Runtimes), parent, nil
 }
 
-// namesOf gives the engine's names for the runtimes that we know.
+// namesOf returns the engine's names for the runtimes that we know.
 func namesOf(registered map[string]system.RuntimeWithStatus) map[string]string {
 	names := make(map[string]string)
 	for name, rt := range registered {

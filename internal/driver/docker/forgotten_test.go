@@ -52,7 +52,7 @@ func TestEngineKilledAtStart(t *testing.T) {
 	}
 }
 
-// awaitStart waits until the engine has made a container's first process, and gives the container's id. The engine
+// awaitStart waits until the engine has made a container's first process, and returns the container's id. The engine
 // itself would tell it only once the start is over.
 func awaitStart(t *testing.T, e *dockertest.Engine) string {
 	t.Helper()

@@ -89,7 +89,7 @@ func (d *Driver) existing(ctx context.Context, there sandbox.Instance) (sandbox.
 	}
 }
 
-// checkImage reports an image that is not there, and gives what takes the place of the volumes that it declares:
+// checkImage reports an image that is not there, and returns what takes the place of the volumes that it declares:
 // the engine's own would have no bound.
 func (d *Driver) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening.Tmpfs, error) {
 	image := spec.Image
@@ -155,7 +155,7 @@ func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, 
 	return true, nil
 }
 
-// options writes the sandbox's files of /etc and gives the engine's options.
+// options writes the sandbox's files of /etc and returns the engine's options.
 func (d *Driver) options(rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (client.ContainerCreateOptions, error) {
 	seccomp, err := hardening.SeccompJSON(rt.Runtime, spec.Loosen...)
 	if err != nil {

@@ -40,7 +40,7 @@ func groupOf(c *container.InspectResponse) engineGroup {
 	return engineGroup{}
 }
 
-// group gives the cgroup of a sandbox. Only the first question is the engine's. NotFound: there is no such sandbox.
+// group returns the cgroup of a sandbox. Only the first question is the engine's. NotFound: there is no such sandbox.
 func (d *Driver) group(ctx context.Context, id sandbox.ID) (engineGroup, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return engineGroup{}, err

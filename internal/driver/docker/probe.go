@@ -16,7 +16,7 @@ import (
 // there, and leaves it.
 const ProbeImage = "skerry/runtime-probe:1"
 
-// probed gives a runtime and tells why it cannot be used here, or "". The first call for a runtime
+// probed returns a runtime and tells why it cannot be used here, or "". The first call for a runtime
 // starts a sandbox on it; the answer is kept for the life of the driver. An error says that the
 // runtime is unknown or that the probe could not be made; in the latter case the next call tries again.
 func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string, error) {
@@ -41,7 +41,7 @@ func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string
 	return rt, problem, err
 }
 
-// runtime gives what the engine calls a runtime. The engine is asked once.
+// runtime returns what the engine calls a runtime. The engine is asked once.
 func (d *Driver) runtime(ctx context.Context, known hardening.Runtime) (engineRuntime, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

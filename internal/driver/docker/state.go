@@ -63,7 +63,7 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	return out, nil
 }
 
-// container gives the container of a sandbox's name, or nil.
+// container returns the container of a sandbox's name, or nil.
 func (d *Driver) container(ctx context.Context, id sandbox.ID) (*container.InspectResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

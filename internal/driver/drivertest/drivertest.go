@@ -191,7 +191,7 @@ func (s *suite) oomEndsSandbox() bool {
 	return false
 }
 
-// callCtx gives the context of one call.
+// callCtx returns the context of one call.
 func callCtx(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	t.Cleanup(cancel)

@@ -442,7 +442,7 @@ func (s *suite) setuidAndNodes(t *testing.T, r *rig) {
 	}
 }
 
-// rootDevice gives the number of the device under the host's root, or that of a common disk.
+// rootDevice returns the number of the device under the host's root, or that of a common disk.
 func rootDevice(t testing.TB) uint64 {
 	info, err := os.Stat("/")
 	must(t, err)

@@ -223,7 +223,7 @@ func unifiedCgroups() bool {
 	return err == nil
 }
 
-// cgroupDir gives a process's cgroup on the host. controller is "" with cgroup version 2.
+// cgroupDir returns a process's cgroup on the host. controller is "" with cgroup version 2.
 func cgroupDir(t testing.TB, pid int, controller string) string {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
@@ -246,7 +246,7 @@ func cgroupDir(t testing.TB, pid int, controller string) string {
 	return ""
 }
 
-// cpuMicros gives the CPU time that a process's cgroup used, in microseconds.
+// cpuMicros returns the CPU time that a process's cgroup used, in microseconds.
 func cpuMicros(t testing.TB, pid int) int64 {
 	t.Helper()
 	if !unifiedCgroups() {

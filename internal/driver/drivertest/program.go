@@ -19,7 +19,7 @@ var program struct {
 	err  error
 }
 
-// Program builds, once a test process, the static program that the suite runs as PID 1, and gives its
+// Program builds, once a test process, the static program that the suite runs as PID 1, and returns its
 // path. It also serves drivers as the program of their runtime probe.
 func Program(t testing.TB) string {
 	t.Helper()

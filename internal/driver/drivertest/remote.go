@@ -265,7 +265,7 @@ func (s *suite) remotePushView(t *testing.T) {
 	}
 }
 
-// dial says from inside a line to the server's socket, and gives the answer.
+// dial says from inside a line to the server's socket, and returns the answer.
 func (f *far) dial(t testing.TB) (string, bool) {
 	t.Helper()
 	resp := f.s.h.Inside(t, f.spec.ID, f.s.dialControl())

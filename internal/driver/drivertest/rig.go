@@ -163,7 +163,7 @@ func (r *rig) create(t testing.TB) sandbox.Instance {
 	return out
 }
 
-// remote gives the driver as one whose sandboxes do not see this disk; nil: they do.
+// remote returns the driver as one whose sandboxes do not see this disk; nil: they do.
 func (r *rig) remote() driver.Remote {
 	remote, _ := r.s.d.(driver.Remote)
 	return remote

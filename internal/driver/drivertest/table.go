@@ -69,7 +69,7 @@ func (s *suite) checkTable(t *testing.T) {
 	}
 }
 
-// readTable gives the cells of the table by row and column. A row is named by the word in its first backquotes.
+// readTable returns the cells of the table by row and column. A row is named by the word in its first backquotes.
 func readTable() (map[string]map[string]string, error) {
 	_, here, _, ok := runtime.Caller(0)
 	file := filepath.Join(filepath.Dir(here), "../../../docs/drivers.md")

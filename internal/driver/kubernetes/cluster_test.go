@@ -154,7 +154,7 @@ func (c *cluster) volumes(t testing.TB) {
 	}
 }
 
-// wayTo gives this machine's address on the way to a URL's host.
+// wayTo returns this machine's address on the way to a URL's host.
 func wayTo(t testing.TB, url string) string {
 	t.Helper()
 	_, hostPort, _ := strings.Cut(url, "://")
@@ -318,7 +318,7 @@ func (c *cluster) harness(runtime string) drivertest.Harness {
 	return h
 }
 
-// pid gives this machine's number of PID 1 of a sandbox, or of the kernel that it runs on.
+// pid returns this machine's number of PID 1 of a sandbox, or of the kernel that it runs on.
 func (c *cluster) pid(t testing.TB, id sandbox.ID) int {
 	t.Helper()
 	pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx(t), string(id), metav1.GetOptions{})

@@ -9,7 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/buildinfo"
 )
 
-// Connect says how the API server is reached, and gives the namespace that goes with it. kubeconfig is a file; "" = the
+// Connect says how the API server is reached, and returns the namespace that goes with it. kubeconfig is a file; "" = the
 // service account of the pod that this process runs in.
 func Connect(kubeconfig string) (config *rest.Config, namespace string, err error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: kubeconfig}

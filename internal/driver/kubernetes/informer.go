@@ -189,7 +189,7 @@ func (w *pods) wasHeard(p *corev1.Pod) bool {
 	return w.heard[idOf(p)] == p.UID && p.UID != ""
 }
 
-// now gives a pod as it was last seen; nil: it was not.
+// now returns a pod as it was last seen; nil: it was not.
 func (w *pods) now(id sandbox.ID) *corev1.Pod {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -43,7 +43,7 @@ func hashed(text string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// selectors gives the labels of a pod that stand for those of a Spec.
+// selectors returns the labels of a pod that stand for those of a Spec.
 func selectors(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	for name, value := range labels {
@@ -52,7 +52,7 @@ func selectors(labels map[string]string) map[string]string {
 	return out
 }
 
-// podLabels gives all labels of a sandbox's pod.
+// podLabels returns all labels of a sandbox's pod.
 func (o Options) podLabels(labels map[string]string) map[string]string {
 	out := maps.Clone(o.Labels)
 	if out == nil {
@@ -114,7 +114,7 @@ func specLabels(p *corev1.Pod) map[string]string {
 	return out
 }
 
-// recall gives what a pod remembers of its Spec.
+// recall returns what a pod remembers of its Spec.
 func recall(p *corev1.Pod) (remembered, error) {
 	var out remembered
 	if err := json.Unmarshal([]byte(p.Annotations[annotationSpec]), &out); err != nil {

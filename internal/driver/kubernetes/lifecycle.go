@@ -33,7 +33,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	return d.create(ctx, spec, bring)
 }
 
-// describe gives the pod of a sandbox that may be made here.
+// describe returns the pod of a sandbox that may be made here.
 func (d *Driver) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, error) {
 	if err := hardening.CheckSpec(spec); err != nil {
 		return nil, err

@@ -119,7 +119,7 @@ func (c *cluster) freePod(t testing.TB) (*corev1.Pod, string) {
 	return pod, c.address(t, space.Name, pod.Name)
 }
 
-// address waits for a pod that runs, and gives its address.
+// address waits for a pod that runs, and returns its address.
 func (c *cluster) address(t testing.TB, namespace, pod string) string {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

@@ -66,7 +66,7 @@ func (o *outage) begin(answer func(*http.Request) (*http.Response, error)) {
 	o.answer, o.asked, o.watches = answer, 0, nil
 }
 
-// end gives the number of requests that came meanwhile.
+// end returns the number of requests that came meanwhile.
 func (o *outage) end() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -32,7 +32,7 @@ type policyCheck struct {
 	problems map[string]string // why a runtime cannot be used, by its name
 }
 
-// usable gives the RuntimeClass of a runtime, and why it cannot be used, or "".
+// usable returns the RuntimeClass of a runtime, and why it cannot be used, or "".
 func (d *Driver) usable(ctx context.Context, name string) (class, problem string, err error) {
 	known, err := hardening.FindRuntime(name)
 	if err != nil {

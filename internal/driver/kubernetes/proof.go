@@ -122,7 +122,7 @@ func (d *Driver) foundOpen(id sandbox.ID, target string) error {
 	return sandbox.Errorf(sandbox.NotSupported, "%s", why)
 }
 
-// apiAddress gives an IP address and port of the API server: a sandbox can look up no name.
+// apiAddress returns an IP address and port of the API server: a sandbox can look up no name.
 func (d *Driver) apiAddress(ctx context.Context) (netip.AddrPort, error) {
 	u, err := url.Parse(d.o.Config.Host)
 	if err != nil || u.Hostname() == "" {

@@ -40,7 +40,7 @@ type tunnels struct {
 	ending sync.WaitGroup
 }
 
-// get gives the attachment of a sandbox; nil: there is none that lives.
+// get returns the attachment of a sandbox; nil: there is none that lives.
 func (t *tunnels) get(id sandbox.ID) tunnel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -141,7 +141,7 @@ func (d *Driver) Attach(ctx context.Context, a driver.Attachment) error {
 	return nil
 }
 
-// runningPod gives the pod of a sandbox that runs. What the informer has not seen yet the API server is asked for.
+// runningPod returns the pod of a sandbox that runs. What the informer has not seen yet the API server is asked for.
 func (d *Driver) runningPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 	p := d.pods.now(id)
 	if p == nil || p.Status.PodIP == "" {

@@ -73,7 +73,7 @@ func asJSON(t *testing.T, v any) map[string]any {
 	return out.(map[string]any)
 }
 
-// served gives the schema of a definition's version that the driver uses; nil: it is of another group.
+// served returns the schema of a definition's version that the driver uses; nil: it is of another group.
 func served(crd map[string]any) (kind string, schema map[string]any) {
 	spec, _ := crd["spec"].(map[string]any)
 	if spec["group"] != claimGroup.Group {

@@ -160,7 +160,7 @@ func (d *Driver) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod, 
 	return nil
 }
 
-// awaitClaimed gives the name of the pod that a claim got, once it is ready.
+// awaitClaimed returns the name of the pod that a claim got, once it is ready.
 func (d *Driver) awaitClaimed(ctx context.Context, spec sandbox.Spec) (pod string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.StartTimeout)
 	defer cancel()
@@ -227,14 +227,14 @@ func boundTo(c *unstructured.Unstructured) string {
 	return name
 }
 
-// asPod gives a claim as the pod that is not there yet.
+// asPod returns a claim as the pod that is not there yet.
 func asPod(c *unstructured.Unstructured) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: c.GetName(), Labels: c.GetLabels(), Annotations: c.GetAnnotations(), CreationTimestamp: c.GetCreationTimestamp(), DeletionTimestamp: c.GetDeletionTimestamp(),
 	}}
 }
 
-// claimedPod gives the pod of the claim with a sandbox's name: the pool's, or the claim itself as one that starts. nil: there
+// claimedPod returns the pod of the claim with a sandbox's name: the pool's, or the claim itself as one that starts. nil: there
 // is no claim.
 func (d *Driver) claimedPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 	c, err := d.claims.Get(ctx, string(id), metav1.GetOptions{})
@@ -253,7 +253,7 @@ func (d *Driver) claimedPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, er
 	return asPod(c), nil
 }
 
-// claimsWithout gives the claims that have no pod among those which are there: they start, or their server ended meanwhile.
+// claimsWithout returns the claims that have no pod among those which are there: they start, or their server ended meanwhile.
 func (d *Driver) claimsWithout(ctx context.Context, selector labels.Set, there map[sandbox.ID]bool) ([]corev1.Pod, error) {
 	if !d.o.Claims {
 		return nil, nil

@@ -70,7 +70,7 @@ func New(opts Options) *Driver {
 	return d
 }
 
-// Host gives the host that the driver works on.
+// Host returns the host that the driver works on.
 func (d *Driver) Host() *Host { return d.host }
 
 // Kill ends a sandbox as a crash would, and reports whether it was alive.

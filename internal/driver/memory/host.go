@@ -120,7 +120,7 @@ func (h *Host) create(spec sandbox.Spec, p *pod) (inst sandbox.Instance, used bo
 	return b.view(), true, nil
 }
 
-// controlSocket gives the host path of the socket that the daemon dials, or "".
+// controlSocket returns the host path of the socket that the daemon dials, or "".
 func controlSocket(spec sandbox.Spec) string {
 	for _, m := range spec.Mounts {
 		if m.Target == sandbox.RunDir {
@@ -215,7 +215,7 @@ func (h *Host) loadOf(id sandbox.ID) (driver.Load, error) {
 	return driver.Load{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
 }
 
-// view gives what a caller may keep and change.
+// view returns what a caller may keep and change.
 func (b *box) view() sandbox.Instance {
 	out := b.seen
 	out.Labels = maps.Clone(out.Labels)

@@ -97,7 +97,7 @@ func accept(t *testing.T, l net.Listener) net.Conn {
 	return conn
 }
 
-// shakeHands plays the server and gives the secret that was presented.
+// shakeHands plays the server and returns the secret that was presented.
 func shakeHands(t *testing.T, conn net.Conn, secret string) string {
 	t.Helper()
 	var hello struct{ Secret string }

@@ -80,7 +80,7 @@ func (p *pod) at(path string) string {
 	return filepath.Join(p.root, path)
 }
 
-// own gives the mounts as what runs inside sees them.
+// own returns the mounts as what runs inside sees them.
 func (p *pod) own(mounts []sandbox.Mount) []sandbox.Mount {
 	list := slices.Clone(mounts)
 	for i := range list {
@@ -157,7 +157,7 @@ func (p *pod) detach(by *Remote) {
 	}
 }
 
-// reach gives the mounts by which a process is attached.
+// reach returns the mounts by which a process is attached.
 func (p *pod) reach(by *Remote) ([]sandbox.Mount, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

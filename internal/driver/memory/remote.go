@@ -113,7 +113,7 @@ func (d *Remote) RemoveFolder(ctx context.Context, spec sandbox.Spec) error {
 	return os.RemoveAll(d.host.folderOf(spec.Volume))
 }
 
-// folder gives where the files of a volume's folder are, and makes it; "": they are on none.
+// folder returns where the files of a volume's folder are, and makes it; "": they are on none.
 func (h *Host) folder(v *sandbox.Volume) (string, error) {
 	if v == nil {
 		return "", nil
@@ -137,14 +137,14 @@ func (h *Host) folderOf(v *sandbox.Volume) string {
 	return filepath.Join(h.volumes, v.Tenant, v.User, v.Thread)
 }
 
-// OnVolume gives where the folder of a volume is on this machine.
+// OnVolume returns where the folder of a volume is on this machine.
 func (h *Host) OnVolume(v sandbox.Volume) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.folderOf(&v)
 }
 
-// pod gives the disk of a sandbox that is there.
+// pod returns the disk of a sandbox that is there.
 func (d *Remote) pod(id sandbox.ID) (*pod, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (h *Host) Cut(id sandbox.ID, broken bool) {
 	}
 }
 
-// Inside gives where the path of a sandbox of a Remote is on this machine; "": there is no such sandbox.
+// Inside returns where the path of a sandbox of a Remote is on this machine; "": there is no such sandbox.
 func (h *Host) Inside(id sandbox.ID, path string) string {
 	if p := h.podOf(id); p != nil {
 		return p.at(path)

@@ -35,7 +35,7 @@ func newUnfinished(bundles string) (string, error) {
 	return os.MkdirTemp(bundles, fmt.Sprintf("%s%d.%d.", unfinishedPrefix, p.PID, p.Start))
 }
 
-// isLeftOver reports whether name is of an unfinished folder whose process is no more.
+// isLeftOver reports whether name is of an unfinished folder whose process no longer exists.
 func isLeftOver(name string) bool {
 	rest, ok := strings.CutPrefix(name, unfinishedPrefix)
 	if !ok {

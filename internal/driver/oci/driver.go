@@ -150,7 +150,7 @@ func (d *Driver) bundles() string { return d.root + "/bundles" }
 
 func (d *Driver) bundle(id sandbox.ID) string { return d.bundles() + "/" + string(id) }
 
-// runtime gives the named runtime if it is known and has a program, whether or not it was probed.
+// runtime returns the named runtime if it is known and has a program, whether or not it was probed.
 func (d *Driver) runtime(name string) (*ociRuntime, error) {
 	if rt := d.runtimes[name]; rt != nil {
 		return rt, nil

@@ -38,7 +38,7 @@ type imagePreparer struct {
 	ready map[imageKey]image
 }
 
-// prepare gives the image in dir with every mount point in place. NotFound: dir is no folder.
+// prepare returns the image in dir with every mount point in place. NotFound: dir is no folder.
 // NotSupported: the image leaves no room for a mount point.
 func (p *imagePreparer) prepare(dir string) (image, error) {
 	if !path.IsAbs(dir) || path.Clean(dir) == "/" {

@@ -74,7 +74,7 @@ func (d *Driver) instances(ctx context.Context, records []record) ([]sandbox.Ins
 	return out, nil
 }
 
-// instance gives the state of one sandbox; c is nil when its runtime does not know it.
+// instance returns the state of one sandbox; c is nil when its runtime does not know it.
 func (d *Driver) instance(rec record, c *runc.Container) sandbox.Instance {
 	status := ""
 	if c != nil {

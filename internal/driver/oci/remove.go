@@ -100,7 +100,7 @@ func hasEnded(pidfd int, limit time.Duration) bool {
 	return n > 0 || (err != nil && !errors.Is(err, unix.EINTR))
 }
 
-// hasEnded reports whether the sandbox was started and its PID 1 is no more.
+// hasEnded reports whether the sandbox was started and its PID 1 no longer exists.
 func (d *Driver) hasEnded(id sandbox.ID) bool {
 	fd, _, err := d.openInit(id)
 	if err != nil {
@@ -118,7 +118,7 @@ var (
 	errNotInCgroup = errors.New("not in the sandbox's cgroup")
 )
 
-// openInit opens a handle (pidfd) of the sandbox's PID 1 and gives its number on the host.
+// openInit opens a handle (pidfd) of the sandbox's PID 1 and returns its number on the host.
 // fs.ErrNotExist: the runtime has not started it; unix.ESRCH: it has ended.
 func (d *Driver) openInit(id sandbox.ID) (fd, pid int, err error) {
 	data, err := os.ReadFile(filepath.Join(d.bundle(id), pidFile))

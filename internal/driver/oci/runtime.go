@@ -57,7 +57,7 @@ func findRuntimes(root string, programs map[string]string) map[string]*ociRuntim
 				Log:       os.DevNull,
 				LogFormat: runc.JSON,
 				// A runtime command must not outlive the server: one that finished its work after the
-				// next server had cleaned up would leave a sandbox that nobody knows.
+				// next server had cleaned up would leave a sandbox that no server knows.
 				PdeathSignal: syscall.SIGKILL,
 				Setpgid:      true, // an interrupt from the server's terminal is not for it
 				ExtraArgs:    flags[known.Name],
@@ -67,14 +67,14 @@ func findRuntimes(root string, programs map[string]string) map[string]*ociRuntim
 	return found
 }
 
-// withLog gives the command line with its log in a file.
+// withLog runs the command line with its log in a file.
 func (r *ociRuntime) withLog(path string) *runc.Runc {
 	cli := r.cli
 	cli.Log = path
 	return &cli
 }
 
-// list gives the containers that the runtime knows, by id. A runtime that was never used knows none.
+// list returns the containers that the runtime knows, by id. A runtime that was never used knows none.
 func (r *ociRuntime) list(ctx context.Context) (map[string]*runc.Container, error) {
 	if _, err := os.Stat(r.cli.Root); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -146,7 +146,7 @@ func (n *devNull) Close() error {
 // maxLogBytes bounds what is read of a runtime's log: commands log little at this level.
 const maxLogBytes = 64 << 10
 
-// lastError gives the last error that a runtime wrote to its log, or "".
+// lastError returns the last error that a runtime wrote to its log, or "".
 func lastError(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -32,7 +32,7 @@ type Block struct {
 
 func (b Block) String() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
 
-// Commands gives the commands of a console session, without what they print; of all else, all of it.
+// Commands returns the commands of a console session, without what they print; of all else, all of it.
 func (b Block) Commands() string {
 	if b.Lang != "console" {
 		return b.Text
@@ -46,7 +46,7 @@ func (b Block) Commands() string {
 	return out.String()
 }
 
-// Shown gives the lines that running it prints, by the document.
+// Shown returns the lines that running it prints, by the document.
 func (b Block) Shown() []string {
 	text := b.Prints
 	if b.Lang == "console" {
@@ -61,7 +61,7 @@ func (b Block) Shown() []string {
 	return out
 }
 
-// Missing gives the lines of Shown that are not in what was printed. A line may leave things out, at each "…".
+// Missing returns the lines of Shown that are not in what was printed. A line may leave things out, at each "…".
 func (b Block) Missing(printed string) []string {
 	return slices.DeleteFunc(b.Shown(), func(line string) bool {
 		return !slices.ContainsFunc(strings.Split(line, "…"), func(part string) bool { return !strings.Contains(printed, part) })
@@ -71,7 +71,7 @@ func (b Block) Missing(printed string) []string {
 // pages are the documents that are read, with all below them.
 var pages = []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "docs", "sdk", "deploy"}
 
-// Read gives the blocks of all documents, but for pages that a program makes whole.
+// Read returns the blocks of all documents, but for pages that a program makes whole.
 func Read(root fs.FS) ([]Block, error) {
 	var out []Block
 	for _, top := range pages {
@@ -138,7 +138,7 @@ func parse(page, text string) []Block {
 	return out
 }
 
-// Marked gives the blocks of all documents over which stands the test that calls it; at least one.
+// Marked returns the blocks of all documents over which stands the test that calls it; at least one.
 func Marked(t *testing.T) []Block {
 	t.Helper()
 	here, err := os.Getwd()

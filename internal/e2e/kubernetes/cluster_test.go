@@ -48,7 +48,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// command runs a program, and gives what it says.
+// command runs a program, and returns what it says.
 func (h *house) command(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), installTime+time.Minute)
 	defer cancel()
@@ -373,7 +373,7 @@ func (h *house) request(d *door, method, path string, body any) (answer, error) 
 	return answer{res.StatusCode, text}, err
 }
 
-// exec runs a command and gives its result.
+// exec runs a command and returns its result.
 func (h *house) exec(d *door, thread, command string, more map[string]any) (result, error) {
 	body := map[string]any{}
 	if command != "" {

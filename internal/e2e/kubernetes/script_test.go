@@ -50,7 +50,7 @@ func newPretended(t *testing.T) string {
 	return top
 }
 
-// count gives the lines of a file; 0 when there is none.
+// count returns the lines of a file; 0 when there is none.
 func count(top, name string) int {
 	text, _ := os.ReadFile(filepath.Join(top, name))
 	return strings.Count(string(text), "\n")

@@ -48,7 +48,7 @@ func New(limits Limits) *Places {
 	return &Places{limits: limits, held: map[string]int{}, queues: map[string][]*Ticket{}}
 }
 
-// Take gives a place to a tenant, or a turn in the queue when none is free. CapacityExceeded: the
+// Take takes a place for a tenant, or a turn in the queue when none is free. CapacityExceeded: the
 // tenant's queue is full; the error says which limit was met.
 func (p *Places) Take(tenant string) (*Ticket, error) {
 	p.mu.Lock()
@@ -70,7 +70,7 @@ func (p *Places) Take(tenant string) (*Ticket, error) {
 	return t, nil
 }
 
-// Seat gives a place for a sandbox that is there already, whatever the limits say.
+// Seat returns a place for a sandbox that is there already, whatever the limits say.
 func (p *Places) Seat(tenant string) *Ticket {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -40,7 +40,7 @@ func Folder(r *Report, dir string) {
 	space(r, at)
 }
 
-// nearest gives the folder itself, or the nearest above it that is there.
+// nearest returns the folder itself, or the nearest above it that is there.
 func nearest(dir string) (string, fs.FileInfo, error) {
 	for {
 		info, err := os.Stat(dir)

@@ -69,7 +69,7 @@ func (r *Report) Add(l Line) {
 	}
 }
 
-// end gives all lines, and takes no more.
+// end returns all lines, and takes no more.
 func (r *Report) end() []Line {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +139,7 @@ func start(ctx context.Context, c Check) *running {
 	return r
 }
 
-// wait gives the lines of a check when it has ended, or when its time is over.
+// wait returns the lines of a check when it has ended, or when its time is over.
 func (r *running) wait(began time.Time, out Output) []Line {
 	tick := time.NewTicker(WaitEvery)
 	defer tick.Stop()

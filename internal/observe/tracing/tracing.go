@@ -167,7 +167,7 @@ func (s *Span) SetInt(key string, value int64) {
 	}
 }
 
-// Name gives the span another name, when it is known only later.
+// Name renames the span, when it is known only later.
 func (s *Span) Name(name string) {
 	if s != nil {
 		s.span.SetName(name)
@@ -200,10 +200,10 @@ func (s *Span) End() {
 // Link is a span for those who work below it elsewhere: in another context, or before it is made. The zero Link is none.
 type Link struct{ sc trace.SpanContext }
 
-// LinkOf gives the span of a context.
+// LinkOf returns the span of a context.
 func LinkOf(ctx context.Context) Link { return Link{trace.SpanContextFromContext(ctx)} }
 
-// Into gives a context whose spans are below the link's.
+// Into returns a context whose spans are below the link's.
 func (l Link) Into(ctx context.Context) context.Context {
 	if !l.sc.IsValid() {
 		return ctx
@@ -222,7 +222,7 @@ func (l Link) TraceID() string {
 // reserved is the id that a span gets, in a context.
 type reserved struct{}
 
-// Reserve gives the link of a span that Record makes later, below the span of ctx, when it is known how long it took.
+// Reserve returns the link of a span that Record makes later, below the span of ctx, when it is known how long it took.
 func (t *Tracer) Reserve(ctx context.Context) Link {
 	parent := trace.SpanContextFromContext(ctx)
 	if t == nil || !parent.IsValid() {

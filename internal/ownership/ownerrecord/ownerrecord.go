@@ -72,7 +72,7 @@ func (b *Book) path(t sandbox.Thread, suffix string) string {
 	return filepath.Join(b.dir, hex.EncodeToString(sum[:16])+suffix)
 }
 
-// Read gives the owner record of a thread as it is now; ok is false when there is none.
+// Read returns the owner record of a thread as it is now; ok is false when there is none.
 func (b *Book) Read(t sandbox.Thread) (c OwnerRecord, ok bool, err error) {
 	return readPage(b.path(t, pageSuffix))
 }
@@ -152,7 +152,7 @@ func (b *Book) Lock(ctx context.Context, t sandbox.Thread) (*Page, error) {
 	}
 }
 
-// tryLock gives the locked file, or nil when it is another one's, or was removed by the one before.
+// tryLock returns the locked file, or nil when it is another one's, or was removed by the one before.
 func (b *Book) tryLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -184,7 +184,7 @@ func same(f *os.File, named os.FileInfo) bool {
 	return ok && at.Ino == st.Ino && at.Dev == st.Dev
 }
 
-// Record gives what the page says; ok is false when it is empty.
+// Record returns what the page says; ok is false when it is empty.
 func (p *Page) Record() (c OwnerRecord, ok bool, err error) { return p.book.Read(p.t) }
 
 // Write replaces what the page says. Readers see the old owner record or the new one.
@@ -212,7 +212,7 @@ func (p *Page) Erase() error {
 	return nil
 }
 
-// Close gives the page free. An empty one leaves nothing behind. It may be called twice.
+// Close releases the page. An empty one leaves nothing behind. It may be called twice.
 func (p *Page) Close() {
 	if p.lock == nil {
 		return

@@ -59,7 +59,7 @@ func (a *authority) sign(c *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certific
 	return key, c
 }
 
-// of gives a certificate for one use.
+// of returns a certificate for one use.
 func (a *authority) of(use x509.ExtKeyUsage) tls.Certificate {
 	key, cert := a.sign(&x509.Certificate{DNSNames: []string{"server"}, KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{use}})
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}

@@ -87,7 +87,7 @@ func Join(dir string) (*Replica, error) {
 	return nil, ErrFull
 }
 
-// takeSlot gives the lock of a slot, or nil when somebody has it.
+// takeSlot returns the lock of a slot, or nil when somebody has it.
 func takeSlot(dir string, slot int) (*os.File, error) {
 	at := slotDir(dir, slot)
 	if err := os.MkdirAll(at, 0o700); err != nil {
@@ -133,7 +133,7 @@ func (r *Replica) SetAddress(addr string) error {
 	return r.write()
 }
 
-// Leave gives the slot free. The others see this replica as ended from now on.
+// Leave releases the slot. The others see this replica as ended from now on.
 func (r *Replica) Leave() error { return r.lock.Close() }
 
 func (r *Replica) write() error {
@@ -157,7 +157,7 @@ func (r *Replica) Alive(id string) bool {
 	return err == nil
 }
 
-// Find gives a living replica; ErrGone when it is none.
+// Find returns a living replica; ErrGone when it is none.
 func (r *Replica) Find(id string) (Info, error) {
 	all, err := read(r.dir)
 	if err != nil {
@@ -186,7 +186,7 @@ func (r *Replica) Peers() ([]Info, error) {
 	return peers, nil
 }
 
-// List gives the replicas of a folder that live, by slot.
+// List returns the replicas of a folder that live, by slot.
 func List(dir string) ([]Info, error) {
 	all, err := read(dir)
 	if err != nil {

@@ -42,7 +42,7 @@ func join(t *testing.T, dir string) *Replica {
 	return r
 }
 
-// spawn starts another process that joins, and gives its id.
+// spawn starts another process that joins, and returns its id.
 func spawn(t *testing.T, dir string) (cmd *exec.Cmd, id string) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0])

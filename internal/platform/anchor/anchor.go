@@ -162,10 +162,10 @@ func Listen(address string) (*Listener, error) {
 	return &Listener{ln: ln}, nil
 }
 
-// Close gives the address free.
+// Close releases the address.
 func (l *Listener) Close() error { return l.ln.Close() }
 
-// Accept takes the first who comes, and gives the address free. Remember is called before that one hears of it, and must
+// Accept takes the first who comes, and releases the address. Remember is called before that one hears of it, and must
 // see to it that nobody listens for this sandbox again, also in another process.
 func (l *Listener) Accept(remember func() error) (*Held, error) {
 	conn, err := l.ln.AcceptUnix()
@@ -196,7 +196,7 @@ type Held struct {
 // Close breaks the anchor: the sandbox ends.
 func (h *Held) Close() { h.once.Do(func() { _ = h.conn.Close() }) }
 
-// Next gives the next connection, and the name of the socket that it is for. What is no connection is skipped. An error: the
+// Next returns the next connection, and the name of the socket that it is for. What is no connection is skipped. An error: the
 // anchor has ended.
 func (h *Held) Next() (name string, conn *net.UnixConn, err error) {
 	buf, oob := make([]byte, maxName+1), make([]byte, unix.CmsgSpace(4))

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // address is one that only this test has.
 func address(t *testing.T) string { return "@" + t.TempDir() }
 
-// held gives both ends of an anchor.
+// held returns both ends of an anchor.
 func held(t *testing.T) (*Anchor, *Held) {
 	t.Helper()
 	at := address(t)

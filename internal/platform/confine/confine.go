@@ -39,7 +39,7 @@ type Order struct {
 // maxFilter bounds a filter: the kernel takes 4096 instructions of 8 bytes.
 const maxFilter = 4096 * 8
 
-// Argument gives the order in words for a command line: Command, it, and the program with its arguments.
+// Argument returns the order in words for a command line: Command, it, and the program with its arguments.
 func Argument(o Order, filter []byte) (string, error) {
 	var packed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)

@@ -93,7 +93,7 @@ func (c *Clock) ring() {
 
 type contextKey struct{}
 
-// Context gives a context that ends after d, by the cause context.DeadlineExceeded, and whose clock Hold holds. All
+// Context returns a context that ends after d, by the cause context.DeadlineExceeded, and whose clock Hold holds. All
 // holds together last at most most.
 func Context(ctx context.Context, d, most time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// passes gives how long after its start a clock of 2 s passes, with something done to it.
+// passes returns how long after its start a clock of 2 s passes, with something done to it.
 func passes(t *testing.T, most time.Duration, do func(c *Clock)) (after time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

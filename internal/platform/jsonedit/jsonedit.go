@@ -18,7 +18,7 @@ type Member struct {
 	end        int
 }
 
-// Value gives the bytes of the value.
+// Value returns the bytes of the value.
 func (m Member) Value(text []byte) []byte { return text[m.valueStart:m.end] }
 
 // Object is where the members of a JSON object lie in a text.
@@ -27,7 +27,7 @@ type Object struct {
 	open, shut int // of the braces
 }
 
-// Find gives the member of a key.
+// Find returns the member of a key.
 func (o Object) Find(key string) (Member, bool) {
 	for _, m := range o.All {
 		if m.Key == key {
@@ -123,7 +123,7 @@ func jsonError(text []byte, err error) error {
 	return fmt.Errorf("%s: the text ends too early", Place(text, len(text)))
 }
 
-// wholeSyntaxError gives the offset of the first syntax error of a text, or -1.
+// wholeSyntaxError returns the offset of the first syntax error of a text, or -1.
 func wholeSyntaxError(text []byte) int {
 	var raw json.RawMessage
 	var syntax *json.SyntaxError
@@ -133,7 +133,7 @@ func wholeSyntaxError(text []byte) int {
 	return -1
 }
 
-// Set gives text with the member key of the object at path set to value: replaced in its place, or
+// Set returns text with the member key of the object at path set to value: replaced in its place, or
 // added as the last one. Objects on the way are made. All else keeps its bytes.
 func Set(text []byte, path []string, key string, value []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
@@ -183,7 +183,7 @@ func insert(text []byte, o Object, key string, value []byte, indent string) []by
 	return splice(text, o.open+1, o.shut, []byte(line+"\n"+indent[2:]))
 }
 
-// Remove gives text without the member key of the object at path, and whether it was there.
+// Remove returns text without the member key of the object at path, and whether it was there.
 func Remove(text []byte, path []string, key string) (out []byte, found bool, err error) {
 	o, err := Members(text, "")
 	if err != nil {

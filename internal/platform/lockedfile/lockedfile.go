@@ -33,7 +33,7 @@ const racyTime = 50 * time.Millisecond
 // the same stamp: its text must be read again to be sure.
 func (s Stamp) Racy(now time.Time) bool { return s.exists && now.Sub(s.changed) < racyTime }
 
-// Stat gives the stamp of a file without reading it.
+// Stat returns the stamp of a file without reading it.
 func Stat(path string) (Stamp, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func Stat(path string) (Stamp, error) {
 	return StampOf(info), nil
 }
 
-// StampOf gives the stamp of a file or folder that was looked at.
+// StampOf returns the stamp of a file or folder that was looked at.
 func StampOf(info fs.FileInfo) Stamp {
 	s := Stamp{exists: true, size: info.Size(), changed: info.ModTime()}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -55,7 +55,7 @@ func StampOf(info fs.FileInfo) Stamp {
 	return s
 }
 
-// Read gives at most limit+1 bytes of a file, and its stamp, which is taken first: a change in between
+// Read returns at most limit+1 bytes of a file, and its stamp, which is taken first: a change in between
 // is seen by the next look. A file that is not there is empty.
 func Read(path string, limit int64) (Stamp, []byte, error) {
 	// Non-blocking: a FIFO in its place must not stop the server.
@@ -195,7 +195,7 @@ func SyncDir(path string) error {
 	return nil
 }
 
-// Later gives the stamp of the two whose file changed later, with the sizes of both: of all files of a
+// Later returns the stamp of the two whose file changed later, with the sizes of both: of all files of a
 // folder it changes when one of them does.
 func (s Stamp) Later(t Stamp) Stamp {
 	if t.changed.After(s.changed) {

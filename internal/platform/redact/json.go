@@ -8,7 +8,7 @@ import (
 // maxEscaped bounds the texts with \u in them that are decoded for what the escapes may hide.
 const maxEscaped = 4 << 20
 
-// JSON gives a JSON text without secrets, as JSON: where a secret is more than a part of a string, such as a
+// JSON returns a JSON text without secrets, as JSON: where a secret is more than a part of a string, such as a
 // number, a string stands in its place. text itself when none is in it. What is no JSON is hidden as Bytes does.
 func (s *Secrets) JSON(text json.RawMessage) json.RawMessage {
 	if s == nil || len(text) == 0 {

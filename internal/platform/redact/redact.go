@@ -100,7 +100,7 @@ func forms(v string) []string {
 	return all
 }
 
-// inBase64 gives the part of a base64 text that depends on v alone, for each of the three places in a
+// inBase64 returns the part of a base64 text that depends on v alone, for each of the three places in a
 // group of three bytes at which v may begin, in both alphabets.
 func inBase64(v string) []string {
 	var all []string
@@ -118,7 +118,7 @@ func inBase64(v string) []string {
 	return all
 }
 
-// Bytes gives b without secrets; b itself when none is in it. b is not changed.
+// Bytes returns b without secrets; b itself when none is in it. b is not changed.
 func (s *Secrets) Bytes(b []byte) []byte {
 	if s == nil || !s.in(b) {
 		return b
@@ -127,7 +127,7 @@ func (s *Secrets) Bytes(b []byte) []byte {
 	return append(st.Next(b), st.End(false)...)
 }
 
-// String gives text without secrets.
+// String returns text without secrets.
 func (s *Secrets) String(text string) string {
 	if s == nil {
 		return text

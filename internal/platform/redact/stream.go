@@ -16,7 +16,7 @@ type Stream struct {
 // Stream begins a text. Of nil Secrets it gives every piece as it came.
 func (s *Secrets) Stream() *Stream { return &Stream{s: s} }
 
-// Next takes the next piece and gives what can be said by now, which may be nothing: what looks like the
+// Next takes the next piece and returns what can be said by now, which may be nothing: what looks like the
 // beginning of a secret is kept back until more is known. piece is not changed, and not kept.
 func (t *Stream) Next(piece []byte) []byte {
 	if t.s == nil {
@@ -74,7 +74,7 @@ func (t *Stream) give(out []byte, n int) []byte {
 	return out
 }
 
-// Reader gives what r gives, without secrets.
+// Reader returns what r gives, without secrets.
 func (s *Secrets) Reader(r io.Reader) io.Reader {
 	if s == nil {
 		return r

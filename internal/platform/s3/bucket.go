@@ -8,7 +8,7 @@ type Bucket struct {
 	address string // s3://bucket/prefix, without a slash at its end
 }
 
-// OpenBucket gives what is below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
+// OpenBucket returns what is below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
 func OpenBucket(address string, o Options) (Bucket, error) {
 	address = strings.TrimSuffix(address, "/")
 	if _, _, err := Parse(address + "/x"); err != nil {
@@ -24,5 +24,5 @@ func (b Bucket) Name() string { return b.address }
 // At is the address of an object.
 func (b Bucket) At(name string) string { return b.address + "/" + name }
 
-// Close gives its connections free.
+// Close releases its connections.
 func (b Bucket) Close() error { return b.Client.Close() }

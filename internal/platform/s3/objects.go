@@ -24,7 +24,7 @@ func (c *Client) at(address string) (bucket, key string, err error) {
 	return bucket, key, err
 }
 
-// Read gives an object of at most most bytes, and its version. QuotaExceeded: it is larger.
+// Read returns an object of at most most bytes, and its version. QuotaExceeded: it is larger.
 func (c *Client) Read(ctx context.Context, address string, most int64) (data []byte, version string, err error) {
 	bucket, key, err := c.at(address)
 	if err != nil {
@@ -100,7 +100,7 @@ func (c *Client) List(ctx context.Context, address string, each func(Object) err
 	return ctx.Err()
 }
 
-// Remove removes an object. One that is not there is no error.
+// Remove removes an object. A missing one is no error.
 func (c *Client) Remove(ctx context.Context, address string) error {
 	bucket, key, err := c.at(address)
 	if err != nil {

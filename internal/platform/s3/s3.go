@@ -90,7 +90,7 @@ func New(o Options) (*Client, error) {
 	return &Client{o, client, tr}, nil
 }
 
-// endpoint gives the host of the configured address.
+// endpoint returns the host of the configured address.
 func endpoint(o Options) (host string, secure bool, err error) {
 	if o.Endpoint == "" {
 		if o.Region == "" || o.Region == defaultRegion {
@@ -105,7 +105,7 @@ func endpoint(o Options) (host string, secure bool, err error) {
 	return u.Host, u.Scheme == "https", nil
 }
 
-// Close gives kept connections free.
+// Close releases kept connections.
 func (c *Client) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil
@@ -113,7 +113,7 @@ func (c *Client) Close() error {
 
 var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
-// Parse gives the bucket and the key of an address s3://bucket/key. Invalid: not such an address, or a key with parts
+// Parse returns the bucket and the key of an address s3://bucket/key. Invalid: not such an address, or a key with parts
 // that are empty, "." or "..", which some stores would resolve.
 func Parse(address string) (bucket, key string, err error) {
 	rest, ok := strings.CutPrefix(address, "s3://")
@@ -153,7 +153,7 @@ func (c *Client) allowed(bucket, key string) bool {
 	return false
 }
 
-// Fetch gives the object at s3://bucket/key; the caller closes it. It ends with ctx. Errors: Invalid (no such
+// Fetch returns the object at s3://bucket/key; the caller closes it. It ends with ctx. Errors: Invalid (no such
 // address), Forbidden (a bucket that is not on the list, an address that is not public, or what the store refuses),
 // NotFound, QuotaExceeded (larger than MaxBytes), Unavailable.
 func (c *Client) Fetch(ctx context.Context, address string) (io.ReadCloser, error) {
@@ -216,7 +216,7 @@ func (o *object) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed gives an error its kind. What the store says stays hidden: it may name its own insides.
+// failed maps an error to its kind. What the store says stays hidden: it may name its own insides.
 func failed(ctx context.Context, err error, bucket, key string) error {
 	var known *sandbox.Error
 	if errors.As(err, &known) {

@@ -139,7 +139,7 @@ func (h *host) put(path string, text []byte) {
 
 func (h *host) write(cert, key []byte) { h.put(h.files.Cert, cert); h.put(h.files.Key, key) }
 
-// dial connects, and gives the name in the certificate.
+// dial connects, and returns the name in the certificate.
 func (h *host) dial(change func(*tls.Config)) (*tls.Conn, string, error) {
 	h.t.Helper()
 	pool := x509.NewCertPool()

@@ -112,7 +112,7 @@ func peel(store storer.EncodedObjectStorer, hash plumbing.Hash) (*object.Commit,
 	return object.GetCommit(store, hash)
 }
 
-// explain gives errors their kind. What servers and decoders say stays in the log.
+// explain maps errors to their kind. What servers and decoders say stays in the log.
 func explain(ctx context.Context, err error) error {
 	var known *sandbox.Error
 	switch {
@@ -215,7 +215,7 @@ func packRequest(refs *packp.AdvRefs, hash plumbing.Hash) *packp.UploadPackReque
 	return req
 }
 
-// choose gives the hash of what was asked for.
+// choose returns the hash of what was asked for.
 func choose(refs *packp.AdvRefs, q Request) (plumbing.Hash, error) {
 	if q.SHA != "" {
 		return plumbing.NewHash(q.SHA), nil

@@ -21,7 +21,7 @@ const (
 // Visit is called with each file: its path below the folder that is walked, with slashes.
 type Visit func(name string, exec bool, r io.Reader) error
 
-// File gives one file, at most limit bytes. NotFound; Invalid when it is larger.
+// File returns one file, at most limit bytes. NotFound; Invalid when it is larger.
 func (r *Repo) File(name string, limit int64) ([]byte, error) {
 	tree, err := r.commit.Tree()
 	if err != nil {
@@ -129,7 +129,7 @@ func (w *walk) file(name string, f *object.File) error {
 	return errors.Join(w.visit(name, f.Mode == filemode.Executable, in), in.Close())
 }
 
-// resolve gives the file at a path of the repository, following links within it; nil when there is none.
+// resolve returns the file at a path of the repository, following links within it; nil when there is none.
 func (r *Repo) resolve(root *object.Tree, name string, hops int) (*object.File, error) {
 	clean := path.Clean(name)
 	if hops > maxHops || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") || path.IsAbs(clean) {

@@ -49,7 +49,7 @@ type Client struct {
 }
 
 // New makes a client. The caller keeps the listener, and closes it. runs reports whether the sandbox still runs, whether
-// it answers or not; nil: nobody knows.
+// it answers or not; nil: unknown.
 func New(l *link.Listener, runs func(ctx context.Context) bool) *Client {
 	return &Client{link: l, runs: runs}
 }
@@ -67,7 +67,7 @@ func (c *Client) await(ctx context.Context) (*link.Conn, error) {
 	}
 }
 
-// reach gives the calls of the live connection.
+// reach returns the calls of the live connection.
 func (c *Client) reach(ctx context.Context) (sandboxv1connect.SandboxServiceClient, *link.Conn, error) {
 	conn, err := c.await(ctx)
 	if err != nil {
@@ -149,7 +149,7 @@ var kinds = map[connect.Code]sandbox.Kind{
 	connect.CodeCanceled:           sandbox.SandboxLost, // by the sandbox: see broken
 }
 
-// mapError gives an error its kind. The text of sandboxd is shown, for it speaks of the sandbox's
+// mapError maps an error to its kind. The text of sandboxd is shown, for it speaks of the sandbox's
 // own files and processes, but shortened and without control characters.
 func mapError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {

@@ -141,7 +141,7 @@ func (f *FS) Stat(name string) (Info, error) {
 	return p.info(fi), nil
 }
 
-// List gives the entries of a folder, sorted by path, depth levels deep (at least one). Links are
+// List returns the entries of a folder, sorted by path, depth levels deep (at least one). Links are
 // not followed. truncated: there are more than limit.
 func (f *FS) List(name string, depth, limit int) (items []Info, truncated bool, err error) {
 	p, err := f.open(name, false)

@@ -116,7 +116,7 @@ func (r *Runner) lookFor(name string, how Choice) string {
 	return r.look(name)
 }
 
-// allow gives Deno's options. Without a list the sandbox is the wall, and Deno's own would only differ
+// allow returns Deno's options. Without a list the sandbox is the wall, and Deno's own would only differ
 // from that of other runtimes. What the code API needs is always allowed.
 func (p *Permissions) allow(dir, codeAPI string) []string {
 	if p == nil {

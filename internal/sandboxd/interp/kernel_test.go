@@ -23,7 +23,7 @@ type kernel struct {
 	dir string // for large results
 }
 
-// modules gives a folder with IPython for this machine's python3: the base image's, where it has none.
+// modules returns a folder with IPython for this machine's python3: the base image's, where it has none.
 func modules(t testing.TB) string {
 	t.Helper()
 	if exec.Command(process.LookPath("python3", envPath), "-c", "import IPython").Run() == nil {

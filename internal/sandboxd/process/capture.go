@@ -220,5 +220,5 @@ func (r *ring) write(p []byte) {
 	}
 }
 
-// parts gives the content, oldest first, in two pieces.
+// parts returns the content, oldest first, in two pieces.
 func (r *ring) parts() (a, b []byte) { return r.buf[r.start:], r.buf[:r.start] }

@@ -199,7 +199,7 @@ func (e *Exec) Ended() bool {
 // LastEvent is the number of the newest event; 0 when there is none.
 func (e *Exec) LastEvent() uint64 { return e.log.last() }
 
-// Next gives events after number after, at most limit, and waits while there is none. io.EOF: the
+// Next returns events after number after, at most limit, and waits while there is none. io.EOF: the
 // exit event is number after. ErrOutOfRange: there is no event after.
 func (e *Exec) Next(ctx context.Context, after uint64, limit int) ([]Event, error) {
 	return e.log.next(ctx, after, limit)

@@ -104,7 +104,7 @@ func auditArch() (uint32, error) {
 	return 0, fmt.Errorf("no seccomp filter for %s", runtime.GOARCH)
 }
 
-// assembleFilter gives the program: another architecture's calls are denied, then the rules in order,
+// assembleFilter returns the program: another architecture's calls are denied, then the rules in order,
 // then all else is allowed.
 func assembleFilter(arch uint32, rs []rule) ([]bpf.RawInstruction, error) {
 	prog := []bpf.Instruction{

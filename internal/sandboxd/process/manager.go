@@ -146,7 +146,7 @@ func (m *Manager) Get(id string) (*Exec, error) {
 	return nil, ErrNotFound
 }
 
-// List gives all execs that are known, in no order.
+// List returns all execs that are known, in no order.
 func (m *Manager) List() []*Exec {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -43,7 +43,7 @@ type wardens struct {
 	wg     sync.WaitGroup
 }
 
-// get gives a supervisor that no exec uses, and sees to it that the next one waits.
+// get returns a supervisor that no exec uses, and sees to it that the next one waits.
 func (w *wardens) get() (*warden, error) {
 	w.mu.Lock()
 	if w.closed {

@@ -57,7 +57,7 @@ func findProgram(m message) (path string, why *failure) {
 	return "", notFound("no such program: %.200q is not in PATH", name)
 }
 
-// LookPath gives the absolute path of a program in a list such as PATH, or "".
+// LookPath returns the absolute path of a program in a list such as PATH, or "".
 func LookPath(name, list string) string {
 	for _, dir := range filepath.SplitList(list) {
 		if !filepath.IsAbs(dir) {
@@ -114,7 +114,7 @@ func startFailure(m message, path string, err error) *failure {
 	return cannotExecute("cannot start %.200q: %v", path, err)
 }
 
-// shebang gives the interpreter that a script names, as " (#!…)", or "".
+// shebang returns the interpreter that a script names, as " (#!…)", or "".
 func shebang(path string) string {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -21,7 +21,7 @@ type spill struct {
 	cut     bool
 }
 
-// underRoot gives the path of dir relative to root, when it lies in it.
+// underRoot returns the path of dir relative to root, when it lies in it.
 func underRoot(root, dir string) (string, bool) {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
 		return "", false

@@ -28,7 +28,7 @@ func newStdin() *stdin {
 	return s
 }
 
-// start gives the command its first input, in the background when it does not surely fit into the
+// start sends the command its first input, in the background when it does not surely fit into the
 // pipe. file is nil when stdin is not open. Called once.
 func (s *stdin) start(file *os.File, req Request) {
 	<-s.turn // others wait for ready

@@ -121,7 +121,7 @@ func (t *terminal) set(size Size) error {
 	return failed
 }
 
-// Resize gives the terminal of the exec another size, of which the programs that it shows are told by
+// Resize sets the size of the terminal of the exec, of which the programs that it shows are told by
 // SIGWINCH. Errors: ErrNoTerminal, ErrEnded, or a size that is not one.
 func (e *Exec) Resize(size Size) error {
 	if err := size.check(); err != nil {

@@ -92,7 +92,7 @@ func (m *Manager) keepZygote(z *Zygote) bool {
 	return true
 }
 
-// Fork gives a Standby that serves one exec. There is one at a time: the next is made when that exec has ended.
+// Fork returns a Standby that serves one exec. There is one at a time: the next is made when that exec has ended.
 // When it fails, the zygote is gone; nothing waits for longer than some seconds.
 func (z *Zygote) Fork() (*Standby, error) {
 	z.m.mu.Lock()

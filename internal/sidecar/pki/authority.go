@@ -61,7 +61,7 @@ type Authority struct {
 	server *made
 }
 
-// Open gives the authority of a folder, which is made with mode 0700 when it is not there. The first of all processes that
+// Open returns the authority of a folder, which is made with mode 0700 when it is not there. The first of all processes that
 // ask for it makes it; key and certificate have mode 0600.
 func Open(ctx context.Context, dir string) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -109,7 +109,7 @@ func create(certFile, keyFile string) error {
 	return lockedfile.Replace(certFile, encodeCert(raw))
 }
 
-// Load gives the authority of two PEM files that were given: an ECDSA key and the certificate of an authority.
+// Load returns the authority of two PEM files that were given: an ECDSA key and the certificate of an authority.
 func Load(certFile, keyFile string) (*Authority, error) {
 	certPEM, err := readFile(certFile)
 	if err != nil {
@@ -146,7 +146,7 @@ func Load(certFile, keyFile string) (*Authority, error) {
 // Secret is a certificate with its key and its authority, all PEM.
 type Secret struct{ Cert, Key, Authority []byte }
 
-// Files gives the texts by the names that PodTLS reads.
+// Files returns the texts by the names that PodTLS reads.
 func (s Secret) Files() map[string][]byte {
 	return map[string][]byte{CertFile: s.Cert, KeyFile: s.Key, AuthorityFile: s.Authority}
 }

@@ -74,7 +74,7 @@ func (a *Authority) pool() *x509.CertPool {
 	return p
 }
 
-// own gives a certificate of this process, which is made anew in time.
+// own returns a certificate of this process, which is made anew in time.
 func (a *Authority) own(slot **made, name string, usage x509.ExtKeyUsage) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

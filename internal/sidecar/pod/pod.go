@@ -122,7 +122,7 @@ type mount struct {
 
 func (m *mount) only() []string { return Only(m.Target) }
 
-// Only gives the names in the root of a mount that are copied; nil: all. What else the sandbox makes in the folder of a
+// Only returns the names in the root of a mount that are copied; nil: all. What else the sandbox makes in the folder of a
 // thread's files is nobody's.
 func Only(target string) []string {
 	if target != sandbox.UserDataDir {

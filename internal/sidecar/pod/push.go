@@ -56,7 +56,7 @@ func (p *sidecar) push(ctx context.Context, s *wire.Stream, ask *wire.Push) erro
 	return s.Send(&wire.Outcome{})
 }
 
-// kindOf gives errors of trees their kinds.
+// kindOf maps errors of trees to their kinds.
 func kindOf(err error) error {
 	switch {
 	case errors.Is(err, tree.ErrTooMuch):

@@ -120,7 +120,7 @@ func (c *Changing) Drop(in *Incoming) {
 	_ = unix.Unlinkat(c.aside.fd(), in.name, 0)
 }
 
-// File gives an incoming file its place, with the mode and time of e. In any case it is the Changing's from then on.
+// File moves an incoming file to its place, with the mode and time of e. In any case it is the Changing's from then on.
 func (c *Changing) File(in *Incoming, e Entry) error {
 	in.to = e
 	err := c.dress(in.f, e)
@@ -142,7 +142,7 @@ func (c *Changing) File(in *Incoming, e Entry) error {
 	return nil
 }
 
-// dress gives a new file its owner, mode and time.
+// dress sets a new file's owner, mode and time.
 func (c *Changing) dress(f *os.File, e Entry) error {
 	if c.uid != 0 {
 		if err := f.Chown(c.uid, c.uid); err != nil {
@@ -217,7 +217,7 @@ func (c *Changing) settle(in *Incoming) error {
 	return err
 }
 
-// place gives what is aside a path. What cannot be replaced by renaming makes room first.
+// place moves what is aside to a path. What cannot be replaced by renaming makes room first.
 func (c *Changing) place(name, path string) error {
 	dir, err := c.t.cur.at(Parent(path))
 	if err != nil {

@@ -177,7 +177,7 @@ func stampOf(st *unix.Stat_t) Stamp {
 	return Stamp{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
 }
 
-// StampOf gives the stamp of an open file.
+// StampOf returns the stamp of an open file.
 func StampOf(f *os.File) (Stamp, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -288,7 +288,7 @@ type cursor struct {
 	dirs  []*Dir
 }
 
-// at gives the folder with a path. It is the cursor's, and open until the next call.
+// at returns the folder with a path. It is the cursor's, and open until the next call.
 func (c *cursor) at(path string) (*Dir, error) {
 	depth := 0
 	for rest := path; rest != ""; depth++ {

@@ -218,7 +218,7 @@ func (l List) search(path string) (int, bool) {
 	return slices.BinarySearchFunc(l, path, func(e Entry, p string) int { return Compare(e.Path, p) })
 }
 
-// Part gives what is at a path and below it.
+// Part returns what is at a path and below it.
 func (l List) Part(path string) List {
 	from, to := l.bounds(path)
 	return l[from:to]
@@ -234,7 +234,7 @@ func (l List) bounds(path string) (from, to int) {
 	return from, to
 }
 
-// With gives a list that has part in place of what is at path and below it.
+// With returns a list that has part in place of what is at path and below it.
 func (l List) With(path string, part List) List {
 	from, to := l.bounds(path)
 	return slices.Concat(l[:from], part, l[to:])
@@ -246,7 +246,7 @@ type Change struct {
 	Old, New *Entry
 }
 
-// Diff walks through two lists and calls differ for each path that is in both, and gives the changes in order.
+// Diff walks through two lists and calls differ for each path that is in both, and returns the changes in order.
 func Diff(old, now List, differ func(old, now *Entry) bool) []Change {
 	var out []Change
 	i, j := 0, 0

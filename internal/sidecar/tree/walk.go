@@ -171,7 +171,7 @@ func (t *Tree) OpenFile(path string) (*os.File, error) {
 	return nil, err
 }
 
-// Digest reads a file and gives its digest, and the stamp for which it holds; ok is false when it changed meanwhile.
+// Digest reads a file and returns its digest, and the stamp for which it holds; ok is false when it changed meanwhile.
 func (t *Tree) Digest(ctx context.Context, path string, limit int64) (d Digest, s Stamp, ok bool, err error) {
 	f, err := t.OpenFile(path)
 	if err != nil {

@@ -22,7 +22,7 @@ type Whole struct {
 	Old, New List   // with all digests
 }
 
-// Missing gives the files of New, by their place in it, whose content the old tree has nowhere.
+// Missing returns the files of New, by their place in it, whose content the old tree has nowhere.
 func (w Whole) Missing() []int {
 	have := map[Digest]bool{}
 	for _, e := range w.Old {
@@ -83,7 +83,7 @@ func (c *Changing) Apply(ctx context.Context, w Whole, incoming map[Digest]*Inco
 	return nil
 }
 
-// common gives the path that all changes are at or below.
+// common returns the path that all changes are at or below.
 func common(changes []Change) string {
 	at := changes[0].Path
 	for _, c := range changes[1:] {
@@ -184,7 +184,7 @@ func (b *builder) make(ctx context.Context, side *Tree, path string, e Entry) er
 	return b.fromOld(ctx, dir, name, e)
 }
 
-// fromOld gives a file the content that the old tree has: by a hard link where mode and owner are the same.
+// fromOld fills a file with the content that the old tree has: by a hard link where mode and owner are the same.
 func (b *builder) fromOld(ctx context.Context, dir *Dir, name string, e Entry) error {
 	from := b.byDigest[e.Digest]
 	if same, ok := b.w.Old.Find(e.Path); ok && same.Kind == File && same.Digest == e.Digest {

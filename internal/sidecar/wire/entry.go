@@ -22,7 +22,7 @@ func FromTree(mount int, path string, e *tree.Entry) *Entry {
 	return m
 }
 
-// Tree gives the entry of a message; gone when there is nothing at its path any more. What is wrong with it is an error.
+// Tree returns the entry of a message; gone when there is nothing at its path any more. What is wrong with it is an error.
 func (m *Entry) Tree() (e tree.Entry, gone bool, err error) {
 	if m.GetKind() == 0 {
 		return tree.Entry{Path: string(m.GetPath())}, true, tree.CheckPath(string(m.GetPath()))

@@ -60,7 +60,7 @@ func CheckHello(m *Hello) error {
 	return nil
 }
 
-// Greet says hello, and gives the welcome. The connection's stream is released.
+// Greet says hello, and returns the welcome. The connection's stream is released.
 func Greet(ctx context.Context, conn net.Conn, hello *Hello) (*Welcome, *bufio.Reader, error) {
 	s := NewStream(ctx, conn)
 	if err := s.Send(hello); err != nil {

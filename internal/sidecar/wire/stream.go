@@ -161,7 +161,7 @@ func Fail(err error) *Failure {
 	return &Failure{Kind: string(sandbox.KindOf(err)), Text: text[:min(len(text), 1000)]}
 }
 
-// Err gives the error of a failure, nil for none. Of a kind that a sandbox may not cause it makes Unavailable.
+// Err returns the error of a failure, nil for none. Of a kind that a sandbox may not cause it makes Unavailable.
 func (f *Failure) Err() error {
 	if f == nil {
 		return nil

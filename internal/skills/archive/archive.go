@@ -386,7 +386,7 @@ type Refusal struct {
 	Entry  string // name of the entry as the archive has it, cut; "" when it is about the whole
 }
 
-// Error gives the reason's name; the text for people is that of the error around it.
+// Error returns the reason's name; the text for people is that of the error around it.
 func (r *Refusal) Error() string { return string(r.Reason) }
 
 // Reason names a kind of refusal. The names are stable.

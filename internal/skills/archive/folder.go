@@ -105,7 +105,7 @@ func (f *Folder) copy(ctx context.Context, out io.Writer, r io.Reader, name stri
 	}
 }
 
-// Done gives the folder away.
+// Done releases the folder.
 func (f *Folder) Done() (*Staged, error) {
 	f.staged.Bytes = f.limits.Bytes - f.left
 	return &f.staged, f.root.Close()

@@ -45,7 +45,7 @@ func patched(change func(data []byte) []byte) func(testing.TB) []byte {
 	return func(t testing.TB) []byte { return change(build(t, good, item{name: "x", text: "some text"})) }
 }
 
-// header gives the n-th header with a signature.
+// header returns the n-th header with a signature.
 func header(data []byte, sig string, n int) []byte {
 	at := -1
 	for range n + 1 {

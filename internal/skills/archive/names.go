@@ -17,7 +17,7 @@ var drive = regexp.MustCompile(`^[A-Za-z]:`)
 // there.
 var reserved = regexp.MustCompile(`(?i)^(con|prn|aux|nul|conin\$|conout\$|clock\$|(com|lpt)[0-9¹²³])[ ]*(\.|$)`)
 
-// checkName gives the clean path of an entry, without the slash at the end of a folder, or refuses it.
+// checkName returns the clean path of an entry, without the slash at the end of a folder, or refuses it.
 // The rules are those of all systems together, so that a skill that is let in is the same everywhere.
 func checkName(name string, l Limits) (string, error) {
 	switch {

@@ -67,7 +67,7 @@ type packer struct {
 	bytes   int64
 }
 
-// list gives the files to pack, sorted.
+// list returns the files to pack, sorted.
 func (p *packer) list() ([]string, error) {
 	var files []string
 	err := fs.WalkDir(p.fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -152,7 +152,7 @@ func (p *packer) add(name string) error {
 	return nil
 }
 
-// RefusedFor gives the reason of an error of Unpack or Pack, "" when it was another kind of error.
+// RefusedFor returns the reason of an error of Unpack or Pack, "" when it was another kind of error.
 func RefusedFor(err error) Reason {
 	var r *Refusal
 	if errors.As(err, &r) {

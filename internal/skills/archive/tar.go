@@ -39,7 +39,7 @@ func UnpackTar(ctx context.Context, r io.Reader, parent string, l Limits, keep f
 // tarOverhead is what a tar needs besides the content: headers of 512 bytes, long names, padding.
 const tarOverhead = 4 << 10
 
-// inflated gives the tar itself, which may be no longer than what the limits allow to be in it.
+// inflated returns the tar itself, which may be no longer than what the limits allow to be in it.
 func inflated(in *counted, l Limits) (io.Reader, error) {
 	most := l.Bytes + int64(l.Files+1)*4*tarOverhead
 	head := make([]byte, 2)

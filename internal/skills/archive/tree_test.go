@@ -61,7 +61,7 @@ func makeTar(t *testing.T, zipped bool, files ...tarFile) []byte {
 	return b.Bytes()
 }
 
-// listed gives what is in a folder: mode and text by path.
+// listed returns what is in a folder: mode and text by path.
 func listed(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -34,7 +34,7 @@ const manifest = "SKILL.md"
 // others are errors here.
 var tolerated = []string{"crlf", "body-empty", "body-long"}
 
-// Strict gives the findings of skill.Parse as the standard judges them: what it does not allow is an
+// Strict returns the findings of skill.Parse as the standard judges them: what it does not allow is an
 // error. The argument stays as it is.
 func Strict(findings []sandbox.Finding) []sandbox.Finding {
 	strict := slices.Clone(findings)
@@ -185,7 +185,7 @@ func firstText(n ast.Node) int {
 // placeholders stand in a link for what the agent is to put there.
 var placeholders = regexp.MustCompile(`[{}<>$*\[\]…]|~~|\.\.\.`)
 
-// local gives the path that a link means within the skill. Links to sites, to places within the text, and
+// local returns the path that a link means within the skill. Links to sites, to places within the text, and
 // to files of the sandbox are none.
 func local(link string) (string, bool) {
 	u, err := url.Parse(link)

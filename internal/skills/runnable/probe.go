@@ -129,7 +129,7 @@ func (p *Prober) needsOf(digest string, open func() (*os.Root, error)) (Needs, e
 	return n, nil
 }
 
-// Profile gives what a template has, probing it when that was not done before. It waits a few seconds at
+// Profile returns what a template has, probing it when that was not done before. It waits a few seconds at
 // most. An error is NotFound for no such template, or Unavailable: the probe is still under way, or failed.
 func (p *Prober) Profile(ctx context.Context, template string) (Profile, error) {
 	image, err := p.sandboxes.Image(ctx, template)
@@ -173,7 +173,7 @@ func (pr *probed) isDone() bool {
 	}
 }
 
-// begin gives the probe of an image, which it starts when there is none.
+// begin returns the probe of an image, which it starts when there is none.
 func (p *Prober) begin(template, image string) *probed {
 	p.mu.Lock()
 	defer p.mu.Unlock()

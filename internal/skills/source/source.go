@@ -98,10 +98,10 @@ func (c Config) check(file string) error {
 	return nil
 }
 
-// One gives a list with one of the sources, so that one that fails takes no other with it.
+// One returns a list with one of the sources, so that one that fails takes no other with it.
 func (c Config) One(e Entry) Config { return Config{Sources: []Entry{e}, base: c.base} }
 
-// Folder gives the host folder of a source of type dir, "" of another one.
+// Folder returns the host folder of a source of type dir, "" of another one.
 func (c Config) Folder(e Entry) string {
 	if e.Type != TypeDir {
 		return ""

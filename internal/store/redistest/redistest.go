@@ -74,7 +74,7 @@ func (s *Server) Protect(password string) {
 	s.password = password
 }
 
-// StartSentinel starts a Sentinel that watches a master, whose death it believes after half a second, and gives its address, which
+// StartSentinel starts a Sentinel that watches a master, whose death it believes after half a second, and returns its address, which
 // asks for a password unless that is "".
 func StartSentinel(tb testing.TB, master *Server, password string) (addr string) {
 	tb.Helper()

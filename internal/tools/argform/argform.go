@@ -232,7 +232,7 @@ func isNo(line string) bool  { return strings.EqualFold(line, "n") || strings.Eq
 
 func (f *form) say(format string, args ...any) { fmt.Fprintf(f.out, format+"\n", args...) }
 
-// read gives the next line without its end and the blanks around it.
+// read returns the next line without its end and the blanks around it.
 func (f *form) read(question string) (string, error) {
 	fmt.Fprint(f.out, question)
 	line, err := f.lines.next(f.ctx)

@@ -236,7 +236,7 @@ func (s *schema) kind() string {
 	return kind
 }
 
-// allowed gives the types that a value may have; nil for any.
+// allowed returns the types that a value may have; nil for any.
 func (s *schema) allowed() []string {
 	if len(s.types) > 0 {
 		return s.types

@@ -12,7 +12,7 @@ var sequence = regexp.MustCompile("(?:\x1b\\[|\u009b)[0-?]*[ -/]*[@-~]?" +
 	"|(?:\x1b[\\]PX^_]|[\u0090\u0098\u009d\u009e\u009f])[^\x07\x1b\u009c\n]*(?:\x07|\x1b\\\\|\u009c)?" +
 	"|\x1b[ -/]*[0-~]?")
 
-// Plain gives hostile text without what a terminal would act on: control sequences, control characters
+// Plain returns hostile text without what a terminal would act on: control sequences, control characters
 // other than line breaks and tabs, and characters that show nothing or change the order of others.
 func Plain(text string) string {
 	text = sequence.ReplaceAllString(strings.ToValidUTF8(text, "\uFFFD"), "")
@@ -29,7 +29,7 @@ func Plain(text string) string {
 	}, text)
 }
 
-// Line gives plain text as one line of at most limit characters.
+// Line returns plain text as one line of at most limit characters.
 func Line(text string, limit int) string {
 	text = strings.Join(strings.Fields(Plain(text)), " ")
 	if runes := []rune(text); len(runes) > limit {

@@ -134,7 +134,7 @@ type Bridge struct {
 	byID    map[string]*exec
 }
 
-// New gives a bridge without execs and endpoints. It panics when a part is missing: that is a
+// New returns a bridge without execs and endpoints. It panics when a part is missing: that is a
 // mistake of the program, found when it starts.
 func New(o Options) *Bridge {
 	if o.Tools == nil || o.Recorder == nil || o.Keep == nil {
@@ -149,7 +149,7 @@ func New(o Options) *Bridge {
 	return &Bridge{tools: o.Tools, tracer: o.Tracer, admit: o.Admit, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
 }
 
-// Register gives a new token for an exec: 64 hex digits, good on the endpoints of its thread until
+// Register returns a new token for an exec: 64 hex digits, good on the endpoints of its thread until
 // Finish. Registering an exec again ends its earlier token.
 func (b *Bridge) Register(x Exec) (token string) {
 	var secret [32]byte
@@ -186,7 +186,7 @@ func (b *Bridge) Finish(execID string) []sandbox.ToolCall {
 	return e.end(finishWait)
 }
 
-// lookup gives the exec of a token. Otherwise why says what is wrong with it, for the record only: the
+// lookup returns the exec of a token. Otherwise why says what is wrong with it, for the record only: the
 // sender learns no more than that it is not good.
 func (b *Bridge) lookup(token string, t sandbox.Thread) (e *exec, why string) {
 	if token == "" {

@@ -155,7 +155,7 @@ func contained[T any](b *Bridge, do func() (T, error)) (v T, err error) {
 	return do()
 }
 
-// explain gives an error whose text may be shown to code in the sandbox and holds no hidden cause. It
+// explain returns an error whose text may be shown to code in the sandbox and holds no hidden cause. It
 // names the end of the exec or of the caller, which the hub knows only as a cancelled context.
 func (b *Bridge) explain(ctx context.Context, e *exec, tool string, err error) error {
 	var shown *sandbox.Error
@@ -203,7 +203,7 @@ func nameOf(ref sandbox.ToolRef) string {
 	return fmt.Sprintf("%s.%s", ref.Server, ref.Name)
 }
 
-// textOf gives the text of a failed tool's result.
+// textOf returns the text of a failed tool's result.
 func textOf(result json.RawMessage) string {
 	var text string
 	if json.Unmarshal(result, &text) != nil {

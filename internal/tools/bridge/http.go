@@ -138,7 +138,7 @@ func (ep *Endpoint) recordRefusal(ctx context.Context, why string) {
 	}
 }
 
-// read gives the body of a request. The bodies of one sandbox together have a bound in memory; release
+// read returns the body of a request. The bodies of one sandbox together have a bound in memory; release
 // gives the body's share back.
 func (ep *Endpoint) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	size := r.ContentLength

@@ -29,7 +29,7 @@ const maxTools = 20_000
 //go:embed all:static/helpers
 var static embed.FS
 
-// Generate gives the tree of a set of tools: file contents by slash-separated path relative to
+// Generate returns the tree of a set of tools: file contents by slash-separated path relative to
 // /mnt/code-api. It depends on the tools alone, not on their order; the same set gives the same bytes.
 // A schema that is not understood makes an untyped wrapper, never an error. An error is Invalid (a set
 // that is too large) or Internal.
@@ -58,7 +58,7 @@ func addHelpers(tree map[string][]byte) error {
 	})
 }
 
-// sorted gives the tools by server and name, each pair once.
+// sorted returns the tools by server and name, each pair once.
 func sorted(tools []sandbox.Tool) []sandbox.Tool {
 	list := slices.Clone(tools)
 	slices.SortStableFunc(list, func(a, b sandbox.Tool) int {

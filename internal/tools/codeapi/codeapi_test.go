@@ -148,7 +148,7 @@ func check(t *testing.T, dir string) {
 	}
 }
 
-// npmTools gives the tools of fourteen servers from npm, with their schemas.
+// npmTools returns the tools of fourteen servers from npm, with their schemas.
 func npmTools(t testing.TB) []sandbox.Tool {
 	t.Helper()
 	text, err := os.ReadFile("../search/testdata/npm-servers.json")
@@ -164,7 +164,7 @@ func npmTools(t testing.TB) []sandbox.Tool {
 	return tools
 }
 
-// corpus gives the tools of seven real servers.
+// corpus returns the tools of seven real servers.
 func corpus(t testing.TB) []sandbox.Tool {
 	t.Helper()
 	text, err := os.ReadFile("../../../testdata/tool-search/corpus_v1.tools.json")
@@ -492,7 +492,7 @@ func TestDefaultsAreTold(t *testing.T) {
 	}
 }
 
-// thousand gives a thousand tools of real servers.
+// thousand returns a thousand tools of real servers.
 func thousand(t testing.TB) []sandbox.Tool {
 	real := npmTools(t)
 	tools := make([]sandbox.Tool, 1000)

@@ -58,7 +58,7 @@ func isIdentifier(s string) bool {
 	return s != ""
 }
 
-// words gives the parts of a name between characters that no identifier has.
+// words returns the parts of a name between characters that no identifier has.
 func words(name string) []string {
 	return strings.FieldsFunc(name, func(r rune) bool {
 		return r >= 0x80 || !isLetter(byte(r)) && !isDigit(byte(r))

@@ -112,7 +112,7 @@ func pyFunction(w *writer, name string, t sandbox.Tool, types func(schema any) *
 	w.line("    return _call(%s, {%s}, _input, %s)", quote(printed(t)), strings.Join(values, ", "), rest)
 }
 
-// pyParameters gives the parameters, required ones first, and the names that cannot be parameters.
+// pyParameters returns the parameters, required ones first, and the names that cannot be parameters.
 func pyParameters(types *pyTypes, class string) (params []pyParameter, others []string) {
 	o := types.follow(types.schema)
 	properties := o.object("properties")

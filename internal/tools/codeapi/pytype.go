@@ -37,7 +37,7 @@ type pyTypes struct {
 	nodes  int
 }
 
-// follow gives the object that a schema is, behind its references.
+// follow returns the object that a schema is, behind its references.
 func (g *pyTypes) follow(schema any) *object {
 	for range 16 {
 		o, ok := schema.(*object)
@@ -63,7 +63,7 @@ type pyPlace struct {
 
 func (p pyPlace) in(part string) pyPlace { return pyPlace{name: p.name + part, depth: p.depth + 1} }
 
-// of gives the annotation of a schema.
+// of returns the annotation of a schema.
 func (g *pyTypes) of(schema any, p pyPlace) string {
 	g.nodes++
 	if s, ok := schema.(*object); ok && s.text("$ref") != "" {
@@ -72,7 +72,7 @@ func (g *pyTypes) of(schema any, p pyPlace) string {
 	return g.is(schema, p)
 }
 
-// ref gives the annotation of a reference. An object is written once, so that recursive ones end.
+// ref returns the annotation of a reference. An object is written once, so that recursive ones end.
 func (g *pyTypes) ref(o *object, p pyPlace) string {
 	target := g.follow(o)
 	if !typed(target) {
@@ -115,7 +115,7 @@ func (g *pyTypes) is(schema any, p pyPlace) string {
 	return pyUnion(parts)
 }
 
-// all gives the annotation of what is everything that allOf lists: an object with the members of each,
+// all returns the annotation of what is everything that allOf lists: an object with the members of each,
 // or the first of its types that is known.
 func (g *pyTypes) all(o *object, p pyPlace) string {
 	parts := []any{o}
@@ -253,7 +253,7 @@ func typed(o *object) bool {
 	return len(properties.keys) > 0 && !properties.has("") // which no TypedDict can name
 }
 
-// typedDict writes a class for an object and gives its name.
+// typedDict writes a class for an object and returns its name.
 func (g *pyTypes) typedDict(o *object, p pyPlace, ref string) string {
 	if g.nodes > maxTypeNodes {
 		return "Dict[str, Any]"
@@ -290,7 +290,7 @@ func (g *pyTypes) typedDict(o *object, p pyPlace, ref string) string {
 	return name
 }
 
-// pyLiteral gives the annotation of values. Only texts, whole numbers, truth values and null can be
+// pyLiteral returns the annotation of values. Only texts, whole numbers, truth values and null can be
 // literals; a float among them makes the whole a float.
 func pyLiteral(values []any) string {
 	var parts []string

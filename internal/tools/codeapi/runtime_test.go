@@ -54,7 +54,7 @@ func newFakeBridge(t *testing.T) *fakeBridge {
 	return b
 }
 
-// sockets gives the sockets that a program may be told of, and whether its calls must come over them.
+// sockets returns the sockets that a program may be told of, and whether its calls must come over them.
 func (b *fakeBridge) sockets(t *testing.T) map[string]bool {
 	dead := filepath.Join(t.TempDir(), "dead.sock")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: dead})

@@ -53,7 +53,7 @@ func (o *object) object(key string) *object {
 	return m
 }
 
-// required gives the names that the schema requires.
+// required returns the names that the schema requires.
 func (o *object) required() map[string]bool {
 	m := map[string]bool{}
 	for _, v := range o.list("required") {

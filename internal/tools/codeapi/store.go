@@ -108,7 +108,7 @@ func (s *Store) Materialize(set sandbox.ToolSet, targetDir string) error {
 	return nil
 }
 
-// target gives the target's state. Targets come and go with sandboxes: from time to time those whose
+// target returns the target's state. Targets come and go with sandboxes: from time to time those whose
 // folder is gone are forgotten.
 func (s *Store) target(dir string) *target {
 	s.mu.Lock()
@@ -131,7 +131,7 @@ func (s *Store) target(dir string) *target {
 	return t
 }
 
-// tree gives the folder with the tree of a set, made when it is not there.
+// tree returns the folder with the tree of a set, made when it is not there.
 func (s *Store) tree(set sandbox.ToolSet, hash string) (string, error) {
 	s.mu.Lock()
 	name := s.trees[hash]

@@ -16,7 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// newStore gives a store and the folder of a sandbox.
+// newStore returns a store and the folder of a sandbox.
 func newStore(t testing.TB) (s *Store, targetDir string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -25,7 +25,7 @@ func quote(s string) string {
 	return string(text)
 }
 
-// clean gives the lines of a description: cut to its limit, without characters that show nothing or
+// clean returns the lines of a description: cut to its limit, without characters that show nothing or
 // that change the order in which code is shown.
 func clean(text string) []string { return cleaned(text, maxDescription) }
 

@@ -86,7 +86,7 @@ func writeTypes(w *writer, name string, schema any) (plain, empty bool) {
 	return plain, empty
 }
 
-// of gives the type of a schema.
+// of returns the type of a schema.
 func (g *tsTypes) of(schema any, p place) tsType {
 	g.nodes++
 	if g.nodes > maxTypeNodes || p.depth > maxTypeDepth {
@@ -127,7 +127,7 @@ func (g *tsTypes) union(list []any, p place) tsType {
 	return unite(parts)
 }
 
-// ref gives the name of the type that a reference leads to.
+// ref returns the name of the type that a reference leads to.
 func (g *tsTypes) ref(ref string, p place) tsType {
 	if _, ok := resolve(g.schema, ref); !ok {
 		return tsUnknown
@@ -160,7 +160,7 @@ func (g *tsTypes) needs(a, b string, seen map[string]bool) bool {
 	return slices.ContainsFunc(g.edges[a], func(next string) bool { return g.needs(next, b, seen) })
 }
 
-// base gives the type that the schema's own type, const and enum say.
+// base returns the type that the schema's own type, const and enum say.
 func (g *tsTypes) base(o *object, p place) tsType {
 	if o.has("const") {
 		return literal(o.get("const"))
@@ -228,7 +228,7 @@ func literal(v any) tsType {
 	return tsUnknown
 }
 
-// object gives the type of an object: its members, and what other members may be.
+// object returns the type of an object: its members, and what other members may be.
 func (g *tsTypes) object(o *object, p place) tsType {
 	inner := p.indent + "  "
 	properties, required := o.object("properties"), o.required()
@@ -267,7 +267,7 @@ func (g *tsTypes) object(o *object, p place) tsType {
 	return tsType{text: "{\n" + b.String() + p.indent + "}"}
 }
 
-// others gives the type of the members that are not named. ok is false when there are none: then a
+// others returns the type of the members that are not named. ok is false when there are none: then a
 // misspelt name is an error of the compiler. Beside named members it must allow each of their types.
 func (g *tsTypes) others(o *object, named bool, p place) (t tsType, ok bool) {
 	schemas := []any{}
@@ -293,7 +293,7 @@ func (g *tsTypes) others(o *object, named bool, p place) (t tsType, ok bool) {
 	return tsUnknown, true
 }
 
-// array gives the type of an array or a tuple.
+// array returns the type of an array or a tuple.
 func (g *tsTypes) array(o *object, p place) tsType {
 	first, rest := o.list("prefixItems"), o.get("items")
 	if list, ok := rest.([]any); ok {
@@ -335,7 +335,7 @@ func paren(t tsType) string {
 	return t.text
 }
 
-// unite gives a type whose values are those of any part.
+// unite returns a type whose values are those of any part.
 func unite(parts []tsType) tsType {
 	var texts []string
 	for _, t := range parts {
@@ -359,7 +359,7 @@ func unite(parts []tsType) tsType {
 	return tsType{text: strings.Join(texts, " | "), op: '|'}
 }
 
-// intersect gives a type whose values are those of every part.
+// intersect returns a type whose values are those of every part.
 func intersect(parts []tsType) tsType {
 	var kept []tsType
 	for _, t := range parts {
@@ -383,7 +383,7 @@ func intersect(parts []tsType) tsType {
 	return tsType{text: strings.Join(texts, " & "), op: '&'}
 }
 
-// describe gives the description of a property, with its default when that is short.
+// describe returns the description of a property, with its default when that is short.
 func describe(o *object) string {
 	text := o.text("description")
 	if !o.has("default") {

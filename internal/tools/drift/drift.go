@@ -157,7 +157,7 @@ func changed(a, b store.ToolPin) bool {
 	return a.Now != b.Now || a.Quarantined != b.Quarantined || a.Gone != b.Gone || len(a.Accepted) != len(b.Accepted) || !slices.Equal(a.Told, b.Told)
 }
 
-// fieldsOf gives the parts of a tool that are watched: what a model reads, and what a policy goes by.
+// fieldsOf returns the parts of a tool that are watched: what a model reads, and what a policy goes by.
 func fieldsOf(t sandbox.Tool) map[string]store.PinField {
 	all := map[string]store.PinField{}
 	for name, text := range map[string]string{
@@ -256,7 +256,7 @@ func (s *Service) append(ctx context.Context, o sandbox.Owner, r audit.Record) e
 	return err
 }
 
-// List gives the tools that are not as they were first seen, or approved: of the servers that the caller brought along,
+// List returns the tools that are not as they were first seen, or approved: of the servers that the caller brought along,
 // and, for an operator, of those of the configuration. server "" is for all.
 func (s *Service) List(ctx context.Context, c sandbox.Caller, server string) ([]sandbox.ToolDrift, error) {
 	servers, err := s.o.Store.PinnedServers(ctx)

@@ -35,7 +35,7 @@ func (f *fakeAudit) AppendSync(_ context.Context, r audit.Record) (audit.Record,
 	return r, f.err
 }
 
-// said gives what was recorded since it was last asked.
+// said returns what was recorded since it was last asked.
 func (f *fakeAudit) said() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -142,7 +142,7 @@ func serve(t *testing.T, rules []string, answer func(string) [4]byte, exempt ...
 	return b
 }
 
-// connect gives the first line of the answer, and the tunnel.
+// connect returns the first line of the answer, and the tunnel.
 func (b *bed) connect(target string) (string, net.Conn) {
 	b.Helper()
 	conn, err := net.Dial("unix", b.socket)

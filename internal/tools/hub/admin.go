@@ -25,7 +25,7 @@ func isSecret(section, key string) bool {
 	return only == nil || strings.Contains(strings.ToLower(key), "secret") || slices.ContainsFunc(only, func(s string) bool { return strings.EqualFold(s, key) })
 }
 
-// ServerConfigs gives the configuration of every server as it is in the file, the values of env and
+// ServerConfigs returns the configuration of every server as it is in the file, the values of env and
 // headers masked, and what looks like a secret in args and url.
 func (h *Hub) ServerConfigs(context.Context) (map[string]json.RawMessage, error) {
 	all := map[string]json.RawMessage{}
@@ -67,7 +67,7 @@ func masked(raw []byte) json.RawMessage {
 	return compacted(out)
 }
 
-// sections gives the members of a configuration that are read as name: the decoder ignores case.
+// sections returns the members of a configuration that are read as name: the decoder ignores case.
 func sections(raw []byte, name string) []jsonedit.Member {
 	o, err := jsonedit.Members(raw, "")
 	if err != nil {
@@ -204,7 +204,7 @@ func (h *Hub) enabledServer(cfg *config, name string) (*serverConfig, error) {
 	return s, nil
 }
 
-// ServerTools gives the tools of one server, connecting as the caller's own user. It is for
+// ServerTools returns the tools of one server, connecting as the caller's own user. It is for
 // administration: why there are none is the error. Those that are quarantined are among them, and marked.
 func (h *Hub) ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error) {
 	s, err := h.enabledServer(h.configOf(c.Owner), name)

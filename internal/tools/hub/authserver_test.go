@@ -191,7 +191,7 @@ func (a *authServer) token(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, out)
 }
 
-// asked gives the requests for tokens so far, and forgets them.
+// asked returns the requests for tokens so far, and forgets them.
 func (a *authServer) asked() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

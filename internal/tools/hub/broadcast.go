@@ -12,7 +12,7 @@ type broadcasts struct {
 	by map[sandbox.UpstreamKind]chan struct{}
 }
 
-// next gives the channel that the next change closes.
+// next returns the channel that the next change closes.
 func (b *broadcasts) next(kind sandbox.UpstreamKind) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func (b *broadcasts) tell(kind sandbox.UpstreamKind) {
 	}
 }
 
-// UpstreamChanged gives a channel that is closed when a server says that its prompts or its resources are
+// UpstreamChanged returns a channel that is closed when a server says that its prompts or its resources are
 // others now. What they are is not kept here: a list asks the servers each time. Of resource templates
 // servers do not tell.
 func (h *Hub) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{} { return h.others.next(kind) }

@@ -18,7 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
-// Resolve gives the tool that ref names among those of the thread: by server and name, by its printed
+// Resolve returns the tool that ref names among those of the thread: by server and name, by its printed
 // name, or as "server.name". It connects only to servers that the name can belong to. An error is
 // NotFound, naming what looks alike, or Unavailable when the tool's server is.
 func (h *Hub) Resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef) (sandbox.Tool, error) {
@@ -89,7 +89,7 @@ func (h *Hub) whyNot(s *serverConfig, v *view, t sandbox.Thread) error {
 	return err
 }
 
-// owners gives the servers that the tool of a name can belong to.
+// owners returns the servers that the tool of a name can belong to.
 func owners(cfg *config, ref sandbox.ToolRef) []*serverConfig {
 	name := ref.Printed
 	if name == "" {
@@ -174,7 +174,7 @@ func (h *Hub) CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.To
 	return h.CallChecked(ctx, t, tool, args, watch)
 }
 
-// Arguments gives the very bytes that a tool's server gets as arguments for an input. Errors are those of
+// Arguments returns the very bytes that a tool's server gets as arguments for an input. Errors are those of
 // Resolve, and Invalid with the wrong fields.
 func (h *Hub) Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error) {
 	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name}, nil)
@@ -290,7 +290,7 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 // protocolStateless is the first version in which each request says what it wants to hear.
 const protocolStateless = "2026-07-28"
 
-// watched gives the _meta of a call whose listener wants to hear of it, and asks a server of the old
+// watched returns the _meta of a call whose listener wants to hear of it, and asks a server of the old
 // kind, which is asked once, for its log messages.
 func (l *link) watched(ctx context.Context, c *listener) mcp.Meta {
 	m := mcp.Meta{}
@@ -390,7 +390,7 @@ func (c *conn) tooLate(ctx context.Context, t *tool, limit time.Duration) verdic
 // codeRejected is the code by which the SDK says that it could not send a request.
 const codeRejected = -32005
 
-// rpcErrorText gives the text of an error that the server answered with.
+// rpcErrorText returns the text of an error that the server answered with.
 func rpcErrorText(err error) (string, bool) {
 	var rpc *jsonrpc.Error
 	if !errors.As(err, &rpc) || rpc.Code == codeRejected && rpc.Message == "rejected by transport" {

@@ -83,7 +83,7 @@ func (f *configFile) problem() error {
 	return f.err
 }
 
-// edit changes the file: change gets its text and gives the new one. The file is replaced as a whole or
+// edit changes the file: change gets its text and returns the new one. The file is replaced as a whole or
 // not at all. A file that is broken is not touched.
 func (f *configFile) edit(ctx context.Context, change func(text []byte, cfg *config) ([]byte, error)) error {
 	name := filepath.Base(f.path)

@@ -173,7 +173,7 @@ func browse(ctx context.Context, url string) (string, error) {
 	return res.Header.Get("Location"), nil
 }
 
-// conformanceLogin gives "oauth" as a scenario wants it: what was registered beforehand is configured, all
+// conformanceLogin returns "oauth" as a scenario wants it: what was registered beforehand is configured, all
 // else is left to what the server says of itself.
 func conformanceLogin(scenario, wishes string) (string, error) {
 	var known struct {
@@ -208,7 +208,7 @@ type conformanceCall struct {
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// conformanceCalls gives the calls that a scenario wants made: those that it names itself, else one of
+// conformanceCalls returns the calls that a scenario wants made: those that it names itself, else one of
 // each tool.
 func conformanceCalls(tools []sandbox.Tool, scenario, wishes string) ([]conformanceCall, error) {
 	if scenario == "json-schema-2020-12-preservation" {
@@ -244,7 +244,7 @@ func conformanceCalls(tools []sandbox.Tool, scenario, wishes string) ([]conforma
 	return calls, nil
 }
 
-// conformanceSuite gives node and the program of the official suite. In CI one that is missing is a failure.
+// conformanceSuite returns node and the program of the official suite. In CI one that is missing is a failure.
 func conformanceSuite(t *testing.T) (node, program string) {
 	t.Helper()
 	server := realServer(t, "conformance")

@@ -56,7 +56,7 @@ type attempt struct {
 	err   error
 }
 
-// connOf gives the connection for a thread to a server, made when there is none yet.
+// connOf returns the connection for a thread to a server, made when there is none yet.
 func (h *Hub) connOf(s *serverConfig, t sandbox.Thread) (*conn, error) {
 	key := connKey{s.name, keyOf(s.Scope, t)}
 	h.mu.Lock()
@@ -284,7 +284,7 @@ func (c *conn) fail(err error) {
 	c.failures++
 }
 
-// ensure gives the link, connecting when there is none. While the server is failing it says so at once.
+// ensure returns the link, connecting when there is none. While the server is failing it says so at once.
 func (c *conn) ensure(ctx context.Context) (*link, error) {
 	c.mu.Lock()
 	if c.link != nil {
@@ -471,7 +471,7 @@ func (c *conn) close() {
 	}
 }
 
-// known gives the tools that were listed last, and the state for people.
+// known returns the tools that were listed last, and the state for people.
 func (c *conn) known() (tools *toolList, state string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -60,7 +60,7 @@ func (s *serverConfig) definition() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// checkDrift gives the tools of a list that are quarantined. Where nothing is to be quarantined, not knowing is
+// checkDrift returns the tools of a list that are quarantined. Where nothing is to be quarantined, not knowing is
 // no reason to go without tools.
 func (c *conn) checkDrift(ctx context.Context, tools []*tool) (map[string]bool, error) {
 	if c.h.o.Pins == nil {

@@ -124,7 +124,7 @@ func (failingPins) Check(context.Context, sandbox.ToolListing) ([]string, error)
 	return nil, fmt.Errorf("no state")
 }
 
-// Who wants a quarantine gets no tools while nobody knows; who does not gets them.
+// Who wants a quarantine gets no tools while that is unknown; who does not gets them.
 func TestNobodyKnowsWhetherToolsChanged(t *testing.T) {
 	_, url := changing(t)
 	for drift, want := range map[string]sandbox.Kind{"record": "", "quarantine": sandbox.Unavailable} {

@@ -41,7 +41,7 @@ type expander struct {
 
 const secretPrefix = "secret:"
 
-// text gives s with every ${…} replaced. An error names the variable that is not set, and field.
+// text returns s with every ${…} replaced. An error names the variable that is not set, and field.
 func (e *expander) text(field, s string) (string, error) {
 	var b strings.Builder
 	for {
@@ -92,7 +92,7 @@ func (e *expander) text(field, s string) (string, error) {
 // minSecret is how long a value must be before it is hidden: hiding "1" would hide too much.
 const minSecret = 6
 
-// named gives the value of a secret.
+// named returns the value of a secret.
 func (e *expander) named(field, name string, hasDefault bool) (string, error) {
 	switch {
 	case hasDefault:
@@ -157,7 +157,7 @@ func (h *Hub) expand(ctx context.Context, s *serverConfig, scope scopeKey, home 
 	return s.expand(e, home)
 }
 
-// secret gives the value of a secret for one field. A user's own counts where it is sent to the server, and not where it
+// secret returns the value of a secret for one field. A user's own counts where it is sent to the server, and not where it
 // would say which server that is.
 func (h *Hub) secret(ctx context.Context, s *serverConfig, scope scopeKey, field, name string) (string, error) {
 	if s.user != nil {
@@ -176,7 +176,7 @@ func (h *Hub) secret(ctx context.Context, s *serverConfig, scope scopeKey, field
 // secretTime bounds the questions for one secret.
 const secretTime = 5 * time.Second
 
-// lent gives what a value stands for that a user has given to a plugin: one of the user's own secrets, or what is
+// lent returns what a value stands for that a user has given to a plugin: one of the user's own secrets, or what is
 // kept encrypted, or itself.
 func (h *Hub) lent(ctx context.Context, s *serverConfig, scope scopeKey, value string) (string, error) {
 	o := sandbox.Owner{Tenant: scope.tenant, User: scope.user}

@@ -59,7 +59,7 @@ type tooLarge struct{ id json.RawMessage }
 
 func (tooLarge) Error() string { return "a message is larger than the limit" }
 
-// next gives the next line that is not empty, without its end. It is valid until the call after.
+// next returns the next line that is not empty, without its end. It is valid until the call after.
 func (f *frames) next() ([]byte, error) {
 	for {
 		line, err := f.r.ReadSlice('\n')

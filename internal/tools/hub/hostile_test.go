@@ -18,7 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// rawServers gives a raw server on each transport, as configurations, and those that run in this process.
+// rawServers returns a raw server on each transport, as configurations, and those that run in this process.
 func rawServers(t *testing.T) (configs map[string]string, servers map[string]*rawServer) {
 	t.Helper()
 	done := make(chan struct{})

@@ -39,7 +39,7 @@ type remote struct {
 	old     bool          // the transport of 2024-11-05, which begins with a GET
 }
 
-// newRemote gives the transport for the SDK and what closes its idle connections.
+// newRemote returns the transport for the SDK and what closes its idle connections.
 func (s *serverConfig) newRemote(t *target, traffic *traffic) (mcp.Transport, *remote, error) {
 	origin, err := url.Parse(t.url)
 	if err != nil {
@@ -211,7 +211,7 @@ func oneLine(s string) string {
 	return cut(strings.Join(strings.Fields(cut(s, 8*maxErrText)), " "), maxErrText)
 }
 
-// callOf gives the request that a POST carries, or nil when it carries something else.
+// callOf returns the request that a POST carries, or nil when it carries something else.
 func callOf(req *http.Request) *jsonrpc.Request {
 	if req.Method != http.MethodPost || req.GetBody == nil {
 		return nil

@@ -183,7 +183,7 @@ func (h *Hub) Version() uint64 {
 	return h.version.Load()
 }
 
-// Changed gives a channel that is closed at the next change of Version.
+// Changed returns a channel that is closed at the next change of Version.
 func (h *Hub) Changed() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +213,7 @@ func (h *Hub) ConfigError() error {
 	return h.file.problem()
 }
 
-// config gives the configuration in force, after a look at the file.
+// config returns the configuration in force, after a look at the file.
 func (h *Hub) config() *config {
 	cfg, changed := h.file.check(time.Now())
 	if changed {

@@ -47,7 +47,7 @@ type rig struct {
 	program string // of the test server, "" until a configuration names it
 }
 
-// bin gives the test server's program, the same one each time.
+// bin returns the test server's program, the same one each time.
 func (r *rig) bin() string {
 	r.t.Helper()
 	if r.program == "" {
@@ -56,7 +56,7 @@ func (r *rig) bin() string {
 	return r.program
 }
 
-// open gives a hub with a configuration; %BIN% in it is the test server's program.
+// open returns a hub with a configuration; %BIN% in it is the test server's program.
 func open(t *testing.T, config string, change ...func(*Options)) *rig {
 	t.Helper()
 	dir := t.TempDir()
@@ -118,7 +118,7 @@ func (r *rig) callAs(t sandbox.Thread, tool, input string) (sandbox.ToolResult, 
 	return r.Call(ctx, t, found, []byte(input))
 }
 
-// ok makes a call that has to work and gives its result.
+// ok makes a call that has to work and returns its result.
 func (r *rig) ok(tool, input string) string {
 	r.t.Helper()
 	res, err := r.call(tool, input)
@@ -296,7 +296,7 @@ func TestOneBadServerHidesNothing(t *testing.T) {
 	}
 }
 
-// pid gives the process of a server.
+// pid returns the process of a server.
 func (r *rig) pid(server string) int {
 	r.t.Helper()
 	var w struct{ Pid int }

@@ -108,7 +108,7 @@ func (s *serverConfig) checkIsolation() error {
 // isolatedHome is the home folder of a server inside its sandbox.
 const isolatedHome = "/srv/home"
 
-// isolated gives the description of the server for its sandbox.
+// isolated returns the description of the server for its sandbox.
 func (c *conn) isolated(t *target) IsolatedServer {
 	s := IsolatedServer{
 		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.tenant, User: c.key.scope.user}, Home: c.homeName(),

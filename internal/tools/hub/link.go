@@ -31,7 +31,7 @@ type link struct {
 	born    time.Time
 	ctx     context.Context // ends when the link is closed
 	cancel  context.CancelFunc
-	dead    chan struct{}                          // closed when the connection is no more
+	dead    chan struct{}                          // closed when the connection no longer exists
 	changed chan struct{}                          // the server says that its tools changed
 	others  map[sandbox.UpstreamKind]chan struct{} // and what else it offers
 	calls   *listeners

@@ -21,7 +21,7 @@ const (
 // maxPending bounds the logins that wait for people; the oldest gives way.
 const maxPending = 200
 
-// loginClient gives what gets tokens for a scope at a server, nil when its configuration leaves no place
+// loginClient returns what gets tokens for a scope at a server, nil when its configuration leaves no place
 // for them.
 func (h *Hub) loginClient(s *serverConfig, t *target, scope scopeKey) (*login.Client, error) {
 	if t.oauth.Off {
@@ -83,7 +83,7 @@ func (p *logins) add(l *pendingLogin) {
 	p.byState[l.State] = l
 }
 
-// take gives a login and forgets it: an answer is tried once.
+// take returns a login and forgets it: an answer is tried once.
 func (p *logins) take(state, server string, scope scopeKey) (*pendingLogin, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,7 +107,7 @@ func (p *logins) expire(now time.Time) {
 	}
 }
 
-// loginAt gives what logs a caller in at a server, and the scope whose login it is: the caller's own, or
+// loginAt returns what logs a caller in at a server, and the scope whose login it is: the caller's own, or
 // for a shared server that of all, which is an operator's business.
 func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*login.Client, *target, scopeKey, error) {
 	s, err := h.enabledServer(h.configOf(c.Owner), server)
@@ -135,7 +135,7 @@ func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*lo
 	return client, t, scope, nil
 }
 
-// BeginLogin begins a login at an HTTP server and gives the URL that a person opens. redirect is the
+// BeginLogin begins a login at an HTTP server and returns the URL that a person opens. redirect is the
 // http URL of a loopback address to which the browser is sent back. The login is the caller's own; that
 // of a shared server needs an administrator. An error is NotFound, Conflict (not enabled), Forbidden,
 // Invalid or Unavailable. FinishLogin has to follow within login.Patience, at the same hub.

@@ -25,7 +25,7 @@ var (
 // isReference reports whether a text names its secret, as ${NAME}, and does not have it.
 func isReference(s string) bool { return strings.Contains(s, "${") }
 
-// maskedArgs gives arguments as they are shown.
+// maskedArgs returns arguments as they are shown.
 func maskedArgs(args []string) []string {
 	out := make([]string, len(args))
 	next := false // the argument is the value of a flag that takes a secret

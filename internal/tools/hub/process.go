@@ -75,7 +75,7 @@ func (s *serverConfig) prepare(t *target, home string, lookup func(string) (stri
 	return c, err
 }
 
-// ids gives the uid and gid of a stdio server.
+// ids returns the uid and gid of a stdio server.
 func (s *serverConfig) ids() (uid, gid uint32, own bool, err error) {
 	self := uint32(os.Geteuid())
 	uid = nobody

@@ -58,14 +58,14 @@ func (r *redactor) build() error {
 	return nil
 }
 
-// Replace gives s, which is for an error or the log, without the secrets.
+// Replace returns s, which is for an error or the log, without the secrets.
 func (r *redactor) Replace(s string) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.forms.String(r.words.Replace(s))
 }
 
-// JSON gives what a server says, a JSON text, without what is surely a secret.
+// JSON returns what a server says, a JSON text, without what is surely a secret.
 func (r *redactor) JSON(text json.RawMessage) json.RawMessage {
 	if r == nil {
 		return text

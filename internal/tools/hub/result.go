@@ -34,7 +34,7 @@ func reasonOf(err error) string {
 	return "the answer cannot be read"
 }
 
-// resultOf gives what a call's caller sees: the structured content when there is some, else the text,
+// resultOf returns what a call's caller sees: the structured content when there is some, else the text,
 // parsed when it is JSON, else the blocks of content. raw is the result as the transport saw it, or
 // nothing where it cannot see.
 func resultOf(res *mcp.CallToolResult, raw json.RawMessage, limit int) (sandbox.ToolResult, error) {
@@ -123,7 +123,7 @@ func textOf(blocks []json.RawMessage) (text string, plain bool) {
 	return strings.Join(parts, "\n"), plain
 }
 
-// jsonOr gives text itself when it is JSON, else as a JSON string.
+// jsonOr returns text itself when it is JSON, else as a JSON string.
 func jsonOr(text string) json.RawMessage {
 	if t := strings.TrimSpace(text); t != "" && json.Valid([]byte(t)) {
 		return json.RawMessage(t)

@@ -151,7 +151,7 @@ func (v *validator) check(tool string, input []byte) (args []byte, problem, err 
 	return input, problem, nil
 }
 
-// withoutNulls gives arguments that are not valid without the parameters that are null, if that makes
+// withoutNulls returns arguments that are not valid without the parameters that are null, if that makes
 // them valid, else nil: many programs write null for a parameter that they leave out.
 func (v *validator) withoutNulls(input []byte, value any) []byte {
 	object, _ := value.(map[string]any)
@@ -180,7 +180,7 @@ func (v *validator) withoutNulls(input []byte, value any) []byte {
 	return input
 }
 
-// fields gives what is wrong with a JSON text, nothing when it is right. problem says that the schema
+// fields returns what is wrong with a JSON text, nothing when it is right. problem says that the schema
 // or the text cannot be judged.
 func (v *validator) fields(text []byte) (wrong []sandbox.Field, problem error) {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))

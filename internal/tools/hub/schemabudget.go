@@ -89,7 +89,7 @@ func (b *budget) count(s *jsonschema.Schema, inner int) {
 	}}
 }
 
-// subschemas gives the schemas that are applied together with s.
+// subschemas returns the schemas that are applied together with s.
 func subschemas(s *jsonschema.Schema) []*jsonschema.Schema {
 	list := []*jsonschema.Schema{
 		s.Ref, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties, s.Contains,

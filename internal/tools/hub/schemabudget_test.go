@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// alternatives gives a schema whose check takes 2^depth steps, with around put around it.
+// alternatives returns a schema whose check takes 2^depth steps, with around put around it.
 func alternatives(depth int, around string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"type":"object","properties":{"x":%s},"$defs":{`, around)

@@ -93,7 +93,7 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 	return res, nil
 }
 
-// filter gives the server that a filter names, also by the way in which its tools are printed.
+// filter returns the server that a filter names, also by the way in which its tools are printed.
 func (h *Hub) filter(o sandbox.Owner, name string, visible func(sandbox.Tool) bool) (string, error) {
 	if name == "" {
 		return "", nil

@@ -19,7 +19,7 @@ import (
 // serverArgument is the first argument with which a test binary becomes the server.
 const serverArgument = "test-server"
 
-// serveOr runs the server when the process was started as one, else the tests, and gives the exit code. The
+// serveOr runs the server when the process was started as one, else the tests, and returns the exit code. The
 // server does what servers should not do. Arguments after the first say how the server behaves from the start: "hang" (it
 // never answers), "exit" (it ends at once), "noisy" (lines on standard output that are no messages),
 // "legacy" (it never answers server/discover).
@@ -82,7 +82,7 @@ func dropDiscover(in io.Reader) io.ReadCloser {
 	return r
 }
 
-// testBinary copies the running test binary to where every uid can start it and gives its path.
+// testBinary copies the running test binary to where every uid can start it and returns its path.
 func testBinary(t testing.TB) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -111,7 +111,7 @@ func testBinary(t testing.TB) string {
 	return path
 }
 
-// newTestServer gives the server, for any transport.
+// newTestServer returns the server, for any transport.
 func newTestServer() *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "test", Version: "1"}, nil)
 	addTestTool(s, "echo", `{"type":"object","properties":{"zulu":{"type":"string"},"message":{"type":"string","description":"what to say"},"alpha":{"type":"integer","minimum":1}},"required":["message"],"additionalProperties":false}`,

@@ -74,7 +74,7 @@ func (s *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// decode gives the messages of a line: one, those of a batch, or none.
+// decode returns the messages of a line: one, those of a batch, or none.
 func (s *stdioConn) decode(line []byte) []jsonrpc.Message {
 	parts := []json.RawMessage{line}
 	if line[0] == '[' {

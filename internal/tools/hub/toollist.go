@@ -47,7 +47,7 @@ type toolList struct {
 	quarantined map[string]bool // of listed, those that nobody has approved as they are
 }
 
-// under gives the list as a configuration wants it offered.
+// under returns the list as a configuration wants it offered.
 func (l *toolList) under(s *serverConfig) *toolList {
 	var offered []*tool
 	for _, t := range l.listed {
@@ -204,10 +204,10 @@ func (c *conn) tool(p listed) (t *tool, why string) {
 	return t, ""
 }
 
-// schemaOf gives a schema that is an object, compacted, else nil.
+// schemaOf returns a schema that is an object, compacted, else nil.
 func schemaOf(raw json.RawMessage) json.RawMessage { return compactJSON(raw, '{') }
 
-// compactJSON gives a value that begins with first, compacted, else nil.
+// compactJSON returns a value that begins with first, compacted, else nil.
 func compactJSON(raw json.RawMessage, first byte) json.RawMessage {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != first {

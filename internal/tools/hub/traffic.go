@@ -76,7 +76,7 @@ func (t *traffic) text(body []byte, by *capture) []byte {
 	return body
 }
 
-// skipped takes in that the answer to the request id was too large, and gives what stands for it.
+// skipped takes in that the answer to the request id was too large, and returns what stands for it.
 func (t *traffic) skipped(id json.RawMessage) []byte {
 	text := tooLargeAnswer(id, t.limit)
 	msg, err := jsonrpc.DecodeMessage(text)

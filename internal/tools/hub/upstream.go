@@ -64,7 +64,7 @@ func (h *Hub) Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.Upstr
 	return slices.Concat(lists...), nil
 }
 
-// Ask sends a request to one of the thread's servers and gives its result as the server wrote it. An
+// Ask sends a request to one of the thread's servers and returns its result as the server wrote it. An
 // error is NotFound, ToolFailed (caused by a sandbox.UpstreamError when the server answered with one),
 // Timeout, Unavailable, CapacityExceeded, or Invalid when the parameters are not those of the method.
 func (h *Hub) Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error) {

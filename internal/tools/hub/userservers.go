@@ -47,7 +47,7 @@ type userConfig struct {
 	failed string // why the list was not to be had the last time
 }
 
-// configOf gives the configuration in force for a user, after a look at everything that it comes from.
+// configOf returns the configuration in force for a user, after a look at everything that it comes from.
 func (h *Hub) configOf(o sandbox.Owner) *config { return h.userConfig(o, time.Now()) }
 
 // userConfig does the work of configOf. The zero time says that nobody uses it, who only looks.
@@ -155,7 +155,7 @@ func (h *Hub) parseUserServer(u *sandbox.UserServer) *serverConfig {
 	return s
 }
 
-// lookup gives what ${NAME} stands for in the configuration of a server: for one of a user that user's values, and
+// lookup returns what ${NAME} stands for in the configuration of a server: for one of a user that user's values, and
 // never the server's environment.
 func (s *serverConfig) lookup(environment func(string) (string, bool)) func(string) (string, bool) {
 	if s.user == nil {

@@ -34,7 +34,7 @@ type entry struct {
 	tool *tool
 }
 
-// usable gives the servers that a thread may use.
+// usable returns the servers that a thread may use.
 func (c *config) usable() []*serverConfig {
 	var list []*serverConfig
 	for _, s := range c.servers {
@@ -64,7 +64,7 @@ func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverCo
 	return nil
 }
 
-// view gives what the thread sees now, without connecting to anything.
+// view returns what the thread sees now, without connecting to anything.
 func (h *Hub) view(t sandbox.Thread) *view {
 	epoch := h.epoch.Load() // before everything that it stands for
 	cfg := h.configOf(t.Owner)
@@ -147,7 +147,7 @@ func (v *view) add(c *conn, tools *toolList) {
 	}
 }
 
-// find gives the tool that ref names: by server and name, by its printed name, or as server.name.
+// find returns the tool that ref names: by server and name, by its printed name, or as server.name.
 func (v *view) find(ref sandbox.ToolRef) (entry, bool) {
 	if ref.Server != "" {
 		e, ok := v.byPair[toolKey{ref.Server, ref.Name}]
@@ -206,7 +206,7 @@ func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
 	return list
 }
 
-// ServerRequires gives the capabilities that whoever uses a server needs.
+// ServerRequires returns the capabilities that whoever uses a server needs.
 func (h *Hub) ServerRequires(t sandbox.Thread, server string) []string {
 	if s := h.configOf(t.Owner).byName[server]; s != nil {
 		return s.Capabilities
@@ -240,7 +240,7 @@ func (h *Hub) server(s *serverConfig, v *view, t sandbox.Thread) sandbox.ToolSer
 	return shown
 }
 
-// Tools gives all tools of a thread. It connects to the servers that were not needed before, side by
+// Tools returns all tools of a thread. It connects to the servers that were not needed before, side by
 // side, and waits for them up to Options.FirstWait; what comes later moves Version on. A server that
 // fails is missing in the answer and disturbs nothing else.
 func (h *Hub) Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error) {

@@ -44,7 +44,7 @@ type form struct {
 	share float32
 }
 
-// Find gives the best tools for a query, at most most of them, best first, and how many have a word of
+// Find returns the best tools for a query, at most most of them, best first, and how many have a word of
 // it at all. Equal ones come in the order of the set. keep says which tools are looked at; nil is all. A
 // query without a known word finds nothing.
 func (ix *Index) Find(query string, most int, keep func(sandbox.Tool) bool) (hits []Hit, found int) {
@@ -78,7 +78,7 @@ func (ix *Index) Find(query string, most int, keep func(sandbox.Tool) bool) (hit
 	return hits, found
 }
 
-// asked gives the words of a query, the rarest first.
+// asked returns the words of a query, the rarest first.
 func (ix *Index) asked(query string) []term {
 	if len(query) > maxQuery {
 		query = query[:maxQuery]
@@ -113,7 +113,7 @@ func (ix *Index) asked(query string) []term {
 	return list
 }
 
-// prefixed gives the stems that begin with s, and those with which s begins. The nearer in length, the
+// prefixed returns the stems that begin with s, and those with which s begins. The nearer in length, the
 // better they stand for it.
 func (ix *Index) prefixed(s string) []form {
 	if len(s) < minPrefix {
@@ -143,7 +143,7 @@ type scores struct {
 	tools, touched    []int32
 }
 
-// scores gives scores that are all zero.
+// scores returns scores that are all zero.
 func (ix *Index) scores() *scores {
 	n := len(ix.tools)
 	s, reused := ix.spare.Get().(*scores)
@@ -195,7 +195,7 @@ func (ix *Index) boost(s *scores, list []int32) {
 	}
 }
 
-// top gives the best of a list, in order.
+// top returns the best of a list, in order.
 func top(list []int32, most int, total []float32) []int32 {
 	before := func(a, b int32) bool { return total[a] > total[b] || total[a] == total[b] && a < b }
 	var kept []int32

@@ -104,7 +104,7 @@ func TestLongQuery(t *testing.T) {
 	}
 }
 
-// many gives n tools, made from the descriptions and schemas of real ones.
+// many returns n tools, made from the descriptions and schemas of real ones.
 func many(t testing.TB, n int) []sandbox.Tool {
 	real := npmTools(t)
 	tools := make([]sandbox.Tool, n)

@@ -26,7 +26,7 @@ func readJSON(t testing.TB, path string, to any) {
 	}
 }
 
-// recall gives the mean share of each query's tools among the first 1, 5 and 15.
+// recall returns the mean share of each query's tools among the first 1, 5 and 15.
 func recall(t testing.TB, tools []sandbox.Tool, queries []judged) (at1, at5, at15 float64) {
 	t.Helper()
 	ix := New(tools)

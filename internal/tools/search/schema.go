@@ -45,7 +45,7 @@ type node struct {
 	AllOf       json.RawMessage `json:"allOf"`
 }
 
-// parameters gives the names and the descriptions of a tool's parameters, and of those within them.
+// parameters returns the names and the descriptions of a tool's parameters, and of those within them.
 func parameters(schema json.RawMessage) (names, texts []string) {
 	p := parameterWalk{}
 	p.walk(schema, 0)

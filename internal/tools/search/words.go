@@ -52,7 +52,7 @@ func unspaced(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai)
 }
 
-// pairs gives the overlapping pairs of characters of a word that is written without blanks, any other
+// pairs returns the overlapping pairs of characters of a word that is written without blanks, any other
 // word as it is.
 func pairs(word string) []string {
 	first := strings.IndexFunc(word, unspaced)
@@ -81,7 +81,7 @@ func stem(word string) string {
 	return english.Stem(word, true)
 }
 
-// telling gives the words that say something, and all when there are no others. What says nothing is
+// telling returns the words that say something, and all when there are no others. What says nothing is
 // the list of stop words of the Snowball project.
 func telling(all []string) []string {
 	kept := make([]string, 0, len(all))
@@ -96,7 +96,7 @@ func telling(all []string) []string {
 	return kept
 }
 
-// stems gives the stems of the telling words of a text.
+// stems returns the stems of the telling words of a text.
 func stems(text string, stem func(string) string) []string {
 	list := telling(words(text))
 	for i, w := range list {

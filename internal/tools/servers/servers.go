@@ -277,7 +277,7 @@ func (s *Sandboxes) remove(id sandbox.ID) {
 	}
 }
 
-// home gives the home folder of that name and the uid that owns it. The folder appears by one rename,
+// home returns the home folder of that name and the uid that owns it. The folder appears by one rename,
 // with its owner: the owner is the truth of the uid.
 func (s *Sandboxes) home(ctx context.Context, name string) (dir string, uid int, err error) {
 	if !filepath.IsLocal(name) || filepath.Base(name) != name {

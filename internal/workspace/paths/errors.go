@@ -44,7 +44,7 @@ func readOnly(virtual string) error {
 	return sandbox.Errorf(sandbox.Forbidden, "%s: only %s can be changed", virtual, sandbox.UserDataDir)
 }
 
-// fail gives an error of the system its kind and a text that names the virtual path. The cause,
+// fail maps an error of the system to its kind and a text that names the virtual path. The cause,
 // which names host paths, stays behind Unwrap for the log.
 func fail(err error, virtual string) error {
 	var ours *sandbox.Error

@@ -29,7 +29,7 @@ func (f *FS) make(dir *os.Root, name string) (file *os.File, err error) {
 	return file, err
 }
 
-// held gives a writer to the file that the kernel's limits hold.
+// held returns a writer to the file that the kernel's limits hold.
 func (f *FS) held(file *os.File) io.Writer {
 	if f.opts.Hold == nil {
 		return file

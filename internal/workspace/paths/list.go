@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// List gives the entries of a folder, depth levels deep (0 = 1), at most limit (0 = MaxEntries), in
+// List returns the entries of a folder, depth levels deep (0 = 1), at most limit (0 = MaxEntries), in
 // the order of a walk: each folder before what is in it. Of a folder with more entries than
 // MaxEntries it gives any of them.
 func (f *FS) List(ctx context.Context, name string, depth, limit int) (Listing, error) {
@@ -24,7 +24,7 @@ func (f *FS) List(ctx context.Context, name string, depth, limit int) (Listing, 
 	return f.collect(ctx, name, max(depth, 1), limit, WalkBudget, MaxEntries, func(string, bool) bool { return true })
 }
 
-// Glob gives the files and folders below a folder whose path, relative to it, matches a pattern:
+// Glob returns the files and folders below a folder whose path, relative to it, matches a pattern:
 // "**" is any number of folders, also none. At most MaxEntries, within GlobBudget.
 func (f *FS) Glob(ctx context.Context, name, pattern string) (Listing, error) {
 	if err := checkGlob("pattern", pattern); err != nil {

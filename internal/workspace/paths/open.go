@@ -25,7 +25,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, o
 // Seek seeks as os.File does.
 func (f *File) Seek(off int64, whence int) (int64, error) { return f.f.Seek(off, whence) }
 
-// Close gives the file free.
+// Close releases the file.
 func (f *File) Close() error { return f.f.Close() }
 
 // Entry describes the file as it was when it was opened. Path has no symbolic links.

@@ -26,7 +26,7 @@ const hiddenDir = ".skerry"
 // roots are the only folders that a path may lie in.
 var roots = []string{sandbox.UserDataDir, sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir}
 
-// Clean checks a virtual path as it came from a caller and gives its one spelling: absolute, no
+// Clean checks a virtual path as it came from a caller and returns its one spelling: absolute, no
 // empty and no "." elements, no slash at the end. Invalid says what is wrong with it; Forbidden
 // says that it lies outside of the thread's folders.
 func Clean(name string) (string, error) {

@@ -14,7 +14,7 @@ import (
 // sniffBytes is how much of a file's beginning decides whether it is text: a NUL says no.
 const sniffBytes = 8000
 
-// Read gives limit lines (0 = DefaultReadLines) of a file after the first offset ones, and at most
+// Read returns limit lines (0 = DefaultReadLines) of a file after the first offset ones, and at most
 // MaxReadBytes. Invalid when offset is beyond the end.
 func (f *FS) Read(name string, offset, limit int) (Text, error) {
 	if offset < 0 || limit < 0 {

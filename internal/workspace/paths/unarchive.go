@@ -21,7 +21,7 @@ func hostile(entry, why string) error {
 	return sandbox.Errorf(sandbox.Invalid, "archive refused: %.200q %s", entry, why)
 }
 
-// brokenArchive gives what the decoders say its kind. Errors of ours, and of contexts, stay what they are.
+// brokenArchive maps errors of the decoders to their kinds. Errors of ours, and of contexts, stay what they are.
 func brokenArchive(err error, entry string) error {
 	var ours *sandbox.Error
 	var path *fs.PathError // of the file that keeps it
@@ -34,7 +34,7 @@ func brokenArchive(err error, entry string) error {
 	return sandbox.Wrap(sandbox.Invalid, err, "archive refused: %.200q cannot be read as a whole", entry)
 }
 
-// eachArchived gives the entries of an archive, from its beginning.
+// eachArchived returns the entries of an archive, from its beginning.
 func eachArchived(ctx context.Context, body *os.File, each func(archived) error) error {
 	info, err := body.Stat()
 	if err != nil {

@@ -55,7 +55,7 @@ func (f *FS) Unpack(ctx context.Context, name string, r io.Reader) (Unpacked, er
 	return u.write(body)
 }
 
-// unpackTop gives the folder that a path leads to, or would, without symbolic links on the way to what is there.
+// unpackTop returns the folder that a path leads to, or would, without symbolic links on the way to what is there.
 func (f *FS) unpackTop(name string) (string, error) {
 	top, err := Clean(name)
 	if err != nil {
@@ -212,7 +212,7 @@ func (u *unpacker) copy(w io.Writer, a archived) (int64, error) {
 	return n, nil
 }
 
-// name gives the clean name of an entry below the folder, "" for the folder itself.
+// name returns the clean name of an entry below the folder, "" for the folder itself.
 func (u *unpacker) name(a archived) (string, error) {
 	rel := strings.TrimSuffix(a.name, "/")
 	for strings.HasPrefix(rel, "./") {

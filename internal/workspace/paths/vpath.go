@@ -146,7 +146,7 @@ func (f *FS) changing(path string) {
 	}
 }
 
-// Close gives all open folders free. Files from Open stay usable.
+// Close closes all open folders. Files from Open stay usable.
 func (f *FS) Close() error {
 	var errs []error
 	for _, m := range f.mounts {
@@ -158,7 +158,7 @@ func (f *FS) Close() error {
 	return errors.Join(errs...)
 }
 
-// open gives the mount's folder, or nil when the host has none.
+// open returns the mount's folder, or nil when the host has none.
 func (m *mount) open() (*os.Root, error) {
 	m.once.Do(func() {
 		if m.host == "" {

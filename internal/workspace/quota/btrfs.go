@@ -98,7 +98,7 @@ func enableQuotas(root string) error {
 	return fmt.Errorf("switch quotas on: %w", err)
 }
 
-// subvolume gives the number of the subvolume whose top is dir; 0: dir is an ordinary folder.
+// subvolume returns the number of the subvolume whose top is dir; 0: dir is an ordinary folder.
 func subvolume(dir string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -167,7 +167,7 @@ func (q *subvolumes) makeUser(dir string) error {
 	return q.group(true, group(userLevel, id))
 }
 
-// make makes a subvolume, and gives its number.
+// make makes a subvolume, and returns its number.
 func (q *subvolumes) make(dir string, mode os.FileMode) (uint64, error) {
 	if err := inParent(dir, subvolCreate); err != nil && !errors.Is(err, unix.EEXIST) {
 		return 0, err
@@ -236,7 +236,7 @@ func (q *subvolumes) drop(dir string, _ int) error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// sweep removes the groups of threads whose subvolume is no more. One whose blocks are still being freed is
+// sweep removes the groups of threads whose subvolume no longer exists. One whose blocks are still being freed is
 // refused by the kernel and found the next time.
 func (q *subvolumes) sweep() {
 	entries, err := os.ReadDir(q.sysfs)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// plain mounts an ext4 without quotas of so many bytes, most of them a hole, and gives a data folder on it.
+// plain mounts an ext4 without quotas of so many bytes, most of them a hole, and returns a data folder on it.
 func plain(t *testing.T, bytes int64) string {
 	t.Helper()
 	dir := folder(t)

@@ -120,7 +120,7 @@ func isEmpty(dir string) (bool, error) {
 	return len(names) == 0, nil
 }
 
-// giveProject gives the folder of a user's threads a project that no other has. What is made in it from
+// giveProject sets on the folder of a user's threads a project that no other has. What is made in it from
 // then on inherits it.
 func (q *ids) giveProject(dir string) error {
 	lock, err := os.OpenFile(filepath.Join(q.root, projectsLock), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
@@ -209,7 +209,7 @@ func (q *ids) limit(_, userDir string, uid int, thread, user Limits) error {
 	return q.setLimits(projectQuota, int(project), user)
 }
 
-// pass gives the folder the project of the user's: the kernel renames nothing from one project into another.
+// pass sets on the folder the project of the user's: the kernel renames nothing from one project into another.
 func (q *ids) pass(ctx context.Context, dir, userDir string) error {
 	project, err := projectOf(userDir)
 	if err != nil {

@@ -52,7 +52,7 @@ func Inspect(ctx context.Context, o Options) (State, error) {
 	return State{Enforced: true, How: how.(fmt.Stringer).String()}, nil
 }
 
-// nearest gives the folder itself, or the nearest above it that is there.
+// nearest returns the folder itself, or the nearest above it that is there.
 func nearest(dir string) (string, error) {
 	for {
 		_, err := os.Stat(dir)

@@ -34,7 +34,7 @@ const bytesAFile = 4096
 // minFiles is the least number of inodes of a limit.
 const minFiles = 4096
 
-// Of gives the limits for so many bytes: one inode for every 4 KiB, at least 4096. 0: no limit.
+// Of returns the limits for so many bytes: one inode for every 4 KiB, at least 4096. 0: no limit.
 func Of(bytes int64) Limits {
 	if bytes <= 0 {
 		return Limits{}
@@ -60,7 +60,7 @@ type State struct {
 	How      string // "btrfs image of 2048 MiB", "ext4 quotas"; or why there are none
 }
 
-// String gives one line for people.
+// String returns one line for people.
 func (s State) String() string {
 	if s.Enforced {
 		return "enforced by " + s.How
@@ -281,7 +281,7 @@ func Exceeded(err error) bool {
 	return errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.ENOSPC)
 }
 
-// find gives the way of the file system that dir is on; an error says why there is none.
+// find returns the way of the file system that dir is on; an error says why there is none.
 func find(dir string) (enforcer, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(dir, &s); err != nil {

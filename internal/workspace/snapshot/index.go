@@ -82,7 +82,7 @@ type cached struct {
 // mostCached bounds the entries of all indexes in memory, each some 300 bytes.
 const mostCached = 300_000
 
-// readIndex gives the index of a thread, nil when there is none. The caller holds the lock.
+// readIndex returns the index of a thread, nil when there is none. The caller holds the lock.
 func (s *Snapshots) readIndex(t sandbox.Thread) *index {
 	path := s.indexFile(t)
 	at, err := lockedfile.Stat(path)
@@ -170,7 +170,7 @@ func (s *Snapshots) dropIndex(t sandbox.Thread) error {
 
 func (s *Snapshots) intentFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "next") }
 
-// intend notes the id of a snapshot before it becomes what is kept, and gives the one that was noted before.
+// intend notes the id of a snapshot before it becomes what is kept, and returns the one that was noted before.
 func (s *Snapshots) intend(t sandbox.Thread, id string) (former string, err error) {
 	_, text, err := lockedfile.Read(s.intentFile(t), 100)
 	if err == nil {

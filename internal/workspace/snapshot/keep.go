@@ -101,7 +101,7 @@ func (s *Snapshots) keep(ctx context.Context, t sandbox.Thread, th Thread) error
 func openThread(dir string, uid int) (*os.Root, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // the thread is no more
+		return nil, nil //nolint:nilnil // the thread no longer exists
 	}
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")

@@ -168,7 +168,7 @@ const (
 	segmentBytes = 2 << 20
 )
 
-// segments gives the text of all entries in parts.
+// segments returns the text of all entries in parts.
 func segments(entries []entry) ([][]byte, error) {
 	var all [][]byte
 	var text bytes.Buffer

@@ -29,7 +29,7 @@ type Objects interface {
 	Replace(ctx context.Context, name string, data []byte, version string) (string, error)
 	// List calls each for all objects below a name, which ends without a slash, in any order.
 	List(ctx context.Context, below string, each func(Object) error) error
-	// Remove removes an object. One that is not there is no error.
+	// Remove removes an object. A missing one is no error.
 	Remove(ctx context.Context, name string) error
 }
 
@@ -39,13 +39,13 @@ type Object = s3.Object
 // Bucket keeps objects in a bucket that speaks S3.
 type Bucket struct{ s3.Bucket }
 
-// NewBucket gives what is below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
+// NewBucket returns what is below an address s3://bucket/prefix. It connects to nothing yet. Invalid: no such address.
 func NewBucket(address string, o s3.Options) (Bucket, error) {
 	b, err := s3.OpenBucket(address, o)
 	return Bucket{b}, err
 }
 
-// Read gives an object.
+// Read returns an object.
 func (b Bucket) Read(ctx context.Context, name string, most int64) ([]byte, string, error) {
 	return b.Client.Read(ctx, b.At(name), most)
 }
@@ -68,7 +68,7 @@ func (b Bucket) Remove(ctx context.Context, name string) error {
 // Folder keeps objects in a folder, as of another disk.
 type Folder struct{ dir string }
 
-// NewFolder gives the objects in a folder that exists. A folder that is missing is a disk that is not mounted, as a rule,
+// NewFolder returns the objects in a folder that exists. A folder that is missing is a disk that is not mounted, as a rule,
 // so it is not made: every call says that it is not there.
 func NewFolder(dir string) Folder { return Folder{filepath.Clean(dir)} }
 
@@ -94,7 +94,7 @@ func versionOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Read gives an object.
+// Read returns an object.
 func (f Folder) Read(_ context.Context, name string, most int64) ([]byte, string, error) {
 	path, err := f.path(name)
 	if err != nil {

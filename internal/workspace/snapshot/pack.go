@@ -108,7 +108,7 @@ func (p *packer) close() error {
 // drop waits for what is under way and leaves it to be swept.
 func (p *packer) drop() { _ = p.group.Wait() }
 
-// readPack gives the content of a pack.
+// readPack returns the content of a pack.
 func (s *Snapshots) readPack(ctx context.Context, t sandbox.Thread, h *head, id string) ([]byte, error) {
 	name := packName(t, id)
 	data, _, err := s.o.Objects.Read(ctx, name, maxPackBytes+sealedMore)
@@ -128,7 +128,7 @@ func (s *Snapshots) readPack(ctx context.Context, t sandbox.Thread, h *head, id 
 	return out, nil
 }
 
-// cut gives the bytes of a chunk from its pack, which are those that were kept.
+// cut returns the bytes of a chunk from its pack, which are those that were kept.
 func (c chunk) cut(pack []byte) ([]byte, error) {
 	if c.At > int64(len(pack)) || c.Bytes > int64(len(pack))-c.At {
 		return nil, fmt.Errorf("%d bytes at %d are not in it", c.Bytes, c.At)

@@ -179,7 +179,7 @@ type spot struct {
 	c    chunk
 }
 
-// fill makes the files of a snapshot in a folder, and gives what is known of them.
+// fill makes the files of a snapshot in a folder, and returns what is known of them.
 func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version, dir string, uid int) (*index, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -25,7 +25,7 @@ const (
 // sealedMagic begins an encrypted pack.
 var sealedMagic = []byte("skerry sealed 1\n")
 
-// readKey gives the store's key, its object, and that one's version; NotFound: there is none.
+// readKey returns the store's key, its object, and that one's version; NotFound: there is none.
 func (s *Snapshots) readKey(ctx context.Context) (key, sealed []byte, version string, err error) {
 	if s.o.Sealer == nil {
 		return nil, nil, "", sandbox.Errorf(sandbox.Unavailable, "%s is encrypted, and this server has no key", s.o.Objects.Name())
@@ -43,7 +43,7 @@ func (s *Snapshots) readKey(ctx context.Context) (key, sealed []byte, version st
 	return key, sealed, version, nil
 }
 
-// storeKey gives the store's key, which is read once.
+// storeKey returns the store's key, which is read once.
 func (s *Snapshots) storeKey(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	key := s.key
@@ -100,7 +100,7 @@ func (s *Snapshots) Renew(ctx context.Context) (changed int, err error) {
 	return 0, sandbox.Errorf(sandbox.Conflict, "other servers change %s/%s at the same time; try again", s.o.Objects.Name(), keyName)
 }
 
-// cipherOf gives the cipher of one pack. Its key seals nothing else, so that the nonce may be zero.
+// cipherOf returns the cipher of one pack. Its key seals nothing else, so that the nonce may be zero.
 func (s *Snapshots) cipherOf(ctx context.Context, t sandbox.Thread, id string) (cipher.AEAD, error) {
 	key, err := s.storeKey(ctx)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Snapshots) seal(ctx context.Context, t sandbox.Thread, id string, data 
 	return c.Seal(bytes.Clone(sealedMagic), make([]byte, c.NonceSize()), data, nil), nil
 }
 
-// unseal gives what was packed.
+// unseal returns what was packed.
 func (s *Snapshots) unseal(ctx context.Context, t sandbox.Thread, id string, data []byte) ([]byte, error) {
 	text, ok := bytes.CutPrefix(data, sealedMagic)
 	if !ok {

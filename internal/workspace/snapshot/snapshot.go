@@ -133,7 +133,7 @@ func place(t sandbox.Thread) string { return t.Tenant + "/" + t.User + "/" + t.I
 
 func headName(t sandbox.Thread) string { return place(t) + "/head" }
 
-// head gives what is kept of a thread, and its version; nil: nothing is.
+// head returns what is kept of a thread, and its version; nil: nothing is.
 func (s *Snapshots) head(ctx context.Context, t sandbox.Thread) (*head, string, error) {
 	text, version, err := s.o.Objects.Read(ctx, headName(t), maxHeadBytes)
 	if errors.Is(err, sandbox.NotFound) {
@@ -208,7 +208,7 @@ func (s *Snapshots) Late(t sandbox.Thread) error {
 	return nil
 }
 
-// AllLate gives the threads of which Late was said and that were not kept since.
+// AllLate returns the threads of which Late was said and that were not kept since.
 func (s *Snapshots) AllLate() ([]sandbox.Thread, error) {
 	marks, err := filepath.Glob(filepath.Join(s.o.Dir, "*", "*", "*", "late"))
 	var all []sandbox.Thread

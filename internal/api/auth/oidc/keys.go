@@ -53,7 +53,7 @@ type keySet struct {
 	flight  chan struct{} // closed when the question under way is answered; nil = none is
 }
 
-// find gives the key of a token. It waits for the issuer only when it has not seen the key, and asks no more often
+// find returns the key of a token. It waits for the issuer only when it has not seen the key, and asks no more often
 // than every fetchPause.
 func (s *keySet) find(ctx context.Context, kid, alg string) (any, error) {
 	s.mu.Lock()

@@ -141,7 +141,7 @@ func child(request string) {
 	}
 }
 
-// failed gives an error as an answer, with its number when it has one.
+// failed answers with an error, with its number when it has one.
 func failed(err error) probewire.Response {
 	resp := probewire.Response{Err: err.Error()}
 	var errno syscall.Errno

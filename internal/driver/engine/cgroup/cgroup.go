@@ -51,7 +51,7 @@ var hierarchies = sync.OnceValue(func() []hierarchy {
 	return out
 })
 
-// mountOf gives where a controller is mounted, and whether that is a hierarchy of version 1.
+// mountOf returns where a controller is mounted, and whether that is a hierarchy of version 1.
 func mountOf(controller string) (mount string, v1 bool) {
 	unified := ""
 	for _, h := range hierarchies() {
@@ -254,7 +254,7 @@ func remove(dir string) error {
 	return nil
 }
 
-// Controllers gives the version of control groups that limits are set in, and the controllers that are
+// Controllers returns the version of control groups that limits are set in, and the controllers that are
 // there, sorted. 0: this process sees none. A host with both has those of version 1.
 func Controllers() (version int, names []string) {
 	unified := ""

@@ -13,7 +13,7 @@ type Feed struct {
 	readers map[*reader]bool
 }
 
-// Put gives an event to everybody who watches now. It never waits.
+// Put sends an event to all current watchers. It never waits.
 func (f *Feed) Put(e driver.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -22,7 +22,7 @@ func (f *Feed) Put(e driver.Event) {
 	}
 }
 
-// Watch gives all events that are put after it was called, in their order, until ctx or closing ends; then the channel is
+// Watch returns all events that are put after it was called, in their order, until ctx or closing ends; then the channel is
 // closed. Its goroutine is one of running.
 func (f *Feed) Watch(ctx, closing context.Context, running *sync.WaitGroup) <-chan driver.Event {
 	ctx, cancel := context.WithCancel(ctx)

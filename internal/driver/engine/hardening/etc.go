@@ -37,7 +37,7 @@ func NewEtcFiles(spec sandbox.Spec, passwd, group []byte) EtcFiles {
 	}
 }
 
-// Hostname gives the name of a sandbox.
+// Hostname returns the name of a sandbox.
 func Hostname(spec sandbox.Spec) string {
 	if spec.Hostname == "" {
 		return DefaultHostname
@@ -53,7 +53,7 @@ func addLine(text []byte, line string) []byte {
 	return append(append(text, line...), '\n')
 }
 
-// Names gives the names of the files, sorted.
+// Names returns the names of the files, sorted.
 func (e EtcFiles) Names() []string { return slices.Sorted(maps.Keys(e)) }
 
 // Write puts the files into dir, which it makes. Everybody may read them.

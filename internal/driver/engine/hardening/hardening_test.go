@@ -129,7 +129,7 @@ func TestSeccomp(t *testing.T) {
 	}
 }
 
-// allowed gives the calls that a profile allows, and whether without a condition.
+// allowed returns the calls that a profile allows, and whether without a condition.
 func allowed(p *specs.LinuxSeccomp) map[string]bool {
 	out := make(map[string]bool)
 	for _, rule := range p.Syscalls {

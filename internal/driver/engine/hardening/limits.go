@@ -25,7 +25,7 @@ const (
 	minCPUQuota = 1000   // the kernel takes none that is shorter
 )
 
-// CPUQuota gives the microseconds of CPU time that a sandbox may use in each period, which is as long as it must
+// CPUQuota returns the microseconds of CPU time that a sandbox may use in each period, which is as long as it must
 // be for the quota of a small limit.
 func CPUQuota(l sandbox.Limits) (quota, period int64) {
 	quota, period = l.CPUMillis*cpuPeriod/1000, cpuPeriod

@@ -32,7 +32,7 @@ func Advice() map[string]string {
 	}
 }
 
-// FindRuntime gives the runtime of a name, or a NotSupported error.
+// FindRuntime returns the runtime of a name, or a NotSupported error.
 func FindRuntime(name string) (Runtime, error) {
 	for _, r := range Runtimes() {
 		if r.Name == name {
@@ -48,7 +48,7 @@ const (
 	threadsEachProcess = 4
 )
 
-// PIDs gives the pids limit of the sandbox's cgroup. With a kernel of its own, that is only a backstop
+// PIDs returns the pids limit of the sandbox's cgroup. With a kernel of its own, that is only a backstop
 // behind RLIMIT_NPROC: reaching it would end that kernel.
 func (r Runtime) PIDs(l sandbox.Limits) int64 {
 	if r.OwnKernel {
@@ -67,7 +67,7 @@ type Rlimit struct {
 // that no CPU quota counts, as often as the program likes.
 const PendingSignals = 256
 
-// Rlimits gives the resource limits of the processes of a sandbox. None is above the hard limit of
+// Rlimits returns the resource limits of the processes of a sandbox. None is above the hard limit of
 // this process: raising one needs CAP_SYS_RESOURCE, which a server in a container lacks.
 func (r Runtime) Rlimits(spec sandbox.Spec) []Rlimit {
 	l, core := spec.Limits, uint64(CoreLimit) // a core dump would hold other execs' memory

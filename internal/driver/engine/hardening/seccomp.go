@@ -72,7 +72,7 @@ func profile(r Runtime, loosen []sandbox.Loosening) *seccomp.Seccomp {
 	return p
 }
 
-// SeccompJSON gives the profile as Docker's engine reads it in a security option.
+// SeccompJSON returns the profile as Docker's engine reads it in a security option.
 func SeccompJSON(r Runtime, loosen ...sandbox.Loosening) (string, error) {
 	data, err := json.Marshal(profile(r, loosen))
 	if err != nil {
@@ -81,7 +81,7 @@ func SeccompJSON(r Runtime, loosen ...sandbox.Loosening) (string, error) {
 	return string(data), nil
 }
 
-// SeccompOCI gives the profile as an OCI runtime reads it, for this machine and kernel.
+// SeccompOCI returns the profile as an OCI runtime reads it, for this machine and kernel.
 func SeccompOCI(r Runtime, loosen ...sandbox.Loosening) (*specs.LinuxSeccomp, error) {
 	data, err := SeccompJSON(r, loosen...)
 	if err != nil {

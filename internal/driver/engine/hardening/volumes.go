@@ -11,7 +11,7 @@ import (
 // MaxVolumes bounds the volumes of one image.
 const MaxVolumes = 16
 
-// VolumeMounts gives what takes the place of the folders that an image declares as volumes: memory file systems,
+// VolumeMounts returns what takes the place of the folders that an image declares as volumes: memory file systems,
 // empty, of the size of /tmp each, because an engine's volume would be bounded by nothing. Those in the place of a
 // mount of ours are left to it, and those below a folder of ours are refused as NotSupported: they would hide it or
 // parts of it. The result is sorted, a folder before what is in it.

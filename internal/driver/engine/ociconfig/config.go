@@ -30,7 +30,7 @@ type Input struct {
 	UserNamespace bool
 }
 
-// New gives the OCI config of a sandbox.
+// New returns the OCI config of a sandbox.
 func New(in Input) *specs.Spec {
 	spec := in.Spec
 	out := &specs.Spec{

@@ -27,7 +27,7 @@ func (p Process) Alive() bool {
 	return start != 0 && start == p.Start
 }
 
-// startTicks gives the start time of a process in clock ticks since boot, or 0 when there is none.
+// startTicks returns the start time of a process in clock ticks since boot, or 0 when there is none.
 func startTicks(pid int) uint64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -30,12 +30,12 @@ func CheckUserNamespace(ctx context.Context, starter func(userNamespace bool) St
 	return "", without, first, nil
 }
 
-// NewAnswers gives one that remembers nothing.
+// NewAnswers returns one that remembers nothing.
 func NewAnswers() *Answers {
 	return &Answers{turn: make(chan struct{}, 1), problems: make(map[string]string), last: make(map[string]string)}
 }
 
-// Ask gives the problem of a runtime, "" for none. The first time it calls probe, which answers as
+// Ask returns the problem of a runtime, "" for none. The first time it calls probe, which answers as
 // Check does; an error of probe is given back and not remembered, nor is an answer that only came of
 // too little time: on a host under load the next probe may go better. Any other problem is remembered when it was
 // found twice: the sandbox of one probe may have been killed. A Timeout error says that ctx ended while another

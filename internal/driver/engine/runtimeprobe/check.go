@@ -199,7 +199,7 @@ func (p *probe) run(ctx context.Context) (problem string, detail error) {
 	return p.awaitOOM(ctx)
 }
 
-// reason gives what of an error is fit for people.
+// reason returns what of an error is fit for people.
 func reason(err error) string {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {

@@ -38,7 +38,7 @@ var callTS []byte
 //go:embed static/call_mcp_tool.py
 var callPython []byte
 
-// Generate gives the tree of a set: file contents by slash-separated path. The same set and connection
+// Generate returns the tree of a set: file contents by slash-separated path. The same set and connection
 // give the same bytes. Errors are those of codeapi.Generate.
 func Generate(set sandbox.ToolSet, c Connection) (map[string][]byte, error) {
 	tree, err := codeapi.Generate(set)
@@ -72,7 +72,7 @@ var (
 	touchy = []string{"env", "secret", "token", "key", "password", "credential", "trigger", "delete", "remove"}
 )
 
-// samples gives a tool of each of the first servers that can be called without arguments and whose name
+// samples returns a tool of each of the first servers that can be called without arguments and whose name
 // says that it only looks. A name is no promise, so the example tells what it calls.
 func samples(tools []sandbox.Tool) []sandbox.Tool {
 	best, rank := map[string]sandbox.Tool{}, map[string]int{}

@@ -33,7 +33,7 @@ type rule struct {
 	severity string
 	pattern  *regexp.Regexp
 	message  string
-	words    []string // one of these, in small letters, is in every text that the pattern finds; nil: nobody knows
+	words    []string // one of these, in small letters, is in every text that the pattern finds; nil: unknown
 }
 
 // verbs by which a text tells a reader to get hold of something.
@@ -170,7 +170,7 @@ func (s *scan) characters(place, text string) {
 	}
 }
 
-// hidden gives what tag characters say.
+// hidden returns what tag characters say.
 func hidden(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -181,7 +181,7 @@ func hidden(text string) string {
 	return Excerpt(b.String())
 }
 
-// mixedWord gives a word with Latin letters and Cyrillic or Greek ones, as long as it has enough of both to be no unit (µs).
+// mixedWord returns a word with Latin letters and Cyrillic or Greek ones, as long as it has enough of both to be no unit (µs).
 func mixedWord(text string) string {
 	if isASCII(text) {
 		return ""
@@ -212,7 +212,7 @@ func isASCII(s string) bool {
 	return true
 }
 
-// fold gives a text as a model would read it: without what is hidden in it, tags as letters, blanks as one blank, so that
+// fold returns a text as a model would read it: without what is hidden in it, tags as letters, blanks as one blank, so that
 // the rules see through both.
 func fold(text string) string {
 	if isASCII(text) {
@@ -235,7 +235,7 @@ func fold(text string) string {
 	}, text)
 }
 
-// Excerpt gives a part of a stranger's text in quotes, short, with everything that is not plain escaped.
+// Excerpt returns a part of a stranger's text in quotes, short, with everything that is not plain escaped.
 func Excerpt(text string) string {
 	return fmt.Sprintf("%+q", cut(text, maxExcerpt))
 }

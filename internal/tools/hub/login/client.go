@@ -71,7 +71,7 @@ func (c *Client) hide(secrets ...string) {
 	}
 }
 
-// Sign gives a request its token, when there is one, renewed when it has ended. used is the token. An
+// Sign adds to a request its token, when there is one, renewed when it has ended. used is the token. An
 // error is that none can be got now.
 func (c *Client) Sign(ctx context.Context, req *http.Request) (used string, err error) {
 	r, err := c.slot.current()

@@ -65,7 +65,7 @@ func within(list []netip.Prefix, ip netip.Addr) bool {
 	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// newClient gives the client for all that concerns one server's tokens.
+// newClient returns the client for all that concerns one server's tokens.
 func newClient(target *url.URL, o Options) *http.Client {
 	g := &guard{target: target, allowPrivate: o.Settings.AllowPrivate, resolver: net.DefaultResolver, proxy: http.ProxyFromEnvironment}
 	if o.Confined {

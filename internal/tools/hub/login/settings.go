@@ -92,7 +92,7 @@ func (s *Settings) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Check completes the settings, and gives the first member that is wrong ("" when none is) and why.
+// Check completes the settings, and returns the first member that is wrong ("" when none is) and why.
 func (s *Settings) Check() (field, problem string) {
 	if s.Grant == "" {
 		s.Grant = GrantCode
@@ -165,7 +165,7 @@ func isScope(s string) bool {
 	return true
 }
 
-// scopesOf gives the scopes of a text that a stranger wrote.
+// scopesOf returns the scopes of a text that a stranger wrote.
 func scopesOf(text string) []string { return onlyScopes(strings.Fields(text)) }
 
 func onlyScopes(list []string) []string {
@@ -173,7 +173,7 @@ func onlyScopes(list []string) []string {
 	return list[:min(len(list), maxScopes)]
 }
 
-// union gives the scopes of both lists, each once, in order.
+// union returns the scopes of both lists, each once, in order.
 func union(a, b []string) []string {
 	var out []string
 	for _, s := range slices.Concat(a, b) {

@@ -38,7 +38,7 @@ const (
 	assertionLife  = 2 * time.Minute
 )
 
-// configured gives the client that the configuration names, with its secret; false when it names none.
+// configured returns the client that the configuration names, with its secret; false when it names none.
 func (c *Client) configured(a *authority) (client, bool) {
 	s := c.o.Settings
 	if s.ClientID == "" {
@@ -116,7 +116,7 @@ func (c *Client) tokenError(err error) error {
 	return c.failed(errRefused, "has an authorization server that refuses: %s", code(answer.ErrorCode))
 }
 
-// code gives a stranger's error code when it looks like one.
+// code returns a stranger's error code when it looks like one.
 func code(text string) string {
 	if text == "" || len(text) > 64 || strings.Trim(text, "abcdefghijklmnopqrstuvwxyz_") != "" {
 		return "it names no reason"
@@ -225,7 +225,7 @@ func (c *Client) recordOf(a *authority, k client, t *oauth2.Token, asked []strin
 	}
 }
 
-// granted gives the scopes of a token: an answer without them means those that were asked for (RFC 6749 §5.1).
+// granted returns the scopes of a token: an answer without them means those that were asked for (RFC 6749 §5.1).
 func granted(t *oauth2.Token, asked []string) []string {
 	if text, ok := t.Extra("scope").(string); ok && text != "" {
 		return scopesOf(text)

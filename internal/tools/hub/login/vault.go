@@ -71,7 +71,7 @@ type Vault struct {
 	slots map[string]*slot
 }
 
-// OpenVault gives the vault at dir, a folder that is made when it is needed and that nobody else may enter. With a
+// OpenVault returns the vault at dir, a folder that is made when it is needed and that nobody else may enter. With a
 // nil seal its records are not encrypted.
 func OpenVault(dir string, seal Sealer) *Vault {
 	return &Vault{dir: dir, seal: seal, slots: map[string]*slot{}}
@@ -165,14 +165,14 @@ type slot struct {
 	users  int // guarded by the vault's mu
 }
 
-// slot gives the place for a login. The URL is part of its name: tokens for one server are not sent to
+// slot returns the place for a login. The URL is part of its name: tokens for one server are not sent to
 // another one that has taken over its name.
 func (v *Vault) slot(server, url, client string, o sandbox.Owner) *slot {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", server, url, client, o.Tenant, o.User))
 	return v.use(hex.EncodeToString(sum[:16]))
 }
 
-// use gives the slot of a name, until leave.
+// use returns the slot of a name, until leave.
 func (v *Vault) use(name string) *slot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *slot) leave() {
 
 func (s *slot) path(kind string) string { return filepath.Join(s.vault.dir, s.name+kind) }
 
-// current gives what is kept, never nil. It is not to be changed.
+// current returns what is kept, never nil. It is not to be changed.
 func (s *slot) current() (*record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +288,7 @@ func (s *slot) keep(r *record) {
 	s.memory, s.failed = r, nil
 }
 
-// failedLately gives why a machine's token was refused a moment ago; fail notes it. Asking at once again
+// failedLately returns why a machine's token was refused a moment ago; fail notes it. Asking at once again
 // would get the same answer, or the client blocked.
 func (s *slot) failedLately() error {
 	s.mu.Lock()
