@@ -70,7 +70,7 @@ func (a *access) open(ctx context.Context) error {
 	a.refusals = auth.NewRefusals(a.recordRefused)
 	switch {
 	case a.cfg.Auth == "none":
-	case len(a.cfg.OIDC) > 0: // somebody can call without a key
+	case len(a.cfg.OIDC) > 0: // callers with a token need no key
 		a.closed.Store(true)
 	case a.cfg.Auth == "auto" && a.cfg.Loopback() && !has:
 		a.wg.Go(func() { a.watchKeys(own) })
@@ -91,7 +91,7 @@ func (a *access) close() error {
 	return nil
 }
 
-// look closes the server when somebody made the first key.
+// look closes the server once the first key exists.
 func (a *access) look(ctx context.Context) {
 	if a.cfg.Auth == "none" || a.closed.Load() {
 		return

@@ -13,7 +13,7 @@ import (
 // approver asks people for the policy.
 type approver struct{ *approval.Approvals }
 
-// Approve waits until somebody has decided.
+// Approve waits until a person has decided.
 func (a approver) Approve(ctx context.Context, r policy.ApprovalRequest) error {
 	c := sandbox.ApprovalCall{
 		Thread: r.Request.Thread, Caller: r.Request.Caller, Exec: r.Request.Exec, Server: r.Request.Server, Tool: r.Request.Printed, Skill: r.Request.Skill,

@@ -32,7 +32,7 @@ func TakeSigningKey() (signing.Key, error) {
 
 // auditSigner is who signs the log, and where its last heads are kept beside the log.
 type auditSigner struct {
-	key  signing.Key // nil: nobody
+	key  signing.Key // nil: the log is not signed
 	dir  string      // of the log
 	keep string      // "": nowhere
 }

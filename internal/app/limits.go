@@ -12,7 +12,7 @@ import (
 func (p *App) openLimits() {
 	p.limits = limits.New(limits.Options{
 		State: p.store, Table: limitTable{&p.cfg.Limits}, Server: p.peers.ID(), Refused: p.metrics.Limited, Log: p.log,
-		// It serves before the orchestrator is whole, but nobody asks before that.
+		// It is built before the orchestrator, and called only after it.
 		Disk: func(ctx context.Context, tenant, user string) (int64, error) {
 			return p.orch.DiskUsed(ctx, tenant, user)
 		},

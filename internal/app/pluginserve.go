@@ -41,7 +41,7 @@ func (p *App) openPlugins(context.Context) (err error) {
 	p.onClose(p.plugins.Close)
 	p.secrets.AlsoRenew(p.plugins.Renew)
 	if !p.onlyServer() {
-		return nil // what seems to be nobody's may be what another server is installing
+		return nil // a folder without an owner may be what another server installs
 	}
 	if err := p.plugins.Sweep(); err != nil {
 		p.log.Warn("plugins: files of none stay behind", "error", err)

@@ -104,7 +104,7 @@ func (a policyAdmin) TryPolicy(ctx context.Context, c sandbox.Caller, tenant, te
 			return policy.Trial{}, err
 		}
 	}
-	sample.Tenant = c.Tenant // nobody asks about the rules of others
+	sample.Tenant = c.Tenant // a caller asks about the rules of its own tenant only
 	d, err := a.Try(ctx, tenant, text, sample.Request())
 	if err != nil {
 		return policy.Trial{}, err

@@ -187,7 +187,7 @@ func (p *App) openData(ctx context.Context) error {
 	if err := os.MkdirAll(p.cfg.Data, 0o711); err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
-	// Sandboxes and MCP servers pass through it with uids of their own; nobody but root lists it.
+	// Sandboxes and MCP servers pass through it with uids of their own; only root lists it.
 	if err := os.Chmod(p.cfg.Data, 0o711); err != nil { //nolint:gosec // see above
 		return fmt.Errorf("data folder: %w", err)
 	}

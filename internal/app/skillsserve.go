@@ -87,7 +87,7 @@ func (p *App) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	return public, nil
 }
 
-// skillFinder makes a finder that works below a folder. done gives its connections free.
+// skillFinder makes a finder that works below a folder. done closes its connections.
 func (p *App) skillFinder(into string) (_ source.Finder, done func(), err error) {
 	f := source.Finder{Embedded: skills.FS, Temp: filepath.Join(into, "work"), Limits: archive.DefaultLimits()}
 	from, err := S3Options(p.cfg.S3)

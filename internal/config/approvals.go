@@ -8,7 +8,7 @@ import (
 
 // Approvals says how people are asked about calls that may be made only when one of them says so.
 type Approvals struct {
-	// Timeout is how long a call waits; when nobody has decided by then it is denied. A decision whose call is gone
+	// Timeout is how long a call waits; without a decision by then it is denied. A decision whose call is gone
 	// stands as long, for the same call made again.
 	Timeout time.Duration `yaml:"timeout"`
 	// WaitPerExec is for how long, altogether, an exec's own deadline stands still while its calls wait.
@@ -18,7 +18,7 @@ type Approvals struct {
 	WebhookSecret string `yaml:"webhook_secret"`
 }
 
-// minSecret is the least of characters of WebhookSecret: whoever knows it can decide.
+// minSecret is the least of characters of WebhookSecret: a caller who knows it can decide.
 const minSecret = 32
 
 func (a Approvals) check(bad func(key, format string, args ...any)) {

@@ -84,7 +84,7 @@ type Config struct {
 	// Secrets says where secrets come from and how they are kept.
 	Secrets Secrets `yaml:"secrets"`
 	// ToolDrift says what becomes of a tool of an MCP server that is not as it was first seen, or approved: "record", or
-	// "quarantine": nobody gets it until it is approved. A server's own "drift" wins.
+	// "quarantine": no caller gets it until it is approved. A server's own "drift" wins.
 	ToolDrift string `yaml:"tool_drift"`
 	// S3 is where skills are installed from by s3://bucket/key.
 	S3 S3 `yaml:"s3"`
@@ -131,7 +131,7 @@ type Tracing struct {
 	// Endpoint is a collector that takes OTLP over HTTP: http(s)://host:port, without a path /v1/traces. Empty: as
 	// OTEL_EXPORTER_OTLP_ENDPOINT says; without that, nothing is traced.
 	Endpoint string `yaml:"endpoint"`
-	// SamplePercent is how many of the traces that begin here are recorded. One that a caller began is as the caller says.
+	// SamplePercent is how many of the traces that begin here are recorded. For a trace that a caller began, the caller decides.
 	SamplePercent int `yaml:"sample_percent"`
 }
 

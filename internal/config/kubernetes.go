@@ -64,7 +64,7 @@ func (c *Config) OnVolumes() bool {
 // taint is the form of one, with the effects that there are.
 var taint = regexp.MustCompile(`^([^=:]+)(=[^=:]*)?(?::(NoSchedule|PreferNoSchedule|NoExecute))?$`)
 
-// Taint is one that is borne.
+// Taint is a taint that the pods tolerate.
 type Taint struct {
 	Name  string
 	Value *string // nil: any

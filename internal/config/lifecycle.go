@@ -24,7 +24,7 @@ type Lifecycle struct {
 	// DrainTimeout is how long execs may go on after SIGTERM.
 	DrainTimeout time.Duration `yaml:"drain_timeout"`
 	// ShutdownDelay is how long a server answers after SIGTERM at least, when others take its work: as long as it
-	// takes until nobody sends it requests any more.
+	// takes until no load balancer sends it requests.
 	ShutdownDelay time.Duration `yaml:"shutdown_delay"`
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Threads is what commands may reach of a thread.
 type Threads interface {
-	// ReadThreadFile gives at most limit bytes of a file, by its virtual path, and whether there is more. It starts no sandbox.
+	// ReadThreadFile returns at most limit bytes of a file, by its virtual path, and whether there is more. It starts no sandbox.
 	ReadThreadFile(ctx context.Context, c sandbox.Caller, thread, path string, limit int64) (data []byte, more bool, err error)
 	// RunInThread runs a command in the thread's sandbox and waits for its end.
 	RunInThread(ctx context.Context, c sandbox.Caller, thread string, cmd sandbox.Command) (sandbox.Result, error)

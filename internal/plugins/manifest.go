@@ -220,7 +220,7 @@ func fits(kind string, v any) bool {
 	return false
 }
 
-// maxValue is the most bytes of a value that a user gives.
+// maxValue is the most bytes of a user's value.
 const maxValue = 16 << 10
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -32,10 +32,10 @@ type Shell struct {
 
 // Context is what a command may reach while its text is made.
 type Context struct {
-	// ReadFile gives a file of the thread by its virtual path, at most limit bytes of it. Errors NotFound, Forbidden and Invalid
+	// ReadFile returns a file of the thread by its virtual path, at most limit bytes of it. Errors NotFound, Forbidden and Invalid
 	// leave the text as it is.
 	ReadFile func(ctx context.Context, path string, limit int64) (data []byte, more bool, err error)
-	// Run runs a command inside the thread's sandbox and gives what it wrote, standard error included. nil: none is ever run.
+	// Run runs a command inside the thread's sandbox and returns what it wrote, standard error included. nil: none is ever run.
 	Run func(ctx context.Context, s Shell) (output string, exit int, err error)
 	// Values are the ${NAME} that the text may use.
 	Values map[string]string
@@ -186,7 +186,7 @@ func (r *renderer) value(p place, whole string) string {
 	return ""
 }
 
-// word returns an argument by its number. One that is not there stays as it is written.
+// word returns an argument by its number. A missing argument stays as it is written.
 func (r *renderer) word(number string, base int, whole string) string {
 	n, err := strconv.Atoi(number)
 	if n -= base; err != nil || n < 0 || n >= len(r.words) {

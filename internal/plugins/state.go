@@ -36,7 +36,7 @@ type record struct {
 	InstalledBy string               `json:"installed_by"`
 }
 
-// marketplace is one that was added.
+// marketplace is a marketplace that a user added.
 type marketplace struct {
 	Source  Source          `json:"source"` // what was asked for
 	Commit  string          `json:"commit,omitempty"`

@@ -129,7 +129,7 @@ func (s *Service) setValues(ctx context.Context, o sandbox.Owner, p *Plugin, nam
 // secretReference is a value that stands for a secret of the user's.
 var secretReference = regexp.MustCompile(`^\$\{secret:[^}]+\}$`)
 
-// Renew encrypts the values that are kept for an older key than the newest. One that cannot be read is left alone.
+// Renew encrypts the values that are kept for an older key than the newest. A value that cannot be read is left alone.
 func (s *Service) Renew(ctx context.Context) (changed int, err error) {
 	owners, err := filepath.Glob(strings.TrimSuffix(s.o.Extensions.Path(), ".json") + ".d/*/*.json")
 	if err != nil || s.o.Sealer == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // View returns the plugin as it is shown, without what is known only of one that is installed. A server that
-// is unusable has that state; duplicates are told by whoever knows the other servers.
+// is unusable has that state; the hub, which knows the other servers, reports duplicates.
 func (p *Plugin) View() sandbox.Plugin {
 	v := sandbox.Plugin{
 		Name: p.Name, DisplayName: p.DisplayName, Version: p.Version, Description: p.Description, Author: p.Author, Homepage: p.Homepage,

@@ -13,7 +13,7 @@ const (
 	ApprovalPending   ApprovalState = "pending"
 	ApprovalApproved  ApprovalState = "approved"
 	ApprovalDenied    ApprovalState = "denied"
-	ApprovalExpired   ApprovalState = "expired"   // nobody decided in time
+	ApprovalExpired   ApprovalState = "expired"   // no decision came in time
 	ApprovalCancelled ApprovalState = "cancelled" // the exec ended, or the caller went away
 )
 
@@ -69,7 +69,7 @@ type ApprovalDecision struct {
 	At     time.Time     `json:"at"`
 }
 
-// ApprovalVerdict is what somebody decides.
+// ApprovalVerdict is the decision of a person.
 type ApprovalVerdict struct {
 	Approve bool
 	Scope   ApprovalScope // "" is once

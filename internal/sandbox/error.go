@@ -12,7 +12,7 @@ type Kind string
 
 // The kinds of error. HTTPStatus has the status of each.
 const (
-	NotFound         Kind = "not_found"         // no such thing, or it is somebody else's
+	NotFound         Kind = "not_found"         // no such thing, or it belongs to another user
 	Invalid          Kind = "invalid"           // the request cannot be right, whatever the state
 	Conflict         Kind = "conflict"          // right in another state
 	Forbidden        Kind = "forbidden"         // the caller may not

@@ -14,5 +14,5 @@ type SecretAsker struct {
 // SealedValue begins a value of a plugin's option that is kept encrypted; base64 follows.
 const SealedValue = "age:"
 
-// PluginValuePurpose is for what such a value is encrypted: nobody can lend one user's to another.
+// PluginValuePurpose is for what such a value is encrypted: a user cannot lend a value to another.
 func PluginValuePurpose(o Owner) string { return "plugin value " + o.Tenant + "/" + o.User }

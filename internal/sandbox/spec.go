@@ -137,7 +137,7 @@ const (
 // RolePool is the role of a sandbox that was made for the pool of its template. It keeps it when a thread has it.
 const RolePool = "pool"
 
-// RoleFiles is the role of one that only brings files of a thread from their volume, or deletes them there.
+// RoleFiles is the role of a sandbox that only copies a thread's files from their volume, or deletes them.
 const RoleFiles = "files"
 
 // Template is a kind of sandbox that a caller may ask for by name.
@@ -186,7 +186,7 @@ const MaxWarm = 4
 // Interpreter says how the interpreter of a language waits in a sandbox.
 type Interpreter struct {
 	Warm int `json:"warm"` // how many wait: 0 to MaxWarm
-	// Preload are the modules that a waiting Python has imported already. One that cannot be imported is left out.
+	// Preload are the modules that a waiting Python has imported already. A module that cannot be imported is left out.
 	Preload []string `json:"preload,omitempty"`
 }
 

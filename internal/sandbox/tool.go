@@ -31,14 +31,14 @@ type Tool struct {
 
 	// Findings are signs of poisoning in what the server says: see package toolscan.
 	Findings []Finding
-	// Quarantined: it is shown to administrators, and nobody else gets it until it is approved.
+	// Quarantined: only administrators see the tool until one of them approves it.
 	Quarantined bool
 
 	// What the configuration says of the tool; each is empty when it says nothing.
 	Disclosure Disclosure
 	Summary    string   // one line for lists, in place of the description's beginning
 	Keywords   []string // words by which a search finds the tool too
-	Requires   []string // capabilities that whoever uses the tool needs, all of them
+	Requires   []string // capabilities that a caller of the tool needs, all of them
 }
 
 // Disclosure is when a tool's definition is put before a model. "" leaves it to the mode.
@@ -130,7 +130,7 @@ type ResultFile struct {
 	Format string `json:"format"` // "json", or "text" when the result is a string: then it is that string
 }
 
-// ToolWatch is who listens to a server while one call runs; what nobody listens to is nil. The functions
+// ToolWatch has the functions that listen to a server during one call; a nil one does not. The functions
 // are called in the order in which the server speaks, one at a time, and not after the call has returned.
 // They must not block: the call's return waits for them. Of a server that talks faster than they
 // listen, the oldest sayings are lost.

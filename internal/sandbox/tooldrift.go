@@ -4,11 +4,11 @@ import "time"
 
 // ToolListing is what one connection to an MCP server lists.
 type ToolListing struct {
-	Owner      Owner  // whose connection it is; the zero Owner for one that all share
+	Owner      Owner  // whose connection it is; the zero Owner for a shared connection
 	Server     string // its name
-	Own        bool   // its user brought it along: nobody else has a server of this name
-	Definition string // changes when somebody changes how the server is reached or started
-	Quarantine bool   // a tool that nobody has approved as it is now is not offered
+	Own        bool   // a user's own server: no other user has one of this name
+	Definition string // changes with the way in which the server is reached or started
+	Quarantine bool   // a tool is offered only if an administrator approved its present form
 	Tools      []Tool
 }
 

@@ -143,7 +143,7 @@ func (k *Keys) change(ctx context.Context, edit func([]*age.X25519Identity) ([]*
 }
 
 // Seal encrypts a text for the newest identity. purpose says what it is; only with the same one is it opened
-// again, so that nobody who can write where sealed texts lie gets one opened in the place of another.
+// again, so that a writer of the store cannot have one text opened in place of another.
 func (k *Keys) Seal(purpose string, plain []byte) ([]byte, error) {
 	ids, err := k.identities()
 	if err != nil {
@@ -195,7 +195,7 @@ func open(purpose string, sealed []byte, ids []*age.X25519Identity) ([]byte, err
 	return plain, nil
 }
 
-// Sealed reports whether a text looks like what Seal gives.
+// Sealed reports whether a text looks like a result of Seal.
 func Sealed(text []byte) bool { return bytes.HasPrefix(text, []byte("age-encryption.org/v1\n")) }
 
 // Renew seals a text for the newest identity; changed is false when it is so already.

@@ -110,7 +110,7 @@ func (s *Service) renewTenant(ctx context.Context, tenant string) (changed int, 
 		if err != nil {
 			return changed, err
 		}
-		if done { // else somebody has changed it meanwhile
+		if done { // else another writer has changed it meanwhile
 			changed++
 		}
 	}

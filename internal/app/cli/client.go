@@ -59,7 +59,7 @@ func (c *apiClient) send(ctx context.Context, path, contentType string, content 
 	return explain(c.client().Call(ctx, sdk.Request{Method: http.MethodPost, Path: path, Content: content, ContentType: contentType}, out))
 }
 
-// explain gives an error of the server the kind that the command line looks at, and says what may be
+// explain adds to an error of the server the kind that the command line looks at, and says what may be
 // wrong when none answered.
 func explain(err error) error {
 	var answered *sdk.Error

@@ -95,7 +95,7 @@ func (e *examination) checks() []doctor.Check {
 	}
 	if os.Geteuid() == 0 {
 		names := []string{"docker", "oci", "containerd"}
-		if e.cfg.Driver == "kubernetes" { // else nobody expects a cluster here
+		if e.cfg.Driver == "kubernetes" { // else no cluster is expected here
 			names = []string{"kubernetes"}
 			list = append(list, doctor.Check{Name: "cluster", Within: stateWait, Run: e.cluster})
 		}
@@ -164,7 +164,7 @@ func (e *examination) embedded(ctx context.Context) (*store.Store, error) {
 	return store.Open(ctx, store.Options{Journal: file, Log: e.log})
 }
 
-// copyTo copies a file of at most limit bytes, for nobody else to read.
+// copyTo copies a file of at most limit bytes. Only this user may read the copy.
 func copyTo(to, from string, limit int64) error {
 	in, err := os.Open(from)
 	if err != nil {
@@ -282,7 +282,7 @@ func (e *examination) driver(ctx context.Context, r *doctor.Report, name string)
 	}
 }
 
-// dockerIsThere reports whether somebody would expect a Docker engine to answer.
+// dockerIsThere reports whether a Docker engine is expected to answer.
 func (e *examination) dockerIsThere() bool {
 	_, err := os.Stat(e.cfg.Docker.Address)
 	return err == nil
@@ -395,7 +395,7 @@ func (e *examination) templates(ctx context.Context, r *doctor.Report) {
 	e.pools(r, list)
 }
 
-// pools says what waits for threads when nobody calls, and whether there is room for it.
+// pools reports how many sandboxes wait for threads, and whether there is room for them.
 func (e *examination) pools(r *doctor.Report, list []template.Template) {
 	all := 0
 	for _, t := range list {
@@ -440,7 +440,7 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App
 	}
 }
 
-// smoke runs what a template says of itself. On the host's own programs nobody promised it.
+// smoke runs a template's own tests. For the host's own programs there is no promise.
 func (e *examination) smoke(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, add func(name, fix, format string, args ...any)) {
 	began := time.Now()
 	failed, err := p.Orchestrator().Smoke(ctx, t.Name)

@@ -200,7 +200,7 @@ type skillTally struct {
 	ctx      context.Context //nolint:containedctx // of one check
 	template string
 	prober   *runnable.Prober // nil: no sandbox can be started
-	why      string           // nobody knows what runs
+	why      string           // the server does not know what runs
 
 	loaded, broken, findings, yes, no, unknown, told int
 }

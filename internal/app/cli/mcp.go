@@ -42,10 +42,10 @@ audit log.`
 type toolSource interface {
 	// servers lists all servers, those that do not answer too.
 	servers(ctx context.Context) ([]sandbox.ToolServer, error)
-	// toolsOf gives all tools of one server.
+	// toolsOf returns all tools of one server.
 	toolsOf(ctx context.Context, server string) ([]sandbox.Tool, error)
 	call(ctx context.Context, tool string, input json.RawMessage) (sandbox.ToolResult, error)
-	// beginLogin gives the URL at which a person logs in; finishLogin takes the one that the browser was
+	// beginLogin returns the URL at which a person logs in; finishLogin takes the one that the browser was
 	// sent back to.
 	beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error)
 	finishLogin(ctx context.Context, server, redirected string) error
@@ -117,7 +117,7 @@ func failWith(code int, format string, args ...any) error {
 	return &failure{code, fmt.Errorf(format, args...)}
 }
 
-// failed gives an error of a source the code that tells its kind.
+// failed wraps an error of a source with the exit code of its kind.
 func failed(err error) error {
 	var f *failure
 	if err == nil || errors.As(err, &f) {

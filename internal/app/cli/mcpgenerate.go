@@ -247,7 +247,7 @@ func removeOld(root *os.Root, before map[string]string, tree map[string][]byte) 
 	}
 	// The longest first: a folder is empty after those in it are gone.
 	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(folders))) {
-		_ = root.Remove(dir) // one that is not empty stays
+		_ = root.Remove(dir) // a folder with files stays
 	}
 	return removed, nil
 }

@@ -85,7 +85,7 @@ type localTools struct {
 	thread sandbox.Thread
 }
 
-// localWait is how long servers may take to start: nobody else starts them ahead.
+// localWait is how long MCP servers may take to start: none was started ahead.
 const localWait = 30 * time.Second
 
 // defaultExtensions is the file that a server with this environment would read.
@@ -171,7 +171,7 @@ func (l *localTools) call(ctx context.Context, name string, input json.RawMessag
 	return l.hub.Call(ctx, l.thread, tool, input)
 }
 
-// caller is whoever has started this process.
+// caller is the user who started this process.
 func (l *localTools) caller() sandbox.Caller {
 	return sandbox.Caller{Owner: l.thread.Owner, Role: sandbox.RoleAdmin, Operator: true}
 }
@@ -264,7 +264,7 @@ type listed struct {
 	full  []sandbox.Tool
 }
 
-// withTools asks each server for its tools. One that does not answer has its error and none.
+// withTools asks each server for its tools. A server that does not answer has its error in place of tools.
 func withTools(ctx context.Context, s toolSource, servers []sandbox.ToolServer) ([]listed, error) {
 	var list []listed
 	for _, srv := range servers {

@@ -89,7 +89,7 @@ func newSecretSet(api *apiClient) *cobra.Command {
 	return cmd
 }
 
-// readSecret reads a value that nobody else sees.
+// readSecret reads a value without echo.
 func readSecret(cmd *cobra.Command) (string, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if ok && term.IsTerminal(int(in.Fd())) {

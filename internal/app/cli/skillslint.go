@@ -149,7 +149,7 @@ func lintNamed(ctx context.Context, dir, shown, name string) (linted, error) {
 	return linted{Path: shown, Name: name, OK: !scan.Refuses(found), Findings: found}, err
 }
 
-// lintArchive unpacks an archive for the time of the check. One that is refused has that as its finding.
+// lintArchive unpacks an archive for the time of the check. A refusal is the archive's finding.
 func lintArchive(ctx context.Context, file string) (_ linted, err error) {
 	temp, err := os.MkdirTemp("", "skerry-lint-")
 	if err != nil {
@@ -267,7 +267,7 @@ func digestOf(ctx context.Context, raw []byte) (_ string, err error) {
 	return skills.Digest(os.DirFS(staged.Dir))
 }
 
-// writeNew writes a file whole or not at all; one that is there is kept unless force.
+// writeNew writes a file whole or not at all; it keeps an existing file unless force.
 func writeNew(file string, data []byte, force bool) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(file), ".skerry-pack-")
 	if err != nil {

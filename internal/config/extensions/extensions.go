@@ -69,7 +69,7 @@ func (f *Files) userPath(o sandbox.Owner) (string, error) {
 }
 
 // State is what holds for one user: the global file, and the user's own, which wins. It does not change; as long
-// as neither file does, State gives the same pointer.
+// as neither file does, State returns the same pointer.
 type State struct {
 	global, user *document
 }

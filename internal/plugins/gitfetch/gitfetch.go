@@ -1,4 +1,4 @@
-// Package gitfetch reads one commit of a git repository that nobody trusts. Nothing is checked out: no work tree, no
+// Package gitfetch reads one commit of an untrusted git repository. Nothing is checked out: no work tree, no
 // hooks, no filters, no submodules, no git program. What comes over the network is bounded in bytes before it is
 // decoded, and the pack is measured before it is unpacked: a few bytes of delta may stand for terabytes.
 package gitfetch
