@@ -16,7 +16,7 @@ import (
 
 // Who runs a thread. Servers share a data folder and a Redis; each is a replica. Before a replica does
 // anything with the sandbox of a thread it holds the thread: it has the lease in Redis, which says that
-// nobody else may take it, and the owner record on disk (package claim), which says that it did. An ownership lives as long
+// nobody else may take it, and the owner record on disk (package ownerrecord), which says that it did. An ownership lives as long
 // as an instance or a request needs it. An instance's use costs no look at either, as long as the lease was renewed in time.
 
 // peers is what the orchestrator needs to know of the other replicas.

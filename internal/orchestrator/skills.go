@@ -346,7 +346,7 @@ func (r *Orchestrator) SkillText(_ context.Context, c sandbox.Caller, name strin
 }
 
 // WriteSkillText replaces the SKILL.md of one of the caller's own skills, and keeps its other files.
-// NotFound, Invalid and Conflict as skill.Library.SetText says.
+// NotFound, Invalid and Conflict as skills.Library.SetText says.
 func (r *Orchestrator) WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error) {
 	err := r.skillChange(ctx, c, audit.ActionSkillWrite, name, "", func(ctx context.Context) error {
 		_, err := r.o.Skills.SetText(ctx, c.Owner, name, text)

@@ -107,7 +107,7 @@ func (s *store) sweep(used map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// treeDigest returns the digest of all regular files of a folder, as skill.Digest does of a skill.
+// treeDigest returns the digest of all regular files of a folder, as skills.Digest does of a skill.
 func treeDigest(dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -4,7 +4,7 @@ package sandbox
 type SkillInstall struct {
 	Source string // where the archive is from, for people and the audit log: a virtual path, a file's name, an address
 	Thread string // when it is from one
-	Digest string // the skill must have this digest, as skill.Digest makes it; "" = any
+	Digest string // the skill must have this digest, as skills.Digest makes it; "" = any
 	Strict bool   // an error of the static scan refuses the skill
 }
 

@@ -26,7 +26,7 @@ import (
 // maxTime bounds one install, from the first byte to the last.
 const maxTime = 2 * time.Minute
 
-// library keeps the skills of users; *skill.Library is one.
+// library keeps the skills of users; *skills.Library is one.
 type library interface {
 	// Add copies the files as the custom skill name of an owner, all at once or not at all. Conflict when there is one of that
 	// name, also when another Add of it is under way: exactly one of them wins.

@@ -30,11 +30,11 @@ import (
 // manifest is the file that makes a folder a skill.
 const manifest = "SKILL.md"
 
-// tolerated are findings of skill.Parse that the standard does not speak of, or only recommends. All
+// tolerated are findings of skills.Parse that the standard does not speak of, or only recommends. All
 // others are errors here.
 var tolerated = []string{"crlf", "body-empty", "body-long"}
 
-// Strict returns the findings of skill.Parse as the standard judges them: what it does not allow is an
+// Strict returns the findings of skills.Parse as the standard judges them: what it does not allow is an
 // error. The argument stays as it is.
 func Strict(findings []sandbox.Finding) []sandbox.Finding {
 	strict := slices.Clone(findings)

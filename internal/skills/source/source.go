@@ -134,7 +134,7 @@ func readFile(file string, limit int64) ([]byte, error) {
 type Skill struct {
 	Name    string
 	Source  string // as a lock file has it: "dir:skills/pdf", "embedded:pdf", "file:pdf.skill", "s3://bucket/key"
-	Digest  string // as skill.Digest makes it
+	Digest  string // as skills.Digest makes it
 	Archive []byte // a .skill file
 }
 
