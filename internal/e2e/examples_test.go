@@ -24,6 +24,9 @@ type apiExample struct {
 	Answer    json.RawMessage `json:"answer,omitempty"`
 }
 
+// late are the operations that show what the server writes in the background: signatures and counts, each within seconds.
+var late = map[string]bool{"verifyAudit": true, "getUsage": true}
+
 // TestExamples sends the examples of the API's reference to a server, in order. Each answer must be the one that is shown, but for
 // ids, hashes, times and numbers. An id that an answer gave is the one that later requests name.
 func TestExamples(t *testing.T) {
@@ -51,6 +54,12 @@ func TestExamples(t *testing.T) {
 			body = json.RawMessage(rename(string(e.Body)))
 		}
 		a := s.do(methods[e.Operation], rename(e.Path), body)
+		if late[e.Operation] && !*update {
+			eventually(t, e.Operation+" does not show what the reference has", func() bool {
+				a = s.do(methods[e.Operation], rename(e.Path), body)
+				return likeness(e.Answer) == likeness(a.body)
+			})
+		}
 		got := a.body
 		if !json.Valid(got) && len(got) > 0 {
 			got, err = json.Marshal(string(got))

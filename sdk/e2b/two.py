@@ -19,7 +19,8 @@ long = here.commands.run("tee typed; sleep 300", background=True, stdin=True)
 assert long.pid in [p.pid for p in there.commands.list()]
 there.commands.send_stdin(long.pid, "typed at b\n")
 deadline = time.monotonic() + 60
-while there.commands.run("cat typed").stdout != "typed at b\n":  # what is killed before it has read has said nothing
+# Wait until tee has read: a command that is killed before has no output. tee may not have made its file yet.
+while there.commands.run("cat typed || true").stdout != "typed at b\n":
     assert time.monotonic() < deadline, "it does not arrive"
 assert there.commands.kill(long.pid)
 try:
