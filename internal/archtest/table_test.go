@@ -36,11 +36,12 @@ var table = []row{
 	{"internal/ownership/peer", "sandbox ownership/replica", "servers ask each other by socket; what a request means, others know"},
 	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 
 	{"internal/workspace/paths", "sandbox platform/rename", "files stand below the use cases"},
 	{"internal/workspace/quota", "platform/lockedfile platform/rename", "it knows folders and the kernel, no thread"},
 	{"internal/workspace/snapshot", "platform/lockedfile sandbox platform/s3", "it keeps files of threads; who runs them, others know"},
+	{"internal/workspace/filesync", "driver sandbox", "it copies files by the driver's contract, and knows no thread"},
 
 	{"internal/driver", "sandbox", "a contract imports the vocabulary"},
 	{"internal/driver/containerd", driverOurs + " driver/engine/cgroup driver/engine/ociconfig", "a driver knows its contract, never another driver"},

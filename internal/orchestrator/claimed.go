@@ -86,7 +86,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 		}
 	}
 	if inst.fileSync != nil {
-		inst.fileSync.opened(true)
+		inst.fileSync.Opened(true)
 	}
 	r.pool.forget(x.id)
 	tools := r.firstTools(c, inst)
@@ -156,11 +156,11 @@ func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *p
 // meanwhile.
 func (r *Orchestrator) fillClaimed(ctx context.Context, inst *instance) error {
 	fs := inst.fileSync
-	if err := fs.takeTurn(ctx); err != nil {
+	if err := fs.TakeTurn(ctx); err != nil {
 		return err
 	}
-	defer fs.giveTurn()
-	if err := fs.remote.Push(ctx, inst.id, sandbox.UserDataDir); err != nil {
+	defer fs.GiveTurn()
+	if err := fs.Remote.Push(ctx, inst.id, sandbox.UserDataDir); err != nil {
 		r.o.Log.Warn("a sandbox of the pool cannot be given a thread's files", "thread", inst.thread.String(), "sandbox", string(inst.id), "error", err)
 		return err
 	}

@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -17,6 +13,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // Sandboxes with disks of their own that waited, and threads that have files.
@@ -433,7 +434,7 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) 
 	}
 	inst := &instance{thread: mainThread, template: x.template, id: x.id, dir: x.dir, pooled: x, ownership: own, fileSync: x.fileSync, link: x.link, client: x.client}
 	inst.skills.folder = x.skills.folder
-	inst.fileSync.shut()
+	inst.fileSync.Shut()
 	inst.uid, err = workspaceUID(r.threadDir(mainThread))
 	must(err)
 	must(r.openBridge(inst))
@@ -443,7 +444,7 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) 
 	case "half":
 		must(os.WriteFile(filepath.Join(work, "a"), []byte("ke"), 0o600))
 	case "filled":
-		must(inst.fileSync.remote.Push(t.Context(), inst.id, sandbox.UserDataDir))
+		must(inst.fileSync.Remote.Push(t.Context(), inst.id, sandbox.UserDataDir))
 	case "noted":
 		must(r.fillClaimed(t.Context(), inst))
 	}

@@ -235,8 +235,8 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 		return err
 	}
 	began := time.Now()
-	inst.fileSync.begin()
-	defer inst.fileSync.end()
+	inst.fileSync.Begin()
+	defer inst.fileSync.End()
 	err = inst.client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
 		ContextId: cc.id, Language: cc.language, Cwd: cc.cwd, Javascript: inst.template.JavaScript, Env: execEnv(cc.thread, "", "", common, nil),
 	})

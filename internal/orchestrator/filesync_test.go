@@ -3,10 +3,6 @@ package orchestrator
 import (
 	"errors"
 	"fmt"
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 	"io"
 	"os"
 	"path/filepath"
@@ -17,6 +13,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // TestEndBringsFiles: when the end of an exec is told, the server has what it changed, of the thread's owner, and says what that
@@ -130,7 +131,7 @@ func TestEndsShareAPull(t *testing.T) {
 	var once sync.Once
 	f.spy.hook(func(sandbox.ID) {
 		once.Do(func() { // as long as the first one takes, the others end
-			for end := time.Now().Add(20 * time.Second); f.instance("t").fileSync.running() > 0 && time.Now().Before(end); {
+			for end := time.Now().Add(20 * time.Second); f.instance("t").fileSync.Running() > 0 && time.Now().Before(end); {
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
@@ -148,12 +149,6 @@ func TestEndsShareAPull(t *testing.T) {
 	if got := f.spy.pulls.Load() - before; got != 2 {
 		t.Errorf("%d pulls for %d execs that ended together, want 2", got, n)
 	}
-}
-
-func (fs *fileSync) running() int {
-	fs.mu.Lock()
-	defer fs.mu.Unlock()
-	return fs.active
 }
 
 // TestKilledBeforeThePull: a sandbox that dies between an exec's end and its pull: the exec is lost and says so, the server
@@ -188,7 +183,7 @@ func TestCutConnection(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a")
 	execs := []string{f.start("t", "printf 2 > a; : > begun; "+untilThere("go")+"printf 3 > b"), f.start("t", ": > begun2; "+untilThere("go")+"printf 4 > c")}
-	f.eventually("they run", func() bool { return f.instance("t").fileSync.running() == 2 })
+	f.eventually("they run", func() bool { return f.instance("t").fileSync.Running() == 2 })
 	for _, name := range []string{"begun", "begun2"} {
 		f.eventually("they have written", func() bool { _, err := os.Stat(f.there("t", name)); return err == nil })
 	}
@@ -328,18 +323,18 @@ func TestPushesAreOne(t *testing.T) {
 		}
 	})
 	slow, quick := f.instance("a").fileSync, f.instance("b").fileSync
-	slow.views.add(sandbox.SkillsDir)
-	slow.follow()
+	slow.Views.Add(sandbox.SkillsDir)
+	slow.Follow()
 	<-held
 	for range 50 {
-		slow.views.add(sandbox.SkillsDir, sandbox.PluginsDir)
-		slow.follow()
+		slow.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir)
+		slow.Follow()
 	}
-	quick.views.add(sandbox.CodeAPIDir)
-	quick.follow()
-	f.eventually("the other instance has it", func() bool { return !quick.views.any() })
+	quick.Views.Add(sandbox.CodeAPIDir)
+	quick.Follow()
+	f.eventually("the other instance has it", func() bool { return !quick.Views.Any() })
 	close(free)
-	f.eventually("all is pushed", func() bool { return !slow.views.any() })
+	f.eventually("all is pushed", func() bool { return !slow.Views.Any() })
 	mu.Lock()
 	defer mu.Unlock()
 	if want := []string{sandbox.SkillsDir, sandbox.CodeAPIDir, sandbox.PluginsDir + " " + sandbox.SkillsDir}; !slices.Equal(pushed, want) {
@@ -416,7 +411,7 @@ func TestTakeOverFar(t *testing.T) {
 		t.Errorf("what ran last: %q, %v", text, err)
 	}
 	// The former server wakes up and would write down what it knows.
-	if err := old.fileSync.pullOnce(); err == nil {
+	if err := old.fileSync.PullOnce(); err == nil {
 		t.Error("the former server can still pull")
 	}
 	err = b.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *vpath.FS) (int64, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
 // instance is the sandbox of one thread. The goroutine that starts it puts it into Orchestrator.instances, and
@@ -37,11 +38,11 @@ type instance struct {
 	ownership    *ownership    // of the thread, nil when it was not got
 	left         bool          // gone is closed; of Orchestrator.mu
 	slot         *capacity.Ticket
-	slotReleased bool          // the place is another's, or given back; guarded by Orchestrator.mu
-	limits       *limits.Place // that it takes of its owner's; of Orchestrator.mu
-	asked        time.Time     // when its first caller did; zero: it was adopted
-	pooled       *pooled       // it was this one in the pool; nil: it was made for the thread, or adopted
-	fileSync     *fileSync     // nil: the sandbox sees this server's disk
+	slotReleased bool           // the place is another's, or given back; guarded by Orchestrator.mu
+	limits       *limits.Place  // that it takes of its owner's; of Orchestrator.mu
+	asked        time.Time      // when its first caller did; zero: it was adopted
+	pooled       *pooled        // it was this one in the pool; nil: it was made for the thread, or adopted
+	fileSync     *filesync.Sync // nil: the sandbox sees this server's disk
 
 	pauseMu sync.Mutex // serialises pause and resume
 	specMu  sync.Mutex // serialises writes of the saved spec
@@ -232,12 +233,12 @@ func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) 
 	inst.dir = filepath.Join(r.runRoot(), string(inst.id))
 	if x != nil {
 		inst.pooled, inst.id, inst.dir, inst.info.Warm, inst.fileSync = x, x.id, x.dir, true, x.fileSync
-		inst.fileSync.shut()
+		inst.fileSync.Shut()
 	} else {
 		inst.fileSync = r.newFileSync(inst.id)
 	}
 	if onVolume {
-		inst.fileSync.onVolume = true
+		inst.fileSync.OnVolume = true
 	}
 	r.watchContexts(inst)
 	inst.info.ID = inst.id

@@ -26,6 +26,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
@@ -192,7 +193,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.remote, _ = o.Driver.(driver.Remote)
 	r.volumes, _ = o.Driver.(driver.Volumes)
-	r.follows = make(chan struct{}, followParallel)
+	r.follows = filesync.NewSlots()
 	r.execs.init()
 	if o.OnVolumes { // a sandbox that waits has no volume
 		r.pool.init(nil)

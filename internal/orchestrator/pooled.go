@@ -139,7 +139,7 @@ func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error)
 		return err
 	}
 	if x.fileSync != nil {
-		x.fileSync.opened(true)
+		x.fileSync.Opened(true)
 	}
 	if err := x.hello(ctx); err != nil {
 		return err

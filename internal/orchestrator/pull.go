@@ -11,6 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -26,13 +27,13 @@ func (r *Orchestrator) attach(ctx context.Context, inst *instance, labels map[st
 		a.Token = own.token.Load()
 	}
 	for {
-		err := fs.remote.Attach(ctx, a)
+		err := fs.Remote.Attach(ctx, a)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, sandbox.Conflict):
 			return &fenced{err}
-		case !outOfReach(err) || !wait(ctx, retryPause):
+		case !filesync.OutOfReach(err) || !wait(ctx, filesync.RetryPause):
 			return err
 		}
 	}
@@ -56,12 +57,20 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// newFileSync returns nil when the driver shares the server's disk.
+func (r *Orchestrator) newFileSync(id sandbox.ID) *filesync.Sync {
+	if r.remote == nil {
+		return nil
+	}
+	return filesync.New(r.ctx, r.remote, id, r.follows, r.o.Log)
+}
+
 // watchContexts lets the copies of an instance that has a thread ask for contexts.
 func (r *Orchestrator) watchContexts(inst *instance) {
 	if inst.fileSync == nil {
 		return
 	}
-	inst.fileSync.lives = func() bool {
+	inst.fileSync.Lives = func() bool {
 		r.contexts.mu.Lock()
 		defer r.contexts.mu.Unlock()
 		return r.contexts.living(inst.thread) > 0
@@ -73,22 +82,22 @@ func (r *Orchestrator) watchContexts(inst *instance) {
 func (r *Orchestrator) pull(ctx context.Context, inst *instance, patience time.Duration) error {
 	fs, began := inst.fileSync, time.Now()
 	for {
-		err := errSyncEnded
+		err := filesync.ErrSyncEnded
 		if r.mayPull(inst) {
-			err = fs.pulls.do(ctx, fs.spawn, fs.pullOnce)
+			err = fs.Pull(ctx)
 		}
 		if err == nil {
 			return nil
 		}
 		if inst.endingStatus() != "" { // there is one more pull, before it is removed
 			select {
-			case <-fs.finished:
-				return fs.final
+			case <-fs.Last.Done:
+				return fs.Last.Err
 			case <-ctx.Done():
 				return err
 			}
 		}
-		if !outOfReach(err) || time.Since(began) > patience || !wait(ctx, retryPause) {
+		if !filesync.OutOfReach(err) || time.Since(began) > patience || !wait(ctx, filesync.RetryPause) {
 			return err
 		}
 	}
@@ -109,14 +118,14 @@ func (r *Orchestrator) restoreToRead(ctx context.Context, t sandbox.Thread) erro
 	}
 	inst := r.find(t)
 	if inst == nil && r.onVolume(t) || inst != nil && inst.onVolume() {
-		ctx, cancel := context.WithTimeout(ctx, readPullTime)
+		ctx, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 		defer cancel()
 		return r.bringKept(ctx, t)
 	}
-	if inst == nil || !inst.isReady() || inst.fileSync.same(true) {
+	if inst == nil || !inst.isReady() || inst.fileSync.Same(true) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, readPullTime)
+	ctx, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 	defer cancel()
 	err := r.pull(ctx, inst, readPatience)
 	if err == nil || inst.endingStatus() != "" { // without a sandbox the server's copy is all there is
@@ -138,20 +147,20 @@ func unreadable(err error) error {
 // upToDate is called before something begins to run in an instance: it does not miss what the server changed.
 func (r *Orchestrator) upToDate(ctx context.Context, inst *instance) error {
 	fs := inst.fileSync
-	if fs == nil || !fs.views.any() && !fs.files.any() {
+	if fs == nil || !fs.Views.Any() && !fs.Files.Any() {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, upToDateTime)
+	limited, cancel := context.WithTimeout(ctx, filesync.UpToDateTime)
 	defer cancel()
 	for {
-		err := fs.pushAll(limited)
+		err := fs.PushAll(limited)
 		switch {
 		case err == nil:
 			return nil
-		case !outOfReach(err):
+		case !filesync.OutOfReach(err):
 			r.o.Log.Warn("a sandbox cannot have what the server changed", "thread", inst.thread.String(), "error", err)
 			return nil
-		case inst.endingStatus() != "" || !wait(limited, retryPause):
+		case inst.endingStatus() != "" || !wait(limited, filesync.RetryPause):
 			return sandbox.Wrap(sandbox.Unavailable, err, "the sandbox cannot be reached now; try again")
 		}
 	}
@@ -166,10 +175,10 @@ func (r *Orchestrator) begins(ctx context.Context, inst *instance, e *execution)
 	if err := r.upToDate(ctx, inst); err != nil {
 		return err
 	}
-	if e.report && !fs.same(false) { // what others change meanwhile is not this one's
-		limited, cancel := context.WithTimeout(ctx, readPullTime)
+	if e.report && !fs.Same(false) { // what others change meanwhile is not this one's
+		limited, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 		defer cancel()
-		if err := r.pull(limited, inst, readPatience); err != nil && outOfReach(err) {
+		if err := r.pull(limited, inst, readPatience); err != nil && filesync.OutOfReach(err) {
 			return sandbox.Wrap(sandbox.Unavailable, err, "the sandbox cannot be reached now; try again")
 		}
 	}
@@ -182,20 +191,20 @@ func (r *Orchestrator) pullAfterExec(inst *instance, e *execution, exit *sandbox
 	if fs == nil {
 		return nil
 	}
-	fs.end()
+	fs.End()
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		return nil // nothing ran
 	}
-	if fs.onVolume && !e.report {
+	if fs.OnVolume && !e.report {
 		return nil // they are where they stay
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, endPullTime)
+	ctx, cancel := context.WithTimeout(r.ctx, filesync.EndPullTime)
 	defer cancel()
-	err := r.pull(ctx, inst, unreachableTime)
-	if fs.onVolume {
+	err := r.pull(ctx, inst, filesync.UnreachableTime)
+	if fs.OnVolume {
 		return err
 	}
-	if err != nil && exit != nil && outOfReach(err) && inst.endingStatus() == "" && r.ctx.Err() == nil {
+	if err != nil && exit != nil && filesync.OutOfReach(err) && inst.endingStatus() == "" && r.ctx.Err() == nil {
 		// What it has is not what was told: nothing goes on from there.
 		r.wg.Go(func() { r.abandon(inst, "its files could not be reached") })
 	}
@@ -205,7 +214,7 @@ func (r *Orchestrator) pullAfterExec(inst *instance, e *execution, exit *sandbox
 // filesNotPulled says in a result that the exec's files are not at the server.
 func (e *execution) filesNotPulled(res *sandbox.Result, err error) {
 	why := "its sandbox could not be reached any more"
-	if !outOfReach(err) {
+	if !filesync.OutOfReach(err) {
 		why = "they cannot be copied (" + string(sandbox.KindOf(err)) + ")"
 	}
 	if errors.Is(err, sandbox.QuotaExceeded) {
@@ -250,23 +259,23 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 		return errors.Join(err, r.owe(t, changed))
 	}
 	fs := now.fileSync
-	fs.files.add(changed...)
+	fs.Files.Add(changed...)
 	if now != inst {
 		release()
-		fs.follow()
+		fs.Follow()
 		return err
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), readPullTime)
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), filesync.ReadPullTime)
 	defer cancel()
-	pushed := fs.push(limited, &fs.files)
+	pushed := fs.Push(limited, &fs.Files)
 	release()
 	switch {
 	case pushed != nil && now.onVolume() && now.endingStatus() != "":
 		return errors.Join(err, r.owe(t, changed))
 	case pushed == nil || now.endingStatus() != "" || !now.isReady(): // the next one has them, or it has when it begins
 		return err
-	case outOfReach(pushed):
-		fs.follow()
+	case filesync.OutOfReach(pushed):
+		fs.Follow()
 		return errors.Join(err, sandbox.Wrap(sandbox.Unavailable, pushed, "the change is kept, and the sandbox, which cannot be reached now, does not have it yet: it does before anything runs there"))
 	}
 	return errors.Join(err, pushed)
@@ -281,14 +290,14 @@ type copyLock struct {
 func (o *copyLock) release() {
 	if o.held {
 		o.held = false
-		o.inst.fileSync.giveTurn()
+		o.inst.fileSync.GiveTurn()
 	}
 }
 
 func (o *copyLock) take(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pullTime)
+	ctx, cancel := context.WithTimeout(ctx, filesync.PullTime)
 	defer cancel()
-	err := o.inst.fileSync.takeTurn(ctx)
+	err := o.inst.fileSync.TakeTurn(ctx)
 	o.held = err == nil
 	return err
 }
@@ -298,8 +307,8 @@ func (r *Orchestrator) ownFiles(ctx context.Context, t sandbox.Thread) (*copyLoc
 	if o.inst == nil {
 		return o, nil
 	}
-	if o.inst.fileSync.files.full() {
-		return nil, sandbox.Errorf(sandbox.Unavailable, "the sandbox cannot be reached now, and %d changes wait for it; try again", maxDue)
+	if o.inst.fileSync.Files.Full() {
+		return nil, sandbox.Errorf(sandbox.Unavailable, "the sandbox cannot be reached now, and %d changes wait for it; try again", filesync.MaxDue)
 	}
 	return o, o.take(ctx)
 }
@@ -333,27 +342,24 @@ func (r *Orchestrator) lastPull(ctx context.Context, inst *instance) {
 	if fs == nil {
 		return
 	}
-	fs.mu.Lock()
-	open := fs.open
-	fs.mu.Unlock()
 	var err error
-	if open && !fs.same(true) && !fs.onVolume {
-		limit := lastPullTime
+	if fs.IsOpen() && !fs.Same(true) && !fs.OnVolume {
+		limit := filesync.LastPullTime
 		if s := inst.endingStatus(); s == sandbox.StatusLost || s == sandbox.StatusOOM {
-			limit = deadPullTime
+			limit = filesync.DeadPullTime
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 		defer cancel()
-		if err = errSyncEnded; r.mayPull(inst) {
-			err = fs.pulls.do(ctx, fs.spawn, fs.pullOnce)
+		if err = filesync.ErrSyncEnded; r.mayPull(inst) {
+			err = fs.Pull(ctx)
 		}
 		if err != nil {
 			r.o.Log.Warn("what the sandbox changed after the last run that was told is not kept", "thread", inst.thread.String(), "sandbox", string(inst.id), "error", err)
 		}
 	}
-	fs.close(err)
-	if fs.onVolume && fs.files.any() {
-		if err := r.owe(inst.thread, fs.files.take()); err != nil {
+	fs.Close(err)
+	if fs.OnVolume && fs.Files.Any() {
+		if err := r.owe(inst.thread, fs.Files.Take()); err != nil {
 			r.o.Log.Error("what was changed last is not on the user's volume", "thread", inst.thread.String(), "error", err)
 		}
 	}
@@ -365,10 +371,10 @@ func (inst *instance) detach() error {
 	if fs == nil {
 		return nil
 	}
-	fs.close(errSyncEnded)
+	fs.Close(filesync.ErrSyncEnded)
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	return fs.remote.Detach(ctx, inst.id)
+	return fs.Remote.Detach(ctx, inst.id)
 }
 
 // attachAgain tells the sandbox the token of a lease that was taken again. When it has seen a higher one, because the store lost
@@ -377,7 +383,7 @@ func (r *Orchestrator) attachAgain(ctx context.Context, inst *instance) {
 	if inst.fileSync == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, retryPause)
+	ctx, cancel := context.WithTimeout(ctx, filesync.RetryPause)
 	defer cancel()
 	if err := r.attach(ctx, inst, nil); err != nil {
 		r.o.Log.Warn("the sandbox does not know the new lease", "thread", inst.thread.String(), "error", err)
@@ -392,7 +398,7 @@ func (r *Orchestrator) awaitPushes(ctx context.Context, wanted func(*instance) b
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
 	r.eachInstance(wanted, func(inst *instance) {
-		if err := inst.fileSync.pushAll(ctx); err != nil {
+		if err := inst.fileSync.PushAll(ctx); err != nil {
 			r.o.Log.Debug("not pushed yet", "thread", inst.thread.String(), "error", err)
 		}
 	})

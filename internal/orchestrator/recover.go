@@ -115,7 +115,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership, entry sandbox.
 		if err != nil {
 			return inst, err
 		}
-		inst.fileSync.onVolume = state != nil
+		inst.fileSync.OnVolume = state != nil
 	}
 	r.watchContexts(inst)
 	if _, err := os.Stat(inst.secretFile()); err != nil {
@@ -174,8 +174,8 @@ func (r *Orchestrator) attachAdopted(ctx context.Context, inst *instance) error 
 	if err := r.attach(ctx, inst, nil); err != nil {
 		return err
 	}
-	inst.fileSync.views.add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
-	inst.fileSync.opened(false)
+	inst.fileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
+	inst.fileSync.Opened(false)
 	return nil
 }
 

@@ -299,7 +299,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if e.context != nil {
 		r.beginRun(e.context, e.id)
 	}
-	inst.fileSync.begin()
+	inst.fileSync.Begin()
 	r.execs.add(e)
 	handedOver = true
 	inst.paidBy(c)

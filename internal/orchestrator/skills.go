@@ -109,14 +109,14 @@ func (inst *instance) show(view *skills.View) error {
 	if inst.fileSync == nil {
 		return inst.skills.folder.Show(view)
 	}
-	inst.fileSync.showing.Lock() // who finds it shown finds it due
-	defer inst.fileSync.showing.Unlock()
+	inst.fileSync.Showing.Lock() // who finds it shown finds it due
+	defer inst.fileSync.Showing.Unlock()
 	if inst.skills.folder.Shows(view) {
 		return nil
 	}
 	err := inst.skills.folder.Show(view)
-	inst.fileSync.views.add(sandbox.SkillsDir, sandbox.PluginsDir)
-	inst.fileSync.follow()
+	inst.fileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir)
+	inst.fileSync.Follow()
 	return err
 }
 

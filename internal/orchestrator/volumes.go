@@ -14,6 +14,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
 // Threads whose files lie on a volume of their user's (driver.Volumes). The volume is ahead of the server's folder of the thread
@@ -87,25 +88,31 @@ func volumeOf(t sandbox.Thread) *sandbox.Volume {
 // volumeWork has one thing at a time done with the volume's folder of a thread.
 type volumeWork struct {
 	mu  sync.Mutex
-	now map[sandbox.Thread]*round
+	now map[sandbox.Thread]*volumeTurn
+}
+
+// volumeTurn is one use of a thread's folder on its volume.
+type volumeTurn struct {
+	done chan struct{}
+	err  error
 }
 
 // begin returns the round that goes on, or a new one that is the caller's to end.
-func (w *volumeWork) begin(t sandbox.Thread) (x *round, mine bool) {
+func (w *volumeWork) begin(t sandbox.Thread) (x *volumeTurn, mine bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if x := w.now[t]; x != nil {
 		return x, false
 	}
 	if w.now == nil {
-		w.now = map[sandbox.Thread]*round{}
+		w.now = map[sandbox.Thread]*volumeTurn{}
 	}
-	x = &round{done: make(chan struct{})}
+	x = &volumeTurn{done: make(chan struct{})}
 	w.now[t] = x
 	return x, true
 }
 
-func (w *volumeWork) end(t sandbox.Thread, x *round, err error) {
+func (w *volumeWork) end(t sandbox.Thread, x *volumeTurn, err error) {
 	w.mu.Lock()
 	delete(w.now, t)
 	w.mu.Unlock()
@@ -128,7 +135,7 @@ func (w *volumeWork) alone(ctx context.Context, t sandbox.Thread, do func() erro
 	}
 }
 
-func (x *round) wait(ctx context.Context) error {
+func (x *volumeTurn) wait(ctx context.Context) error {
 	select {
 	case <-x.done:
 		return x.err
@@ -142,7 +149,7 @@ func (r *Orchestrator) makeSandbox(ctx context.Context, inst *instance) error {
 	if !inst.onVolume() {
 		_, err := r.o.Driver.Create(ctx, r.spec(inst))
 		if err == nil && inst.fileSync != nil {
-			inst.fileSync.opened(true)
+			inst.fileSync.Opened(true)
 		}
 		if _, gone := os.Lstat(r.threadDir(inst.thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
 			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
@@ -169,8 +176,8 @@ func (r *Orchestrator) makeOnVolume(ctx context.Context, inst *instance) error {
 	if _, err := r.o.Driver.Create(ctx, spec); err != nil {
 		return err
 	}
-	inst.fileSync.files.add(state.Due...)
-	inst.fileSync.opened(!state.Ahead)
+	inst.fileSync.Files.Add(state.Due...)
+	inst.fileSync.Opened(!state.Ahead)
 	if len(state.Due) > 0 {
 		if err := r.upToDate(ctx, inst); err != nil {
 			return err
@@ -180,7 +187,7 @@ func (r *Orchestrator) makeOnVolume(ctx context.Context, inst *instance) error {
 	return r.rememberVolume(inst.thread, volumeState{Ahead: true})
 }
 
-func (inst *instance) onVolume() bool { return inst.fileSync != nil && inst.fileSync.onVolume }
+func (inst *instance) onVolume() bool { return inst.fileSync != nil && inst.fileSync.OnVolume }
 
 // owe notes what the server changed in a thread without a sandbox whose volume was ahead by then.
 func (r *Orchestrator) owe(t sandbox.Thread, paths []string) error {
@@ -197,8 +204,8 @@ func (r *Orchestrator) owe(t sandbox.Thread, paths []string) error {
 		state.Due = append(state.Due, paths...)
 		slices.Sort(state.Due)
 		state.Due = slices.Compact(state.Due)
-		if len(state.Due) > maxDue {
-			return sandbox.Errorf(sandbox.Unavailable, "%d changes wait for the user's volume; start a sandbox of the thread first", maxDue)
+		if len(state.Due) > filesync.MaxDue {
+			return sandbox.Errorf(sandbox.Unavailable, "%d changes wait for the user's volume; start a sandbox of the thread first", filesync.MaxDue)
 		}
 		return r.rememberVolume(t, *state)
 	})
@@ -221,7 +228,7 @@ func (r *Orchestrator) bringKept(ctx context.Context, t sandbox.Thread) error {
 			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the thread's files are on its user's volume, and its sandbox is still starting; try again")
 		}
 		if inst.err == nil && inst.endingStatus() == "" {
-			if inst.fileSync.same(true) {
+			if inst.fileSync.Same(true) {
 				return nil
 			}
 			err := r.pull(ctx, inst, readPatience)
@@ -257,7 +264,7 @@ func (r *Orchestrator) fetch(ctx context.Context, t sandbox.Thread) (again bool,
 var errHasSandbox = sandbox.Errorf(sandbox.Unavailable, "the thread's sandbox is starting; try again")
 
 func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
-	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime+pullTime)
+	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime+filesync.PullTime)
 	defer cancel()
 	if r.find(t) != nil {
 		return errHasSandbox
@@ -344,7 +351,7 @@ func (r *Orchestrator) deleteFolder(ctx context.Context, t sandbox.Thread) error
 	if r.volumes == nil {
 		return nil
 	}
-	ctx, cancel := detached(ctx, r.o.StartTime+pullTime)
+	ctx, cancel := detached(ctx, r.o.StartTime+filesync.PullTime)
 	defer cancel()
 	return r.volumeWork.alone(ctx, t, func() error {
 		state, err := r.volumeState(t)

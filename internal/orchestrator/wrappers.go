@@ -117,8 +117,8 @@ func (inst *instance) writeWrappers(materialize func(sandbox.ToolSet, string) er
 	}
 	err := materialize(set, inst.codeAPI())
 	if inst.fileSync != nil {
-		inst.fileSync.views.add(sandbox.CodeAPIDir)
-		inst.fileSync.follow()
+		inst.fileSync.Views.Add(sandbox.CodeAPIDir)
+		inst.fileSync.Follow()
 	}
 	return err
 }
