@@ -19,6 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit/sink"
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
 	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -214,8 +215,8 @@ func auditKeep(c config.Audit) audit.Keep {
 }
 
 // settleReplicas has the orchestrator settle what replicas left that ended.
-func (p *App) settleReplicas(settle func(orchestrator.ExitedReplica) error) error {
-	return p.peers.Settle(func(i replica.Info) error { return settle(orchestrator.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
+func (p *App) settleReplicas(settle func(ownership.ExitedReplica) error) error {
+	return p.peers.Settle(func(i replica.Info) error { return settle(ownership.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
 }
 
 // placement is api/rest's view of the replicas.

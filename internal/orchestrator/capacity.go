@@ -7,6 +7,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -63,13 +64,13 @@ func givePlaceBack(inst *instance) {
 // ask for its sandbox come here.
 func (r *Orchestrator) begin(c sandbox.Caller, inst *instance, former *instance) {
 	if !inst.slot.Held() {
-		ctx, cancel := context.WithTimeout(r.ctx, takeTimeout)
-		own, err := r.acquire(ctx, inst.thread, "")
+		ctx, cancel := context.WithTimeout(r.ctx, ownership.TakeTimeout)
+		own, err := r.owners.Acquire(ctx, inst.thread, "")
 		cancel()
 		if err != nil {
-			inst.giveUp(notHere(err))
+			inst.giveUp(ownership.NotHere(err))
 		} else {
-			defer r.release(own)
+			defer r.owners.Release(own)
 		}
 	}
 	if err := r.letIn(c, inst, former); err != nil {

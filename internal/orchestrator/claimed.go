@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -101,8 +102,8 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 	if e := <-synced; err == nil && e != nil {
 		err = noRoom(e, "the thread's files cannot be made")
 	}
-	if err == nil && !r.confirm(inst.ownership) {
-		err = notHere(&elsewhere{})
+	if err == nil && !r.owners.Confirm(inst.ownership) {
+		err = ownership.NotHere(&ownership.Elsewhere{})
 	}
 	if err != nil {
 		return errors.Join(err, <-tools) // they write into the instance's folder, which goes now

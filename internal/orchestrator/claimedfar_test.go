@@ -310,7 +310,7 @@ func TestAllAtOnce(t *testing.T) {
 		f.pool.mu.Lock()
 		busy := f.pool.leaving + len(f.pool.templates["base"].making)
 		f.pool.mu.Unlock()
-		claims, err := f.owners.All()
+		claims, err := f.owners.Book.All()
 		folders, e := f.poolFolders()
 		found, e2 := f.spy.List(t.Context(), nil)
 		if err := errors.Join(err, e, e2); err != nil {
@@ -426,9 +426,9 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) 
 			t.Fatal(err)
 		}
 	}
-	own, err := r.acquire(t.Context(), mainThread, "")
+	own, err := r.owners.Acquire(t.Context(), mainThread, "")
 	must(err)
-	must(r.withSandbox(t.Context(), own, x.id))
+	must(r.owners.SetSandbox(t.Context(), own, x.id))
 	if last == "named" {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (r *Orchestrator) Draining() bool { return r.draining.Load() != nil }
 // there to go on with it, has its work done here until it is handed over.
 func (r *Orchestrator) refuse(t sandbox.Thread) error {
 	d := r.draining.Load()
-	if d == nil || d.passOn && r.ownerships.has(t) {
+	if d == nil || d.passOn && r.owners.Owns(t) {
 		return nil
 	}
 	return errStopping
@@ -40,10 +40,11 @@ func (r *Orchestrator) refuse(t sandbox.Thread) error {
 // still runs is ended as killed; when ctx is cancelled, it is left alone: the next server ends it as lost. Draining
 // twice does nothing more.
 func (r *Orchestrator) Drain(ctx context.Context) {
-	d := &drain{passOn: r.drainTarget(ctx) != "", until: r.lastEntry(ctx)}
+	d := &drain{passOn: r.drainTargets.One(ctx) != "", until: r.lastEntry(ctx)}
 	if !r.draining.CompareAndSwap(nil, d) {
 		return
 	}
+	r.takeover.Stop()
 	r.endStreams()
 	if !d.passOn {
 		r.execs.close()

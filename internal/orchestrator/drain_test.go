@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -172,7 +173,7 @@ func TestReap(t *testing.T) {
 	if _, err := h.driver.Inspect(ctx, spec.ID); err != nil {
 		t.Errorf("an orphan that was not seen as one for a lease time was removed: %v", err)
 	}
-	orphans[spec.ID] = time.Now().Add(-2 * leaseTime)
+	orphans[spec.ID] = time.Now().Add(-2 * ownership.LeaseTime)
 	h.reconcile(orphans)
 	if _, err := h.driver.Inspect(ctx, spec.ID); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("the orphan: %v", err)

@@ -1,15 +1,8 @@
 package orchestrator
 
 import (
-	"connectrpc.com/connect"
 	"context"
 	"errors"
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/driver/memory"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
-	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 	"log/slog"
 	"net/http"
 	"os"
@@ -20,6 +13,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
+	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // shells plays the sandboxds of sandboxes with disks of their own: commands are shell scripts that begin in the sandbox's

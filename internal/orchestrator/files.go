@@ -34,7 +34,7 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	if inst := r.find(t); inst != nil {
 		o.Mounts[3].Host = inst.codeAPI()
 		o.DiskBytes = inst.template.Limits.DiskBytes
-	} else if id := r.ownerOf(t).Sandbox; id != "" { // another replica runs it
+	} else if id := r.owners.Record(t).Sandbox; id != "" { // another replica runs it
 		o.Mounts[3].Host = filepath.Join(r.runRoot(), string(id), "code-api")
 	}
 	if uid != nil {

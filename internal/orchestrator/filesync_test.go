@@ -442,11 +442,11 @@ func TestFenced(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "true")
 	inst := f.instance("t")
-	inst.ownership.token.Add(5)
+	inst.ownership.Token.Add(5)
 	if err := f.attach(t.Context(), inst, nil); err != nil {
 		t.Fatal(err)
 	}
-	inst.ownership.token.Add(-5)
+	inst.ownership.Token.Add(-5)
 	var higher *fenced
 	if err := f.attach(t.Context(), inst, nil); !errors.As(err, &higher) {
 		t.Errorf("%v, want fenced", err)

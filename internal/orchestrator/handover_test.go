@@ -105,7 +105,7 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("exec: %+v, %v", res, err)
 		}
 	}
-	if n := len(a.ownerships.list()) + len(a.all()); n != 0 {
+	if n := len(a.owners.All()) + len(a.all()); n != 0 {
 		t.Errorf("%d owned threads and instances are left", n)
 	}
 	w.mustRun(b, "busy")

@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/limits"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
@@ -34,9 +35,9 @@ type instance struct {
 	bridge       *bridge.Endpoint
 	ready        chan struct{} // closed when the start has ended, well or with err
 	err          error
-	gone         chan struct{} // closed when the instance is out of the map
-	ownership    *ownership    // of the thread, nil when it was not got
-	left         bool          // gone is closed; of Orchestrator.mu
+	gone         chan struct{}        // closed when the instance is out of the map
+	ownership    *ownership.Ownership // of the thread, nil when it was not got
+	left         bool                 // gone is closed; of Orchestrator.mu
 	slot         *capacity.Ticket
 	slotReleased bool           // the place is another's, or given back; guarded by Orchestrator.mu
 	limits       *limits.Place  // that it takes of its owner's; of Orchestrator.mu
@@ -324,15 +325,15 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 
 func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *instance, queued time.Duration) error {
 	began := time.Now()
-	own, err := r.acquire(ctx, inst.thread, "")
+	own, err := r.owners.Acquire(ctx, inst.thread, "")
 	if err != nil {
-		return notHere(err)
+		return ownership.NotHere(err)
 	}
 	inst.mu.Lock() // others may find the instance and ask whose it is
 	inst.ownership = own
 	inst.mu.Unlock()
-	if err := r.withSandbox(ctx, own, inst.id); err != nil {
-		return notHere(err)
+	if err := r.owners.SetSandbox(ctx, own, inst.id); err != nil {
+		return ownership.NotHere(err)
 	}
 	if inst.pooled != nil {
 		return r.bringUpClaimed(ctx, c, inst, queued)
@@ -382,8 +383,8 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *inst
 		// They write into the instance's folder, which goes now.
 		return errors.Join(err, <-tools)
 	}
-	if !r.confirm(own) { // this server was stopped meanwhile
-		return errors.Join(notHere(&elsewhere{}), <-tools)
+	if !r.owners.Confirm(own) { // this server was stopped meanwhile
+		return errors.Join(ownership.NotHere(&ownership.Elsewhere{}), <-tools)
 	}
 	return r.markRunning(ctx, inst, sandbox.Timings{Queue: millis(queued), Create: millis(created.Sub(began)), Ready: millis(time.Since(created))}, tools)
 }
@@ -467,7 +468,7 @@ func (r *Orchestrator) spec(inst *instance) sandbox.Spec {
 	}
 	loosen(&spec, inst.template.Loosened)
 	if inst.ownership != nil {
-		spec.Token = inst.ownership.token.Load()
+		spec.Token = inst.ownership.Token.Load()
 	}
 	return spec
 }
@@ -505,7 +506,7 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *insta
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
 	}
-	if inst.ownership != nil && inst.err == nil && !r.confirm(inst.ownership) {
+	if inst.ownership != nil && inst.err == nil && !r.owners.Confirm(inst.ownership) {
 		return nil // it is another server's now
 	}
 	inst.mu.Lock()
@@ -547,8 +548,8 @@ func (r *Orchestrator) remove(ctx context.Context, inst *instance) {
 	if removed != nil {
 		log.Error("sandbox not removed; tried again later", "error", removed)
 		if inst.ownership != nil {
-			inst.ownership.unremoved.Store(true)
-			r.leftBehind.Store(true)
+			inst.ownership.Unremoved.Store(true)
+			r.owners.LeftBehind.Store(true)
 		}
 	}
 	if err := inst.letGo(); err != nil {
@@ -567,7 +568,7 @@ func (r *Orchestrator) remove(ctx context.Context, inst *instance) {
 		log.Warn("sandbox record not deleted", "error", err)
 	}
 	if inst.ownership != nil {
-		r.release(inst.ownership)
+		r.owners.Release(inst.ownership)
 	}
 	r.leaveMap(inst)
 }

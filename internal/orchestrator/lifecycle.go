@@ -7,6 +7,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -122,8 +123,8 @@ func (r *Orchestrator) putAwayLater(inst *instance, action, why string) {
 // putAway ends a claimed instance so that the next call brings it back. action and why are what its record
 // says. What went wrong is told when all is done: the instance is gone in any case.
 func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, inst *instance, action, why string) (sandbox.Info, error) {
-	if inst.ownership != nil && !r.confirm(inst.ownership) { // which lets go of the instance
-		return sandbox.Info{}, notHere(&elsewhere{})
+	if inst.ownership != nil && !r.owners.Confirm(inst.ownership) { // which lets go of the instance
+		return sandbox.Info{}, ownership.NotHere(&ownership.Elsewhere{})
 	}
 	info, err := r.saveHibernated(inst)
 	if err != nil {

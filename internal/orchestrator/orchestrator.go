@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
@@ -91,10 +92,10 @@ type Options struct {
 	Daemon  string // host path of skerry-sandboxd
 	Install string // id of the data folder
 	// Peers are the other servers of the data folder; nil: there are none, and never will be.
-	Peers peers
+	Peers ownership.Peers
 	// SettleReplicas calls settle for each replica that ended and was not settled yet, one at a time among all servers;
 	// nil: there is none.
-	SettleReplicas func(settle func(ExitedReplica) error) error
+	SettleReplicas func(settle func(ownership.ExitedReplica) error) error
 	// OpenAudit opens the audit log of a replica that ended, to be closed by the caller.
 	OpenAudit func(slot int) (*audit.Log, error)
 	// SweepReplica removes what else a replica that ended left running.
@@ -143,16 +144,15 @@ type Orchestrator struct {
 	execs     registry
 	watches   fileWatches
 
-	contexts   contextRegistry
-	peers      peers
-	owners     *ownerrecord.Book
-	ownerships ownerships
-	// leftBehind: there may be claims of nobody, or of ours that nobody holds.
-	leftBehind   atomic.Bool
+	contexts     contextRegistry
+	peers        ownership.Peers
+	owners       *ownership.Owners
+	renewal      *ownership.Renewal
+	takeover     *ownership.Takeover
 	draining     atomic.Pointer[drain] // nil until Drain
 	stopping     context.Context       // ends when Drain begins
 	endStreams   context.CancelFunc
-	drainTargets drainTargets
+	drainTargets *ownership.Targets
 	places       *capacity.Places
 	nudged       chan struct{} // holds a token: somebody waits for a place
 
@@ -210,26 +210,30 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		}
 	}
 	if r.peers = o.Peers; r.peers == nil {
-		r.peers = alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
+		r.peers = ownership.Alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
 	}
-	r.ownerships.init()
-	if r.owners, err = ownerrecord.Open(filepath.Join(r.runRoot(), "claims")); err != nil {
+	book, err := ownerrecord.Open(filepath.Join(r.runRoot(), "claims"))
+	if err != nil {
 		stop()
 		return nil, err
 	}
+	r.owners = ownership.New(own, ownership.Options{Store: o.Store, Book: book, Peers: r.peers, Sandboxes: r, Log: o.Log, Group: &r.wg})
+	r.renewal = ownership.NewRenewal(r.owners)
+	r.takeover = ownership.NewTakeover(r.owners, o.SettleReplicas)
+	r.drainTargets = ownership.NewTargets(r.peers, o.Log)
 	events, err := o.Driver.Watch(own)
 	if err != nil {
 		stop()
 		return nil, fmt.Errorf("watch sandboxes: %w", err)
 	}
-	r.wg.Go(r.keepLeases) // recovering may take longer than a lease lasts
+	r.wg.Go(r.renewal.Keep) // recovering may take longer than a lease lasts
 	if err := r.recover(ctx); err != nil {
 		stop()
 		r.wg.Wait()
 		return nil, err
 	}
 	r.wg.Go(func() { r.watch(events) })
-	r.wg.Go(r.lookAfterPeers)
+	r.wg.Go(r.takeover.Watch)
 	r.wg.Go(r.housekeeping)
 	r.wg.Go(r.watchLives)
 	r.wg.Go(r.pushTools)

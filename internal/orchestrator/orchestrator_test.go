@@ -1,10 +1,22 @@
 package orchestrator
 
 import (
-	"connectrpc.com/connect"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.uber.org/goleak"
+
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -19,16 +31,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
-	"go.uber.org/goleak"
-	"log/slog"
-	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
-	"sync"
-	"sync/atomic"
-	"testing"
-	"time"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
@@ -210,7 +211,7 @@ func (w *town) die(r *Orchestrator) {
 	for _, inst := range r.all() {
 		w.wait.Go(func() {
 			for {
-				c, ok, err := r.owners.Read(inst.thread)
+				c, ok, err := r.owners.Book.Read(inst.thread)
 				if err != nil || !ok || c.Replica != r.peers.ID() {
 					break
 				}
@@ -282,13 +283,13 @@ func TestTwoServersOneSandbox(t *testing.T) {
 	if err := owner.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok, err := other.owners.Read(mainThread); ok || err != nil {
+	if _, ok, err := other.owners.Book.Read(mainThread); ok || err != nil {
 		t.Errorf("a claim is left: %v, %v", ok, err)
 	}
 	if _, err := w.store.Lease(t.Context(), mainThread); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("a lease is left: %v", err)
 	}
-	if len(owner.ownerships.list())+len(other.ownerships.list()) != 0 {
+	if len(owner.owners.All())+len(other.owners.All()) != 0 {
 		t.Error("a hold is left")
 	}
 }
@@ -326,7 +327,7 @@ func TestTakenOver(t *testing.T) {
 	if err != nil || res.Status != sandbox.StatusLost {
 		t.Errorf("the exec of the former server: %+v, %v", res, err)
 	}
-	w.eventually("the former server lets go", func() bool { return a.find(mainThread) == nil && len(a.ownerships.list()) == 0 })
+	w.eventually("the former server lets go", func() bool { return a.find(mainThread) == nil && len(a.owners.All()) == 0 })
 	w.mu.Lock()
 	w.dead["a"] = false
 	w.mu.Unlock()
@@ -359,11 +360,11 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
 		t.Errorf("the sandbox is gone: %v", err)
 	}
-	c, ok, err := b.owners.Read(mainThread)
+	c, ok, err := b.owners.Book.Read(mainThread)
 	if err != nil || !ok || c.Replica != "b" || c.Sandbox != info.ID {
 		t.Errorf("the claim is %+v, %v, %v", c, ok, err)
 	}
-	if a.find(mainThread) != nil || len(a.ownerships.list()) != 0 {
+	if a.find(mainThread) != nil || len(a.owners.All()) != 0 {
 		t.Error("the former server has not let go")
 	}
 }
@@ -387,10 +388,10 @@ func TestRedisLosesAll(t *testing.T) {
 	})
 	w.eventually("the claim has its token", func() bool {
 		l, err := w.store.Lease(t.Context(), mainThread)
-		c, ok, e := b.owners.Read(mainThread)
+		c, ok, e := b.owners.Book.Read(mainThread)
 		return err == nil && e == nil && ok && c.Token == l.Token
 	})
-	if box := a.find(mainThread); box == nil || !a.confirm(box.ownership) {
+	if box := a.find(mainThread); box == nil || !a.owners.Confirm(box.ownership) {
 		t.Error("the server gave its sandbox up")
 	}
 	views, _, err := b.Threads(t.Context(), caller, sandbox.ThreadFilter{})
@@ -435,8 +436,8 @@ func TestSilentServer(t *testing.T) {
 	w.mu.Lock()
 	w.silent["a"] = true
 	w.mu.Unlock()
-	long := map[string]time.Time{"a": time.Now().Add(-2 * leaseTime)}
-	b.takeOverSilent(long)
+	long := map[string]time.Time{"a": time.Now().Add(-2 * ownership.LeaseTime)}
+	b.takeover.TakeOverSilent(long)
 	if b.find(mainThread) != nil {
 		t.Fatal("taken although the lease is there")
 	}
@@ -447,18 +448,18 @@ func TestSilentServer(t *testing.T) {
 		}
 	}
 	a.find(mainThread).link.Close()
-	page, err := b.owners.Lock(t.Context(), mainThread) // so that a does not take its lease again
+	page, err := b.owners.Book.Lock(t.Context(), mainThread) // so that a does not take its lease again
 	must(err)
 	c, _, err := page.Record()
 	must(err)
 	must(w.store.ReleaseLease(t.Context(), mainThread, "a"))
 	must(page.Write(ownerrecord.Of(mainThread, "a", c.Token+1, c.Sandbox)))
 	page.Close()
-	b.takeOverSilent(first)
+	b.takeover.TakeOverSilent(first)
 	if b.find(mainThread) != nil || first["a"].IsZero() {
 		t.Fatal("taken at the first look")
 	}
-	b.takeOverSilent(long)
+	b.takeover.TakeOverSilent(long)
 	if b.find(mainThread) == nil {
 		t.Fatal("not taken")
 	}
@@ -485,7 +486,7 @@ func TestNotRemoved(t *testing.T) {
 	w.stuck.Store(false)
 	w.eventually("the sandbox is removed, and its claim", func() bool {
 		_, err := b.o.Driver.Inspect(t.Context(), info.ID)
-		_, claimed, e := b.owners.Read(mainThread)
+		_, claimed, e := b.owners.Book.Read(mainThread)
 		return errors.Is(err, sandbox.NotFound) && !claimed && e == nil
 	})
 	if _, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -19,7 +19,7 @@ func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (
 	if err != nil || r.runsHere(t) {
 		return "", err
 	}
-	held, ok, err := r.owners.Read(t)
+	held, ok, err := r.owners.Book.Read(t)
 	if err != nil {
 		return "", sandbox.Wrap(sandbox.Internal, err, "the owner record of the thread cannot be read")
 	}
@@ -48,29 +48,29 @@ func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (r
 		return "", nil, err
 	}
 	if r.runsHere(t) || r.Draining() {
-		if own := r.joinOwnership(t); own != nil {
-			return "", func() { r.release(own) }, nil
+		if own := r.owners.Join(t); own != nil {
+			return "", func() { r.owners.Release(own) }, nil
 		}
 	}
 	// Without a look at the lease: when its owner lives, it is asked whatever Redis says.
-	if held, ok, err := r.owners.Read(t); err == nil && ok && held.Replica != r.peers.ID() && r.peers.Alive(held.Replica) {
+	if held, ok, err := r.owners.Book.Read(t); err == nil && ok && held.Replica != r.peers.ID() && r.peers.Alive(held.Replica) {
 		return held.Replica, nil, nil
 	}
 	if r.Draining() {
-		if replica = r.drainTarget(ctx); replica == "" {
+		if replica = r.drainTargets.One(ctx); replica == "" {
 			err = errStopping
 		}
 		return replica, nil, err
 	}
-	own, err := r.acquire(ctx, t, "")
-	var other *elsewhere
+	own, err := r.owners.Acquire(ctx, t, "")
+	var other *ownership.Elsewhere
 	if errors.As(err, &other) {
-		return other.replica, nil, nil
+		return other.Replica, nil, nil
 	}
 	if err != nil {
 		return "", nil, err
 	}
-	return "", func() { r.release(own) }, nil
+	return "", func() { r.owners.Release(own) }, nil
 }
 
 // runsHere reports whether the thread's instance is in this process, and nobody took it.
@@ -108,13 +108,4 @@ func (r *Orchestrator) elsewhereViews(ctx context.Context, views []sandbox.Threa
 // lives reports whether a record is of a sandbox that another replica runs now. Ours are in the map.
 func (r *Orchestrator) lives(rec store.SandboxRecord) bool {
 	return rec.Replica != r.peers.ID() && r.peers.Alive(rec.Replica)
-}
-
-// ownerOf is the owner record of a thread, also of another replica; the zero Claim when there is none.
-func (r *Orchestrator) ownerOf(t sandbox.Thread) ownerrecord.OwnerRecord {
-	c, _, err := r.owners.Read(t)
-	if err != nil {
-		r.o.Log.Warn("owner record not read", "thread", t.String(), "error", err)
-	}
-	return c
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -350,7 +351,7 @@ func (r *Orchestrator) emptyPool() {
 	r.pool.leaving += len(all)
 	r.pool.mu.Unlock()
 	var wg sync.WaitGroup
-	free := make(chan struct{}, takeOverParallel)
+	free := make(chan struct{}, ownership.TakeOverParallel)
 	for _, x := range all {
 		free <- struct{}{}
 		wg.Go(func() {

@@ -510,11 +510,11 @@ func TestCrashInAClaim(t *testing.T) {
 			w.eventually("one waits", func() bool { return poolOf(a) == 1 })
 			x := a.pool.pick("base")
 			if step != "picked" {
-				own, err := a.acquire(t.Context(), mainThread, "")
+				own, err := a.owners.Acquire(t.Context(), mainThread, "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := a.withSandbox(t.Context(), own, x.id); err != nil {
+				if err := a.owners.SetSandbox(t.Context(), own, x.id); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -540,7 +540,7 @@ func TestCrashInAClaim(t *testing.T) {
 			}
 			w.eventually("nothing is left", func() bool {
 				folders, err := b.poolFolders()
-				claims, e := b.owners.All()
+				claims, e := b.owners.Book.All()
 				if err = errors.Join(err, e); err != nil {
 					t.Fatal(err)
 				}
@@ -575,7 +575,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	if err != nil || uid == x.uid {
 		t.Fatalf("%d, %v", uid, err)
 	}
-	page, err := a.lockPage(t.Context(), mainThread)
+	page, err := a.owners.LockPage(t.Context(), mainThread)
 	if err != nil {
 		t.Fatal(err)
 	}

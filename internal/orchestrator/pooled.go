@@ -207,7 +207,7 @@ func (r *Orchestrator) sweepPool() {
 	if len(folders) == 0 {
 		return
 	}
-	claims, err := r.owners.All() // last: who could claim one of these now?
+	claims, err := r.owners.Book.All() // last: who could claim one of these now?
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return

@@ -24,7 +24,7 @@ func (r *Orchestrator) attach(ctx context.Context, inst *instance, labels map[st
 	fs := inst.fileSync
 	a := driver.Attachment{ID: inst.id, Mounts: r.specOf(inst, r.threadDir(inst.thread)).Mounts, UID: inst.uid, Labels: labels}
 	if own := inst.owned(); own != nil {
-		a.Token = own.token.Load()
+		a.Token = own.Token.Load()
 	}
 	for {
 		err := fs.Remote.Attach(ctx, a)

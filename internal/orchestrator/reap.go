@@ -40,7 +40,7 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 		r.o.Log.Warn("pool not read", "error", err)
 		return
 	}
-	claims, err := r.owners.All() // after the folders: an owner record comes before its folder
+	claims, err := r.owners.Book.All() // after the folders: an owner record comes before its folder
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return

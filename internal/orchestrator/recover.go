@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
@@ -28,7 +29,7 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 	if err := r.closeOpenAttempts(ctx, r.o.Audit); err != nil {
 		return err
 	}
-	r.takeOverDead(ctx)
+	r.takeover.TakeOverExited(ctx)
 	r.reapFolders(found)
 	return nil
 }
@@ -41,31 +42,15 @@ func (r *Orchestrator) recordFound(ctx context.Context, found []sandbox.Instance
 		if entry.Labels[sandbox.LabelRole] != "" || sandbox.CheckThreadID(t.ID) != nil { // not of a thread
 			continue
 		}
-		if err := r.recordFor(ctx, t, entry.ID); err != nil {
+		if err := r.owners.RecordFor(ctx, t, entry.ID); err != nil {
 			return err
 		}
 		unclaimed = append(unclaimed, ownerrecord.Of(t, "", 0, entry.ID))
 	}
 	// Those that a living server holds stay as they are.
-	r.takeOver(ctx, unclaimed, "")
+	r.takeover.TakeOver(ctx, unclaimed, "")
 	return nil
 }
-
-// recordFor writes an owner record of nobody for a sandbox, when its thread has none.
-func (r *Orchestrator) recordFor(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
-	page, err := r.lockPage(ctx, t)
-	if err != nil {
-		return err
-	}
-	defer page.Close()
-	if _, ok, err := page.Record(); err != nil || ok {
-		return err
-	}
-	return page.Write(ownerrecord.Of(t, nobody, 0, id))
-}
-
-// nobody is in an owner record the replica that never was.
-const nobody = "nobody"
 
 // threadOf reads the labels of a sandbox.
 func threadOf(entry sandbox.Instance) sandbox.Thread {
@@ -77,8 +62,8 @@ func threadOf(entry sandbox.Instance) sandbox.Thread {
 
 // adopt makes an instance of a sandbox that another server made, for a thread that is held. With an error there may
 // be a part of it.
-func (r *Orchestrator) adopt(ctx context.Context, own *ownership, entry sandbox.Instance) (*instance, error) {
-	t := own.thread
+func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entry sandbox.Instance) (*instance, error) {
+	t := own.Thread
 	if err := r.awake(ctx, &entry); err != nil {
 		return nil, err
 	}
@@ -219,7 +204,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 		if r.findSandbox(entry.ID) != nil || entry.Labels[sandbox.LabelRole] != "" && !strays[entry.ID] || time.Since(entry.CreatedAt) < r.o.StartTime {
 			continue
 		}
-		c, ok, err := r.owners.Read(threadOf(entry)) // after the list: an owner record comes before its sandbox
+		c, ok, err := r.owners.Book.Read(threadOf(entry)) // after the list: an owner record comes before its sandbox
 		if err != nil {
 			r.o.Log.Error("owner record not read", "sandbox", string(entry.ID), "error", err)
 		}
@@ -230,7 +215,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 		since, seen := orphans[entry.ID]
 		if !seen {
 			orphans[entry.ID] = time.Now()
-		} else if time.Since(since) > leaseTime {
+		} else if time.Since(since) > ownership.LeaseTime {
 			r.removeOrphan(ctx, entry)
 		}
 	}
@@ -265,7 +250,7 @@ func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool
 	if len(strays) == 0 {
 		return nil
 	}
-	claims, err := r.owners.All() // after the pool: an owner record comes before its folder moves
+	claims, err := r.owners.Book.All() // after the pool: an owner record comes before its folder moves
 	if err != nil {
 		r.o.Log.Error("claims not read", "error", err)
 		return nil
@@ -278,7 +263,7 @@ func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool
 
 // removeOrphan removes a sandbox that no owner record names, while nobody can claim it.
 func (r *Orchestrator) removeOrphan(ctx context.Context, entry sandbox.Instance) {
-	page, err := r.lockPage(ctx, threadOf(entry))
+	page, err := r.owners.LockPage(ctx, threadOf(entry))
 	if err != nil {
 		r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(entry.ID), "error", err)
 		return

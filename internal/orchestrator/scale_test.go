@@ -31,7 +31,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance {
 		for _, inst := range list {
 			if inst != nil {
 				h.leaveMap(inst)
-				h.release(inst.ownership)
+				h.owners.Release(inst.ownership)
 			}
 		}
 	})
@@ -44,11 +44,11 @@ func (h *house) crowd(t testing.TB, n int) []*instance {
 		close(inst.ready)
 		inst.info.ID, inst.dir = inst.id, filepath.Join(h.runRoot(), string(inst.id))
 		var err error
-		if inst.ownership, err = h.Orchestrator.acquire(ctx, inst.thread, ""); err != nil {
+		if inst.ownership, err = h.Orchestrator.owners.Acquire(ctx, inst.thread, ""); err != nil {
 			t.Fatal(err)
 		}
 		list[i] = inst
-		if err := h.withSandbox(ctx, inst.ownership, inst.id); err != nil {
+		if err := h.owners.SetSandbox(ctx, inst.ownership, inst.id); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Mkdir(inst.dir, 0o700); err != nil {
@@ -75,8 +75,8 @@ func (h *house) rounds() map[string]func() {
 	return map[string]func(){
 		"skills-250ms": h.lookAtSkills,
 		"lives-1s":     func() { h.lookAtLives(time.Now()) },
-		"peers-1s":     func() { h.lookAtPeers(1, map[string]time.Time{}) },
-		"leases-3s":    h.renewAll,
+		"peers-1s":     func() { h.takeover.LookAtPeers(1, map[string]time.Time{}) },
+		"leases-3s":    h.renewal.RenewAll,
 		"reap-10s":     func() { h.reconcile(orphans) },
 		"event":        func() { h.findSandbox("skerry-0000") },
 	}

@@ -2,11 +2,12 @@ package orchestrator
 
 import (
 	"context"
+	"time"
+
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
-	"time"
 )
 
 // ToolRecorder writes the bridge's calls into the audit log: an attempt before each, a result after

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
@@ -273,7 +274,7 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 	if err != nil || state == nil || !state.Ahead {
 		return err
 	}
-	return r.withFolder(ctx, t, func(spec sandbox.Spec, own *ownership) error {
+	return r.withFolder(ctx, t, func(spec sandbox.Spec, own *ownership.Ownership) error {
 		began := time.Now()
 		if _, err := r.o.Driver.Create(ctx, spec); err != nil {
 			return err
@@ -290,8 +291,8 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 			}
 			return unreadable(err)
 		}
-		if !r.confirm(own) {
-			return notHere(&elsewhere{})
+		if !r.owners.Confirm(own) {
+			return ownership.NotHere(&ownership.Elsewhere{})
 		}
 		r.o.Log.Info("files fetched from a volume", "thread", t.String(), "ms", time.Since(began).Milliseconds())
 		return r.rememberVolume(t, volumeState{})
@@ -299,16 +300,16 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 }
 
 // withFolder holds a thread, and returns the Spec of a sandbox that has its files on the volume, and nothing else.
-func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use func(sandbox.Spec, *ownership) error) error {
+func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use func(sandbox.Spec, *ownership.Ownership) error) error {
 	uid, err := workspaceUID(r.threadDir(t))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
 	}
-	own, err := r.acquire(ctx, t, "")
+	own, err := r.owners.Acquire(ctx, t, "")
 	if err != nil {
-		return notHere(err)
+		return ownership.NotHere(err)
 	}
-	defer r.release(own)
+	defer r.owners.Release(own)
 	tmpl := r.o.Templates[r.o.Default]
 	if saved := r.readSavedSpec(t); saved != nil {
 		if named, ok := r.o.Templates[saved.Template]; ok {
@@ -319,7 +320,7 @@ func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use fun
 	v.Ahead, v.Bare = true, true
 	return use(sandbox.Spec{
 		ID: sandbox.NewID(), Image: tmpl.Image, Runtime: tmpl.Runtime, UID: uid, Daemon: r.o.Daemon, Limits: tmpl.Limits, Volume: v,
-		Token:  own.token.Load(),
+		Token:  own.Token.Load(),
 		Mounts: []sandbox.Mount{{Source: r.threadDir(t), Target: sandbox.UserDataDir}},
 		Labels: map[string]string{
 			sandbox.LabelInstall: r.o.Install, sandbox.LabelRole: sandbox.RoleFiles, sandbox.LabelReplica: r.peers.ID(),
@@ -358,7 +359,7 @@ func (r *Orchestrator) deleteFolder(ctx context.Context, t sandbox.Thread) error
 		if err != nil || state == nil {
 			return err
 		}
-		err = r.withFolder(ctx, t, func(spec sandbox.Spec, _ *ownership) error { return r.volumes.RemoveFolder(ctx, spec) })
+		err = r.withFolder(ctx, t, func(spec sandbox.Spec, _ *ownership.Ownership) error { return r.volumes.RemoveFolder(ctx, spec) })
 		if err != nil {
 			return err
 		}

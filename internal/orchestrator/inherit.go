@@ -1,0 +1,137 @@
+package orchestrator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Inherit adopts the sandbox of a former replica, or removes it.
+func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, former ownerrecord.OwnerRecord) error {
+	entry, err := r.o.Driver.Inspect(ctx, former.Sandbox)
+	if errors.Is(err, sandbox.NotFound) || err == nil && entry.Labels[sandbox.LabelInstall] != r.o.Install {
+		r.clearAway(ctx, former.Sandbox)
+		return nil
+	}
+	if err != nil { // the engine is away: nobody can say what became of the sandbox
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandbox cannot be looked at now; try again"), r.owners.GiveBack(ctx, own, former))
+	}
+	why := errors.New("this server could not remove it before")
+	var inst *instance
+	if former.Replica != r.peers.ID() {
+		inst, why = r.adopt(ctx, own, entry)
+	}
+	if why == nil {
+		r.restore(ctx, inst, entry.State == sandbox.Paused)
+		r.mu.Lock()
+		if r.instances[own.Thread] == nil {
+			r.enterMap(inst)
+			inst.slot = r.places.Seat(inst.thread.Tenant) // whatever the limits are now
+			inst.limits = r.o.Limits.Seat(sandbox.Caller{Owner: inst.thread.Owner}, inst.id)
+		} else {
+			why = errors.New("its thread has begun another one")
+		}
+		r.mu.Unlock()
+	}
+	if why == nil {
+		r.owners.Retain(own) // by the instance
+		r.o.Log.Info("sandbox adopted", "thread", own.Thread.String(), "sandbox", string(entry.ID), "from", former.Replica)
+		rec := record(sandbox.Caller{}, own.Thread, audit.ActionSandboxAdopt, audit.PhaseResult)
+		rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(entry.ID), inst.template.Name, "ok", "from "+former.Replica
+		if _, err := r.o.Audit.Append(ctx, rec); err != nil {
+			r.o.Log.Error("adoption not recorded", "sandbox", string(entry.ID), "error", err)
+		}
+		return nil
+	}
+	var higher *fenced
+	if errors.As(why, &higher) && !r.owners.Confirm(own) { // it is another server's by now, to be left alone
+		r.endSkills(inst, false)
+		return errors.Join(&ownership.Elsewhere{}, inst.letGo())
+	}
+	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(entry.ID), "why", why)
+	if inst != nil {
+		if err := inst.letGo(); err != nil {
+			r.o.Log.Warn("sockets not closed", "error", err)
+		}
+		r.endSkills(inst, false)
+	}
+	removing, cancel := detached(ctx, removeTimeout)
+	defer cancel()
+	if err := r.o.Driver.Remove(removing, entry.ID); err != nil {
+		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(entry.ID), "error", err)
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the sandbox that the thread had cannot be removed now; try again"), r.owners.GiveBack(removing, own, former))
+	}
+	r.clearAway(removing, entry.ID)
+	if err := r.o.Store.DeleteSandbox(removing, own.Thread, entry.ID); err != nil {
+		r.o.Log.Warn("sandbox record not deleted", "error", err)
+	}
+	return nil
+}
+
+// clearAway removes the run folder of a sandbox that no longer exists.
+func (r *Orchestrator) clearAway(_ context.Context, id sandbox.ID) {
+	if id == "" {
+		return
+	}
+	if err := os.RemoveAll(filepath.Join(r.runRoot(), string(id))); err != nil {
+		r.o.Log.Error("run folder not removed", "sandbox", string(id), "error", err)
+	}
+}
+
+// awake resumes a sandbox that was paused when its server ended: a frozen sandboxd dials nobody.
+func (r *Orchestrator) awake(ctx context.Context, entry *sandbox.Instance) error {
+	p, ok := r.o.Driver.(driver.Pauser)
+	if entry.State != sandbox.Paused || !ok {
+		return nil
+	}
+	if err := p.Resume(ctx, entry.ID); err != nil {
+		return err
+	}
+	entry.State = sandbox.Running
+	return nil
+}
+
+// Settle gives every action that a replica which ended began its one result. Its threads were taken
+// before, because that ends what still ran in them.
+func (r *Orchestrator) Settle(ctx context.Context, d ownership.ExitedReplica) error {
+	if r.o.SweepReplica != nil {
+		if err := r.o.SweepReplica(ctx, d.Replica); err != nil {
+			return err
+		}
+	}
+	if r.o.OpenAudit == nil {
+		return nil
+	}
+	log, err := r.o.OpenAudit(d.Slot)
+	if err != nil {
+		return fmt.Errorf("its audit log: %w", err)
+	}
+	err = r.closeOpenAttempts(ctx, log)
+	return errors.Join(err, log.Close())
+}
+
+// closeOpenAttempts gives every action that the writer of a log began and did not end its one result.
+func (r *Orchestrator) closeOpenAttempts(ctx context.Context, log *audit.Log) error {
+	for _, a := range log.OpenAttempts() {
+		rec := a
+		rec.Parent, rec.Phase, rec.Outcome = a.ID, audit.PhaseResult, string(sandbox.StatusLost)
+		rec.Detail = "the server ended before the action did"
+		rec.Args, rec.Millis = nil, time.Since(a.Time).Milliseconds()
+		if _, err := log.AppendSync(ctx, rec); err != nil {
+			return err
+		}
+		if a.Exec != "" && a.Action != audit.ActionToolCall {
+			r.execs.addLost(a)
+		}
+	}
+	return nil
+}
