@@ -9,10 +9,25 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
@@ -25,18 +40,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	mcphub "github.com/skerry-sandbox/skerry/internal/tools/hub"
-	"golang.org/x/sync/errgroup"
-	"io"
-	"log/slog"
-	"net"
-	"net/http"
-	"os"
-	"os/exec"
-	"os/signal"
-	"path/filepath"
-	"runtime"
-	"syscall"
-	"time"
 )
 
 // playArg makes this program the one that plays the sandboxes.
@@ -150,7 +153,7 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: orchestrator.NewToolRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return orch.KeepResult(ctx, t, name, result)
 		}}),
-		Templates: map[string]orchestrator.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},
+		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "fleet", Peers: peers, MaxInstances: most, StartTime: time.Minute, Metrics: metrics, Log: log,
 		Lifecycle:    orchestrator.Lifecycle{Queue: most, QueueTime: time.Minute},
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },

@@ -10,6 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/kubernetes"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
@@ -82,7 +83,7 @@ func (p *App) Orchestrator() *orchestrator.Orchestrator { return p.orch }
 func (p *App) Library() *skill.Library { return p.skills }
 
 // Template reports whether the driver has an image for a template, and what a sandbox is made of then.
-func (p *App) Template(name string) (orchestrator.Template, bool) {
+func (p *App) Template(name string) (instance.Template, bool) {
 	t, ok := p.templates[name]
 	return t, ok
 }

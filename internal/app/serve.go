@@ -30,6 +30,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/containerd"
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
@@ -99,7 +100,7 @@ type App struct {
 	extensions *extensions.Files
 	plugins    *plugins.Service
 	skills     *skill.Library
-	templates  map[string]orchestrator.Template
+	templates  map[string]instance.Template
 	sandboxd   string // host path
 	isolation  *isolation
 	disk       *quota.Volume
@@ -476,7 +477,7 @@ func (p *App) openTemplates(ctx context.Context) (err error) {
 }
 
 // readTemplates reads the templates and keeps those whose image fits the driver.
-func (p *App) readTemplates(ctx context.Context) (map[string]orchestrator.Template, error) {
+func (p *App) readTemplates(ctx context.Context) (map[string]instance.Template, error) {
 	list, err := p.templateFiles()
 	if err != nil {
 		return nil, err
@@ -485,7 +486,7 @@ func (p *App) readTemplates(ctx context.Context) (map[string]orchestrator.Templa
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]orchestrator.Template{}
+	all := map[string]instance.Template{}
 	for _, t := range list {
 		image, ok := t.ImageFor(imagesOf(p.driver, caps), p.cfg.Images)
 		if !ok {
@@ -499,7 +500,7 @@ func (p *App) readTemplates(ctx context.Context) (map[string]orchestrator.Templa
 				image = ""
 			}
 		}
-		made := orchestrator.Template{Template: t.Vocabulary(), Image: image}
+		made := instance.Template{Template: t.Vocabulary(), Image: image}
 		if store, ok := p.driver.(driver.ImageStore); ok {
 			if made.Prepare, err = p.importing(ctx, store, t, image); err != nil {
 				return nil, fmt.Errorf("template %s: %w", t.Name, err)

@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // restore sets on an adopted instance what it was asked to be, and pauses it again when it was. It is not in the map yet.
-func (r *Orchestrator) restore(ctx context.Context, inst *instance, paused bool) {
-	inst.queueTurn.placed = true
-	if saved := r.readSavedSpec(inst.thread); saved != nil && saved.Template == inst.template.Name {
-		inst.env = saved.Env
+func (r *Orchestrator) restore(ctx context.Context, inst *instance.Instance, paused bool) {
+	if saved := r.readSavedSpec(inst.Thread); saved != nil && saved.Template == inst.Template.Name {
+		inst.SetEnvironment(saved.Env)
 	}
 	r.saveOrder(inst)
 	p, ok := r.o.Driver.(driver.Pauser)
@@ -20,12 +20,12 @@ func (r *Orchestrator) restore(ctx context.Context, inst *instance, paused bool)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	err := p.Pause(ctx, inst.id)
+	err := p.Pause(ctx, inst.ID)
 	if err == nil {
-		inst.info.State = sandbox.Paused
+		inst.ChangeState(sandbox.Running, sandbox.Paused)
 		err = r.publish(ctx, inst)
 	}
 	if err != nil {
-		r.o.Log.Warn("adopted sandbox not paused again", "sandbox", string(inst.id), "error", err)
+		r.o.Log.Warn("adopted sandbox not paused again", "sandbox", string(inst.ID), "error", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -103,8 +104,8 @@ func (r *Orchestrator) keepHeld(e *execution) {
 	if inst == nil {
 		return
 	}
-	inst.waiting(+1)
-	defer inst.waiting(-1)
+	inst.Waiting(+1)
+	defer inst.Waiting(-1)
 	for {
 		e.mu.Lock()
 		clock, left := e.held.clock, r.o.ApprovalWait-e.held.spent
@@ -133,15 +134,15 @@ func (r *Orchestrator) keepHeld(e *execution) {
 	}
 }
 
-func holdDeadline(ctx context.Context, inst *instance, e *execution, d time.Duration) error {
+func holdDeadline(ctx context.Context, inst *instance.Instance, e *execution, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return inst.client.HoldDeadline(ctx, e.id, d)
+	return inst.Client.HoldDeadline(ctx, e.id, d)
 }
 
 // letGo lets the deadline of e go on, and reports whether it stays so. When sandboxd cannot be told, its ownership ends by
 // itself, and ours after it.
-func (r *Orchestrator) letGo(inst *instance, e *execution, clock *deadline.Clock) bool {
+func (r *Orchestrator) letGo(inst *instance.Instance, e *execution, clock *deadline.Clock) bool {
 	if err := holdDeadline(r.ctx, inst, e, 0); err == nil {
 		clock.Go()
 	}
@@ -149,13 +150,6 @@ func (r *Orchestrator) letGo(inst *instance, e *execution, clock *deadline.Clock
 	defer e.mu.Unlock()
 	e.held.kept = e.held.waits > 0 && e.held.spent < r.o.ApprovalWait && e.result == nil
 	return !e.held.kept
-}
-
-// waiting counts the execs of an instance whose calls wait for people.
-func (inst *instance) waiting(n int) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.waits += n
 }
 
 // reportWait tells the client of an agent's own call that it waits, so that it does not give up.

@@ -16,16 +16,16 @@ func (r *Orchestrator) Capabilities(ctx context.Context, t sandbox.Thread) ([]st
 	if inst == nil {
 		return r.storedCapabilities(ctx, t)
 	}
-	inst.narrow.mu.Lock()
-	defer inst.narrow.mu.Unlock()
-	if !inst.narrow.known {
+	inst.Narrow.Mu.Lock()
+	defer inst.Narrow.Mu.Unlock()
+	if !inst.Narrow.Known {
 		only, err := r.storedCapabilities(ctx, t)
 		if err != nil {
 			return nil, err
 		}
-		inst.narrow.only, inst.narrow.known = only, true
+		inst.Narrow.Only, inst.Narrow.Known = only, true
 	}
-	return inst.narrow.only, nil
+	return inst.Narrow.Only, nil
 }
 
 func (r *Orchestrator) storedCapabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
@@ -68,9 +68,9 @@ func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller,
 		return err
 	}
 	if inst := r.find(t); inst != nil {
-		inst.narrow.mu.Lock()
-		inst.narrow.only, inst.narrow.known = only, true
-		inst.narrow.mu.Unlock()
+		inst.Narrow.Mu.Lock()
+		inst.Narrow.Only, inst.Narrow.Known = only, true
+		inst.Narrow.Mu.Unlock()
 	}
 	r.o.Hub.Announce()
 	return nil

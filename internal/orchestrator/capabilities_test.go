@@ -61,7 +61,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	dir := h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI())
+	dir := h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI())
 	shows := func(paid bool) {
 		t.Helper()
 		within(t, 5*time.Second, "the wrappers", func() bool { return there(dir, "servers/s/free.ts") && there(dir, "servers/s/paid.ts") == paid })

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -18,28 +19,12 @@ import (
 // queueNoted is how long an instance has to wait for a place before the audit log says so.
 const queueNoted = time.Second
 
-// queueTurn is the instance's part in the queue. It is guarded by instance.mu.
-type queueTurn struct {
-	waiters  int       // callers that wait for the instance to be ready
-	promised bool      // a caller was told that it starts, and will ask again
-	asked    time.Time // by whom it was last asked for
-	placed   bool      // it has its place: it is not given up any more
-	refusal  error     // why it was given up
-	unwanted chan struct{}
-}
-
-var (
-	errNobodyWaits = sandbox.Errorf(sandbox.CapacityExceeded, "nobody waits for the sandbox any more")
-	// errGivenUp tells a caller who came a moment too late to ask for a new instance.
-	errGivenUp = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox was given up before it started; try again")
-)
-
 // takePlace returns the place of a thread's new instance. It is that of the one before when that has not been
 // given back yet. The caller holds Orchestrator.mu.
-func (r *Orchestrator) takePlace(t sandbox.Thread, former *instance) (*capacity.Ticket, error) {
-	if former != nil && !former.slotReleased {
-		former.slotReleased = true
-		return former.slot, nil
+func (r *Orchestrator) takePlace(t sandbox.Thread, former *instance.Instance) (*capacity.Ticket, error) {
+	if former != nil && !former.SlotReleased {
+		former.SlotReleased = true
+		return former.Slot, nil
 	}
 	ticket, err := r.places.Take(t.Tenant)
 	if err != nil {
@@ -53,22 +38,22 @@ func (r *Orchestrator) takePlace(t sandbox.Thread, former *instance) (*capacity.
 }
 
 // givePlaceBack ends an instance's claim to its place. The caller holds Orchestrator.mu.
-func givePlaceBack(inst *instance) {
-	if !inst.slotReleased && inst.slot != nil {
-		inst.slotReleased = true
-		inst.slot.Leave()
+func givePlaceBack(inst *instance.Instance) {
+	if !inst.SlotReleased && inst.Slot != nil {
+		inst.SlotReleased = true
+		inst.Slot.Leave()
 	}
 }
 
 // begin waits for the place of a new instance, and starts it. While it waits the thread is ours, so that all who
 // ask for its sandbox come here.
-func (r *Orchestrator) begin(c sandbox.Caller, inst *instance, former *instance) {
-	if !inst.slot.Held() {
+func (r *Orchestrator) begin(c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
+	if !inst.Slot.Held() {
 		ctx, cancel := context.WithTimeout(r.ctx, ownership.TakeTimeout)
-		own, err := r.owners.Acquire(ctx, inst.thread, "")
+		own, err := r.owners.Acquire(ctx, inst.Thread, "")
 		cancel()
 		if err != nil {
-			inst.giveUp(ownership.NotHere(err))
+			inst.Turn.GiveUp(ownership.NotHere(err))
 		} else {
 			defer r.owners.Release(own)
 		}
@@ -81,7 +66,7 @@ func (r *Orchestrator) begin(c sandbox.Caller, inst *instance, former *instance)
 		r.dismiss(inst, err)
 		return
 	}
-	if waited := time.Since(inst.asked); waited > queueNoted && former == nil {
+	if waited := time.Since(inst.Asked); waited > queueNoted && former == nil {
 		r.noteQueue(c, inst, waited, nil)
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime)
@@ -90,32 +75,27 @@ func (r *Orchestrator) begin(c sandbox.Caller, inst *instance, former *instance)
 	r.saveOrder(inst)
 }
 
-func (r *Orchestrator) awaitPlace(inst *instance) error {
+func (r *Orchestrator) awaitPlace(inst *instance.Instance) error {
 	select {
-	case <-inst.slot.Granted():
-	case <-inst.queueTurn.unwanted:
+	case <-inst.Slot.Granted():
+	case <-inst.Turn.Unwanted():
 	case <-r.ctx.Done():
-		inst.giveUp(errStopping)
+		inst.Turn.GiveUp(errStopping)
 	}
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if inst.queueTurn.refusal == nil {
-		inst.queueTurn.placed = true
-	}
-	return inst.queueTurn.refusal
+	return inst.Turn.Seat()
 }
 
 // dismiss takes away an instance that was never started.
-func (r *Orchestrator) dismiss(inst *instance, err error) {
-	r.noteQueue(sandbox.Caller{}, inst, time.Since(inst.asked), err)
-	inst.err = err
+func (r *Orchestrator) dismiss(inst *instance.Instance, err error) {
+	r.noteQueue(sandbox.Caller{}, inst, time.Since(inst.Asked), err)
+	inst.Err = err
 	r.leaveMap(inst)
-	close(inst.ready)
+	close(inst.Ready)
 }
 
-func (r *Orchestrator) noteQueue(c sandbox.Caller, inst *instance, waited time.Duration, refusal error) {
-	rec := record(c, inst.thread, audit.ActionSandboxQueue, audit.PhaseResult)
-	rec.Sandbox, rec.Subject, rec.Outcome, rec.Millis = string(inst.id), inst.template.Name, "ok", waited.Milliseconds()
+func (r *Orchestrator) noteQueue(c sandbox.Caller, inst *instance.Instance, waited time.Duration, refusal error) {
+	rec := record(c, inst.Thread, audit.ActionSandboxQueue, audit.PhaseResult)
+	rec.Sandbox, rec.Subject, rec.Outcome, rec.Millis = string(inst.ID), inst.Template.Name, "ok", waited.Milliseconds()
 	if refusal != nil {
 		rec.Outcome, rec.Detail = "error", refusal.Error()
 	}
@@ -124,57 +104,16 @@ func (r *Orchestrator) noteQueue(c sandbox.Caller, inst *instance, waited time.D
 	}
 }
 
-// giveUp ends the wait of an instance that has no place yet, and reports whether it did.
-func (inst *instance) giveUp(why error) bool {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	return inst.giveUpLocked(why)
-}
-
-func (inst *instance) giveUpLocked(why error) bool {
-	if inst.queueTurn.placed || inst.queueTurn.refusal != nil || inst.queueTurn.unwanted == nil {
-		return false
-	}
-	inst.queueTurn.refusal = why
-	if inst.ending == "" {
-		inst.ending = sandbox.StatusLost
-	}
-	close(inst.queueTurn.unwanted)
-	return true
-}
-
-// arrive counts a waiter in; false: the instance was given up.
-func (inst *instance) arrive() bool {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if inst.queueTurn.refusal != nil {
-		return false
-	}
-	inst.queueTurn.waiters++
-	return true
-}
-
-// depart counts a waiter out. One that was promised the instance will ask again; when the last of the others
-// leaves early, nobody wants it.
-func (inst *instance) depart(promised, early bool) (unwanted bool) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.queueTurn.waiters--
-	inst.queueTurn.asked = time.Now()
-	inst.queueTurn.promised = inst.queueTurn.promised || promised
-	return early && inst.queueTurn.waiters == 0 && !inst.queueTurn.promised && inst.giveUpLocked(errNobodyWaits)
-}
-
 // waitReady waits for the start of b: for d when it is not 0 (errStillStarting), else until ctx ends. Who
 // waits without a d waits for QueueTime at most for a place: CapacityExceeded.
-func (r *Orchestrator) waitReady(ctx context.Context, inst *instance, d time.Duration) error {
+func (r *Orchestrator) waitReady(ctx context.Context, inst *instance.Instance, d time.Duration) error {
 	select {
-	case <-inst.ready:
-		return inst.err
+	case <-inst.Ready:
+		return inst.Err
 	default:
 	}
-	if !inst.arrive() {
-		return errGivenUp
+	if !inst.Turn.Arrive() {
+		return instance.ErrGivenUp
 	}
 	wait := d
 	if d <= 0 {
@@ -184,19 +123,19 @@ func (r *Orchestrator) waitReady(ctx context.Context, inst *instance, d time.Dur
 	defer late.Stop()
 	for {
 		select {
-		case <-inst.ready:
-			inst.depart(false, false)
-			return inst.err
+		case <-inst.Ready:
+			inst.Turn.Depart(false, false)
+			return inst.Err
 		case <-late.C:
 			if d > 0 {
-				inst.depart(true, false)
+				inst.Turn.Depart(true, false)
 				return errStillStarting
 			}
-			if inst.slot.Held() {
+			if inst.Slot.Held() {
 				continue // it starts, within StartTime
 			}
 			r.leaveEarly(inst, "late")
-			return inst.slot.Refusal()
+			return inst.Slot.Refusal()
 		case <-ctx.Done():
 			r.leaveEarly(inst, "gone")
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
@@ -204,17 +143,15 @@ func (r *Orchestrator) waitReady(ctx context.Context, inst *instance, d time.Dur
 	}
 }
 
-func (r *Orchestrator) leaveEarly(inst *instance, why string) {
-	if inst.depart(false, true) {
+func (r *Orchestrator) leaveEarly(inst *instance.Instance, why string) {
+	if inst.Turn.Depart(false, true) {
 		r.o.Metrics.Refused(why)
 	}
 }
 
 // expireTurn gives up a turn that was promised and that nobody has asked for since.
-func (r *Orchestrator) expireTurn(inst *instance, now time.Time) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if inst.queueTurn.waiters == 0 && inst.queueTurn.promised && now.Sub(inst.queueTurn.asked) > r.o.Lifecycle.QueueTime && inst.giveUpLocked(errNobodyWaits) {
+func (r *Orchestrator) expireTurn(inst *instance.Instance, now time.Time) {
+	if inst.Turn.Expire(now, r.o.Lifecycle.QueueTime) {
 		r.o.Metrics.Refused("gone")
 	}
 }
@@ -227,12 +164,12 @@ func (r *Orchestrator) makeRoom(now time.Time) {
 		return
 	}
 	boxes := r.all()
-	slices.SortFunc(boxes, func(a, inst *instance) int { return a.lastUse().Compare(inst.lastUse()) })
+	slices.SortFunc(boxes, func(a, inst *instance.Instance) int { return a.LastUse().Compare(inst.LastUse()) })
 	ending := map[string]int{}
 	spare := 0 // ending ones whose place goes to whoever's turn it is
 	for _, inst := range boxes {
-		if inst.endingStatus() != "" {
-			ending[inst.thread.Tenant]++
+		if inst.Ending() != "" {
+			ending[inst.Thread.Tenant]++
 			spare++
 		}
 	}
@@ -248,10 +185,12 @@ func (r *Orchestrator) makeRoom(now time.Time) {
 			if need <= 0 {
 				break
 			}
-			if w.Own && inst.thread.Tenant != w.Tenant {
+			if w.Own && inst.Thread.Tenant != w.Tenant {
 				continue
 			}
-			if inst.beginStop(func() bool { return inst.running == 0 && now.Sub(inst.lastActive) > r.o.Lifecycle.ReclaimIdle }) {
+			if inst.BeginStop(func(u instance.Usage) bool {
+				return u.Running == 0 && now.Sub(u.LastActive) > r.o.Lifecycle.ReclaimIdle
+			}) {
 				need--
 				r.putAwayLater(inst, audit.ActionSandboxHibernate, "room")
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -75,15 +76,13 @@ func TestQueueEnds(t *testing.T) {
 			done <- err
 		}()
 	}
-	b := func() *instance { return h.find(sandbox.Thread{Owner: caller.Owner, ID: "gone"}) }
+	b := func() *instance.Instance { return h.find(sandbox.Thread{Owner: caller.Owner, ID: "gone"}) }
 	eventually(t, "both wait", func() bool {
 		x := b()
 		if x == nil {
 			return false
 		}
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.queueTurn.waiters == 2
+		return x.Turn.Waiters() == 2
 	})
 	leave()
 	if err := <-done; !errors.Is(err, sandbox.Timeout) {
@@ -175,9 +174,7 @@ func TestTenantsLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	inst := h.find(sandbox.Thread{Owner: other.Owner, ID: "theirs"})
-	inst.mu.Lock()
-	inst.lastActive = inst.lastActive.Add(-time.Hour) // by far the longest unused
-	inst.mu.Unlock()
+	inst.Backdate(time.Hour) // by far the longest unused
 	h.mustExec(t, "mine")
 	if info, err := h.Acquire(ctx, caller, "more", sandbox.AcquireOptions{Wait: 2 * sweepEvery}); err != nil || info.State != sandbox.Starting {
 		t.Fatalf("%+v, %v", info, err)
@@ -189,7 +186,7 @@ func TestTenantsLimit(t *testing.T) {
 	if s := h.state(t, "mine"); s != sandbox.Hibernated {
 		t.Errorf("mine is %q", s)
 	}
-	if inst.endingStatus() != "" {
+	if inst.Ending() != "" {
 		t.Error("another tenant's sandbox made room for one that had its most")
 	}
 	if err := h.ReleaseSandbox(ctx, other, "theirs"); err != nil {

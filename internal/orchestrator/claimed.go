@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
@@ -33,7 +34,7 @@ var errNotFilled = sandbox.Errorf(sandbox.Unavailable, "a sandbox that waited co
 // takePooled takes a sandbox of the pool for a thread, and makes its place the tenant's; nil: there is none, or the thread
 // may have none. Where sandboxes see the server's disk only a thread without files can: its files are those of the
 // sandbox from then on. The caller holds Orchestrator.mu.
-func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*pooled, *capacity.Ticket) {
+func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*instance.Pooled, *capacity.Ticket) {
 	if len(r.pool.templates) == 0 || o.cold {
 		return nil, nil
 	}
@@ -53,26 +54,26 @@ func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*pooled, *capacity
 }
 
 // bringUpClaimed makes a sandbox of the pool the thread's, which is held.
-func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, inst *instance, queued time.Duration) error {
+func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, inst *instance.Instance, queued time.Duration) error {
 	began := time.Now()
-	x := inst.pooled
-	inst.link, inst.client, inst.skills.folder = x.link, x.client, x.skills.folder
-	moved, err := r.passWorkspace(ctx, inst.thread, x)
+	x := inst.Pooled
+	inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
+	moved, err := r.passWorkspace(ctx, inst.Thread, x)
 	if err != nil {
 		return err
 	}
 	// The disk may take its time; nobody sees the thread before it has.
 	synced := make(chan error, 1)
-	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(inst.thread))) })
-	uid, err := r.ensureThread(ctx, inst.thread)
+	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(inst.Thread))) })
+	uid, err := r.ensureThread(ctx, inst.Thread)
 	if err != nil {
 		return err
 	}
-	if moved && uid != x.uid { // it was deleted and made anew meanwhile
-		return errGivenUp
+	if moved && uid != x.UID { // it was deleted and made anew meanwhile
+		return instance.ErrGivenUp
 	}
-	inst.uid = uid
-	if err := r.bound(inst.thread, inst.uid, inst.template.Limits.DiskBytes); err != nil {
+	inst.UID = uid
+	if err := r.bound(inst.Thread, inst.UID, inst.Template.Limits.DiskBytes); err != nil {
 		return err
 	}
 	if err := r.openBridge(inst); err != nil {
@@ -86,10 +87,10 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 			return errors.Join(errNotFilled, err)
 		}
 	}
-	if inst.fileSync != nil {
-		inst.fileSync.Opened(true)
+	if inst.FileSync != nil {
+		inst.FileSync.Opened(true)
 	}
-	r.pool.forget(x.id)
+	r.pool.forget(x.ID)
 	tools := r.firstTools(c, inst)
 	err = r.firstSkills(ctx, inst)
 	claimed := time.Now()
@@ -102,7 +103,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 	if e := <-synced; err == nil && e != nil {
 		err = noRoom(e, "the thread's files cannot be made")
 	}
-	if err == nil && !r.owners.Confirm(inst.ownership) {
+	if err == nil && !r.owners.Confirm(inst.Ownership) {
 		err = ownership.NotHere(&ownership.Elsewhere{})
 	}
 	if err != nil {
@@ -113,25 +114,25 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 
 // attachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. One that
 // cannot be reached is given up for another.
-func (r *Orchestrator) attachClaimed(ctx context.Context, inst *instance) error {
-	if inst.fileSync == nil {
+func (r *Orchestrator) attachClaimed(ctx context.Context, inst *instance.Instance) error {
+	if inst.FileSync == nil {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
 	err := r.attach(limited, inst, map[string]string{
-		sandbox.LabelTenant: inst.thread.Tenant, sandbox.LabelUser: inst.thread.User, sandbox.LabelThread: inst.thread.ID,
+		sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User, sandbox.LabelThread: inst.Thread.ID,
 	})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	r.o.Log.Warn("a sandbox of the pool cannot be reached", "sandbox", string(inst.id), "error", err)
-	return errGivenUp
+	r.o.Log.Warn("a sandbox of the pool cannot be reached", "sandbox", string(inst.ID), "error", err)
+	return instance.ErrGivenUp
 }
 
 // passWorkspace moves the folder. moved is false when the thread has files of its own, which the sandbox can be filled with;
 // errGivenUp: it cannot.
-func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *pooled) (moved bool, err error) {
+func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *instance.Pooled) (moved bool, err error) {
 	dir := r.threadDir(t)
 	if _, err := workspaceUID(dir); err == nil && r.remote != nil {
 		return false, nil
@@ -139,13 +140,13 @@ func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *p
 	parent := filepath.Dir(dir)
 	err = r.o.Disk.MakeUser(parent)
 	if err == nil {
-		err = r.o.Disk.Pass(ctx, x.files, dir)
+		err = r.o.Disk.Pass(ctx, x.Files, dir)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		if r.remote != nil {
 			return false, nil
 		}
-		return false, errGivenUp
+		return false, instance.ErrGivenUp
 	}
 	if err != nil {
 		return false, noRoom(err, "the thread's files cannot be made")
@@ -155,22 +156,22 @@ func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *p
 
 // fillClaimed copies the thread's files into a sandbox of the pool, and notes that they are there. The API changes none of them
 // meanwhile.
-func (r *Orchestrator) fillClaimed(ctx context.Context, inst *instance) error {
-	fs := inst.fileSync
+func (r *Orchestrator) fillClaimed(ctx context.Context, inst *instance.Instance) error {
+	fs := inst.FileSync
 	if err := fs.TakeTurn(ctx); err != nil {
 		return err
 	}
 	defer fs.GiveTurn()
-	if err := fs.Remote.Push(ctx, inst.id, sandbox.UserDataDir); err != nil {
-		r.o.Log.Warn("a sandbox of the pool cannot be given a thread's files", "thread", inst.thread.String(), "sandbox", string(inst.id), "error", err)
+	if err := fs.Remote.Push(ctx, inst.ID, sandbox.UserDataDir); err != nil {
+		r.o.Log.Warn("a sandbox of the pool cannot be given a thread's files", "thread", inst.Thread.String(), "sandbox", string(inst.ID), "error", err)
 		return err
 	}
 	if err := r.noteFilled(inst); err != nil {
 		return err
 	}
 	// The folder that it waited with says from now on nothing. One that stays goes with the next sweep after the sandbox.
-	if err := r.dropFiles(inst.pooled.files, inst.pooled.uid); err != nil {
-		r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.id), "error", err)
+	if err := r.dropFiles(inst.Pooled.Files, inst.Pooled.UID); err != nil {
+		r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.ID), "error", err)
 	}
 	return nil
 }
@@ -181,9 +182,9 @@ func (r *Orchestrator) filledFile(id sandbox.ID) string {
 }
 
 // noteFilled writes the note in one step.
-func (r *Orchestrator) noteFilled(inst *instance) error {
-	path := r.filledFile(inst.id)
-	err := os.WriteFile(path+".new", []byte(strconv.Itoa(inst.uid)), 0o600)
+func (r *Orchestrator) noteFilled(inst *instance.Instance) error {
+	path := r.filledFile(inst.ID)
+	err := os.WriteFile(path+".new", []byte(strconv.Itoa(inst.UID)), 0o600)
 	if err == nil {
 		err = os.Rename(path+".new", path)
 	}
@@ -207,28 +208,28 @@ func (r *Orchestrator) filledWith(id sandbox.ID) int {
 }
 
 // answers makes sure that a sandbox which waited is still there. One that is not is given up for another.
-func (r *Orchestrator) answers(ctx context.Context, inst *instance) error {
+func (r *Orchestrator) answers(ctx context.Context, inst *instance.Instance) error {
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	err := inst.hello(limited)
+	err := inst.Hello(limited)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	r.o.Log.Warn("a sandbox of the pool does not answer", "sandbox", string(inst.id), "error", err)
-	return errGivenUp
+	r.o.Log.Warn("a sandbox of the pool does not answer", "sandbox", string(inst.ID), "error", err)
+	return instance.ErrGivenUp
 }
 
 // endClaim takes away what a claim that failed has left of the pool.
-func (r *Orchestrator) endClaim(inst *instance, removed bool) {
-	if inst.pooled == nil {
+func (r *Orchestrator) endClaim(inst *instance.Instance, removed bool) {
+	if inst.Pooled == nil {
 		return
 	}
 	if removed {
-		if err := r.dropFiles(inst.pooled.files, inst.pooled.uid); err != nil {
-			r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.id), "error", err)
+		if err := r.dropFiles(inst.Pooled.Files, inst.Pooled.UID); err != nil {
+			r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.ID), "error", err)
 		}
 	}
-	r.pool.forget(inst.id)
+	r.pool.forget(inst.ID)
 }
 
 // belongs says whether a sandbox was made for this thread, or was made for the pool and is the thread's now.

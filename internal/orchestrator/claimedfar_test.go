@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -50,7 +51,7 @@ func TestClaimedWithFiles(t *testing.T) {
 	f := newFarHouse(t, onePooled())
 	f.full(t, 1)
 	f.ok("t", "printf one > a; mkdir -p deep/er; printf two > deep/er/b; ln -s a link; printf gone > c")
-	uid := f.instance("t").uid
+	uid := f.instance("t").UID
 	f.sleep("t", 1)
 	if err := f.write("t", "d", "by the API", false); err != nil { // the folder's owner writes it
 		t.Fatal(err)
@@ -58,14 +59,14 @@ func TestClaimedWithFiles(t *testing.T) {
 	waiting := f.waiting()[0]
 	f.ok("t", `[ "$(cat a)$(cat deep/er/b)$(cat link)$(cat d)" = "onetwooneby the API" ]; printf new > e; printf more >> a; rm c`)
 	inst := f.instance("t")
-	if !inst.info.Warm || inst.id != waiting || inst.uid != uid {
-		t.Fatalf("%+v with uid %d; %s waited, the thread's uid is %d", inst.info, inst.uid, waiting, uid)
+	if !inst.Info().Warm || inst.ID != waiting || inst.UID != uid {
+		t.Fatalf("%+v with uid %d; %s waited, the thread's uid is %d", inst.Info(), inst.UID, waiting, uid)
 	}
 	f.want("a changed file", f.here("t", "a"), "onemore")
 	f.want("a new one", f.here("t", "e"), "new")
 	f.want("a removed one", f.here("t", "c"), "")
 	for _, name := range []string{"a", "e"} {
-		if got := ownerHere(t, filepath.Join(f.threadDir(inst.thread), "workspace", name)); got != uid {
+		if got := ownerHere(t, filepath.Join(f.threadDir(inst.Thread), "workspace", name)); got != uid {
 			t.Errorf("%s belongs to %d, the thread to %d", name, got, uid)
 		}
 	}
@@ -73,13 +74,13 @@ func TestClaimedWithFiles(t *testing.T) {
 		t.Errorf("the API cannot write what the sandbox made: %v", err)
 	}
 	f.ok("t", `[ "$(cat e)" = newx ]`)
-	if entries, err := os.ReadDir(f.poolRoot()); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.id)) }) {
+	if entries, err := os.ReadDir(f.poolRoot()); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
 		t.Errorf("the folder that it waited with: %v, %v", entries, err)
 	}
 	f.sweepPool()
-	f.reconcile(map[sandbox.ID]time.Time{inst.id: {}})
+	f.reconcile(map[sandbox.ID]time.Time{inst.ID: {}})
 	f.ok("t", `[ "$(cat a)" = onemore ]`)
-	if f.instance("t").id != waiting {
+	if f.instance("t").ID != waiting {
 		t.Error("the sandbox was taken for one that nobody knows")
 	}
 }
@@ -106,7 +107,7 @@ func TestNothingRunsBeforeItIsWhole(t *testing.T) {
 		done <- exec
 	}()
 	<-at
-	if f.instance("t").isReady() {
+	if f.instance("t").IsReady() {
 		t.Error("it counts as ready before it has its files")
 	}
 	pulls := f.spy.pulls.Load()
@@ -147,8 +148,8 @@ func TestFillFails(t *testing.T) {
 	}
 	f.spy.fails(refuse, nil)
 	f.ok("t", `[ "$(ls)" = a ] && [ "$(cat a)" = one ]`)
-	if inst := f.instance("t"); inst.info.Warm || inst.id == waiting {
-		t.Errorf("it has %+v", inst.info)
+	if inst := f.instance("t"); inst.Info().Warm || inst.ID == waiting {
+		t.Errorf("it has %+v", inst.Info())
 	}
 	if !slices.Equal(pushes, []sandbox.ID{waiting}) {
 		t.Errorf("pushes to %v, %s waited", pushes, waiting)
@@ -194,7 +195,7 @@ func TestEvicted(t *testing.T) {
 					case <-stop:
 					}
 					if inst := f.instance(id); inst != nil {
-						f.spy.Kill(inst.id)
+						f.spy.Kill(inst.ID)
 					}
 				})
 			}
@@ -206,7 +207,7 @@ printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, to
 			if err == nil {
 				if inst := f.instance(id); inst != nil {
 					mu.Lock()
-					if inst.snapshot().Warm {
+					if inst.Info().Warm {
 						warm++
 					} else {
 						cold++
@@ -276,7 +277,7 @@ func TestAllAtOnce(t *testing.T) {
 		"sweep": func() error { f.sweepPool(); f.reapFolders(nil); return nil },
 		"evict": func() error {
 			if inst := f.instance("t"); inst != nil {
-				f.spy.Kill(inst.id)
+				f.spy.Kill(inst.ID)
 			}
 			return nil
 		},
@@ -342,13 +343,13 @@ func TestPoolRollsInAClaim(t *testing.T) {
 		}
 	})
 	f.ok("t", `[ "$(cat a)" = one ]; printf two > a`)
-	if inst := f.instance("t"); inst.id != waiting {
-		t.Errorf("%s, while %s waited", inst.id, waiting)
+	if inst := f.instance("t"); inst.ID != waiting {
+		t.Errorf("%s, while %s waited", inst.ID, waiting)
 	}
 	f.sleep("t", 1)
 	f.ok("t", `[ "$(cat a)" = two ]`)
-	if inst := f.instance("t"); inst.pooled == nil || inst.pooled.image != "image-2" {
-		t.Errorf("%+v", inst.info)
+	if inst := f.instance("t"); inst.Pooled == nil || inst.Pooled.Image != "image-2" {
+		t.Errorf("%+v", inst.Info())
 	}
 }
 
@@ -376,14 +377,14 @@ func TestCrashInAFill(t *testing.T) {
 			a.stop() // kill -9: nothing is cleared away
 			a.wg.Wait()
 			w.die(a)
-			x.link.Close()
+			x.Link.Close()
 			if killed != nil {
-				_ = killed.bridge.Close() // a socket ends with its process
+				_ = killed.Bridge.Close() // a socket ends with its process
 			}
 			b := w.settle("b")
-			inside := w.host.Inside(x.id, sandbox.WorkspaceDir+"/a")
+			inside := w.host.Inside(x.ID, sandbox.WorkspaceDir+"/a")
 			box := b.find(mainThread)
-			if adopted := box != nil && box.id == x.id; adopted != (step == "noted") {
+			if adopted := box != nil && box.ID == x.ID; adopted != (step == "noted") {
 				t.Errorf("adopted: %v", adopted)
 			}
 			if step == "noted" {
@@ -409,8 +410,8 @@ func TestCrashInAFill(t *testing.T) {
 			w.eventually("nothing is left", func() bool {
 				b.sweepPool()
 				folders, err := b.poolFolders()
-				_, gone := w.engine(t, b).Inspect(t.Context(), x.id)
-				_, run := os.Stat(x.dir)
+				_, gone := w.engine(t, b).Inspect(t.Context(), x.ID)
+				_, run := os.Stat(string(x.Dir))
 				return err == nil && len(folders) == 0 && errors.Is(gone, sandbox.NotFound) && errors.Is(run, os.ErrNotExist)
 			})
 		})
@@ -418,7 +419,7 @@ func TestCrashInAFill(t *testing.T) {
 }
 
 // claimUntil does the steps of a claim as far as one of them. It gives what has sockets by then, or nil.
-func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) *instance {
+func claimUntil(t *testing.T, w *town, r *Orchestrator, x *instance.Pooled, last string) *instance.Instance {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -428,23 +429,24 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *pooled, last string) 
 	}
 	own, err := r.owners.Acquire(t.Context(), mainThread, "")
 	must(err)
-	must(r.owners.SetSandbox(t.Context(), own, x.id))
+	must(r.owners.SetSandbox(t.Context(), own, x.ID))
 	if last == "named" {
 		return nil
 	}
-	inst := &instance{thread: mainThread, template: x.template, id: x.id, dir: x.dir, pooled: x, ownership: own, fileSync: x.fileSync, link: x.link, client: x.client}
-	inst.skills.folder = x.skills.folder
-	inst.fileSync.Shut()
-	inst.uid, err = workspaceUID(r.threadDir(mainThread))
+	inst := instance.New(mainThread, x.Template, sandbox.Info{ID: x.ID})
+	inst.Dir, inst.Pooled, inst.Ownership, inst.FileSync, inst.Link, inst.Client = x.Dir, x, own, x.FileSync, x.Link, x.Client
+	inst.Skills.Folder = x.Skills.Folder
+	inst.FileSync.Shut()
+	inst.UID, err = workspaceUID(r.threadDir(mainThread))
 	must(err)
 	must(r.openBridge(inst))
 	must(r.attachClaimed(t.Context(), inst))
-	work := w.host.Inside(x.id, sandbox.WorkspaceDir)
+	work := w.host.Inside(x.ID, sandbox.WorkspaceDir)
 	switch last {
 	case "half":
 		must(os.WriteFile(filepath.Join(work, "a"), []byte("ke"), 0o600))
 	case "filled":
-		must(inst.fileSync.Remote.Push(t.Context(), inst.id, sandbox.UserDataDir))
+		must(inst.FileSync.Remote.Push(t.Context(), inst.ID, sandbox.UserDataDir))
 	case "noted":
 		must(r.fillClaimed(t.Context(), inst))
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -17,7 +18,7 @@ import (
 type contextRun struct {
 	cc   *codeContext
 	life int
-	inst *instance
+	inst *instance.Instance
 }
 
 // acquireContext makes a context busy with an exec that is about to start. Errors: NotFound; Conflict: it is
@@ -73,7 +74,7 @@ func (r *Orchestrator) endRun(cr *contextRun, lost string) sandbox.ContextOutcom
 
 // settleContext adds to the result of an exec what its context says, and frees that. exit is nil when the
 // sandbox is lost.
-func (r *Orchestrator) settleContext(inst *instance, e *execution, exit *sandboxv1.Exit, res *sandbox.Result) {
+func (r *Orchestrator) settleContext(inst *instance.Instance, e *execution, exit *sandboxv1.Exit, res *sandbox.Result) {
 	lost := ""
 	switch {
 	case exit == nil:
@@ -99,7 +100,7 @@ func (r *Orchestrator) settleContext(inst *instance, e *execution, exit *sandbox
 	res.Context = &out
 	results := []sandbox.RichResult{}
 	for _, raw := range exit.GetResults() {
-		if rich := r.richResult(e, inst.uid, raw); len(rich) > 0 {
+		if rich := r.richResult(e, inst.UID, raw); len(rich) > 0 {
 			results = append(results, rich)
 			e.bytes += int64(len(raw))
 		}
@@ -107,7 +108,7 @@ func (r *Orchestrator) settleContext(inst *instance, e *execution, exit *sandbox
 	res.Results, res.ResultsLeftOut = &results, int(exit.GetResultsLeftOut())
 	if res.ResultsLeftOut > 0 {
 		kept := spillDir(e.id) + "/results.jsonl"
-		r.hideSpilled(e, inst.uid, &kept)
+		r.hideSpilled(e, inst.UID, &kept)
 	}
 }
 

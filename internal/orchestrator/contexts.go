@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
@@ -44,10 +45,10 @@ type codeContext struct {
 	cwd      string
 
 	state    sandbox.ContextState
-	detail   string    // why it is lost
-	inst     *instance // that it lives in; nil when it is lost
-	run      string    // id of the exec, while busy
-	life     int       // counts restarts, so that the end of a former life ends nothing
+	detail   string             // why it is lost
+	inst     *instance.Instance // that it lives in; nil when it is lost
+	run      string             // id of the exec, while busy
+	life     int                // counts restarts, so that the end of a former life ends nothing
 	created  time.Time
 	lastUsed time.Time
 	runs     int
@@ -89,7 +90,7 @@ func (g *contextRegistry) settle(t sandbox.Thread) {
 	var lost []*codeContext
 	for _, c := range g.byThread[t] {
 		// The end of a run says what became of it; until then it is busy.
-		if c.inst != nil && c.state != sandbox.ContextBusy && c.inst.endingStatus() != "" {
+		if c.inst != nil && c.state != sandbox.ContextBusy && c.inst.Ending() != "" {
 			c.lose(goneWithSandbox)
 		}
 		if c.state == sandbox.ContextLost {
@@ -228,17 +229,17 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 		return err
 	}
 	rec := record(c, cc.thread, action, audit.PhaseAttempt)
-	rec.Sandbox, rec.Subject = string(inst.id), cc.id
+	rec.Sandbox, rec.Subject = string(inst.ID), cc.id
 	rec.Args, rec.ArgsHash = audit.Args(sandbox.ContextRequest{Language: cc.language, Cwd: cc.cwd})
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	inst.fileSync.Begin()
-	defer inst.fileSync.End()
-	err = inst.client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
-		ContextId: cc.id, Language: cc.language, Cwd: cc.cwd, Javascript: inst.template.JavaScript, Env: execEnv(cc.thread, "", "", common, nil),
+	inst.FileSync.Begin()
+	defer inst.FileSync.End()
+	err = inst.Client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
+		ContextId: cc.id, Language: cc.language, Cwd: cc.cwd, Javascript: inst.Template.JavaScript, Env: execEnv(cc.thread, "", "", common, nil),
 	})
 	rec.Parent, rec.Millis, rec.Outcome = attempt.ID, time.Since(began).Milliseconds(), "ok"
 	if err != nil {
@@ -255,7 +256,7 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 	// It may have come up all the same: nobody must find it.
 	clean, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	if closed := inst.client.CloseContext(clean, cc.id); closed != nil && inst.endingStatus() == "" {
+	if closed := inst.Client.CloseContext(clean, cc.id); closed != nil && inst.Ending() == "" {
 		r.o.Log.Warn("context that did not start not ended", "thread", cc.thread.String(), "error", closed)
 	}
 	return errors.Join(err, noted)
@@ -302,7 +303,7 @@ func (r *Orchestrator) Context(ctx context.Context, c sandbox.Caller, id, contex
 // does not answer at once is not asked: the list is of what is known then.
 func (r *Orchestrator) lookAtContexts(ctx context.Context, t sandbox.Thread) {
 	inst := r.find(t)
-	if inst == nil || !inst.isReady() || inst.snapshot().State != sandbox.Running {
+	if inst == nil || !inst.IsReady() || inst.Info().State != sandbox.Running {
 		return
 	}
 	g := &r.contexts
@@ -319,7 +320,7 @@ func (r *Orchestrator) lookAtContexts(ctx context.Context, t sandbox.Thread) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	st, err := inst.client.Status(ctx)
+	st, err := inst.Client.Status(ctx)
 	if err != nil {
 		return
 	}
@@ -357,7 +358,7 @@ func (r *Orchestrator) InterruptContext(ctx context.Context, c sandbox.Caller, i
 	g.mu.Unlock()
 	if free != nil {
 		rec := record(c, t, audit.ActionContextInterrupt, audit.PhaseResult)
-		rec.Sandbox, rec.Exec, rec.Subject, rec.Outcome = string(inst.id), run, cc.id, "ok"
+		rec.Sandbox, rec.Exec, rec.Subject, rec.Outcome = string(inst.ID), run, cc.id, "ok"
 		if err := r.note(ctx, rec); err != nil {
 			return sandbox.CodeContext{}, err
 		}
@@ -377,7 +378,7 @@ func (r *Orchestrator) InterruptContext(ctx context.Context, c sandbox.Caller, i
 	return cc.show(), nil
 }
 
-func (r *Orchestrator) interruptRun(ctx context.Context, inst *instance, cc *codeContext, run string) error {
+func (r *Orchestrator) interruptRun(ctx context.Context, inst *instance.Instance, cc *codeContext, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
 	if e, err := r.execs.get(cc.thread, run); err == nil {
@@ -385,7 +386,7 @@ func (r *Orchestrator) interruptRun(ctx context.Context, inst *instance, cc *cod
 			return err
 		}
 	}
-	err := inst.client.InterruptContext(ctx, cc.id)
+	err := inst.Client.InterruptContext(ctx, cc.id)
 	if errors.Is(err, sandbox.NotFound) { // it ended just now
 		return nil
 	}
@@ -444,11 +445,11 @@ func (r *Orchestrator) RestartContext(ctx context.Context, c sandbox.Caller, id,
 }
 
 // closeIn ends the interpreter of a context in its instance. nil, and one that has ended, have none.
-func (r *Orchestrator) closeIn(ctx context.Context, inst *instance, contextID string) error {
-	if inst == nil || inst.endingStatus() != "" {
+func (r *Orchestrator) closeIn(ctx context.Context, inst *instance.Instance, contextID string) error {
+	if inst == nil || inst.Ending() != "" {
 		return nil
 	}
-	err := inst.client.CloseContext(ctx, contextID)
+	err := inst.Client.CloseContext(ctx, contextID)
 	if errors.Is(err, sandbox.SandboxLost) {
 		return nil
 	}
@@ -481,7 +482,7 @@ func (r *Orchestrator) endContext(ctx context.Context, c sandbox.Caller, t sandb
 	rec := record(c, t, audit.ActionContextClose, audit.PhaseResult)
 	rec.Subject, rec.Outcome, rec.Detail = cc.id, "ok", why
 	if inst != nil {
-		rec.Sandbox = string(inst.id)
+		rec.Sandbox = string(inst.ID)
 	}
 	if err := r.note(ctx, rec); err != nil {
 		return err
@@ -524,13 +525,13 @@ func (r *Orchestrator) expireContexts() {
 
 // adoptContexts takes over the contexts of an adopted sandbox, whose variables outlived the former server.
 // Those in which something ran were ended with it.
-func (r *Orchestrator) adoptContexts(ctx context.Context, inst *instance, known []*sandboxv1.ContextStatus) {
+func (r *Orchestrator) adoptContexts(ctx context.Context, inst *instance.Instance, known []*sandboxv1.ContextStatus) {
 	if len(known) == 0 {
 		return
 	}
-	st, err := inst.client.Status(ctx)
+	st, err := inst.Client.Status(ctx)
 	if err != nil {
-		r.o.Log.Warn("contexts of an adopted sandbox not listed", "thread", inst.thread.String(), "error", err)
+		r.o.Log.Warn("contexts of an adopted sandbox not listed", "thread", inst.Thread.String(), "error", err)
 		return
 	}
 	g := &r.contexts
@@ -543,15 +544,15 @@ func (r *Orchestrator) adoptContexts(ctx context.Context, inst *instance, known 
 			continue // not one of ours
 		}
 		created := time.UnixMilli(s.GetStartedUnixMs()).UTC()
-		if created.After(now) || created.Before(inst.info.CreatedAt) {
-			created = inst.info.CreatedAt
+		if created.After(now) || created.Before(inst.Info().CreatedAt) {
+			created = inst.Info().CreatedAt
 		}
 		cc := &codeContext{
-			id: s.GetContextId(), thread: inst.thread, language: q.Language, cwd: q.Cwd,
+			id: s.GetContextId(), thread: inst.Thread, language: q.Language, cwd: q.Cwd,
 			state: sandbox.ContextIdle, inst: inst, created: created, lastUsed: now,
 		}
 		if err := g.add(cc); err != nil {
-			r.o.Log.Warn("context not taken over", "thread", inst.thread.String(), "error", err)
+			r.o.Log.Warn("context not taken over", "thread", inst.Thread.String(), "error", err)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func (r *Orchestrator) Drain(ctx context.Context) {
 	if !d.passOn {
 		r.execs.close()
 		for _, inst := range r.all() {
-			inst.giveUp(errStopping)
+			inst.Turn.GiveUp(errStopping)
 		}
 	}
 	began, running := time.Now(), r.execs.running()
@@ -105,7 +105,7 @@ func (r *Orchestrator) endAll(ctx context.Context) int {
 				return
 			}
 			e.endBecause("the server stopped")
-			if err := inst.client.Kill(ctx, e.id); err != nil {
+			if err := inst.Client.Kill(ctx, e.id); err != nil {
 				r.o.Log.Warn("exec not ended; the next server does", "exec", e.id, "error", err)
 				return
 			}

@@ -157,7 +157,7 @@ func TestReap(t *testing.T) {
 		return dir
 	}
 	old, young, foreign := folder(sandbox.NewID(), time.Hour), folder(sandbox.NewID(), 0), folder("not-ours", time.Hour)
-	folder(known.id, time.Hour)
+	folder(known.ID, time.Hour)
 	ofOrphan := folder(spec.ID, time.Hour)
 	orphans := map[sandbox.ID]time.Time{}
 	h.reconcile(orphans)
@@ -165,8 +165,8 @@ func TestReap(t *testing.T) {
 		t.Errorf("a young sandbox, which may just be starting, was removed: %v", err)
 	}
 	gone := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
-	if !gone(old) || gone(young) || gone(foreign) || gone(known.dir) || gone(ofOrphan) {
-		t.Errorf("old %t, young %t, foreign %t, known %t, of the orphan %t", gone(old), gone(young), gone(foreign), gone(known.dir), gone(ofOrphan))
+	if !gone(old) || gone(young) || gone(foreign) || gone(string(known.Dir)) || gone(ofOrphan) {
+		t.Errorf("old %t, young %t, foreign %t, known %t, of the orphan %t", gone(old), gone(young), gone(foreign), gone(string(known.Dir)), gone(ofOrphan))
 	}
 	h.o.StartTime = 0 // now it is old
 	h.reconcile(orphans)
@@ -178,11 +178,11 @@ func TestReap(t *testing.T) {
 	if _, err := h.driver.Inspect(ctx, spec.ID); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("the orphan: %v", err)
 	}
-	if _, err := h.driver.Inspect(ctx, known.id); err != nil {
+	if _, err := h.driver.Inspect(ctx, known.ID); err != nil {
 		t.Errorf("the known one: %v", err)
 	}
 	h.reconcile(orphans)
-	if !gone(ofOrphan) || gone(known.dir) {
+	if !gone(ofOrphan) || gone(string(known.Dir)) {
 		t.Error("the orphan's folder stays, or that of the known one went")
 	}
 	h.o.StartTime = 20 * time.Second

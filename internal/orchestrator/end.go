@@ -7,30 +7,30 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // settle adds to the result what only the server knows: the tool calls, as the bridge counted them,
 // and the files that changed; and cuts the output of code to what an agent can use.
-func (r *Orchestrator) settle(inst *instance, e *execution, res *sandbox.Result, calls []sandbox.ToolCall) {
+func (r *Orchestrator) settle(inst *instance.Instance, e *execution, res *sandbox.Result, calls []sandbox.ToolCall) {
 	if e.code != nil {
 		res.ToolsCalled = append([]sandbox.ToolCall{}, calls...)
 		for i := range res.ToolsCalled {
 			res.ToolsCalled[i].Error = e.secret.hide.String(res.ToolsCalled[i].Error)
 		}
 	}
-	res.StdoutPath, res.StderrPath = r.hideSpilled(e, inst.uid, res.StdoutPath), r.hideSpilled(e, inst.uid, res.StderrPath)
+	res.StdoutPath, res.StderrPath = r.hideSpilled(e, inst.UID, res.StdoutPath), r.hideSpilled(e, inst.UID, res.StderrPath)
 	if e.report && !res.FilesTruncated {
 		r.reportFiles(e, res)
 	}
 	if e.code != nil && res.Encoding == "" {
-		res.Stdout, res.StdoutPath = r.cut(e, inst.uid, "stdout", res.Stdout, e.code.MaxOutputChars, res.StdoutPath)
-		res.Stderr, res.StderrPath = r.cut(e, inst.uid, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
+		res.Stdout, res.StdoutPath = r.cut(e, inst.UID, "stdout", res.Stdout, e.code.MaxOutputChars, res.StdoutPath)
+		res.Stderr, res.StderrPath = r.cut(e, inst.UID, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
 		res.Truncated = res.Truncated || res.StdoutPath != nil || res.StderrPath != nil
 	}
 }
@@ -81,14 +81,14 @@ func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, 
 
 // recordEnd writes the terminal record of e and waits until it is durable. Without it nobody may see
 // the result.
-func (r *Orchestrator) recordEnd(inst *instance, e *execution, res sandbox.Result) error {
+func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution, res sandbox.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
 	if err := r.recordFiles(ctx, inst, e, res.Files); err != nil {
 		return err
 	}
 	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.id), e.id, e.subject, e.attempt.ID
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.id, e.subject, e.attempt.ID
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
 	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
 	sum := sha256.New()
@@ -120,10 +120,10 @@ func (r *Orchestrator) recordEnd(inst *instance, e *execution, res sandbox.Resul
 const filesRecorded = 200
 
 // recordFiles writes what the exec changed, before its end and durable with it.
-func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance, e *execution, files []sandbox.FileChange) error {
+func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance.Instance, e *execution, files []sandbox.FileChange) error {
 	for i, f := range files {
 		rec := record(e.caller, e.thread, audit.ActionFileChange, audit.PhaseResult)
-		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(inst.id), e.id, e.attempt.ID, "ok"
+		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, "ok"
 		if i == filesRecorded {
 			rest, err := json.Marshal(files[i:])
 			if err != nil {
@@ -158,20 +158,14 @@ func detail(res sandbox.Result) string {
 }
 
 // touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
-func (r *Orchestrator) touch(inst *instance) {
-	inst.mu.Lock()
-	now := time.Now()
-	due := now.Sub(inst.touched) > touchEvery
-	if due {
-		inst.touched = now
-	}
-	inst.mu.Unlock()
+func (r *Orchestrator) touch(inst *instance.Instance) {
+	now, due := inst.Touch(touchEvery)
 	if !due {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
-	if err := r.o.Store.TouchThread(ctx, inst.thread, now.UTC()); err != nil {
-		r.o.Log.Warn("last activity not written", "thread", inst.thread.String(), "error", err)
+	if err := r.o.Store.TouchThread(ctx, inst.Thread, now.UTC()); err != nil {
+		r.o.Log.Warn("last activity not written", "thread", inst.Thread.String(), "error", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -62,7 +63,7 @@ func (r *Orchestrator) Events(ctx context.Context, c sandbox.Caller, id, execID 
 }
 
 // live returns a running exec with its instance. Conflict when it has ended.
-func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution, *instance, error) {
+func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution, *instance.Instance, error) {
 	e, err := r.lookup(c, id, execID)
 	if err != nil {
 		return nil, nil, err
@@ -88,7 +89,7 @@ func (r *Orchestrator) SendStdin(ctx context.Context, c sandbox.Caller, id, exec
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.client.WriteStdin(ctx, e.id, data, closeIt)
+	return inst.Client.WriteStdin(ctx, e.id, data, closeIt)
 }
 
 // Signal sends a signal, by name, to every process of an exec.
@@ -102,7 +103,7 @@ func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID,
 		return err
 	}
 	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.id), e.id, e.attempt.ID, unix.SignalName(num), "ok"
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, unix.SignalName(num), "ok"
 	if err := r.note(ctx, rec); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID,
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.client.Signal(ctx, e.id, int32(num))
+	return inst.Client.Signal(ctx, e.id, int32(num))
 }
 
 // Kill ends the whole process tree of an exec. Killing one that has ended is no error.
@@ -125,7 +126,7 @@ func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID st
 		return nil
 	}
 	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.id), e.id, e.attempt.ID, "SIGKILL", "ok"
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, "SIGKILL", "ok"
 	if err := r.note(ctx, rec); err != nil {
 		return err
 	}
@@ -134,7 +135,7 @@ func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID st
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	if err := inst.client.Kill(ctx, e.id); err != nil {
+	if err := inst.Client.Kill(ctx, e.id); err != nil {
 		return err
 	}
 	// The exec is over when its record is: a caller who looks next must see that.

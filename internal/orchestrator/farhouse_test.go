@@ -18,6 +18,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
@@ -248,13 +249,13 @@ func (f *farHouse) here(id, name string) string {
 	return string(text)
 }
 
-func (f *farHouse) instance(id string) *instance {
+func (f *farHouse) instance(id string) *instance.Instance {
 	return f.find(sandbox.Thread{Owner: caller.Owner, ID: id})
 }
 
 // there is where the sandbox has a file.
 func (f *farHouse) there(id, name string) string {
-	return f.spy.Host().Inside(f.instance(id).id, sandbox.WorkspaceDir+"/"+name)
+	return f.spy.Host().Inside(f.instance(id).ID, sandbox.WorkspaceDir+"/"+name)
 }
 
 // read is what the API says of a file.

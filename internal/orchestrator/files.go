@@ -32,8 +32,8 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 		o.UID = *uid
 	}
 	if inst := r.find(t); inst != nil {
-		o.Mounts[3].Host = inst.codeAPI()
-		o.DiskBytes = inst.template.Limits.DiskBytes
+		o.Mounts[3].Host = inst.Dir.CodeAPI()
+		o.DiskBytes = inst.Template.Limits.DiskBytes
 	} else if id := r.owners.Record(t).Sandbox; id != "" { // another replica runs it
 		o.Mounts[3].Host = filepath.Join(r.runRoot(), string(id), "code-api")
 	}
@@ -63,8 +63,8 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 
 // viewFolders returns the host folders of a view: those of the thread's sandbox, or else others that show the same.
 func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, plugins string, err error) {
-	if inst := r.find(t); inst != nil && inst.isReady() && inst.skills.folder.Shows(view) {
-		return inst.skills.folder.Skills(), inst.skills.folder.Plugins(), nil
+	if inst := r.find(t); inst != nil && inst.IsReady() && inst.Skills.Folder.Shows(view) {
+		return inst.Skills.Folder.Skills(), inst.Skills.Folder.Plugins(), nil
 	}
 	return r.o.Views.Shared(view)
 }

@@ -131,7 +131,7 @@ func TestEndsShareAPull(t *testing.T) {
 	var once sync.Once
 	f.spy.hook(func(sandbox.ID) {
 		once.Do(func() { // as long as the first one takes, the others end
-			for end := time.Now().Add(20 * time.Second); f.instance("t").fileSync.Running() > 0 && time.Now().Before(end); {
+			for end := time.Now().Add(20 * time.Second); f.instance("t").FileSync.Running() > 0 && time.Now().Before(end); {
 				time.Sleep(5 * time.Millisecond)
 			}
 		})
@@ -183,11 +183,11 @@ func TestCutConnection(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a")
 	execs := []string{f.start("t", "printf 2 > a; : > begun; "+untilThere("go")+"printf 3 > b"), f.start("t", ": > begun2; "+untilThere("go")+"printf 4 > c")}
-	f.eventually("they run", func() bool { return f.instance("t").fileSync.Running() == 2 })
+	f.eventually("they run", func() bool { return f.instance("t").FileSync.Running() == 2 })
 	for _, name := range []string{"begun", "begun2"} {
 		f.eventually("they have written", func() bool { _, err := os.Stat(f.there("t", name)); return err == nil })
 	}
-	id, goes, ended := f.instance("t").id, f.there("t", "go"), f.there("t", "c")
+	id, goes, ended := f.instance("t").ID, f.there("t", "go"), f.there("t", "c")
 	f.spy.Host().Cut(id, true)
 	if text, err := f.read("t", "a"); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("read %q, %v, want unavailable", text, err)
@@ -206,7 +206,7 @@ func TestCutConnection(t *testing.T) {
 		}
 	}
 	f.want("files", f.here("t", "a")+f.here("t", "b")+f.here("t", "c"), "234")
-	if inst := f.instance("t"); inst.id != id {
+	if inst := f.instance("t"); inst.ID != id {
 		t.Error("another sandbox")
 	}
 }
@@ -215,13 +215,13 @@ func TestCutConnection(t *testing.T) {
 func TestChangeWhileCut(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a; rm -f gone")
-	f.spy.Host().Cut(f.instance("t").id, true)
+	f.spy.Host().Cut(f.instance("t").ID, true)
 	for _, name := range []string{"a", "b/c"} {
 		if err := f.write("t", name, "api", false); !errors.Is(err, sandbox.Unavailable) || !strings.Contains(err.Error(), "is kept") {
 			t.Errorf("write: %v", err)
 		}
 	}
-	f.spy.Host().Cut(f.instance("t").id, false)
+	f.spy.Host().Cut(f.instance("t").ID, false)
 	f.ok("t", "[ $(cat a)$(cat b/c) = apiapi ]")
 	f.want("at the server", f.here("t", "a")+f.here("t", "b/c"), "apiapi")
 }
@@ -277,10 +277,10 @@ func TestMoreThanTheLimit(t *testing.T) {
 	if _, err := f.read("t", "a"); !errors.Is(err, sandbox.QuotaExceeded) {
 		t.Errorf("read: %v", err)
 	}
-	id := f.instance("t").id
+	id := f.instance("t").ID
 	f.ok("t", "rm large")
 	f.want("what is left", must(f.read("t", "a")), "changed")
-	if f.instance("t").id != id {
+	if f.instance("t").ID != id {
 		t.Error("the sandbox was ended")
 	}
 }
@@ -322,7 +322,7 @@ func TestPushesAreOne(t *testing.T) {
 			<-free
 		}
 	})
-	slow, quick := f.instance("a").fileSync, f.instance("b").fileSync
+	slow, quick := f.instance("a").FileSync, f.instance("b").FileSync
 	slow.Views.Add(sandbox.SkillsDir)
 	slow.Follow()
 	<-held
@@ -349,11 +349,11 @@ func TestClaimedFar(t *testing.T) {
 	waiting := f.waiting()
 	f.ok("t", "printf mine > a")
 	inst := f.instance("t")
-	if !inst.info.Warm || inst.id != waiting[0] {
-		t.Fatalf("%+v", inst.info)
+	if !inst.Info().Warm || inst.ID != waiting[0] {
+		t.Fatalf("%+v", inst.Info())
 	}
 	f.want("its file", f.here("t", "a"), "mine")
-	entry, err := f.spy.Inspect(t.Context(), inst.id)
+	entry, err := f.spy.Inspect(t.Context(), inst.ID)
 	if err != nil || entry.Labels[sandbox.LabelThread] != "t" || entry.Labels[sandbox.LabelTenant] != "t" || entry.Labels[sandbox.LabelRole] != sandbox.RolePool {
 		t.Errorf("%+v, %v", entry.Labels, err)
 	}
@@ -361,7 +361,7 @@ func TestClaimedFar(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.ok("t", "[ $(cat b) = api ]")
-	if entries, err := os.ReadDir(f.poolRoot()); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.id)) }) {
+	if entries, err := os.ReadDir(f.poolRoot()); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
 		t.Error("the folder that it waited with is there again")
 	}
 }
@@ -391,14 +391,14 @@ func TestTakeOverFar(t *testing.T) {
 	}
 	old := a.find(mainThread)
 	w.eventually("it runs", func() bool {
-		_, err := os.Stat(w.host.Inside(old.id, sandbox.WorkspaceDir+"/begun"))
+		_, err := os.Stat(w.host.Inside(old.ID, sandbox.WorkspaceDir+"/begun"))
 		return err == nil
 	})
 	w.die(a)
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
-	if box := b.find(mainThread); box == nil || box.id != old.id {
+	if box := b.find(mainThread); box == nil || box.ID != old.ID {
 		t.Fatalf("not adopted: %+v", box)
 	}
 	text := ""
@@ -411,7 +411,7 @@ func TestTakeOverFar(t *testing.T) {
 		t.Errorf("what ran last: %q, %v", text, err)
 	}
 	// The former server wakes up and would write down what it knows.
-	if err := old.fileSync.PullOnce(); err == nil {
+	if err := old.FileSync.PullOnce(); err == nil {
 		t.Error("the former server can still pull")
 	}
 	err = b.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *vpath.FS) (int64, error) {
@@ -442,11 +442,11 @@ func TestFenced(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "true")
 	inst := f.instance("t")
-	inst.ownership.Token.Add(5)
+	inst.Ownership.Token.Add(5)
 	if err := f.attach(t.Context(), inst, nil); err != nil {
 		t.Fatal(err)
 	}
-	inst.ownership.Token.Add(-5)
+	inst.Ownership.Token.Add(-5)
 	var higher *fenced
 	if err := f.attach(t.Context(), inst, nil); !errors.As(err, &higher) {
 		t.Errorf("%v, want fenced", err)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -93,34 +94,26 @@ func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 }
 
 // freeForHandOver takes an instance out of use when nobody uses it: no exec comes any more, and no request joins its ownership.
-func (r *Orchestrator) freeForHandOver(inst *instance) bool {
-	if !inst.isReady() || inst.owned() == nil {
+func (r *Orchestrator) freeForHandOver(inst *instance.Instance) bool {
+	if !inst.IsReady() || inst.Owned() == nil {
 		return false
 	}
-	return r.owners.BeginHandOver(inst.ownership, func() bool {
-		inst.mu.Lock()
-		defer inst.mu.Unlock()
-		if inst.ending != "" || inst.running > 0 {
-			return false
-		}
-		inst.ending = sandbox.StatusLost
-		return true
-	})
+	return r.owners.BeginHandOver(inst.Ownership, inst.StopIdle)
 }
 
 // handOverInstance gives a thread free, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
-func (r *Orchestrator) handOverInstance(ctx context.Context, inst *instance) {
+func (r *Orchestrator) handOverInstance(ctx context.Context, inst *instance.Instance) {
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	err := r.owners.HandOver(ctx, inst.ownership, inst.id, func() {
-		if err := inst.letGo(); err != nil {
-			r.o.Log.Warn("sockets not closed", "thread", inst.thread.String(), "error", err)
+	err := r.owners.HandOver(ctx, inst.Ownership, inst.ID, func() {
+		if err := inst.Close(); err != nil {
+			r.o.Log.Warn("sockets not closed", "thread", inst.Thread.String(), "error", err)
 		}
-		inst.forbidWrappers()
+		inst.Tools.Forbid()
 		r.endSkills(inst, false)
 	})
 	if err != nil {
-		r.o.Log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.thread.String(), "error", err)
+		r.o.Log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.Thread.String(), "error", err)
 	}
 	r.abandonTo(inst)
 }

@@ -59,7 +59,7 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := w.mustRun(a, "busy")
-	busy := a.find(threadNamed("busy")).id
+	busy := a.find(threadNamed("busy")).ID
 	_, asked, err := a.Hold(t.Context(), caller, "asked") // a request that has not come to its work yet
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestHandOver(t *testing.T) {
 	if owner, err := b.Owner(t.Context(), caller, "idle"); owner != "" || err != nil {
 		t.Errorf("for the other server it is held by %q, %v", owner, err)
 	}
-	if got := b.find(threadNamed("idle")); got == nil || got.id != info.ID {
+	if got := b.find(threadNamed("idle")); got == nil || got.ID != info.ID {
 		t.Errorf("the sandbox was not adopted: %+v", got)
 	}
 	second := w.mustRun(a, "busy") // something runs there, so that it is done there
@@ -110,7 +110,7 @@ func TestHandOver(t *testing.T) {
 	}
 	w.mustRun(b, "busy")
 	w.mustRun(b, "asked")
-	if got := b.find(threadNamed("busy")).id; got != busy {
+	if got := b.find(threadNamed("busy")).ID; got != busy {
 		t.Errorf("the busy thread has the sandbox %s, had %s", got, busy)
 	}
 	if n := w.boxes.Load(); n != 3 {

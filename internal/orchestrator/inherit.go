@@ -10,6 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -26,7 +27,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandbox cannot be looked at now; try again"), r.owners.GiveBack(ctx, own, former))
 	}
 	why := errors.New("this server could not remove it before")
-	var inst *instance
+	var inst *instance.Instance
 	if former.Replica != r.peers.ID() {
 		inst, why = r.adopt(ctx, own, entry)
 	}
@@ -35,8 +36,8 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		r.mu.Lock()
 		if r.instances[own.Thread] == nil {
 			r.enterMap(inst)
-			inst.slot = r.places.Seat(inst.thread.Tenant) // whatever the limits are now
-			inst.limits = r.o.Limits.Seat(sandbox.Caller{Owner: inst.thread.Owner}, inst.id)
+			inst.Slot = r.places.Seat(inst.Thread.Tenant) // whatever the limits are now
+			inst.Limits = r.o.Limits.Seat(sandbox.Caller{Owner: inst.Thread.Owner}, inst.ID)
 		} else {
 			why = errors.New("its thread has begun another one")
 		}
@@ -46,7 +47,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		r.owners.Retain(own) // by the instance
 		r.o.Log.Info("sandbox adopted", "thread", own.Thread.String(), "sandbox", string(entry.ID), "from", former.Replica)
 		rec := record(sandbox.Caller{}, own.Thread, audit.ActionSandboxAdopt, audit.PhaseResult)
-		rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(entry.ID), inst.template.Name, "ok", "from "+former.Replica
+		rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(entry.ID), inst.Template.Name, "ok", "from "+former.Replica
 		if _, err := r.o.Audit.Append(ctx, rec); err != nil {
 			r.o.Log.Error("adoption not recorded", "sandbox", string(entry.ID), "error", err)
 		}
@@ -55,11 +56,11 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 	var higher *fenced
 	if errors.As(why, &higher) && !r.owners.Confirm(own) { // it is another server's by now, to be left alone
 		r.endSkills(inst, false)
-		return errors.Join(&ownership.Elsewhere{}, inst.letGo())
+		return errors.Join(&ownership.Elsewhere{}, inst.Close())
 	}
 	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(entry.ID), "why", why)
 	if inst != nil {
-		if err := inst.letGo(); err != nil {
+		if err := inst.Close(); err != nil {
 			r.o.Log.Warn("sockets not closed", "error", err)
 		}
 		r.endSkills(inst, false)

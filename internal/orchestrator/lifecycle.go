@@ -7,6 +7,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -66,7 +67,7 @@ func (r *Orchestrator) nudge() {
 	}
 }
 
-func (r *Orchestrator) maxAge(t Template) time.Duration {
+func (r *Orchestrator) maxAge(t instance.Template) time.Duration {
 	if t.MaxAgeSeconds > 0 {
 		return time.Duration(t.MaxAgeSeconds) * time.Second
 	}
@@ -75,63 +76,44 @@ func (r *Orchestrator) maxAge(t Template) time.Duration {
 
 // checkLife puts an instance away that is too old or idle. One that is too old and busy is put away when its
 // last exec ends (left), or after AgeGrace, when no exec waits for a person, which has a bound of its own.
-func (r *Orchestrator) checkLife(inst *instance, now time.Time) {
-	age, most := now.Sub(inst.snapshot().CreatedAt), r.maxAge(inst.template)
-	idle := time.Duration(inst.template.IdleSeconds) * time.Second
+func (r *Orchestrator) checkLife(inst *instance.Instance, now time.Time) {
+	age, most := now.Sub(inst.Info().CreatedAt), r.maxAge(inst.Template)
+	idle := time.Duration(inst.Template.IdleSeconds) * time.Second
 	old := most > 0 && age > most
+	if old {
+		inst.MarkOverAge()
+	}
 	switch {
-	case old && inst.beginStop(func() bool { inst.overAge = true; return inst.running == 0 }):
+	case old && inst.BeginStop(func(u instance.Usage) bool { return u.Running == 0 }):
 		r.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
-	case old && age > most+r.o.Lifecycle.AgeGrace && inst.beginStop(func() bool { return inst.waits == 0 }):
+	case old && age > most+r.o.Lifecycle.AgeGrace && inst.BeginStop(func(u instance.Usage) bool { return u.Waits == 0 }):
 		r.putAwayLater(inst, audit.ActionSandboxExpire, "age")
-	case idle > 0 && inst.beginStop(func() bool { return inst.running == 0 && now.Sub(inst.lastActive) > idle }):
+	case idle > 0 && inst.BeginStop(func(u instance.Usage) bool { return u.Running == 0 && now.Sub(u.LastActive) > idle }):
 		r.putAwayLater(inst, audit.ActionSandboxHibernate, "idle")
 	}
 }
 
-// beginStop takes an instance that is ready out of use if ok, which is asked in the same step: no exec comes in
-// between. Its execs end as killed.
-func (inst *instance) beginStop(ok func() bool) bool {
-	if !inst.isReady() {
-		return false
-	}
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if inst.ending != "" || !ok() {
-		return false
-	}
-	inst.ending = sandbox.StatusKilled
-	inst.info.State = sandbox.Stopping
-	return true
-}
-
-func (inst *instance) lastUse() time.Time {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	return inst.lastActive
-}
-
 // putAwayLater puts a claimed instance away in the background.
-func (r *Orchestrator) putAwayLater(inst *instance, action, why string) {
+func (r *Orchestrator) putAwayLater(inst *instance.Instance, action, why string) {
 	r.wg.Go(func() {
 		if _, err := r.putAway(context.WithoutCancel(r.ctx), sandbox.Caller{}, inst, action, why); err != nil {
-			r.o.Log.Error("sandbox not put away in order", "thread", inst.thread.String(), "why", why, "error", err)
+			r.o.Log.Error("sandbox not put away in order", "thread", inst.Thread.String(), "why", why, "error", err)
 		}
 	})
 }
 
 // putAway ends a claimed instance so that the next call brings it back. action and why are what its record
 // says. What went wrong is told when all is done: the instance is gone in any case.
-func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, inst *instance, action, why string) (sandbox.Info, error) {
-	if inst.ownership != nil && !r.owners.Confirm(inst.ownership) { // which lets go of the instance
+func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string) (sandbox.Info, error) {
+	if inst.Ownership != nil && !r.owners.Confirm(inst.Ownership) { // which lets go of the instance
 		return sandbox.Info{}, ownership.NotHere(&ownership.Elsewhere{})
 	}
 	info, err := r.saveHibernated(inst)
 	if err != nil {
 		err = sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be kept")
 	}
-	rec := record(c, inst.thread, action, audit.PhaseResult)
-	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.id), inst.template.Name, "ok", why
+	rec := record(c, inst.Thread, action, audit.PhaseResult)
+	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), inst.Template.Name, "ok", why
 	if e := r.note(context.WithoutCancel(ctx), rec); err == nil {
 		err = e
 	}
@@ -141,9 +123,9 @@ func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, inst *inst
 }
 
 // left counts an exec out of its instance, which was its last one when the instance is too old.
-func (r *Orchestrator) left(inst *instance) {
-	inst.leave()
-	if inst.beginStop(func() bool { return inst.overAge && inst.running == 0 }) {
+func (r *Orchestrator) left(inst *instance.Instance) {
+	inst.Leave()
+	if inst.BeginStop(func(u instance.Usage) bool { return u.OverAge && u.Running == 0 }) {
 		r.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
 	}
 }
@@ -154,9 +136,7 @@ func (r *Orchestrator) active(t sandbox.Thread, kind string) {
 		return
 	}
 	if inst := r.find(t); inst != nil {
-		inst.mu.Lock()
-		inst.lastActive = time.Now()
-		inst.mu.Unlock()
+		inst.MarkActive()
 	}
 }
 
@@ -171,52 +151,27 @@ func (r *Orchestrator) Pause(ctx context.Context, c sandbox.Caller, id string) (
 	if asleep != nil {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "the sandbox is hibernated: there is nothing to pause")
 	}
-	inst.pauseMu.Lock()
-	defer inst.pauseMu.Unlock()
+	inst.PauseMu.Lock()
+	defer inst.PauseMu.Unlock()
 	p, ok := r.o.Driver.(driver.Pauser)
 	if !ok {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.NotSupported, "the driver %s cannot pause a sandbox", r.caps.Name)
 	}
-	done, err := inst.beginPause()
+	done, err := inst.BeginPause()
 	if done || err != nil {
-		return inst.snapshot(), err
+		return inst.Info(), err
 	}
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
-	return r.changePause(ctx, c, inst, audit.ActionSandboxPause, "asked", func() error { return p.Pause(ctx, inst.id) }, func() {
-		inst.changeState(sandbox.Paused, sandbox.Running)
+	return r.changePause(ctx, c, inst, audit.ActionSandboxPause, "asked", func() error { return p.Pause(ctx, inst.ID) }, func() {
+		inst.ChangeState(sandbox.Paused, sandbox.Running)
 	})
 }
 
-// beginPause shuts the door for execs. done: it is paused already.
-func (inst *instance) beginPause() (done bool, err error) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	switch {
-	case inst.ending != "":
-		return false, sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now")
-	case inst.info.State == sandbox.Paused:
-		return true, nil
-	case inst.running > 0:
-		return false, sandbox.Errorf(sandbox.Conflict, "%d execs run in the sandbox, and their deadlines would go on: wait for them, or kill them", inst.running)
-	}
-	inst.info.State = sandbox.Paused
-	return false, nil
-}
-
-// changeState changes the state of an instance that is in another one.
-func (inst *instance) changeState(from, to sandbox.State) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if inst.info.State == from {
-		inst.info.State = to
-	}
-}
-
 // changePause pauses or resumes an instance between two records, and returns it as it is then. undo is called when it did not come to it.
-func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *instance, action, why string, do func() error, undo func()) (sandbox.Info, error) {
-	rec := record(c, inst.thread, action, audit.PhaseAttempt)
-	rec.Sandbox, rec.Subject, rec.Detail = string(inst.id), inst.template.Name, why
+func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string, do func() error, undo func()) (sandbox.Info, error) {
+	rec := record(c, inst.Thread, action, audit.PhaseAttempt)
+	rec.Sandbox, rec.Subject, rec.Detail = string(inst.ID), inst.Template.Name, why
 	done := false
 	err := r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
 		err := do()
@@ -225,20 +180,20 @@ func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *
 	})
 	if !done {
 		undo()
-		return inst.snapshot(), err
+		return inst.Info(), err
 	}
 	r.o.Metrics.Changed(action, why)
 	if err == nil {
 		err = r.publish(ctx, inst)
 	}
-	return inst.snapshot(), err
+	return inst.Info(), err
 }
 
 // Resume thaws a paused sandbox and brings a hibernated one back. One that runs is as it was. NotFound:
 // the thread has none.
 func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
 	inst, asleep, err := r.existing(ctx, c, id)
-	if err == nil && (asleep != nil || inst.endingStatus() != "") {
+	if err == nil && (asleep != nil || inst.Ending() != "") {
 		if t := (sandbox.Thread{Owner: c.Owner, ID: id}); r.refuse(t) == nil {
 			inst, err = r.join(ctx, c, t, "", 0, nil)
 		} else {
@@ -252,10 +207,10 @@ func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) 
 }
 
 // wake thaws an instance if it is paused.
-func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, inst *instance, why string) (sandbox.Info, error) {
-	inst.pauseMu.Lock()
-	defer inst.pauseMu.Unlock()
-	if info := inst.snapshot(); info.State != sandbox.Paused {
+func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, inst *instance.Instance, why string) (sandbox.Info, error) {
+	inst.PauseMu.Lock()
+	defer inst.PauseMu.Unlock()
+	if info := inst.Info(); info.State != sandbox.Paused {
 		return info, nil
 	}
 	p, ok := r.o.Driver.(driver.Pauser)
@@ -265,12 +220,10 @@ func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, inst *instanc
 	ctx, cancel := detached(ctx, cleanupTimeout)
 	defer cancel()
 	return r.changePause(ctx, c, inst, audit.ActionSandboxResume, why, func() error {
-		err := p.Resume(ctx, inst.id)
+		err := p.Resume(ctx, inst.ID)
 		if err == nil {
-			inst.changeState(sandbox.Paused, sandbox.Running)
-			inst.mu.Lock()
-			inst.lastActive = time.Now()
-			inst.mu.Unlock()
+			inst.ChangeState(sandbox.Paused, sandbox.Running)
+			inst.MarkActive()
 		}
 		return err
 	}, func() {})
@@ -288,25 +241,25 @@ func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id strin
 		return *asleep, nil
 	}
 	busy := 0
-	if inst.beginStop(func() bool { busy = inst.running; return force || busy == 0 }) {
+	if inst.BeginStop(func(u instance.Usage) bool { busy = u.Running; return force || busy == 0 }) {
 		return r.putAway(ctx, c, inst, audit.ActionSandboxHibernate, "asked")
 	}
 	if busy > 0 {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "%d execs run in the sandbox: wait for them, or send \"force\": true, which ends them", busy)
 	}
 	select { // somebody else is ending it
-	case <-inst.gone:
+	case <-inst.Gone:
 	case <-ctx.Done():
 		return sandbox.Info{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 	}
-	if saved := r.readSavedSpec(inst.thread); saved != nil && saved.Hibernated != nil {
+	if saved := r.readSavedSpec(inst.Thread); saved != nil && saved.Hibernated != nil {
 		return *saved.Hibernated, nil
 	}
 	return sandbox.Info{}, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
 }
 
 // existing gives the thread's instance when there is one, ready, or its hibernated sandbox. It starts none.
-func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string) (*instance, *sandbox.Info, error) {
+func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string) (*instance.Instance, *sandbox.Info, error) {
 	t, err := thread(c, id)
 	if err != nil {
 		return nil, nil, err

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -137,20 +138,17 @@ func (h *house) age(t *testing.T, id string, d time.Duration) {
 	if inst == nil {
 		t.Fatalf("%s has no sandbox", id)
 	}
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.lastActive = inst.lastActive.Add(-d)
-	inst.info.CreatedAt = inst.info.CreatedAt.Add(-d)
+	inst.Backdate(d)
 }
 
 // template changes the default template, and adds one named "data".
-func withTemplates(change func(*Template)) func(*Options) {
+func withTemplates(change func(*instance.Template)) func(*Options) {
 	return func(o *Options) {
 		base := o.Templates["base"]
 		change(&base)
 		data := base
 		data.Name = "data"
-		o.Templates = map[string]Template{"base": base, "data": data}
+		o.Templates = map[string]instance.Template{"base": base, "data": data}
 	}
 }
 
@@ -161,7 +159,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		env = r.GetEnv()
-	}}, noTools{}, withTemplates(func(b *Template) { b.IdleSeconds = 100 }))
+	}}, noTools{}, withTemplates(func(b *instance.Template) { b.IdleSeconds = 100 }))
 	ctx := t.Context()
 	first, err := h.Acquire(ctx, caller, "idle", sandbox.AcquireOptions{
 		Template: "data", Env: map[string]string{"TOKEN": "blue"}, Labels: map[string]string{"a": "b"}, Mode: "code",
@@ -279,7 +277,7 @@ func TestActivity(t *testing.T) {
 		},
 	}
 	for _, counted := range []bool{true, false} {
-		h := newHouseWith(t, daemon{run: exits}, noTools{}, withTemplates(func(b *Template) { b.IdleSeconds = 0 }), func(o *Options) {
+		h := newHouseWith(t, daemon{run: exits}, noTools{}, withTemplates(func(b *instance.Template) { b.IdleSeconds = 0 }), func(o *Options) {
 			if counted {
 				o.Lifecycle.Activity = all
 			}
@@ -288,11 +286,11 @@ func TestActivity(t *testing.T) {
 		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "x"})
 		for kind, use := range uses {
 			h.age(t, "x", time.Hour)
-			before := inst.lastUse()
+			before := inst.LastUse()
 			if err := use(h); err != nil {
 				t.Fatalf("%s: %v", kind, err)
 			}
-			if got, want := inst.lastUse() != before, counted && kind != ""; got != want {
+			if got, want := inst.LastUse() != before, counted && kind != ""; got != want {
 				t.Errorf("%q counted: %t, want %t", kind, got, want)
 			}
 		}
@@ -302,7 +300,7 @@ func TestActivity(t *testing.T) {
 // TestBusySandboxIsNotIdle: a background exec keeps its sandbox, however long ago it began.
 func TestBusySandboxIsNotIdle(t *testing.T) {
 	g := newGate()
-	h := newHouseOf(t, g, withTemplates(func(b *Template) { b.IdleSeconds = 60 }))
+	h := newHouseOf(t, g, withTemplates(func(b *instance.Template) { b.IdleSeconds = 60 }))
 	e := h.background(t, "busy")
 	h.age(t, "busy", time.Hour)
 	time.Sleep(2 * sweepEvery)
@@ -325,7 +323,7 @@ func TestBusySandboxIsNotIdle(t *testing.T) {
 
 func TestMaximumAge(t *testing.T) {
 	g := newGate()
-	h := newHouseOf(t, g, withTemplates(func(b *Template) { b.MaxAgeSeconds = 1000 }), func(o *Options) { o.Lifecycle.AgeGrace = 1000 * time.Second })
+	h := newHouseOf(t, g, withTemplates(func(b *instance.Template) { b.MaxAgeSeconds = 1000 }), func(o *Options) { o.Lifecycle.AgeGrace = 1000 * time.Second })
 	waiting, over := h.background(t, "waits"), h.background(t, "over")
 	h.age(t, "waits", 1500*time.Second)
 	h.age(t, "over", 2500*time.Second)
@@ -362,7 +360,7 @@ func TestPause(t *testing.T) {
 			t.Fatalf("%+v, %v", info, err)
 		}
 	}
-	id := h.find(sandbox.Thread{Owner: caller.Owner, ID: "p"}).id
+	id := h.find(sandbox.Thread{Owner: caller.Owner, ID: "p"}).ID
 	if entry, err := h.driver.Inspect(ctx, id); err != nil || entry.State != sandbox.Paused {
 		t.Errorf("the driver: %+v, %v", entry, err)
 	}
@@ -439,7 +437,7 @@ func TestRestart(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		env = r.GetEnv()
-	}}, noTools{}, withTemplates(func(*Template) {}))
+	}}, noTools{}, withTemplates(func(*instance.Template) {}))
 	ctx := t.Context()
 	for _, id := range []string{"asleep", "paused", "lost"} {
 		if _, err := h.Acquire(ctx, caller, id, sandbox.AcquireOptions{Template: "data", Env: map[string]string{"WHO": id}}); err != nil {
@@ -458,7 +456,7 @@ func TestRestart(t *testing.T) {
 	if err := h.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h.driver.Kill(h.find(sandbox.Thread{Owner: caller.Owner, ID: "lost"}).id)
+	h.driver.Kill(h.find(sandbox.Thread{Owner: caller.Owner, ID: "lost"}).ID)
 	if h.Orchestrator, err = New(ctx, h.options); err != nil {
 		t.Fatal(err)
 	}
@@ -485,7 +483,7 @@ func TestRestart(t *testing.T) {
 
 // TestAnotherTemplate: asking for another template than that of a hibernated sandbox gives a new one.
 func TestAnotherTemplate(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, withTemplates(func(*Template) {}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, withTemplates(func(*instance.Template) {}))
 	ctx := t.Context()
 	if _, err := h.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "data", Env: map[string]string{"A": "b"}}); err != nil {
 		t.Fatal(err)
@@ -501,8 +499,8 @@ func TestAnotherTemplate(t *testing.T) {
 	}
 	th := sandbox.Thread{Owner: caller.Owner, ID: "x"}
 	eventually(t, "the former one is forgotten", func() bool { return h.readSavedSpec(th) == nil })
-	if inst := h.find(th); len(inst.env) != 0 {
-		t.Errorf("it has the former one's environment: %v", inst.env)
+	if inst := h.find(th); len(inst.Environment()) != 0 {
+		t.Errorf("it has the former one's environment: %v", inst.Environment())
 	}
 }
 

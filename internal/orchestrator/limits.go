@@ -9,87 +9,74 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // letIn takes a place of the limits for an instance that begins. That of the one before has to be given back first.
-func (r *Orchestrator) letIn(c sandbox.Caller, inst, former *instance) error {
+func (r *Orchestrator) letIn(c sandbox.Caller, inst, former *instance.Instance) error {
 	if former != nil {
 		select {
-		case <-former.gone:
+		case <-former.Gone:
 		case <-time.After(r.o.StartTime): // start says what is wrong
 		case <-r.ctx.Done():
 		}
 	}
-	p, err := r.o.Limits.Sandbox(r.ctx, c, inst.id)
+	p, err := r.o.Limits.Sandbox(r.ctx, c, inst.ID)
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	inst.limits = p
-	if inst.left { // it was let go of meanwhile
+	inst.Limits = p
+	if inst.Left { // it was let go of meanwhile
 		p.Release()
 	}
 	return nil
 }
 
 // turnAway takes away an instance that the limits do not let begin.
-func (r *Orchestrator) turnAway(inst *instance, err error) {
-	if inst.pooled == nil {
-		inst.giveUp(err)
+func (r *Orchestrator) turnAway(inst *instance.Instance, err error) {
+	if inst.Pooled == nil {
+		inst.Turn.GiveUp(err)
 		r.dismiss(inst, err)
 		return
 	}
-	x := inst.pooled // it was taken out of the pool and is nobody's now
-	inst.link, inst.client, inst.skills.folder = x.link, x.client, x.skills.folder
-	inst.err = err
-	inst.end(sandbox.StatusLost)
+	x := inst.Pooled // it was taken out of the pool and is nobody's now
+	inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
+	inst.Err = err
+	inst.End(sandbox.StatusLost)
 	r.remove(r.ctx, inst)
-	close(inst.ready)
-}
-
-// paidBy says whose exec begins: what the sandbox computes from now on counts for that one.
-func (inst *instance) paidBy(c sandbox.Caller) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.billedTo = c
+	close(inst.Ready)
 }
 
 // countCPU counts what a sandbox has computed, as its driver measured it.
-func (r *Orchestrator) countCPU(inst *instance, total time.Duration) {
-	inst.mu.Lock()
-	c := inst.billedTo
-	inst.mu.Unlock()
-	c.Owner = inst.thread.Owner
-	r.o.Limits.CPU(c, inst.id, total, inst.asked.IsZero())
+func (r *Orchestrator) countCPU(inst *instance.Instance, total time.Duration) {
+	c, _ := inst.Load.Payer()
+	c.Owner = inst.Thread.Owner
+	r.o.Limits.CPU(c, inst.ID, total, inst.Asked.IsZero())
 }
 
 // countExec gives back what an exec took of the limits, and counts its CPU time where no driver measures it.
-func (r *Orchestrator) countExec(inst *instance, e *execution, res *sandbox.Result) {
-	inst.mu.Lock()
-	unmetered := inst.unmetered
-	inst.mu.Unlock()
-	if _, ok := r.o.Driver.(driver.Meter); !ok || unmetered {
+func (r *Orchestrator) countExec(inst *instance.Instance, e *execution, res *sandbox.Result) {
+	if _, ok := r.o.Driver.(driver.Meter); !ok || inst.Load.IsUnmetered() {
 		r.o.Limits.CPUUsed(e.caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)
 	}
 	e.limits.Release()
 }
 
 // countLast counts what a sandbox that is about to go has computed since it was last looked at.
-func (r *Orchestrator) countLast(ctx context.Context, inst *instance) {
-	inst.mu.Lock()
-	looked := inst.billedTo.Tenant != "" && !inst.unmetered
-	inst.mu.Unlock()
+func (r *Orchestrator) countLast(ctx context.Context, inst *instance.Instance) {
+	_, looked := inst.Load.Payer()
 	if meter, ok := r.o.Driver.(driver.Meter); ok && looked {
 		ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 		defer cancel()
-		if load, err := meter.Load(ctx, inst.id); err == nil {
+		if load, err := meter.Load(ctx, inst.ID); err == nil {
 			r.countCPU(inst, load.CPU)
 		}
 	}
-	r.o.Limits.ForgetCPU(inst.id)
+	r.o.Limits.ForgetCPU(inst.ID)
 }
 
 // DiskUsed returns the bytes of the files of a user, or of all users of a tenant when user is "".

@@ -124,7 +124,7 @@ func TestCPULimit(t *testing.T) {
 	g := newGate()
 	h := newLimitedHouse(t, g, limits.Rules{CPUSecondsPerDay: 10})
 	h.background(t, "a")
-	id := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"}).id
+	id := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"}).ID
 	h.driver.Host().SetLoad(id, driver.Load{CPU: 4 * time.Second})
 	eventually(t, "CPU time is counted", func() bool { return h.used(t).Total.CPUSeconds == 4 })
 	h.driver.Host().SetLoad(id, driver.Load{CPU: 11 * time.Second})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -44,39 +45,29 @@ const (
 )
 
 // watchLoad sees to it that the load of b is watched as long as something may run in it.
-func (r *Orchestrator) watchLoad(inst *instance) {
+func (r *Orchestrator) watchLoad(inst *instance.Instance) {
 	meter, ok := r.o.Driver.(driver.Meter)
 	if !ok {
 		return
 	}
-	inst.mu.Lock()
-	watched := inst.watched
-	inst.watched = true
-	inst.mu.Unlock()
-	if !watched {
+	if inst.Load.Watch() {
 		r.wg.Go(func() { r.followLoad(inst, meter) })
 	}
 }
 
 // mayStopWatching counts the one who watches out when nothing can run in b. The next exec brings another one.
-func (r *Orchestrator) mayStopWatching(inst *instance) bool {
+func (r *Orchestrator) mayStopWatching(inst *instance.Instance) bool {
 	r.contexts.mu.Lock()
-	contexts := r.contexts.living(inst.thread)
+	contexts := r.contexts.living(inst.Thread)
 	r.contexts.mu.Unlock()
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if inst.running > 0 || contexts > 0 || inst.cpuShares != driver.UsualWeight {
-		return false
-	}
-	inst.watched = false
-	return true
+	return inst.Load.Unwatch(func() bool { return contexts == 0 && !inst.Busy() })
 }
 
 // followLoad watches one instance. It ends when the instance does, with the server, or when nothing can run in it.
-func (r *Orchestrator) followLoad(inst *instance, meter driver.Meter) {
-	u := burden{limit: inst.template.Limits.CPUMillis}
+func (r *Orchestrator) followLoad(inst *instance.Instance, meter driver.Meter) {
+	u := burden{limit: inst.Template.Limits.CPUMillis}
 	for {
-		if inst.endingStatus() != "" {
+		if inst.Ending() != "" {
 			return
 		}
 		wait := loadEvery
@@ -86,13 +77,11 @@ func (r *Orchestrator) followLoad(inst *instance, meter driver.Meter) {
 			u.look(time.Now(), load)
 			r.countCPU(inst, load.CPU)
 		case sandbox.NotFound: // it is gone, or about to be
-			inst.unwatch()
+			inst.Load.Stop()
 			return
 		case sandbox.NotSupported: // and it never will be: nobody tries again
-			r.o.Log.Debug("the load of a sandbox is not seen", "sandbox", string(inst.id), "error", err)
-			inst.mu.Lock()
-			inst.unmetered = true
-			inst.mu.Unlock()
+			r.o.Log.Debug("the load of a sandbox is not seen", "sandbox", string(inst.ID), "error", err)
+			inst.Load.SetUnmetered()
 			r.weigh(inst, &u)
 			return
 		default:
@@ -106,7 +95,7 @@ func (r *Orchestrator) followLoad(inst *instance, meter driver.Meter) {
 		select {
 		case <-r.ctx.Done():
 			return
-		case <-inst.gone:
+		case <-inst.Gone:
 			return
 		case <-time.After(wait):
 		}
@@ -116,58 +105,47 @@ func (r *Orchestrator) followLoad(inst *instance, meter driver.Meter) {
 	}
 }
 
-func (inst *instance) unwatch() {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.watched = false
-}
-
-func (r *Orchestrator) lookAtLoad(inst *instance, meter driver.Meter) (driver.Load, error) {
+func (r *Orchestrator) lookAtLoad(inst *instance.Instance, meter driver.Meter) (driver.Load, error) {
 	ctx, cancel := context.WithTimeout(r.ctx, loadTimeout)
 	defer cancel()
-	return meter.Load(ctx, inst.id)
+	return meter.Load(ctx, inst.ID)
 }
 
 // weigh sets the weight that b is to have, when that is another one.
-func (r *Orchestrator) weigh(inst *instance, u *burden) {
+func (r *Orchestrator) weigh(inst *instance.Instance, u *burden) {
 	weigher, ok := r.o.Driver.(driver.Weigher)
 	want := u.weight()
-	inst.mu.Lock()
-	is, over := inst.cpuShares, inst.ending != ""
-	inst.mu.Unlock()
-	if !ok || is == want || over || time.Now().Before(u.notBefore) {
+	if !ok || inst.Load.Shares() == want || inst.Ending() != "" || time.Now().Before(u.notBefore) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, weighTimeout)
 	defer cancel()
-	if err := weigher.Weigh(ctx, inst.id, want); err != nil {
-		if r.ctx.Err() == nil && inst.endingStatus() == "" {
-			r.o.Log.Warn("sandbox not weighed; tried again", "thread", inst.thread.String(), "weight", int(want), "error", err)
+	if err := weigher.Weigh(ctx, inst.ID, want); err != nil {
+		if r.ctx.Err() == nil && inst.Ending() == "" {
+			r.o.Log.Warn("sandbox not weighed; tried again", "thread", inst.Thread.String(), "weight", int(want), "error", err)
 		}
 		want, u.notBefore = 0, time.Now().Add(weighAgain) // nobody knows which one it has
 	}
-	inst.mu.Lock()
-	inst.cpuShares = want
-	inst.mu.Unlock()
+	inst.Load.SetShares(want)
 }
 
 // endForkBomb ends the exec in b that has the most processes. When there is none, or that does not help, the sandbox
 // is ended.
-func (r *Orchestrator) endForkBomb(inst *instance, refused uint64) {
-	limit := inst.template.Limits.PIDs
+func (r *Orchestrator) endForkBomb(inst *instance.Instance, refused uint64) {
+	limit := inst.Template.Limits.PIDs
 	why := fmt.Sprintf("it went on starting processes at the limit of %d that the sandbox may have (limits.pids)", limit)
 	e := r.mostTasks(inst)
-	log := r.o.Log.With("thread", inst.thread.String(), "sandbox", string(inst.id), "refused", refused)
+	log := r.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID), "refused", refused)
 	if e != nil {
 		e.endBecause(why)
 		ctx, cancel := context.WithTimeout(r.ctx, forkEnd)
 		defer cancel()
-		err := inst.client.Kill(ctx, e.id)
+		err := inst.Client.Kill(ctx, e.id)
 		if err == nil || sandbox.KindOf(err) == sandbox.NotFound {
 			log.Warn("exec ended: "+why, "exec", e.id)
 			return
 		}
-		if inst.endingStatus() != "" { // somebody else ends all of it
+		if inst.Ending() != "" { // somebody else ends all of it
 			return
 		}
 		log.Warn("exec not ended", "exec", e.id, "error", err)
@@ -181,23 +159,23 @@ func (r *Orchestrator) endForkBomb(inst *instance, refused uint64) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
 		defer cancel()
 		if err := r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusKilled, why); err != nil {
-			r.o.Log.Error("sandbox not retired", "thread", inst.thread.String(), "error", err)
+			r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
 		}
 	})
 }
 
 // mostTasks returns the running exec of b with the most processes and threads, as sandboxd says; the newest one when
 // it does not say. nil: none runs.
-func (r *Orchestrator) mostTasks(inst *instance) *execution {
+func (r *Orchestrator) mostTasks(inst *instance.Instance) *execution {
 	var most *execution
-	all := r.execs.runningIn(inst.thread)
+	all := r.execs.runningIn(inst.Thread)
 	var tasks map[string]uint32
 	if len(all) > 1 {
 		ctx, cancel := context.WithTimeout(r.ctx, forkAnswer)
 		defer cancel()
 		var err error
-		if tasks, err = inst.client.Tasks(ctx); err != nil {
-			r.o.Log.Warn("processes not counted", "thread", inst.thread.String(), "error", err)
+		if tasks, err = inst.Client.Tasks(ctx); err != nil {
+			r.o.Log.Warn("processes not counted", "thread", inst.Thread.String(), "error", err)
 		}
 	}
 	for _, e := range all {

@@ -112,11 +112,11 @@ func TestWeight(t *testing.T) {
 	var used time.Duration
 	compute := func() {
 		used = time.Since(began)
-		host.SetLoad(inst.id, driver.Load{CPU: used})
+		host.SetLoad(inst.ID, driver.Load{CPU: used})
 	}
-	weighs := func(w driver.Weight) func() bool { return func() bool { return host.Weight(inst.id) == w } }
+	weighs := func(w driver.Weight) func() bool { return func() bool { return host.Weight(inst.ID) == w } }
 	soon(t, "a sandbox that computes counts little", compute, weighs(driver.LowWeight))
-	if w := host.Weight(light.id); w != driver.UsualWeight {
+	if w := host.Weight(light.ID); w != driver.UsualWeight {
 		t.Errorf("one that does not counts %d", w)
 	}
 	eventually(t, "one that stopped counts as before", weighs(driver.UsualWeight))
@@ -127,9 +127,7 @@ func TestWeight(t *testing.T) {
 	}
 	eventually(t, "its exec has ended", weighs(driver.UsualWeight))
 	eventually(t, "nobody watches it any more", func() bool {
-		inst.mu.Lock()
-		defer inst.mu.Unlock()
-		return !inst.watched
+		return !inst.Load.IsWatched()
 	})
 	h.background(t, "heavy")
 	began = time.Now().Add(-used)
@@ -158,7 +156,7 @@ func TestForkBomb(t *testing.T) {
 	var refused uint64
 	fork := func() {
 		refused += 100
-		h.driver.Host().SetLoad(inst.id, driver.Load{Refused: refused})
+		h.driver.Host().SetLoad(inst.ID, driver.Load{Refused: refused})
 	}
 	soon(t, "the bomb is ended", fork, func() bool { return status(guilty).Status != sandbox.StatusRunning })
 	res := status(guilty)
@@ -180,7 +178,7 @@ func TestForkBomb(t *testing.T) {
 			t.Errorf("an exec that does not fork: %+v", r)
 		}
 	}
-	if h.find(inst.thread) != inst {
+	if h.find(inst.Thread) != inst {
 		t.Error("the sandbox was ended")
 	}
 }
@@ -195,8 +193,8 @@ func TestForkBombThatCannotBeEnded(t *testing.T) {
 	var refused uint64
 	soon(t, "the sandbox is ended", func() {
 		refused += 100
-		h.driver.Host().SetLoad(inst.id, driver.Load{Refused: refused})
-	}, func() bool { return h.find(inst.thread) != inst })
+		h.driver.Host().SetLoad(inst.ID, driver.Load{Refused: refused})
+	}, func() bool { return h.find(inst.Thread) != inst })
 	res, err := h.Wait(t.Context(), caller, "bombed", id)
 	if err != nil || res.Status != sandbox.StatusKilled || !strings.Contains(res.Detail, "limits.pids") {
 		t.Errorf("%+v, %v", res, err)

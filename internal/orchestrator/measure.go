@@ -4,6 +4,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -14,8 +15,8 @@ func startOf(i sandbox.Info) metrics.Start {
 }
 
 // measureStart counts a start that has ended, with err or well.
-func (r *Orchestrator) measureStart(inst *instance, err error) {
-	i := inst.snapshot()
+func (r *Orchestrator) measureStart(inst *instance.Instance, err error) {
+	i := inst.Info()
 	if err != nil {
 		r.o.Metrics.StartFailed(startOf(i), sandbox.KindOf(err))
 		return
@@ -25,18 +26,15 @@ func (r *Orchestrator) measureStart(inst *instance, err error) {
 }
 
 // timeFirst returns take, or for the first exec of an instance one that times it, too.
-func (r *Orchestrator) timeFirst(inst *instance, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
-	inst.mu.Lock()
-	first := inst.unused
-	inst.unused = false
-	inst.mu.Unlock()
+func (r *Orchestrator) timeFirst(inst *instance.Instance, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
+	first := inst.FirstUse()
 	if !first {
 		return take
 	}
 	return func(ev *sandboxv1.Event) error {
 		if first && ev.GetStarted() != nil {
 			first = false
-			r.o.Metrics.FirstExec(startOf(inst.snapshot()), time.Since(inst.asked))
+			r.o.Metrics.FirstExec(startOf(inst.Info()), time.Since(inst.Asked))
 		}
 		return take(ev)
 	}
@@ -46,7 +44,7 @@ func (r *Orchestrator) timeFirst(inst *instance, take func(*sandboxv1.Event) err
 func (r *Orchestrator) levels() metrics.Levels {
 	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxInstances, Execs: r.execs.running(), Waiting: r.places.Waiting()}
 	for _, inst := range r.all() {
-		l.Sandboxes[inst.snapshot().State]++
+		l.Sandboxes[inst.Info().State]++
 	}
 	l.Pools = r.pool.levels()
 	archive, _ := r.o.Audit.Archive()

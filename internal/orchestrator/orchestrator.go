@@ -14,6 +14,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
@@ -31,15 +32,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
-
-// Template is a template with the image that the driver in use takes.
-type Template struct {
-	sandbox.Template
-	Image string
-	// Prepare, when there is one, brings the image to where the driver looks for it, before each start. It does
-	// nothing when that was done. Errors are for the caller.
-	Prepare func(ctx context.Context) error
-}
 
 // toolHub is what the orchestrator needs of the guard that stands before the hub.
 type toolHub interface {
@@ -78,7 +70,7 @@ type Options struct {
 	Views   *skills.Views
 	// Switches say which skills are on; the library reads them, too.
 	Switches  skillSwitches
-	Templates map[string]Template
+	Templates map[string]instance.Template
 	Default   string // name of the default template
 	DataDir   string
 	// Snapshots keep the files of threads elsewhere, before a change is acknowledged, or SnapshotDelay later when that is
@@ -138,8 +130,8 @@ type Orchestrator struct {
 	wg   sync.WaitGroup
 
 	mu        sync.Mutex
-	instances map[sandbox.Thread]*instance
-	byID      map[sandbox.ID]*instance // also those that a thread's next instance has taken the place of
+	instances map[sandbox.Thread]*instance.Instance
+	byID      map[sandbox.ID]*instance.Instance // also those that a thread's next instance has taken the place of
 	pool      pool
 	execs     registry
 	watches   fileWatches
@@ -189,7 +181,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance{}, byID: map[sandbox.ID]*instance{}, virtuals: skills.NewVirtuals(o.Skills)}
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance.Instance{}, byID: map[sandbox.ID]*instance.Instance{}, virtuals: skills.NewVirtuals(o.Skills)}
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.remote, _ = o.Driver.(driver.Remote)
 	r.volumes, _ = o.Driver.(driver.Volumes)
@@ -257,7 +249,7 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 	defer r.mu.Unlock()
 	var errs []error
 	for _, inst := range r.instances {
-		errs = append(errs, inst.letGo())
+		errs = append(errs, inst.Close())
 	}
 	return errors.Join(errs...)
 }

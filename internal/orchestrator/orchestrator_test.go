@@ -21,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
@@ -147,11 +148,11 @@ type remotePart interface {
 }
 
 // seen returns where code in an instance's sandbox finds what the server has in a folder that it mounts.
-func (h *house) seen(inst *instance, target, folder string) string {
+func (h *house) seen(inst *instance.Instance, target, folder string) string {
 	if !farAway {
 		return folder
 	}
-	return h.driver.Host().Inside(inst.id, target)
+	return h.driver.Host().Inside(inst.ID, target)
 }
 
 // within returns where a path of the thread's sandbox is on this machine.
@@ -161,7 +162,7 @@ func (h *house) within(t testing.TB, id, path string) string {
 	if !farAway {
 		return strings.Replace(path, sandbox.UserDataDir, h.threadDir(thread), 1)
 	}
-	return h.driver.Host().Inside(h.find(thread).id, path)
+	return h.driver.Host().Inside(h.find(thread).ID, path)
 }
 
 // house is an orchestrator over the memory driver.
@@ -233,7 +234,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: NewToolRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.KeepResult(ctx, t, name, result)
 		}}),
-		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
+		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxInstances: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands: func(sandbox.Owner) ([]prompt.Command, error) {
@@ -249,7 +250,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		for _, inst := range h.all() {
-			if err := h.ReleaseSandbox(ctx, caller, inst.thread.ID); err != nil {
+			if err := h.ReleaseSandbox(ctx, caller, inst.Thread.ID); err != nil {
 				t.Errorf("release: %v", err)
 			}
 		}
@@ -348,7 +349,7 @@ func TestDeadSandbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kill(h.driver, h.find(sandbox.Thread{Owner: caller.Owner, ID: "dead"}).id)
+		kill(h.driver, h.find(sandbox.Thread{Owner: caller.Owner, ID: "dead"}).ID)
 		res, err := h.Wait(t.Context(), caller, "dead", id)
 		if err != nil || res.Status != want {
 			t.Errorf("%s: %+v, %v", want, res, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
@@ -174,7 +175,7 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	o := Options{
 		Driver: engine, Store: w.store, Audit: records, Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
 		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: NewToolRecorder(records, metrics.New("test")), Log: log, Keep: noKeep}),
-		Templates: map[string]Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
+		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxInstances: 100, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
@@ -211,13 +212,13 @@ func (w *town) die(r *Orchestrator) {
 	for _, inst := range r.all() {
 		w.wait.Go(func() {
 			for {
-				c, ok, err := r.owners.Book.Read(inst.thread)
+				c, ok, err := r.owners.Book.Read(inst.Thread)
 				if err != nil || !ok || c.Replica != r.peers.ID() {
 					break
 				}
 				time.Sleep(time.Millisecond)
 			}
-			inst.link.Close()
+			inst.Link.Close()
 		})
 	}
 }
@@ -319,7 +320,7 @@ func TestTakenOver(t *testing.T) {
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
-	if box := b.find(mainThread); box == nil || box.id != info.ID {
+	if box := b.find(mainThread); box == nil || box.ID != info.ID {
 		t.Fatalf("not adopted: %+v", box)
 	}
 	w.eventually("it counts as much as others", func() bool { return w.host.Weight(info.ID) == driver.UsualWeight })
@@ -355,7 +356,7 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 	if _, err := b.Owner(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
 	}
-	stale.end(sandbox.StatusKilled)
+	stale.End(sandbox.StatusKilled)
 	a.remove(t.Context(), stale)
 	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
 		t.Errorf("the sandbox is gone: %v", err)
@@ -391,7 +392,7 @@ func TestRedisLosesAll(t *testing.T) {
 		c, ok, e := b.owners.Book.Read(mainThread)
 		return err == nil && e == nil && ok && c.Token == l.Token
 	})
-	if box := a.find(mainThread); box == nil || !a.owners.Confirm(box.ownership) {
+	if box := a.find(mainThread); box == nil || !a.owners.Confirm(box.Ownership) {
 		t.Error("the server gave its sandbox up")
 	}
 	views, _, err := b.Threads(t.Context(), caller, sandbox.ThreadFilter{})
@@ -412,10 +413,10 @@ func TestSecondServerStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := w.settle("b")
-	if b.find(mainThread) != nil || a.find(mainThread) == nil || a.find(mainThread).id != info.ID {
+	if b.find(mainThread) != nil || a.find(mainThread) == nil || a.find(mainThread).ID != info.ID {
 		t.Error("the second server took the sandbox of the first one")
 	}
-	if err := a.find(mainThread).hello(t.Context()); err != nil {
+	if err := a.find(mainThread).Hello(t.Context()); err != nil {
 		t.Errorf("the sandbox does not answer: %v", err)
 	}
 	b.removeOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
@@ -447,7 +448,7 @@ func TestSilentServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.find(mainThread).link.Close()
+	a.find(mainThread).Link.Close()
 	page, err := b.owners.Book.Lock(t.Context(), mainThread) // so that a does not take its lease again
 	must(err)
 	c, _, err := page.Record()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -67,7 +68,7 @@ func (r *Orchestrator) sameSkill(ctx context.Context, e *execution) error {
 
 // permit waits until a run that is recorded may begin, and is still what was asked about. One that may not has its end
 // here.
-func (r *Orchestrator) permit(ctx context.Context, inst *instance, e *execution, plan policy.Plan, still func() error) error {
+func (r *Orchestrator) permit(ctx context.Context, inst *instance.Instance, e *execution, plan policy.Plan, still func() error) error {
 	err := r.o.Hub.Permit(ctx, plan, e.attempt.ID)
 	if err == nil {
 		err = still()
@@ -76,7 +77,7 @@ func (r *Orchestrator) permit(ctx context.Context, inst *instance, e *execution,
 		return nil
 	}
 	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.id), e.id, e.subject, e.attempt.ID
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.id, e.subject, e.attempt.ID
 	rec.Outcome, rec.Detail = toolOutcome(sandbox.ToolResult{}, err)
 	if said := e.secret.hide.String(detailOf(err)); said != "" {
 		rec.Detail = said

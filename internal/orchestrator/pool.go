@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -40,22 +41,11 @@ const (
 	wayPause = 5 * time.Millisecond
 )
 
-// pooled is a sandbox that waits for a thread. Of its instance, what belongs to a thread is not set.
-type pooled struct {
-	*instance
-	files string // the folder that will be the thread's
-	image string // what its image was, "" where the driver cannot tell
-	made  time.Time
-
-	cancel   context.CancelFunc // ends its making
-	unwanted bool               // it is to go when it is made; of pool.mu
-}
-
 // pool of a template is the pool of one template. It is guarded by pool.mu.
 type templatePool struct {
-	template Template
-	idle     []*pooled // the oldest first
-	making   []*pooled
+	template instance.Template
+	idle     []*instance.Pooled // the oldest first
+	making   []*instance.Pooled
 	image    string // what the image is now
 	asked    time.Time
 	pause    time.Duration // after a failure
@@ -76,7 +66,7 @@ type pool struct {
 	callers atomic.Int32 // starts that a caller waits for
 }
 
-func (p *pool) init(templates map[string]Template) {
+func (p *pool) init(templates map[string]instance.Template) {
 	p.templates, p.known, p.wake = map[string]*templatePool{}, map[sandbox.ID]bool{}, make(chan struct{}, 1)
 	for name, t := range templates {
 		if t.Pool != nil && t.Pool.Target > 0 {
@@ -103,14 +93,14 @@ func (p *pool) list() []*templatePool {
 }
 
 // pick takes one for a thread, the oldest first. It is known until the claim has ended.
-func (p *pool) pick(template string) *pooled {
+func (p *pool) pick(template string) *instance.Pooled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	tp := p.templates[template]
 	if tp == nil || p.shut {
 		return nil
 	}
-	i := slices.IndexFunc(tp.idle, func(x *pooled) bool { return tp.fits(x, time.Now()) })
+	i := slices.IndexFunc(tp.idle, func(x *instance.Pooled) bool { return tp.fits(x, time.Now()) })
 	if i < 0 {
 		return nil
 	}
@@ -125,10 +115,10 @@ func (p *pool) pick(template string) *pooled {
 }
 
 // putBack undoes a pick.
-func (p *pool) putBack(x *pooled) {
+func (p *pool) putBack(x *instance.Pooled) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	tp := p.templates[x.template.Name]
+	tp := p.templates[x.Template.Name]
 	tp.idle = slices.Insert(tp.idle, 0, x)
 }
 
@@ -139,16 +129,16 @@ func (p *pool) rushes(now time.Time) bool {
 }
 
 // fits says whether one is neither too old nor of a former image.
-func (tp *templatePool) fits(x *pooled, now time.Time) bool {
-	return (tp.image == "" || x.image == tp.image) && now.Sub(x.made) < time.Duration(tp.template.Pool.MaxAgeSeconds)*time.Second
+func (tp *templatePool) fits(x *instance.Pooled, now time.Time) bool {
+	return (tp.image == "" || x.Image == tp.image) && now.Sub(x.Made) < time.Duration(tp.template.Pool.MaxAgeSeconds)*time.Second
 }
 
 // remove takes one out that must not be handed out any more; nil: nobody waits under that id.
-func (p *pool) remove(id sandbox.ID) *pooled {
+func (p *pool) remove(id sandbox.ID) *instance.Pooled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, tp := range p.templates {
-		if i := slices.IndexFunc(tp.idle, func(x *pooled) bool { return x.id == id }); i >= 0 {
+		if i := slices.IndexFunc(tp.idle, func(x *instance.Pooled) bool { return x.ID == id }); i >= 0 {
 			got := tp.idle[i]
 			tp.idle = slices.Delete(tp.idle, i, i+1)
 			p.leaving++
@@ -214,10 +204,10 @@ func (r *Orchestrator) tend(tp *templatePool) {
 		if tp.fits(x, now) {
 			continue
 		}
-		tp.idle = slices.DeleteFunc(tp.idle, func(y *pooled) bool { return x == y })
+		tp.idle = slices.DeleteFunc(tp.idle, func(y *instance.Pooled) bool { return x == y })
 		r.pool.leaving++
 		why := "age"
-		if tp.image != "" && x.image != tp.image {
+		if tp.image != "" && x.Image != tp.image {
 			why = "image"
 		}
 		r.wg.Go(func() { r.discard(x, why) })
@@ -270,7 +260,7 @@ func (r *Orchestrator) lookAtImage(tp *templatePool) {
 }
 
 // preparedImage brings a template's image to where the driver looks for it, and names it.
-func (r *Orchestrator) preparedImage(ctx context.Context, t Template) (string, error) {
+func (r *Orchestrator) preparedImage(ctx context.Context, t instance.Template) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.o.StartTime)
 	defer cancel()
 	if t.Prepare != nil {
@@ -282,7 +272,7 @@ func (r *Orchestrator) preparedImage(ctx context.Context, t Template) (string, e
 }
 
 // imageNow names what a template's image is for good, "" where the driver cannot.
-func (r *Orchestrator) imageNow(ctx context.Context, t Template) (string, error) {
+func (r *Orchestrator) imageNow(ctx context.Context, t instance.Template) (string, error) {
 	teller, ok := r.o.Driver.(driver.ImageTeller)
 	if !ok {
 		return "", nil
@@ -313,9 +303,9 @@ func (r *Orchestrator) evict() {
 			r.wg.Go(func() { r.discard(x, "room") })
 		default:
 			for _, tp := range r.pool.templates {
-				if i := slices.IndexFunc(tp.making, func(x *pooled) bool { return !x.unwanted }); i >= 0 {
-					tp.making[i].unwanted = true
-					tp.making[i].cancel()
+				if i := slices.IndexFunc(tp.making, func(x *instance.Pooled) bool { return !x.Unwanted }); i >= 0 {
+					tp.making[i].Unwanted = true
+					tp.making[i].Cancel()
 					r.pool.leaving++
 					break
 				}
@@ -343,7 +333,7 @@ func (r *Orchestrator) makeWay(ctx context.Context) error {
 func (r *Orchestrator) emptyPool() {
 	r.pool.mu.Lock()
 	r.pool.shut = true
-	var all []*pooled
+	var all []*instance.Pooled
 	for _, tp := range r.pool.templates {
 		all = append(all, tp.idle...)
 		tp.idle = nil

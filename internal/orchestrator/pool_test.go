@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -108,7 +109,7 @@ func (h *house) waiting() (ids []sandbox.ID) {
 	defer h.pool.mu.Unlock()
 	for _, tp := range h.pool.templates {
 		for _, x := range tp.idle {
-			ids = append(ids, x.id)
+			ids = append(ids, x.ID)
 		}
 	}
 	return ids
@@ -174,7 +175,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.full(t, 2)
-	before, err := os.Stat(filepath.Join(h.nextPooled(t).files, "workspace"))
+	before, err := os.Stat(filepath.Join(h.nextPooled(t).Files, "workspace"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,17 +184,17 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	}
 	inst := h.find(mainThread)
 	after, err := os.Stat(filepath.Join(h.threadDir(mainThread), "workspace"))
-	if err != nil || !os.SameFile(before, after) || !inst.info.Warm {
+	if err != nil || !os.SameFile(before, after) || !inst.Info().Warm {
 		t.Errorf("the thread's folder is not the one that the sandbox has: %v", err)
 	}
-	if uid, err := workspaceUID(h.threadDir(mainThread)); err != nil || uid != inst.uid {
-		t.Errorf("uid %d, the sandbox's is %d, %v", uid, inst.uid, err)
+	if uid, err := workspaceUID(h.threadDir(mainThread)); err != nil || uid != inst.UID {
+		t.Errorf("uid %d, the sandbox's is %d, %v", uid, inst.UID, err)
 	}
 	if got := h.inside(t, "main"); !slices.Equal(got, []string{"public/one"}) {
 		t.Errorf("skills %v", got)
 	}
-	if inst.env["A"] != "1" {
-		t.Errorf("env %v", inst.env)
+	if inst.Environment()["A"] != "1" {
+		t.Errorf("env %v", inst.Environment())
 	}
 	if err := h.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *paths.FS) (int64, error) {
 		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/kept", strings.NewReader("x"), false)
@@ -222,7 +223,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 }
 
 // nextPooled is the one that the next claim gets.
-func (h *house) nextPooled(t *testing.T) *pooled {
+func (h *house) nextPooled(t *testing.T) *instance.Pooled {
 	t.Helper()
 	h.pool.mu.Lock()
 	defer h.pool.mu.Unlock()
@@ -275,8 +276,8 @@ func TestManyClaims(t *testing.T) {
 		if inst == nil {
 			t.Fatalf("thread %d has no sandbox", i)
 		}
-		uids[inst.uid], ids[inst.id] = true, true
-		if !inst.snapshot().Warm {
+		uids[inst.UID], ids[inst.ID] = true, true
+		if !inst.Info().Warm {
 			cold++
 		}
 	}
@@ -303,7 +304,7 @@ func TestPoolAges(t *testing.T) {
 	old := h.waiting()
 	h.pool.mu.Lock()
 	for _, x := range h.pool.templates["base"].idle {
-		x.made = x.made.Add(-2 * time.Hour)
+		x.Made = x.Made.Add(-2 * time.Hour)
 	}
 	h.pool.mu.Unlock()
 	h.mustExec(t, "main")
@@ -349,9 +350,9 @@ func TestPoolDies(t *testing.T) {
 		e.Kill(id)
 	}
 	h.replaced(t, old, "ended")
-	h.nextPooled(t).link.Close() // as one that is there but does not dial
+	h.nextPooled(t).Link.Close() // as one that is there but does not dial
 	h.mustExec(t, "main")        // gets another one
-	if inst := h.find(mainThread); inst.pooled != nil && inst.link == nil {
+	if inst := h.find(mainThread); inst.Pooled != nil && inst.Link == nil {
 		t.Error("a sandbox without a connection")
 	}
 }
@@ -360,7 +361,7 @@ func TestPoolDies(t *testing.T) {
 func TestPoolGivesWay(t *testing.T) {
 	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 1, Burst: 3, MaxAgeSeconds: 3600}, func(o *Options) {
 		o.MaxInstances = 3
-		o.Templates["other"] = Template{Template: sandbox.Template{Name: "other", Runtime: "runc", Limits: o.Templates["base"].Limits}}
+		o.Templates["other"] = instance.Template{Template: sandbox.Template{Name: "other", Runtime: "runc", Limits: o.Templates["base"].Limits}}
 	})
 	h.full(t, 3)
 	for i := range 3 {
@@ -408,7 +409,7 @@ func TestPoolEmptied(t *testing.T) {
 	h.full(t, 3)
 	h.mustExec(t, "main")
 	h.Drain(t.Context())
-	claimed := h.find(mainThread).id
+	claimed := h.find(mainThread).ID
 	h.stop()
 	h.wg.Wait()
 	h.emptyPool()
@@ -432,7 +433,7 @@ func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
 	t.Helper()
 	inst := h.find(mainThread)
 	h.leaveMap(inst)
-	if err := inst.letGo(); err != nil {
+	if err := inst.Close(); err != nil {
 		return err
 	}
 	return h.driver.Remove(t.Context(), id)
@@ -494,7 +495,7 @@ func TestServersShareAPool(t *testing.T) {
 		}
 	}
 	w.eventually("the claimed one is adopted", func() bool { return a.find(mainThread) != nil })
-	got := a.find(mainThread).snapshot()
+	got := a.find(mainThread).Info()
 	if err != nil || got.ID != info.ID || !got.Warm || got.Template != "base" {
 		t.Errorf("%+v was adopted as %+v, %v", info, got, err)
 	}
@@ -514,7 +515,7 @@ func TestCrashInAClaim(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := a.owners.SetSandbox(t.Context(), own, x.id); err != nil {
+				if err := a.owners.SetSandbox(t.Context(), own, x.ID); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -526,12 +527,12 @@ func TestCrashInAClaim(t *testing.T) {
 			a.stop() // kill -9: nothing is cleared away
 			a.wg.Wait()
 			w.die(a)
-			x.link.Close()
+			x.Link.Close()
 			b := w.settle("b")
-			_, err := w.engine(t, b).Inspect(t.Context(), x.id)
+			_, err := w.engine(t, b).Inspect(t.Context(), x.ID)
 			if step == "moved" {
 				box := b.find(mainThread)
-				if box == nil || box.id != x.id || box.uid != x.uid || err != nil {
+				if box == nil || box.ID != x.ID || box.UID != x.UID || err != nil {
 					t.Fatalf("the thread's sandbox is %+v, %v", box, err)
 				}
 				if err := b.DeleteThread(t.Context(), caller, "main"); err != nil {
@@ -544,8 +545,8 @@ func TestCrashInAClaim(t *testing.T) {
 				if err = errors.Join(err, e); err != nil {
 					t.Fatal(err)
 				}
-				_, gone := w.engine(t, b).Inspect(t.Context(), x.id)
-				_, run := os.Stat(x.dir)
+				_, gone := w.engine(t, b).Inspect(t.Context(), x.ID)
+				_, run := os.Stat(string(x.Dir))
 				b.sweepPool()
 				return len(folders) == 0 && len(claims) == 0 && errors.Is(gone, sandbox.NotFound) && errors.Is(run, os.ErrNotExist)
 			})
@@ -572,31 +573,31 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	w.eventually("one waits", func() bool { return poolOf(a) == 1 })
 	x := a.pool.pick("base")
 	uid, err := a.ensureThread(t.Context(), mainThread) // an upload came in between
-	if err != nil || uid == x.uid {
+	if err != nil || uid == x.UID {
 		t.Fatalf("%d, %v", uid, err)
 	}
 	page, err := a.owners.LockPage(t.Context(), mainThread)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := page.Write(ownerrecord.Of(mainThread, "a", 1, x.id)); err != nil {
+	if err := page.Write(ownerrecord.Of(mainThread, "a", 1, x.ID)); err != nil {
 		t.Fatal(err)
 	}
 	page.Close()
 	a.stop()
 	a.wg.Wait()
 	w.die(a)
-	x.link.Close()
+	x.Link.Close()
 	b := w.settle("b")
 	if box := b.find(mainThread); box != nil {
-		t.Errorf("the thread has %s, whose files are others", box.id)
+		t.Errorf("the thread has %s, whose files are others", box.ID)
 	}
 	if got, err := workspaceUID(b.threadDir(mainThread)); err != nil || got != uid {
 		t.Errorf("the thread's files: uid %d, %v", got, err)
 	}
 	// Another's folder: what there is of the first one goes with the sandbox that nothing has run in.
-	moved, err := b.passWorkspace(t.Context(), mainThread, &pooled{instance: &instance{}, files: t.TempDir()})
-	if want := (farAway || errors.Is(err, errGivenUp)); moved || !want {
+	moved, err := b.passWorkspace(t.Context(), mainThread, &instance.Pooled{Instance: &instance.Instance{}, Files: t.TempDir()})
+	if want := (farAway || errors.Is(err, instance.ErrGivenUp)); moved || !want {
 		t.Errorf("over a thread that has files: %v, %v", moved, err)
 	}
 }

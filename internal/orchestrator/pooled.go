@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -52,17 +53,17 @@ func (r *Orchestrator) poolFolders() ([]poolFolder, error) {
 // makePooled begins to make one, whose place is taken.
 func (r *Orchestrator) makePooled(tp *templatePool) {
 	now := time.Now().UTC()
-	x := &pooled{made: now, instance: &instance{
-		template: tp.template, id: sandbox.NewID(), ready: make(chan struct{}), gone: make(chan struct{}), asked: now,
-		info: sandbox.Info{State: sandbox.Starting, Template: tp.template.Name, Driver: r.caps.Name, Runtime: tp.template.Runtime, Warm: true},
-	}}
-	x.fileSync = r.newFileSync(x.id)
-	x.dir = filepath.Join(r.runRoot(), string(x.id))
-	x.files = filepath.Join(r.poolRoot(), string(x.id)+"."+r.peers.ID())
+	x := &instance.Pooled{Made: now, Instance: instance.New(sandbox.Thread{}, tp.template, sandbox.Info{
+		ID: sandbox.NewID(), State: sandbox.Starting, Template: tp.template.Name, Driver: r.caps.Name, Runtime: tp.template.Runtime, Warm: true,
+	})}
+	x.Asked = now
+	x.FileSync = r.newFileSync(x.ID)
+	x.Dir = instance.RunDir(filepath.Join(r.runRoot(), string(x.ID)))
+	x.Files = filepath.Join(r.poolRoot(), string(x.ID)+"."+r.peers.ID())
 	ctx, cancel := context.WithTimeout(r.ctx, r.o.StartTime)
-	x.cancel = cancel
+	x.Cancel = cancel
 	r.pool.mu.Lock()
-	r.pool.known[x.id] = true
+	r.pool.known[x.ID] = true
 	tp.making = append(tp.making, x)
 	r.pool.mu.Unlock()
 	r.wg.Go(func() {
@@ -79,15 +80,15 @@ func (r *Orchestrator) makePooled(tp *templatePool) {
 }
 
 // addIdle puts one that is made where threads find it, if it is wanted. When not, it counts as leaving.
-func (r *Orchestrator) addIdle(tp *templatePool, x *pooled, err error) bool {
+func (r *Orchestrator) addIdle(tp *templatePool, x *instance.Pooled, err error) bool {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	tp.making = slices.DeleteFunc(tp.making, func(y *pooled) bool { return x == y })
-	if err == nil && !x.unwanted && r.ctx.Err() == nil {
+	tp.making = slices.DeleteFunc(tp.making, func(y *instance.Pooled) bool { return x == y })
+	if err == nil && !x.Unwanted && r.ctx.Err() == nil {
 		tp.idle, tp.pause = append(tp.idle, x), 0
 		return true
 	}
-	if !x.unwanted {
+	if !x.Unwanted {
 		r.pool.leaving++
 		tp.pause = min(max(2*tp.pause, firstPause), lastPause)
 		tp.until = time.Now().Add(tp.pause)
@@ -96,18 +97,18 @@ func (r *Orchestrator) addIdle(tp *templatePool, x *pooled, err error) bool {
 }
 
 // attemptPooled makes one between the record of the attempt and that of its outcome.
-func (r *Orchestrator) attemptPooled(ctx context.Context, x *pooled) error {
+func (r *Orchestrator) attemptPooled(ctx context.Context, x *instance.Pooled) error {
 	rec := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseAttempt)
-	rec.Sandbox, rec.Subject = string(x.id), x.template.Name
-	recordLoosened(&rec, x.template.Loosened)
+	rec.Sandbox, rec.Subject = string(x.ID), x.Template.Name
+	recordLoosened(&rec, x.Template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err != nil {
 		return err
 	}
 	err = r.bringUpPooled(ctx, x)
 	result := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseResult)
-	result.Sandbox, result.Subject, result.Parent, result.Outcome = string(x.id), x.template.Name, attempt.ID, "ok"
-	result.Millis = time.Since(x.made).Milliseconds()
+	result.Sandbox, result.Subject, result.Parent, result.Outcome = string(x.ID), x.Template.Name, attempt.ID, "ok"
+	result.Millis = time.Since(x.Made).Milliseconds()
 	if err != nil {
 		result.Outcome, result.Detail = "error", string(sandbox.KindOf(err))
 	}
@@ -115,73 +116,73 @@ func (r *Orchestrator) attemptPooled(ctx context.Context, x *pooled) error {
 	return errors.Join(err, e)
 }
 
-func (r *Orchestrator) bringUpPooled(ctx context.Context, x *pooled) (err error) {
-	if x.uid, err = r.makeWorkspace(ctx, x.files, makeFolders); err != nil {
+func (r *Orchestrator) bringUpPooled(ctx context.Context, x *instance.Pooled) (err error) {
+	if x.UID, err = r.makeWorkspace(ctx, x.Files, makeFolders); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(x.dir, 0o711); err != nil {
+	if err := os.MkdirAll(string(x.Dir), 0o711); err != nil {
 		return err
 	}
-	if x.skills.folder, err = r.o.Views.Folder(x.viewDir()); err != nil {
+	if x.Skills.Folder, err = r.o.Views.Folder(x.Dir.View()); err != nil {
 		return err
 	}
 	// What most users see; a claim changes what its own does not.
-	if err := x.show(r.o.Skills.Everybody()); err != nil {
+	if err := x.Show(r.o.Skills.Everybody()); err != nil {
 		return err
 	}
-	if err := r.openLink(x.instance); err != nil {
+	if err := r.openLink(x.Instance); err != nil {
 		return err
 	}
-	if x.image, err = r.preparedImage(ctx, x.template); err != nil { // before: a newer one counts as the older
+	if x.Image, err = r.preparedImage(ctx, x.Template); err != nil { // before: a newer one counts as the older
 		return err
 	}
 	if _, err := r.o.Driver.Create(ctx, r.pooledSpec(x)); err != nil {
 		return err
 	}
-	if x.fileSync != nil {
-		x.fileSync.Opened(true)
+	if x.FileSync != nil {
+		x.FileSync.Opened(true)
 	}
-	if err := x.hello(ctx); err != nil {
+	if err := x.Hello(ctx); err != nil {
 		return err
 	}
-	r.warm(x.instance, nil)
+	r.warm(x.Instance, nil)
 	return nil
 }
 
 // pooledSpec is as that of a thread's sandbox, but for the labels: they cannot be changed later.
-func (r *Orchestrator) pooledSpec(x *pooled) sandbox.Spec {
-	spec := r.specOf(x.instance, x.files)
+func (r *Orchestrator) pooledSpec(x *instance.Pooled) sandbox.Spec {
+	spec := r.specOf(x.Instance, x.Files)
 	spec.Labels = map[string]string{
-		sandbox.LabelInstall: r.o.Install, sandbox.LabelRole: sandbox.RolePool, sandbox.LabelUID: strconv.Itoa(x.uid),
-		sandbox.LabelTemplate: x.template.Name, sandbox.LabelReplica: r.peers.ID(),
+		sandbox.LabelInstall: r.o.Install, sandbox.LabelRole: sandbox.RolePool, sandbox.LabelUID: strconv.Itoa(x.UID),
+		sandbox.LabelTemplate: x.Template.Name, sandbox.LabelReplica: r.peers.ID(),
 	}
-	loosen(&spec, x.template.Loosened)
+	loosen(&spec, x.Template.Loosened)
 	return spec
 }
 
 // discard removes one that nobody gets, which counts as leaving. What cannot be removed now the sweep tries again.
-func (r *Orchestrator) discard(x *pooled, why string) {
+func (r *Orchestrator) discard(x *instance.Pooled, why string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
 	defer cancel()
-	if err := x.letGo(); err != nil {
-		r.o.Log.Warn("sockets not closed", "sandbox", string(x.id), "error", err)
+	if err := x.Close(); err != nil {
+		r.o.Log.Warn("sockets not closed", "sandbox", string(x.ID), "error", err)
 	}
-	err := r.o.Driver.Remove(ctx, x.id)
-	r.endSkills(x.instance, err == nil)
+	err := r.o.Driver.Remove(ctx, x.ID)
+	r.endSkills(x.Instance, err == nil)
 	if err == nil {
-		err = errors.Join(os.RemoveAll(x.dir), r.dropFiles(x.files, x.uid))
+		err = errors.Join(os.RemoveAll(string(x.Dir)), r.dropFiles(x.Files, x.UID))
 	}
 	r.places.LeaveSpare()
 	r.pool.mu.Lock()
 	r.pool.leaving--
-	delete(r.pool.known, x.id)
+	delete(r.pool.known, x.ID)
 	r.pool.mu.Unlock()
 	if err != nil {
-		r.o.Log.Warn("a sandbox of the pool is not removed; tried again", "sandbox", string(x.id), "error", err)
+		r.o.Log.Warn("a sandbox of the pool is not removed; tried again", "sandbox", string(x.ID), "error", err)
 	}
 	r.o.Metrics.Changed(audit.ActionSandboxPool, why)
 	rec := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxRemove, audit.PhaseResult)
-	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(x.id), x.template.Name, "ok", "pool: "+why
+	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(x.ID), x.Template.Name, "ok", "pool: "+why
 	if _, err := r.o.Audit.Append(ctx, rec); err != nil {
 		r.o.Log.Error("the audit log cannot be written", "error", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
@@ -20,10 +21,10 @@ import (
 
 // attach makes this process the one that the instance's sandbox is connected with, by the token of the instance's ownership. It tries
 // again while the sandbox cannot be reached, until ctx ends. fenced: the sandbox was attached with a higher token.
-func (r *Orchestrator) attach(ctx context.Context, inst *instance, labels map[string]string) error {
-	fs := inst.fileSync
-	a := driver.Attachment{ID: inst.id, Mounts: r.specOf(inst, r.threadDir(inst.thread)).Mounts, UID: inst.uid, Labels: labels}
-	if own := inst.owned(); own != nil {
+func (r *Orchestrator) attach(ctx context.Context, inst *instance.Instance, labels map[string]string) error {
+	fs := inst.FileSync
+	a := driver.Attachment{ID: inst.ID, Mounts: r.specOf(inst, r.threadDir(inst.Thread)).Mounts, UID: inst.UID, Labels: labels}
+	if own := inst.Owned(); own != nil {
 		a.Token = own.Token.Load()
 	}
 	for {
@@ -66,21 +67,21 @@ func (r *Orchestrator) newFileSync(id sandbox.ID) *filesync.Sync {
 }
 
 // watchContexts lets the copies of an instance that has a thread ask for contexts.
-func (r *Orchestrator) watchContexts(inst *instance) {
-	if inst.fileSync == nil {
+func (r *Orchestrator) watchContexts(inst *instance.Instance) {
+	if inst.FileSync == nil {
 		return
 	}
-	inst.fileSync.Lives = func() bool {
+	inst.FileSync.Lives = func() bool {
 		r.contexts.mu.Lock()
 		defer r.contexts.mu.Unlock()
-		return r.contexts.living(inst.thread) > 0
+		return r.contexts.living(inst.Thread) > 0
 	}
 }
 
 // pull makes the server's copy what the sandbox has. While the sandbox cannot be reached, and nobody has ended it, it is
 // tried again for patience.
-func (r *Orchestrator) pull(ctx context.Context, inst *instance, patience time.Duration) error {
-	fs, began := inst.fileSync, time.Now()
+func (r *Orchestrator) pull(ctx context.Context, inst *instance.Instance, patience time.Duration) error {
+	fs, began := inst.FileSync, time.Now()
 	for {
 		err := filesync.ErrSyncEnded
 		if r.mayPull(inst) {
@@ -89,7 +90,7 @@ func (r *Orchestrator) pull(ctx context.Context, inst *instance, patience time.D
 		if err == nil {
 			return nil
 		}
-		if inst.endingStatus() != "" { // there is one more pull, before it is removed
+		if inst.Ending() != "" { // there is one more pull, before it is removed
 			select {
 			case <-fs.Last.Done:
 				return fs.Last.Err
@@ -105,9 +106,9 @@ func (r *Orchestrator) pull(ctx context.Context, inst *instance, patience time.D
 
 // mayPull says whether the thread's folder is still ours, and the one that the sandbox was given: a thread that was deleted while
 // its sandbox began may be a new one by now.
-func (r *Orchestrator) mayPull(inst *instance) bool {
-	uid, err := workspaceUID(r.threadDir(inst.thread))
-	return err == nil && uid == inst.uid && r.stillOurs(inst)
+func (r *Orchestrator) mayPull(inst *instance.Instance) bool {
+	uid, err := workspaceUID(r.threadDir(inst.Thread))
+	return err == nil && uid == inst.UID && r.stillOurs(inst)
 }
 
 // restoreToRead is called before the server's copy of a thread's files is read or changed. Only when something ran, or runs,
@@ -117,18 +118,18 @@ func (r *Orchestrator) restoreToRead(ctx context.Context, t sandbox.Thread) erro
 		return nil
 	}
 	inst := r.find(t)
-	if inst == nil && r.onVolume(t) || inst != nil && inst.onVolume() {
+	if inst == nil && r.onVolume(t) || inst != nil && inst.OnVolume() {
 		ctx, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 		defer cancel()
 		return r.bringKept(ctx, t)
 	}
-	if inst == nil || !inst.isReady() || inst.fileSync.Same(true) {
+	if inst == nil || !inst.IsReady() || inst.FileSync.Same(true) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 	defer cancel()
 	err := r.pull(ctx, inst, readPatience)
-	if err == nil || inst.endingStatus() != "" { // without a sandbox the server's copy is all there is
+	if err == nil || inst.Ending() != "" { // without a sandbox the server's copy is all there is
 		return nil
 	}
 	return unreadable(err)
@@ -145,8 +146,8 @@ func unreadable(err error) error {
 }
 
 // upToDate is called before something begins to run in an instance: it does not miss what the server changed.
-func (r *Orchestrator) upToDate(ctx context.Context, inst *instance) error {
-	fs := inst.fileSync
+func (r *Orchestrator) upToDate(ctx context.Context, inst *instance.Instance) error {
+	fs := inst.FileSync
 	if fs == nil || !fs.Views.Any() && !fs.Files.Any() {
 		return nil
 	}
@@ -158,17 +159,17 @@ func (r *Orchestrator) upToDate(ctx context.Context, inst *instance) error {
 		case err == nil:
 			return nil
 		case !filesync.OutOfReach(err):
-			r.o.Log.Warn("a sandbox cannot have what the server changed", "thread", inst.thread.String(), "error", err)
+			r.o.Log.Warn("a sandbox cannot have what the server changed", "thread", inst.Thread.String(), "error", err)
 			return nil
-		case inst.endingStatus() != "" || !wait(limited, filesync.RetryPause):
+		case inst.Ending() != "" || !wait(limited, filesync.RetryPause):
 			return sandbox.Wrap(sandbox.Unavailable, err, "the sandbox cannot be reached now; try again")
 		}
 	}
 }
 
 // begins counts in what is about to run in an instance. before says that it will be asked what it changed.
-func (r *Orchestrator) begins(ctx context.Context, inst *instance, e *execution) error {
-	fs := inst.fileSync
+func (r *Orchestrator) begins(ctx context.Context, inst *instance.Instance, e *execution) error {
+	fs := inst.FileSync
 	if fs == nil {
 		return nil
 	}
@@ -186,8 +187,8 @@ func (r *Orchestrator) begins(ctx context.Context, inst *instance, e *execution)
 }
 
 // pullAfterExec is called when an exec has ended: what it changed is at the server when it returns nil.
-func (r *Orchestrator) pullAfterExec(inst *instance, e *execution, exit *sandboxv1.Exit) error {
-	fs := inst.fileSync
+func (r *Orchestrator) pullAfterExec(inst *instance.Instance, e *execution, exit *sandboxv1.Exit) error {
+	fs := inst.FileSync
 	if fs == nil {
 		return nil
 	}
@@ -204,7 +205,7 @@ func (r *Orchestrator) pullAfterExec(inst *instance, e *execution, exit *sandbox
 	if fs.OnVolume {
 		return err
 	}
-	if err != nil && exit != nil && filesync.OutOfReach(err) && inst.endingStatus() == "" && r.ctx.Err() == nil {
+	if err != nil && exit != nil && filesync.OutOfReach(err) && inst.Ending() == "" && r.ctx.Err() == nil {
 		// What it has is not what was told: nothing goes on from there.
 		r.wg.Go(func() { r.abandon(inst, "its files could not be reached") })
 	}
@@ -258,7 +259,7 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 		release()
 		return errors.Join(err, r.owe(t, changed))
 	}
-	fs := now.fileSync
+	fs := now.FileSync
 	fs.Files.Add(changed...)
 	if now != inst {
 		release()
@@ -270,9 +271,9 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 	pushed := fs.Push(limited, &fs.Files)
 	release()
 	switch {
-	case pushed != nil && now.onVolume() && now.endingStatus() != "":
+	case pushed != nil && now.OnVolume() && now.Ending() != "":
 		return errors.Join(err, r.owe(t, changed))
-	case pushed == nil || now.endingStatus() != "" || !now.isReady(): // the next one has them, or it has when it begins
+	case pushed == nil || now.Ending() != "" || !now.IsReady(): // the next one has them, or it has when it begins
 		return err
 	case filesync.OutOfReach(pushed):
 		fs.Follow()
@@ -283,21 +284,21 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 
 // copyLock keeps pulls from the server's copy until it is released. instance is the thread's, nil when it has none.
 type copyLock struct {
-	inst *instance
+	inst *instance.Instance
 	held bool
 }
 
 func (o *copyLock) release() {
 	if o.held {
 		o.held = false
-		o.inst.fileSync.GiveTurn()
+		o.inst.FileSync.GiveTurn()
 	}
 }
 
 func (o *copyLock) take(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, filesync.PullTime)
 	defer cancel()
-	err := o.inst.fileSync.TakeTurn(ctx)
+	err := o.inst.FileSync.TakeTurn(ctx)
 	o.held = err == nil
 	return err
 }
@@ -307,7 +308,7 @@ func (r *Orchestrator) ownFiles(ctx context.Context, t sandbox.Thread) (*copyLoc
 	if o.inst == nil {
 		return o, nil
 	}
-	if o.inst.fileSync.Files.Full() {
+	if o.inst.FileSync.Files.Full() {
 		return nil, sandbox.Errorf(sandbox.Unavailable, "the sandbox cannot be reached now, and %d changes wait for it; try again", filesync.MaxDue)
 	}
 	return o, o.take(ctx)
@@ -337,15 +338,15 @@ func (r *Orchestrator) arrive(ctx context.Context, o *copyLock, body io.Reader) 
 }
 
 // lastPull brings what an instance that is ending has and the server does not, and ends the copying.
-func (r *Orchestrator) lastPull(ctx context.Context, inst *instance) {
-	fs := inst.fileSync
+func (r *Orchestrator) lastPull(ctx context.Context, inst *instance.Instance) {
+	fs := inst.FileSync
 	if fs == nil {
 		return
 	}
 	var err error
 	if fs.IsOpen() && !fs.Same(true) && !fs.OnVolume {
 		limit := filesync.LastPullTime
-		if s := inst.endingStatus(); s == sandbox.StatusLost || s == sandbox.StatusOOM {
+		if s := inst.Ending(); s == sandbox.StatusLost || s == sandbox.StatusOOM {
 			limit = filesync.DeadPullTime
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
@@ -354,52 +355,40 @@ func (r *Orchestrator) lastPull(ctx context.Context, inst *instance) {
 			err = fs.Pull(ctx)
 		}
 		if err != nil {
-			r.o.Log.Warn("what the sandbox changed after the last run that was told is not kept", "thread", inst.thread.String(), "sandbox", string(inst.id), "error", err)
+			r.o.Log.Warn("what the sandbox changed after the last run that was told is not kept", "thread", inst.Thread.String(), "sandbox", string(inst.ID), "error", err)
 		}
 	}
 	fs.Close(err)
 	if fs.OnVolume && fs.Files.Any() {
-		if err := r.owe(inst.thread, fs.Files.Take()); err != nil {
-			r.o.Log.Error("what was changed last is not on the user's volume", "thread", inst.thread.String(), "error", err)
+		if err := r.owe(inst.Thread, fs.Files.Take()); err != nil {
+			r.o.Log.Error("what was changed last is not on the user's volume", "thread", inst.Thread.String(), "error", err)
 		}
 	}
 }
 
-// detach ends this process's part in a sandbox.
-func (inst *instance) detach() error {
-	fs := inst.fileSync
-	if fs == nil {
-		return nil
-	}
-	fs.Close(filesync.ErrSyncEnded)
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
-	defer cancel()
-	return fs.Remote.Detach(ctx, inst.id)
-}
-
 // attachAgain tells the sandbox the token of a lease that was taken again. When it has seen a higher one, because the store lost
 // its count, it stays attached by that.
-func (r *Orchestrator) attachAgain(ctx context.Context, inst *instance) {
-	if inst.fileSync == nil {
+func (r *Orchestrator) attachAgain(ctx context.Context, inst *instance.Instance) {
+	if inst.FileSync == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, filesync.RetryPause)
 	defer cancel()
 	if err := r.attach(ctx, inst, nil); err != nil {
-		r.o.Log.Warn("the sandbox does not know the new lease", "thread", inst.thread.String(), "error", err)
+		r.o.Log.Warn("the sandbox does not know the new lease", "thread", inst.Thread.String(), "error", err)
 	}
 }
 
 // awaitPushes waits a moment until instances have what is due to them. Those out of reach get it later.
-func (r *Orchestrator) awaitPushes(ctx context.Context, wanted func(*instance) bool) {
+func (r *Orchestrator) awaitPushes(ctx context.Context, wanted func(*instance.Instance) bool) {
 	if r.remote == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
-	r.eachInstance(wanted, func(inst *instance) {
-		if err := inst.fileSync.PushAll(ctx); err != nil {
-			r.o.Log.Debug("not pushed yet", "thread", inst.thread.String(), "error", err)
+	r.eachInstance(wanted, func(inst *instance.Instance) {
+		if err := inst.FileSync.PushAll(ctx); err != nil {
+			r.o.Log.Debug("not pushed yet", "thread", inst.Thread.String(), "error", err)
 		}
 	})
 }

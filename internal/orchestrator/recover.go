@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -62,7 +63,7 @@ func threadOf(entry sandbox.Instance) sandbox.Thread {
 
 // adopt makes an instance of a sandbox that another server made, for a thread that is held. With an error there may
 // be a part of it.
-func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entry sandbox.Instance) (*instance, error) {
+func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entry sandbox.Instance) (*instance.Instance, error) {
 	t := own.Thread
 	if err := r.awake(ctx, &entry); err != nil {
 		return nil, err
@@ -86,30 +87,27 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	if err := r.belongs(entry, t, uid); err != nil {
 		return nil, err
 	}
-	inst := &instance{
-		thread: t, template: tmpl, id: entry.ID, uid: uid, ownership: own, dir: filepath.Join(r.runRoot(), string(entry.ID)),
-		ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(),
-		info: sandbox.Info{
-			ID: entry.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: entry.Runtime,
-			Warm: entry.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: entry.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(entry.Labels),
-		},
-	}
-	close(inst.ready)
-	if inst.fileSync = r.newFileSync(inst.id); inst.fileSync != nil {
+	inst := instance.New(t, tmpl, sandbox.Info{
+		ID: entry.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: entry.Runtime,
+		Warm: entry.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: entry.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(entry.Labels),
+	})
+	inst.UID, inst.Ownership, inst.Dir = uid, own, instance.RunDir(filepath.Join(r.runRoot(), string(entry.ID)))
+	close(inst.Ready)
+	if inst.FileSync = r.newFileSync(inst.ID); inst.FileSync != nil {
 		state, err := r.volumeState(t)
 		if err != nil {
 			return inst, err
 		}
-		inst.fileSync.OnVolume = state != nil
+		inst.FileSync.OnVolume = state != nil
 	}
 	r.watchContexts(inst)
-	if _, err := os.Stat(inst.secretFile()); err != nil {
+	if _, err := os.Stat(inst.Dir.SecretFile()); err != nil {
 		return inst, errors.New("its run folder is gone")
 	}
-	if _, err := os.Stat(inst.viewDir()); err != nil {
+	if _, err := os.Stat(inst.Dir.View()); err != nil {
 		return inst, errors.New("a server of another version made it")
 	}
-	if inst.skills.folder, err = skills.OpenFolder(inst.viewDir()); err != nil {
+	if inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View()); err != nil {
 		return inst, err
 	}
 	if err := r.firstSkills(ctx, inst); err != nil {
@@ -126,19 +124,19 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	if err := r.attachAdopted(ctx, inst); err != nil {
 		return inst, err
 	}
-	if _, err := inst.link.Conn(ctx); err != nil { // a call of its own waits for less
+	if _, err := inst.Link.Conn(ctx); err != nil { // a call of its own waits for less
 		return inst, fmt.Errorf("it does not dial: %w", err)
 	}
-	st, err := inst.client.Status(ctx)
+	st, err := inst.Client.Status(ctx)
 	if err != nil {
 		return inst, fmt.Errorf("it does not answer: %w", err)
 	}
-	inst.languages = st.GetLanguages()
+	inst.SetRuntimes(st.GetLanguages())
 	for _, e := range st.GetExecs() {
 		if !e.GetRunning() {
 			continue
 		}
-		if err := inst.client.Kill(ctx, e.GetExecId()); err != nil {
+		if err := inst.Client.Kill(ctx, e.GetExecId()); err != nil {
 			return inst, fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
 		}
 	}
@@ -152,15 +150,15 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 
 // attachAdopted connects this server with a sandbox whose disk is elsewhere. What the server before it changed last may
 // not have come there, and what ran last may not have come from there: the next who looks sees to that.
-func (r *Orchestrator) attachAdopted(ctx context.Context, inst *instance) error {
-	if inst.fileSync == nil {
+func (r *Orchestrator) attachAdopted(ctx context.Context, inst *instance.Instance) error {
+	if inst.FileSync == nil {
 		return nil
 	}
 	if err := r.attach(ctx, inst, nil); err != nil {
 		return err
 	}
-	inst.fileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
-	inst.fileSync.Opened(false)
+	inst.FileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
+	inst.FileSync.Opened(false)
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/policy"
@@ -31,7 +32,6 @@ const (
 	maxArgBytes  = 128 << 10 // Linux: MAX_ARG_STRLEN
 	maxEnv       = 256
 	maxSpill     = 256 << 20
-	maxRunning   = 256 // execs at once in one sandbox
 	stderrOfCode = 2000
 )
 
@@ -248,7 +248,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 			e.trace.span.End()
 		}
 	}()
-	hide, err := inst.hiding(common, env.own, named)
+	hide, err := inst.Redaction.Hiding(common, env.own, named)
 	if err != nil {
 		return "", err
 	}
@@ -264,7 +264,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.context.cc.id, goneWithSandbox, whatToDo)
 	}
 	if e.action == audit.ActionCode && e.context == nil {
-		asTemplate(req.Code, inst.template)
+		asTemplate(req.Code, inst.Template)
 		req.Code.OwnEnv = len(env.own)+len(named) > 0 // it may hold a secret, which nothing that waits is to keep
 		if err := r.prepareCode(inst, req.Code); err != nil {
 			return "", err
@@ -292,17 +292,17 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide, Trace: e.trace.process})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
-	req.Env = execEnv(t, e.id, token, inst.template.Env, common, env.own, named)
+	req.Env = execEnv(t, e.id, token, inst.Template.Env, common, env.own, named)
 	if e.report {
 		e.before = r.snapshot(t)
 	}
 	if e.context != nil {
 		r.beginRun(e.context, e.id)
 	}
-	inst.fileSync.Begin()
+	inst.FileSync.Begin()
 	r.execs.add(e)
 	handedOver = true
-	inst.paidBy(c)
+	inst.Load.Bill(c)
 	r.watchLoad(inst)
 	r.wg.Go(func() { r.supervise(inst, e, req) })
 	return e.id, nil
@@ -331,21 +331,19 @@ func execEnv(t sandbox.Thread, execID, token string, layers ...map[string]string
 // enterTries bounds how often an instance may be put away, or paused, between being ready and being entered.
 const enterTries = 10
 
-var errPaused = sandbox.Errorf(sandbox.Conflict, "the sandbox was paused just now; try again")
-
 // enter gives the thread's running instance with an exec counted in, and the environment that all execs have.
 // An instance that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
 // the default template.
-func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance, map[string]string, error) {
+func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
 	var err error
 	for range enterTries {
 		if err := r.refuse(t); err != nil {
 			return nil, nil, err
 		}
-		var inst *instance
+		var inst *instance.Instance
 		var env map[string]string
 		if inst, err = r.join(ctx, c, t, "", 0, nil); err == nil {
-			if env, err = inst.enter(); err == nil {
+			if env, err = inst.Enter(); err == nil {
 				if r.execs.begin() {
 					return inst, env, nil
 				}
@@ -354,8 +352,8 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 			}
 		}
 		switch {
-		case errors.Is(err, sandbox.SandboxLost) && inst != nil && inst.endingStatus() != "" && inst.err == nil: // another one is started
-		case errors.Is(err, errPaused):
+		case errors.Is(err, sandbox.SandboxLost) && inst != nil && inst.Ending() != "" && inst.Err == nil: // another one is started
+		case errors.Is(err, instance.ErrPaused):
 			if _, err := r.wake(ctx, c, inst, "an exec"); err != nil {
 				return nil, nil, err
 			}
@@ -366,35 +364,10 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 	return nil, nil, err
 }
 
-// enter counts an exec in and returns the environment that all have; leave counts it out. An instance with
-// execs in it is never idle.
-func (inst *instance) enter() (map[string]string, error) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if inst.ending != "" {
-		return nil, sandbox.Errorf(sandbox.SandboxLost, "the sandbox ended just now; try again")
-	}
-	if inst.info.State == sandbox.Paused {
-		return nil, errPaused
-	}
-	if inst.running >= maxRunning {
-		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
-	}
-	inst.running++
-	return inst.env, nil
-}
-
-func (inst *instance) leave() {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.running--
-	inst.lastActive = time.Now()
-}
-
-func (r *Orchestrator) attempt(ctx context.Context, inst *instance, e *execution, args any, plan policy.Plan) (audit.Record, error) {
+func (r *Orchestrator) attempt(ctx context.Context, inst *instance.Instance, e *execution, args any, plan policy.Plan) (audit.Record, error) {
 	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
 	rec.Why, e.subject = plan.Why(), plan.ShownText(e.subject)
-	rec.Sandbox, rec.Exec, rec.Subject = string(inst.id), e.id, e.subject
+	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.id, e.subject
 	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
 	if len(e.named) > 0 {
 		rec.Detail = "secrets in its environment: " + strings.Join(e.named, ", ")
@@ -406,7 +379,7 @@ func (r *Orchestrator) attempt(ctx context.Context, inst *instance, e *execution
 }
 
 // supervise runs e in b and ends it once.
-func (r *Orchestrator) supervise(inst *instance, e *execution, req *sandboxv1.RunRequest) {
+func (r *Orchestrator) supervise(inst *instance.Instance, e *execution, req *sandboxv1.RunRequest) {
 	exit, status := r.streamTraced(inst, e, req)
 	e.takeRest(exit)
 	notPulled := r.pullAfterExec(inst, e, exit)
@@ -425,7 +398,7 @@ func (r *Orchestrator) supervise(inst *instance, e *execution, req *sandboxv1.Ru
 	}
 	switch {
 	case notPulled == nil:
-	case inst.onVolume(): // they are kept, and cannot be listed
+	case inst.OnVolume(): // they are kept, and cannot be listed
 		res.FilesTruncated = true
 	default:
 		e.filesNotPulled(&res, notPulled)
@@ -458,11 +431,11 @@ func (r *Orchestrator) supervise(inst *instance, e *execution, req *sandboxv1.Ru
 // memory. sandboxd reads the kernel's counter; under a runtime that shows none inside, a process that
 // had taken most of what there is tells it. The rest is the runtime's own: 9 to 16 % of 1 GiB in gVisor,
 // more after a fork bomb.
-func (r *Orchestrator) ranOutOfMemory(inst *instance, exit *sandboxv1.Exit) bool {
+func (r *Orchestrator) ranOutOfMemory(inst *instance.Instance, exit *sandboxv1.Exit) bool {
 	const sigkill, most = 128 + 9, 0.7
-	return slices.Contains(r.caps.OOMEndsSandbox, inst.template.Runtime) &&
+	return slices.Contains(r.caps.OOMEndsSandbox, inst.Template.Runtime) &&
 		exit.GetStatus() == sandboxv1.Exit_STATUS_EXITED && exit.GetCode() == sigkill &&
-		float64(exit.GetMaxRssBytes()) > most*float64(inst.template.Limits.MemoryBytes)
+		float64(exit.GetMaxRssBytes()) > most*float64(inst.Template.Limits.MemoryBytes)
 }
 
 // failStart makes the end of a command that could not be started look as a shell would tell it, and
@@ -500,12 +473,12 @@ var errUnanswered = errors.New("the deadline passed unanswered")
 
 // stream runs e and takes in its events until its exit. The client takes up a broken connection again
 // by itself while the sandbox lives. Without an exit the status says why.
-func (r *Orchestrator) stream(inst *instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+func (r *Orchestrator) stream(inst *instance.Instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	grace := unansweredGrace
 	if e.context != nil {
 		grace += contextGrace
 	}
-	if inst.fileSync != nil {
+	if inst.FileSync != nil {
 		grace += farGrace
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
@@ -515,7 +488,7 @@ func (r *Orchestrator) stream(inst *instance, e *execution, req *sandboxv1.RunRe
 	e.mu.Lock()
 	e.held.clock = clock
 	e.mu.Unlock()
-	exit, err := inst.client.Run(ctx, req, r.timeFirst(inst, e.take))
+	exit, err := inst.Client.Run(ctx, req, r.timeFirst(inst, e.take))
 	switch kind := sandbox.KindOf(err); {
 	case exit != nil:
 		return exit, ""
@@ -537,8 +510,8 @@ func (r *Orchestrator) stream(inst *instance, e *execution, req *sandboxv1.RunRe
 
 // postMortem says how the execs of a sandbox end whose daemon does not answer any more; cause is what came instead. When
 // nobody has ended it, it is looked at, and ended.
-func (r *Orchestrator) postMortem(inst *instance, cause error) sandbox.Status {
-	if s := inst.endingStatus(); s != "" {
+func (r *Orchestrator) postMortem(inst *instance.Instance, cause error) sandbox.Status {
+	if s := inst.Ending(); s != "" {
 		return s
 	}
 	if r.ctx.Err() != nil { // this server goes; the next one adopts the sandbox
@@ -546,12 +519,12 @@ func (r *Orchestrator) postMortem(inst *instance, cause error) sandbox.Status {
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, inspectTimeout)
 	defer cancel()
-	entry, err := r.o.Driver.Inspect(ctx, inst.id)
+	entry, err := r.o.Driver.Inspect(ctx, inst.ID)
 	oom := err == nil && entry.State == sandbox.Lost && entry.OOMKilled
-	if s := inst.endingStatus(); s != "" {
+	if s := inst.Ending(); s != "" {
 		return s
 	}
-	r.o.Log.Warn("a sandbox does not answer any more; it is ended", "thread", inst.thread.String(), "sandbox", string(inst.id), "state", string(entry.State), "oom", oom, "inspected", err, "error", cause)
+	r.o.Log.Warn("a sandbox does not answer any more; it is ended", "thread", inst.Thread.String(), "sandbox", string(inst.ID), "state", string(entry.State), "oom", oom, "inspected", err, "error", cause)
 	r.wg.Go(func() { r.died(inst, oom) })
 	if oom {
 		return sandbox.StatusOOM
@@ -561,13 +534,13 @@ func (r *Orchestrator) postMortem(inst *instance, cause error) sandbox.Status {
 
 // stillRuns reports whether a sandbox that does not answer just now is worth waiting for. An engine that does not tell has
 // as much to do as the rest of the machine.
-func (r *Orchestrator) stillRuns(ctx context.Context, inst *instance) bool {
-	if inst.endingStatus() != "" || r.ctx.Err() != nil {
+func (r *Orchestrator) stillRuns(ctx context.Context, inst *instance.Instance) bool {
+	if inst.Ending() != "" || r.ctx.Err() != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	entry, err := r.o.Driver.Inspect(ctx, inst.id)
+	entry, err := r.o.Driver.Inspect(ctx, inst.ID)
 	if err != nil {
 		return !errors.Is(err, sandbox.NotFound)
 	}
@@ -575,11 +548,11 @@ func (r *Orchestrator) stillRuns(ctx context.Context, inst *instance) bool {
 }
 
 // abandon ends a sandbox that does not keep the contract.
-func (r *Orchestrator) abandon(inst *instance, why string) {
+func (r *Orchestrator) abandon(inst *instance.Instance, why string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
 	defer cancel()
 	if err := r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusLost, why); err != nil {
-		r.o.Log.Error("sandbox not retired", "thread", inst.thread.String(), "error", err)
+		r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -160,7 +161,7 @@ func (r *Orchestrator) forgetSavedSpec(t sandbox.Thread) error {
 
 // order is what a new instance is to be.
 type order struct {
-	template Template
+	template instance.Template
 	env      map[string]string
 	cold     bool // none of the pool
 }
@@ -170,11 +171,9 @@ type order struct {
 func (r *Orchestrator) order(t sandbox.Thread, named string) order {
 	var saved *savedSpec
 	if inst := r.find(t); inst != nil {
-		inst.mu.Lock()
-		if !inst.released {
-			saved = &savedSpec{Template: inst.template.Name, Env: inst.env}
+		if env, _, kept := inst.SavedState(); kept {
+			saved = &savedSpec{Template: inst.Template.Name, Env: env}
 		}
-		inst.mu.Unlock()
 	} else {
 		saved = r.readSavedSpec(t)
 	}
@@ -191,37 +190,33 @@ func (r *Orchestrator) order(t sandbox.Thread, named string) order {
 }
 
 // saveOrder keeps what an instance that runs is. The default without an environment needs no file.
-func (r *Orchestrator) saveOrder(inst *instance) {
-	inst.specMu.Lock()
-	defer inst.specMu.Unlock()
-	inst.mu.Lock()
-	now, ended := savedSpec{Template: inst.template.Name, Env: inst.env}, inst.ending != ""
-	inst.mu.Unlock()
-	if ended || !inst.isReady() { // whoever ended it has written what is to be kept
+func (r *Orchestrator) saveOrder(inst *instance.Instance) {
+	inst.SpecMu.Lock()
+	defer inst.SpecMu.Unlock()
+	now := savedSpec{Template: inst.Template.Name, Env: inst.Environment()}
+	if inst.Ending() != "" || !inst.IsReady() { // whoever ended it has written what is to be kept
 		return
 	}
-	had := r.readSavedSpec(inst.thread)
+	had := r.readSavedSpec(inst.Thread)
 	plain := now.Template == r.o.Default && len(now.Env) == 0
 	var err error
 	switch {
 	case plain && had != nil:
-		err = r.forgetSavedSpec(inst.thread)
+		err = r.forgetSavedSpec(inst.Thread)
 	case !plain && (had == nil || had.Hibernated != nil || had.Template != now.Template || !maps.Equal(had.Env, now.Env)):
-		err = r.writeSavedSpec(inst.thread, now)
+		err = r.writeSavedSpec(inst.Thread, now)
 	}
 	if err != nil {
-		r.o.Log.Error("what the sandbox is cannot be kept: after a restart it is another", "thread", inst.thread.String(), "error", err)
+		r.o.Log.Error("what the sandbox is cannot be kept: after a restart it is another", "thread", inst.Thread.String(), "error", err)
 	}
 }
 
 // saveHibernated keeps an instance that is being put away, and returns it as it is shown from now on.
-func (r *Orchestrator) saveHibernated(inst *instance) (sandbox.Info, error) {
-	inst.specMu.Lock()
-	defer inst.specMu.Unlock()
-	inst.mu.Lock()
-	info := inst.info
-	saved := savedSpec{Template: inst.template.Name, Env: inst.env, Hibernated: &info}
-	inst.mu.Unlock()
+func (r *Orchestrator) saveHibernated(inst *instance.Instance) (sandbox.Info, error) {
+	inst.SpecMu.Lock()
+	defer inst.SpecMu.Unlock()
+	env, info, _ := inst.SavedState()
+	saved := savedSpec{Template: inst.Template.Name, Env: env, Hibernated: &info}
 	info.State = sandbox.Hibernated
-	return info, r.writeSavedSpec(inst.thread, saved)
+	return info, r.writeSavedSpec(inst.Thread, saved)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -23,38 +24,37 @@ import (
 // sockets: a process has fewer descriptors than the largest of them needs.
 
 // crowd puts instances of the caller into a house that has no others. They are taken out in the end.
-func (h *house) crowd(t testing.TB, n int) []*instance {
+func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 	t.Helper()
 	ctx := t.Context()
-	list := make([]*instance, n)
+	list := make([]*instance.Instance, n)
 	t.Cleanup(func() {
 		for _, inst := range list {
 			if inst != nil {
 				h.leaveMap(inst)
-				h.owners.Release(inst.ownership)
+				h.owners.Release(inst.Ownership)
 			}
 		}
 	})
 	tmpl := h.o.Templates[h.o.Default]
 	for i := range list {
-		inst := &instance{
-			thread: sandbox.Thread{Owner: caller.Owner, ID: "crowd-" + strconv.Itoa(i)}, template: tmpl, id: sandbox.NewID(), slot: h.places.Seat(caller.Tenant),
-			ready: make(chan struct{}), gone: make(chan struct{}), lastActive: time.Now(), info: sandbox.Info{State: sandbox.Running, Template: tmpl.Name, CreatedAt: time.Now()},
-		}
-		close(inst.ready)
-		inst.info.ID, inst.dir = inst.id, filepath.Join(h.runRoot(), string(inst.id))
+		inst := instance.New(sandbox.Thread{Owner: caller.Owner, ID: "crowd-" + strconv.Itoa(i)}, tmpl,
+			sandbox.Info{ID: sandbox.NewID(), State: sandbox.Running, Template: tmpl.Name, CreatedAt: time.Now()})
+		inst.Slot = h.places.Seat(caller.Tenant)
+		close(inst.Ready)
+		inst.Dir = instance.RunDir(filepath.Join(h.runRoot(), string(inst.ID)))
 		var err error
-		if inst.ownership, err = h.Orchestrator.owners.Acquire(ctx, inst.thread, ""); err != nil {
+		if inst.Ownership, err = h.Orchestrator.owners.Acquire(ctx, inst.Thread, ""); err != nil {
 			t.Fatal(err)
 		}
 		list[i] = inst
-		if err := h.owners.SetSandbox(ctx, inst.ownership, inst.id); err != nil {
+		if err := h.owners.SetSandbox(ctx, inst.Ownership, inst.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Mkdir(inst.dir, 0o700); err != nil {
+		if err := os.Mkdir(string(inst.Dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if inst.skills.folder, err = skills.OpenFolder(inst.viewDir()); err != nil {
+		if inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View()); err != nil {
 			t.Fatal(err)
 		}
 		spec := h.spec(inst)
@@ -143,7 +143,7 @@ func TestCommandsDoNotGrow(t *testing.T) {
 func commandsWith(t *testing.T, n int) map[string]int64 {
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) { o.MaxInstances = 2 * n })
 	for _, inst := range h.crowd(t, n) {
-		if err := h.o.Store.PutThread(t.Context(), sandbox.ThreadInfo{Thread: inst.thread}); err != nil {
+		if err := h.o.Store.PutThread(t.Context(), sandbox.ThreadInfo{Thread: inst.Thread}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"reflect"
 	"slices"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
@@ -70,39 +69,6 @@ func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string
 		out[k] = values[name]
 	}
 	return out, nil
-}
-
-// maxMet bounds the values that a sandbox's execs got by name and that are hidden in later ones, in bytes.
-const maxMet = redact.MaxTotal / 2
-
-// hiding returns what hides the secrets of an exec: those of its own environment, of the sandbox's, and those that its
-// execs got by name, of which named are the newest. It is made anew only when one of them is.
-func (inst *instance) hiding(common, env, named map[string]string) (*redact.Secrets, error) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	for _, v := range named {
-		if !slices.Contains(inst.seenSecrets, v) {
-			inst.seenSecrets, inst.redactorKnown = append(inst.seenSecrets, v), false
-		}
-	}
-	for total, i := 0, len(inst.seenSecrets)-1; i >= 0; i-- {
-		if total += len(inst.seenSecrets[i]); total > maxMet {
-			inst.seenSecrets = inst.seenSecrets[i+1:]
-			break
-		}
-	}
-	if len(env) > 0 {
-		return redact.Env(inst.seenSecrets, common, env)
-	}
-	// The same map is the same environment: it is replaced, never changed, and kept here so that its address is.
-	if !inst.redactorKnown || reflect.ValueOf(common).Pointer() != reflect.ValueOf(inst.redactorEnv).Pointer() {
-		hide, err := redact.Env(inst.seenSecrets, common)
-		if err != nil {
-			return nil, err
-		}
-		inst.redactor, inst.redactorEnv, inst.redactorKnown = hide, common, true
-	}
-	return inst.redactor, nil
 }
 
 // next takes a piece of output and returns what may be shown by now.

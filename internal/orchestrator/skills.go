@@ -8,21 +8,10 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
-
-// skillsView is what an instance's /mnt/skills and /mnt/plugins show.
-type skillsView struct {
-	folder *skills.Folder
-
-	mu      sync.Mutex
-	only    []string // the thread's list; nil = all
-	set     *skills.Set
-	from    []string // only, as it was when view was made
-	virtual []*skills.Member
-	view    *skills.View // made of the three above; nil before the first
-}
 
 const (
 	// skillsEvery is how often it is looked for what other processes changed: each look costs a few stats
@@ -48,7 +37,7 @@ const skillsSection = "skills"
 
 // skillsOf returns the skills that a thread has now, whether or not it has a sandbox.
 func (r *Orchestrator) skillsOf(ctx context.Context, t sandbox.Thread) (*skills.View, error) {
-	if inst := r.find(t); inst != nil && inst.isReady() {
+	if inst := r.find(t); inst != nil && inst.IsReady() {
 		return r.boxSkills(inst)
 	}
 	only, err := r.allowList(ctx, t)
@@ -72,8 +61,8 @@ func (r *Orchestrator) allowList(ctx context.Context, t sandbox.Thread) ([]strin
 }
 
 // boxSkills returns the skills of an instance's thread. As long as nothing changes it is the same pointer.
-func (r *Orchestrator) boxSkills(inst *instance) (*skills.View, error) {
-	set, err := r.o.Skills.Set(inst.thread.Owner)
+func (r *Orchestrator) boxSkills(inst *instance.Instance) (*skills.View, error) {
+	set, err := r.o.Skills.Set(inst.Thread.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -81,77 +70,61 @@ func (r *Orchestrator) boxSkills(inst *instance) (*skills.View, error) {
 }
 
 // boxView returns what an instance's thread has of a set.
-func (r *Orchestrator) boxView(inst *instance, set *skills.Set) *skills.View {
-	virtual := r.virtuals.Of(inst.thread)
-	inst.skills.mu.Lock()
-	defer inst.skills.mu.Unlock()
-	s := &inst.skills
-	if s.view == nil || s.set != set || !sameList(s.from, s.only) || !slices.Equal(s.virtual, virtual) {
-		s.view, s.set, s.from, s.virtual = set.View(s.only, virtual), set, s.only, virtual
+func (r *Orchestrator) boxView(inst *instance.Instance, set *skills.Set) *skills.View {
+	virtual := r.virtuals.Of(inst.Thread)
+	inst.Skills.Mu.Lock()
+	defer inst.Skills.Mu.Unlock()
+	s := &inst.Skills
+	if s.View == nil || s.Set != set || !sameList(s.From, s.Only) || !slices.Equal(s.Virtual, virtual) {
+		s.View, s.Set, s.From, s.Virtual = set.View(s.Only, virtual), set, s.Only, virtual
 	}
-	return s.view
+	return s.View
 }
 
 // sameList also tells no list from an empty one.
 func sameList(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
 // refreshSkills brings an instance's folder up to date. It costs a few stats when nothing has changed.
-func (r *Orchestrator) refreshSkills(inst *instance) error {
+func (r *Orchestrator) refreshSkills(inst *instance.Instance) error {
 	view, err := r.boxSkills(inst)
 	if err != nil {
 		return err
 	}
-	return inst.show(view)
-}
-
-// show makes an instance's folder show a view.
-func (inst *instance) show(view *skills.View) error {
-	if inst.fileSync == nil {
-		return inst.skills.folder.Show(view)
-	}
-	inst.fileSync.Showing.Lock() // who finds it shown finds it due
-	defer inst.fileSync.Showing.Unlock()
-	if inst.skills.folder.Shows(view) {
-		return nil
-	}
-	err := inst.skills.folder.Show(view)
-	inst.fileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir)
-	inst.fileSync.Follow()
-	return err
+	return inst.Show(view)
 }
 
 // firstSkills fills the folder of an instance that starts, or is adopted, before any code sees it. When it
 // cannot be known what the thread may have, it has none.
-func (r *Orchestrator) firstSkills(ctx context.Context, inst *instance) error {
+func (r *Orchestrator) firstSkills(ctx context.Context, inst *instance.Instance) error {
 	if err := r.readAllowList(ctx, inst); err != nil {
 		return err
 	}
 	if _, err := r.boxSkills(inst); err != nil {
-		r.o.Log.Error("the sandbox starts without skills", "thread", inst.thread.String(), "error", err)
-		return inst.show(skills.NoView())
+		r.o.Log.Error("the sandbox starts without skills", "thread", inst.Thread.String(), "error", err)
+		return inst.Show(skills.NoView())
 	}
 	return r.refreshSkills(inst)
 }
 
 // readAllowList takes the thread's list from the store. narrowSkills writes it there first, so that the later of the
 // two has it right.
-func (r *Orchestrator) readAllowList(ctx context.Context, inst *instance) (err error) {
-	inst.skills.mu.Lock()
-	defer inst.skills.mu.Unlock()
-	inst.skills.only, err = r.allowList(ctx, inst.thread)
+func (r *Orchestrator) readAllowList(ctx context.Context, inst *instance.Instance) (err error) {
+	inst.Skills.Mu.Lock()
+	defer inst.Skills.Mu.Unlock()
+	inst.Skills.Only, err = r.allowList(ctx, inst.Thread)
 	return err
 }
 
 // endSkills lets go of an instance's folder. That of a sandbox that is surely gone is used again.
-func (r *Orchestrator) endSkills(inst *instance, removed bool) {
-	if inst.skills.folder == nil {
+func (r *Orchestrator) endSkills(inst *instance.Instance, removed bool) {
+	if inst.Skills.Folder == nil {
 		return
 	}
-	inst.skills.folder.Close()
+	inst.Skills.Folder.Close()
 	if !removed {
 		return
 	}
-	if err := r.o.Views.Return(inst.skills.folder); err != nil {
+	if err := r.o.Views.Return(inst.Skills.Folder); err != nil {
 		r.o.Log.Warn("folder of skills not kept", "error", err)
 	}
 }
@@ -187,10 +160,10 @@ func (r *Orchestrator) narrowSkills(ctx context.Context, t sandbox.Thread, only 
 		return nil
 	}
 	// One that is starting may have read the list before: it is brought up to date by the next round.
-	inst.skills.mu.Lock()
-	inst.skills.only = info.Skills
-	inst.skills.mu.Unlock()
-	if inst.isReady() {
+	inst.Skills.Mu.Lock()
+	inst.Skills.Only = info.Skills
+	inst.Skills.Mu.Unlock()
+	if inst.IsReady() {
 		r.showSkillsNow(ctx, inst)
 	}
 	return nil
@@ -212,16 +185,16 @@ func (r *Orchestrator) checkNames(t sandbox.Thread, only []string) error {
 	return nil
 }
 
-func (r *Orchestrator) showSkills(inst *instance) {
-	if err := r.refreshSkills(inst); err != nil && r.ctx.Err() == nil && inst.endingStatus() == "" {
-		r.o.Log.Warn("a change of skills did not reach a sandbox; it is tried again", "thread", inst.thread.String(), "error", err)
+func (r *Orchestrator) showSkills(inst *instance.Instance) {
+	if err := r.refreshSkills(inst); err != nil && r.ctx.Err() == nil && inst.Ending() == "" {
+		r.o.Log.Warn("a change of skills did not reach a sandbox; it is tried again", "thread", inst.Thread.String(), "error", err)
 	}
 }
 
 // showSkillsNow is showSkills for somebody who waits, for a moment at most, until the sandbox has it.
-func (r *Orchestrator) showSkillsNow(ctx context.Context, inst *instance) {
+func (r *Orchestrator) showSkillsNow(ctx context.Context, inst *instance.Instance) {
 	r.showSkills(inst)
-	r.awaitPushes(ctx, func(other *instance) bool { return other == inst })
+	r.awaitPushes(ctx, func(other *instance.Instance) bool { return other == inst })
 }
 
 // pushSkills brings each change of skills into all sandboxes, until the orchestrator is closed: what this process
@@ -251,13 +224,13 @@ func (r *Orchestrator) pushSkills() {
 func (r *Orchestrator) lookAtSkills() {
 	r.o.Skills.Refresh()
 	sets := map[sandbox.Owner]*skills.Set{}
-	r.eachInstance(func(inst *instance) bool {
-		set, seen := sets[inst.thread.Owner]
+	r.eachInstance(func(inst *instance.Instance) bool {
+		set, seen := sets[inst.Thread.Owner]
 		if !seen {
-			set, _ = r.o.Skills.Set(inst.thread.Owner) //nolint:errcheck // showSkills says what is wrong
-			sets[inst.thread.Owner] = set
+			set, _ = r.o.Skills.Set(inst.Thread.Owner) //nolint:errcheck // showSkills says what is wrong
+			sets[inst.Thread.Owner] = set
 		}
-		return set == nil || !inst.skills.folder.Shows(r.boxView(inst, set))
+		return set == nil || !inst.Skills.Folder.Shows(r.boxView(inst, set))
 	}, r.showSkills)
 }
 
@@ -279,12 +252,12 @@ func (r *Orchestrator) prepareSpares() {
 }
 
 // eachInstance calls do for all instances that are ready and wanted, some side by side, and waits for all.
-func (r *Orchestrator) eachInstance(wanted func(*instance) bool, do func(*instance)) {
+func (r *Orchestrator) eachInstance(wanted func(*instance.Instance) bool, do func(*instance.Instance)) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, pushParallel)
 	for _, inst := range r.all() {
-		if !inst.isReady() || inst.endingStatus() != "" || !wanted(inst) {
+		if !inst.IsReady() || inst.Ending() != "" || !wanted(inst) {
 			continue
 		}
 		free <- struct{}{}
@@ -380,8 +353,8 @@ func (r *Orchestrator) skillChange(ctx context.Context, c sandbox.Caller, action
 		if err := change(ctx); err != nil {
 			return err
 		}
-		r.eachInstance(func(inst *instance) bool { return inst.thread.Owner == c.Owner }, r.showSkills)
-		r.awaitPushes(ctx, func(inst *instance) bool { return inst.thread.Owner == c.Owner })
+		r.eachInstance(func(inst *instance.Instance) bool { return inst.Thread.Owner == c.Owner }, r.showSkills)
+		r.awaitPushes(ctx, func(inst *instance.Instance) bool { return inst.Thread.Owner == c.Owner })
 		r.o.Skills.Notify()
 		return nil
 	})

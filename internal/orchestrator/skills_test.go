@@ -46,7 +46,7 @@ func (h *house) inside(t *testing.T, thread string) (all []string) {
 	if inst == nil {
 		t.Fatalf("thread %s has no sandbox", thread)
 	}
-	return below(t, h.seen(inst, sandbox.SkillsDir, inst.skills.folder.Skills()))
+	return below(t, h.seen(inst, sandbox.SkillsDir, inst.Skills.Folder.Skills()))
 }
 
 func below(t *testing.T, dir string) (all []string) {

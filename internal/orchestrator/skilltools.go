@@ -175,7 +175,7 @@ func (r *Orchestrator) SkillsChanged() <-chan struct{} { return r.o.Skills.Chang
 func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
 	err := change()
 	if err == nil {
-		if inst := r.find(t); inst != nil && inst.isReady() {
+		if inst := r.find(t); inst != nil && inst.IsReady() {
 			r.showSkillsNow(ctx, inst)
 		}
 		r.o.Skills.Notify()

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
@@ -37,11 +38,11 @@ func (r *Orchestrator) restoreSnapshot(ctx context.Context, t sandbox.Thread, ow
 		return nil
 	}
 	if inst := r.find(t); inst != nil {
-		if !own || inst.endingStatus() == "" {
+		if !own || inst.Ending() == "" {
 			return nil
 		}
 		select { // its last snapshot comes first
-		case <-inst.gone:
+		case <-inst.Gone:
 		case <-ctx.Done():
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 		}
@@ -238,14 +239,14 @@ func (r *Orchestrator) keepNow(ctx context.Context, t sandbox.Thread, uid int, w
 }
 
 // keepEnd keeps what an exec changed. When that fails, its end is not acknowledged.
-func (r *Orchestrator) keepEnd(inst *instance, e *execution) error {
-	err := r.keepFiles(r.ctx, inst.thread, inst.uid)
+func (r *Orchestrator) keepEnd(inst *instance.Instance, e *execution) error {
+	err := r.keepFiles(r.ctx, inst.Thread, inst.UID)
 	if err == nil {
 		return nil
 	}
-	r.o.Log.Error("files not kept after an exec", "exec", e.id, "thread", inst.thread.String(), "error", err)
+	r.o.Log.Error("files not kept after an exec", "exec", e.id, "thread", inst.Thread.String(), "error", err)
 	e.endBecause("its files could not be kept")
-	r.outrun(inst.thread, err)
+	r.outrun(inst.Thread, err)
 	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
 }
 
@@ -257,19 +258,19 @@ func (r *Orchestrator) outrun(t sandbox.Thread, err error) {
 }
 
 // keepLast keeps what a sandbox that is gone left behind.
-func (r *Orchestrator) keepLast(inst *instance) {
-	if r.o.Snapshots == nil || inst.uid == 0 {
+func (r *Orchestrator) keepLast(inst *instance.Instance) {
+	if r.o.Snapshots == nil || inst.UID == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), lastTimeout)
 	defer cancel()
-	err := r.keepNow(ctx, inst.thread, inst.uid, true)
+	err := r.keepNow(ctx, inst.Thread, inst.UID, true)
 	if err == nil || errors.Is(err, sandbox.Conflict) { // whoever went on with it has it
 		return
 	}
-	r.o.Log.Warn("files not kept at the end of a sandbox; tried again", "thread", inst.thread.String(), "error", err)
-	if err := r.keepLater(inst.thread, lateRetry); err != nil {
-		r.o.Log.Error("files not kept", "thread", inst.thread.String(), "error", err)
+	r.o.Log.Warn("files not kept at the end of a sandbox; tried again", "thread", inst.Thread.String(), "error", err)
+	if err := r.keepLater(inst.Thread, lateRetry); err != nil {
+		r.o.Log.Error("files not kept", "thread", inst.Thread.String(), "error", err)
 	}
 }
 

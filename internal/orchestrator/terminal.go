@@ -46,7 +46,7 @@ func (r *Orchestrator) JoinTerminal(ctx context.Context, c sandbox.Caller, id, e
 	rec := record(c, e.thread, audit.ActionTerminal, audit.PhaseResult)
 	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.id, e.attempt.ID, e.subject, "ok"
 	if inst := r.find(e.thread); inst != nil {
-		rec.Sandbox = string(inst.id)
+		rec.Sandbox = string(inst.ID)
 	}
 	return r.note(ctx, rec)
 }
@@ -69,7 +69,7 @@ func (r *Orchestrator) Resize(ctx context.Context, c sandbox.Caller, id, execID 
 	if err := e.waitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.client.Resize(ctx, e.id, size)
+	return inst.Client.Resize(ctx, e.id, size)
 }
 
 func noTerminal(execID string) error {

@@ -45,7 +45,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 func (r *Orchestrator) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	v := sandbox.ThreadView{ThreadInfo: info}
 	if inst := r.find(info.Thread); inst != nil {
-		i := inst.snapshot()
+		i := inst.Info()
 		v.Sandbox = &i
 	} else if saved := r.readSavedSpec(info.Thread); saved != nil {
 		v.Sandbox = saved.Hibernated
@@ -88,9 +88,7 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 		return err
 	}
 	if inst := r.find(t); inst != nil {
-		inst.mu.Lock()
-		inst.released = true
-		inst.mu.Unlock()
+		inst.Release()
 		if err := r.retire(ctx, c, inst, sandbox.StatusKilled, "released"); err != nil {
 			return err
 		}
@@ -135,11 +133,11 @@ func (r *Orchestrator) releaseDeleted(ctx context.Context, c sandbox.Caller, t s
 		return nil
 	}
 	select {
-	case <-inst.ready:
+	case <-inst.Ready:
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the thread is deleted, and a sandbox of it is still starting")
 	}
-	if inst.uid != uid {
+	if inst.UID != uid {
 		return nil
 	}
 	return errors.Join(r.retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), r.forgetSavedSpec(t))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -35,17 +36,15 @@ func anyOf(languages []string) string {
 
 // prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
 // where its runtime cannot read types.
-func (r *Orchestrator) prepareCode(inst *instance, code *sandboxv1.Code) error {
-	inst.mu.Lock()
-	known := inst.languages
-	inst.mu.Unlock()
+func (r *Orchestrator) prepareCode(inst *instance.Instance, code *sandboxv1.Code) error {
+	known := inst.Runtimes()
 	switch lang := code.GetLanguage(); {
 	case slices.Contains(known, lang):
 		return nil
 	case lang == "typescript" && slices.Contains(known, "javascript"):
-		inst.tools.mu.Lock()
-		set := inst.tools.set
-		inst.tools.mu.Unlock()
+		inst.Tools.Mu.Lock()
+		set := inst.Tools.Set
+		inst.Tools.Mu.Unlock()
 		text, err := stripTypes(code.GetText(), set)
 		if err != nil {
 			return err
@@ -53,7 +52,7 @@ func (r *Orchestrator) prepareCode(inst *instance, code *sandboxv1.Code) error {
 		code.Language, code.Text = "javascript", text
 		return nil
 	default:
-		return sandbox.Errorf(sandbox.NotSupported, "the image of template %q has no %s, which %s needs; it can run: %s", inst.template.Name, interpreterOf[lang], lang, anyOf(known))
+		return sandbox.Errorf(sandbox.NotSupported, "the image of template %q has no %s, which %s needs; it can run: %s", inst.Template.Name, interpreterOf[lang], lang, anyOf(known))
 	}
 }
 

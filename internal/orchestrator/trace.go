@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -34,11 +35,11 @@ func (r *Orchestrator) beginTrace(ctx context.Context, e *execution, id string, 
 }
 
 // enterTraced is enter, with a span when a sandbox had to be started, or found its way back.
-func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance, map[string]string, error) {
+func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
 	if r.o.Tracer == nil {
 		return r.enter(ctx, c, t)
 	}
-	if inst := r.find(t); inst != nil && inst.isReady() && inst.snapshot().State == sandbox.Running {
+	if inst := r.find(t); inst != nil && inst.IsReady() && inst.Info().State == sandbox.Running {
 		return r.enter(ctx, c, t)
 	}
 	ctx, span := r.o.Tracer.Start(ctx, "sandbox.acquire", tracing.Internal)
@@ -48,7 +49,7 @@ func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sand
 		span.Failed(err)
 		return nil, nil, err
 	}
-	i := inst.snapshot()
+	i := inst.Info()
 	span.Set("skerry.sandbox.id", string(i.ID))
 	span.Set("skerry.template", i.Template)
 	span.Set("skerry.driver", i.Driver)
@@ -68,7 +69,7 @@ func (r *Orchestrator) traceRun(e *execution) {
 }
 
 // streamTraced is stream, with the span of the process.
-func (r *Orchestrator) streamTraced(inst *instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+func (r *Orchestrator) streamTraced(inst *instance.Instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	if r.o.Tracer == nil {
 		return r.stream(inst, e, req)
 	}
@@ -100,12 +101,12 @@ func (r *Orchestrator) streamTraced(inst *instance, e *execution, req *sandboxv1
 }
 
 // endTrace ends the span of an exec: when its end is durable.
-func (e *execution) endTrace(inst *instance, res *sandbox.Result) {
+func (e *execution) endTrace(inst *instance.Instance, res *sandbox.Result) {
 	s := e.trace.span
 	if s == nil {
 		return
 	}
-	s.Set("skerry.sandbox.id", string(inst.id))
+	s.Set("skerry.sandbox.id", string(inst.ID))
 	s.Set("skerry.exec.status", string(res.Status))
 	s.SetInt("skerry.exec.stdout_bytes", int64(len(res.Stdout)))
 	s.SetInt("skerry.exec.stderr_bytes", int64(len(res.Stderr)))

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -146,49 +147,47 @@ func (x *volumeTurn) wait(ctx context.Context) error {
 }
 
 // makeSandbox has the driver make the sandbox of an instance.
-func (r *Orchestrator) makeSandbox(ctx context.Context, inst *instance) error {
-	if !inst.onVolume() {
+func (r *Orchestrator) makeSandbox(ctx context.Context, inst *instance.Instance) error {
+	if !inst.OnVolume() {
 		_, err := r.o.Driver.Create(ctx, r.spec(inst))
-		if err == nil && inst.fileSync != nil {
-			inst.fileSync.Opened(true)
+		if err == nil && inst.FileSync != nil {
+			inst.FileSync.Opened(true)
 		}
-		if _, gone := os.Lstat(r.threadDir(inst.thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+		if _, gone := os.Lstat(r.threadDir(inst.Thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
 			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
 		}
 		return err
 	}
-	return r.volumeWork.alone(ctx, inst.thread, func() error { return r.makeOnVolume(ctx, inst) })
+	return r.volumeWork.alone(ctx, inst.Thread, func() error { return r.makeOnVolume(ctx, inst) })
 }
 
-func (r *Orchestrator) makeOnVolume(ctx context.Context, inst *instance) error {
-	state, err := r.volumeState(inst.thread)
+func (r *Orchestrator) makeOnVolume(ctx context.Context, inst *instance.Instance) error {
+	state, err := r.volumeState(inst.Thread)
 	if err != nil {
 		return err
 	}
 	if state == nil { // before there is a folder, so that a thread which is deleted has it deleted
 		state = &volumeState{}
-		if err := r.rememberVolume(inst.thread, *state); err != nil {
+		if err := r.rememberVolume(inst.Thread, *state); err != nil {
 			return err
 		}
 	}
 	spec := r.spec(inst)
-	spec.Volume = volumeOf(inst.thread)
+	spec.Volume = volumeOf(inst.Thread)
 	spec.Volume.Ahead = state.Ahead
 	if _, err := r.o.Driver.Create(ctx, spec); err != nil {
 		return err
 	}
-	inst.fileSync.Files.Add(state.Due...)
-	inst.fileSync.Opened(!state.Ahead)
+	inst.FileSync.Files.Add(state.Due...)
+	inst.FileSync.Opened(!state.Ahead)
 	if len(state.Due) > 0 {
 		if err := r.upToDate(ctx, inst); err != nil {
 			return err
 		}
 	}
 	// Nothing ran until now: before that the server's folder counts, if it did.
-	return r.rememberVolume(inst.thread, volumeState{Ahead: true})
+	return r.rememberVolume(inst.Thread, volumeState{Ahead: true})
 }
-
-func (inst *instance) onVolume() bool { return inst.fileSync != nil && inst.fileSync.OnVolume }
 
 // owe notes what the server changed in a thread without a sandbox whose volume was ahead by then.
 func (r *Orchestrator) owe(t sandbox.Thread, paths []string) error {
@@ -222,18 +221,18 @@ func (r *Orchestrator) bringKept(ctx context.Context, t sandbox.Thread) error {
 			}
 			continue
 		}
-		ended := inst.gone
+		ended := inst.Gone
 		select {
-		case <-inst.ready:
+		case <-inst.Ready:
 		case <-ctx.Done():
 			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the thread's files are on its user's volume, and its sandbox is still starting; try again")
 		}
-		if inst.err == nil && inst.endingStatus() == "" {
-			if inst.fileSync.Same(true) {
+		if inst.Err == nil && inst.Ending() == "" {
+			if inst.FileSync.Same(true) {
 				return nil
 			}
 			err := r.pull(ctx, inst, readPatience)
-			if inst.endingStatus() == "" {
+			if inst.Ending() == "" {
 				if err != nil {
 					return unreadable(err)
 				}

@@ -101,8 +101,8 @@ func TestVolume(t *testing.T) {
 func TestVolumeHasNoPool(t *testing.T) {
 	f := newVolumeHouse(t, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
 	f.quiet("t", "echo 1 > a")
-	if f.instance("t").info.Warm || f.sandboxes() != 1 {
-		t.Errorf("%+v of %d sandboxes", f.instance("t").info, f.sandboxes())
+	if f.instance("t").Info().Warm || f.sandboxes() != 1 {
+		t.Errorf("%+v of %d sandboxes", f.instance("t").Info(), f.sandboxes())
 	}
 }
 
@@ -124,8 +124,8 @@ func TestVolumeSandboxEndsByItself(t *testing.T) {
 	f.want("read", must(f.read("t", "a")), "1\n")
 	f.quiet("t", "echo 2 > a")
 	inst := f.instance("t")
-	f.spy.Kill(inst.id)
-	<-inst.gone
+	f.spy.Kill(inst.ID)
+	<-inst.Gone
 	f.want("read after its end", must(f.read("t", "a")), "2\n")
 	f.quiet("t", "[ $(cat a) = 2 ]")
 }
@@ -136,7 +136,7 @@ func TestVolumeChangedOutOfReach(t *testing.T) {
 		f := newVolumeHouse(t)
 		f.quiet("t", "echo 1 > a; echo 1 > b")
 		f.want("read", must(f.read("t", "a")), "1\n")
-		id := f.instance("t").id
+		id := f.instance("t").ID
 		f.spy.Host().Cut(id, true)
 		if err := f.write("t", "a", "changed", false); !errors.Is(err, sandbox.Unavailable) {
 			t.Errorf("out of reach: %v", err)

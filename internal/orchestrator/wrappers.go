@@ -8,21 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
-
-// toolsView is what an instance's /mnt/code-api shows.
-type toolsView struct {
-	mu      sync.Mutex
-	caller  sandbox.Caller // whose tools it shows: who ran something here last
-	version uint64         // of the hub, when it was written
-	whole   bool           // no server was still waited for then
-	written bool
-	set     sandbox.ToolSet
-
-	disk sync.Mutex // held while the folder is written; never while an MCP server is waited for
-	gone bool       // the folder goes, and must not come back
-}
 
 const (
 	// toolsTimeout bounds the wait for MCP servers that are slow to list their tools: code that needs
@@ -40,25 +28,25 @@ const (
 
 // refreshTools writes the wrappers of the tools that a caller has in the thread into the instance's folder, unless
 // they are there already. It costs a comparison when nothing has changed.
-func (r *Orchestrator) refreshTools(ctx context.Context, c sandbox.Caller, inst *instance) error {
-	inst.tools.mu.Lock()
-	defer inst.tools.mu.Unlock()
-	if !c.SamePrincipal(inst.tools.caller) { // it may have other tools
-		inst.tools.whole = false
+func (r *Orchestrator) refreshTools(ctx context.Context, c sandbox.Caller, inst *instance.Instance) error {
+	inst.Tools.Mu.Lock()
+	defer inst.Tools.Mu.Unlock()
+	if !c.SamePrincipal(inst.Tools.Caller) { // it may have other tools
+		inst.Tools.Whole = false
 	}
-	inst.tools.caller = c
+	inst.Tools.Caller = c
 	return r.refresh(ctx, inst, toolsTimeout)
 }
 
 // refresh waits for MCP servers no longer than wait, and writes what it knows then. b.tools.mu is held.
-func (r *Orchestrator) refresh(ctx context.Context, inst *instance, wait time.Duration) error {
+func (r *Orchestrator) refresh(ctx context.Context, inst *instance.Instance, wait time.Duration) error {
 	version := r.o.Hub.Version()
-	if inst.tools.whole && inst.tools.version == version {
+	if inst.Tools.Whole && inst.Tools.Version == version {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	set, err := r.o.Hub.Tools(limited, inst.tools.caller, inst.thread)
+	set, err := r.o.Hub.Tools(limited, inst.Tools.Caller, inst.Thread)
 	if err != nil {
 		return err
 	}
@@ -68,20 +56,20 @@ func (r *Orchestrator) refresh(ctx context.Context, inst *instance, wait time.Du
 	if !whole {
 		set = r.withStarting(limited, inst, set)
 	}
-	if !inst.tools.written || set.Hash != inst.tools.set.Hash {
-		if err := inst.writeWrappers(r.o.CodeAPI.Materialize, set); err != nil {
+	if !inst.Tools.Written || set.Hash != inst.Tools.Set.Hash {
+		if err := inst.Tools.Write(func() error { return r.writeWrappers(inst, set) }); err != nil {
 			return err
 		}
 	}
-	inst.tools.version, inst.tools.whole, inst.tools.written, inst.tools.set = version, whole, true, set
+	inst.Tools.Version, inst.Tools.Whole, inst.Tools.Written, inst.Tools.Set = version, whole, true, set
 	return nil
 }
 
 // withStarting adds to a set that was cut short what the instance has of servers that are still starting,
 // such as one whose configuration has changed: a program that runs must not miss for a moment what is
 // there before and after. A call of a tool that no longer exists fails by name.
-func (r *Orchestrator) withStarting(ctx context.Context, inst *instance, set sandbox.ToolSet) sandbox.ToolSet {
-	servers, err := r.o.Hub.Servers(ctx, inst.tools.caller, inst.thread)
+func (r *Orchestrator) withStarting(ctx context.Context, inst *instance.Instance, set sandbox.ToolSet) sandbox.ToolSet {
+	servers, err := r.o.Hub.Servers(ctx, inst.Tools.Caller, inst.Thread)
 	if err != nil {
 		return set
 	}
@@ -93,7 +81,7 @@ func (r *Orchestrator) withStarting(ctx context.Context, inst *instance, set san
 		starting[t.Server] = false
 	}
 	kept := false
-	for _, t := range inst.tools.set.Tools {
+	for _, t := range inst.Tools.Set.Tools {
 		if starting[t.Server] {
 			set.Tools, kept = append(set.Tools, t), true
 		}
@@ -106,28 +94,6 @@ func (r *Orchestrator) withStarting(ctx context.Context, inst *instance, set san
 	})
 	set.Hash = "" // it is no set of the hub's
 	return set
-}
-
-// writeWrappers writes the instance's folder, unless that is gone.
-func (inst *instance) writeWrappers(materialize func(sandbox.ToolSet, string) error, set sandbox.ToolSet) error {
-	inst.tools.disk.Lock()
-	defer inst.tools.disk.Unlock()
-	if inst.tools.gone {
-		return sandbox.Errorf(sandbox.Unavailable, "the sandbox has ended")
-	}
-	err := materialize(set, inst.codeAPI())
-	if inst.fileSync != nil {
-		inst.fileSync.Views.Add(sandbox.CodeAPIDir)
-		inst.fileSync.Follow()
-	}
-	return err
-}
-
-// forbidWrappers waits for a write that goes on; none comes after it.
-func (inst *instance) forbidWrappers() {
-	inst.tools.disk.Lock()
-	defer inst.tools.disk.Unlock()
-	inst.tools.gone = true
 }
 
 // pushTools brings each change of the hub's tools into all sandboxes, until the orchestrator is closed:
@@ -159,8 +125,8 @@ func (r *Orchestrator) pushRound() {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			if err := r.push(inst); err != nil && r.ctx.Err() == nil && inst.endingStatus() == "" {
-				r.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", inst.thread.String(), "error", err)
+			if err := r.push(inst); err != nil && r.ctx.Err() == nil && inst.Ending() == "" {
+				r.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", inst.Thread.String(), "error", err)
 			}
 		})
 	}
@@ -169,11 +135,22 @@ func (r *Orchestrator) pushRound() {
 // push brings an instance up to date. One that has no wrappers yet gets them from its start, or, when it was
 // adopted, from the first code that runs: a restart of the server must not start all MCP servers of all
 // users at once.
-func (r *Orchestrator) push(inst *instance) error {
-	inst.tools.mu.Lock()
-	defer inst.tools.mu.Unlock()
-	if !inst.tools.written {
+func (r *Orchestrator) push(inst *instance.Instance) error {
+	inst.Tools.Mu.Lock()
+	defer inst.Tools.Mu.Unlock()
+	if !inst.Tools.Written {
 		return nil
 	}
 	return r.refresh(r.ctx, inst, pushTimeout)
+}
+
+// writeWrappers writes the wrappers into the instance's folder, from where they are copied if the sandbox has a disk of
+// its own.
+func (r *Orchestrator) writeWrappers(inst *instance.Instance, set sandbox.ToolSet) error {
+	err := r.o.CodeAPI.Materialize(set, inst.Dir.CodeAPI())
+	if inst.FileSync != nil {
+		inst.FileSync.Views.Add(sandbox.CodeAPIDir)
+		inst.FileSync.Follow()
+	}
+	return err
 }

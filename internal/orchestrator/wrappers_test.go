@@ -100,7 +100,7 @@ func TestChangesArePushed(t *testing.T) {
 			t.Fatal(err)
 		}
 		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
-		dirs = append(dirs, h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()))
+		dirs = append(dirs, h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()))
 	}
 	for _, dir := range dirs {
 		within(t, 5*time.Second, "the first wrappers", func() bool { return there(dir, "servers/s/v1.ts") })
@@ -176,15 +176,15 @@ func TestSlowServersDoNotHoldChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow = true
 	hub.mu.Unlock()
 	hub.change()
-	within(t, time.Second, "the change", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v2.ts") })
-	inst.tools.mu.Lock()
-	defer inst.tools.mu.Unlock()
-	if inst.tools.whole {
+	within(t, time.Second, "the change", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v2.ts") })
+	inst.Tools.Mu.Lock()
+	defer inst.Tools.Mu.Unlock()
+	if inst.Tools.Whole {
 		t.Error("what was cut short counts as whole")
 	}
 }
@@ -197,24 +197,24 @@ func TestServersThatStartKeepTheirWrappers(t *testing.T) {
 		t.Fatal(err)
 	}
 	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow, hub.gone = true, true
 	hub.mu.Unlock()
 	hub.change()
 	within(t, 2*time.Second, "the push", func() bool {
-		inst.tools.mu.Lock()
-		defer inst.tools.mu.Unlock()
-		return !inst.tools.whole
+		inst.Tools.Mu.Lock()
+		defer inst.Tools.Mu.Unlock()
+		return !inst.Tools.Whole
 	})
-	if !there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") {
+	if !there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") {
 		t.Error("the wrappers of a server that starts again are gone")
 	}
 	hub.mu.Lock()
 	hub.slow = false
 	hub.mu.Unlock()
 	hub.change()
-	within(t, time.Second, "the end of them", func() bool { return !there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
+	within(t, time.Second, "the end of them", func() bool { return !there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 }
 
 // TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not bring its folder back.
@@ -225,16 +225,16 @@ func TestNoWrappersAfterTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
-	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.codeAPI()), "servers/s/v1.ts") })
+	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 5*time.Second, "the end", func() bool { return !there(inst.dir) })
+	within(t, 5*time.Second, "the end", func() bool { return !there(string(inst.Dir)) })
 	hub.change()
 	if err := h.push(inst); sandbox.KindOf(err) != sandbox.Unavailable {
 		t.Errorf("a push after the end: %v", err)
 	}
-	if there(inst.dir) {
+	if there(string(inst.Dir)) {
 		t.Error("the folder of an ended sandbox came back")
 	}
 }

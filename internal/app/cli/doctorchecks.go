@@ -18,8 +18,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
-	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -411,7 +411,7 @@ func (e *examination) pools(r *doctor.Report, list []template.Template) {
 	}
 }
 
-func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, made orchestrator.Template) {
+func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, made instance.Template) {
 	image := made.Image
 	if image == "" {
 		image = "the host's own /usr"

@@ -1,0 +1,15 @@
+// Package instance is one sandbox on this server: of a thread (Instance), or waiting in the pool for one (Pooled).
+//
+// An Instance is what the server remembers of a sandbox while it serves it: where its folders and sockets are, whether
+// it runs, how many execs are in it, who waits for it, what its folders show, and how its execs end when it goes.
+// The package decides nothing about when an instance begins or ends, and asks no driver: its callers do.
+//
+// The life of an Instance: New or NewStarting; callers that came early wait in its Turn; Ready is closed when the start
+// has ended, well or with Err; Enter and Leave count execs; BeginStop, StopAs and StopIdle take it out of use, each once;
+// Gone is closed when nothing of it is left.
+//
+// Locks: the outermost are first here. PauseMu and SpecMu serialise the calls of a driver and the writes of a file, and everything may
+// be taken under them. ToolsView.Mu, then its disk; SkillsView.Mu; Sync.Showing of package filesync. Load's mutex is held
+// while Unwatch asks whether the instance is idle, which takes Instance.mu. Instance.mu, then Turn.mu. redaction.mu and
+// Narrow.Mu are held alone. Instance.mu is held for no longer than it takes to read or change a few fields.
+package instance
