@@ -59,7 +59,8 @@ func (r *Orchestrator) begin(c sandbox.Caller, inst *instance.Instance, former *
 		}
 	}
 	if err := r.letIn(c, inst, former); err != nil {
-		r.turnAway(inst, err)
+		inst.Turn.GiveUp(err)
+		r.dismiss(inst, err)
 		return
 	}
 	if err := r.awaitPlace(inst); err != nil {
@@ -85,11 +86,17 @@ func (r *Orchestrator) awaitPlace(inst *instance.Instance) error {
 	return inst.Turn.Seat()
 }
 
-// dismiss takes away an instance that was never started.
+// dismiss takes away an instance that was never started. A sandbox that waited for it is removed: it left the pool
+// when the thread took it, so nothing else knows it.
 func (r *Orchestrator) dismiss(inst *instance.Instance, err error) {
 	r.noteQueue(sandbox.Caller{}, inst, time.Since(inst.Asked), err)
 	inst.Err = err
-	r.leaveMap(inst)
+	if inst.Pooled == nil {
+		r.leaveMap(inst)
+	} else {
+		inst.End(sandbox.StatusLost)
+		r.remove(r.ctx, inst)
+	}
 	close(inst.Ready)
 }
 

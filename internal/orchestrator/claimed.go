@@ -57,7 +57,6 @@ func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*instance.Pooled, 
 func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, inst *instance.Instance, queued time.Duration) error {
 	began := time.Now()
 	x := inst.Pooled
-	inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
 	moved, err := r.passWorkspace(ctx, inst.Thread, x)
 	if err != nil {
 		return err

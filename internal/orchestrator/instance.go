@@ -119,6 +119,7 @@ func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) 
 	inst.Slot = place
 	if x != nil {
 		inst.Pooled, inst.Dir, inst.FileSync = x, x.Dir, x.FileSync
+		inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
 		inst.FileSync.Shut()
 	} else {
 		inst.Dir = instance.RunDir(filepath.Join(r.runRoot(), string(inst.ID)))

@@ -36,21 +36,6 @@ func (r *Orchestrator) letIn(c sandbox.Caller, inst, former *instance.Instance) 
 	return nil
 }
 
-// turnAway takes away an instance that the limits do not let begin.
-func (r *Orchestrator) turnAway(inst *instance.Instance, err error) {
-	if inst.Pooled == nil {
-		inst.Turn.GiveUp(err)
-		r.dismiss(inst, err)
-		return
-	}
-	x := inst.Pooled // it was taken out of the pool and is nobody's now
-	inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
-	inst.Err = err
-	inst.End(sandbox.StatusLost)
-	r.remove(r.ctx, inst)
-	close(inst.Ready)
-}
-
 // countCPU counts what a sandbox has computed, as its driver measured it.
 func (r *Orchestrator) countCPU(inst *instance.Instance, total time.Duration) {
 	c, _ := inst.Load.Payer()

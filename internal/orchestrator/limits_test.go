@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -219,5 +221,54 @@ func TestDiskLimit(t *testing.T) {
 	err = h.ChangeFiles(t.Context(), caller, "a", audit.ActionFileDelete, "/mnt/user-data/x", func(fs *paths.FS) (int64, error) { return 0, nil })
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// heldRules are rules that cannot be read while held is locked.
+type heldRules struct{ held *sync.Mutex }
+
+func (h heldRules) Of(sandbox.Caller) (tenant, user, key limits.Rules) {
+	h.held.Lock()
+	defer h.held.Unlock()
+	return limits.Rules{}, limits.Rules{Sandboxes: 1000}, limits.Rules{}
+}
+
+// TestClaimGivenUp: a thread is deleted while its sandbox, which waited in the pool, is held up by the limits. The
+// sandbox is removed, and the pool has another one.
+func TestClaimGivenUp(t *testing.T) {
+	var held sync.Mutex
+	h, e := pooledHouse(t, sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}, func(o *Options) {
+		l := limits.New(limits.Options{State: o.Store, Table: heldRules{&held}, Server: "test", Refused: o.Metrics.Limited})
+		t.Cleanup(func() { _ = l.Close() })
+		o.Limits = l
+	})
+	h.full(t, 1)
+	held.Lock()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+		failed <- err
+	}()
+	eventually(t, "the thread has an instance", func() bool { return h.find(mainThread) != nil })
+	inst := h.find(mainThread)
+	if inst.Pooled == nil {
+		t.Error("it did not wait in the pool")
+	}
+	if !inst.Turn.GiveUp(sandbox.Errorf(sandbox.Conflict, "the thread was deleted")) {
+		t.Error("it began before the limits let it")
+	}
+	held.Unlock()
+	select {
+	case <-inst.Gone:
+	case <-t.Context().Done():
+	}
+	if err := <-failed; err != nil && sandbox.KindOf(err) != sandbox.Conflict {
+		t.Error(err)
+	}
+	if list, err := e.List(t.Context(), nil); err != nil || slices.ContainsFunc(list, func(i sandbox.Instance) bool { return i.ID == inst.ID }) {
+		t.Errorf("the sandbox of a claim that was given up is still there: %v, %v", list, err)
+	}
+	if h.pool.isKnown(inst.ID) {
+		t.Error("the pool still knows it")
 	}
 }
