@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -394,7 +395,7 @@ func (r *Orchestrator) supervise(inst *instance.Instance, e *execution, req *san
 		res.Status = status
 	}
 	if res.Status == sandbox.StatusKilled {
-		res.Detail = e.reason()
+		res.Detail = cmp.Or(e.reason(), e.secret.hide.String(exit.GetReason()))
 	}
 	switch {
 	case notPulled == nil:

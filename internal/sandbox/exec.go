@@ -108,7 +108,7 @@ type ToolCall struct {
 type Result struct {
 	ExecID         string       `json:"exec_id"`
 	Status         Status       `json:"status"`
-	Detail         string       `json:"detail,omitempty"` // why the server ended it (Status is killed), or what is not kept of it (any but exited)
+	Detail         string       `json:"detail,omitempty"` // why it was ended (Status is killed), or what is not kept of it (any but exited)
 	ExitCode       *int         `json:"exit_code"`        // nil unless Status is exited
 	Stdout         string       `json:"stdout"`
 	Stderr         string       `json:"stderr"`

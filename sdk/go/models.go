@@ -136,7 +136,7 @@ const (
 type Result struct {
 	ExecID         string       `json:"exec_id"`
 	Status         string       `json:"status"`
-	Detail         string       `json:"detail,omitempty"` // why the server ended it
+	Detail         string       `json:"detail,omitempty"` // why it was ended, or what is not kept of it
 	ExitCode       *int         `json:"exit_code"`        // nil unless Status is "exited"
 	Stdout         string       `json:"stdout"`           // StdoutBytes decodes what is not text
 	Stderr         string       `json:"stderr"`

@@ -459,11 +459,15 @@ func (e *Exec) await(sup *warden, x *Exit) {
 	e.m.wardens.put(sup)
 }
 
+// supervisorLost is the reason of an end without a report. The kernel kills supervisors last, so that memory is the
+// likeliest cause, but none that sandboxd can prove: under gVisor the counter of the cgroup is not visible here.
+const supervisorLost = "its supervisor was killed, most likely because the sandbox ran out of memory, or was stopped"
+
 // giveUp ends a supervisor that died or does not answer, with all that it had started. why is nil when
 // it answered something else.
 func (e *Exec) giveUp(sup *warden, why error, x *Exit) {
 	e.m.log.Warn("supervisor lost", "exec", e.id, "pid", sup.pid, "error", why)
-	x.Status, x.Reason = Killed, "its supervisor was killed or stopped"
+	x.Status, x.Reason = Killed, supervisorLost
 	if !e.m.wardens.kill(sup, orphanTime) {
 		e.m.log.Error("processes are left over", "exec", e.id)
 	}

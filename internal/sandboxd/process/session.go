@@ -174,7 +174,7 @@ func (s *Session) await() {
 		}
 	} else {
 		s.m.log.Warn("supervisor of a context lost", "pid", s.sup.pid, "error", err)
-		s.exit = Exit{Status: Killed, Reason: "its supervisor was killed or stopped"}
+		s.exit = Exit{Status: Killed, Reason: supervisorLost}
 	}
 	s.mu.Lock()
 	if s.stuck != nil {
