@@ -459,9 +459,9 @@ func (e *Exec) await(sup *warden, x *Exit) {
 	e.m.wardens.put(sup)
 }
 
-// supervisorLost is the reason of an end without a report. The kernel kills supervisors last, so that memory is the
-// likeliest cause, but none that sandboxd can prove: under gVisor the counter of the cgroup is not visible here.
-const supervisorLost = "its supervisor was killed, most likely because the sandbox ran out of memory, or was stopped"
+// supervisorLost is the reason of an end without a report. Which limit it was sandboxd cannot tell: a supervisor dies
+// when the kernel picks it for want of memory, and when it needs a thread and the limit of pids is reached.
+const supervisorLost = "its supervisor died: the sandbox ran out of memory or of pids, or a process killed it"
 
 // giveUp ends a supervisor that died or does not answer, with all that it had started. why is nil when
 // it answered something else.
