@@ -342,6 +342,13 @@ func (l *Log) Commit(ctx context.Context, r Record) error {
 	return err
 }
 
+// AppendResult writes a record that is complete at once, and waits until it is durable.
+func (l *Log) AppendResult(ctx context.Context, r Record) error {
+	r.Phase = PhaseResult
+	_, err := l.AppendSync(ctx, r)
+	return err
+}
+
 // AppendSync is Append and Commit.
 func (l *Log) AppendSync(ctx context.Context, r Record) (Record, error) {
 	r, err := l.Append(ctx, r)

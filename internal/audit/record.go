@@ -129,6 +129,11 @@ type Record struct {
 	Hash string `json:"hash"`
 }
 
+// About returns a record that says who does what, and to which thread.
+func About(c sandbox.Caller, t sandbox.Thread, action, phase string) Record {
+	return Record{Tenant: t.Tenant, User: t.User, Thread: t.ID, Action: action, Phase: phase}.By(c)
+}
+
 // By returns r with what is known of who asked for it.
 func (r Record) By(c sandbox.Caller) Record {
 	r.TraceID = c.TraceID

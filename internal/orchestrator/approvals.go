@@ -69,7 +69,7 @@ func (h *held) tell() {
 
 // approvalEvent adds an event about a request, after the one that says that the exec started.
 func (e *execution) approvalEvent(ctx context.Context, typ sandbox.EventType, a sandbox.Approval) {
-	ctx, cancel := detached(ctx, tellTimeout)
+	ctx, cancel := deadline.Detached(ctx, tellTimeout)
 	defer cancel()
 	_ = e.waitBegun(ctx) // it has: its code makes the call
 	a.Arguments, a.Annotations = nil, nil

@@ -101,7 +101,7 @@ func (r *Orchestrator) dismiss(inst *instance.Instance, err error) {
 }
 
 func (r *Orchestrator) noteQueue(c sandbox.Caller, inst *instance.Instance, waited time.Duration, refusal error) {
-	rec := record(c, inst.Thread, audit.ActionSandboxQueue, audit.PhaseResult)
+	rec := audit.About(c, inst.Thread, audit.ActionSandboxQueue, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Millis = string(inst.ID), inst.Template.Name, "ok", waited.Milliseconds()
 	if refusal != nil {
 		rec.Outcome, rec.Detail = "error", refusal.Error()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
@@ -165,7 +166,7 @@ func (g *contextRegistry) forget(t sandbox.Thread) {
 // none. Invalid: no such language or folder; NotSupported: the sandbox has no interpreter that lives on
 // for it; CapacityExceeded: the thread has MaxContexts.
 func (r *Orchestrator) CreateContext(ctx context.Context, c sandbox.Caller, id string, q sandbox.ContextRequest) (sandbox.CodeContext, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
@@ -228,7 +229,7 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 	if err := r.upToDate(ctx, inst); err != nil {
 		return err
 	}
-	rec := record(c, cc.thread, action, audit.PhaseAttempt)
+	rec := audit.About(c, cc.thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(inst.ID), cc.id
 	rec.Args, rec.ArgsHash = audit.Args(sandbox.ContextRequest{Language: cc.language, Cwd: cc.cwd})
 	attempt, err := r.o.Audit.Append(ctx, rec)
@@ -245,7 +246,7 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 	if err != nil {
 		rec.Outcome, rec.Detail = "error", string(sandbox.KindOf(err))
 	}
-	noted := r.note(context.WithoutCancel(ctx), rec)
+	noted := r.o.Audit.AppendResult(context.WithoutCancel(ctx), rec)
 	if err == nil && noted == nil {
 		r.contexts.mu.Lock()
 		defer r.contexts.mu.Unlock()
@@ -254,7 +255,7 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 		return nil
 	}
 	// It may have come up all the same: nobody must find it.
-	clean, cancel := detached(ctx, cleanupTimeout)
+	clean, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()
 	if closed := inst.Client.CloseContext(clean, cc.id); closed != nil && inst.Ending() == "" {
 		r.o.Log.Warn("context that did not start not ended", "thread", cc.thread.String(), "error", closed)
@@ -265,7 +266,7 @@ func (r *Orchestrator) openContext(ctx context.Context, c sandbox.Caller, cc *co
 // Contexts lists the contexts of a thread, oldest first: those that live, and the newest that were lost.
 // It starts no sandbox.
 func (r *Orchestrator) Contexts(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.CodeContext, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +341,7 @@ func (r *Orchestrator) lookAtContexts(ctx context.Context, t sandbox.Thread) {
 // InterruptContext interrupts the run in a context, which keeps its variables, and waits a little for its
 // end. An idle one is left as it is. Conflict: it is lost.
 func (r *Orchestrator) InterruptContext(ctx context.Context, c sandbox.Caller, id, contextID string) (sandbox.CodeContext, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
@@ -357,9 +358,9 @@ func (r *Orchestrator) InterruptContext(ctx context.Context, c sandbox.Caller, i
 	inst, run, free := cc.inst, cc.run, cc.free
 	g.mu.Unlock()
 	if free != nil {
-		rec := record(c, t, audit.ActionContextInterrupt, audit.PhaseResult)
+		rec := audit.About(c, t, audit.ActionContextInterrupt, audit.PhaseResult)
 		rec.Sandbox, rec.Exec, rec.Subject, rec.Outcome = string(inst.ID), run, cc.id, "ok"
-		if err := r.note(ctx, rec); err != nil {
+		if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
 			return sandbox.CodeContext{}, err
 		}
 		if err := r.interruptRun(ctx, inst, cc, run); err != nil {
@@ -409,7 +410,7 @@ func (c *codeContext) unfit() error {
 // RestartContext ends what a context has and starts an empty interpreter for it, in a new sandbox when the
 // thread has none any more. A run in it ends as killed. Conflict: it is starting.
 func (r *Orchestrator) RestartContext(ctx context.Context, c sandbox.Caller, id, contextID string) (sandbox.CodeContext, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.CodeContext{}, err
 	}
@@ -458,7 +459,7 @@ func (r *Orchestrator) closeIn(ctx context.Context, inst *instance.Instance, con
 
 // DeleteContext ends a context with all that it started, and forgets it. A run in it ends as killed.
 func (r *Orchestrator) DeleteContext(ctx context.Context, c sandbox.Caller, id, contextID string) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
@@ -479,12 +480,12 @@ func (r *Orchestrator) endContext(ctx context.Context, c sandbox.Caller, t sandb
 	}
 	inst := cc.inst
 	g.mu.Unlock()
-	rec := record(c, t, audit.ActionContextClose, audit.PhaseResult)
+	rec := audit.About(c, t, audit.ActionContextClose, audit.PhaseResult)
 	rec.Subject, rec.Outcome, rec.Detail = cc.id, "ok", why
 	if inst != nil {
 		rec.Sandbox = string(inst.ID)
 	}
-	if err := r.note(ctx, rec); err != nil {
+	if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
 		return err
 	}
 	if err := r.closeIn(ctx, inst, cc.id); err != nil {

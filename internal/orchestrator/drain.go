@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -59,13 +60,13 @@ func (r *Orchestrator) Drain(ctx context.Context) {
 		killed = r.endAll(ctx)
 	}
 	r.execs.close()
-	rec := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionServerDrain, audit.PhaseResult)
+	rec := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionServerDrain, audit.PhaseResult)
 	rec.Outcome, rec.Millis = "ok", time.Since(began).Milliseconds()
 	rec.Detail = fmt.Sprintf("%d execs ran, %d were ended, %d left", running, killed, r.execs.running())
 	if n := d.handed.Load(); n > 0 {
 		rec.Detail += fmt.Sprintf(", %d threads were handed over", n)
 	}
-	if err := r.note(context.WithoutCancel(ctx), rec); err != nil {
+	if err := r.o.Audit.AppendResult(context.WithoutCancel(ctx), rec); err != nil {
 		r.o.Log.Error("the end of the drain is not recorded", "error", err)
 	}
 	r.o.Log.Info("drained", "ran", running, "ended", killed, "handed over", d.handed.Load(), "took", time.Since(began).Round(time.Millisecond))
@@ -93,7 +94,7 @@ func (r *Orchestrator) quiet(ctx context.Context) int {
 // endAll kills every exec that runs and waits, for a bounded time, until their ends are recorded, so that
 // those who follow them see the end before the server goes. It gives how many it could kill.
 func (r *Orchestrator) endAll(ctx context.Context) int {
-	ctx, cancel := detached(ctx, endTimeout)
+	ctx, cancel := deadline.Detached(ctx, endTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex

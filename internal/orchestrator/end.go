@@ -87,7 +87,7 @@ func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution, res sand
 	if err := r.recordFiles(ctx, inst, e, res.Files); err != nil {
 		return err
 	}
-	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
+	rec := audit.About(e.caller, e.thread, e.action, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.id, e.subject, e.attempt.ID
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
 	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
@@ -113,7 +113,7 @@ func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution, res sand
 		rec.Detail = strings.TrimPrefix(rec.Detail+", "+e.why, ", ")
 	}
 	e.mu.Unlock()
-	return r.note(ctx, rec)
+	return r.o.Audit.AppendResult(ctx, rec)
 }
 
 // filesRecorded bounds the records of one exec's files. A sandbox that changes more has one for the rest.
@@ -122,7 +122,7 @@ const filesRecorded = 200
 // recordFiles writes what the exec changed, before its end and durable with it.
 func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance.Instance, e *execution, files []sandbox.FileChange) error {
 	for i, f := range files {
-		rec := record(e.caller, e.thread, audit.ActionFileChange, audit.PhaseResult)
+		rec := audit.About(e.caller, e.thread, audit.ActionFileChange, audit.PhaseResult)
 		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, "ok"
 		if i == filesRecorded {
 			rest, err := json.Marshal(files[i:])

@@ -13,7 +13,7 @@ import (
 
 // lookup finds an exec of the caller's thread.
 func (r *Orchestrator) lookup(c sandbox.Caller, id, execID string) (*execution, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *Orchestrator) Exec(_ context.Context, c sandbox.Caller, id, execID stri
 
 // Execs lists the execs of a thread that are still known, newest first.
 func (r *Orchestrator) Execs(_ context.Context, c sandbox.Caller, id string) ([]sandbox.ExecInfo, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +102,9 @@ func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID,
 	if err != nil {
 		return err
 	}
-	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
+	rec := audit.About(c, e.thread, audit.ActionSignal, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, unix.SignalName(num), "ok"
-	if err := r.note(ctx, rec); err != nil {
+	if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
@@ -125,9 +125,9 @@ func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID st
 	if e.info().Status != sandbox.StatusRunning || inst == nil {
 		return nil
 	}
-	rec := record(c, e.thread, audit.ActionSignal, audit.PhaseResult)
+	rec := audit.About(c, e.thread, audit.ActionSignal, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, "SIGKILL", "ok"
-	if err := r.note(ctx, rec); err != nil {
+	if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)

@@ -71,7 +71,7 @@ func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, 
 
 // ReadFiles calls read with a view of the thread's files, with its skills and plugins.
 func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id string, read func(*paths.FS) error) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read fun
 // ChangeFiles calls change with a view of the thread's files that it may write, and records what it did.
 // A thread that is not there yet is made, so that files can be put before anything runs.
 func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, action, path string, change func(*paths.FS) (int64, error)) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	if err != nil {
 		return err
 	}
-	rec := record(c, t, action, audit.PhaseAttempt)
+	rec := audit.About(c, t, action, audit.PhaseAttempt)
 	rec.Subject = path
 	rec.Args, rec.ArgsHash = audit.Args(map[string]string{"path": path})
 	return r.o.Audit.Do(ctx, rec, func(result *audit.Record) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -103,7 +104,7 @@ func (r *Orchestrator) freeForHandOver(inst *instance.Instance) bool {
 
 // handOverInstance gives a thread free, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
 func (r *Orchestrator) handOverInstance(ctx context.Context, inst *instance.Instance) {
-	ctx, cancel := detached(ctx, cleanupTimeout)
+	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()
 	err := r.owners.HandOver(ctx, inst.Ownership, inst.ID, func() {
 		if err := inst.Close(); err != nil {

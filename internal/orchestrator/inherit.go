@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -46,7 +47,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 	if why == nil {
 		r.owners.Retain(own) // by the instance
 		r.o.Log.Info("sandbox adopted", "thread", own.Thread.String(), "sandbox", string(entry.ID), "from", former.Replica)
-		rec := record(sandbox.Caller{}, own.Thread, audit.ActionSandboxAdopt, audit.PhaseResult)
+		rec := audit.About(sandbox.Caller{}, own.Thread, audit.ActionSandboxAdopt, audit.PhaseResult)
 		rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(entry.ID), inst.Template.Name, "ok", "from "+former.Replica
 		if _, err := r.o.Audit.Append(ctx, rec); err != nil {
 			r.o.Log.Error("adoption not recorded", "sandbox", string(entry.ID), "error", err)
@@ -65,7 +66,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		}
 		r.endSkills(inst, false)
 	}
-	removing, cancel := detached(ctx, removeTimeout)
+	removing, cancel := deadline.Detached(ctx, removeTimeout)
 	defer cancel()
 	if err := r.o.Driver.Remove(removing, entry.ID); err != nil {
 		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(entry.ID), "error", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
@@ -20,7 +21,7 @@ import (
 
 // Acquire gives the thread's sandbox, starting it when there is none. Many callers at once get one.
 func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string, o sandbox.AcquireOptions) (sandbox.Info, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -183,14 +184,14 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 		r.pool.callers.Add(1)
 		defer r.pool.callers.Add(-1)
 	}
-	rec := record(c, inst.Thread, action, audit.PhaseAttempt)
+	rec := audit.About(c, inst.Thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(inst.ID), inst.Template.Name
 	recordLoosened(&rec, inst.Template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err == nil {
 		err = r.bringUp(ctx, c, inst, queued.Sub(began))
 	}
-	result := record(c, inst.Thread, action, audit.PhaseResult)
+	result := audit.About(c, inst.Thread, action, audit.PhaseResult)
 	result.Sandbox, result.Subject, result.Parent = string(inst.ID), inst.Template.Name, attempt.ID
 	result.Millis, result.Outcome = time.Since(began).Milliseconds(), "ok"
 	if err != nil {
@@ -385,9 +386,9 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *insta
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 		}
 	}
-	rec := record(c, inst.Thread, audit.ActionSandboxRemove, audit.PhaseResult)
+	rec := audit.About(c, inst.Thread, audit.ActionSandboxRemove, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), inst.Template.Name, "ok", why
-	err := r.note(context.WithoutCancel(ctx), rec)
+	err := r.o.Audit.AppendResult(context.WithoutCancel(ctx), rec)
 	r.o.Metrics.Changed(audit.ActionSandboxRemove, string(status))
 	r.remove(ctx, inst)
 	return err
@@ -397,7 +398,7 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *insta
 // cannot remove now keeps its claim: nothing begins for the thread before it is gone.
 func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
 	r.lastPull(ctx, inst)
-	ctx, cancel := detached(ctx, removeTimeout)
+	ctx, cancel := deadline.Detached(ctx, removeTimeout)
 	defer cancel()
 	log := r.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))
 	r.countLast(ctx, inst)

@@ -48,7 +48,7 @@ func (r *Orchestrator) shorten(ctx context.Context, c sandbox.Caller, t sandbox.
 		err = r.keepChanged(ctx, t)
 	}
 	if err == nil {
-		err = r.note(context.WithoutCancel(ctx), keptRecord(c, t, "", res.CallID, f))
+		err = r.o.Audit.AppendResult(context.WithoutCancel(ctx), keptRecord(c, t, "", res.CallID, f))
 	}
 	if err != nil {
 		return res, err

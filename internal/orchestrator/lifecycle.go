@@ -9,6 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -112,9 +113,9 @@ func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, inst *inst
 	if err != nil {
 		err = sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be kept")
 	}
-	rec := record(c, inst.Thread, action, audit.PhaseResult)
+	rec := audit.About(c, inst.Thread, action, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), inst.Template.Name, "ok", why
-	if e := r.note(context.WithoutCancel(ctx), rec); err == nil {
+	if e := r.o.Audit.AppendResult(context.WithoutCancel(ctx), rec); err == nil {
 		err = e
 	}
 	r.o.Metrics.Changed(action, why)
@@ -161,7 +162,7 @@ func (r *Orchestrator) Pause(ctx context.Context, c sandbox.Caller, id string) (
 	if done || err != nil {
 		return inst.Info(), err
 	}
-	ctx, cancel := detached(ctx, cleanupTimeout)
+	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()
 	return r.changePause(ctx, c, inst, audit.ActionSandboxPause, "asked", func() error { return p.Pause(ctx, inst.ID) }, func() {
 		inst.ChangeState(sandbox.Paused, sandbox.Running)
@@ -170,7 +171,7 @@ func (r *Orchestrator) Pause(ctx context.Context, c sandbox.Caller, id string) (
 
 // changePause pauses or resumes an instance between two records, and returns it as it is then. undo is called when it did not come to it.
 func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string, do func() error, undo func()) (sandbox.Info, error) {
-	rec := record(c, inst.Thread, action, audit.PhaseAttempt)
+	rec := audit.About(c, inst.Thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject, rec.Detail = string(inst.ID), inst.Template.Name, why
 	done := false
 	err := r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
@@ -217,7 +218,7 @@ func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, inst *instanc
 	if !ok {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.NotSupported, "the driver %s cannot resume a sandbox", r.caps.Name)
 	}
-	ctx, cancel := detached(ctx, cleanupTimeout)
+	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()
 	return r.changePause(ctx, c, inst, audit.ActionSandboxResume, why, func() error {
 		err := p.Resume(ctx, inst.ID)
@@ -260,7 +261,7 @@ func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id strin
 
 // existing gives the thread's instance when there is one, ready, or its hibernated sandbox. It starts none.
 func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string) (*instance.Instance, *sandbox.Info, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, nil, err
 	}

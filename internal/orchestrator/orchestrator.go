@@ -260,28 +260,3 @@ func (r *Orchestrator) runRoot() string { return filepath.Join(r.o.DataDir, "run
 func (r *Orchestrator) threadDir(t sandbox.Thread) string {
 	return filepath.Join(r.o.DataDir, "tenants", t.Tenant, "users", t.User, "threads", t.ID)
 }
-
-// thread names the caller's thread, or says why it cannot.
-func thread(c sandbox.Caller, id string) (sandbox.Thread, error) {
-	if err := sandbox.CheckThreadID(id); err != nil {
-		return sandbox.Thread{}, err
-	}
-	return sandbox.Thread{Owner: c.Owner, ID: id}, nil
-}
-
-// detached is a context that outlives the request, for what must be finished once begun.
-func detached(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), d)
-}
-
-// record fills in who and what a record is about.
-func record(c sandbox.Caller, t sandbox.Thread, action, phase string) audit.Record {
-	return audit.Record{Tenant: t.Tenant, User: t.User, Thread: t.ID, Action: action, Phase: phase}.By(c)
-}
-
-// note writes a record that is complete at once, and waits until it is durable.
-func (r *Orchestrator) note(ctx context.Context, rec audit.Record) error {
-	rec.Phase = audit.PhaseResult
-	_, err := r.o.Audit.AppendSync(ctx, rec)
-	return err
-}

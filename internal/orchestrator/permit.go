@@ -6,6 +6,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -76,15 +77,15 @@ func (r *Orchestrator) permit(ctx context.Context, inst *instance.Instance, e *e
 	if err == nil {
 		return nil
 	}
-	rec := record(e.caller, e.thread, e.action, audit.PhaseResult)
+	rec := audit.About(e.caller, e.thread, e.action, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.id, e.subject, e.attempt.ID
 	rec.Outcome, rec.Detail = toolOutcome(sandbox.ToolResult{}, err)
 	if said := e.secret.hide.String(detailOf(err)); said != "" {
 		rec.Detail = said
 	}
-	settling, cancel := detached(ctx, cleanupTimeout)
+	settling, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()
-	if e := r.note(settling, rec); e != nil {
+	if e := r.o.Audit.AppendResult(settling, rec); e != nil {
 		return e
 	}
 	return err

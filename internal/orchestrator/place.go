@@ -15,7 +15,7 @@ import (
 // Owner returns the replica that holds the thread: "" when it is this one, or nobody does. One that has ended
 // is none: its sandbox is adopted first.
 func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (replica string, err error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil || r.runsHere(t) {
 		return "", err
 	}
@@ -40,7 +40,7 @@ func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (
 // done is called, which is nil when replica is not "". A thread that is held is handed over to nobody. While this
 // server stops, threads that are not here are another one's.
 func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (replica string, done func(), err error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return "", nil, err
 	}

@@ -98,7 +98,7 @@ func (r *Orchestrator) addIdle(tp *templatePool, x *instance.Pooled, err error) 
 
 // attemptPooled makes one between the record of the attempt and that of its outcome.
 func (r *Orchestrator) attemptPooled(ctx context.Context, x *instance.Pooled) error {
-	rec := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseAttempt)
+	rec := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(x.ID), x.Template.Name
 	recordLoosened(&rec, x.Template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
@@ -106,7 +106,7 @@ func (r *Orchestrator) attemptPooled(ctx context.Context, x *instance.Pooled) er
 		return err
 	}
 	err = r.bringUpPooled(ctx, x)
-	result := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseResult)
+	result := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxPool, audit.PhaseResult)
 	result.Sandbox, result.Subject, result.Parent, result.Outcome = string(x.ID), x.Template.Name, attempt.ID, "ok"
 	result.Millis = time.Since(x.Made).Milliseconds()
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *Orchestrator) discard(x *instance.Pooled, why string) {
 		r.o.Log.Warn("a sandbox of the pool is not removed; tried again", "sandbox", string(x.ID), "error", err)
 	}
 	r.o.Metrics.Changed(audit.ActionSandboxPool, why)
-	rec := record(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxRemove, audit.PhaseResult)
+	rec := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxRemove, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(x.ID), x.Template.Name, "ok", "pool: "+why
 	if _, err := r.o.Audit.Append(ctx, rec); err != nil {
 		r.o.Log.Error("the audit log cannot be written", "error", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -56,7 +57,7 @@ func (r *Orchestrator) inProbe(ctx context.Context, template string, do func(c s
 	c := sandbox.Caller{Owner: probeOwner, Source: "internal"}
 	id := "probe-" + uuid.NewString()
 	defer func() {
-		ctx, cancel := detached(ctx, removeTimeout)
+		ctx, cancel := deadline.Detached(ctx, removeTimeout)
 		defer cancel()
 		if e := r.DeleteThread(ctx, c, id); e != nil && sandbox.KindOf(e) != sandbox.NotFound {
 			r.o.Log.Warn("probe not cleaned up", "template", template, "error", e)

@@ -59,7 +59,7 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 }
 
 func (r *Orchestrator) noteReaped(t sandbox.Thread, id sandbox.ID, what string, err error) {
-	rec := record(sandbox.Caller{}, t, audit.ActionSandboxReap, audit.PhaseResult)
+	rec := audit.About(sandbox.Caller{}, t, audit.ActionSandboxReap, audit.PhaseResult)
 	rec.Sandbox, rec.Outcome, rec.Detail = string(id), "ok", what
 	if err != nil {
 		r.o.Log.Warn("what is left of a sandbox cannot be removed; tried again", "sandbox", string(id), "what", what, "error", err)

@@ -151,7 +151,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		return bad("env_secrets: a context would keep them after this run; run the code without context_id")
 	}
 	if code.ContextID != "" {
-		t, err := thread(c, id)
+		t, err := c.Thread(id)
 		if err != nil {
 			return "", err
 		}
@@ -173,7 +173,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 
 // RunScript starts a script of a skill and returns the id of its exec.
 func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id string, s sandbox.Script) (string, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return "", err
 	}
@@ -211,7 +211,7 @@ type environment struct {
 // run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge,
 // and a goroutine that sees the exec to its end, whatever becomes of the caller.
 func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *execution, req *sandboxv1.RunRequest, env environment, args any) (string, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return "", err
 	}
@@ -366,7 +366,7 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 }
 
 func (r *Orchestrator) attempt(ctx context.Context, inst *instance.Instance, e *execution, args any, plan policy.Plan) (audit.Record, error) {
-	rec := record(e.caller, e.thread, e.action, audit.PhaseAttempt)
+	rec := audit.About(e.caller, e.thread, e.action, audit.PhaseAttempt)
 	rec.Why, e.subject = plan.Why(), plan.ShownText(e.subject)
 	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.id, e.subject
 	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))

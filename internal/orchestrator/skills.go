@@ -9,6 +9,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
@@ -345,10 +346,10 @@ func (r *Orchestrator) DeleteSkill(ctx context.Context, c sandbox.Caller, name s
 // skillChange makes a change between the record of the attempt and that of its outcome, and shows it in the
 // caller's sandboxes. It is finished once begun.
 func (r *Orchestrator) skillChange(ctx context.Context, c sandbox.Caller, action, name, detail string, change func(context.Context) error) error {
-	rec := record(c, sandbox.Thread{Owner: c.Owner}, action, audit.PhaseAttempt)
+	rec := audit.About(c, sandbox.Thread{Owner: c.Owner}, action, audit.PhaseAttempt)
 	rec.Subject, rec.Detail = name, detail
 	return r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
-		ctx, cancel := detached(ctx, cleanupTimeout)
+		ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
 		defer cancel()
 		if err := change(ctx); err != nil {
 			return err

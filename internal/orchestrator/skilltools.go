@@ -18,7 +18,7 @@ import (
 
 // threadSkills returns the skills of the caller's thread.
 func (r *Orchestrator) threadSkills(ctx context.Context, c sandbox.Caller, id string) (*skills.View, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +62,9 @@ func (r *Orchestrator) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 	if err != nil { // it loaded before; what can be told apart is the body
 		r.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
 	}
-	rec := record(c, sandbox.Thread{Owner: c.Owner, ID: id}, audit.ActionSkillActivate, audit.PhaseResult)
+	rec := audit.About(c, sandbox.Thread{Owner: c.Owner, ID: id}, audit.ActionSkillActivate, audit.PhaseResult)
 	rec.Subject, rec.Outcome = m.Name, "ok"
-	if err := r.note(ctx, rec); err != nil {
+	if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
 	a := sandbox.ActiveSkill{
@@ -142,7 +142,7 @@ func (x *skillIndexes) of(view *skills.View, list []skills.Skill) *search.Index 
 // AddVirtualSkill gives a thread a skill that is only in memory; a running sandbox shows it when this
 // returns. Errors as skill.Virtuals.Add says.
 func (r *Orchestrator) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.Skill{}, err
 	}
@@ -160,7 +160,7 @@ func (r *Orchestrator) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id
 
 // RemoveVirtualSkill takes a virtual skill away again. NotFound when the thread has none of that name.
 func (r *Orchestrator) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, id, name string) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sa
 		}
 		r.o.Skills.Notify()
 	}
-	rec := record(c, t, action, audit.PhaseResult)
+	rec := audit.About(c, t, action, audit.PhaseResult)
 	rec.Subject, rec.Detail, rec.Outcome = name, "virtual", "ok"
 	if err != nil {
 		rec.Outcome, rec.Detail = "error", "virtual: "+string(sandbox.KindOf(err))
@@ -188,7 +188,7 @@ func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sa
 	if len(rec.Subject) > 200 {
 		rec.Subject = strings.ToValidUTF8(rec.Subject[:200], "")
 	}
-	if e := r.note(ctx, rec); e != nil {
+	if e := r.o.Audit.AppendResult(ctx, rec); e != nil {
 		return e
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
@@ -47,7 +48,7 @@ func (r *Orchestrator) restoreSnapshot(ctx context.Context, t sandbox.Thread, ow
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 		}
 	}
-	ctx, cancel := detached(ctx, keepTimeout)
+	ctx, cancel := deadline.Detached(ctx, keepTimeout)
 	defer cancel()
 	return r.o.Snapshots.Bring(ctx, t, r.threadDir(t), own, func(x snapshot.Restored) error { return r.replaceFiles(ctx, t, x) })
 }

@@ -43,12 +43,12 @@ func (r *Orchestrator) JoinTerminal(ctx context.Context, c sandbox.Caller, id, e
 	if e.live == 0 {
 		return noTerminal(execID)
 	}
-	rec := record(c, e.thread, audit.ActionTerminal, audit.PhaseResult)
+	rec := audit.About(c, e.thread, audit.ActionTerminal, audit.PhaseResult)
 	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.id, e.attempt.ID, e.subject, "ok"
 	if inst := r.find(e.thread); inst != nil {
 		rec.Sandbox = string(inst.ID)
 	}
-	return r.note(ctx, rec)
+	return r.o.Audit.AppendResult(ctx, rec)
 }
 
 // Resize sets the size of the terminal of an exec. Invalid: it is not one; Conflict: the exec has no

@@ -10,13 +10,14 @@ import (
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // Thread shows one thread of the caller.
 func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) (sandbox.ThreadView, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.ThreadView{}, err
 	}
@@ -80,7 +81,7 @@ func (r *Orchestrator) Threads(ctx context.Context, c sandbox.Caller, f sandbox.
 
 // ReleaseSandbox ends the thread's sandbox, if there is one, and forgets what it was; the files stay.
 func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id string) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
@@ -99,14 +100,14 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 // DeleteThread ends the sandbox and deletes the files. The files vanish by one rename; deleting
 // them goes on when the caller goes away.
 func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id string) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
 	if err := r.there(ctx, t); err != nil {
 		return err
 	}
-	rec := record(c, t, audit.ActionThreadDelete, audit.PhaseAttempt)
+	rec := audit.About(c, t, audit.ActionThreadDelete, audit.PhaseAttempt)
 	rec.Subject = id
 	return r.o.Audit.Do(ctx, rec, func(*audit.Record) error {
 		if err := r.ReleaseSandbox(ctx, c, id); err != nil {
@@ -148,7 +149,7 @@ func (r *Orchestrator) deleteFiles(ctx context.Context, t sandbox.Thread) error 
 	if r.o.Snapshots == nil {
 		return r.deleteHere(ctx, t)
 	}
-	ctx, cancel := detached(ctx, keepTimeout)
+	ctx, cancel := deadline.Detached(ctx, keepTimeout)
 	defer cancel()
 	return r.o.Snapshots.Forget(ctx, t, func() error { return r.deleteHere(ctx, t) })
 }

@@ -23,7 +23,7 @@ func NewToolRecorder(log *audit.Log, metrics *telemetry.Metrics) *ToolRecorder {
 }
 
 func toolRecord(a bridge.Attempt, phase string) audit.Record {
-	rec := record(a.Exec.Caller, a.Exec.Thread, audit.ActionToolCall, phase)
+	rec := audit.About(a.Exec.Caller, a.Exec.Thread, audit.ActionToolCall, phase)
 	rec.Exec, rec.Subject, rec.BytesIn = a.Exec.ExecID, a.Tool, int64(len(a.Input))
 	return rec
 }
@@ -54,7 +54,7 @@ func (t *ToolRecorder) Result(ctx context.Context, id string, o bridge.Outcome) 
 
 // keptRecord is of the file that holds the result of a tool call. parent is the call's attempt.
 func keptRecord(c sandbox.Caller, t sandbox.Thread, exec, parent string, f sandbox.ResultFile) audit.Record {
-	rec := record(c, t, audit.ActionFileChange, audit.PhaseResult)
+	rec := audit.About(c, t, audit.ActionFileChange, audit.PhaseResult)
 	rec.Exec, rec.Parent, rec.Subject, rec.Outcome, rec.BytesOut = exec, parent, f.Path, "ok", f.Bytes
 	rec.Detail = "created: the result was too large to be passed on"
 	return rec
@@ -62,7 +62,7 @@ func keptRecord(c sandbox.Caller, t sandbox.Thread, exec, parent string, f sandb
 
 // Refused records a call with a token that is not of a living exec of the thread.
 func (t *ToolRecorder) Refused(ctx context.Context, th sandbox.Thread, detail string) error {
-	rec := record(sandbox.Caller{}, th, audit.ActionAuthRefused, audit.PhaseResult)
+	rec := audit.About(sandbox.Caller{}, th, audit.ActionAuthRefused, audit.PhaseResult)
 	rec.Outcome, rec.Detail = "denied", detail
 	_, err := t.log.Append(ctx, rec)
 	return err

@@ -58,7 +58,7 @@ func (r *Orchestrator) prepareCode(inst *instance.Instance, code *sandboxv1.Code
 
 // ToolServers lists the MCP servers of the thread.
 func (r *Orchestrator) ToolServers(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.ToolServer, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (r *Orchestrator) ToolServers(ctx context.Context, c sandbox.Caller, id str
 
 // SearchTools finds tools of the thread.
 func (r *Orchestrator) SearchTools(ctx context.Context, c sandbox.Caller, id string, q sandbox.ToolQuery) (sandbox.ToolSearch, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.ToolSearch{}, err
 	}
@@ -77,7 +77,7 @@ func (r *Orchestrator) SearchTools(ctx context.Context, c sandbox.Caller, id str
 // ToolsOf returns all tools of one server that the thread may use. An error is NotFound for a server that
 // the thread does not have, or Unavailable for one that does not answer, with its reason.
 func (r *Orchestrator) ToolsOf(ctx context.Context, c sandbox.Caller, id, server string) ([]sandbox.Tool, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string
 	if err != nil {
 		return res, err
 	}
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return res, err
 	}
@@ -119,7 +119,7 @@ func (r *Orchestrator) CallTool(ctx context.Context, c sandbox.Caller, id string
 
 // WatchTool is CallTool for a caller who listens to the tool while it runs.
 func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id string, ref sandbox.ToolRef, input json.RawMessage, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
@@ -131,7 +131,7 @@ func (r *Orchestrator) WatchTool(ctx context.Context, c sandbox.Caller, id strin
 	if plan.Tool.Printed == "" && plan.Effect() == "" { // there is none
 		return sandbox.ToolResult{}, wrong
 	}
-	rec := record(c, t, audit.ActionToolCall, audit.PhaseAttempt)
+	rec := audit.About(c, t, audit.ActionToolCall, audit.PhaseAttempt)
 	rec.Subject, rec.BytesIn = cmp.Or(plan.Tool.Printed, ref.Printed, ref.Server+"."+ref.Name), int64(len(input))
 	decided(&rec, plan, input)
 	if watch.Progress != nil {
@@ -202,7 +202,7 @@ func toolOutcome(res sandbox.ToolResult, err error) (outcome, detail string) {
 
 // Prompt makes the prompt sections of a thread.
 func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) (prompt.Prompt, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
@@ -233,7 +233,7 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 
 // Offer returns the tools of a thread and how its agent gets them.
 func (r *Orchestrator) Offer(ctx context.Context, c sandbox.Caller, id string) (sandbox.Offer, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.Offer{}, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // Upstream lists the resources, resource templates or prompts of the thread's MCP servers, or of one.
 func (r *Orchestrator) Upstream(ctx context.Context, c sandbox.Caller, id string, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -20,7 +20,7 @@ func (r *Orchestrator) Upstream(ctx context.Context, c sandbox.Caller, id string
 // AskUpstream sends a request to one of the thread's MCP servers and returns its result as the server
 // wrote it. It is recorded as a tool call is: what a server is asked may be private, and change things.
 func (r *Orchestrator) AskUpstream(ctx context.Context, c sandbox.Caller, id string, req sandbox.UpstreamRequest) (json.RawMessage, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (r *Orchestrator) AskUpstream(ctx context.Context, c sandbox.Caller, id str
 	if err != nil {
 		return nil, err
 	}
-	rec := record(c, t, audit.ActionUpstream, audit.PhaseAttempt)
+	rec := audit.About(c, t, audit.ActionUpstream, audit.PhaseAttempt)
 	rec.Subject, rec.BytesIn = req.Server+" "+req.Method, int64(len(req.Params))
 	decided(&rec, plan, req.Params)
 	res, err := r.recorded(ctx, rec, func(attempt string) (sandbox.ToolResult, error) {
@@ -41,7 +41,7 @@ func (r *Orchestrator) AskUpstream(ctx context.Context, c sandbox.Caller, id str
 // WatchUpstream calls changed whenever one of the thread's MCP servers says that a resource is another one
 // now, until ctx ends. changed must not block.
 func (r *Orchestrator) WatchUpstream(ctx context.Context, c sandbox.Caller, id, server, uri string, changed func()) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (r *Orchestrator) UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{
 
 // SkillFile returns one file of one of the thread's skills; path is relative to the skill's folder.
 func (r *Orchestrator) SkillFile(ctx context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
@@ -351,7 +352,7 @@ func (r *Orchestrator) deleteFolder(ctx context.Context, t sandbox.Thread) error
 	if r.volumes == nil {
 		return nil
 	}
-	ctx, cancel := detached(ctx, r.o.StartTime+filesync.PullTime)
+	ctx, cancel := deadline.Detached(ctx, r.o.StartTime+filesync.PullTime)
 	defer cancel()
 	return r.volumeWork.alone(ctx, t, func() error {
 		state, err := r.volumeState(t)

@@ -73,7 +73,7 @@ var errSandboxEnded = errors.New("the sandbox has ended")
 // ended it: NotFound when the thread is deleted, Unavailable when this server stops. It starts no sandbox, and keeps none from
 // being idle.
 func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, path string, recursive bool, emit func([]paths.Change) error) error {
-	t, err := thread(c, id)
+	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}

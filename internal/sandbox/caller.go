@@ -44,6 +44,14 @@ type Caller struct {
 	UserAgent    string
 }
 
+// Thread names a thread of the caller's. Invalid: the id is none.
+func (c Caller) Thread(id string) (Thread, error) {
+	if err := CheckThreadID(id); err != nil {
+		return Thread{}, err
+	}
+	return Thread{Owner: c.Owner, ID: id}, nil
+}
+
 // Admin reports whether the caller administers its tenant.
 func (c Caller) Admin() bool { return c.Role == RoleAdmin }
 

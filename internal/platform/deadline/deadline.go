@@ -6,6 +6,11 @@ import (
 	"time"
 )
 
+// Detached returns a context that outlives the request, for what must be finished once it has begun.
+func Detached(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), d)
+}
+
 // Clock runs down once, and stands still while it is held. Its methods may be called concurrently.
 type Clock struct {
 	passed func()
