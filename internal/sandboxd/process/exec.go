@@ -28,8 +28,11 @@ const (
 )
 
 const (
-	// answerTime bounds what a supervisor does at once: take a message, start a command.
+	// answerTime bounds what a supervisor does at once: take a message, say that what waited is there.
 	answerTime = 5 * time.Second
+	// startTime bounds how long a supervisor may take to start a command. In a full sandbox that is slow, and an exec
+	// that is told to be dead then would be one that runs. One that is to end waits for answerTime at most.
+	startTime = 30 * time.Second
 	// treeTime is how long a supervisor may take to end its tree before it is ended itself.
 	treeTime = time.Second
 	// orphanTime is how long PID 1 then tries to end what fell to it.
@@ -143,6 +146,7 @@ type Exec struct {
 
 	mu     sync.Mutex
 	sup    *warden // while the command runs
+	starts *warden // while the command is being started
 	serial uint64
 	cause  cause
 	over   bool        // the tree is gone: too late for a cause
@@ -262,8 +266,12 @@ func (e *Exec) end(c cause) {
 	if e.asked != nil {
 		close(e.asked)
 	}
-	if e.sup != nil {
+	switch {
+	case e.sup != nil:
 		e.askEnd()
+	case e.starts != nil:
+		_ = unix.Kill(e.starts.pid, unix.SIGCONT)
+		_ = e.starts.conn.SetReadDeadline(time.Now().Add(answerTime))
 	}
 }
 
@@ -358,7 +366,7 @@ func (e *Exec) supervised() *Exit {
 		return &Exit{Status: FailedToStart, Code: codeCannotExecute, Reason: startReason(err)}
 	}
 	x := &Exit{}
-	first, err := sup.receive(answerTime)
+	first, err := e.awaitStart(sup)
 	pid := 0
 	switch {
 	case err == nil && first.Kind == msgStarted:
@@ -374,6 +382,27 @@ func (e *Exec) supervised() *Exit {
 	}
 	e.attend(sup, pipes, pid, x)
 	return x
+}
+
+// awaitStart waits until the supervisor says that it started the command, or could not.
+func (e *Exec) awaitStart(sup *warden) (message, error) {
+	e.mu.Lock()
+	within := startTime
+	if e.cause != causeNone {
+		within = answerTime
+	}
+	e.starts = sup
+	err := sup.conn.SetReadDeadline(time.Now().Add(within))
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		e.starts = nil
+		e.mu.Unlock()
+	}()
+	if err != nil {
+		return message{}, err
+	}
+	return readMessage(sup.conn, maxReport)
 }
 
 // attend stays with a command until its tree is gone and its output read. pid is 0 when it did not
