@@ -1,99 +1,57 @@
 package orchestrator
 
 import (
+	"context"
 	"encoding/json"
-	"fmt"
 	"path"
 	"regexp"
 	"strings"
-	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// contextRun is the claim of one exec on a context.
-type contextRun struct {
-	cc   *codeContext
-	life int
-	inst *instance.Instance
+// contextSandboxes are the sandboxes of the orchestrator, as contexts see them.
+type contextSandboxes struct{ r *Orchestrator }
+
+func (s contextSandboxes) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
+	return s.r.enter(ctx, c, t)
 }
 
-// acquireContext makes a context busy with an exec that is about to start. Errors: NotFound; Conflict: it is
-// lost, starting, or runs another exec; Invalid: another language is asked for.
-func (r *Orchestrator) acquireContext(t sandbox.Thread, code *sandbox.Code) (*contextRun, error) {
-	g := &r.contexts
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	cc, err := g.get(t, code.ContextID)
+func (s contextSandboxes) Leave(inst *instance.Instance) {
+	s.r.execs.cancel()
+	s.r.left(inst)
+}
+
+func (s contextSandboxes) Prepare(ctx context.Context, c sandbox.Caller, inst *instance.Instance) error {
+	if err := s.r.refreshTools(ctx, c, inst); err != nil {
+		s.r.o.Log.Warn("wrappers not written", "thread", inst.Thread.String(), "error", err)
+	}
+	return s.r.upToDate(ctx, inst)
+}
+
+func (s contextSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+
+func (s contextSandboxes) Exists(ctx context.Context, t sandbox.Thread) error {
+	return s.r.there(ctx, t)
+}
+
+func (s contextSandboxes) WaitBegun(ctx context.Context, t sandbox.Thread, exec string) error {
+	e, err := s.r.execs.get(t, exec)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if code.Language != "" && code.Language != cc.language {
-		return nil, sandbox.Errorf(sandbox.Invalid, "language: context %s is %s", cc.id, cc.language)
-	}
-	if err := cc.unfit(); err != nil {
-		return nil, err
-	}
-	code.Language = cc.language
-	cc.state, cc.free = sandbox.ContextBusy, make(chan struct{})
-	return &contextRun{cc: cc, life: cc.life, inst: cc.inst}, nil
-}
-
-// begin says which exec it is that the context runs.
-func (r *Orchestrator) beginRun(cr *contextRun, execID string) {
-	r.contexts.mu.Lock()
-	defer r.contexts.mu.Unlock()
-	if cr.cc.life == cr.life {
-		cr.cc.run = execID
-		cr.cc.runs++
-	}
-}
-
-// endRun frees a context after a run, or after one that did not come about. lost is why it no longer exists, or
-// "".
-func (r *Orchestrator) endRun(cr *contextRun, lost string) sandbox.ContextOutcome {
-	r.contexts.mu.Lock()
-	defer r.contexts.mu.Unlock()
-	cc := cr.cc
-	out := sandbox.ContextOutcome{ContextID: cc.id, State: sandbox.ContextIdle}
-	switch {
-	case lost != "":
-		out.State, out.Detail = sandbox.ContextLost, lost+whatToDo
-		if cc.life == cr.life {
-			cc.lose(lost)
-		}
-	case cc.life == cr.life:
-		cc.state, cc.run, cc.lastUsed = sandbox.ContextIdle, "", time.Now().UTC()
-		cc.release()
-	}
-	return out
+	return e.waitBegun(ctx)
 }
 
 // settleContext adds to the result of an exec what its context says, and frees that. exit is nil when the
 // sandbox is lost.
 func (r *Orchestrator) settleContext(inst *instance.Instance, e *execution, exit *sandboxv1.Exit, res *sandbox.Result) {
-	lost := ""
-	switch {
-	case exit == nil:
-		lost = goneWithSandbox
-	case !exit.GetContextLost():
-	case exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START:
-		lost = goneByItself
-	case res.Status == sandbox.StatusTimeout:
-		lost = "it did not stop at the deadline, so it was ended"
-	case res.Status == sandbox.StatusOOM:
-		lost = "it ran out of memory"
-	case res.Status == sandbox.StatusKilled:
-		lost = "it was ended"
-	case res.ExitCode != nil:
-		lost = fmt.Sprintf("its interpreter ended with code %d", *res.ExitCode)
-	default:
-		lost = goneByItself
-	}
-	out := r.endRun(e.context, lost)
+	lost := contexts.LostBy(exit, res)
+	out := r.Contexts.End(e.context, lost)
 	if lost == "" && res.Status == sandbox.StatusTimeout {
 		out.Detail = "it was interrupted at the deadline; its variables are kept"
 	}

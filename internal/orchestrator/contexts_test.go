@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -31,7 +30,7 @@ func inContext(t *testing.T, exit *sandboxv1.Exit) (*house, sandbox.CodeContext,
 		}
 		return out.Send(&sandboxv1.Event{N: 1, Kind: &sandboxv1.Event_Exit{Exit: exit}})
 	}})
-	cc, err := h.CreateContext(t.Context(), caller, "t", sandbox.ContextRequest{Language: "python"})
+	cc, err := h.Contexts.CreateContext(t.Context(), caller, "t", sandbox.ContextRequest{Language: "python"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,16 +78,16 @@ func TestContextRules(t *testing.T) {
 	if err := run(caller, "t", code); !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), "restart it") {
 		t.Errorf("lost: %v", err)
 	}
-	if _, err := h.InterruptContext(t.Context(), caller, "t", cc.ContextID); !errors.Is(err, sandbox.Conflict) {
+	if _, err := h.Contexts.InterruptContext(t.Context(), caller, "t", cc.ContextID); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("interrupt of a lost one: %v", err)
 	}
-	if back, err := h.RestartContext(t.Context(), caller, "t", cc.ContextID); err != nil || back.State != sandbox.ContextIdle || back.Runs != 0 {
+	if back, err := h.Contexts.RestartContext(t.Context(), caller, "t", cc.ContextID); err != nil || back.State != sandbox.ContextIdle || back.Runs != 0 {
 		t.Errorf("restart: %+v, %v", back, err)
 	}
 	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "other"}}
 	for what, err := range map[string]error{
 		"another user": run(other, "t", code), "another thread": run(caller, "u", code),
-		"delete of another": h.DeleteContext(t.Context(), other, "t", cc.ContextID),
+		"delete of another": h.Contexts.DeleteContext(t.Context(), other, "t", cc.ContextID),
 	} {
 		if !errors.Is(err, sandbox.NotFound) {
 			t.Errorf("%s: %v", what, err)
@@ -100,19 +99,17 @@ func TestContextRules(t *testing.T) {
 		t.Errorf("another language: %v", err)
 	}
 	for range sandbox.MaxContexts - 1 {
-		if _, err := h.CreateContext(t.Context(), caller, "t", sandbox.ContextRequest{Language: "python"}); err != nil {
+		if _, err := h.Contexts.CreateContext(t.Context(), caller, "t", sandbox.ContextRequest{Language: "python"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := h.CreateContext(t.Context(), caller, "t", sandbox.ContextRequest{Language: "python"}); !errors.Is(err, sandbox.CapacityExceeded) {
+	if _, err := h.Contexts.CreateContext(t.Context(), caller, "t", sandbox.ContextRequest{Language: "python"}); !errors.Is(err, sandbox.CapacityExceeded) {
 		t.Errorf("one too many: %v", err)
 	}
-	// Nobody used it for an hour.
-	h.contexts.mu.Lock()
-	h.contexts.byThread[sandbox.Thread{Owner: caller.Owner, ID: "t"}][cc.ContextID].lastUsed = time.Now().Add(-2 * sandbox.ContextIdleTime)
-	h.contexts.mu.Unlock()
-	h.expireContexts()
-	if err := run(caller, "t", code); !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), "nobody used it") {
+	// It was not used for an hour.
+	h.Contexts.Backdate(sandbox.Thread{Owner: caller.Owner, ID: "t"}, 2*sandbox.ContextIdleTime)
+	h.Contexts.Expire(t.Context())
+	if err := run(caller, "t", code); !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), "not used") {
 		t.Errorf("after an hour: %v", err)
 	}
 }
@@ -123,7 +120,7 @@ func TestContextThatDiedBetweenRuns(t *testing.T) {
 	if !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), "ended by itself") {
 		t.Errorf("%v", err)
 	}
-	list, err := h.Contexts(t.Context(), caller, "t")
+	list, err := h.Contexts.Contexts(t.Context(), caller, "t")
 	if err != nil || len(list) != 1 || list[0].State != sandbox.ContextLost || list[0].ContextID != cc.ContextID {
 		t.Errorf("%+v, %v", list, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -34,7 +35,7 @@ type execution struct {
 	report     bool           // list the files that it changed
 	before     paths.Snapshot
 	attempt    audit.Record
-	context    *contextRun   // of code in a context
+	context    *contexts.Run // of code in a context
 	named      []string      // secrets that it got by name
 	secret     secrets       // only the goroutine that sees it through uses the streams in it
 	seen       uint64        // number that sandboxd gave its newest event; of the same goroutine

@@ -35,7 +35,7 @@ func (r *Orchestrator) warm(inst *instance.Instance, env map[string]string) {
 		ctx, cancel := context.WithTimeout(r.ctx, inspectTimeout)
 		defer cancel()
 		// The thread, the exec and its token count for none that waits.
-		if err := inst.Client.Warm(ctx, code, execEnv(inst.Thread, "", "", inst.Template.Env, env)); err != nil {
+		if err := inst.Client.Warm(ctx, code, instance.Environ(inst.Thread, "", "", inst.Template.Env, env)); err != nil {
 			r.o.Log.Debug("no interpreter waits", "sandbox", string(inst.ID), "error", err)
 		}
 	})

@@ -57,9 +57,7 @@ func (r *Orchestrator) watchLoad(inst *instance.Instance) {
 
 // mayStopWatching counts the one who watches out when nothing can run in b. The next exec brings another one.
 func (r *Orchestrator) mayStopWatching(inst *instance.Instance) bool {
-	r.contexts.mu.Lock()
-	contexts := r.contexts.living(inst.Thread)
-	r.contexts.mu.Unlock()
+	contexts := r.Contexts.Living(inst.Thread)
 	return inst.Load.Unwatch(func() bool { return contexts == 0 && !inst.Busy() })
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/limits"
@@ -136,7 +137,8 @@ type Orchestrator struct {
 	execs     registry
 	watches   fileWatches
 
-	contexts     contextRegistry
+	// Contexts are the interpreters that keep their variables between runs.
+	Contexts     *contexts.Contexts
 	peers        ownership.Peers
 	owners       *ownership.Owners
 	renewal      *ownership.Renewal
@@ -187,6 +189,10 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
 	r.execs.init()
+	r.Contexts = contexts.New(contexts.Options{
+		Sandboxes: contextSandboxes{r}, Audit: o.Audit, Log: o.Log,
+		Language: func(tenant string) string { return o.CodeSettings(tenant).Language },
+	})
 	if o.OnVolumes { // a sandbox that waits has no volume
 		r.pool.init(nil)
 	} else {

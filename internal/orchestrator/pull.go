@@ -71,11 +71,7 @@ func (r *Orchestrator) watchContexts(inst *instance.Instance) {
 	if inst.FileSync == nil {
 		return
 	}
-	inst.FileSync.Lives = func() bool {
-		r.contexts.mu.Lock()
-		defer r.contexts.mu.Unlock()
-		return r.contexts.living(inst.Thread) > 0
-	}
+	inst.FileSync.Lives = func() bool { return r.Contexts.Living(inst.Thread) > 0 }
 }
 
 // pull makes the server's copy what the sandbox has. While the sandbox cannot be reached, and nobody has ended it, it is

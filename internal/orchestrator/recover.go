@@ -140,7 +140,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 			return inst, fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
 		}
 	}
-	r.adoptContexts(ctx, inst, st.GetContexts())
+	r.Contexts.Adopt(ctx, inst, st.GetContexts())
 	if err := r.publish(ctx, inst); err != nil {
 		return inst, err
 	}
@@ -174,7 +174,7 @@ func (r *Orchestrator) housekeeping() {
 		case <-tick.C:
 		}
 		r.execs.expire(time.Now())
-		r.expireContexts()
+		r.Contexts.Expire(r.ctx)
 		r.reconcile(orphans)
 	}
 }

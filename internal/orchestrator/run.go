@@ -5,18 +5,17 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
@@ -155,7 +154,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		if err != nil {
 			return "", err
 		}
-		if e.context, err = r.acquireContext(t, &code); err != nil {
+		if e.context, err = r.Contexts.Acquire(t, &code); err != nil {
 			return "", err
 		}
 	}
@@ -166,7 +165,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 	}
 	execID, err := r.run(ctx, c, id, e, req, environment{own: code.Env, secrets: code.EnvSecrets}, code)
 	if err != nil && e.context != nil {
-		r.endRun(e.context, "")
+		r.Contexts.End(e.context, "")
 	}
 	return execID, err
 }
@@ -261,8 +260,8 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
 	}
-	if e.context != nil && e.context.inst != inst {
-		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.context.cc.id, goneWithSandbox, whatToDo)
+	if e.context != nil && e.context.Instance() != inst {
+		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.context.ID(), contexts.GoneWithSandbox, contexts.WhatToDo)
 	}
 	if e.action == audit.ActionCode && e.context == nil {
 		asTemplate(req.Code, inst.Template)
@@ -293,12 +292,12 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide, Trace: e.trace.process})
 	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
-	req.Env = execEnv(t, e.id, token, inst.Template.Env, common, env.own, named)
+	req.Env = instance.Environ(t, e.id, token, inst.Template.Env, common, env.own, named)
 	if e.report {
 		e.before = r.snapshot(t)
 	}
 	if e.context != nil {
-		r.beginRun(e.context, e.id)
+		r.Contexts.Begin(e.context, e.id)
 	}
 	inst.FileSync.Begin()
 	r.execs.add(e)
@@ -310,24 +309,6 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 }
 
 func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/execs/" + execID }
-
-// execEnv is the environment of an exec: layers of what the template, the sandbox and the caller say, each over
-// those before it, and over all of them ours.
-func execEnv(t sandbox.Thread, execID, token string, layers ...map[string]string) []string {
-	all := map[string]string{}
-	for _, layer := range layers {
-		maps.Copy(all, layer)
-	}
-	env := make([]string, 0, len(all)+6)
-	for k, v := range all {
-		env = append(env, k+"="+v)
-	}
-	return append(env,
-		"SKERRY_THREAD_ID="+t.ID, "SKERRY_EXEC_ID="+execID, "SKERRY_EXEC_TOKEN="+token,
-		"MCP_BRIDGE_SOCKET="+sandbox.BridgeSocket,
-		"MCP_BRIDGE_PORT="+strconv.Itoa(sandbox.BridgePort),
-		fmt.Sprintf("MCP_RPC_ENDPOINT=http://localhost:%d/call", sandbox.BridgePort))
-}
 
 // enterTries bounds how often an instance may be put away, or paused, between being ready and being entered.
 const enterTries = 10
@@ -477,7 +458,7 @@ var errUnanswered = errors.New("the deadline passed unanswered")
 func (r *Orchestrator) stream(inst *instance.Instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	grace := unansweredGrace
 	if e.context != nil {
-		grace += contextGrace
+		grace += contexts.Grace
 	}
 	if inst.FileSync != nil {
 		grace += farGrace
@@ -498,9 +479,9 @@ func (r *Orchestrator) stream(inst *instance.Instance, e *execution, req *sandbo
 	case e.context != nil && (kind == sandbox.NotFound || kind == sandbox.Conflict):
 		reason := err.Error()
 		if kind == sandbox.NotFound {
-			reason = goneByItself + whatToDo
+			reason = contexts.GoneByItself + contexts.WhatToDo
 		}
-		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.context.cc.id + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
+		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.context.ID() + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
 	case errors.Is(context.Cause(ctx), errUnanswered):
 		// The deadline passed and sandboxd said nothing: the sandbox is not to be trusted any more.
 		r.wg.Go(func() { r.abandon(inst, "a deadline passed unanswered") })

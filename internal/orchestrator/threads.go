@@ -173,7 +173,7 @@ func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 	}
 	r.o.Hub.ForgetThread(t)
 	r.virtuals.Forget(t)
-	r.contexts.forget(t)
+	r.Contexts.Forget(t)
 	ctx = context.WithoutCancel(ctx)
 	if err == nil && r.o.ForgetApprovals != nil {
 		err = r.o.ForgetApprovals(ctx, t)
