@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -20,21 +21,9 @@ const (
 	tellTimeout = 4 * time.Second  // for sandboxd to hear it
 	// heldAtMost is behind all other bounds.
 	heldAtMost = 2 * sandbox.MaxApprovalWait
-	// maxApprovalEvents bounds those of one exec.
-	maxApprovalEvents = 1000
 	// reportEvery is how often a client of /mcp hears that its call waits.
 	reportEvery = time.Second
 )
-
-// held is how the deadline of an exec is held. It is guarded by the exec's mu.
-type held struct {
-	clock   *deadline.Clock // of this server's own deadline; nil before the exec runs
-	waits   int             // calls that wait for people
-	kept    bool            // keepHeld runs
-	spent   time.Duration
-	changed chan struct{} // holds a token: waits is another one
-	events  int
-}
 
 // watchedCall is the key, in a context, of who listens to the progress of a call of the agent's own.
 type watchedCall struct{}
@@ -45,72 +34,35 @@ func (r *Orchestrator) ApprovalWaits(ctx context.Context, a sandbox.Approval) (o
 	if a.Exec == "" {
 		return reportWait(ctx, a)
 	}
-	e := r.execs.find(a.Exec)
+	e := r.execs.Find(a.Exec)
 	if e == nil {
 		return func(sandbox.Approval) {}
 	}
 	r.hold(e)
-	e.approvalEvent(ctx, sandbox.EventApprovalRequired, a)
+	e.ApprovalEvent(ctx, sandbox.EventApprovalRequired, a)
 	return func(a sandbox.Approval) {
-		e.approvalEvent(ctx, sandbox.EventApprovalDecided, a)
-		e.mu.Lock()
-		e.held.waits--
-		e.held.tell()
-		e.mu.Unlock()
+		e.ApprovalEvent(ctx, sandbox.EventApprovalDecided, a)
+		e.Hold.End()
 	}
 }
 
-func (h *held) tell() {
-	select {
-	case h.changed <- struct{}{}:
-	default:
-	}
-}
-
-// approvalEvent adds an event about a request, after the one that says that the exec started.
-func (e *execution) approvalEvent(ctx context.Context, typ sandbox.EventType, a sandbox.Approval) {
-	ctx, cancel := deadline.Detached(ctx, tellTimeout)
-	defer cancel()
-	_ = e.waitBegun(ctx) // it has: its code makes the call
-	a.Arguments, a.Annotations = nil, nil
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.result != nil || e.err != nil || e.held.events >= maxApprovalEvents {
-		return
-	}
-	e.held.events++
-	e.addLocked(sandbox.Event{Type: typ, Time: time.Now().UTC(), Approval: &a})
-}
-
-// hold counts a call that waits, and has somebody hold the deadline.
-func (r *Orchestrator) hold(e *execution) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	h := &e.held
-	if h.changed == nil {
-		h.changed = make(chan struct{}, 1)
-	}
-	h.waits++
-	if !h.kept && h.clock != nil && e.result == nil {
-		h.kept = true
+// hold counts a call that waits, and has the deadline held.
+func (r *Orchestrator) hold(e *execution.Exec) {
+	if e.Hold.Begin() {
 		r.wg.Go(func() { r.keepHeld(e) })
 	}
-	h.tell()
 }
 
 // keepHeld holds the deadline of e as long as calls of it wait.
-func (r *Orchestrator) keepHeld(e *execution) {
-	inst := r.find(e.thread)
+func (r *Orchestrator) keepHeld(e *execution.Exec) {
+	inst := r.find(e.Thread)
 	if inst == nil {
 		return
 	}
 	inst.Waiting(+1)
 	defer inst.Waiting(-1)
 	for {
-		e.mu.Lock()
-		clock, left := e.held.clock, r.o.ApprovalWait-e.held.spent
-		holds := e.held.waits > 0 && left > 0 && e.result == nil
-		e.mu.Unlock()
+		clock, left, holds := e.Hold.Holds(r.o.ApprovalWait)
 		if !holds {
 			if r.letGo(inst, e, clock) {
 				return
@@ -120,36 +72,31 @@ func (r *Orchestrator) keepHeld(e *execution) {
 		began, lease := time.Now(), min(heldFor, left)
 		clock.Hold(lease + heldBeyond)
 		if err := holdDeadline(r.ctx, inst, e, lease); err != nil {
-			r.o.Log.Warn("a deadline is not held", "exec", e.id, "error", err)
+			r.o.Log.Warn("a deadline is not held", "exec", e.ID, "error", err)
 		}
 		select {
-		case <-e.held.changed:
+		case <-e.Hold.Changed():
 		case <-time.After(min(holdAgain, left)):
 		case <-r.ctx.Done(): // the holds end by themselves
 			return
 		}
-		e.mu.Lock()
-		e.held.spent += time.Since(began)
-		e.mu.Unlock()
+		e.Hold.Spend(time.Since(began))
 	}
 }
 
-func holdDeadline(ctx context.Context, inst *instance.Instance, e *execution, d time.Duration) error {
+func holdDeadline(ctx context.Context, inst *instance.Instance, e *execution.Exec, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return inst.Client.HoldDeadline(ctx, e.id, d)
+	return inst.Client.HoldDeadline(ctx, e.ID, d)
 }
 
 // letGo lets the deadline of e go on, and reports whether it stays so. When sandboxd cannot be told, its ownership ends by
 // itself, and ours after it.
-func (r *Orchestrator) letGo(inst *instance.Instance, e *execution, clock *deadline.Clock) bool {
+func (r *Orchestrator) letGo(inst *instance.Instance, e *execution.Exec, clock *deadline.Clock) bool {
 	if err := holdDeadline(r.ctx, inst, e, 0); err == nil {
 		clock.Go()
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.held.kept = e.held.waits > 0 && e.held.spent < r.o.ApprovalWait && e.result == nil
-	return !e.held.kept
+	return !e.Hold.Keep(r.o.ApprovalWait)
 }
 
 // reportWait tells the client of an agent's own call that it waits, so that it does not give up.

@@ -48,7 +48,7 @@ func startedExec(t *testing.T, h *house) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.execs.find(id).waitBegun(t.Context()); err != nil {
+	if err := h.execs.Find(id).WaitBegun(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return id

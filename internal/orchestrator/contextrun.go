@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -22,7 +23,7 @@ func (s contextSandboxes) Enter(ctx context.Context, c sandbox.Caller, t sandbox
 }
 
 func (s contextSandboxes) Leave(inst *instance.Instance) {
-	s.r.execs.cancel()
+	s.r.execs.Cancel()
 	s.r.left(inst)
 }
 
@@ -40,18 +41,18 @@ func (s contextSandboxes) Exists(ctx context.Context, t sandbox.Thread) error {
 }
 
 func (s contextSandboxes) WaitBegun(ctx context.Context, t sandbox.Thread, exec string) error {
-	e, err := s.r.execs.get(t, exec)
+	e, err := s.r.execs.Get(t, exec)
 	if err != nil {
 		return err
 	}
-	return e.waitBegun(ctx)
+	return e.WaitBegun(ctx)
 }
 
 // settleContext adds to the result of an exec what its context says, and frees that. exit is nil when the
 // sandbox is lost.
-func (r *Orchestrator) settleContext(inst *instance.Instance, e *execution, exit *sandboxv1.Exit, res *sandbox.Result) {
+func (r *Orchestrator) settleContext(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit, res *sandbox.Result) {
 	lost := contexts.LostBy(exit, res)
-	out := r.Contexts.End(e.context, lost)
+	out := r.Contexts.End(e.Context, lost)
 	if lost == "" && res.Status == sandbox.StatusTimeout {
 		out.Detail = "it was interrupted at the deadline; its variables are kept"
 	}
@@ -60,12 +61,12 @@ func (r *Orchestrator) settleContext(inst *instance.Instance, e *execution, exit
 	for _, raw := range exit.GetResults() {
 		if rich := r.richResult(e, inst.UID, raw); len(rich) > 0 {
 			results = append(results, rich)
-			e.bytes += int64(len(raw))
+			e.Keep(raw)
 		}
 	}
 	res.Results, res.ResultsLeftOut = &results, int(exit.GetResultsLeftOut())
 	if res.ResultsLeftOut > 0 {
-		kept := spillDir(e.id) + "/results.jsonl"
+		kept := spillDir(e.ID) + "/results.jsonl"
 		r.hideSpilled(e, inst.UID, &kept)
 	}
 }
@@ -77,9 +78,9 @@ const (
 
 // richResult reads what the code's own process says that it displayed: nothing of it is believed. What
 // is no MIME type with fit data is left out.
-func (r *Orchestrator) richResult(e *execution, uid int, raw []byte) sandbox.RichResult {
+func (r *Orchestrator) richResult(e *execution.Exec, uid int, raw []byte) sandbox.RichResult {
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(e.secret.hide.JSON(raw), &all); err != nil || len(all) > maxMIMEs {
+	if err := json.Unmarshal(e.Secret.Hide.JSON(raw), &all); err != nil || len(all) > maxMIMEs {
 		return nil
 	}
 	rich := sandbox.RichResult{}
@@ -107,16 +108,16 @@ var mimeType = regexp.MustCompile(`^[A-Za-z]+/[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
 func isMIME(s string) bool { return len(s) <= maxMIME && mimeType.MatchString(s) }
 
 // keptResults checks the list of files that hold what was too large: they are the exec's own, or left out.
-func (r *Orchestrator) keptResults(e *execution, uid int, data json.RawMessage) json.RawMessage {
+func (r *Orchestrator) keptResults(e *execution.Exec, uid int, data json.RawMessage) json.RawMessage {
 	var files, good []sandbox.KeptResult
 	if json.Unmarshal(data, &files) != nil {
 		return nil
 	}
 	for _, f := range files[:min(len(files), maxMIMEs)] {
-		if path.Dir(f.Path) != spillDir(e.id) || path.Clean(f.Path) != f.Path || !isMIME(f.MIME) {
+		if path.Dir(f.Path) != spillDir(e.ID) || path.Clean(f.Path) != f.Path || !isMIME(f.MIME) {
 			continue
 		}
-		err := r.withFiles(e.thread, nil, func(fs *paths.FS) error {
+		err := r.withFiles(e.Thread, nil, func(fs *paths.FS) error {
 			info, err := fs.Stat(f.Path)
 			f.Bytes = info.Bytes
 			return err

@@ -48,21 +48,21 @@ func (r *Orchestrator) Drain(ctx context.Context) {
 	r.takeover.Stop()
 	r.endStreams()
 	if !d.passOn {
-		r.execs.close()
+		r.execs.Close()
 		for _, inst := range r.all() {
 			inst.Turn.GiveUp(errStopping)
 		}
 	}
-	began, running := time.Now(), r.execs.running()
+	began, running := time.Now(), r.execs.Running()
 	left := r.quiet(ctx)
 	killed := 0
 	if left > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		killed = r.endAll(ctx)
 	}
-	r.execs.close()
+	r.execs.Close()
 	rec := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionServerDrain, audit.PhaseResult)
 	rec.Outcome, rec.Millis = "ok", time.Since(began).Milliseconds()
-	rec.Detail = fmt.Sprintf("%d execs ran, %d were ended, %d left", running, killed, r.execs.running())
+	rec.Detail = fmt.Sprintf("%d execs ran, %d were ended, %d left", running, killed, r.execs.Running())
 	if n := d.handed.Load(); n > 0 {
 		rec.Detail += fmt.Sprintf(", %d threads were handed over", n)
 	}
@@ -79,7 +79,7 @@ func (r *Orchestrator) quiet(ctx context.Context) int {
 	defer tick.Stop()
 	for {
 		threads := r.handOverAll(ctx)
-		n := r.execs.running()
+		n := r.execs.Running()
 		if n+threads == 0 {
 			return 0
 		}
@@ -99,15 +99,15 @@ func (r *Orchestrator) endAll(ctx context.Context) int {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	killed := 0
-	for _, e := range r.execs.unfinished() {
+	for _, e := range r.execs.Unfinished() {
 		wg.Go(func() {
-			inst := r.find(e.thread)
-			if inst == nil || e.waitBegun(ctx) != nil {
+			inst := r.find(e.Thread)
+			if inst == nil || e.WaitBegun(ctx) != nil {
 				return
 			}
-			e.endBecause("the server stopped")
-			if err := inst.Client.Kill(ctx, e.id); err != nil {
-				r.o.Log.Warn("exec not ended; the next server does", "exec", e.id, "error", err)
+			e.EndBecause("the server stopped")
+			if err := inst.Client.Kill(ctx, e.ID); err != nil {
+				r.o.Log.Warn("exec not ended; the next server does", "exec", e.ID, "error", err)
 				return
 			}
 			mu.Lock()

@@ -125,11 +125,11 @@ func TestDrainAtOnce(t *testing.T) {
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			if n := h.execs.running(); n != 1 {
+			if n := h.execs.Running(); n != 1 {
 				t.Errorf("%d run", n)
 			}
 			close(g.open)
-			eventually(t, "it ends by itself", func() bool { return h.execs.running() == 0 })
+			eventually(t, "it ends by itself", func() bool { return h.execs.Running() == 0 })
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -17,27 +18,27 @@ import (
 
 // settle adds to the result what only the server knows: the tool calls, as the bridge counted them,
 // and the files that changed; and cuts the output of code to what an agent can use.
-func (r *Orchestrator) settle(inst *instance.Instance, e *execution, res *sandbox.Result, calls []sandbox.ToolCall) {
-	if e.code != nil {
+func (r *Orchestrator) settle(inst *instance.Instance, e *execution.Exec, res *sandbox.Result, calls []sandbox.ToolCall) {
+	if e.Code != nil {
 		res.ToolsCalled = append([]sandbox.ToolCall{}, calls...)
 		for i := range res.ToolsCalled {
-			res.ToolsCalled[i].Error = e.secret.hide.String(res.ToolsCalled[i].Error)
+			res.ToolsCalled[i].Error = e.Secret.Hide.String(res.ToolsCalled[i].Error)
 		}
 	}
 	res.StdoutPath, res.StderrPath = r.hideSpilled(e, inst.UID, res.StdoutPath), r.hideSpilled(e, inst.UID, res.StderrPath)
-	if e.report && !res.FilesTruncated {
+	if e.Report && !res.FilesTruncated {
 		r.reportFiles(e, res)
 	}
-	if e.code != nil && res.Encoding == "" {
-		res.Stdout, res.StdoutPath = r.cut(e, inst.UID, "stdout", res.Stdout, e.code.MaxOutputChars, res.StdoutPath)
+	if e.Code != nil && res.Encoding == "" {
+		res.Stdout, res.StdoutPath = r.cut(e, inst.UID, "stdout", res.Stdout, e.Code.MaxOutputChars, res.StdoutPath)
 		res.Stderr, res.StderrPath = r.cut(e, inst.UID, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
 		res.Truncated = res.Truncated || res.StdoutPath != nil || res.StderrPath != nil
 	}
 }
 
-func (r *Orchestrator) reportFiles(e *execution, res *sandbox.Result) {
-	err := r.withFiles(e.thread, nil, func(fs *paths.FS) error {
-		changes, complete, err := fs.Changes(r.ctx, e.before)
+func (r *Orchestrator) reportFiles(e *execution.Exec, res *sandbox.Result) {
+	err := r.withFiles(e.Thread, nil, func(fs *paths.FS) error {
+		changes, complete, err := fs.Changes(r.ctx, e.Before)
 		if complete {
 			res.Files = changes
 		} else {
@@ -46,29 +47,29 @@ func (r *Orchestrator) reportFiles(e *execution, res *sandbox.Result) {
 		return err
 	})
 	if err != nil {
-		r.o.Log.Warn("changed files not listed", "exec", e.id, "error", err)
+		r.o.Log.Warn("changed files not listed", "exec", e.ID, "error", err)
 		res.FilesTruncated = true
 	}
 }
 
 // cut shortens text in the middle to limit characters. The whole is kept in a file of the thread,
 // unless it already is.
-func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, path *string) (string, *string) {
+func (r *Orchestrator) cut(e *execution.Exec, uid int, name, text string, limit int, path *string) (string, *string) {
 	n := utf8.RuneCountInString(text)
 	if n <= limit {
 		return text, path
 	}
 	where := "it could not be kept"
 	if path == nil {
-		p := spillDir(e.id) + "/" + name
-		err := r.changeFiles(r.ctx, e.thread, uid, func(fs *paths.FS) error {
+		p := spillDir(e.ID) + "/" + name
+		err := r.changeFiles(r.ctx, e.Thread, uid, func(fs *paths.FS) error {
 			_, err := fs.Write(r.ctx, p, strings.NewReader(text), false)
 			return err
 		})
 		if err == nil {
 			path = &p
 		} else {
-			r.o.Log.Warn("long output not kept", "exec", e.id, "error", err)
+			r.o.Log.Warn("long output not kept", "exec", e.ID, "error", err)
 		}
 	}
 	if path != nil {
@@ -81,14 +82,14 @@ func (r *Orchestrator) cut(e *execution, uid int, name, text string, limit int, 
 
 // recordEnd writes the terminal record of e and waits until it is durable. Without it nobody may see
 // the result.
-func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution, res sandbox.Result) error {
+func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution.Exec, res sandbox.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
 	defer cancel()
 	if err := r.recordFiles(ctx, inst, e, res.Files); err != nil {
 		return err
 	}
-	rec := audit.About(e.caller, e.thread, e.action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.id, e.subject, e.attempt.ID
+	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Subject, e.Attempt.ID
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
 	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
 	sum := sha256.New()
@@ -107,12 +108,10 @@ func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution, res sand
 		}
 	}
 	rec.OutHash = hex.EncodeToString(sum.Sum(nil))
-	rec.Detail = e.secret.hide.String(detail(res))
-	e.mu.Lock()
-	if e.why != "" {
-		rec.Detail = strings.TrimPrefix(rec.Detail+", "+e.why, ", ")
+	rec.Detail = e.Secret.Hide.String(detail(res))
+	if why := e.Reason(); why != "" {
+		rec.Detail = strings.TrimPrefix(rec.Detail+", "+why, ", ")
 	}
-	e.mu.Unlock()
 	return r.o.Audit.AppendResult(ctx, rec)
 }
 
@@ -120,10 +119,10 @@ func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution, res sand
 const filesRecorded = 200
 
 // recordFiles writes what the exec changed, before its end and durable with it.
-func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance.Instance, e *execution, files []sandbox.FileChange) error {
+func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance.Instance, e *execution.Exec, files []sandbox.FileChange) error {
 	for i, f := range files {
-		rec := audit.About(e.caller, e.thread, audit.ActionFileChange, audit.PhaseResult)
-		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, "ok"
+		rec := audit.About(e.Caller, e.Thread, audit.ActionFileChange, audit.PhaseResult)
+		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(inst.ID), e.ID, e.Attempt.ID, "ok"
 		if i == filesRecorded {
 			rest, err := json.Marshal(files[i:])
 			if err != nil {
@@ -131,7 +130,7 @@ func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance.Instance,
 			}
 			rec.Subject, rec.OutHash = fmt.Sprintf("%d more files", len(files)-i), audit.Sum(rest)
 		} else {
-			rec.Subject, rec.Detail, rec.BytesOut, rec.OutHash = e.secret.hide.String(f.Path), f.Change, f.Bytes, f.SHA256
+			rec.Subject, rec.Detail, rec.BytesOut, rec.OutHash = e.Secret.Hide.String(f.Path), f.Change, f.Bytes, f.SHA256
 		}
 		if _, err := r.o.Audit.Append(ctx, rec); err != nil || i == filesRecorded {
 			return err

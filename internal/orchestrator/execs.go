@@ -7,12 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // lookup finds an exec of the caller's thread.
-func (r *Orchestrator) lookup(c sandbox.Caller, id, execID string) (*execution, error) {
+func (r *Orchestrator) lookup(c sandbox.Caller, id, execID string) (*execution.Exec, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
@@ -20,7 +21,7 @@ func (r *Orchestrator) lookup(c sandbox.Caller, id, execID string) (*execution, 
 	if err := r.exists(t); err != nil {
 		return nil, err
 	}
-	return r.execs.get(t, execID)
+	return r.execs.Get(t, execID)
 }
 
 // Wait returns the result of an exec when it has ended.
@@ -29,7 +30,7 @@ func (r *Orchestrator) Wait(ctx context.Context, c sandbox.Caller, id, execID st
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	return e.wait(ctx)
+	return e.Wait(ctx)
 }
 
 // Exec returns the result of an exec as it is now.
@@ -38,7 +39,7 @@ func (r *Orchestrator) Exec(_ context.Context, c sandbox.Caller, id, execID stri
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	return e.now()
+	return e.Now()
 }
 
 // Execs lists the execs of a thread that are still known, newest first.
@@ -50,7 +51,7 @@ func (r *Orchestrator) Execs(_ context.Context, c sandbox.Caller, id string) ([]
 	if err := r.exists(t); err != nil {
 		return nil, err
 	}
-	return r.execs.list(t), nil
+	return r.execs.List(t), nil
 }
 
 // Events emits the events of an exec after number after, up to and with its exit.
@@ -59,17 +60,17 @@ func (r *Orchestrator) Events(ctx context.Context, c sandbox.Caller, id, execID 
 	if err != nil {
 		return err
 	}
-	return e.follow(ctx, after, emit)
+	return e.Follow(ctx, after, emit)
 }
 
 // live returns a running exec with its instance. Conflict when it has ended.
-func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution, *instance.Instance, error) {
+func (r *Orchestrator) live(c sandbox.Caller, id, execID string) (*execution.Exec, *instance.Instance, error) {
 	e, err := r.lookup(c, id, execID)
 	if err != nil {
 		return nil, nil, err
 	}
-	inst := r.find(e.thread)
-	if e.info().Status != sandbox.StatusRunning || inst == nil {
+	inst := r.find(e.Thread)
+	if e.Info().Status != sandbox.StatusRunning || inst == nil {
 		return nil, nil, sandbox.Errorf(sandbox.Conflict, "exec %s has ended", execID)
 	}
 	return e, inst, nil
@@ -86,10 +87,10 @@ func (r *Orchestrator) SendStdin(ctx context.Context, c sandbox.Caller, id, exec
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	if err := e.waitBegun(ctx); err != nil {
+	if err := e.WaitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.Client.WriteStdin(ctx, e.id, data, closeIt)
+	return inst.Client.WriteStdin(ctx, e.ID, data, closeIt)
 }
 
 // Signal sends a signal, by name, to every process of an exec.
@@ -102,17 +103,17 @@ func (r *Orchestrator) Signal(ctx context.Context, c sandbox.Caller, id, execID,
 	if err != nil {
 		return err
 	}
-	rec := audit.About(c, e.thread, audit.ActionSignal, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, unix.SignalName(num), "ok"
+	rec := audit.About(c, e.Thread, audit.ActionSignal, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.ID, e.Attempt.ID, unix.SignalName(num), "ok"
 	if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	if err := e.waitBegun(ctx); err != nil {
+	if err := e.WaitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.Client.Signal(ctx, e.id, int32(num))
+	return inst.Client.Signal(ctx, e.ID, int32(num))
 }
 
 // Kill ends the whole process tree of an exec. Killing one that has ended is no error.
@@ -121,25 +122,25 @@ func (r *Orchestrator) Kill(ctx context.Context, c sandbox.Caller, id, execID st
 	if err != nil {
 		return err
 	}
-	inst := r.find(e.thread)
-	if e.info().Status != sandbox.StatusRunning || inst == nil {
+	inst := r.find(e.Thread)
+	if e.Info().Status != sandbox.StatusRunning || inst == nil {
 		return nil
 	}
-	rec := audit.About(c, e.thread, audit.ActionSignal, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.id, e.attempt.ID, "SIGKILL", "ok"
+	rec := audit.About(c, e.Thread, audit.ActionSignal, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Parent, rec.Subject, rec.Outcome = string(inst.ID), e.ID, e.Attempt.ID, "SIGKILL", "ok"
 	if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 	defer cancel()
-	if err := e.waitBegun(ctx); err != nil {
+	if err := e.WaitBegun(ctx); err != nil {
 		return err
 	}
-	if err := inst.Client.Kill(ctx, e.id); err != nil {
+	if err := inst.Client.Kill(ctx, e.ID); err != nil {
 		return err
 	}
 	// The exec is over when its record is: a caller who looks next must see that.
-	if _, err := e.wait(ctx); err != nil && sandbox.KindOf(err) == sandbox.Timeout {
+	if _, err := e.Wait(ctx); err != nil && sandbox.KindOf(err) == sandbox.Timeout {
 		return err
 	}
 	return nil

@@ -132,7 +132,7 @@ func (r *Orchestrator) closeOpenAttempts(ctx context.Context, log *audit.Log) er
 			return err
 		}
 		if a.Exec != "" && a.Action != audit.ActionToolCall {
-			r.execs.addLost(a)
+			r.execs.AddLost(a)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -44,11 +45,11 @@ func (r *Orchestrator) countCPU(inst *instance.Instance, total time.Duration) {
 }
 
 // countExec gives back what an exec took of the limits, and counts its CPU time where no driver measures it.
-func (r *Orchestrator) countExec(inst *instance.Instance, e *execution, res *sandbox.Result) {
+func (r *Orchestrator) countExec(inst *instance.Instance, e *execution.Exec, res *sandbox.Result) {
 	if _, ok := r.o.Driver.(driver.Meter); !ok || inst.Load.IsUnmetered() {
-		r.o.Limits.CPUUsed(e.caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)
+		r.o.Limits.CPUUsed(e.Caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)
 	}
-	e.limits.Release()
+	e.Limits.Release()
 }
 
 // countLast counts what a sandbox that is about to go has computed since it was last looked at.

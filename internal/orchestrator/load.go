@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -135,18 +136,18 @@ func (r *Orchestrator) endForkBomb(inst *instance.Instance, refused uint64) {
 	e := r.mostTasks(inst)
 	log := r.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID), "refused", refused)
 	if e != nil {
-		e.endBecause(why)
+		e.EndBecause(why)
 		ctx, cancel := context.WithTimeout(r.ctx, forkEnd)
 		defer cancel()
-		err := inst.Client.Kill(ctx, e.id)
+		err := inst.Client.Kill(ctx, e.ID)
 		if err == nil || sandbox.KindOf(err) == sandbox.NotFound {
-			log.Warn("exec ended: "+why, "exec", e.id)
+			log.Warn("exec ended: "+why, "exec", e.ID)
 			return
 		}
 		if inst.Ending() != "" { // somebody else ends all of it
 			return
 		}
-		log.Warn("exec not ended", "exec", e.id, "error", err)
+		log.Warn("exec not ended", "exec", e.ID, "error", err)
 	}
 	if r.ctx.Err() != nil {
 		return
@@ -164,9 +165,9 @@ func (r *Orchestrator) endForkBomb(inst *instance.Instance, refused uint64) {
 
 // mostTasks returns the running exec of b with the most processes and threads, as sandboxd says; the newest one when
 // it does not say. nil: none runs.
-func (r *Orchestrator) mostTasks(inst *instance.Instance) *execution {
-	var most *execution
-	all := r.execs.runningIn(inst.Thread)
+func (r *Orchestrator) mostTasks(inst *instance.Instance) *execution.Exec {
+	var most *execution.Exec
+	all := r.execs.RunningIn(inst.Thread)
 	var tasks map[string]uint32
 	if len(all) > 1 {
 		ctx, cancel := context.WithTimeout(r.ctx, forkAnswer)
@@ -177,7 +178,7 @@ func (r *Orchestrator) mostTasks(inst *instance.Instance) *execution {
 		}
 	}
 	for _, e := range all {
-		if most == nil || tasks[e.id] > tasks[most.id] || tasks[e.id] == tasks[most.id] && e.started.After(most.started) {
+		if most == nil || tasks[e.ID] > tasks[most.ID] || tasks[e.ID] == tasks[most.ID] && e.Started.After(most.Started) {
 			most = e
 		}
 	}

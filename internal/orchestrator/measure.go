@@ -42,7 +42,7 @@ func (r *Orchestrator) timeFirst(inst *instance.Instance, take func(*sandboxv1.E
 
 // levels is how full this server is now.
 func (r *Orchestrator) levels() metrics.Levels {
-	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxInstances, Execs: r.execs.running(), Waiting: r.places.Waiting()}
+	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxInstances, Execs: r.execs.Running(), Waiting: r.places.Waiting()}
 	for _, inst := range r.all() {
 		l.Sandboxes[inst.Info().State]++
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
@@ -134,7 +135,7 @@ type Orchestrator struct {
 	instances map[sandbox.Thread]*instance.Instance
 	byID      map[sandbox.ID]*instance.Instance // also those that a thread's next instance has taken the place of
 	pool      pool
-	execs     registry
+	execs     *execution.Registry
 	watches   fileWatches
 
 	// Contexts are the interpreters that keep their variables between runs.
@@ -188,7 +189,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.remote, _ = o.Driver.(driver.Remote)
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
-	r.execs.init()
+	r.execs = execution.NewRegistry()
 	r.Contexts = contexts.New(contexts.Options{
 		Sandboxes: contextSandboxes{r}, Audit: o.Audit, Log: o.Log,
 		Language: func(tenant string) string { return o.CodeSettings(tenant).Language },

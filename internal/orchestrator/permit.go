@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/policy"
@@ -28,8 +29,8 @@ type runArguments struct {
 }
 
 // planRun asks the policy about a run.
-func (r *Orchestrator) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution, request any) (policy.Plan, error) {
-	q := policy.Request{Kind: policy.Kind(e.action), Caller: c, Thread: t}
+func (r *Orchestrator) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution.Exec, request any) (policy.Plan, error) {
+	q := policy.Request{Kind: policy.Kind(e.Action), Caller: c, Thread: t}
 	var args runArguments
 	switch v := request.(type) {
 	case sandbox.Command:
@@ -37,50 +38,50 @@ func (r *Orchestrator) planRun(ctx context.Context, c sandbox.Caller, t sandbox.
 	case sandbox.Code:
 		args = runArguments{Language: v.Language, Code: v.Text, Context: v.ContextID}
 	case sandbox.Script:
-		q.Skill, q.Untrusted = v.Skill, e.skill != nil && !e.skill.Trusted
+		q.Skill, q.Untrusted = v.Skill, e.Skill != nil && !e.Skill.Trusted
 		args = runArguments{Skill: v.Skill, Script: v.Path, Args: v.Args, Stdin: v.Stdin}
-		if e.skill != nil {
-			args.Digest = e.skill.Digest
+		if e.Skill != nil {
+			args.Digest = e.Skill.Digest
 		}
 	}
 	text, err := json.Marshal(args)
 	if err != nil {
 		return policy.Plan{}, sandbox.Wrap(sandbox.Internal, err, "the run cannot be described")
 	}
-	q.Arguments = e.secret.hide.Bytes(text)
+	q.Arguments = e.Secret.Hide.Bytes(text)
 	return r.o.Hub.PlanRun(ctx, q), nil
 }
 
 // sameSkill reports as an error that the skill of a script changed while somebody thought about it.
-func (r *Orchestrator) sameSkill(ctx context.Context, e *execution) error {
-	if e.skill == nil {
+func (r *Orchestrator) sameSkill(ctx context.Context, e *execution.Exec) error {
+	if e.Skill == nil {
 		return nil
 	}
-	view, err := r.skillsOf(ctx, e.thread)
+	view, err := r.skillsOf(ctx, e.Thread)
 	if err != nil {
 		return err
 	}
-	now, err := view.Get(e.skill.Name)
-	if err == nil && now.Digest != e.skill.Digest {
-		err = sandbox.Errorf(sandbox.Conflict, "the skill %q changed before its script could run; run it again", e.skill.Name)
+	now, err := view.Get(e.Skill.Name)
+	if err == nil && now.Digest != e.Skill.Digest {
+		err = sandbox.Errorf(sandbox.Conflict, "the skill %q changed before its script could run; run it again", e.Skill.Name)
 	}
 	return err
 }
 
 // permit waits until a run that is recorded may begin, and is still what was asked about. One that may not has its end
 // here.
-func (r *Orchestrator) permit(ctx context.Context, inst *instance.Instance, e *execution, plan policy.Plan, still func() error) error {
-	err := r.o.Hub.Permit(ctx, plan, e.attempt.ID)
+func (r *Orchestrator) permit(ctx context.Context, inst *instance.Instance, e *execution.Exec, plan policy.Plan, still func() error) error {
+	err := r.o.Hub.Permit(ctx, plan, e.Attempt.ID)
 	if err == nil {
 		err = still()
 	}
 	if err == nil {
 		return nil
 	}
-	rec := audit.About(e.caller, e.thread, e.action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.id, e.subject, e.attempt.ID
+	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Subject, e.Attempt.ID
 	rec.Outcome, rec.Detail = toolOutcome(sandbox.ToolResult{}, err)
-	if said := e.secret.hide.String(detailOf(err)); said != "" {
+	if said := e.Secret.Hide.String(detailOf(err)); said != "" {
 		rec.Detail = said
 	}
 	settling, cancel := deadline.Detached(ctx, cleanupTimeout)

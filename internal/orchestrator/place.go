@@ -81,7 +81,7 @@ func (r *Orchestrator) runsHere(t sandbox.Thread) bool {
 
 // HasExec reports whether this replica ran an exec of the thread, and still knows it.
 func (r *Orchestrator) HasExec(t sandbox.Thread, execID string) bool {
-	_, err := r.execs.get(t, execID)
+	_, err := r.execs.Get(t, execID)
 	return err == nil
 }
 

@@ -3,12 +3,12 @@ package orchestrator
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
@@ -164,7 +164,7 @@ func (r *Orchestrator) upToDate(ctx context.Context, inst *instance.Instance) er
 }
 
 // begins counts in what is about to run in an instance. before says that it will be asked what it changed.
-func (r *Orchestrator) begins(ctx context.Context, inst *instance.Instance, e *execution) error {
+func (r *Orchestrator) begins(ctx context.Context, inst *instance.Instance, e *execution.Exec) error {
 	fs := inst.FileSync
 	if fs == nil {
 		return nil
@@ -172,7 +172,7 @@ func (r *Orchestrator) begins(ctx context.Context, inst *instance.Instance, e *e
 	if err := r.upToDate(ctx, inst); err != nil {
 		return err
 	}
-	if e.report && !fs.Same(false) { // what others change meanwhile is not this one's
+	if e.Report && !fs.Same(false) { // what others change meanwhile is not this one's
 		limited, cancel := context.WithTimeout(ctx, filesync.ReadPullTime)
 		defer cancel()
 		if err := r.pull(limited, inst, readPatience); err != nil && filesync.OutOfReach(err) {
@@ -183,7 +183,7 @@ func (r *Orchestrator) begins(ctx context.Context, inst *instance.Instance, e *e
 }
 
 // pullAfterExec is called when an exec has ended: what it changed is at the server when it returns nil.
-func (r *Orchestrator) pullAfterExec(inst *instance.Instance, e *execution, exit *sandboxv1.Exit) error {
+func (r *Orchestrator) pullAfterExec(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit) error {
 	fs := inst.FileSync
 	if fs == nil {
 		return nil
@@ -192,7 +192,7 @@ func (r *Orchestrator) pullAfterExec(inst *instance.Instance, e *execution, exit
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		return nil // nothing ran
 	}
-	if fs.OnVolume && !e.report {
+	if fs.OnVolume && !e.Report {
 		return nil // they are where they stay
 	}
 	ctx, cancel := context.WithTimeout(r.ctx, filesync.EndPullTime)
@@ -206,30 +206,6 @@ func (r *Orchestrator) pullAfterExec(inst *instance.Instance, e *execution, exit
 		r.wg.Go(func() { r.abandon(inst, "its files could not be reached") })
 	}
 	return err
-}
-
-// filesNotPulled says in a result that the exec's files are not at the server.
-func (e *execution) filesNotPulled(res *sandbox.Result, err error) {
-	why := "its sandbox could not be reached any more"
-	if !filesync.OutOfReach(err) {
-		why = "they cannot be copied (" + string(sandbox.KindOf(err)) + ")"
-	}
-	if errors.Is(err, sandbox.QuotaExceeded) {
-		why = "the sandbox has more than the thread may have: delete some there"
-	}
-	ended := "it ended as " + string(res.Status)
-	if res.ExitCode != nil {
-		ended = fmt.Sprintf("it ended with code %d", *res.ExitCode)
-	}
-	text := fmt.Sprintf("%s, but what it changed in the thread's files is not kept: %s. They are as at the end of the last run before", ended, why)
-	e.endBecause(text)
-	if res.Detail != "" {
-		text = res.Detail + "; " + text
-	}
-	if res.Status == sandbox.StatusExited {
-		res.Status, res.ExitCode = sandbox.StatusLost, nil
-	}
-	res.Detail, res.FilesTruncated = text, true
 }
 
 // changeFiles calls change with a view of the thread's files that it may write. When it returns, a sandbox that runs has what was

@@ -173,7 +173,7 @@ func (r *Orchestrator) housekeeping() {
 			return
 		case <-tick.C:
 		}
-		r.execs.expire(time.Now())
+		r.execs.Expire(time.Now())
 		r.Contexts.Expire(r.ctx)
 		r.reconcile(orphans)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
@@ -76,9 +76,9 @@ func (r *Orchestrator) RunCommand(ctx context.Context, c sandbox.Caller, id stri
 	if subject == "" {
 		subject = strings.Join(cmd.Argv, " ")
 	}
-	e := &execution{action: audit.ActionExec, subject: subject, background: cmd.Background, deadline: cmd.Timeout, report: cmd.ReportFiles}
+	e := &execution.Exec{Action: audit.ActionExec, Subject: subject, Background: cmd.Background, Deadline: cmd.Timeout, Report: cmd.ReportFiles}
 	if cmd.Terminal != nil {
-		e.live = cmd.MaxOutputBytes
+		e.Live = cmd.MaxOutputBytes
 	}
 	return r.run(ctx, c, id, e, req, environment{own: cmd.Env, secrets: cmd.EnvSecrets}, cmd)
 }
@@ -145,7 +145,7 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 	if err := checkEnv(code.Env); err != nil {
 		return "", err
 	}
-	e := &execution{action: audit.ActionCode, deadline: code.Timeout, code: &code, report: true}
+	e := &execution.Exec{Action: audit.ActionCode, Deadline: code.Timeout, Code: &code, Report: true}
 	if code.ContextID != "" && len(code.EnvSecrets) > 0 {
 		return bad("env_secrets: a context would keep them after this run; run the code without context_id")
 	}
@@ -154,18 +154,18 @@ func (r *Orchestrator) RunCode(ctx context.Context, c sandbox.Caller, id string,
 		if err != nil {
 			return "", err
 		}
-		if e.context, err = r.Contexts.Acquire(t, &code); err != nil {
+		if e.Context, err = r.Contexts.Acquire(t, &code); err != nil {
 			return "", err
 		}
 	}
-	e.subject = code.Language
+	e.Subject = code.Language
 	req := &sandboxv1.RunRequest{
 		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
 		MaxOutputBytes: sandbox.DefaultOutputBytes, ContextId: code.ContextID,
 	}
 	execID, err := r.run(ctx, c, id, e, req, environment{own: code.Env, secrets: code.EnvSecrets}, code)
-	if err != nil && e.context != nil {
-		r.Contexts.End(e.context, "")
+	if err != nil && e.Context != nil {
+		r.Contexts.End(e.Context, "")
 	}
 	return execID, err
 }
@@ -196,7 +196,7 @@ func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id strin
 		cmd.Timeout = sandbox.DefaultExecTimeout
 	}
 	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: sandbox.DefaultOutputBytes}
-	e := &execution{action: audit.ActionSkillRun, skill: &sk, subject: s.Skill + "/" + s.Path, deadline: cmd.Timeout, report: true}
+	e := &execution.Exec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + s.Path, Deadline: cmd.Timeout, Report: true}
 	return r.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: s.Skill}, s)
 }
 
@@ -209,7 +209,7 @@ type environment struct {
 
 // run is what all three have in common: a sandbox, a record of the attempt, a token for the bridge,
 // and a goroutine that sees the exec to its end, whatever becomes of the caller.
-func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *execution, req *sandboxv1.RunRequest, env environment, args any) (string, error) {
+func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *execution.Exec, req *sandboxv1.RunRequest, env environment, args any) (string, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return "", err
@@ -226,44 +226,44 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
 	}
 	ctx = r.beginTrace(ctx, e, execID.String(), t)
-	if e.limits, err = r.o.Limits.Exec(ctx, c, execID.String(), e.deadline); err != nil {
-		e.trace.span.Failed(err)
-		e.trace.span.End()
+	if e.Limits, err = r.o.Limits.Exec(ctx, c, execID.String(), e.Deadline); err != nil {
+		e.Trace.Span.Failed(err)
+		e.Trace.Span.End()
 		return "", err
 	}
 	inst, common, err := r.enterTraced(ctx, c, t)
 	if err != nil {
-		e.limits.Release()
-		e.trace.span.Failed(err)
-		e.trace.span.End()
+		e.Limits.Release()
+		e.Trace.Span.Failed(err)
+		e.Trace.Span.End()
 		return "", err
 	}
 	handedOver := false
 	defer func() {
 		if !handedOver {
-			r.execs.cancel()
+			r.execs.Cancel()
 			r.left(inst)
-			e.limits.Release()
-			e.trace.span.FailedAs("not started")
-			e.trace.span.End()
+			e.Limits.Release()
+			e.Trace.Span.FailedAs("not started")
+			e.Trace.Span.End()
 		}
 	}()
 	hide, err := inst.Redaction.Hiding(common, env.own, named)
 	if err != nil {
 		return "", err
 	}
-	e.secret = newSecrets(hide)
-	e.subject, e.named = hide.String(e.subject), slices.Sorted(maps.Values(env.secrets))
-	e.id, e.thread, e.caller, e.started, e.changed = execID.String(), t, c, time.Now().UTC(), make(chan struct{})
-	if e.action == audit.ActionCode || e.action == audit.ActionSkillRun { // what may import wrappers
+	e.Secret = execution.NewSecrets(hide)
+	e.Subject, e.Named = hide.String(e.Subject), slices.Sorted(maps.Values(env.secrets))
+	e.Begin(execID.String(), t, c)
+	if e.Action == audit.ActionCode || e.Action == audit.ActionSkillRun { // what may import wrappers
 		if err := r.refreshTools(ctx, c, inst); err != nil {
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
 	}
-	if e.context != nil && e.context.Instance() != inst {
-		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.context.ID(), contexts.GoneWithSandbox, contexts.WhatToDo)
+	if e.Context != nil && e.Context.Instance() != inst {
+		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.Context.ID(), contexts.GoneWithSandbox, contexts.WhatToDo)
 	}
-	if e.action == audit.ActionCode && e.context == nil {
+	if e.Action == audit.ActionCode && e.Context == nil {
 		asTemplate(req.Code, inst.Template)
 		req.Code.OwnEnv = len(env.own)+len(named) > 0 // it may hold a secret, which nothing that waits is to keep
 		if err := r.prepareCode(inst, req.Code); err != nil {
@@ -281,31 +281,31 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	if err != nil {
 		return "", err
 	}
-	if e.attempt, err = r.attempt(ctx, inst, e, args, plan); err != nil {
+	if e.Attempt, err = r.attempt(ctx, inst, e, args, plan); err != nil {
 		return "", err
 	}
 	if err := r.permit(ctx, inst, e, plan, func() error { return r.sameSkill(ctx, e) }); err != nil {
 		return "", err
 	}
-	e.started = time.Now().UTC()
+	e.Started = time.Now().UTC()
 	r.traceRun(e)
-	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.id, Thread: t, Caller: c, AuditParent: e.attempt.ID, Hide: e.secret.hide, Trace: e.trace.process})
-	req.ExecId, req.TimeoutMs = e.id, uint32(e.deadline.Milliseconds())
-	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.id)
-	req.Env = instance.Environ(t, e.id, token, inst.Template.Env, common, env.own, named)
-	if e.report {
-		e.before = r.snapshot(t)
+	token := r.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Hide, Trace: e.Trace.Process})
+	req.ExecId, req.TimeoutMs = e.ID, uint32(e.Deadline.Milliseconds())
+	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.ID)
+	req.Env = instance.Environ(t, e.ID, token, inst.Template.Env, common, env.own, named)
+	if e.Report {
+		e.Before = r.snapshot(t)
 	}
-	if e.context != nil {
-		r.Contexts.Begin(e.context, e.id)
+	if e.Context != nil {
+		r.Contexts.Begin(e.Context, e.ID)
 	}
 	inst.FileSync.Begin()
-	r.execs.add(e)
+	r.execs.Add(e)
 	handedOver = true
 	inst.Load.Bill(c)
 	r.watchLoad(inst)
 	r.wg.Go(func() { r.supervise(inst, e, req) })
-	return e.id, nil
+	return e.ID, nil
 }
 
 func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/execs/" + execID }
@@ -326,7 +326,7 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 		var env map[string]string
 		if inst, err = r.join(ctx, c, t, "", 0, nil); err == nil {
 			if env, err = inst.Enter(); err == nil {
-				if r.execs.begin() {
+				if r.execs.Begin() {
 					return inst, env, nil
 				}
 				r.left(inst)
@@ -346,13 +346,13 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 	return nil, nil, err
 }
 
-func (r *Orchestrator) attempt(ctx context.Context, inst *instance.Instance, e *execution, args any, plan policy.Plan) (audit.Record, error) {
-	rec := audit.About(e.caller, e.thread, e.action, audit.PhaseAttempt)
-	rec.Why, e.subject = plan.Why(), plan.ShownText(e.subject)
-	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.id, e.subject
-	rec.Args, rec.ArgsHash = audit.Args(e.secret.args(args))
-	if len(e.named) > 0 {
-		rec.Detail = "secrets in its environment: " + strings.Join(e.named, ", ")
+func (r *Orchestrator) attempt(ctx context.Context, inst *instance.Instance, e *execution.Exec, args any, plan policy.Plan) (audit.Record, error) {
+	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseAttempt)
+	rec.Why, e.Subject = plan.Why(), plan.ShownText(e.Subject)
+	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.ID, e.Subject
+	rec.Args, rec.ArgsHash = audit.Args(e.Secret.Args(args))
+	if len(e.Named) > 0 {
+		rec.Detail = "secrets in its environment: " + strings.Join(e.Named, ", ")
 	}
 	if plan.Redacts() {
 		rec.Args, _ = audit.Args(json.RawMessage(plan.Shown(rec.Args)))
@@ -361,36 +361,36 @@ func (r *Orchestrator) attempt(ctx context.Context, inst *instance.Instance, e *
 }
 
 // supervise runs e in b and ends it once.
-func (r *Orchestrator) supervise(inst *instance.Instance, e *execution, req *sandboxv1.RunRequest) {
+func (r *Orchestrator) supervise(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) {
 	exit, status := r.streamTraced(inst, e, req)
-	e.takeRest(exit)
+	e.TakeRest(exit)
 	notPulled := r.pullAfterExec(inst, e, exit)
 	var res sandbox.Result
 	if exit != nil {
 		if r.ranOutOfMemory(inst, exit) {
 			exit.Status = sandboxv1.Exit_STATUS_OOM
 		}
-		res = e.compose(exit)
+		res = e.Compose(exit)
 	} else {
-		res = e.compose(&sandboxv1.Exit{DurationUs: time.Since(e.started).Microseconds()})
+		res = e.Compose(&sandboxv1.Exit{DurationUs: time.Since(e.Started).Microseconds()})
 		res.Status = status
 	}
 	if res.Status == sandbox.StatusKilled {
-		res.Detail = cmp.Or(e.reason(), e.secret.hide.String(exit.GetReason()))
+		res.Detail = cmp.Or(e.Reason(), e.Secret.Hide.String(exit.GetReason()))
 	}
 	switch {
 	case notPulled == nil:
 	case inst.OnVolume(): // they are kept, and cannot be listed
 		res.FilesTruncated = true
 	default:
-		e.filesNotPulled(&res, notPulled)
+		e.FilesNotPulled(&res, notPulled)
 	}
-	r.settle(inst, e, &res, r.o.Bridge.Finish(e.id))
-	if e.context != nil {
+	r.settle(inst, e, &res, r.o.Bridge.Finish(e.ID))
+	if e.Context != nil {
 		r.settleContext(inst, e, exit, &res)
 	}
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
-		e.failStart(exit, &res)
+		e.FailStart(exit, &res)
 	}
 	kept := r.keepEnd(inst, e)
 	err := r.recordEnd(inst, e, res)
@@ -399,13 +399,11 @@ func (r *Orchestrator) supervise(inst *instance.Instance, e *execution, req *san
 	}
 	r.countExec(inst, e, &res)
 	r.left(inst) // before anybody sees the end, and pauses the sandbox
-	e.finish(res, err)
-	r.o.Metrics.Exec(e.action, res.Status, time.Since(e.started))
-	e.mu.Lock()
-	e.deadline += e.held.spent
-	e.mu.Unlock()
-	e.endTrace(inst, &res)
-	r.execs.end(e)
+	e.Finish(res, err)
+	r.o.Metrics.Exec(e.Action, res.Status, time.Since(e.Started))
+	e.Deadline += e.Hold.Spent() // the registry keeps it for so much longer
+	e.EndTrace(inst.ID, &res)
+	r.execs.End(e)
 	r.touch(inst)
 }
 
@@ -420,32 +418,6 @@ func (r *Orchestrator) ranOutOfMemory(inst *instance.Instance, exit *sandboxv1.E
 		float64(exit.GetMaxRssBytes()) > most*float64(inst.Template.Limits.MemoryBytes)
 }
 
-// failStart makes the end of a command that could not be started look as a shell would tell it, and
-// keeps the error for the caller who waits for it.
-func (e *execution) failStart(exit *sandboxv1.Exit, res *sandbox.Result) {
-	code := 127
-	reason := e.secret.hide.String(exit.GetReason())
-	res.Status, res.ExitCode, res.Stderr = sandbox.StatusExited, &code, reason+"\n"
-	kind := startFailure(exit)
-	if e.context != nil {
-		kind = sandbox.Conflict
-	}
-	e.startErr = sandbox.Errorf(kind, "%s", reason)
-}
-
-// startFailure is the kind of a command that could not be started: the reason is about the request,
-// or the template has no interpreter for it.
-func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
-	if exit.GetCode() == int32(exitNoInterpreter) {
-		return sandbox.NotSupported
-	}
-	return sandbox.Invalid
-}
-
-// exitNoInterpreter is the code that sandboxd gives a failed start whose language has no runtime in
-// the image; 126 and 127 are the shell's "not executable" and "not found".
-const exitNoInterpreter = 125
-
 // farGrace is how much later the end of an exec may come from another machine, where a broken connection has to come
 // back first.
 const farGrace = 15 * time.Second
@@ -455,9 +427,9 @@ var errUnanswered = errors.New("the deadline passed unanswered")
 
 // stream runs e and takes in its events until its exit. The client takes up a broken connection again
 // by itself while the sandbox lives. Without an exit the status says why.
-func (r *Orchestrator) stream(inst *instance.Instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+func (r *Orchestrator) stream(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	grace := unansweredGrace
-	if e.context != nil {
+	if e.Context != nil {
 		grace += contexts.Grace
 	}
 	if inst.FileSync != nil {
@@ -465,23 +437,21 @@ func (r *Orchestrator) stream(inst *instance.Instance, e *execution, req *sandbo
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	defer cancel(nil)
-	clock := deadline.Start(e.deadline+grace, heldAtMost, func() { cancel(errUnanswered) })
+	clock := deadline.Start(e.Deadline+grace, heldAtMost, func() { cancel(errUnanswered) })
 	defer clock.Stop()
-	e.mu.Lock()
-	e.held.clock = clock
-	e.mu.Unlock()
-	exit, err := inst.Client.Run(ctx, req, r.timeFirst(inst, e.take))
+	e.Hold.SetClock(clock)
+	exit, err := inst.Client.Run(ctx, req, r.timeFirst(inst, e.Take))
 	switch kind := sandbox.KindOf(err); {
 	case exit != nil:
 		return exit, ""
 	case kind == sandbox.Invalid || kind == sandbox.CapacityExceeded:
 		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: err.Error()}, ""
-	case e.context != nil && (kind == sandbox.NotFound || kind == sandbox.Conflict):
+	case e.Context != nil && (kind == sandbox.NotFound || kind == sandbox.Conflict):
 		reason := err.Error()
 		if kind == sandbox.NotFound {
 			reason = contexts.GoneByItself + contexts.WhatToDo
 		}
-		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.context.ID() + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
+		return &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_FAILED_TO_START, Reason: "context " + e.Context.ID() + ": " + reason, ContextLost: kind == sandbox.NotFound}, ""
 	case errors.Is(context.Cause(ctx), errUnanswered):
 		// The deadline passed and sandboxd said nothing: the sandbox is not to be trusted any more.
 		r.wg.Go(func() { r.abandon(inst, "a deadline passed unanswered") })
@@ -535,45 +505,6 @@ func (r *Orchestrator) abandon(inst *instance.Instance, why string) {
 	defer cancel()
 	if err := r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusLost, why); err != nil {
 		r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
-	}
-}
-
-// take adds an event of sandboxd to ours; the exit is kept back until it has been recorded.
-func (e *execution) take(ev *sandboxv1.Event) error {
-	at := time.UnixMilli(ev.GetUnixMs()).UTC()
-	switch k := ev.GetKind().(type) {
-	case *sandboxv1.Event_Started:
-		e.trace.began = time.Now()
-		e.add(sandbox.Event{Type: sandbox.EventStarted, Time: at})
-	case *sandboxv1.Event_Output:
-		typ := sandbox.EventStdout
-		if k.Output.GetStderr() {
-			typ = sandbox.EventStderr
-		}
-		data := k.Output.GetData()
-		if ev.GetN() > e.seen+1 { // only a terminal has gaps
-			data = e.secret.skip(data)
-		}
-		if data = e.secret.next(typ, data); len(data) > 0 {
-			e.add(sandbox.Event{Type: typ, Time: at, Data: data})
-		}
-	}
-	e.seen = ev.GetN()
-	return nil
-}
-
-// takeRest adds what was kept back because it looked like the beginning of a secret. Without an exit
-// nobody knows whether the output went on.
-func (e *execution) takeRest(exit *sandboxv1.Exit) {
-	outTotal, errTotal := exit.GetStdout().GetTotal(), exit.GetStderr().GetTotal()
-	if exit == nil {
-		outTotal, errTotal = math.MaxUint64, math.MaxUint64
-	}
-	if rest := e.secret.end(sandbox.EventStdout, outTotal); len(rest) > 0 {
-		e.add(sandbox.Event{Type: sandbox.EventStdout, Time: time.Now().UTC(), Data: rest})
-	}
-	if rest := e.secret.end(sandbox.EventStderr, errTotal); len(rest) > 0 {
-		e.add(sandbox.Event{Type: sandbox.EventStderr, Time: time.Now().UTC(), Data: rest})
 	}
 }
 

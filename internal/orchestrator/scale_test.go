@@ -199,32 +199,3 @@ func BenchmarkRounds(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkRegistry is what the end of an exec and a list of a thread's execs cost, by the number of execs that ended
-// within half an hour.
-func BenchmarkRegistry(b *testing.B) {
-	for _, n := range []int{100, 10_000, 100_000} {
-		var g registry
-		g.init()
-		exec := func(i int) *execution {
-			return &execution{id: strconv.Itoa(i), thread: sandbox.Thread{Owner: caller.Owner, ID: strconv.Itoa(i % 1000)}, started: time.Now(), result: &sandbox.Result{}}
-		}
-		for i := range n {
-			e := exec(i)
-			g.add(e)
-			g.end(e)
-		}
-		b.Run("end/"+strconv.Itoa(n), func(b *testing.B) {
-			for i := n; b.Loop(); i++ {
-				e := exec(i)
-				g.add(e)
-				g.end(e)
-			}
-		})
-		b.Run("list/"+strconv.Itoa(n), func(b *testing.B) {
-			for b.Loop() {
-				g.list(sandbox.Thread{Owner: caller.Owner, ID: "7"})
-			}
-		})
-	}
-}

@@ -2,11 +2,10 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 
-	"github.com/skerry-sandbox/skerry/internal/platform/redact"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -27,21 +26,6 @@ type sealer interface {
 	Open(purpose string, sealed []byte) ([]byte, error)
 	// Stale reports whether a text is sealed for an older key than the newest.
 	Stale(purpose string, sealed []byte) bool
-}
-
-// secrets are those of an exec. The zero value hides nothing.
-type secrets struct {
-	hide     *redact.Secrets
-	out, err *redact.Stream // of the events; nil without secrets
-	// Bytes of each stream as they came, which hiding changes. sandboxd counts those.
-	rawOut, rawErr uint64
-}
-
-func newSecrets(hide *redact.Secrets) secrets {
-	if hide == nil {
-		return secrets{}
-	}
-	return secrets{hide: hide, out: hide.Stream(), err: hide.Stream()}
 }
 
 // named returns the variables of an exec whose values are those of secrets, by their names.
@@ -71,77 +55,28 @@ func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string
 	return out, nil
 }
 
-// next takes a piece of output and returns what may be shown by now.
-func (s *secrets) next(typ sandbox.EventType, piece []byte) []byte {
-	raw, stream := &s.rawOut, s.out
-	if typ == sandbox.EventStderr {
-		raw, stream = &s.rawErr, s.err
-	}
-	*raw += uint64(len(piece))
-	if stream == nil {
-		return piece
-	}
-	return stream.Next(piece)
-}
-
-// skip begins stdout anew with a piece before which some is missing: neither the beginning of a secret
-// that was kept back nor the rest of one in the piece is shown.
-func (s *secrets) skip(piece []byte) []byte {
-	if s.out == nil {
-		return piece
-	}
-	before := s.out.End(true)
-	s.out = s.hide.Stream()
-	return append(before, s.hide.Tail(piece)...)
-}
-
-// end gives what was kept back of a stream of which sandboxd saw total bytes in all.
-func (s *secrets) end(typ sandbox.EventType, total uint64) []byte {
-	raw, stream := s.rawOut, s.out
-	if typ == sandbox.EventStderr {
-		raw, stream = s.rawErr, s.err
-	}
-	if stream == nil {
-		return nil
-	}
-	return stream.End(total > raw)
-}
-
-// args are the arguments of a request for the audit log. Its hash is that of what is left: a hash of a
-// secret would let anybody who reads the log try guesses.
-func (s *secrets) args(v any) any {
-	if s.hide == nil {
-		return v
-	}
-	text, err := json.Marshal(v)
-	if err != nil {
-		return v
-	}
-	return s.hide.JSON(text)
-}
-
 // hideSpilled rewrites the file that sandboxd kept a long output in. When that fails, the file goes: the
 // program could have read its own environment anyway, but whoever reads the thread's files later cannot.
-func (r *Orchestrator) hideSpilled(e *execution, uid int, path *string) *string {
-	if e.secret.hide == nil || path == nil {
+func (r *Orchestrator) hideSpilled(e *execution.Exec, uid int, path *string) *string {
+	if e.Secret.Hide == nil || path == nil {
 		return path
 	}
-	err := r.changeFiles(r.ctx, e.thread, uid, func(fs *paths.FS) error {
+	err := r.changeFiles(r.ctx, e.Thread, uid, func(fs *paths.FS) error {
 		file, err := fs.Open(*path)
 		if err != nil {
 			return err
 		}
 		defer file.Close() //nolint:errcheck // only read
-		_, err = fs.Write(r.ctx, *path, e.secret.hide.Reader(file), false)
+		_, err = fs.Write(r.ctx, *path, e.Secret.Hide.Reader(file), false)
 		return err
 	})
 	if err == nil {
 		return path
 	}
-	r.o.Log.Warn("long output with secrets not kept", "exec", e.id, "error", err)
-	err = r.changeFiles(r.ctx, e.thread, uid, func(fs *paths.FS) error { return fs.Remove(r.ctx, *path, false) })
+	r.o.Log.Warn("long output with secrets not kept", "exec", e.ID, "error", err)
+	err = r.changeFiles(r.ctx, e.Thread, uid, func(fs *paths.FS) error { return fs.Remove(r.ctx, *path, false) })
 	if err != nil {
-		r.o.Log.Warn("long output with secrets not deleted", "exec", e.id, "error", err)
+		r.o.Log.Warn("long output with secrets not deleted", "exec", e.ID, "error", err)
 	}
 	return nil
 }

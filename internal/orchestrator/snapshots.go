@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
@@ -240,13 +241,13 @@ func (r *Orchestrator) keepNow(ctx context.Context, t sandbox.Thread, uid int, w
 }
 
 // keepEnd keeps what an exec changed. When that fails, its end is not acknowledged.
-func (r *Orchestrator) keepEnd(inst *instance.Instance, e *execution) error {
+func (r *Orchestrator) keepEnd(inst *instance.Instance, e *execution.Exec) error {
 	err := r.keepFiles(r.ctx, inst.Thread, inst.UID)
 	if err == nil {
 		return nil
 	}
-	r.o.Log.Error("files not kept after an exec", "exec", e.id, "thread", inst.Thread.String(), "error", err)
-	e.endBecause("its files could not be kept")
+	r.o.Log.Error("files not kept after an exec", "exec", e.ID, "thread", inst.Thread.String(), "error", err)
+	e.EndBecause("its files could not be kept")
 	r.outrun(inst.Thread, err)
 	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
 }

@@ -1,9 +1,7 @@
 package orchestrator
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -94,41 +92,6 @@ func TestTerminalNeedsBackground(t *testing.T) {
 	}
 	if err := h.JoinTerminal(t.Context(), caller, "t1", id); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("joined pipes: %v", err)
-	}
-}
-
-// TestTerminalKeepsTheNewest: events are let go of, whoever follows goes on with what is there, and the
-// result is as long as any other.
-func TestTerminalKeepsTheNewest(t *testing.T) {
-	e := newExecution("x")
-	e.live = 1000
-	for i := range 500 {
-		if err := e.take(&sandboxv1.Event{N: uint64(i) + 1, Kind: output(false, fmt.Sprintf("%09d\n", i)).Kind}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if e.bytes != 1000 || len(e.events) != 100 {
-		t.Fatalf("%d bytes in %d events are held", e.bytes, len(e.events))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	next := uint64(401)
-	err := e.follow(ctx, 3, func(ev sandbox.Event) error {
-		if ev.N != next || string(ev.Data) != fmt.Sprintf("%09d\n", ev.N-1) {
-			return fmt.Errorf("event %d with %q, want %d", ev.N, ev.Data, next)
-		}
-		if next++; ev.N == 500 {
-			return errGone
-		}
-		return nil
-	})
-	if !errors.Is(err, errGone) {
-		t.Fatal(err)
-	}
-	tail := strings.Repeat("x", 500)
-	res := e.compose(&sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_EXITED, Stdout: &sandboxv1.Stream{Total: 5000, Tail: []byte(tail)}, Stderr: &sandboxv1.Stream{}})
-	if !res.Truncated || len(res.Stdout) > 1100 || !strings.HasPrefix(res.Stdout, "000000000\n") || !strings.Contains(res.Stdout, "4000 bytes left out") || !strings.HasSuffix(res.Stdout, tail) {
-		t.Errorf("%v, %d bytes: %.60q", res.Truncated, len(res.Stdout), res.Stdout)
 	}
 }
 

@@ -4,33 +4,22 @@ import (
 	"context"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
 
-// execTrace is what is traced of an exec. A sandbox has no network, and its daemon's word is data: so the spans of what goes
-// on inside are made here, from when its events came. That of the process is made at the end, but its id is given out at
-// the start, so that the tool calls of its code are below it.
-type execTrace struct {
-	span    *tracing.Span // of the exec, from the call to its durable end
-	within  tracing.Link  // of it
-	run     *tracing.Span // of the call to sandboxd
-	below   tracing.Link  // of it
-	process tracing.Link
-	began   time.Time // when sandboxd said that the process started; of the goroutine that sees it through
-}
-
 // beginTrace begins the span of an exec. The context that it gives is that of the request.
-func (r *Orchestrator) beginTrace(ctx context.Context, e *execution, id string, t sandbox.Thread) context.Context {
+func (r *Orchestrator) beginTrace(ctx context.Context, e *execution.Exec, id string, t sandbox.Thread) context.Context {
 	if r.o.Tracer == nil {
 		return ctx
 	}
-	ctx, span := r.o.Tracer.Start(ctx, e.action, tracing.Internal)
+	ctx, span := r.o.Tracer.Start(ctx, e.Action, tracing.Internal)
 	span.Set("skerry.exec.id", id)
 	span.Set("skerry.thread.id", t.ID)
-	e.trace.span, e.trace.within = span, tracing.LinkOf(ctx)
+	e.Trace.Span, e.Trace.Within = span, tracing.LinkOf(ctx)
 	return ctx
 }
 
@@ -58,35 +47,35 @@ func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sand
 }
 
 // traceRun begins the span of the call to sandboxd, and sets the id of the process.
-func (r *Orchestrator) traceRun(e *execution) {
+func (r *Orchestrator) traceRun(e *execution.Exec) {
 	if r.o.Tracer == nil {
 		return
 	}
-	ctx, span := r.o.Tracer.Start(e.trace.within.Into(context.Background()), "skerry.sandbox.v1.SandboxService/Run", tracing.Client)
+	ctx, span := r.o.Tracer.Start(e.Trace.Within.Into(context.Background()), "skerry.sandbox.v1.SandboxService/Run", tracing.Client)
 	span.Set("rpc.system.name", "connectrpc")
 	span.Set("rpc.method", "skerry.sandbox.v1.SandboxService/Run")
-	e.trace.run, e.trace.below, e.trace.process = span, tracing.LinkOf(ctx), r.o.Tracer.Reserve(ctx)
+	e.Trace.Run, e.Trace.Below, e.Trace.Process = span, tracing.LinkOf(ctx), r.o.Tracer.Reserve(ctx)
 }
 
 // streamTraced is stream, with the span of the process.
-func (r *Orchestrator) streamTraced(inst *instance.Instance, e *execution, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+func (r *Orchestrator) streamTraced(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	if r.o.Tracer == nil {
 		return r.stream(inst, e, req)
 	}
 	exit, status := r.stream(inst, e, req)
 	ended := time.Now()
-	if !e.trace.began.IsZero() {
+	if !e.Trace.Began.IsZero() {
 		// What sandboxd says of the time counts as far as it can be true.
-		if said := e.trace.began.Add(time.Duration(exit.GetDurationUs()) * time.Microsecond); exit != nil && said.Before(ended) {
+		if said := e.Trace.Began.Add(time.Duration(exit.GetDurationUs()) * time.Microsecond); exit != nil && said.Before(ended) {
 			ended = said
 		}
 		name := "process"
-		if e.code != nil {
+		if e.Code != nil {
 			name = "interpreter"
 		}
-		r.o.Tracer.Record(e.trace.below.Into(context.Background()), e.trace.process, name, e.trace.began, ended, func(s *tracing.Span) {
-			s.Set("skerry.exec.id", e.id)
-			if e.code != nil {
+		r.o.Tracer.Record(e.Trace.Below.Into(context.Background()), e.Trace.Process, name, e.Trace.Began, ended, func(s *tracing.Span) {
+			s.Set("skerry.exec.id", e.ID)
+			if e.Code != nil {
 				s.Set("skerry.code.language", req.GetCode().GetLanguage())
 			}
 			s.SetInt("process.exit.code", int64(exit.GetCode()))
@@ -94,25 +83,8 @@ func (r *Orchestrator) streamTraced(inst *instance.Instance, e *execution, req *
 		})
 	}
 	if status != "" {
-		e.trace.run.FailedAs(string(status))
+		e.Trace.Run.FailedAs(string(status))
 	}
-	e.trace.run.End()
+	e.Trace.Run.End()
 	return exit, status
-}
-
-// endTrace ends the span of an exec: when its end is durable.
-func (e *execution) endTrace(inst *instance.Instance, res *sandbox.Result) {
-	s := e.trace.span
-	if s == nil {
-		return
-	}
-	s.Set("skerry.sandbox.id", string(inst.ID))
-	s.Set("skerry.exec.status", string(res.Status))
-	s.SetInt("skerry.exec.stdout_bytes", int64(len(res.Stdout)))
-	s.SetInt("skerry.exec.stderr_bytes", int64(len(res.Stderr)))
-	s.SetInt("skerry.exec.tool_calls", int64(len(res.ToolsCalled)))
-	if res.Status != sandbox.StatusExited {
-		s.FailedAs(string(res.Status))
-	}
-	s.End()
 }

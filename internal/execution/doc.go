@@ -1,0 +1,13 @@
+// Package execution keeps what the server knows of execs: their events as they came, and their one end.
+//
+// An Exec is one run of something in a sandbox. One goroutine sees it through: it takes the events of sandboxd (Take),
+// which is hostile ground, so that numbers, sizes and paths are checked here; it makes the result (Compose); and it ends the
+// exec once (Finish), after the record of the end is durable. Any number of callers wait for the end, or follow the
+// events. Secrets hides values in all that leaves an exec. The Registry holds the execs that run and the newest that ended.
+//
+// While a call of an exec waits for a person, its deadline is held (Hold).
+//
+// Locks: Registry.mu, then Exec.mu, then Hold.mu. Exec.mu is held for no longer than it takes to add an event or to read a few fields;
+// nothing else is taken under it. The fields of Exec above its mu belong to the goroutine that sees it through, and do not change
+// once the registry has it.
+package execution

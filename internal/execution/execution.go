@@ -1,0 +1,399 @@
+package execution
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
+	"github.com/skerry-sandbox/skerry/internal/limits"
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+// Exec is one run of something: its events as they came, and its one end.
+type Exec struct {
+	ID         string
+	Thread     sandbox.Thread
+	Caller     sandbox.Caller
+	Action     string
+	Subject    string
+	Background bool
+	Live       int64 // it has a terminal, of whose output the newest so many bytes are kept as events; 0: none
+	Started    time.Time
+	Deadline   time.Duration
+	Code       *sandbox.Code  // of execute_code
+	Skill      *sandbox.Skill // whose script it is
+	Report     bool           // list the files that it changed
+	Before     paths.Snapshot
+	Attempt    audit.Record
+	Context    *contexts.Run // of code in a context
+	Named      []string      // secrets that it got by name
+	Secret     Secrets       // only the goroutine that sees it through uses the streams in it
+	seen       uint64        // number that sandboxd gave its newest event; of the same goroutine
+	place      *list.Element // among the ended ones; of the registry
+	Limits     *limits.Place // that it takes of its caller's
+	Trace      Trace
+	Hold       Hold
+
+	mu     sync.Mutex
+	events []sandbox.Event
+	bytes  int64 // of output in events
+	stdout []byte
+	stderr []byte
+	result *sandbox.Result // nil while it runs
+	err    error           // the result cannot be vouched for: its record is not durable
+	// startErr is why it could not be started; wait gives it instead of the result.
+	startErr error
+	why      string // it was ended by us, for this reason
+	// approvals are the events about calls that wait.
+	approvals int
+	changed   chan struct{} // closed and replaced at each event
+}
+
+// Begin says which exec of which thread this is, and who started it.
+func (e *Exec) Begin(id string, t sandbox.Thread, c sandbox.Caller) {
+	e.ID, e.Thread, e.Caller, e.Started, e.changed = id, t, c, time.Now().UTC(), make(chan struct{})
+}
+
+// Info returns what a list of execs shows of e.
+func (e *Exec) Info() sandbox.ExecInfo {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	i := sandbox.ExecInfo{
+		ExecID: e.ID, Action: e.Action, Subject: e.Subject, Status: sandbox.StatusRunning, Background: e.Background, StartedAt: e.Started,
+	}
+	if e.result != nil {
+		i.Status, i.ExitCode = e.result.Status, e.result.ExitCode
+	}
+	return i
+}
+
+// Now is the result as it is at this moment.
+func (e *Exec) Now() (sandbox.Result, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		return sandbox.Result{}, e.err
+	}
+	if e.result != nil {
+		return *e.result, nil
+	}
+	res := sandbox.Result{ExecID: e.ID, Status: sandbox.StatusRunning, DurationMillis: time.Since(e.Started).Milliseconds(), Files: []sandbox.FileChange{}}
+	SetText(&res, e.stdout, e.stderr)
+	return res, nil
+}
+
+// Wait returns the result once there is one.
+func (e *Exec) Wait(ctx context.Context) (sandbox.Result, error) {
+	for {
+		e.mu.Lock()
+		done, changed := e.result != nil || e.err != nil, e.changed
+		e.mu.Unlock()
+		if done && e.startErr != nil {
+			return sandbox.Result{}, e.startErr
+		}
+		if done {
+			return e.Now()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return sandbox.Result{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the exec %s is still running", e.ID)
+		}
+	}
+}
+
+// WaitBegun returns once sandboxd knows e: a caller has the id of an exec before that, and may send
+// to it at once.
+func (e *Exec) WaitBegun(ctx context.Context) error {
+	for {
+		e.mu.Lock()
+		begun, changed := len(e.events) > 0 || e.err != nil, e.changed
+		e.mu.Unlock()
+		if begun {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the exec %s has not begun", e.ID)
+		}
+	}
+}
+
+// Follow emits each event after number after, as they come, up to and with the exit.
+func (e *Exec) Follow(ctx context.Context, after uint64, emit func(sandbox.Event) error) error {
+	for {
+		e.mu.Lock()
+		var fresh []sandbox.Event
+		for i := len(e.events); i > 0 && e.events[i-1].N > after; i-- {
+			fresh = e.events[i-1:]
+		}
+		done, changed, err := e.result != nil || e.err != nil, e.changed, e.err
+		e.mu.Unlock()
+		for _, ev := range fresh {
+			if err := emit(ev); err != nil {
+				return err
+			}
+			after = ev.N
+		}
+		if err != nil {
+			return err
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// add appends an event. The numbers come from sandboxd, which is hostile ground: they are ours here.
+func (e *Exec) add(ev sandbox.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.addLocked(ev)
+}
+
+func (e *Exec) addLocked(ev sandbox.Event) {
+	ev.N = 1
+	if n := len(e.events); n > 0 {
+		ev.N = e.events[n-1].N + 1
+	}
+	e.events = append(e.events, ev)
+	e.bytes += int64(len(ev.Data))
+	switch ev.Type {
+	case sandbox.EventStdout:
+		if e.Live == 0 || int64(len(e.stdout)) <= e.Live {
+			e.stdout = append(e.stdout, ev.Data...)
+		}
+	case sandbox.EventStderr:
+		e.stderr = append(e.stderr, ev.Data...)
+	}
+	e.trim()
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// EndBecause says why we are about to end e; its record will.
+func (e *Exec) EndBecause(why string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.why = why
+}
+
+// Reason is why we ended e; "" when we did not.
+func (e *Exec) Reason() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.why
+}
+
+// Finish is the one end of e. Only the goroutine that runs e calls it.
+func (e *Exec) Finish(res sandbox.Result, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stdout, e.stderr = nil, nil
+	e.Hold.finish()
+	if err != nil {
+		e.err = err
+		close(e.changed)
+		e.changed = make(chan struct{})
+		return
+	}
+	e.result = &res
+	e.addLocked(sandbox.Event{Type: sandbox.EventExit, Time: time.Now().UTC(), Result: &res})
+}
+
+// Take adds an event of sandboxd to ours; the exit is kept back until it has been recorded.
+func (e *Exec) Take(ev *sandboxv1.Event) error {
+	at := time.UnixMilli(ev.GetUnixMs()).UTC()
+	switch k := ev.GetKind().(type) {
+	case *sandboxv1.Event_Started:
+		e.Trace.Began = time.Now()
+		e.add(sandbox.Event{Type: sandbox.EventStarted, Time: at})
+	case *sandboxv1.Event_Output:
+		typ := sandbox.EventStdout
+		if k.Output.GetStderr() {
+			typ = sandbox.EventStderr
+		}
+		data := k.Output.GetData()
+		if ev.GetN() > e.seen+1 { // only a terminal has gaps
+			data = e.Secret.skip(data)
+		}
+		if data = e.Secret.next(typ, data); len(data) > 0 {
+			e.add(sandbox.Event{Type: typ, Time: at, Data: data})
+		}
+	}
+	e.seen = ev.GetN()
+	return nil
+}
+
+// TakeRest adds what was kept back because it looked like the beginning of a secret. Without an exit
+// nobody knows whether the output went on.
+func (e *Exec) TakeRest(exit *sandboxv1.Exit) {
+	outTotal, errTotal := exit.GetStdout().GetTotal(), exit.GetStderr().GetTotal()
+	if exit == nil {
+		outTotal, errTotal = math.MaxUint64, math.MaxUint64
+	}
+	if rest := e.Secret.end(sandbox.EventStdout, outTotal); len(rest) > 0 {
+		e.add(sandbox.Event{Type: sandbox.EventStdout, Time: time.Now().UTC(), Data: rest})
+	}
+	if rest := e.Secret.end(sandbox.EventStderr, errTotal); len(rest) > 0 {
+		e.add(sandbox.Event{Type: sandbox.EventStderr, Time: time.Now().UTC(), Data: rest})
+	}
+}
+
+// FailStart makes the end of a command that could not be started look as a shell would tell it, and
+// keeps the error for the caller who waits for it.
+func (e *Exec) FailStart(exit *sandboxv1.Exit, res *sandbox.Result) {
+	code := 127
+	reason := e.Secret.Hide.String(exit.GetReason())
+	res.Status, res.ExitCode, res.Stderr = sandbox.StatusExited, &code, reason+"\n"
+	kind := startFailure(exit)
+	if e.Context != nil {
+		kind = sandbox.Conflict
+	}
+	e.startErr = sandbox.Errorf(kind, "%s", reason)
+}
+
+// startFailure is the kind of a command that could not be started: the reason is about the request,
+// or the template has no interpreter for it.
+func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
+	if exit.GetCode() == int32(exitNoInterpreter) {
+		return sandbox.NotSupported
+	}
+	return sandbox.Invalid
+}
+
+// exitNoInterpreter is the code that sandboxd gives a failed start whose language has no runtime in
+// the image; 126 and 127 are the shell's "not executable" and "not found".
+const exitNoInterpreter = 125
+
+// Keep counts a result that is kept with the exec.
+func (e *Exec) Keep(raw []byte) { e.bytes += int64(len(raw)) }
+
+// Compose makes the result of an exec that sandboxd reports as ended.
+func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {
+	e.mu.Lock()
+	stdout, stderr := e.stdout, e.stderr
+	e.mu.Unlock()
+	res := sandbox.Result{
+		ExecID: e.ID, DurationMillis: exit.GetDurationUs() / 1000, Files: []sandbox.FileChange{},
+		Usage: sandbox.Usage{CPUMillis: exit.GetCpuUs() / 1000, MaxRSSBytes: exit.GetMaxRssBytes()},
+	}
+	switch exit.GetStatus() {
+	case sandboxv1.Exit_STATUS_EXITED:
+		code := int(exit.GetCode())
+		res.Status, res.ExitCode = sandbox.StatusExited, &code
+	case sandboxv1.Exit_STATUS_TIMEOUT:
+		res.Status = sandbox.StatusTimeout
+	case sandboxv1.Exit_STATUS_OOM:
+		res.Status = sandbox.StatusOOM
+	default:
+		res.Status = sandbox.StatusKilled
+	}
+	stdout, rawOut := e.head(stdout)
+	stdout, res.StdoutPath = joinStream(stdout, rawOut, exit.GetStdout(), e.Secret.Hide)
+	stderr, res.StderrPath = joinStream(stderr, e.Secret.rawErr, exit.GetStderr(), e.Secret.Hide)
+	res.Truncated = res.StdoutPath != nil || res.StderrPath != nil ||
+		exit.GetStdout().GetTotal() > rawOut || exit.GetStderr().GetTotal() > e.Secret.rawErr
+	SetText(&res, stdout, stderr)
+	return res
+}
+
+// joinStream puts the head that was streamed and the tail together, with a line between them that
+// says how much is missing and where the whole is. raw is the length of the head before secrets in it
+// were hidden.
+func joinStream(head []byte, raw uint64, s *sandboxv1.Stream, hide *redact.Secrets) ([]byte, *string) {
+	tail := s.GetTail()
+	if s.GetTotal() <= raw || len(tail) == 0 && s.GetSpillPath() == "" {
+		return head, nil
+	}
+	missing := s.GetTotal() - raw - uint64(min(len(tail), int(s.GetTotal())))
+	head, tail = TrimEnd(head), TrimStart(hide.Tail(tail))
+	var path *string
+	where := ""
+	if p := s.GetSpillPath(); p != "" && paths.Within(p, sandbox.UserDataDir) {
+		path = &p
+		where = "; the whole output is in " + p
+		if s.GetSpillCut() {
+			where = "; the first part of the output, up to the limit, is in " + p
+		}
+	}
+	line := fmt.Sprintf("\n[… %d bytes left out%s …]\n", missing, where)
+	return bytes.Join([][]byte{head, []byte(line), tail}, nil), path
+}
+
+// TrimEnd and trimStart drop the part of a character that a cut left at an edge.
+func TrimEnd(b []byte) []byte {
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				return b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// TrimStart drops the part of a character that a cut left at the start.
+func TrimStart(b []byte) []byte {
+	for i := 0; i < utf8.UTFMax-1 && i < len(b); i++ {
+		if utf8.RuneStart(b[i]) {
+			return b[i:]
+		}
+	}
+	return b
+}
+
+// SetText puts both streams into a result, as text or, if either is none, as base64.
+func SetText(res *sandbox.Result, stdout, stderr []byte) {
+	if utf8.Valid(stdout) && utf8.Valid(stderr) {
+		res.Stdout, res.Stderr = string(stdout), string(stderr)
+		return
+	}
+	res.Encoding = "base64"
+	res.Stdout = base64.StdEncoding.EncodeToString(stdout)
+	res.Stderr = base64.StdEncoding.EncodeToString(stderr)
+}
+
+// maxLive bounds the events that are kept of a terminal: a person who types makes small ones.
+const maxLive = 32 << 10
+
+// trim lets go of the oldest events of a terminal. Who follows more slowly misses them, and sees it by
+// their numbers. Called with mu held.
+func (e *Exec) trim() {
+	if e.Live == 0 {
+		return
+	}
+	for len(e.events) > maxLive || e.bytes > e.Live && len(e.events) > 1 {
+		e.bytes -= int64(len(e.events[0].Data))
+		e.events = e.events[1:] // append moves the rest to another array, and this one goes
+	}
+}
+
+// head is the part of stdout that a result begins with, and how many bytes of the stream that are. Of a
+// terminal all was streamed, but a result is no longer than that of another exec.
+func (e *Exec) head(stdout []byte) ([]byte, uint64) {
+	raw := e.Secret.rawOut
+	if e.Live == 0 || raw <= uint64(e.Live) {
+		return stdout, raw
+	}
+	half := e.Live / 2
+	return stdout[:min(half, int64(len(stdout)))], uint64(half)
+}

@@ -1,0 +1,73 @@
+package execution
+
+import (
+	"encoding/json"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/redact"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Secrets are those of an exec. The zero value hides nothing.
+type Secrets struct {
+	Hide     *redact.Secrets
+	out, err *redact.Stream // of the events; nil without secrets
+	// Bytes of each stream as they came, which hiding changes. sandboxd counts those.
+	rawOut, rawErr uint64
+}
+
+// NewSecrets returns those that hide hides; nil: none.
+func NewSecrets(hide *redact.Secrets) Secrets {
+	if hide == nil {
+		return Secrets{}
+	}
+	return Secrets{Hide: hide, out: hide.Stream(), err: hide.Stream()}
+}
+
+// next takes a piece of output and returns what may be shown by now.
+func (s *Secrets) next(typ sandbox.EventType, piece []byte) []byte {
+	raw, stream := &s.rawOut, s.out
+	if typ == sandbox.EventStderr {
+		raw, stream = &s.rawErr, s.err
+	}
+	*raw += uint64(len(piece))
+	if stream == nil {
+		return piece
+	}
+	return stream.Next(piece)
+}
+
+// skip begins stdout anew with a piece before which some is missing: neither the beginning of a secret
+// that was kept back nor the rest of one in the piece is shown.
+func (s *Secrets) skip(piece []byte) []byte {
+	if s.out == nil {
+		return piece
+	}
+	before := s.out.End(true)
+	s.out = s.Hide.Stream()
+	return append(before, s.Hide.Tail(piece)...)
+}
+
+// end gives what was kept back of a stream of which sandboxd saw total bytes in all.
+func (s *Secrets) end(typ sandbox.EventType, total uint64) []byte {
+	raw, stream := s.rawOut, s.out
+	if typ == sandbox.EventStderr {
+		raw, stream = s.rawErr, s.err
+	}
+	if stream == nil {
+		return nil
+	}
+	return stream.End(total > raw)
+}
+
+// Args are the arguments of a request for the audit log. Its hash is that of what is left: a hash of a
+// secret would let anybody who reads the log try guesses.
+func (s *Secrets) Args(v any) any {
+	if s.Hide == nil {
+		return v
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return v
+	}
+	return s.Hide.JSON(text)
+}
