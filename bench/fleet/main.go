@@ -38,6 +38,7 @@ import (
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	mcphub "github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
@@ -110,7 +111,7 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 		err = errors.Join(err, orch.Close(closing), hub.Close())
 	}()
 	api, err := rest.New(rest.Options{
-		Threads: orch, Execs: orch, Contexts: orch.Contexts, Files: orch, Tools: orch, Upstream: orch, Skills: orch, ThreadSkills: orch, MCPServers: hub,
+		Threads: orch, Execs: orch, Contexts: orch.Contexts, Files: orch, Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch, Skills: orch, ThreadSkills: orch, MCPServers: hub,
 		Audit: records, Anonymous: &local, Idempotency: st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})
 	if err != nil {
@@ -150,7 +151,7 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 	var orch *orchestrator.Orchestrator
 	orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
-		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: orchestrator.NewToolRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return orch.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},

@@ -47,6 +47,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/template"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/tools/drift"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
@@ -388,7 +389,7 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
 		Bridge: bridge.New(bridge.Options{
-			Tools: guard, Recorder: orchestrator.NewToolRecorder(p.audit, p.metrics), Log: p.log,
+			Tools: guard, Recorder: call.NewRecorder(p.audit, p.metrics), Log: p.log,
 			// The bridge serves before the orchestrator is whole, but there is no exec before that.
 			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 				return p.orch.KeepResult(ctx, t, name, result)
@@ -598,7 +599,7 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
-		Threads: p.orch, Execs: p.orch, Contexts: p.orch.Contexts, Files: p.orch, Tools: p.orch, Upstream: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
+		Threads: p.orch, Execs: p.orch, Contexts: p.orch.Contexts, Files: p.orch, Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch, Skills: p.orch, ThreadSkills: p.orch, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
 		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers}, RemoteFiles: far,
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,

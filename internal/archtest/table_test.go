@@ -38,7 +38,7 @@ var table = []row{
 	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store", "leases and owner records; sandboxes are behind an interface that it declares"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
 	{"internal/execution", "audit execution/contexts limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs; it starts none"},
 
@@ -94,6 +94,7 @@ var table = []row{
 	{"internal/tools/hub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/tools/search", "sandbox", "a search knows a tool set, not where it comes from"},
 	{"internal/tools/servers", "sandbox driver tools/egress platform/ownedsocket", "it starts sandboxes by their contract"},
+	{"internal/tools/call", "audit limits observe/metrics policy sandbox store tools/bridge", "tool calls of agents; threads and the hub are behind interfaces that it declares"},
 
 	{"internal/policy", "sandbox platform/editdistance platform/lockedfile", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
 
@@ -153,7 +154,7 @@ var table = []row{
 	{"internal/config", "", "it stands below everything"},
 	{"internal/config/extensions", "sandbox platform/jsonedit platform/lockedfile", "what is switched on is text in files; what a switch means, others know"},
 
-	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance", "it builds the server of all its parts, and knows no command"},
+	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance tools/call", "it builds the server of all its parts, and knows no command"},
 	{"internal/app/cli", "api/auth api/rest app audit audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes observe/doctor orchestrator ownership/replica platform/buildinfo platform/redact platform/s3 plugins policy sandbox secrets sidecar/pki skills skills/archive skills/lint skills/runnable skills/scan skills/source store template template/sbom tools/argform tools/codeapi/standalone tools/egress tools/hub workspace/quota workspace/snapshot /sdk/go /skills instance", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
 
 	{"internal/archtest", "", "it reads text"},
@@ -169,7 +170,7 @@ var table = []row{
 
 	{"bench", "attack/bomb audit api/auth policy sandbox store driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what rights and records cost, by who judges and writes them"},
 	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
-	{"bench/fleet", "audit tools/bridge tools/codeapi driver/memory config/extensions api/rest tools/hub orchestrator ownership/peer instance policy prompt ownership/replica sandbox sandboxapi/... skills store observe/metrics", "a server on the memory driver: it wires all parts, as cmd does"},
+	{"bench/fleet", "audit tools/bridge tools/codeapi driver/memory config/extensions api/rest tools/hub orchestrator ownership/peer tools/call instance policy prompt ownership/replica sandbox sandboxapi/... skills store observe/metrics", "a server on the memory driver: it wires all parts, as cmd does"},
 	{"deploy/helm", "driver/kubernetes template", "a chart is text; its tests read it, and compare its rights with those that the driver needs"},
 	{"sandbox-templates", "", "files, and nothing else"},
 	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},

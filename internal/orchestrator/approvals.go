@@ -2,13 +2,13 @@ package orchestrator
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 // While a call of an exec waits for a person, the exec's deadline is held: ours, and sandboxd's, which is told every
@@ -21,18 +21,13 @@ const (
 	tellTimeout = 4 * time.Second  // for sandboxd to hear it
 	// heldAtMost is behind all other bounds.
 	heldAtMost = 2 * sandbox.MaxApprovalWait
-	// reportEvery is how often a client of /mcp hears that its call waits.
-	reportEvery = time.Second
 )
-
-// watchedCall is the key, in a context, of who listens to the progress of a call of the agent's own.
-type watchedCall struct{}
 
 // ApprovalWaits tells those who listen that a call waits for a person, and holds the deadline of its exec. over is to be
 // called once, with how that ended.
 func (r *Orchestrator) ApprovalWaits(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval)) {
 	if a.Exec == "" {
-		return reportWait(ctx, a)
+		return call.ReportWait(ctx, a)
 	}
 	e := r.execs.Find(a.Exec)
 	if e == nil {
@@ -97,31 +92,4 @@ func (r *Orchestrator) letGo(inst *instance.Instance, e *execution.Exec, clock *
 		clock.Go()
 	}
 	return !e.Hold.Keep(r.o.ApprovalWait)
-}
-
-// reportWait tells the client of an agent's own call that it waits, so that it does not give up.
-func reportWait(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval)) {
-	progress, _ := ctx.Value(watchedCall{}).(func(sandbox.ToolProgress))
-	if progress == nil {
-		return func(sandbox.Approval) {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(reportEvery)
-		defer tick.Stop()
-		// Progress only grows, and the tool's own comes after: these steps are tiny.
-		for step := 1e-6; ; step += 1e-6 {
-			progress(sandbox.ToolProgress{Progress: step, Message: "waiting for the approval " + a.ID})
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-		}
-	})
-	return func(sandbox.Approval) {
-		cancel()
-		wg.Wait()
-	}
 }

@@ -52,7 +52,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	}
 	calls := func(c sandbox.Caller, want bool) {
 		t.Helper()
-		_, err := h.CallTool(ctx, c, "a", sandbox.ToolRef{Printed: "s__paid"}, json.RawMessage(`{}`))
+		_, err := h.Calls.CallTool(ctx, c, "a", sandbox.ToolRef{Printed: "s__paid"}, json.RawMessage(`{}`))
 		if (err == nil) != want || err != nil && sandbox.KindOf(err) != sandbox.NotFound {
 			t.Errorf("call: %v, want %t", err, want)
 		}

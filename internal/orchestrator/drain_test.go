@@ -44,7 +44,7 @@ func TestDrainWaitsAndRefuses(t *testing.T) {
 	}
 	_, execErr := h.exec(t, "x", time.Minute)
 	_, acquireErr := h.Acquire(ctx, caller, "x", sandbox.AcquireOptions{})
-	_, toolErr := h.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil)
+	_, toolErr := h.Calls.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil)
 	fileErr := h.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*paths.FS) (int64, error) { return 0, nil })
 	for what, err := range map[string]error{"exec": execErr, "acquire": acquireErr, "tool call": toolErr, "file": fileErr} {
 		if !errors.Is(err, sandbox.Unavailable) {

@@ -262,7 +262,7 @@ func TestActivity(t *testing.T) {
 		},
 		ActivityFileRead: func(h *house) error { return h.ReadFiles(ctx, caller, "x", func(*paths.FS) error { return nil }) },
 		ActivityToolCall: func(h *house) error {
-			if _, err := h.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil); !errors.Is(err, sandbox.NotFound) {
+			if _, err := h.Calls.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil); !errors.Is(err, sandbox.NotFound) {
 				return err
 			}
 			return nil
@@ -272,7 +272,7 @@ func TestActivity(t *testing.T) {
 			_, _, listErr := h.Threads(ctx, caller, sandbox.ThreadFilter{})
 			execs, execsErr := h.Execs(ctx, caller, "x")
 			eventsErr := h.Events(ctx, caller, "x", execs[0].ExecID, 0, func(sandbox.Event) error { return nil })
-			_, _ = h.ToolServers(ctx, caller, "x")
+			_, _ = h.Calls.ToolServers(ctx, caller, "x")
 			return errors.Join(threadErr, listErr, execsErr, eventsErr)
 		},
 	}

@@ -164,7 +164,7 @@ func TestToolLimit(t *testing.T) {
 	hub := &oneTool{}
 	h := newLimitedHouseWith(t, g, hub, limits.Rules{ToolCallsPerDay: 1})
 	call := func() error {
-		_, err := h.CallTool(t.Context(), caller, "a", sandbox.ToolRef{Printed: "x__y"}, json.RawMessage(`{}`))
+		_, err := h.Calls.CallTool(t.Context(), caller, "a", sandbox.ToolRef{Printed: "x__y"}, json.RawMessage(`{}`))
 		return err
 	}
 	if err := call(); err != nil {

@@ -22,7 +22,7 @@ func TestModeOutlivesTheSandbox(t *testing.T) {
 	}
 	want := func(c sandbox.Caller, thread, mode string) {
 		t.Helper()
-		if got, err := h.Offer(t.Context(), c, thread); err != nil || got.Mode != mode {
+		if got, err := h.Calls.Offer(t.Context(), c, thread); err != nil || got.Mode != mode {
 			t.Errorf("%s: mode %q, %v, want %q", thread, got.Mode, err, mode)
 		}
 		if p, err := h.Prompt(t.Context(), c, thread); err != nil || p.Mode != mode {
@@ -77,7 +77,7 @@ func TestAutoCountsWhatIsShown(t *testing.T) {
 		{offering{shown: 21, deferred: 1}, sandbox.ModeCode},
 	} {
 		h := newHouseWith(t, daemon{run: exits}, c.hub)
-		if got, err := h.Offer(t.Context(), caller, "t"); err != nil || got.Mode != c.want {
+		if got, err := h.Calls.Offer(t.Context(), caller, "t"); err != nil || got.Mode != c.want {
 			t.Errorf("%+v: %s %v, want %s", c.hub, got.Mode, err, c.want)
 		}
 	}

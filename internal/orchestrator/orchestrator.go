@@ -2,7 +2,6 @@ package orchestrator
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +28,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
@@ -37,25 +37,14 @@ import (
 
 // toolHub is what the orchestrator needs of the guard that stands before the hub.
 type toolHub interface {
-	Servers(ctx context.Context, c sandbox.Caller, t sandbox.Thread) ([]sandbox.ToolServer, error)
-	Tools(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error)
-	Search(ctx context.Context, c sandbox.Caller, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
-	Plan(ctx context.Context, c policy.Call) (policy.Plan, error)
-	Make(ctx context.Context, p policy.Plan, attempt string, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
-	PlanUpstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, r sandbox.UpstreamRequest) (policy.Plan, error)
-	MakeUpstream(ctx context.Context, p policy.Plan, attempt string) (json.RawMessage, error)
+	call.Hub
 	// PlanRun decides on what is to run in a sandbox; Permit says whether it may, once it is recorded.
 	PlanRun(ctx context.Context, r policy.Request) policy.Plan
 	Permit(ctx context.Context, p policy.Plan, attempt string) error
-	Upstream(ctx context.Context, c sandbox.Caller, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
-	Subscribe(ctx context.Context, c sandbox.Caller, t sandbox.Thread, server, uri string, changed func()) error
 	// Version changes whenever a set of tools may have changed.
 	Version() uint64
-	// Changed gives a channel that is closed at the next change of Version.
-	Changed() <-chan struct{}
 	// Announce moves Version on: who may use which tools has changed.
 	Announce()
-	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
 	// ForgetThread ends what is kept for a thread that no longer exists.
 	ForgetThread(t sandbox.Thread)
 }
@@ -138,6 +127,8 @@ type Orchestrator struct {
 	execs     *execution.Registry
 	watches   fileWatches
 
+	// Calls are the tool calls of agents.
+	Calls *call.Calls
 	// Contexts are the interpreters that keep their variables between runs.
 	Contexts     *contexts.Contexts
 	peers        ownership.Peers
@@ -190,6 +181,9 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
 	r.execs = execution.NewRegistry()
+	r.Calls = call.New(call.Options{
+		Hub: o.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.CodeSettings,
+	})
 	r.Contexts = contexts.New(contexts.Options{
 		Sandboxes: contextSandboxes{r}, Audit: o.Audit, Log: o.Log,
 		Language: func(tenant string) string { return o.CodeSettings(tenant).Language },

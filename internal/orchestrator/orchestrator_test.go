@@ -31,6 +31,7 @@ import (
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 )
 
@@ -231,7 +232,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 	})
 	h.options = Options{
 		Driver: h.driver, Store: st, Audit: h.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
-		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: NewToolRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},

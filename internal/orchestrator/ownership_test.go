@@ -27,6 +27,7 @@ import (
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 )
 
@@ -174,7 +175,7 @@ func (w *town) settle(id string, change ...func(*Options)) *Orchestrator {
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	o := Options{
 		Driver: engine, Store: w.store, Audit: records, Hub: policy.New(policy.Options{Hub: noTools{}}), CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
-		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: NewToolRecorder(records, metrics.New("test")), Log: log, Keep: noKeep}),
+		Bridge:    bridge.New(bridge.Options{Tools: policy.New(policy.Options{Hub: noTools{}}), Recorder: call.NewRecorder(records, metrics.New("test")), Log: log, Keep: noKeep}),
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: w.data, Daemon: "/bin/true", Install: "install", MaxInstances: 100, Metrics: metrics.New("test"), StartTime: 20 * time.Second, Log: log,
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },

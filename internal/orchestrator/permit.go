@@ -10,6 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 // runArguments are what the policy, and a person, are asked about a run. The secrets of its environment are hidden
@@ -80,8 +81,8 @@ func (r *Orchestrator) permit(ctx context.Context, inst *instance.Instance, e *e
 	}
 	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Subject, e.Attempt.ID
-	rec.Outcome, rec.Detail = toolOutcome(sandbox.ToolResult{}, err)
-	if said := e.Secret.Hide.String(detailOf(err)); said != "" {
+	rec.Outcome, rec.Detail = call.Outcome(sandbox.ToolResult{}, err)
+	if said := e.Secret.Hide.String(sandbox.DetailOf(err)); said != "" {
 		rec.Detail = said
 	}
 	settling, cancel := deadline.Detached(ctx, cleanupTimeout)

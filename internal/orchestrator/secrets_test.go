@@ -21,6 +21,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 const secretValue = "sk-live-0123456789"
@@ -120,7 +121,7 @@ func toolCall(t *testing.T, h *house) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := NewToolRecorder(h.audit, h.o.Metrics)
+	rec := call.NewRecorder(h.audit, h.o.Metrics)
 	a := bridge.Attempt{Exec: bridge.Exec{Thread: sandbox.Thread{Owner: caller.Owner, ID: "t1"}, Hide: hide}, Tool: "x__y", Input: []byte(`{"q":"` + secretValue + `"}`)}
 	id, err := rec.Attempt(context.Background(), a)
 	if err == nil {

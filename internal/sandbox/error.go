@@ -80,6 +80,15 @@ func (e *Error) Is(target error) bool {
 // RetryAfter is Wait in whole seconds, rounded up.
 func (h *LimitHit) RetryAfter() int { return int((h.Wait + time.Second - 1) / time.Second) }
 
+// DetailOf returns what the caller is told of an error, "" when it is not an Error.
+func DetailOf(err error) string {
+	var known *Error
+	if errors.As(err, &known) {
+		return known.Detail
+	}
+	return ""
+}
+
 // Errorf makes an error of a kind. The text is shown to the caller. With %w the wrapped error is
 // part of that text, so wrap only errors that were written for callers; for others use Wrap.
 func Errorf(k Kind, format string, args ...any) error {

@@ -42,6 +42,7 @@ type Options struct {
 	Files        files
 	Tools        tools
 	Upstream     upstream
+	Prompts      prompts
 	Skills       skills
 	ThreadSkills threadSkills
 	MCPServers   mcpServers

@@ -73,6 +73,10 @@ type tools interface {
 	// ToolsOf gives all tools of one server that the thread may use, sorted by name.
 	ToolsOf(ctx context.Context, c sandbox.Caller, thread, server string) ([]sandbox.Tool, error)
 	CallTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error)
+}
+
+// prompts makes the sections of a prompt that tell an agent what it has.
+type prompts interface {
 	Prompt(ctx context.Context, c sandbox.Caller, thread string) (prompt.Prompt, error)
 }
 

@@ -121,7 +121,7 @@ func (s *server) callTool(ctx context.Context, in *struct {
 }
 
 func (s *server) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prompt], error) {
-	p, err := s.o.Tools.Prompt(ctx, callerOf(ctx), in.Thread)
+	p, err := s.o.Prompts.Prompt(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package orchestrator
+package call
 
 import (
 	"context"
@@ -10,16 +10,16 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 )
 
-// ToolRecorder writes the bridge's calls into the audit log: an attempt before each, a result after
+// Recorder writes the bridge's calls into the audit log: an attempt before each, a result after
 // it, both children of the exec whose code made the call.
-type ToolRecorder struct {
+type Recorder struct {
 	log     *audit.Log
 	metrics *telemetry.Metrics
 }
 
-// NewToolRecorder returns a recorder that writes to log, and counts.
-func NewToolRecorder(log *audit.Log, metrics *telemetry.Metrics) *ToolRecorder {
-	return &ToolRecorder{log: log, metrics: metrics}
+// NewRecorder returns a recorder that writes to log, and counts.
+func NewRecorder(log *audit.Log, metrics *telemetry.Metrics) *Recorder {
+	return &Recorder{log: log, metrics: metrics}
 }
 
 func toolRecord(a bridge.Attempt, phase string) audit.Record {
@@ -29,17 +29,17 @@ func toolRecord(a bridge.Attempt, phase string) audit.Record {
 }
 
 // Attempt records that a call is about to be made and returns the record's id.
-func (t *ToolRecorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
+func (t *Recorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
 	rec := toolRecord(a, audit.PhaseAttempt)
 	rec.Parent = a.Exec.AuditParent
-	decided(&rec, a.Plan, a.Exec.Hide.JSON(a.Input))
+	Decided(&rec, a.Plan, a.Exec.Hide.JSON(a.Input))
 	rec, err := t.log.Append(ctx, rec)
 	return rec.ID, err
 }
 
 // Result records how a call ended. Code sees the answer before the record is on the disk; the caller
 // of the API sees neither before: the exec's own end is made durable after it, in the same log.
-func (t *ToolRecorder) Result(ctx context.Context, id string, o bridge.Outcome) error {
+func (t *Recorder) Result(ctx context.Context, id string, o bridge.Outcome) error {
 	rec := toolRecord(o.Attempt, audit.PhaseResult)
 	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, o.Attempt.Exec.Hide.String(o.Detail)
 	rec.Millis, rec.BytesOut = o.Millis, o.BytesOut
@@ -61,7 +61,7 @@ func keptRecord(c sandbox.Caller, t sandbox.Thread, exec, parent string, f sandb
 }
 
 // Refused records a call with a token that is not of a living exec of the thread.
-func (t *ToolRecorder) Refused(ctx context.Context, th sandbox.Thread, detail string) error {
+func (t *Recorder) Refused(ctx context.Context, th sandbox.Thread, detail string) error {
 	rec := audit.About(sandbox.Caller{}, th, audit.ActionAuthRefused, audit.PhaseResult)
 	rec.Outcome, rec.Detail = "denied", detail
 	_, err := t.log.Append(ctx, rec)
