@@ -401,7 +401,7 @@ func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
 	ctx, cancel := deadline.Detached(ctx, removeTimeout)
 	defer cancel()
 	log := r.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))
-	r.countLast(ctx, inst)
+	r.loads.CountLast(ctx, inst)
 	theirs, removed := r.removeSandbox(ctx, inst)
 	if theirs {
 		r.abandonTo(inst)

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -35,34 +33,6 @@ func (r *Orchestrator) letIn(c sandbox.Caller, inst, former *instance.Instance) 
 		p.Release()
 	}
 	return nil
-}
-
-// countCPU counts what a sandbox has computed, as its driver measured it.
-func (r *Orchestrator) countCPU(inst *instance.Instance, total time.Duration) {
-	c, _ := inst.Load.Payer()
-	c.Owner = inst.Thread.Owner
-	r.o.Limits.CPU(c, inst.ID, total, inst.Asked.IsZero())
-}
-
-// countExec gives back what an exec took of the limits, and counts its CPU time where no driver measures it.
-func (r *Orchestrator) countExec(inst *instance.Instance, e *execution.Exec, res *sandbox.Result) {
-	if _, ok := r.o.Driver.(driver.Meter); !ok || inst.Load.IsUnmetered() {
-		r.o.Limits.CPUUsed(e.Caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)
-	}
-	e.Limits.Release()
-}
-
-// countLast counts what a sandbox that is about to go has computed since it was last looked at.
-func (r *Orchestrator) countLast(ctx context.Context, inst *instance.Instance) {
-	_, looked := inst.Load.Payer()
-	if meter, ok := r.o.Driver.(driver.Meter); ok && looked {
-		ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
-		defer cancel()
-		if load, err := meter.Load(ctx, inst.ID); err == nil {
-			r.countCPU(inst, load.CPU)
-		}
-	}
-	r.o.Limits.ForgetCPU(inst.ID)
 }
 
 // DiskUsed returns the bytes of the files of a user, or of all users of a tenant when user is "".

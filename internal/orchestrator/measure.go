@@ -1,6 +1,7 @@
 package orchestrator
 
 import (
+	"context"
 	"math"
 	"time"
 
@@ -63,3 +64,17 @@ func (r *Orchestrator) levels() metrics.Levels {
 }
 
 func bounded(n uint64) int { return int(min(n, math.MaxInt32)) } //nolint:gosec // bounded
+
+// loadSandboxes are the sandboxes of the orchestrator, as those who watch their load see them.
+type loadSandboxes struct{ r *Orchestrator }
+
+// Kill implements load.Sandboxes.
+func (s loadSandboxes) Kill(inst *instance.Instance, why string) {
+	s.r.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.ctx), removeTimeout)
+		defer cancel()
+		if err := s.r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusKilled, why); err != nil {
+			s.r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
+		}
+	})
+}

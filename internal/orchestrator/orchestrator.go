@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/instance/load"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
@@ -139,6 +140,7 @@ type Orchestrator struct {
 	stopping     context.Context       // ends when Drain begins
 	endStreams   context.CancelFunc
 	drainTargets *ownership.Targets
+	loads        *load.Watcher
 	places       *capacity.Places
 	nudged       chan struct{} // holds a token: somebody waits for a place
 
@@ -214,6 +216,9 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.renewal = ownership.NewRenewal(r.owners)
 	r.takeover = ownership.NewTakeover(r.owners, o.SettleReplicas)
 	r.drainTargets = ownership.NewTargets(r.peers, o.Log)
+	r.loads = load.New(own, load.Options{
+		Driver: o.Driver, Execs: r.execs, Contexts: r.Contexts, Sandboxes: loadSandboxes{r}, Limits: o.Limits, Log: o.Log, Group: &r.wg,
+	})
 	events, err := o.Driver.Watch(own)
 	if err != nil {
 		stop()

@@ -144,7 +144,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	if err := r.publish(ctx, inst); err != nil {
 		return inst, err
 	}
-	r.watchLoad(inst) // and weigh it: the server before may have died while it counted little
+	r.loads.Watch(inst) // and weigh it: the server before may have died while it counted little
 	return inst, nil
 }
 

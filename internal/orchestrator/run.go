@@ -303,7 +303,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	r.execs.Add(e)
 	handedOver = true
 	inst.Load.Bill(c)
-	r.watchLoad(inst)
+	r.loads.Watch(inst)
 	r.wg.Go(func() { r.supervise(inst, e, req) })
 	return e.ID, nil
 }
@@ -397,7 +397,7 @@ func (r *Orchestrator) supervise(inst *instance.Instance, e *execution.Exec, req
 	if err == nil {
 		err = kept
 	}
-	r.countExec(inst, e, &res)
+	r.loads.CountExec(inst, e, &res)
 	r.left(inst) // before anybody sees the end, and pauses the sandbox
 	e.Finish(res, err)
 	r.o.Metrics.Exec(e.Action, res.Status, time.Since(e.Started))
