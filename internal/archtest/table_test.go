@@ -39,7 +39,7 @@ var table = []row{
 	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store", "leases and owner records; sandboxes are behind an interface that it declares"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
 	{"internal/execution", "audit execution/contexts limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs; it starts none"},
 
@@ -110,6 +110,7 @@ var table = []row{
 	{"internal/skills/runnable", "sandbox skills", "what a skill needs is in its files; it probes through an interface that it declares"},
 	{"internal/skills/scan", "sandbox", "a scan reads text and knows no skill"},
 	{"internal/skills/source", "sandbox skills skills/archive", "sources become archives; who installs them is another's business"},
+	{"internal/skills/mounted", "audit instance platform/deadline sandbox skills store tools/search", "what sandboxes show of skills; sandboxes are behind an interface that it declares"},
 
 	{"internal/plugins", "sandbox skills skills/archive plugins/gitfetch config/extensions platform/lockedfile tools/egress audit skills/scan platform/jsonedit", "plugins are files, and skills among them; who serves them comes in as functions"},
 	{"internal/plugins/gitfetch", "sandbox", "it reads commits, whatever is in them"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
 )
 
 // Capabilities returns those that a thread was narrowed to, nil when it was not. While the thread has a sandbox, they are
@@ -60,7 +61,7 @@ func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller,
 	if err != nil {
 		return err
 	}
-	if sameList(info.Capabilities, only) {
+	if mounted.SameList(info.Capabilities, only) {
 		return nil
 	}
 	info.Capabilities = only

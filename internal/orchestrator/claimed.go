@@ -91,7 +91,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 	}
 	r.pool.forget(x.ID)
 	tools := r.firstTools(c, inst)
-	err = r.firstSkills(ctx, inst)
+	err = r.Skills.First(ctx, inst)
 	claimed := time.Now()
 	if err == nil {
 		err = r.answers(ctx, inst)

@@ -83,7 +83,7 @@ func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id strin
 }
 
 func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read func(*paths.FS) error) error {
-	view, err := r.skillsOf(ctx, t)
+	view, err := r.Skills.Of(ctx, t)
 	if err != nil {
 		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)
 		view = skill.NoView()

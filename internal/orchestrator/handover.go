@@ -111,7 +111,7 @@ func (r *Orchestrator) handOverInstance(ctx context.Context, inst *instance.Inst
 			r.o.Log.Warn("sockets not closed", "thread", inst.Thread.String(), "error", err)
 		}
 		inst.Tools.Forbid()
-		r.endSkills(inst, false)
+		r.Skills.End(inst, false)
 	})
 	if err != nil {
 		r.o.Log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.Thread.String(), "error", err)

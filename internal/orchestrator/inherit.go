@@ -56,7 +56,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 	}
 	var higher *fenced
 	if errors.As(why, &higher) && !r.owners.Confirm(own) { // it is another server's by now, to be left alone
-		r.endSkills(inst, false)
+		r.Skills.End(inst, false)
 		return errors.Join(&ownership.Elsewhere{}, inst.Close())
 	}
 	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(entry.ID), "why", why)
@@ -64,7 +64,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		if err := inst.Close(); err != nil {
 			r.o.Log.Warn("sockets not closed", "error", err)
 		}
-		r.endSkills(inst, false)
+		r.Skills.End(inst, false)
 	}
 	removing, cancel := deadline.Detached(ctx, removeTimeout)
 	defer cancel()

@@ -34,7 +34,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if err := checkEnv(o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := r.narrowSkills(ctx, t, o.Skills); err != nil {
+	if err := r.Skills.Narrow(ctx, t, o.Skills); err != nil {
 		return sandbox.Info{}, err
 	}
 	if err := r.narrowCapabilities(ctx, c, t, o.Capabilities); err != nil {
@@ -56,7 +56,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	}
 	r.active(t, ActivityAcquire)
 	if o.Skills != nil && inst.IsReady() {
-		r.showSkillsNow(ctx, inst)
+		r.Skills.ShowNow(ctx, inst)
 	}
 	return inst.Info(), r.remember(ctx, t, o)
 }
@@ -242,7 +242,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *inst
 	}
 	tools := r.firstTools(c, inst)
 	skills := make(chan error, 1)
-	r.wg.Go(func() { skills <- r.firstSkills(ctx, inst) })
+	r.wg.Go(func() { skills <- r.Skills.First(ctx, inst) })
 	if inst.Template.Prepare != nil {
 		err = inst.Template.Prepare(ctx)
 	}
@@ -418,7 +418,7 @@ func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
 		log.Warn("sockets not closed", "error", err)
 	}
 	inst.Tools.Forbid()
-	r.endSkills(inst, removed == nil)
+	r.Skills.End(inst, removed == nil)
 	if err := os.RemoveAll(string(inst.Dir)); err != nil {
 		log.Error("run folder not removed", "error", err)
 	}

@@ -25,7 +25,7 @@ func (r *Orchestrator) abandonTo(inst *instance.Instance) {
 		r.o.Log.Warn("sockets not closed", "thread", inst.Thread.String(), "error", err)
 	}
 	inst.Tools.Forbid()
-	r.endSkills(inst, false)
+	r.Skills.End(inst, false)
 	if inst.Ownership != nil {
 		r.owners.Forget(inst.Ownership)
 	}

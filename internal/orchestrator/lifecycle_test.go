@@ -167,7 +167,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.AddVirtualSkill(ctx, caller, "idle", sandbox.VirtualSkill{Name: "mine", Description: "does it", Body: "# Mine"}); err != nil {
+	if _, err := h.Skills.AddVirtualSkill(ctx, caller, "idle", sandbox.VirtualSkill{Name: "mine", Description: "does it", Body: "# Mine"}); err != nil {
 		t.Fatal(err)
 	}
 	h.mustExec(t, "idle")
@@ -204,7 +204,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 	if v, err = h.Thread(ctx, caller, "idle"); err != nil || v.Labels["a"] != "b" || v.Mode != "code" {
 		t.Errorf("labels and mode: %+v, %v", v, err)
 	}
-	if view, err := h.skillsOf(ctx, sandbox.Thread{Owner: caller.Owner, ID: "idle"}); err != nil || len(view.List()) != 1 {
+	if view, err := h.Skills.Of(ctx, sandbox.Thread{Owner: caller.Owner, ID: "idle"}); err != nil || len(view.List()) != 1 {
 		t.Errorf("the virtual skill: %v, %v", view.List(), err)
 	}
 	if got := h.records(t, audit.ActionSandboxHibernate); got["ok: idle"] != 1 || len(got) != 1 {

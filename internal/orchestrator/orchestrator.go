@@ -27,6 +27,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
@@ -61,7 +62,7 @@ type Options struct {
 	Skills  *skills.Library
 	Views   *skills.Views
 	// Switches say which skills are on; the library reads them, too.
-	Switches  skillSwitches
+	Switches  mounted.Switches
 	Templates map[string]instance.Template
 	Default   string // name of the default template
 	DataDir   string
@@ -128,6 +129,8 @@ type Orchestrator struct {
 	execs     *execution.Registry
 	watches   fileWatches
 
+	// Skills are those of users and threads.
+	Skills *mounted.Skills
 	// Calls are the tool calls of agents.
 	Calls *call.Calls
 	// Contexts are the interpreters that keep their variables between runs.
@@ -144,9 +147,7 @@ type Orchestrator struct {
 	places       *capacity.Places
 	nudged       chan struct{} // holds a token: somebody waits for a place
 
-	late         pendingSnapshots
-	virtuals     *skills.Virtuals
-	skillIndexes skillIndexes
+	late pendingSnapshots
 }
 
 // Deadlines, each with its reason.
@@ -177,12 +178,15 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance.Instance{}, byID: map[sandbox.ID]*instance.Instance{}, virtuals: skills.NewVirtuals(o.Skills)}
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance.Instance{}, byID: map[sandbox.ID]*instance.Instance{}}
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.remote, _ = o.Driver.(driver.Remote)
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
 	r.execs = execution.NewRegistry()
+	r.Skills = mounted.New(own, mounted.Options{
+		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
+	})
 	r.Calls = call.New(call.Options{
 		Hub: o.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.CodeSettings,
 	})
@@ -235,8 +239,8 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.housekeeping)
 	r.wg.Go(r.watchLives)
 	r.wg.Go(r.pushTools)
-	r.wg.Go(r.pushSkills)
-	r.wg.Go(r.prepareSpares)
+	r.wg.Go(r.Skills.Push)
+	r.wg.Go(r.Skills.PrepareSpares)
 	r.wg.Go(r.sweepGraves)
 	r.wg.Go(r.keepPool)
 	r.wg.Go(r.keepLate)

@@ -58,7 +58,7 @@ func (r *Orchestrator) sameSkill(ctx context.Context, e *execution.Exec) error {
 	if e.Skill == nil {
 		return nil
 	}
-	view, err := r.skillsOf(ctx, e.Thread)
+	view, err := r.Skills.Of(ctx, e.Thread)
 	if err != nil {
 		return err
 	}

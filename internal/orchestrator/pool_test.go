@@ -171,7 +171,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	h, _ := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
 	h.publicSkill(t, "one")
 	h.publicSkill(t, "two")
-	if err := h.extensions.SetEnabled(t.Context(), caller.Owner, skillsSection, "two", false); err != nil {
+	if err := h.extensions.SetEnabled(t.Context(), caller.Owner, "skills", "two", false); err != nil {
 		t.Fatal(err)
 	}
 	h.full(t, 2)

@@ -168,7 +168,7 @@ func (r *Orchestrator) discard(x *instance.Pooled, why string) {
 		r.o.Log.Warn("sockets not closed", "sandbox", string(x.ID), "error", err)
 	}
 	err := r.o.Driver.Remove(ctx, x.ID)
-	r.endSkills(x.Instance, err == nil)
+	r.Skills.End(x.Instance, err == nil)
 	if err == nil {
 		err = errors.Join(os.RemoveAll(string(x.Dir)), r.dropFiles(x.Files, x.UID))
 	}

@@ -358,7 +358,7 @@ func (r *Orchestrator) awaitPushes(ctx context.Context, wanted func(*instance.In
 	}
 	ctx, cancel := context.WithTimeout(ctx, pushWait)
 	defer cancel()
-	r.eachInstance(wanted, func(inst *instance.Instance) {
+	instance.Each(r.all(), wanted, func(inst *instance.Instance) {
 		if err := inst.FileSync.PushAll(ctx); err != nil {
 			r.o.Log.Debug("not pushed yet", "thread", inst.Thread.String(), "error", err)
 		}

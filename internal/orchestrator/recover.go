@@ -110,7 +110,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	if inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View()); err != nil {
 		return inst, err
 	}
-	if err := r.firstSkills(ctx, inst); err != nil {
+	if err := r.Skills.First(ctx, inst); err != nil {
 		return inst, err
 	}
 	if err := r.bound(t, uid, tmpl.Limits.DiskBytes); err != nil {

@@ -176,7 +176,7 @@ func (r *Orchestrator) RunScript(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return "", err
 	}
-	view, err := r.skillsOf(ctx, t)
+	view, err := r.Skills.Of(ctx, t)
 	if err != nil {
 		return "", err
 	}
@@ -271,7 +271,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 		}
 	}
 	// What another process wrote is in force for this exec, not only from the next round on.
-	if err := r.refreshSkills(inst); err != nil {
+	if err := r.Skills.Refresh(inst); err != nil {
 		r.o.Log.Warn("skills not shown", "thread", t.String(), "error", err)
 	}
 	if err := r.begins(ctx, inst, e); err != nil {

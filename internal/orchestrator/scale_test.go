@@ -73,7 +73,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 func (h *house) rounds() map[string]func() {
 	orphans := map[sandbox.ID]time.Time{}
 	return map[string]func(){
-		"skills-250ms": h.lookAtSkills,
+		"skills-250ms": h.Skills.Look,
 		"lives-1s":     func() { h.lookAtLives(time.Now()) },
 		"peers-1s":     func() { h.takeover.LookAtPeers(1, map[string]time.Time{}) },
 		"leases-3s":    h.renewal.RenewAll,

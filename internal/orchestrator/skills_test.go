@@ -93,7 +93,7 @@ func (h *house) acquire(t *testing.T, thread string, skills []string) error {
 
 func (h *house) named(t *testing.T, thread string) (all []string) {
 	t.Helper()
-	list, err := h.ThreadSkills(t.Context(), caller, thread)
+	list, err := h.Skills.ThreadSkills(t.Context(), caller, thread)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,12 +131,12 @@ func TestThreadsSeeTheirSkills(t *testing.T) {
 	}
 	check("all", "custom/c", "public/a", "public/b")
 	check("narrow", "custom/c", "public/a")
-	if _, err := h.SwitchSkill(t.Context(), caller, "a", false, false); err != nil {
+	if _, err := h.Skills.SwitchSkill(t.Context(), caller, "a", false, false); err != nil {
 		t.Fatal(err)
 	}
 	check("all", "custom/c", "public/b") // at once: no waiting
 	check("narrow", "custom/c")
-	if err := h.DeleteSkill(t.Context(), caller, "c"); err != nil {
+	if err := h.Skills.DeleteSkill(t.Context(), caller, "c"); err != nil {
 		t.Fatal(err)
 	}
 	check("all", "public/b")
@@ -209,27 +209,27 @@ func TestSkillChangesAreRecorded(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
 	h.customSkill(t, caller.Owner, "c")
-	if sk, err := h.SwitchSkill(t.Context(), caller, "a", false, false); err != nil || sk.Enabled {
+	if sk, err := h.Skills.SwitchSkill(t.Context(), caller, "a", false, false); err != nil || sk.Enabled {
 		t.Errorf("%+v, %v", sk, err)
 	}
-	if sk, err := h.WriteSkillText(t.Context(), caller, "c", []byte(skillText("new"))); err != nil || sk.Description != "does new" {
+	if sk, err := h.Skills.WriteSkillText(t.Context(), caller, "c", []byte(skillText("new"))); err != nil || sk.Description != "does new" {
 		t.Errorf("%+v, %v", sk, err)
 	}
-	if text, err := h.SkillText(t.Context(), caller, "c"); err != nil || string(text) != skillText("new") {
+	if text, err := h.Skills.SkillText(t.Context(), caller, "c"); err != nil || string(text) != skillText("new") {
 		t.Errorf("%s, %v", text, err)
 	}
-	_, e1 := h.WriteSkillText(t.Context(), caller, "c", []byte("none"))
-	_, e2 := h.SwitchSkill(t.Context(), caller, "a", true, true)
-	_, e3 := h.SwitchSkill(t.Context(), caller, "none", true, false)
+	_, e1 := h.Skills.WriteSkillText(t.Context(), caller, "c", []byte("none"))
+	_, e2 := h.Skills.SwitchSkill(t.Context(), caller, "a", true, true)
+	_, e3 := h.Skills.SwitchSkill(t.Context(), caller, "none", true, false)
 	if !errors.Is(e1, sandbox.Invalid) || !errors.Is(e2, sandbox.Forbidden) || !errors.Is(e3, sandbox.NotFound) {
 		t.Errorf("%v, %v, %v", e1, e2, e3)
 	}
 	admin := caller
 	admin.Role, admin.Operator = sandbox.RoleAdmin, true
-	if sk, err := h.SwitchSkill(t.Context(), admin, "a", true, true); err != nil || sk.Enabled { // the caller's own choice wins
+	if sk, err := h.Skills.SwitchSkill(t.Context(), admin, "a", true, true); err != nil || sk.Enabled { // the caller's own choice wins
 		t.Errorf("%+v, %v", sk, err)
 	}
-	if err := h.DeleteSkill(t.Context(), caller, "c"); err != nil {
+	if err := h.Skills.DeleteSkill(t.Context(), caller, "c"); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -258,7 +258,7 @@ func TestSkillChangesAreRecorded(t *testing.T) {
 func TestVirtualSkills(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
-	if _, err := h.AddVirtualSkill(t.Context(), caller, "x", sandbox.VirtualSkill{Name: "v", Description: "v", Body: "Do it.\n"}); err != nil {
+	if _, err := h.Skills.AddVirtualSkill(t.Context(), caller, "x", sandbox.VirtualSkill{Name: "v", Description: "v", Body: "Do it.\n"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(h.acquire(t, "x", []string{"v"}), h.acquire(t, "y", nil)); err != nil {
@@ -289,7 +289,7 @@ func TestBrokenSwitchesHideAll(t *testing.T) {
 	if got := h.inside(t, "x"); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
-	if _, err := h.UserSkills(t.Context(), caller); !errors.Is(err, sandbox.Unavailable) {
+	if _, err := h.Skills.UserSkills(t.Context(), caller); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("%v", err)
 	}
 	if err := os.WriteFile(h.extensions.Path(), []byte("{}"), 0o600); err != nil {

@@ -172,7 +172,7 @@ func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 		return errors.Join(sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID), os.Remove(grave))
 	}
 	r.o.Hub.ForgetThread(t)
-	r.virtuals.Forget(t)
+	r.Skills.Forget(t)
 	r.Contexts.Forget(t)
 	ctx = context.WithoutCancel(ctx)
 	if err == nil && r.o.ForgetApprovals != nil {

@@ -64,7 +64,7 @@ func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	view, err := r.skillsOf(ctx, t)
+	view, err := r.Skills.Of(ctx, t)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}

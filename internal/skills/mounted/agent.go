@@ -1,4 +1,4 @@
-package orchestrator
+package mounted
 
 import (
 	"cmp"
@@ -16,18 +16,18 @@ import (
 
 // What agents do with the skills of their thread: find, activate and read them, and have some of its own.
 
-// threadSkills returns the skills of the caller's thread.
-func (r *Orchestrator) threadSkills(ctx context.Context, c sandbox.Caller, id string) (*skills.View, error) {
+// ofThread returns the skills of the caller's thread.
+func (k *Skills) ofThread(ctx context.Context, c sandbox.Caller, id string) (*skills.View, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
-	return r.skillsOf(ctx, t)
+	return k.Of(ctx, t)
 }
 
 // ThreadSkills lists the skills of a thread, sorted by name. Callers must not change it.
-func (r *Orchestrator) ThreadSkills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.Skill, error) {
-	view, err := r.threadSkills(ctx, c, id)
+func (k *Skills) ThreadSkills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.Skill, error) {
+	view, err := k.ofThread(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func (r *Orchestrator) ThreadSkills(ctx context.Context, c sandbox.Caller, id st
 }
 
 // SkillManifest returns one skill of a thread with its files. NotFound when the thread has none of that name.
-func (r *Orchestrator) SkillManifest(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.SkillManifest, error) {
-	view, err := r.threadSkills(ctx, c, id)
+func (k *Skills) SkillManifest(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.SkillManifest, error) {
+	view, err := k.ofThread(ctx, c, id)
 	if err != nil {
 		return sandbox.SkillManifest{}, err
 	}
@@ -45,8 +45,8 @@ func (r *Orchestrator) SkillManifest(ctx context.Context, c sandbox.Caller, id, 
 
 // ActivateSkill returns the instructions of one of the thread's skills, and records that the agent took them.
 // ${CLAUDE_SKILL_DIR} in them is the skill's folder. NotFound when the thread has none of that name.
-func (r *Orchestrator) ActivateSkill(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.ActiveSkill, error) {
-	view, err := r.threadSkills(ctx, c, id)
+func (k *Skills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.ActiveSkill, error) {
+	view, err := k.ofThread(ctx, c, id)
 	if err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
@@ -60,11 +60,11 @@ func (r *Orchestrator) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 	}
 	front, _, err := skills.ReadFront(text)
 	if err != nil { // it loaded before; what can be told apart is the body
-		r.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
+		k.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
 	}
 	rec := audit.About(c, sandbox.Thread{Owner: c.Owner, ID: id}, audit.ActionSkillActivate, audit.PhaseResult)
 	rec.Subject, rec.Outcome = m.Name, "ok"
-	if err := r.o.Audit.AppendResult(ctx, rec); err != nil {
+	if err := k.o.Audit.AppendResult(ctx, rec); err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
 	a := sandbox.ActiveSkill{
@@ -84,8 +84,8 @@ const mostSkills = 15
 
 // SearchSkills finds skills of a thread by what they do, at most 15, best first, and says how many fit at
 // all. An empty query gives the first ones by name.
-func (r *Orchestrator) SearchSkills(ctx context.Context, c sandbox.Caller, id, query string) (found []sandbox.SkillFound, matches int, err error) {
-	view, err := r.threadSkills(ctx, c, id)
+func (k *Skills) SearchSkills(ctx context.Context, c sandbox.Caller, id, query string) (found []sandbox.SkillFound, matches int, err error) {
+	view, err := k.ofThread(ctx, c, id)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -98,7 +98,7 @@ func (r *Orchestrator) SearchSkills(ctx context.Context, c sandbox.Caller, id, q
 		}
 	} else {
 		var hits []search.Hit
-		hits, matches = r.skillIndexes.of(view, list).Find(query, mostSkills, nil)
+		hits, matches = k.indexes.of(view, list).Find(query, mostSkills, nil)
 		for _, h := range hits {
 			order = append(order, h.Tool)
 		}
@@ -109,16 +109,16 @@ func (r *Orchestrator) SearchSkills(ctx context.Context, c sandbox.Caller, id, q
 	return found, matches, nil
 }
 
-// skillIndexes remembers the indexes of the views that were searched last: as long as nothing changes, a
+// indexes remembers the indexes of the views that were searched last: as long as nothing changes, a
 // running sandbox has the same view.
-type skillIndexes struct {
+type indexes struct {
 	mu    sync.Mutex
 	byOne map[*skills.View]*search.Index
 }
 
 const maxSkillIndexes = 16
 
-func (x *skillIndexes) of(view *skills.View, list []skills.Skill) *search.Index {
+func (x *indexes) of(view *skills.View, list []skills.Skill) *search.Index {
 	x.mu.Lock()
 	ix := x.byOne[view]
 	x.mu.Unlock()
@@ -141,44 +141,44 @@ func (x *skillIndexes) of(view *skills.View, list []skills.Skill) *search.Index 
 
 // AddVirtualSkill gives a thread a skill that is only in memory; a running sandbox shows it when this
 // returns. Errors as skill.Virtuals.Add says.
-func (r *Orchestrator) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
+func (k *Skills) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.Skill{}, err
 	}
-	if _, err := r.ensureThread(ctx, t); err != nil {
+	if err := k.o.Sandboxes.EnsureThread(ctx, t); err != nil {
 		return sandbox.Skill{}, err
 	}
 	var made sandbox.Skill
-	err = r.virtualChange(ctx, c, t, audit.ActionSkillWrite, sk.Name, func() error {
+	err = k.changeVirtual(ctx, c, t, audit.ActionSkillWrite, sk.Name, func() error {
 		var err error
-		made, err = r.virtuals.Add(t, sk)
+		made, err = k.virtuals.Add(t, sk)
 		return err
 	})
 	return made, err
 }
 
 // RemoveVirtualSkill takes a virtual skill away again. NotFound when the thread has none of that name.
-func (r *Orchestrator) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, id, name string) error {
+func (k *Skills) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, id, name string) error {
 	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
-	return r.virtualChange(ctx, c, t, audit.ActionSkillDelete, name, func() error { return r.virtuals.Remove(t, name) })
+	return k.changeVirtual(ctx, c, t, audit.ActionSkillDelete, name, func() error { return k.virtuals.Remove(t, name) })
 }
 
 // SkillsChanged returns a channel that is closed when the skills of any thread may have changed by an act of this
 // process.
-func (r *Orchestrator) SkillsChanged() <-chan struct{} { return r.o.Skills.Changed() }
+func (k *Skills) SkillsChanged() <-chan struct{} { return k.o.Library.Changed() }
 
-// virtualChange makes a change, shows it in the thread's sandbox, and records what came of it.
-func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
+// changeVirtual makes a change, shows it in the thread's sandbox, and records what came of it.
+func (k *Skills) changeVirtual(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
 	err := change()
 	if err == nil {
-		if inst := r.find(t); inst != nil && inst.IsReady() {
-			r.showSkillsNow(ctx, inst)
+		if inst := k.o.Sandboxes.Find(t); inst != nil && inst.IsReady() {
+			k.ShowNow(ctx, inst)
 		}
-		r.o.Skills.Notify()
+		k.o.Library.Notify()
 	}
 	rec := audit.About(c, t, action, audit.PhaseResult)
 	rec.Subject, rec.Detail, rec.Outcome = name, "virtual", "ok"
@@ -188,8 +188,21 @@ func (r *Orchestrator) virtualChange(ctx context.Context, c sandbox.Caller, t sa
 	if len(rec.Subject) > 200 {
 		rec.Subject = strings.ToValidUTF8(rec.Subject[:200], "")
 	}
-	if e := r.o.Audit.AppendResult(ctx, rec); e != nil {
+	if e := k.o.Audit.AppendResult(ctx, rec); e != nil {
 		return e
 	}
 	return err
+}
+
+// SkillFile returns one file of one of the thread's skills; path is relative to the skill's folder.
+func (k *Skills) SkillFile(ctx context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
+	t, err := c.Thread(id)
+	if err != nil {
+		return nil, err
+	}
+	view, err := k.Of(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	return view.ReadFile(skill, path)
 }
