@@ -39,7 +39,7 @@ var table = []row{
 	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store", "leases and owner records; sandboxes are behind an interface that it declares"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted tools/wrappers tools/codeapi/typescript", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
 	{"internal/execution", "audit execution/contexts limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs; it starts none"},
 
@@ -96,6 +96,8 @@ var table = []row{
 	{"internal/tools/search", "sandbox", "a search knows a tool set, not where it comes from"},
 	{"internal/tools/servers", "sandbox driver tools/egress platform/ownedsocket", "it starts sandboxes by their contract"},
 	{"internal/tools/call", "audit limits observe/metrics policy sandbox store tools/bridge", "tool calls of agents; threads and the hub are behind interfaces that it declares"},
+	{"internal/tools/wrappers", "instance sandbox tools/codeapi", "it writes folders of instances; the hub is behind an interface that it declares"},
+	{"internal/tools/codeapi/typescript", "sandbox tools/codeapi", "a text becomes another text"},
 
 	{"internal/policy", "sandbox platform/editdistance platform/lockedfile", "a policy knows requests and tools; the hub and those who approve come in as interfaces"},
 

@@ -28,7 +28,7 @@ func (s contextSandboxes) Leave(inst *instance.Instance) {
 }
 
 func (s contextSandboxes) Prepare(ctx context.Context, c sandbox.Caller, inst *instance.Instance) error {
-	if err := s.r.refreshTools(ctx, c, inst); err != nil {
+	if err := s.r.wrappers.Refresh(ctx, c, inst); err != nil {
 		s.r.o.Log.Warn("wrappers not written", "thread", inst.Thread.String(), "error", err)
 	}
 	return s.r.upToDate(ctx, inst)

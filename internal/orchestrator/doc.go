@@ -2,9 +2,9 @@
 // run something in it, read and change its files, call its tools, release it, and find again what a
 // former server left behind.
 //
-// One instance is the sandbox of one thread as this process knows it. Instances are in one map: the goroutine that
-// puts one in starts it, all others wait for it. An execution is one run of something in an instance; it
-// has exactly one end, which is recorded and durable before a caller sees it.
+// Instances (package instance) are in one map: the goroutine that puts one in starts it, all others wait for it.
+// An Exec (package execution) is one run of something in an instance; it has exactly one end, which is recorded and
+// durable before a caller sees it. Tool calls of agents are in package tools/call.
 //
 // # An exec
 //
@@ -18,7 +18,7 @@
 //     exit is reported.
 //  4. Events come back numbered. The orchestrator keeps them, so that clients can resume; at the exit it
 //     asks the bridge for the tool calls, lists changed files, appends the result, waits for the fsync,
-//     and only then lets anybody see it.
+//     and only then lets callers see it.
 //
 // Tool calls of code: Python and bun connect to the bridge's own socket (MCP_BRIDGE_SOCKET), which saves a
 // copy through sandboxd; others, and all while the server starts again, to localhost:9876, where sandboxd
@@ -32,15 +32,16 @@
 //
 // A context (docs/contexts.md) is a process.Session: an interpreter (interp/kernel.py, interp/kernel.mjs)
 // under a supervisor of its own, which serves one exec after the other over a socket pair. sandboxd holds
-// those that live; contexts.go holds their names, claims one for each run, and says what became of it.
+// those that live; Package execution/contexts holds
+// their names, claims one for each run, and says what became of it.
 //
-// Wrappers of tools do not wait for an exec: when the hub's version moves, wrappers.go writes them into
-// every sandbox that runs, each folder exchanged in one step.
+// Wrappers of tools do not wait for an exec: when the hub's version moves, package tools/wrappers writes
+// them into every sandbox that runs, each folder exchanged in one step.
 //
 // Skills do not wait either. skills.Library.Set is what a user has now, Set.View what a thread has of it,
 // and skills.Folder.Show makes a folder show it; as long as nothing changes, each gives the same pointer
-// and costs a few stats. skills.go shows it in every sandbox of the user when this server changes
-// something, in all of them every 250 ms for what others changed, and before each exec (docs/skills.md).
+// and costs a few stats. Package skills/mounted shows it in every sandbox of the user when this server
+// changes something, in all of them every 250 ms for what others changed, and before each exec (docs/skills.md).
 //
 // The sandbox, not the exec, is the trust boundary: sandboxd shares its uid with the code. Whatever it
 // says is data. The server has a deadline of its own, two seconds after sandboxd's; when it passes, the
@@ -53,8 +54,8 @@
 //
 // # An instance
 //
-// instance is the sandbox of one thread as this process knows it. Whoever puts it into the map starts it;
-// all others wait for ready. It is taken out when nothing of it is left (gone). Its folder <data>/run/<id>
+// An Instance (package instance) is the sandbox of one thread as this process knows it. The goroutine that
+// puts it into the map starts it; all others wait for Ready. It is taken out when nothing of it is left (Gone). Its folder <data>/run/<id>
 // holds sock/ (mounted at /run/skerry), code-api/ (mounted), view/skills and view/plugins (mounted), and
 // secret.json (not mounted): the secret by which sandboxd is known again when the server comes back.
 //
@@ -66,7 +67,7 @@
 //
 // A new instance takes a place (capacity.go), waiting in its tenant's queue when there is none, and gives
 // it back when its sandbox is gone. lifecycle.go looks every second for instances that are idle or too
-// old: beginStop takes one out of use in the same step that sees that nothing runs in it, and putAway ends
+// old: BeginStop takes one out of use in the same step that sees that nothing runs in it, and putAway ends
 // it. savedspec.go is what outlives an instance. Package instance/load watches what an instance with something in it
 // does to its neighbours: it weighs one that computes, and ends what forks without end (decision 0019).
 // The way of an exec into an instance is enter: it waits for an instance, wakes one that is paused, and
@@ -75,7 +76,7 @@
 // # Where the server's disk is not the sandbox's
 //
 // With a driver.Remote (Kubernetes; memory.NewRemote in tests) mounts are copies, and the sockets of
-// /run/skerry are reached by a tunnel. filesync.go is what an instance does for that, pull.go where the
+// /run/skerry are reached by a tunnel. Package workspace/filesync is what an instance does for that, pull.go where the
 // use cases need it; with other drivers it is nil and costs nothing. A driver.Volumes can keep the files
 // of threads on volumes: volumes.go says whether the volume or the server's folder is ahead.
 //
@@ -105,7 +106,7 @@
 // # Two servers
 //
 // Each process of a data folder is a replica, with a slot (<data>/run/replicas/<n>) whose lock the kernel
-// takes away with it. A replica *holds* a thread while an instance or a request needs it (ownership.go):
+// takes away with it. A replica *holds* a thread while an instance or a request needs it (package ownership):
 // it has the lease in Redis and the owner record in <data>/run/claims, both with the same fencing token.
 // On the owner no request looks at either, as long as the lease was renewed in time; leases are renewed
 // 500 at a time. api/rest/forward.go asks before each request about a thread who holds it, and passes it
@@ -118,7 +119,7 @@
 //
 // # After a crash
 //
-// takeover.go: each second every server asks whether a replica ended; only then it reads the owner
+// Package ownership: each second every server asks whether a replica ended; only then it reads the owner
 // records, takes those of the dead one, and adopts their sandboxes when they dial again within 15 s, else
 // removes them; what still ran in an adopted one is killed. Then it settles the replica: each attempt in
 // its audit log without a result gets one, lost, in that same log. recover.go does the same at a start,

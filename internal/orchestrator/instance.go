@@ -278,7 +278,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *inst
 // them but the end of a start that failed.
 func (r *Orchestrator) firstTools(c sandbox.Caller, inst *instance.Instance) <-chan error {
 	tools := make(chan error, 1)
-	r.wg.Go(func() { tools <- r.refreshTools(r.ctx, c, inst) })
+	r.wg.Go(func() { tools <- r.wrappers.Refresh(r.ctx, c, inst) })
 	return tools
 }
 

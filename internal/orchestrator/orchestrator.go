@@ -32,6 +32,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
@@ -144,6 +145,7 @@ type Orchestrator struct {
 	endStreams   context.CancelFunc
 	drainTargets *ownership.Targets
 	loads        *load.Watcher
+	wrappers     *wrappers.Wrappers
 	places       *capacity.Places
 	nudged       chan struct{} // holds a token: somebody waits for a place
 
@@ -187,6 +189,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.Skills = mounted.New(own, mounted.Options{
 		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
 	})
+	r.wrappers = wrappers.New(own, wrappers.Options{Hub: o.Hub, Store: o.CodeAPI, All: r.all, Log: o.Log})
 	r.Calls = call.New(call.Options{
 		Hub: o.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.CodeSettings,
 	})
@@ -238,7 +241,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.takeover.Watch)
 	r.wg.Go(r.housekeeping)
 	r.wg.Go(r.watchLives)
-	r.wg.Go(r.pushTools)
+	r.wg.Go(r.wrappers.Push)
 	r.wg.Go(r.Skills.Push)
 	r.wg.Go(r.Skills.PrepareSpares)
 	r.wg.Go(r.sweepGraves)

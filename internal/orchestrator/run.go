@@ -256,7 +256,7 @@ func (r *Orchestrator) run(ctx context.Context, c sandbox.Caller, id string, e *
 	e.Subject, e.Named = hide.String(e.Subject), slices.Sorted(maps.Values(env.secrets))
 	e.Begin(execID.String(), t, c)
 	if e.Action == audit.ActionCode || e.Action == audit.ActionSkillRun { // what may import wrappers
-		if err := r.refreshTools(ctx, c, inst); err != nil {
+		if err := r.wrappers.Refresh(ctx, c, inst); err != nil {
 			r.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/typescript"
 )
 
 func denoPermissions(d *sandbox.DenoPermissions) *sandboxv1.Permissions {
@@ -39,7 +40,7 @@ func (r *Orchestrator) prepareCode(inst *instance.Instance, code *sandboxv1.Code
 		inst.Tools.Mu.Lock()
 		set := inst.Tools.Set
 		inst.Tools.Mu.Unlock()
-		text, err := stripTypes(code.GetText(), set)
+		text, err := typescript.StripTypes(code.GetText(), set)
 		if err != nil {
 			return err
 		}

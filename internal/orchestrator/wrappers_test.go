@@ -231,8 +231,8 @@ func TestNoWrappersAfterTheEnd(t *testing.T) {
 	}
 	within(t, 5*time.Second, "the end", func() bool { return !there(string(inst.Dir)) })
 	hub.change()
-	if err := h.push(inst); sandbox.KindOf(err) != sandbox.Unavailable {
-		t.Errorf("a push after the end: %v", err)
+	if err := h.wrappers.Refresh(t.Context(), caller, inst); sandbox.KindOf(err) != sandbox.Unavailable {
+		t.Errorf("a refresh after the end: %v", err)
 	}
 	if there(string(inst.Dir)) {
 		t.Error("the folder of an ended sandbox came back")

@@ -1,4 +1,4 @@
-package orchestrator
+package typescript
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 )
 
-// stripTypes turns TypeScript into JavaScript for a runtime that cannot read types. Imports of the
+// StripTypes turns TypeScript into JavaScript for a runtime that cannot read types. Imports of the
 // code API are put into the text, because such a runtime cannot read the wrappers either; any other
 // import is left as it is. esbuild sees no file of this host: the plugin answers every look-up from
 // memory or calls it external.
-func stripTypes(text string, set sandbox.ToolSet) (string, error) {
+func StripTypes(text string, set sandbox.ToolSet) (string, error) {
 	tree, err := codeapi.Generate(set)
 	if err != nil {
 		return "", sandbox.Wrap(sandbox.Internal, err, "the wrappers cannot be made")

@@ -1,8 +1,9 @@
-package orchestrator
+package wrappers
 
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -10,13 +11,14 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 )
 
 const (
 	// toolsTimeout bounds the wait for MCP servers that are slow to list their tools: code that needs
 	// none of them must not wait longer.
 	toolsTimeout = 15 * time.Second
-	// pushTimeout is the same where nobody waits: a change of one server reaches running sandboxes
+	// pushTimeout is the same where no caller waits: a change of one server reaches running sandboxes
 	// within a second, whatever the others do.
 	pushTimeout = 600 * time.Millisecond
 	// pushPause is the least time between two rounds: servers that change all the time are not followed
@@ -26,27 +28,55 @@ const (
 	pushParallel = 8
 )
 
-// refreshTools writes the wrappers of the tools that a caller has in the thread into the instance's folder, unless
+// Hub lists the tools of threads.
+type Hub interface {
+	Servers(ctx context.Context, c sandbox.Caller, t sandbox.Thread) ([]sandbox.ToolServer, error)
+	Tools(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error)
+	// Version changes whenever a set of tools may have changed.
+	Version() uint64
+	// Changed returns a channel that is closed at the next change of Version.
+	Changed() <-chan struct{}
+}
+
+// Options are the parts that Wrappers work with.
+type Options struct {
+	Hub   Hub
+	Store *codeapi.Store
+	// All returns the sandboxes of this moment.
+	All func() []*instance.Instance
+	Log *slog.Logger
+}
+
+// Wrappers are those in the sandboxes of this server.
+type Wrappers struct {
+	o   Options
+	ctx context.Context // ends with the server
+}
+
+// New returns the wrappers of a server that has no sandboxes yet.
+func New(ctx context.Context, o Options) *Wrappers { return &Wrappers{o: o, ctx: ctx} }
+
+// Refresh writes the wrappers of the tools that a caller has in the thread into the instance's folder, unless
 // they are there already. It costs a comparison when nothing has changed.
-func (r *Orchestrator) refreshTools(ctx context.Context, c sandbox.Caller, inst *instance.Instance) error {
+func (w *Wrappers) Refresh(ctx context.Context, c sandbox.Caller, inst *instance.Instance) error {
 	inst.Tools.Mu.Lock()
 	defer inst.Tools.Mu.Unlock()
 	if !c.SamePrincipal(inst.Tools.Caller) { // it may have other tools
 		inst.Tools.Whole = false
 	}
 	inst.Tools.Caller = c
-	return r.refresh(ctx, inst, toolsTimeout)
+	return w.refresh(ctx, inst, toolsTimeout)
 }
 
-// refresh waits for MCP servers no longer than wait, and writes what it knows then. b.tools.mu is held.
-func (r *Orchestrator) refresh(ctx context.Context, inst *instance.Instance, wait time.Duration) error {
-	version := r.o.Hub.Version()
+// refresh waits for MCP servers no longer than wait, and writes what it knows then. ToolsView.Mu is held.
+func (w *Wrappers) refresh(ctx context.Context, inst *instance.Instance, wait time.Duration) error {
+	version := w.o.Hub.Version()
 	if inst.Tools.Whole && inst.Tools.Version == version {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	set, err := r.o.Hub.Tools(limited, inst.Tools.Caller, inst.Thread)
+	set, err := w.o.Hub.Tools(limited, inst.Tools.Caller, inst.Thread)
 	if err != nil {
 		return err
 	}
@@ -54,10 +84,10 @@ func (r *Orchestrator) refresh(ctx context.Context, inst *instance.Instance, wai
 	// all of it when a server was not waited for.
 	whole := limited.Err() == nil
 	if !whole {
-		set = r.withStarting(limited, inst, set)
+		set = w.withStarting(limited, inst, set)
 	}
 	if !inst.Tools.Written || set.Hash != inst.Tools.Set.Hash {
-		if err := inst.Tools.Write(func() error { return r.writeWrappers(inst, set) }); err != nil {
+		if err := inst.Tools.Write(func() error { return w.write(inst, set) }); err != nil {
 			return err
 		}
 	}
@@ -68,8 +98,8 @@ func (r *Orchestrator) refresh(ctx context.Context, inst *instance.Instance, wai
 // withStarting adds to a set that was cut short what the instance has of servers that are still starting,
 // such as one whose configuration has changed: a program that runs must not miss for a moment what is
 // there before and after. A call of a tool that no longer exists fails by name.
-func (r *Orchestrator) withStarting(ctx context.Context, inst *instance.Instance, set sandbox.ToolSet) sandbox.ToolSet {
-	servers, err := r.o.Hub.Servers(ctx, inst.Tools.Caller, inst.Thread)
+func (w *Wrappers) withStarting(ctx context.Context, inst *instance.Instance, set sandbox.ToolSet) sandbox.ToolSet {
+	servers, err := w.o.Hub.Servers(ctx, inst.Tools.Caller, inst.Thread)
 	if err != nil {
 		return set
 	}
@@ -96,37 +126,37 @@ func (r *Orchestrator) withStarting(ctx context.Context, inst *instance.Instance
 	return set
 }
 
-// pushTools brings each change of the hub's tools into all sandboxes, until the orchestrator is closed:
+// Push brings each change of the hub's tools into all sandboxes, until the orchestrator is closed:
 // code that runs finds the tools of now.
-func (r *Orchestrator) pushTools() {
+func (w *Wrappers) Push() {
 	for {
-		changed := r.o.Hub.Changed() // before the look at the version, so that no change falls between
-		r.pushRound()
+		changed := w.o.Hub.Changed() // before the look at the version, so that no change falls between
+		w.round()
 		pause := time.NewTimer(pushPause)
 		select {
-		case <-r.ctx.Done():
+		case <-w.ctx.Done():
 			pause.Stop()
 			return
 		case <-pause.C:
 		}
 		select {
-		case <-r.ctx.Done():
+		case <-w.ctx.Done():
 			return
 		case <-changed:
 		}
 	}
 }
 
-func (r *Orchestrator) pushRound() {
+func (w *Wrappers) round() {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	free := make(chan struct{}, pushParallel)
-	for _, inst := range r.all() {
+	for _, inst := range w.o.All() {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			if err := r.push(inst); err != nil && r.ctx.Err() == nil && inst.Ending() == "" {
-				r.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", inst.Thread.String(), "error", err)
+			if err := w.push(inst); err != nil && w.ctx.Err() == nil && inst.Ending() == "" {
+				w.o.Log.Warn("a change of tools did not reach a sandbox; it will when code runs", "thread", inst.Thread.String(), "error", err)
 			}
 		})
 	}
@@ -135,19 +165,19 @@ func (r *Orchestrator) pushRound() {
 // push brings an instance up to date. One that has no wrappers yet gets them from its start, or, when it was
 // adopted, from the first code that runs: a restart of the server must not start all MCP servers of all
 // users at once.
-func (r *Orchestrator) push(inst *instance.Instance) error {
+func (w *Wrappers) push(inst *instance.Instance) error {
 	inst.Tools.Mu.Lock()
 	defer inst.Tools.Mu.Unlock()
 	if !inst.Tools.Written {
 		return nil
 	}
-	return r.refresh(r.ctx, inst, pushTimeout)
+	return w.refresh(w.ctx, inst, pushTimeout)
 }
 
-// writeWrappers writes the wrappers into the instance's folder, from where they are copied if the sandbox has a disk of
+// write writes the wrappers into the instance's folder, from where they are copied if the sandbox has a disk of
 // its own.
-func (r *Orchestrator) writeWrappers(inst *instance.Instance, set sandbox.ToolSet) error {
-	err := r.o.CodeAPI.Materialize(set, inst.Dir.CodeAPI())
+func (w *Wrappers) write(inst *instance.Instance, set sandbox.ToolSet) error {
+	err := w.o.Store.Materialize(set, inst.Dir.CodeAPI())
 	if inst.FileSync != nil {
 		inst.FileSync.Views.Add(sandbox.CodeAPIDir)
 		inst.FileSync.Follow()
