@@ -137,5 +137,5 @@ func (u threadUse) RunInThread(ctx context.Context, c sandbox.Caller, thread str
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	return u.orch.Wait(ctx, c, thread, id)
+	return u.orch.Execs.Wait(ctx, c, thread, id)
 }

@@ -41,7 +41,7 @@ var table = []row{
 
 	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted tools/wrappers tools/codeapi/typescript", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
-	{"internal/execution", "audit execution/contexts limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs; it starts none"},
+	{"internal/execution", "audit execution/contexts instance limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs, and what callers ask of them; it starts none"},
 
 	{"internal/workspace/paths", "sandbox platform/rename", "files stand below the use cases"},
 	{"internal/workspace/quota", "platform/lockedfile platform/rename", "it knows folders and the kernel, no thread"},

@@ -5,6 +5,8 @@
 // exec once (Finish), after the record of the end is durable. Any number of callers wait for the end, or follow the
 // events. Secrets hides values in all that leaves an exec. The Registry holds the execs that run and the newest that ended.
 //
+// Execs is what callers ask of them: results, events, signals, terminals.
+//
 // While a call of an exec waits for a person, its deadline is held (Hold).
 //
 // Locks: Registry.mu, then Exec.mu, then Hold.mu. Exec.mu is held for no longer than it takes to add an event or to read a few fields;

@@ -68,12 +68,12 @@ func TestApprovalHoldsTheDeadline(t *testing.T) {
 	over(a)
 	second(a)
 	close(p.end)
-	res, err := h.Wait(t.Context(), caller, "t", id)
+	res, err := h.Execs.Wait(t.Context(), caller, "t", id)
 	if err != nil || res.Status != sandbox.StatusExited {
 		t.Errorf("%+v, %v", res, err)
 	}
 	var events []sandbox.EventType
-	if err := h.Events(t.Context(), caller, "t", id, 0, func(ev sandbox.Event) error {
+	if err := h.Execs.Events(t.Context(), caller, "t", id, 0, func(ev sandbox.Event) error {
 		events = append(events, ev.Type)
 		if ev.Approval != nil && (ev.Approval.ID != "a1" || ev.Approval.Arguments != nil) {
 			t.Errorf("%+v", ev.Approval)
@@ -106,7 +106,7 @@ func TestHoldsHaveABound(t *testing.T) {
 	id := startedExec(t, h)
 	over := h.ApprovalWaits(t.Context(), sandbox.Approval{ID: "a1", Exec: id})
 	defer over(sandbox.Approval{})
-	res, err := h.Wait(t.Context(), caller, "t", id)
+	res, err := h.Execs.Wait(t.Context(), caller, "t", id)
 	if err != nil || res.Status != sandbox.StatusTimeout {
 		t.Errorf("%+v, %v", res, err)
 	}

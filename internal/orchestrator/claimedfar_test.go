@@ -214,7 +214,7 @@ printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, to
 					}
 					mu.Unlock()
 				}
-				res, err = f.Wait(t.Context(), caller, id, exec)
+				res, err = f.Execs.Wait(t.Context(), caller, id, exec)
 			}
 			close(stop)
 			killer.Wait()
@@ -396,7 +396,7 @@ func TestCrashInAFill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if res, err := b.Wait(t.Context(), caller, "main", exec); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
+			if res, err := b.Execs.Wait(t.Context(), caller, "main", exec); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
 				t.Errorf("%+v, %v", res, err)
 			}
 			file := filepath.Join(b.threadDir(mainThread), "workspace/a")

@@ -38,7 +38,7 @@ func inContext(t *testing.T, exit *sandboxv1.Exit) (*house, sandbox.CodeContext,
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := h.Wait(t.Context(), caller, "t", id)
+	res, err := h.Execs.Wait(t.Context(), caller, "t", id)
 	return h, cc, res, err
 }
 

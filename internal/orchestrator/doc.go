@@ -24,7 +24,7 @@
 // copy through sandboxd; others, and all while the server starts again, to localhost:9876, where sandboxd
 // passes the bytes on.
 //
-// An exec with a terminal (process/terminal.go, terminal.go, api/rest/terminal.go) differs in three
+// An exec with a terminal (process/terminal.go, execution/execs.go, api/rest/terminal.go) differs in three
 // points: its one stream never stops coming, so both sides keep the newest part of it and its numbers may
 // have gaps; typing and sizes go in by WriteStdin and Resize; and a WebSocket carries it, where each
 // binary frame is one event. Each client follows by itself, so a slow one loses events and holds up nobody

@@ -65,7 +65,7 @@ func TestDrainWaitsAndRefuses(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("the drain goes on without an exec")
 	}
-	if res, err := h.Wait(ctx, caller, "x", e); err != nil || res.Status != sandbox.StatusExited {
+	if res, err := h.Execs.Wait(ctx, caller, "x", e); err != nil || res.Status != sandbox.StatusExited {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if got := h.records(t, audit.ActionServerDrain); got["ok: 1 execs ran, 0 were ended, 0 left"] != 1 {
@@ -83,7 +83,7 @@ func TestDrainEnds(t *testing.T) {
 	events := make(chan sandbox.Event, 10)
 	go func() {
 		defer close(events)
-		err := h.Events(context.Background(), caller, "x", e, 0, func(ev sandbox.Event) error { events <- ev; return nil })
+		err := h.Execs.Events(context.Background(), caller, "x", e, 0, func(ev sandbox.Event) error { events <- ev; return nil })
 		if err != nil {
 			t.Error(err)
 		}

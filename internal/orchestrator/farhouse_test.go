@@ -221,7 +221,7 @@ func (f *farHouse) start(id, script string) string {
 
 func (f *farHouse) end(id, exec string) sandbox.Result {
 	f.t.Helper()
-	res, err := f.Wait(f.t.Context(), caller, id, exec)
+	res, err := f.Execs.Wait(f.t.Context(), caller, id, exec)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -380,7 +380,7 @@ func TestTakeOverFar(t *testing.T) {
 	}
 	first, err := run(a, "printf told > a")
 	if err == nil {
-		_, err = a.Wait(t.Context(), caller, "main", first)
+		_, err = a.Execs.Wait(t.Context(), caller, "main", first)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -421,14 +421,14 @@ func TestTakeOverFar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := a.Wait(t.Context(), caller, "main", going); err != nil || res.Status != sandbox.StatusLost {
+	if res, err := a.Execs.Wait(t.Context(), caller, "main", going); err != nil || res.Status != sandbox.StatusLost {
 		t.Errorf("the exec of the former server: %+v, %v", res, err)
 	}
 	last, err := run(b, "[ \"$(cat a)\" = 'of b' ]")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res, err := b.Wait(t.Context(), caller, "main", last); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
+	if res, err := b.Execs.Wait(t.Context(), caller, "main", last); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
 	if err := b.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
@@ -465,7 +465,7 @@ func BenchmarkExecCopies(b *testing.B) {
 			once := func() {
 				id, err := h.RunCommand(b.Context(), caller, "t", sandbox.Command{Shell: "true", Timeout: time.Minute})
 				if err == nil {
-					_, err = h.Wait(b.Context(), caller, "t", id)
+					_, err = h.Execs.Wait(b.Context(), caller, "t", id)
 				}
 				if err != nil {
 					b.Fatal(err)

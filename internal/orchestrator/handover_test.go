@@ -101,7 +101,7 @@ func TestHandOver(t *testing.T) {
 	close(g.open)
 	<-done
 	for _, id := range []string{first, second} {
-		if res, err := a.Wait(t.Context(), caller, "busy", id); err != nil || res.Status != sandbox.StatusExited {
+		if res, err := a.Execs.Wait(t.Context(), caller, "busy", id); err != nil || res.Status != sandbox.StatusExited {
 			t.Errorf("exec: %+v, %v", res, err)
 		}
 	}
@@ -136,7 +136,7 @@ func TestHandOverEnds(t *testing.T) {
 		t.Errorf("a late exec: passed on to %q, %v", elsewhere, err)
 	}
 	<-done
-	if res, err := a.Wait(t.Context(), caller, "busy", id); err != nil || res.Status != sandbox.StatusKilled {
+	if res, err := a.Execs.Wait(t.Context(), caller, "busy", id); err != nil || res.Status != sandbox.StatusKilled {
 		t.Errorf("exec: %+v, %v", res, err)
 	}
 	if owner, err := b.Owner(t.Context(), caller, "busy"); owner != "" || err != nil || b.find(threadNamed("busy")) == nil {

@@ -15,7 +15,7 @@ func BenchmarkExec(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := h.Wait(b.Context(), caller, "one", id); err != nil {
+		if _, err := h.Execs.Wait(b.Context(), caller, "one", id); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -270,8 +270,8 @@ func TestActivity(t *testing.T) {
 		"": func(h *house) error { // never
 			_, threadErr := h.Thread(ctx, caller, "x")
 			_, _, listErr := h.Threads(ctx, caller, sandbox.ThreadFilter{})
-			execs, execsErr := h.Execs(ctx, caller, "x")
-			eventsErr := h.Events(ctx, caller, "x", execs[0].ExecID, 0, func(sandbox.Event) error { return nil })
+			execs, execsErr := h.Execs.Execs(ctx, caller, "x")
+			eventsErr := h.Execs.Events(ctx, caller, "x", execs[0].ExecID, 0, func(sandbox.Event) error { return nil })
 			_, _ = h.Calls.ToolServers(ctx, caller, "x")
 			return errors.Join(threadErr, listErr, execsErr, eventsErr)
 		},
@@ -316,7 +316,7 @@ func TestBusySandboxIsNotIdle(t *testing.T) {
 	if info, err := h.Hibernate(t.Context(), caller, "busy", true); err != nil || info.State != sandbox.Hibernated {
 		t.Fatalf("by force: %+v, %v", info, err)
 	}
-	if res, err := h.Wait(t.Context(), caller, "busy", e); err != nil || res.Status != sandbox.StatusKilled {
+	if res, err := h.Execs.Wait(t.Context(), caller, "busy", e); err != nil || res.Status != sandbox.StatusKilled {
 		t.Errorf("its exec: %+v, %v", res, err)
 	}
 }
@@ -328,14 +328,14 @@ func TestMaximumAge(t *testing.T) {
 	h.age(t, "waits", 1500*time.Second)
 	h.age(t, "over", 2500*time.Second)
 	eventually(t, "the one beyond its grace is gone", func() bool { return h.state(t, "over") == sandbox.Hibernated })
-	if res, err := h.Wait(t.Context(), caller, "over", over); err != nil || res.Status != sandbox.StatusKilled {
+	if res, err := h.Execs.Wait(t.Context(), caller, "over", over); err != nil || res.Status != sandbox.StatusKilled {
 		t.Errorf("its exec: %+v, %v", res, err)
 	}
 	if s := h.state(t, "waits"); s != sandbox.Running {
 		t.Fatalf("the busy one within its grace is %q", s)
 	}
 	close(g.open)
-	if res, err := h.Wait(t.Context(), caller, "waits", waiting); err != nil || res.Status != sandbox.StatusExited {
+	if res, err := h.Execs.Wait(t.Context(), caller, "waits", waiting); err != nil || res.Status != sandbox.StatusExited {
 		t.Errorf("its exec: %+v, %v", res, err)
 	}
 	eventually(t, "it is gone when its exec has ended", func() bool { return h.state(t, "waits") == sandbox.Hibernated })

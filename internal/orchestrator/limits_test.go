@@ -75,7 +75,7 @@ func TestExecLimit(t *testing.T) {
 	if _, err := h.Thread(t.Context(), caller, "c"); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Errorf("a refused exec made a thread: %v", err)
 	}
-	if err := h.Kill(t.Context(), caller, "a", first); err != nil {
+	if err := h.Execs.Kill(t.Context(), caller, "a", first); err != nil {
 		t.Fatal(err)
 	}
 	h.background(t, "a")

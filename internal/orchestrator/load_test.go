@@ -60,7 +60,7 @@ func TestWeight(t *testing.T) {
 	eventually(t, "one that stopped counts as before", weighs(driver.UsualWeight))
 	began = time.Now().Add(-used)
 	soon(t, "it computes again", compute, weighs(driver.LowWeight))
-	if err := h.Kill(t.Context(), caller, "heavy", exec); err != nil {
+	if err := h.Execs.Kill(t.Context(), caller, "heavy", exec); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "its exec has ended", weighs(driver.UsualWeight))
@@ -85,7 +85,7 @@ func TestForkBomb(t *testing.T) {
 	c.mu.Unlock()
 	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
 	status := func(id string) sandbox.Result {
-		res, err := h.Exec(t.Context(), caller, "bombed", id)
+		res, err := h.Execs.Exec(t.Context(), caller, "bombed", id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestForkBombThatCannotBeEnded(t *testing.T) {
 		refused += 100
 		h.driver.Host().SetLoad(inst.ID, driver.Load{Refused: refused})
 	}, func() bool { return h.find(inst.Thread) != inst })
-	res, err := h.Wait(t.Context(), caller, "bombed", id)
+	res, err := h.Execs.Wait(t.Context(), caller, "bombed", id)
 	if err != nil || res.Status != sandbox.StatusKilled || !strings.Contains(res.Detail, "limits.pids") {
 		t.Errorf("%+v, %v", res, err)
 	}

@@ -12,14 +12,15 @@ import (
 // TestModeOutlivesTheSandbox: what a thread asked for when it acquired its sandbox still holds when the
 // sandbox has ended; a thread that asked for nothing follows its tenant.
 func TestModeOutlivesTheSandbox(t *testing.T) {
-	h := newHouse(t, daemon{run: exits})
-	h.o.CodeSettings = func(tenant string) sandbox.CodeSettings {
-		s := sandbox.DefaultCodeSettings()
-		if tenant == "coders" {
-			s.Mode = sandbox.ModeCode
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) {
+		o.CodeSettings = func(tenant string) sandbox.CodeSettings {
+			s := sandbox.DefaultCodeSettings()
+			if tenant == "coders" {
+				s.Mode = sandbox.ModeCode
+			}
+			return s
 		}
-		return s
-	}
+	})
 	want := func(c sandbox.Caller, thread, mode string) {
 		t.Helper()
 		if got, err := h.Calls.Offer(t.Context(), c, thread); err != nil || got.Mode != mode {

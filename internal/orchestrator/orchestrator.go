@@ -132,6 +132,8 @@ type Orchestrator struct {
 
 	// Skills are those of users and threads.
 	Skills *mounted.Skills
+	// Execs are the execs of threads, for callers who look at them, follow them, and steer them.
+	Execs *execution.Execs
 	// Calls are the tool calls of agents.
 	Calls *call.Calls
 	// Contexts are the interpreters that keep their variables between runs.
@@ -186,6 +188,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
 	r.execs = execution.NewRegistry()
+	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r}, Audit: o.Audit})
 	r.Skills = mounted.New(own, mounted.Options{
 		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
 	})

@@ -268,7 +268,7 @@ func (h *house) exec(t *testing.T, thread string, timeout time.Duration) (sandbo
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	return h.Wait(t.Context(), caller, thread, id)
+	return h.Execs.Wait(t.Context(), caller, thread, id)
 }
 
 func TestManyCallersStartOneSandbox(t *testing.T) {
@@ -351,7 +351,7 @@ func TestDeadSandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		kill(h.driver, h.find(sandbox.Thread{Owner: caller.Owner, ID: "dead"}).ID)
-		res, err := h.Wait(t.Context(), caller, "dead", id)
+		res, err := h.Execs.Wait(t.Context(), caller, "dead", id)
 		if err != nil || res.Status != want {
 			t.Errorf("%s: %+v, %v", want, res, err)
 		}
@@ -369,7 +369,7 @@ func TestThreadsOfOthersDoNotExist(t *testing.T) {
 	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "other"}}
 	ctx := t.Context()
 	_, threadErr := h.Thread(ctx, other, "mine")
-	_, execsErr := h.Execs(ctx, other, "mine")
+	_, execsErr := h.Execs.Execs(ctx, other, "mine")
 	for what, err := range map[string]error{"thread": threadErr, "execs": execsErr, "release": h.ReleaseSandbox(ctx, other, "mine"), "delete": h.DeleteThread(ctx, other, "mine")} {
 		if !errors.Is(err, sandbox.NotFound) {
 			t.Errorf("%s: %v", what, err)

@@ -325,7 +325,7 @@ func TestTakenOver(t *testing.T) {
 		t.Fatalf("not adopted: %+v", box)
 	}
 	w.eventually("it counts as much as others", func() bool { return w.host.Weight(info.ID) == driver.UsualWeight })
-	res, err := a.Wait(t.Context(), caller, "main", id)
+	res, err := a.Execs.Wait(t.Context(), caller, "main", id)
 	if err != nil || res.Status != sandbox.StatusLost {
 		t.Errorf("the exec of the former server: %+v, %v", res, err)
 	}

@@ -617,7 +617,7 @@ func BenchmarkClaim(b *testing.B) {
 		name := fmt.Sprint("t", n)
 		id, err := h.RunCommand(b.Context(), caller, name, sandbox.Command{Shell: "true", Timeout: time.Minute})
 		if err == nil {
-			_, err = h.Wait(b.Context(), caller, name, id)
+			_, err = h.Execs.Wait(b.Context(), caller, name, id)
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -36,7 +36,7 @@ func (r *Orchestrator) Probe(ctx context.Context, template, script string) (out 
 		if err != nil {
 			return err
 		}
-		res, err := r.Wait(ctx, c, id, exec)
+		res, err := r.Execs.Wait(ctx, c, id, exec)
 		switch {
 		case err != nil:
 			return err
@@ -98,7 +98,7 @@ func (r *Orchestrator) smoke(ctx context.Context, c sandbox.Caller, id string, s
 	}
 	var res sandbox.Result
 	if err == nil {
-		res, err = r.Wait(ctx, c, id, exec)
+		res, err = r.Execs.Wait(ctx, c, id, exec)
 	}
 	var e *sandbox.Error
 	switch {

@@ -520,3 +520,12 @@ func (r *Orchestrator) snapshot(t sandbox.Thread) paths.Snapshot {
 	}
 	return s
 }
+
+// execSandboxes are the sandboxes of the orchestrator, as execs see them.
+type execSandboxes struct{ r *Orchestrator }
+
+// Find implements execution.Sandboxes.
+func (s execSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+
+// Exists implements execution.Sandboxes.
+func (s execSandboxes) Exists(t sandbox.Thread) error { return s.r.exists(t) }

@@ -79,7 +79,7 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := h.Wait(t.Context(), caller, "t1", id)
+	res, err := h.Execs.Wait(t.Context(), caller, "t1", id)
 	if err != nil || res.Status != sandbox.StatusExited {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -90,7 +90,7 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	var seen strings.Builder
-	err = h.Events(t.Context(), caller, "t1", id, 0, func(ev sandbox.Event) error {
+	err = h.Execs.Events(t.Context(), caller, "t1", id, 0, func(ev sandbox.Event) error {
 		if ev.Type == sandbox.EventStdout {
 			seen.Write(ev.Data)
 		}
@@ -102,7 +102,7 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 	if text, err := os.ReadFile(long); err != nil || !strings.HasSuffix(string(text), "xx[redacted]\n") {
 		t.Errorf("kept output: %v, %d bytes", err, len(text))
 	}
-	list, err := h.Execs(t.Context(), caller, "t1")
+	list, err := h.Execs.Execs(t.Context(), caller, "t1")
 	if err != nil || len(list) != 1 || strings.Contains(list[0].Subject, secretValue) {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -156,7 +156,7 @@ func TestSecretsOfCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := h.Wait(t.Context(), caller, "t1", id)
+	res, err := h.Execs.Wait(t.Context(), caller, "t1", id)
 	if err != nil || res.Stdout != "key [redacted]." || res.Truncated {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -179,11 +179,11 @@ func TestSecretsOfTheSandbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := h.Wait(t.Context(), caller, "t1", id)
+		res, err := h.Execs.Wait(t.Context(), caller, "t1", id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := h.Execs(t.Context(), caller, "t1")
+		list, err := h.Execs.Execs(t.Context(), caller, "t1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestEnvSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := h.Wait(t.Context(), caller, "t1", id)
+		res, err := h.Execs.Wait(t.Context(), caller, "t1", id)
 		if err != nil || res.Stdout != "key [redacted]" {
 			t.Errorf("%d: %+v, %v", i, res, err)
 		}

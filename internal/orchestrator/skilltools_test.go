@@ -46,7 +46,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	}
 	id, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: "now", Path: "scripts/run.py"})
 	if err == nil {
-		_, err = h.Wait(t.Context(), caller, "t1", id)
+		_, err = h.Execs.Wait(t.Context(), caller, "t1", id)
 	}
 	if err != nil {
 		t.Errorf("run: %v", err)
@@ -97,7 +97,7 @@ func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 		t.Helper()
 		id, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh", Args: []string{"word"}, Env: map[string]string{"K": "secret-of-the-run"}, Stdin: "secret-of-the-run"})
 		if err == nil {
-			_, err = h.Wait(t.Context(), caller, "t1", id)
+			_, err = h.Execs.Wait(t.Context(), caller, "t1", id)
 		}
 		return err
 	}

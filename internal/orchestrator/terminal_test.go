@@ -35,31 +35,31 @@ func TestTerminalOfAnExec(t *testing.T) {
 	if req := <-asked; req.GetTerminal().GetCols() != 80 || req.GetTerminal().GetRows() != 24 {
 		t.Errorf("sandboxd was asked for %v", req.GetTerminal())
 	}
-	if err := h.Resize(t.Context(), caller, "t1", id, sandbox.TerminalSize{Cols: 100, Rows: 40}); err != nil {
+	if err := h.Execs.Resize(t.Context(), caller, "t1", id, sandbox.TerminalSize{Cols: 100, Rows: 40}); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-sizes; got.GetCols() != 100 || got.GetRows() != 40 {
 		t.Errorf("resized to %v", got)
 	}
-	if err := h.Resize(t.Context(), caller, "t1", id, sandbox.TerminalSize{Cols: 100}); !errors.Is(err, sandbox.Invalid) {
+	if err := h.Execs.Resize(t.Context(), caller, "t1", id, sandbox.TerminalSize{Cols: 100}); !errors.Is(err, sandbox.Invalid) {
 		t.Errorf("no rows: %v", err)
 	}
-	if err := h.JoinTerminal(t.Context(), caller, "t1", id); err != nil {
+	if err := h.Execs.JoinTerminal(t.Context(), caller, "t1", id); err != nil {
 		t.Fatal(err)
 	}
 	stranger := sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "other"}}
-	if err := errors.Join(h.JoinTerminal(t.Context(), stranger, "t1", id), h.Resize(t.Context(), stranger, "t1", id, size)); !errors.Is(err, sandbox.NotFound) {
+	if err := errors.Join(h.Execs.JoinTerminal(t.Context(), stranger, "t1", id), h.Execs.Resize(t.Context(), stranger, "t1", id, size)); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("a stranger: %v", err)
 	}
 	close(done)
-	res, err := h.Wait(t.Context(), caller, "t1", id)
+	res, err := h.Execs.Wait(t.Context(), caller, "t1", id)
 	if err != nil || strings.Contains(res.Stdout, "sk-live") || strings.Contains(res.Stdout, "0123456789") || !strings.HasPrefix(res.Stdout, "shown ") {
 		t.Errorf("%v, %q", err, res.Stdout)
 	}
-	if err := h.JoinTerminal(t.Context(), caller, "t1", id); err != nil {
+	if err := h.Execs.JoinTerminal(t.Context(), caller, "t1", id); err != nil {
 		t.Errorf("join after the end: %v", err)
 	}
-	if err := h.Resize(t.Context(), caller, "t1", id, size); !errors.Is(err, sandbox.Conflict) {
+	if err := h.Execs.Resize(t.Context(), caller, "t1", id, size); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("resize after the end: %v", err)
 	}
 	deadline := time.Now().Add(20 * time.Second)
@@ -90,7 +90,7 @@ func TestTerminalNeedsBackground(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.JoinTerminal(t.Context(), caller, "t1", id); !errors.Is(err, sandbox.Conflict) {
+	if err := h.Execs.JoinTerminal(t.Context(), caller, "t1", id); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("joined pipes: %v", err)
 	}
 }

@@ -171,7 +171,7 @@ func TestVolumeFetchAndStart(t *testing.T) {
 	go func() {
 		exec, err := f.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "cat a > b; echo 2 > a", Timeout: time.Minute})
 		if err == nil {
-			_, err = f.Wait(t.Context(), caller, "t", exec)
+			_, err = f.Execs.Wait(t.Context(), caller, "t", exec)
 		}
 		ran <- err
 	}()

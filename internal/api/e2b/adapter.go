@@ -2,21 +2,23 @@ package e2b
 
 import (
 	"bytes"
-	"connectrpc.com/connect"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem/filesystemconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
-	"io"
-	"log/slog"
-	"net/http"
-	"strings"
 )
 
 // envdVersion says which abilities the SDKs may use: octet-stream uploads are the newest that we have; metadata of
@@ -37,9 +39,12 @@ type threads interface {
 	Templates() []sandbox.Template
 }
 
-type execs interface {
+type runs interface {
 	RunCommand(ctx context.Context, c sandbox.Caller, thread string, cmd sandbox.Command) (execID string, err error)
 	RunCode(ctx context.Context, c sandbox.Caller, thread string, code sandbox.Code) (execID string, err error)
+}
+
+type execs interface {
 	Execs(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ExecInfo, error)
 	Events(ctx context.Context, c sandbox.Caller, thread, execID string, after uint64, emit func(sandbox.Event) error) error
 	SendStdin(ctx context.Context, c sandbox.Caller, thread, execID string, data []byte, closeIt bool) error
@@ -66,6 +71,7 @@ type files interface {
 // Options are the use cases behind the adapter.
 type Options struct {
 	Threads  threads
+	Runs     runs
 	Execs    execs
 	Contexts contexts
 	Files    files

@@ -87,7 +87,7 @@ func (a *Adapter) execute(w http.ResponseWriter, r *http.Request, q request) err
 		}
 		defer unlock()
 	}
-	id, err := a.o.Execs.RunCode(ctx, q.caller, q.thread, code)
+	id, err := a.o.Runs.RunCode(ctx, q.caller, q.thread, code)
 	if err != nil {
 		return err
 	}

@@ -263,7 +263,7 @@ func start(t *testing.T) (*house, *httptest.Server) {
 	if err := os.Mkdir(h.dir+"/workspace", 0o755); err != nil { //nolint:gosec // a test's
 		t.Fatal(err)
 	}
-	a := New(Options{Threads: h, Execs: h, Contexts: h, Files: h, DefaultTemplate: "base", Log: slog.New(slog.DiscardHandler)})
+	a := New(Options{Threads: h, Runs: h, Execs: h, Contexts: h, Files: h, DefaultTemplate: "base", Log: slog.New(slog.DiscardHandler)})
 	served := a.Routes()
 	mux := http.NewServeMux()
 	for _, route := range served.Routes {

@@ -136,7 +136,7 @@ func (p *processService) Start(ctx context.Context, r *connect.Request[process.S
 	if err != nil {
 		return p.a.rpcError(ctx, err)
 	}
-	id, err := p.a.o.Execs.RunCommand(ctx, q.caller, q.thread, cmd)
+	id, err := p.a.o.Runs.RunCommand(ctx, q.caller, q.thread, cmd)
 	if err != nil {
 		return p.a.rpcError(ctx, err)
 	}

@@ -214,7 +214,7 @@ func (s *server) exec(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.o.Execs.RunCommand(ctx, callerOf(ctx), in.Thread, cmd)
+	id, err := s.o.Runs.RunCommand(ctx, callerOf(ctx), in.Thread, cmd)
 	if err != nil {
 		return nil, notStarted{err}
 	}
@@ -230,7 +230,7 @@ func (s *server) executeCode(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.o.Execs.RunCode(ctx, callerOf(ctx), in.Thread, code)
+	id, err := s.o.Runs.RunCode(ctx, callerOf(ctx), in.Thread, code)
 	if err != nil {
 		return nil, notStarted{err}
 	}
@@ -247,7 +247,7 @@ func (s *server) runSkill(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	id, err := s.o.Execs.RunScript(ctx, callerOf(ctx), in.Thread, script)
+	id, err := s.o.Runs.RunScript(ctx, callerOf(ctx), in.Thread, script)
 	if err != nil {
 		return nil, notStarted{err}
 	}

@@ -446,7 +446,7 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Threads: w, Execs: w, Contexts: w, Files: w, Tools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3", OperatorTenant: "acme",
+		Threads: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Tools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3", OperatorTenant: "acme",
 		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }

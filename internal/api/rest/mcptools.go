@@ -168,7 +168,7 @@ func (m *mcpCall) executeCode(ctx context.Context, in mcpCode) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := m.s.o.Execs.RunCode(ctx, m.caller(ctx), m.scope.thread, code)
+	id, err := m.s.o.Runs.RunCode(ctx, m.caller(ctx), m.scope.thread, code)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (m *mcpCall) bash(ctx context.Context, in mcpBash) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	id, err := m.s.o.Execs.RunCommand(ctx, m.caller(ctx), m.scope.thread, cmd)
+	id, err := m.s.o.Runs.RunCommand(ctx, m.caller(ctx), m.scope.thread, cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -37,7 +37,9 @@ type Check struct {
 // Options are the use cases that the server translates to, and who may call it.
 type Options struct {
 	Threads      threads
+	Runs         runs
 	Execs        execs
+	Terminals    terminals
 	Contexts     contexts
 	Files        files
 	Tools        tools
@@ -131,7 +133,7 @@ func New(o Options) (http.Handler, error) {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Threads == nil || o.Execs == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Prompts == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
+	if o.Threads == nil || o.Runs == nil || o.Execs == nil || o.Terminals == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Prompts == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("httpserver: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {

@@ -33,12 +33,15 @@ type threads interface {
 	Templates() []sandbox.Template
 }
 
-type execs interface {
+type runs interface {
 	// RunCommand, RunCode and RunScript start an exec and return its id at once. An exec goes on
 	// when its caller goes away; it ends by itself or at its deadline.
 	RunCommand(ctx context.Context, c sandbox.Caller, thread string, cmd sandbox.Command) (execID string, err error)
 	RunCode(ctx context.Context, c sandbox.Caller, thread string, code sandbox.Code) (execID string, err error)
 	RunScript(ctx context.Context, c sandbox.Caller, thread string, s sandbox.Script) (execID string, err error)
+}
+
+type execs interface {
 	// Wait returns the result when the exec has ended, or ctx's error.
 	Wait(ctx context.Context, c sandbox.Caller, thread, execID string) (sandbox.Result, error)
 	// Exec returns the result as it is now.
@@ -50,6 +53,9 @@ type execs interface {
 	// Signal takes a name such as "TERM".
 	Signal(ctx context.Context, c sandbox.Caller, thread, execID, signal string) error
 	Kill(ctx context.Context, c sandbox.Caller, thread, execID string) error
+}
+
+type terminals interface {
 	// JoinTerminal records that the caller follows an exec with a terminal; sandbox.Conflict when it has none.
 	JoinTerminal(ctx context.Context, c sandbox.Caller, thread, execID string) error
 	// Resize changes the size of a terminal; sandbox.Conflict when the exec has none, or has ended.

@@ -84,7 +84,7 @@ func (s *server) terminal(c *gin.Context) {
 		return
 	}
 	if err == nil {
-		err = s.o.Execs.JoinTerminal(ctx, x.caller, thread, exec)
+		err = s.o.Terminals.JoinTerminal(ctx, x.caller, thread, exec)
 	}
 	if err != nil {
 		writeProblem(c.Writer, s.problem(ctx, err))
@@ -298,7 +298,7 @@ func (t *terminalConn) command(ctx context.Context, data []byte) error {
 	if err := dec.Decode(&frame); err != nil || frame.Resize == nil || !frame.Resize.Valid() {
 		return &errBye{websocket.StatusPolicyViolation, `a text frame has to be {"resize":{"cols":80,"rows":24}}, 1 to 1000 each`}
 	}
-	if err := t.s.o.Execs.Resize(ctx, t.caller, t.thread, t.exec, *frame.Resize); !errors.Is(err, sandbox.Conflict) {
+	if err := t.s.o.Terminals.Resize(ctx, t.caller, t.thread, t.exec, *frame.Resize); !errors.Is(err, sandbox.Conflict) {
 		return err
 	}
 	return nil // it has ended, and the exit comes
