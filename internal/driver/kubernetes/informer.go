@@ -110,6 +110,10 @@ func (w *pods) seen(obj any, initial bool) {
 	s, oom, _ := state(p)
 	w.mu.Lock()
 	w.failing = false
+	if now := w.known[id]; now != nil && now.UID == p.UID && hasEnded(now) && s != sandbox.Lost {
+		w.mu.Unlock()
+		return // what learnEnd was told is newer
+	}
 	w.known[id] = p
 	if s != sandbox.Starting {
 		delete(w.heard, id)
@@ -122,6 +126,23 @@ func (w *pods) seen(obj any, initial bool) {
 	if s == sandbox.Lost {
 		w.gone(id)
 	}
+}
+
+// learnEnd takes a pod that has ended, as the API server told it just now: events may come much later, and a caller
+// who was told of the end must not find a sandbox that runs.
+func (w *pods) learnEnd(p *corev1.Pod) {
+	id := idOf(p)
+	now := w.now(id)
+	if !hasEnded(p) || now == nil || now.UID != p.UID || hasEnded(now) {
+		return
+	}
+	_, _ = slim(p)
+	w.seen(p, false)
+}
+
+func hasEnded(p *corev1.Pod) bool {
+	s, _, _ := state(p)
+	return s == sandbox.Lost
 }
 
 // deleted takes a pod that is gone, also when that was only noticed later.

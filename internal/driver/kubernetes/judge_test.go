@@ -146,7 +146,16 @@ func TestEnds(t *testing.T) {
 		}, true},
 		"being deleted": {func(w *pods, p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{}; w.seen(p, false) }, false},
 		"deleted":       {func(w *pods, p *corev1.Pod) { w.deleted(p) }, false},
-		"noticed late":  {func(w *pods, p *corev1.Pod) { w.deleted(cache.DeletedFinalStateUnknown{Obj: p}) }, false},
+		"seen by Inspect, before a late event of when it ran": {func(w *pods, p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+			w.learnEnd(p)
+			w.seen(livePod(), false)
+			if now := w.now(idOf(p)); now == nil || !hasEnded(now) {
+				t.Errorf("it runs again: %+v", now)
+			}
+			w.seen(p, false)
+		}, false},
+		"noticed late": {func(w *pods, p *corev1.Pod) { w.deleted(cache.DeletedFinalStateUnknown{Obj: p}) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gone := 0

@@ -101,7 +101,9 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	if p == nil || !isMine(p) {
 		return sandbox.Instance{}, notHere(id)
 	}
-	return d.instance(p), nil
+	inst := d.instance(p)
+	d.pods.learnEnd(p)
+	return inst, nil
 }
 
 // pod asks the API server for the pod of a sandbox; nil: there is none. A claim whose pod is not there is one that starts.
