@@ -1,6 +1,3 @@
-// Package skills reads Agent Skills (folders with a SKILL.md, https://agentskills.io), keeps them in a
-// store by the digest of their files, says which of them a user and a thread have, makes the folders that sandboxes see at
-// /mnt/skills and /mnt/plugins, and says how a script of one is run.
 package skills
 
 import (

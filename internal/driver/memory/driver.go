@@ -1,7 +1,3 @@
-// Package memory is a driver whose sandboxes are entries of a map: nothing is started and nothing is
-// isolated. It is for the tests of what stands on drivers. In place of skerry-sandboxd, each sandbox
-// has a goroutine that dials the server's socket in the folder mounted at sandbox.RunDir, does the
-// handshake and serves a handler of the test's.
 package memory
 
 import (

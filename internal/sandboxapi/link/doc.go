@@ -14,4 +14,8 @@
 // connection must present it. The secret lives in the memory of sandboxd, which is non-dumpable; so
 // code in the sandbox, which can reach the socket because it shares the uid, can neither take over
 // the connection nor displace it.
+//
+// Locks: Listener.mu guards which connection is live and which are half open; a connection of the second kind may be closed
+// under it, nothing is read or written. secretFile.mu is held while the file is written: a secret is handed out once. Conn.mu
+// guards the count of calls and the timer. None of the three is held while another one is taken.
 package link

@@ -6,4 +6,8 @@
 //
 // The sandbox shares the network, and sees the run folder and the trees, as far as each may be written by it, changing under
 // every step. It does not see the certificate.
+//
+// Locks: attached.mu guards the session of one attachment, then sidecar.mu who is attached and with which token; sidecar.mu is
+// held while that is written down, before it is in force. Trees are changed by the goroutine that has the token of the channel
+// op; no mutex is held meanwhile.
 package pod

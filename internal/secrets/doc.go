@@ -1,0 +1,12 @@
+// Package secrets gives named values to those who may use them: tokens for MCP servers, and for the environment
+// of one exec. They come from the server's environment (a list of names), from a folder of files (as
+// Kubernetes mounts secrets), and from those that are stored, encrypted with age. Nobody can read a
+// value back.
+//
+// A name stands for the first of these that there is: the user's own value, that of the MCP server or of
+// the skill that asks, the tenant's, the file, the variable.
+//
+// Locks: Keys.mu guards the identities and is held while the file is read, so that a changed file is read once. Service.others
+// guards the list of what else is sealed, and follower.mu the list of those who want to know of changes; both are copied
+// under the mutex and called without it. None is held while another one is taken, or while the store is asked.
+package secrets
