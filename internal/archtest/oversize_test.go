@@ -18,10 +18,10 @@ var oversize = map[part]int{
 	{"internal/sandbox.Plugin", fields}:                21,
 	{"internal/tools/hub.serverConfig", fields}:        24,
 	{"sdk/go.AuditRecord", fields}:                     23,
-	{"internal/api/rest", packageLines}:                8114,
+	{"internal/api/rest", packageLines}:                8118,
 	{"internal/app/cli", packageLines}:                 7106,
 	{"internal/audit", packageLines}:                   5616,
-	{"internal/orchestrator", packageLines}:            7037,
+	{"internal/orchestrator", packageLines}:            7043,
 	{"internal/plugins", packageLines}:                 4458,
 	{"internal/sandboxd/process", packageLines}:        4133,
 	{"internal/tools/hub", packageLines}:               7272,
@@ -60,13 +60,9 @@ var oversize = map[part]int{
 
 // unsaidLocks lists the packages whose doc.go does not state the order of their mutexes yet.
 var unsaidLocks = []string{
-	"internal/api/e2b",
-	"internal/api/rest",
 	"internal/audit",
 	"internal/driver/kubernetes",
-	"internal/orchestrator",
 	"internal/plugins",
 	"internal/sandboxd/process",
-	"internal/skills/runnable",
 	"internal/tools/hub",
 }

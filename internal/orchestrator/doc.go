@@ -127,4 +127,10 @@
 // record names later on is removed when it was seen so for a whole lease time. Run folders without an
 // owner record are deleted at a start and every ten seconds. What waited in the pool of a replica that
 // ended is removed by the others, or by the next one (sweepPool).
+//
+// Locks: Orchestrator.mu guards the map of the instances and the fields of an Instance that say so. Under it may be taken:
+// Instance.mu, pool.mu, the mutexes of the places and of the limits, fileWatches.mu. A claim of the pool and the end of an instance
+// are one step so. pool.mu is held for a look at lists and counts; the mutex of the places may be taken under it.
+// volumeWork.mu guards a map. pendingSnapshots.mu guards another one, and is held while a late snapshot is noted on the disk.
+// No driver, no sandbox and no store is asked while one of them is held.
 package orchestrator

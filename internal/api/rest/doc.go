@@ -18,4 +18,8 @@
 // era wants. /mcp/{thread}/{server} shows one server under its own names, unchanged: the official
 // conformance suite runs against it. In the era without sessions a result may ask the client for input, so
 // it is passed on; before it, servers cannot ask, because connections are shared and do not say for whom.
+//
+// Locks: execStream.mu and that of an event stream are held while one event is written to the client, whose connection has a
+// deadline. mcpSessions.mu and watchedResources.mu guard maps. None is held while another one is taken, or while a use
+// case is called.
 package rest
