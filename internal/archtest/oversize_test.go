@@ -22,7 +22,7 @@ var oversize = map[part]int{
 	{"internal/app/cli", packageLines}:                 7106,
 	{"internal/audit", packageLines}:                   5616,
 	{"internal/orchestrator", packageLines}:            7043,
-	{"internal/plugins", packageLines}:                 4458,
+	{"internal/plugins", packageLines}:                 4462,
 	{"internal/sandboxd/process", packageLines}:        4133,
 	{"internal/tools/hub", packageLines}:               7272,
 	{"internal/api/e2b.Adapter", methods}:              38,
@@ -61,8 +61,6 @@ var oversize = map[part]int{
 // unsaidLocks lists the packages whose doc.go does not state the order of their mutexes yet.
 var unsaidLocks = []string{
 	"internal/audit",
-	"internal/driver/kubernetes",
-	"internal/plugins",
 	"internal/sandboxd/process",
 	"internal/tools/hub",
 }

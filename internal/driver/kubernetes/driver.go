@@ -1,16 +1,3 @@
-// Package kubernetes starts sandboxes as pods, through the API server of a cluster of version 1.29 or newer.
-//
-// A pod's name is the sandbox's id, and all that is remembered of a sandbox is in the pod: the cluster is the only
-// state. A pod has two containers. "sandbox" is the image of the template, with skerry-sandboxd as PID 1. "bridge", a native
-// sidecar, is the server's way in (docs/decisions/0032-kubernetes.md): the sandbox does not see the server's disk, so this is
-// a driver.Remote.
-//
-// What a cluster does not let a pod ask for, PID 1 puts on itself before any code of the sandbox runs: resource
-// limits, the limit of processes (which counts by uid, and each sandbox has its own) and the system call filter. See
-// package confine.
-//
-// Pods are watched, never polled. What is asked of one pod (Inspect, List) is asked of the API server, so that it is true
-// also for pods that another server made just now.
 package kubernetes
 
 import (
