@@ -243,7 +243,7 @@ func (e *Exec) Take(ev *sandboxv1.Event) error {
 }
 
 // TakeRest adds what was kept back because it looked like the beginning of a secret. Without an exit
-// nobody knows whether the output went on.
+// it is unknown whether the output went on.
 func (e *Exec) TakeRest(exit *sandboxv1.Exit) {
 	outTotal, errTotal := exit.GetStdout().GetTotal(), exit.GetStderr().GetTotal()
 	if exit == nil {

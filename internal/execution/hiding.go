@@ -60,7 +60,7 @@ func (s *Secrets) end(typ sandbox.EventType, total uint64) []byte {
 }
 
 // Args are the arguments of a request for the audit log. Its hash is that of what is left: a hash of a
-// secret would let anybody who reads the log try guesses.
+// secret would let a reader of the log try guesses.
 func (s *Secrets) Args(v any) any {
 	if s.Hide == nil {
 		return v

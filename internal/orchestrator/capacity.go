@@ -13,7 +13,7 @@ import (
 )
 
 // An instance that finds no place waits in the queue of its tenant (package capacity). It is in the map all the
-// while, "starting", so that many callers share one turn. The turn is kept as long as somebody waits for
+// while, "starting", so that many callers share one turn. The turn is kept as long as a caller waits for
 // the instance; one that a caller was told of (202) is kept for QueueTime after the last call that asked for it.
 
 // queueNoted is how long an instance has to wait for a place before the audit log says so.
@@ -156,14 +156,14 @@ func (r *Orchestrator) leaveEarly(inst *instance.Instance, why string) {
 	}
 }
 
-// expireTurn gives up a turn that was promised and that nobody has asked for since.
+// expireTurn gives up a turn that was promised and that no caller has asked for since.
 func (r *Orchestrator) expireTurn(inst *instance.Instance, now time.Time) {
 	if inst.Turn.Expire(now, r.o.Lifecycle.QueueTime) {
 		r.o.Metrics.Refused("gone")
 	}
 }
 
-// makeRoom hibernates sandboxes that nobody has used for ReclaimIdle, the longest unused first, as many
+// makeRoom hibernates sandboxes that were not used for ReclaimIdle, the longest unused first, as many
 // as there are instances that wait for a place, less those that are ending anyway.
 func (r *Orchestrator) makeRoom(now time.Time) {
 	wants := r.places.Wants()
@@ -173,7 +173,7 @@ func (r *Orchestrator) makeRoom(now time.Time) {
 	boxes := r.all()
 	slices.SortFunc(boxes, func(a, inst *instance.Instance) int { return a.LastUse().Compare(inst.LastUse()) })
 	ending := map[string]int{}
-	spare := 0 // ending ones whose place goes to whoever's turn it is
+	spare := 0 // ending ones whose place goes to the next in the queue
 	for _, inst := range boxes {
 		if inst.Ending() != "" {
 			ending[inst.Thread.Tenant]++

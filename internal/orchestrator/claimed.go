@@ -16,14 +16,14 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// How a thread gets a sandbox of the pool. First its claim names the sandbox, then the folder moves: whoever finds the
+// How a thread gets a sandbox of the pool. First its claim names the sandbox, then the folder moves: a server that finds the
 // claim after a crash compares the owner of the thread's workspace with the sandbox's uid, which no other
 // workspace ever has. The same: it has moved, and the sandbox is the thread's. Another or none: it has not, and
 // the sandbox is removed. Nothing has run in it by then, so that nothing is lost.
 //
 // A thread that has files keeps its folder: they are copied into the sandbox, where that has a disk of its own. When all of
 // them are there, a note in the sandbox's folder says whose they are, and only then may anything run. Until the
-// note is there the sandbox is nobody's, and nothing is ever copied from it. One that got a part of them goes back to no pool.
+// note is there the sandbox belongs to no thread, and nothing is ever copied from it. One that got a part of them goes back to no pool.
 
 // aliveTimeout bounds the question whether a sandbox of the pool still answers.
 const aliveTimeout = 10 * time.Second
@@ -61,7 +61,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 	if err != nil {
 		return err
 	}
-	// The disk may take its time; nobody sees the thread before it has.
+	// The disk may take its time; no caller sees the thread before it has.
 	synced := make(chan error, 1)
 	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(inst.Thread))) })
 	uid, err := r.ensureThread(ctx, inst.Thread)

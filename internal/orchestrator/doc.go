@@ -27,7 +27,7 @@
 // An exec with a terminal (process/terminal.go, execution/execs.go, api/rest/terminal.go) differs in three
 // points: its one stream never stops coming, so both sides keep the newest part of it and its numbers may
 // have gaps; typing and sizes go in by WriteStdin and Resize; and a WebSocket carries it, where each
-// binary frame is one event. Each client follows by itself, so a slow one loses events and holds up nobody
+// binary frame is one event. Each client follows by itself, so a slow one loses events and delays no other
 // (docs/terminals.md).
 //
 // A context (docs/contexts.md) is a process.Session: an interpreter (interp/kernel.py, interp/kernel.mjs)
@@ -110,10 +110,10 @@
 // it has the lease in Redis and the owner record in <data>/run/claims, both with the same fencing token.
 // On the owner no request looks at either, as long as the lease was renewed in time; leases are renewed
 // 500 at a time. api/rest/forward.go asks before each request about a thread who holds it, and passes it
-// on to that replica, once at most; a request that may start a sandbox holds the thread itself when nobody
+// on to that replica, once at most; a request that may start a sandbox holds the thread itself when no replica
 // does. Replicas reach each other by the sockets in their slots, or, when they announce addresses, by TLS
 // with certificates that name replicas (peer/network.go). A replica that stops hands each thread over when
-// only its instance needs it (handover.go): the owner record names nobody then, and the next one that is
+// only its instance needs it (handover.go): the owner record names no replica then, and the next one that is
 // asked adopts the sandbox. Before a sandbox is removed, its owner record's page is locked and read: one
 // that names another owner is let go of. decision 0013 says why there are two.
 //

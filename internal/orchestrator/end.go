@@ -80,7 +80,7 @@ func (r *Orchestrator) cut(e *execution.Exec, uid int, name, text string, limit 
 	return fmt.Sprintf("%s\n[… %d characters left out; %s …]\n%s", string(runes[:head]), n-head-tail, where, string(runes[n-tail:])), path
 }
 
-// recordEnd writes the terminal record of e and waits until it is durable. Without it nobody may see
+// recordEnd writes the terminal record of e and waits until it is durable. Without it no caller may see
 // the result.
 func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution.Exec, res sandbox.Result) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)

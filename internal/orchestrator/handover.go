@@ -70,7 +70,7 @@ func (r *Orchestrator) waitForHandOver(ctx context.Context, t sandbox.Thread) er
 	}
 }
 
-// handOverAll hands over what can be now, and gives how many threads are left. When nobody is there to take them, they
+// handOverAll hands over what can be now, and gives how many threads are left. When no server takes them, they
 // stay: the next server adopts what is left of this one.
 func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 	d := r.draining.Load()
@@ -94,7 +94,7 @@ func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 	return len(r.all())
 }
 
-// freeForHandOver takes an instance out of use when nobody uses it: no exec comes any more, and no request joins its ownership.
+// freeForHandOver takes an instance out of use when nothing uses it: no exec comes any more, and no request joins its ownership.
 func (r *Orchestrator) freeForHandOver(inst *instance.Instance) bool {
 	if !inst.IsReady() || inst.Owned() == nil {
 		return false

@@ -24,7 +24,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		r.clearAway(ctx, former.Sandbox)
 		return nil
 	}
-	if err != nil { // the engine is away: nobody can say what became of the sandbox
+	if err != nil { // the engine is away: what became of the sandbox is unknown
 		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandbox cannot be looked at now; try again"), r.owners.GiveBack(ctx, own, former))
 	}
 	why := errors.New("this server could not remove it before")
@@ -89,7 +89,7 @@ func (r *Orchestrator) clearAway(_ context.Context, id sandbox.ID) {
 	}
 }
 
-// awake resumes a sandbox that was paused when its server ended: a frozen sandboxd dials nobody.
+// awake resumes a sandbox that was paused when its server ended: a frozen sandboxd does not dial.
 func (r *Orchestrator) awake(ctx context.Context, entry *sandbox.Instance) error {
 	p, ok := r.o.Driver.(driver.Pauser)
 	if entry.State != sandbox.Paused || !ok {

@@ -9,8 +9,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// stillOurs reports whether nobody has taken the instance's thread from us. As long as its lease was renewed in
-// time that is so; else the owner record is read. Whose owner record cannot be read is taken for ours: nobody can take it.
+// stillOurs reports whether no other server has taken the instance's thread. As long as its lease was renewed in
+// time that is so; else the owner record is read. One that cannot be read counts as ours: no server can take it.
 func (r *Orchestrator) stillOurs(inst *instance.Instance) bool {
 	own := inst.Owned()
 	if own == nil {
@@ -54,7 +54,7 @@ func (r *Orchestrator) leaveMap(inst *instance.Instance) {
 	}
 }
 
-// removeSandbox has the driver remove the instance's sandbox, unless another replica has adopted it. Nobody
+// removeSandbox has the driver remove the instance's sandbox, unless another replica has adopted it. No replica
 // can adopt it meanwhile.
 func (r *Orchestrator) removeSandbox(ctx context.Context, inst *instance.Instance) (theirs bool, err error) {
 	if inst.Ownership == nil { // it has never begun to exist

@@ -248,7 +248,7 @@ func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id strin
 	if busy > 0 {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Conflict, "%d execs run in the sandbox: wait for them, or send \"force\": true, which ends them", busy)
 	}
-	select { // somebody else is ending it
+	select { // it is being ended already
 	case <-inst.Gone:
 	case <-ctx.Done():
 		return sandbox.Info{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")

@@ -117,7 +117,7 @@ type Orchestrator struct {
 	// volumes is the driver, when it can keep files of threads on volumes; else nil.
 	volumes    driver.Volumes
 	volumeWork volumeWork
-	follows    chan struct{} // places of pushes that nobody waits for
+	follows    chan struct{} // places of pushes that no caller waits for
 
 	ctx  context.Context // ends with Close; owns every goroutine
 	stop context.CancelFunc
@@ -149,7 +149,7 @@ type Orchestrator struct {
 	loads        *load.Watcher
 	wrappers     *wrappers.Wrappers
 	places       *capacity.Places
-	nudged       chan struct{} // holds a token: somebody waits for a place
+	nudged       chan struct{} // holds a token: an instance waits for a place
 
 	late pendingSnapshots
 }

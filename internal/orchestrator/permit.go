@@ -14,7 +14,7 @@ import (
 )
 
 // runArguments are what the policy, and a person, are asked about a run. The secrets of its environment are hidden
-// before anybody sees them.
+// before either sees them.
 type runArguments struct {
 	Command  string   `json:"command,omitempty"`
 	Argv     []string `json:"argv,omitempty"`
@@ -53,7 +53,7 @@ func (r *Orchestrator) planRun(ctx context.Context, c sandbox.Caller, t sandbox.
 	return r.o.Hub.PlanRun(ctx, q), nil
 }
 
-// sameSkill reports as an error that the skill of a script changed while somebody thought about it.
+// sameSkill reports as an error that the skill of a script changed while a person thought about it.
 func (r *Orchestrator) sameSkill(ctx context.Context, e *execution.Exec) error {
 	if e.Skill == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 // Where a request about a thread is answered. Those that need its sandbox are answered by the replica that
 // holds the thread. On that one none of this costs more than a look into a map.
 
-// Owner returns the replica that holds the thread: "" when it is this one, or nobody does. One that has ended
+// Owner returns the replica that holds the thread: "" when it is this one, or none does. One that has ended
 // is none: its sandbox is adopted first.
 func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (replica string, err error) {
 	t, err := c.Thread(id)
@@ -36,8 +36,8 @@ func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (
 	return replica, err
 }
 
-// Hold is Owner for a request that may start a sandbox: when nobody holds the thread, this replica does until
-// done is called, which is nil when replica is not "". A thread that is held is handed over to nobody. While this
+// Hold is Owner for a request that may start a sandbox: when no replica holds the thread, this one does until
+// done is called, which is nil when replica is not "". A thread that is held is not handed over. While this
 // server stops, threads that are not here are another one's.
 func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (replica string, done func(), err error) {
 	t, err := c.Thread(id)
@@ -73,7 +73,7 @@ func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (r
 	return "", func() { r.owners.Release(own) }, nil
 }
 
-// runsHere reports whether the thread's instance is in this process, and nobody took it.
+// runsHere reports whether the thread's instance is in this process, and no other took it.
 func (r *Orchestrator) runsHere(t sandbox.Thread) bool {
 	inst := r.find(t)
 	return inst != nil && r.stillOurs(inst)

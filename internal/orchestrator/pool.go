@@ -133,7 +133,7 @@ func (tp *templatePool) fits(x *instance.Pooled, now time.Time) bool {
 	return (tp.image == "" || x.Image == tp.image) && now.Sub(x.Made) < time.Duration(tp.template.Pool.MaxAgeSeconds)*time.Second
 }
 
-// remove takes one out that must not be handed out any more; nil: nobody waits under that id.
+// remove takes one out that must not be handed out any more; nil: none waits under that id.
 func (p *pool) remove(id sandbox.ID) *instance.Pooled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -314,7 +314,7 @@ func (r *Orchestrator) evict() {
 	}
 }
 
-// makeWay waits until the sandboxes that wait are no more than there is room for beside those of callers.
+// makeWay waits until the sandboxes that wait have room beside those of callers.
 func (r *Orchestrator) makeWay(ctx context.Context) error {
 	for r.places.Over() > 0 {
 		r.evict()

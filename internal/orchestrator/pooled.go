@@ -160,7 +160,7 @@ func (r *Orchestrator) pooledSpec(x *instance.Pooled) sandbox.Spec {
 	return spec
 }
 
-// discard removes one that nobody gets, which counts as leaving. What cannot be removed now the sweep tries again.
+// discard removes one that no thread gets, which counts as leaving. What cannot be removed now the sweep tries again.
 func (r *Orchestrator) discard(x *instance.Pooled, why string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
 	defer cancel()
@@ -197,7 +197,7 @@ func (r *Orchestrator) dropFiles(files string, uid int) error {
 }
 
 // sweepPool removes what servers that ended had waiting, and what this one could not remove before. What a claim names is
-// left to whoever takes that over.
+// left to the server that takes that over.
 func (r *Orchestrator) sweepPool() {
 	folders, err := r.poolFolders()
 	if err != nil {
@@ -227,7 +227,7 @@ func (r *Orchestrator) sweepPool() {
 	}
 }
 
-// stale says whether nobody hands a sandbox out any more. Of ours the folder is looked at last: one that is
+// stale reports whether no server hands a sandbox out any more. Of ours the folder is looked at last: one that is
 // not known any more because a thread has it has moved before.
 func (r *Orchestrator) stale(f poolFolder) bool {
 	if f.replica != r.peers.ID() {

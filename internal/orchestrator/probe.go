@@ -13,7 +13,7 @@ import (
 )
 
 // Probes of templates run in sandboxes of threads of their own, as any exec does, with its records in the
-// audit log. Their names are new each time: nobody, whatever their tenant is called, can be in one before.
+// audit log. Their names are new each time: no user, whatever the tenant is called, can be in one before.
 var probeOwner = sandbox.Owner{Tenant: "skerry.internal", User: "probe"}
 
 // maxProbeOutput is the most that a probe may print.

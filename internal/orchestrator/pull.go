@@ -74,7 +74,7 @@ func (r *Orchestrator) watchContexts(inst *instance.Instance) {
 	inst.FileSync.Lives = func() bool { return r.Contexts.Living(inst.Thread) > 0 }
 }
 
-// pull makes the server's copy what the sandbox has. While the sandbox cannot be reached, and nobody has ended it, it is
+// pull makes the server's copy what the sandbox has. While the sandbox cannot be reached, and the server has not ended it, it is
 // tried again for patience.
 func (r *Orchestrator) pull(ctx context.Context, inst *instance.Instance, patience time.Duration) error {
 	fs, began := inst.FileSync, time.Now()
@@ -131,7 +131,7 @@ func (r *Orchestrator) restoreToRead(ctx context.Context, t sandbox.Thread) erro
 	return unreadable(err)
 }
 
-// readPatience is how long somebody who wants to read waits for a sandbox that cannot be reached.
+// readPatience is how long a reader waits for a sandbox that cannot be reached.
 const readPatience = 3 * time.Second
 
 func unreadable(err error) error {
@@ -286,7 +286,7 @@ func (r *Orchestrator) ownFiles(ctx context.Context, t sandbox.Thread) (*copyLoc
 	return o, o.take(ctx)
 }
 
-// arrive waits until all of a body is here, in a file that goes with it. Meanwhile execs can end: whoever sends it may be slow.
+// arrive waits until all of a body is here, in a file that goes with it. Meanwhile execs can end: the sender may be slow.
 func (r *Orchestrator) arrive(ctx context.Context, o *copyLock, body io.Reader) (*os.File, error) {
 	o.release()
 	file, err := os.CreateTemp(r.runRoot(), ".arriving-")

@@ -259,7 +259,7 @@ func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool
 	return strays
 }
 
-// removeOrphan removes a sandbox that no owner record names, while nobody can claim it.
+// removeOrphan removes a sandbox that no owner record names, while no replica can claim it.
 func (r *Orchestrator) removeOrphan(ctx context.Context, entry sandbox.Instance) {
 	page, err := r.owners.LockPage(ctx, threadOf(entry))
 	if err != nil {

@@ -398,7 +398,7 @@ func (r *Orchestrator) supervise(inst *instance.Instance, e *execution.Exec, req
 		err = kept
 	}
 	r.loads.CountExec(inst, e, &res)
-	r.left(inst) // before anybody sees the end, and pauses the sandbox
+	r.left(inst) // before a caller sees the end, and pauses the sandbox
 	e.Finish(res, err)
 	r.o.Metrics.Exec(e.Action, res.Status, time.Since(e.Started))
 	e.Deadline += e.Hold.Spent() // the registry keeps it for so much longer
@@ -407,7 +407,7 @@ func (r *Orchestrator) supervise(inst *instance.Instance, e *execution.Exec, req
 	r.touch(inst)
 }
 
-// ranOutOfMemory reports whether a process that died of SIGKILL, which nobody of ours sent, ran out of
+// ranOutOfMemory reports whether a process that died of SIGKILL, which the server did not send, ran out of
 // memory. sandboxd reads the kernel's counter; under a runtime that shows none inside, a process that
 // had taken most of what there is tells it. The rest is the runtime's own: 9 to 16 % of 1 GiB in gVisor,
 // more after a fork bomb.
@@ -461,7 +461,7 @@ func (r *Orchestrator) stream(inst *instance.Instance, e *execution.Exec, req *s
 }
 
 // postMortem says how the execs of a sandbox end whose daemon does not answer any more; cause is what came instead. When
-// nobody has ended it, it is looked at, and ended.
+// the server has not ended it, it is looked at, and ended.
 func (r *Orchestrator) postMortem(inst *instance.Instance, cause error) sandbox.Status {
 	if s := inst.Ending(); s != "" {
 		return s

@@ -194,7 +194,7 @@ func (r *Orchestrator) saveOrder(inst *instance.Instance) {
 	inst.SpecMu.Lock()
 	defer inst.SpecMu.Unlock()
 	now := savedSpec{Template: inst.Template.Name, Env: inst.Environment()}
-	if inst.Ending() != "" || !inst.IsReady() { // whoever ended it has written what is to be kept
+	if inst.Ending() != "" || !inst.IsReady() { // its end wrote what is to be kept
 		return
 	}
 	had := r.readSavedSpec(inst.Thread)

@@ -56,7 +56,7 @@ func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string
 }
 
 // hideSpilled rewrites the file that sandboxd kept a long output in. When that fails, the file goes: the
-// program could have read its own environment anyway, but whoever reads the thread's files later cannot.
+// program could have read its own environment anyway, but a later reader of the thread's files cannot.
 func (r *Orchestrator) hideSpilled(e *execution.Exec, uid int, path *string) *string {
 	if e.Secret.Hide == nil || path == nil {
 		return path

@@ -60,7 +60,7 @@ const outrunTimeout = 5 * time.Second
 var errOutrun = errors.New("another server went on with its thread")
 
 // notOutrun says whether a sandbox that still runs may be taken up: not when other files count by now. A store that does
-// not answer stops nobody, because nothing is kept of what does not follow from what is kept.
+// not answer stops no caller, because nothing is kept of what does not follow from what is kept.
 func (r *Orchestrator) notOutrun(ctx context.Context, t sandbox.Thread) error {
 	if r.o.Snapshots == nil {
 		return nil
@@ -116,7 +116,7 @@ func (r *Orchestrator) replaceFiles(ctx context.Context, t sandbox.Thread, x sna
 	if err != nil {
 		return noRoom(err, "the thread's files cannot be restored")
 	}
-	if uid != filled { // somebody made the folder just now
+	if uid != filled { // another request made the folder just now
 		return sandbox.Errorf(sandbox.Unavailable, "the thread's files are being restored; try again")
 	}
 	return r.recall(ctx, t, x.About)
@@ -267,7 +267,7 @@ func (r *Orchestrator) keepLast(inst *instance.Instance) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), lastTimeout)
 	defer cancel()
 	err := r.keepNow(ctx, inst.Thread, inst.UID, true)
-	if err == nil || errors.Is(err, sandbox.Conflict) { // whoever went on with it has it
+	if err == nil || errors.Is(err, sandbox.Conflict) { // the server that went on with it has it
 		return
 	}
 	r.o.Log.Warn("files not kept at the end of a sandbox; tried again", "thread", inst.Thread.String(), "error", err)

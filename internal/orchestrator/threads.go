@@ -157,7 +157,7 @@ func (r *Orchestrator) deleteFiles(ctx context.Context, t sandbox.Thread) error 
 func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 	dir := r.threadDir(t)
 	uid, err := workspaceUID(dir)
-	if errors.Is(err, fs.ErrNotExist) { // somebody else was faster
+	if errors.Is(err, fs.ErrNotExist) { // another request was faster
 		return sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
 	}
 	if err != nil {

@@ -123,7 +123,7 @@ func (w *volumeWork) end(t sandbox.Thread, x *volumeTurn, err error) {
 	close(x.done)
 }
 
-// alone does something while nobody else does anything with the folder.
+// alone calls do while no other goroutine works on the folder.
 func (w *volumeWork) alone(ctx context.Context, t sandbox.Thread, do func() error) error {
 	for {
 		x, mine := w.begin(t)
@@ -248,7 +248,7 @@ func (r *Orchestrator) bringKept(ctx context.Context, t sandbox.Thread) error {
 	}
 }
 
-// fetch makes the server's folder of a thread without a sandbox what its volume has. again: somebody else did something with the
+// fetch makes the server's folder of a thread without a sandbox what its volume has. again: another goroutine worked on the
 // volume meanwhile. It goes on when the caller gives up, who then finds it done.
 func (r *Orchestrator) fetch(ctx context.Context, t sandbox.Thread) (again bool, err error) {
 	state, err := r.volumeState(t)
@@ -341,7 +341,7 @@ func (r *Orchestrator) endFiles(id sandbox.ID) {
 // filesAge is how old a sandbox for files alone may be: one that is older was left behind by a server that ended.
 const filesAge = 10 * time.Minute
 
-// leftForFiles reports whether a sandbox was made for files alone, and nobody can be waiting for it any more.
+// leftForFiles reports whether a sandbox was made for files alone, and no caller can be waiting for it any more.
 func (r *Orchestrator) leftForFiles(entry sandbox.Instance) bool {
 	return entry.Labels[sandbox.LabelRole] == sandbox.RoleFiles &&
 		(!r.peers.Alive(entry.Labels[sandbox.LabelReplica]) || time.Since(entry.CreatedAt) > filesAge)

@@ -336,7 +336,7 @@ func (e *Engine) Put(ctx context.Context, tenant, text, was string) (Status, err
 	return s, nil
 }
 
-// invalid is the error of rules that somebody sent.
+// invalid is the error of rules that a caller sent.
 func invalid(err error) error {
 	var problems Problems
 	if !errors.As(err, &problems) {

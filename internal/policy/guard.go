@@ -71,7 +71,7 @@ func New(o Options) *Guard {
 	return &Guard{o: o, now: time.Now}
 }
 
-// Call is a tool call that somebody wants to make.
+// Call is a tool call that a caller wants to make.
 type Call struct {
 	Caller sandbox.Caller
 	Thread sandbox.Thread
@@ -199,7 +199,7 @@ func (g *Guard) decide(ctx context.Context, r Request) Plan {
 	return Plan{guard: g, request: r, decision: g.o.Decider.Decide(ctx, r)}
 }
 
-// errUnplanned is our own mistake: nobody has decided on the call.
+// errUnplanned is our own mistake: the call was not decided on.
 var errUnplanned = errors.New("policy: a call that was not planned")
 
 // Permit waits until the planned request may be acted upon, or says why it may not. attempt is its audit record.
@@ -227,7 +227,7 @@ func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 	if err != nil {
 		return err
 	}
-	// Rules may have changed while somebody thought about it.
+	// Rules may have changed while a person thought about it.
 	if again := g.decide(ctx, p.request); again.Effect() == Deny {
 		return refusal(again)
 	}
@@ -296,7 +296,7 @@ func (g *Guard) Version() uint64 { return g.o.Hub.Version() }
 // Changed returns a channel that is closed at the next change of Version.
 func (g *Guard) Changed() <-chan struct{} { return g.o.Hub.Changed() }
 
-// Announce tells everybody that who may use which tools may have changed.
+// Announce tells all listeners that who may use which tools may have changed.
 func (g *Guard) Announce() { g.o.Hub.Announce() }
 
 // UpstreamChanged returns a channel that is closed when prompts or resources may have changed.

@@ -19,7 +19,7 @@ type Counter interface {
 	Take(ctx context.Context, rates []Rate) (spent *Rate, wait time.Duration, err error)
 }
 
-// admit counts a call against the rates of its decision; without any it asks nobody. An error is QuotaExceeded, or Unavailable:
+// admit counts a call against the rates of its decision; without any it asks no store. An error is QuotaExceeded, or Unavailable:
 // a limit that cannot be counted allows nothing.
 func (g *Guard) admit(ctx context.Context, p Plan) error {
 	rates := p.decision.Limits.Rates

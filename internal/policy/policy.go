@@ -146,8 +146,8 @@ type Decider interface {
 	Hides(c sandbox.Caller, t sandbox.Thread, tool sandbox.Tool) bool
 }
 
-// Approver asks people. Approve waits until somebody has decided, the approval's own time is over, or ctx ends,
-// and gives nil only for a yes. Errors are Forbidden for a no and Timeout when nobody decided; their texts are
+// Approver asks people. Approve waits until a person has decided, the approval's own time is over, or ctx ends,
+// and gives nil only for a yes. Errors are Forbidden for a no and Timeout when no person decided; their texts are
 // shown to the caller.
 type Approver interface {
 	Approve(ctx context.Context, r ApprovalRequest) error

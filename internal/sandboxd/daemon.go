@@ -51,7 +51,7 @@ type Options struct {
 	TempDir      string
 	BaseEnv      []string // of every exec; what the request gives replaces it
 	Cgroups      string   // the folder in which the sandbox sees its cgroup
-	// WaitingAge is how long an interpreter waits for its program. Nobody may need it any more, and what it
+	// WaitingAge is how long an interpreter waits for its program. It may not be needed any more, and what it
 	// holds is the sandbox's memory.
 	WaitingAge time.Duration
 	Log        *slog.Logger

@@ -25,7 +25,7 @@ const (
 	startTime = 2 * time.Minute
 	// forkTime is how long a program waits for a fork that is under way; usually it is milliseconds.
 	forkTime = 500 * time.Millisecond
-	// zygoteAge bounds the life of one that is in use, in ages of one that nobody needs: its forks have its hash seed.
+	// zygoteAge bounds the life of one that is in use, in ages of one that is not needed: its forks have its hash seed.
 	zygoteAge = 6
 	// maxWarmed bounds the languages of one Warm.
 	maxWarmed = 8
@@ -53,7 +53,7 @@ type waiting struct {
 	standby *process.Standby // nil: not now
 	zygote  *process.Zygote  // that is forked for each program; nil: standby is used once
 	next    chan struct{}    // closed when the fork that is under way is there, or failed; nil: none is
-	starts  bool             // nobody knows yet whether it is a zygote
+	starts  bool             // it is unknown yet whether it is a zygote
 	running bool             // a fork of it serves a program
 	dropped bool
 	began   time.Time
@@ -149,7 +149,7 @@ func (s *standbys) take(language string) (*waiting, *process.Standby, chan struc
 	return nil, nil, next
 }
 
-// discard ends one that is in no list any more. A fork of it that serves a program goes on, and whoever sees to that
+// discard ends one that is in no list any more. A fork of it that serves a program goes on, and the goroutine that sees to that
 // program's end removes what is left.
 func (s *service) discard(w *waiting) {
 	s.standbys.mu.Lock()

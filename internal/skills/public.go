@@ -28,7 +28,7 @@ const (
 	importers = 4
 )
 
-// Source is a folder whose folders are skills for everybody.
+// Source is a folder whose folders are skills for all users.
 type Source struct {
 	// Dir is a folder on disk. Changes of names and of a SKILL.md are seen at the next look, changes of
 	// other files within seconds. One that is not there has no skills.

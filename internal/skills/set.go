@@ -37,7 +37,7 @@ type Member struct {
 }
 
 // Set returns the skills of a user as they are now. As long as nothing changes it is the same pointer.
-// Unavailable when what is switched on cannot be known: then nobody gets any.
+// Unavailable when what is switched on cannot be known: then no user gets any.
 func (l *Library) Set(o sandbox.Owner) (*Set, error) {
 	now := time.Now()
 	next := &Set{}

@@ -184,7 +184,7 @@ func (l *Library) Add(ctx context.Context, o sandbox.Owner, name string, fsys fs
 	return l.custom(name, e, r), err
 }
 
-// take puts a skill into the store. It is nobody's yet.
+// take puts a skill into the store. It has no user yet.
 func (l *Library) take(name string, fsys fs.FS, a AddOptions) (*entry, record, error) {
 	if err := CheckName(name); err != nil {
 		return nil, record{}, err
@@ -220,7 +220,7 @@ func addRecord(all map[string]record, name string, r record) error {
 	return nil
 }
 
-// change edits the list of a user's skills and tells everybody.
+// change edits the list of a user's skills and tells all listeners.
 func (l *Library) change(ctx context.Context, o sandbox.Owner, edit func(map[string]record) error) error {
 	f, err := l.index(o)
 	if err != nil {
@@ -319,7 +319,7 @@ func location(category, name string) string {
 	return path.Join(sandbox.SkillsDir, category, name, fileName)
 }
 
-// joined is two lists as one that nobody else appends to.
+// joined is two lists as one that no other slice shares.
 func joined(a, b []sandbox.Finding) []sandbox.Finding {
 	return append(a[:len(a):len(a)], b...)
 }

@@ -38,8 +38,8 @@ type entry struct {
 
 const (
 	stagePrefix = ".new-"
-	// stageAge is the age at which an unfinished folder belongs to nobody; it is also how long one that nothing refers to is
-	// kept, because somebody may be about to.
+	// stageAge is the age at which an unfinished folder has no owner; it is also how long one that nothing refers to is
+	// kept, because a process may be about to.
 	stageAge = time.Hour
 	fileName = "SKILL.md"
 )

@@ -82,7 +82,7 @@ func (v *Views) old() string {
 	return filepath.Join(v.dir, "spare", oldPrefix+fmt.Sprint(v.count))
 }
 
-// Clean removes folders that nobody uses any more. It may take seconds.
+// Clean removes folders that are not used any more. It may take seconds.
 func (v *Views) Clean() error {
 	entries, err := os.ReadDir(filepath.Join(v.dir, "spare"))
 	if err != nil {
@@ -137,7 +137,7 @@ func (v *Views) Return(f *Folder) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.view == nil {
-		return nil // nobody knows what is in it
+		return nil // what is in it is unknown
 	}
 	return v.keep(f.dir, f.have)
 }

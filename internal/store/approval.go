@@ -28,7 +28,7 @@ const (
 // ApprovalRecord is a request for approval as it is kept.
 type ApprovalRecord struct {
 	sandbox.Approval
-	// Waiter is the server whose caller waits; "": nobody does any more.
+	// Waiter is the server whose caller waits; "": none does any more.
 	Waiter string `json:"waiter,omitempty"`
 }
 
@@ -309,7 +309,7 @@ func (s *Store) tellApproval(ctx context.Context, a ApprovalRecord) {
 	_ = s.rdb.Publish(ctx, approvalChannel, a.ID).Err()
 }
 
-// WatchApprovals calls changed with the id of each request that somebody changes, until ctx ends; with "" when some
+// WatchApprovals calls changed with the id of each request that changes, until ctx ends; with "" when some
 // may have been missed.
 func (s *Store) WatchApprovals(ctx context.Context, changed func(id string)) {
 	s.watch(ctx, approvalChannel, changed)

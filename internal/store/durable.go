@@ -77,7 +77,7 @@ if n < tonumber(ARGV[2]) then n = tonumber(ARGV[2]) end
 redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', n))
 return n`)
 
-// errNoCounter says that nothing was given, because nobody knows where to begin.
+// errNoCounter says that nothing was given, because it is unknown where to begin.
 var errNoCounter = errors.New("there is no counter of uids")
 
 // NextUID returns a host uid that was never given before and is at least min. Uids only grow; one

@@ -17,7 +17,7 @@ import (
 const (
 	// tick is how often the clock of the embedded state moves: the granularity of its TTLs. (ClockTTL
 	// would walk over all keys at every command instead.) A tick walks over all keys once, with
-	// everybody else waiting; with so many that it takes long, ticks become rarer: a hundredth of
+	// all other calls waiting; with so many that it takes long, ticks become rarer: a hundredth of
 	// the time at most goes there.
 	tick      = 250 * time.Millisecond
 	tickShare = 100

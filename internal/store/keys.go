@@ -15,7 +15,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:threads:U:index               zset    -        durable. thread ids, score 0, for paging by name; with the hash above
 //	skerry:{T}:touched:U                     hash    -        thread id -> last activity, Unix ms; the LastActiveAt of the thread's record
 //	skerry:{T}:sandbox:U:THREAD              hash    -        id, record (JSON of SandboxRecord); the labels of the driver
-//	skerry:{T}:lease:U:THREAD                hash    lease    owner, token, state (own, deleting); taken again by whoever runs the sandbox
+//	skerry:{T}:lease:U:THREAD                hash    lease    owner, token, state (own, deleting); taken again by the server that runs the sandbox
 //	skerry:{T}:fence                         string  -        last fencing token; the clock (tokens are at least its microseconds)
 //	skerry:{T}:keys                          hash    -        durable. key id -> JSON of KeyRecord; nothing: keys must be made anew
 //	skerry:{T}:keys:used                     hash    -        durable. key id -> Unix seconds of its last use, written late; nothing
@@ -32,7 +32,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
 //	                                                 24 h     a retry after its loss runs the request again
 //	skerry:{T}:rate:LIMIT:SCOPE              string  seconds  Redis' time in ms at which the bucket is full again; a full bucket
-//	skerry:{T}:held:LIMIT:SCOPE              zset    seconds  "ID UNTIL" -> time in ms at which the place is free if nobody holds on to it; each server says it anew every 10 s
+//	skerry:{T}:held:LIMIT:SCOPE              zset    seconds  "ID UNTIL" -> time in ms at which the place is free if no server holds on to it; each server says it anew every 10 s
 //	skerry:{T}:usage:DAY                     hash    92 days  durable. "SCOPE|COUNTER" -> amount, ~SERVER -> its last batch; nothing: the counts of the day begin anew
 //	skerry:{T}:cpu:SANDBOX                   string  1 h      ms of CPU time that were counted of it; what its server knows
 //	skerry:{T}:approvals                     hash    -        durable. id -> JSON of ApprovalRecord, the newest 2000; nothing: calls ask again

@@ -65,7 +65,7 @@ func (s *Store) AcquireLease(ctx context.Context, t sandbox.Thread, replica stri
 }
 
 // TakeLease is AcquireLease that takes the thread also from the replica from, which is known to have
-// ended: nobody waits for its lease to run out. From anybody else it takes nothing.
+// ended: no server waits for its lease to run out. From another owner it takes nothing.
 func (s *Store) TakeLease(ctx context.Context, t sandbox.Thread, replica, from string, ttl time.Duration) (Lease, error) {
 	if err := checkLease(t, replica, ttl); err != nil {
 		return Lease{}, err
@@ -73,7 +73,7 @@ func (s *Store) TakeLease(ctx context.Context, t sandbox.Thread, replica, from s
 	return s.lease(ctx, acquireScript, []string{leaseKey(t), fenceKey(t.Tenant)}, t, replica, ttl.Milliseconds(), from)
 }
 
-// Lease returns the lease of a thread as it is. NotFound: nobody has one.
+// Lease returns the lease of a thread as it is. NotFound: there is none.
 func (s *Store) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
 	if err := checkThread(t); err != nil {
 		return Lease{}, err
@@ -96,7 +96,7 @@ func (s *Store) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
 	return Lease{Owner: owner, Token: token, Deleting: got[2] == "deleting"}, nil
 }
 
-// RenewLease keeps the thread for another ttl. NotFound: the lease ran out and nobody has taken it
+// RenewLease keeps the thread for another ttl. NotFound: the lease ran out and no server has taken it
 // (AcquireLease takes it again). Conflict: another replica has it.
 func (s *Store) RenewLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) error {
 	if err := checkLease(t, replica, ttl); err != nil {

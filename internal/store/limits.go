@@ -260,7 +260,7 @@ type Counts map[string]map[string]int64
 type CPUMark struct {
 	Sandbox sandbox.ID
 	Total   time.Duration
-	// Known is what this server has seen counted before, for when nobody else knows; negative: it does not know either,
+	// Known is what this server has seen counted before, for when no other server knows; negative: it does not know either,
 	// and then nothing is counted now.
 	Known  time.Duration
 	Scopes []string // of whom it is
@@ -415,7 +415,7 @@ func countsOf(fields map[string]string) Counts {
 
 func usageField(scope, counter string) string { return scope + "|" + counter }
 
-// oldUsage reports whether a record of the journal holds a count that nobody asks for any more.
+// oldUsage reports whether a record of the journal holds a count that is not asked for any more.
 func oldUsage(key string, now time.Time) bool {
 	_, day, ok := strings.Cut(key, "}:usage:")
 	return ok && day < now.Add(-usageTTL).Format(usageDay)

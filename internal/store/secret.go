@@ -13,7 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// SecretRecord is a secret that is stored. Its value is encrypted by whoever stores it: the state never has it.
+// SecretRecord is a secret that is stored. Its value is encrypted by the server that stores it: the state never has it.
 type SecretRecord struct {
 	Tenant    string    `json:"tenant"`
 	Scope     string    `json:"scope"`
@@ -28,7 +28,7 @@ func secretPlace(tenant, scope, name string) place {
 	return place{key: tenantSecretsKey(tenant), field: scope + "/" + name} // a name has no slash
 }
 
-// PutSecret writes a secret. It is durable. Its tenant is written first, so that whoever goes through all
+// PutSecret writes a secret. It is durable. Its tenant is written first, so that a reader who goes through all
 // secrets misses none.
 func (s *Store) PutSecret(ctx context.Context, r SecretRecord) error {
 	if err := sandbox.CheckOwnerName("tenant", r.Tenant); err != nil {

@@ -21,7 +21,7 @@ type AdapterRoute struct {
 	Owner, Hold bool
 	// Starts: the use case behind it looks at the limits of the caller, as that of an exec does.
 	Starts bool
-	// Endless: the answer goes on until somebody ends it; the server does when it stops.
+	// Endless: the answer goes on until the client ends it; the server does when it stops.
 	Endless bool
 	Serve   func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string)
 }

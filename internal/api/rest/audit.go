@@ -172,7 +172,7 @@ func (s *server) export(ctx context.Context, w http.ResponseWriter, f audit.Filt
 	}
 }
 
-// filter shows a caller nobody else's records, whatever is asked for.
+// filter shows a caller no other user's records, whatever is asked for.
 func (in AuditFilter) filter(c sandbox.Caller) (audit.Filter, error) {
 	f := audit.Filter{
 		Tenant: c.Tenant, User: in.User, Thread: in.Thread, Exec: in.Exec, Action: in.Action, Tool: in.Tool, Outcome: in.Outcome,

@@ -28,12 +28,12 @@ import (
 
 // placement says which server a request belongs to, and reaches the others. A replica is named by its id.
 type placement interface {
-	// Owner gives the replica that holds the thread, "" when it is this one or nobody does.
+	// Owner gives the replica that holds the thread, "" when it is this one or none does.
 	Owner(ctx context.Context, c sandbox.Caller, thread string) (replica string, err error)
-	// Hold is Owner for a request that may start a sandbox: when nobody holds the thread, this server does until
+	// Hold is Owner for a request that may start a sandbox: when no replica holds the thread, this one does until
 	// done is called, which is nil when replica is not "".
 	Hold(ctx context.Context, c sandbox.Caller, thread string) (replica string, done func(), err error)
-	// ExecOwner gives the replica that knows an exec, "" when it is this one, or nobody knows it.
+	// ExecOwner gives the replica that knows an exec, "" when it is this one, or none knows it.
 	ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec string) (replica string, err error)
 	// Alive reports whether a replica's process is there; Answers whether it serves, too, within a few seconds.
 	Alive(replica string) bool
@@ -47,7 +47,7 @@ type placement interface {
 }
 
 const (
-	// sourceHeader says, between servers, where a request comes from. From anybody else it says nothing.
+	// sourceHeader says, between servers, where a request comes from. From other senders it is ignored.
 	sourceHeader = "Skerry-Forwarded-Source"
 	// movedHeader says, between servers, that the thread is another one's by now.
 	movedHeader = "Skerry-Moved"
@@ -170,7 +170,7 @@ func (s *server) stay(c *gin.Context, done func()) {
 	c.Next()
 }
 
-// endless reports whether the answer to a GET of a route goes on until somebody ends it.
+// endless reports whether the answer to a GET of a route goes on until the client or the server ends it.
 func endless(route string) bool {
 	return strings.HasPrefix(route, "/mcp") || strings.HasSuffix(route, "/files/watch")
 }
@@ -281,7 +281,7 @@ func (s *server) forward(c *gin.Context, replica string) (answered bool) {
 	return answered
 }
 
-// unread is the body of a request that may be sent again as long as nobody has read of it.
+// unread is the body of a request that may be sent again as long as none of it was read.
 type unread struct {
 	io.ReadCloser
 	touched atomic.Bool
@@ -292,14 +292,14 @@ func (u *unread) Read(p []byte) (int, error) {
 	return u.ReadCloser.Read(p)
 }
 
-// unsent reports whether a request that failed has surely done nothing: there was no connection, or nobody asked for
+// unsent reports whether a request that failed has surely done nothing: there was no connection, or nothing asked for
 // its body.
 func unsent(err error, body *unread) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial" || body.ReadCloser != http.NoBody && !body.touched.Load()
 }
 
-// Close does nothing: whoever sends the request closes the body, and the server does when the request is answered.
+// Close does nothing: the sender of the request closes the body, and the server does when the request is answered.
 func (u *unread) Close() error { return nil }
 
 // errPeerGone says that a server which was answering is not there any more.

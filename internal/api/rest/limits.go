@@ -67,7 +67,7 @@ func (p *Problem) limited(h *sandbox.LimitHit) {
 	p.header = http.Header{"Retry-After": {strconv.Itoa(retry)}}
 }
 
-// defaultRetry is the Retry-After of a limit of which nobody knows when it is free, in seconds.
+// defaultRetry is the Retry-After of a limit of which it is unknown when it is free, in seconds.
 const defaultRetry = 10
 
 type usageIn struct {

@@ -61,7 +61,7 @@ func rawOf(v any) (*rawResult, error) {
 }
 
 // era completes a result for the era of the request. cached says that the protocol wants to know how long
-// it may be kept: what a thread sees is for nobody else, and may change at any time.
+// it may be kept: what a thread sees is for that thread alone, and may change at any time.
 func (m *mcpCall) era(r *rawResult, cached bool) *rawResult {
 	if !m.scope.modern {
 		delete(r.members, "resultType")

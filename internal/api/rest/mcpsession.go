@@ -36,7 +36,7 @@ type mcpSessions struct {
 }
 
 // sessionOf finds the session that a request names, when it is the caller's own and of this thread.
-// One of somebody else is as if it were not there.
+// One of another user is as if it were not there.
 func (m *mcpService) sessionOf(r *http.Request, scope *mcpScope) *mcpSession {
 	id := r.Header.Get(sessionHeader)
 	if id == "" || scope.modern {
@@ -87,7 +87,7 @@ func (m *mcpService) begin(w http.ResponseWriter, r *http.Request, scope *mcpSco
 	}
 }
 
-// mind sees a session to its end: by its client, by its key's revocation, or because nobody used it. Then
+// mind sees a session to its end: by its client, by its key's revocation, or because it was not used. Then
 // quiet ends what tells the client of changes.
 func (m *mcpService) mind(s *mcpSession, ss *mcp.ServerSession, quiet func()) {
 	ended := make(chan struct{})

@@ -126,7 +126,7 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 			fields = append(fields, FieldError{Field: f.Name, Detail: f.Detail})
 		}
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		// Nobody reads this answer: the client went away.
+		// No client reads this answer: it went away.
 		return newProblem(sandbox.Timeout, "the request was cancelled").withStatus(499)
 	case errors.Is(err, context.DeadlineExceeded):
 		kind, detail = sandbox.Timeout, "the request took too long"

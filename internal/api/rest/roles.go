@@ -90,7 +90,7 @@ func ginPath(path string) string {
 	return strings.NewReplacer("{", ":", "}", "").Replace(path)
 }
 
-// ruleOf is the rule that an operation was given by on. A route without one is a mistake of whoever wrote it.
+// ruleOf is the rule that an operation was given by on. A route without one is a mistake in this package.
 func ruleOf(op huma.Operation) access {
 	a, ok := op.Metadata[ruleKey].(access)
 	if !ok {
@@ -135,7 +135,7 @@ func threadAllowed(c *gin.Context, caller sandbox.Caller) error {
 	return nil
 }
 
-// refused tells whoever records it that a credential did not do for a request.
+// refused tells the recorder that a credential did not do for a request.
 func (s *server) refused(ctx context.Context, c sandbox.Caller, reason string, unseen bool) {
 	if s.o.AuthRefused != nil {
 		s.o.AuthRefused(ctx, c, reason, unseen)

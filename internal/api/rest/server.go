@@ -58,7 +58,7 @@ type Options struct {
 	Approvals approvals
 	// Plugins are the caller's plugins and their commands; nil: there are none.
 	Plugins plugins
-	// Drift is what has changed of tools; nil: nobody looks.
+	// Drift is what has changed of tools; nil: tools are not compared.
 	Drift toolDrift
 	// Secrets are named values; nil: there are none.
 	Secrets secretStore
@@ -84,7 +84,7 @@ type Options struct {
 	// Anonymous is who a request without a key is, an administrator and operator. nil: a key is
 	// required.
 	Anonymous *sandbox.Owner
-	// OperatorTenant is the tenant whose administrators also administer what all tenants share. "": nobody does,
+	// OperatorTenant is the tenant whose administrators also administer what all tenants share. "": no tenant's do,
 	// but for Anonymous.
 	OperatorTenant string
 	// AuthRefused is told of each credential that was refused, or did not do for its route: Caller has what is

@@ -105,7 +105,7 @@ type upstream interface {
 type skills interface {
 	UserSkills(ctx context.Context, c sandbox.Caller) ([]sandbox.Skill, error)
 	UserSkill(ctx context.Context, c sandbox.Caller, name string) (sandbox.Skill, error)
-	// SwitchSkill switches a skill for the caller, or for everybody, which is Forbidden to all but administrators.
+	// SwitchSkill switches a skill for the caller, or for all users, which is Forbidden to all but administrators.
 	SwitchSkill(ctx context.Context, c sandbox.Caller, name string, enabled, everybody bool) (sandbox.Skill, error)
 	SkillText(ctx context.Context, c sandbox.Caller, name string) ([]byte, error)
 	WriteSkillText(ctx context.Context, c sandbox.Caller, name string, text []byte) (sandbox.Skill, error)

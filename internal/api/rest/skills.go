@@ -114,7 +114,7 @@ func (s *server) switchSkill(ctx context.Context, in *struct {
 	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
 }
 
-// skillText answers with text that somebody else may have written: never as a page of this server.
+// skillText answers with text that another user may have written: never as a page of this server.
 func (s *server) skillText(ctx context.Context, in *SkillIn) (*written, error) {
 	text, err := s.o.Skills.SkillText(ctx, callerOf(ctx), in.Name)
 	if err != nil {

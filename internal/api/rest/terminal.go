@@ -210,7 +210,7 @@ func (t *terminalConn) text(ctx context.Context, v any) error {
 	return t.write(ctx, websocket.MessageText, data)
 }
 
-// write gives the client as long as any other client has to take something. Nobody but this client
+// write gives the client as long as any other client has to take something. Only this client
 // waits meanwhile.
 func (t *terminalConn) write(ctx context.Context, typ websocket.MessageType, data []byte) error {
 	if ctx.Err() != nil {

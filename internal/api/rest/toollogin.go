@@ -23,7 +23,7 @@ type loggedIn struct {
 	}
 }
 
-// loginRoutes are for everybody: a login at an MCP server is the caller's own. That of a server that all
+// loginRoutes are for every caller: a login at an MCP server is the caller's own. That of a server that all
 // share needs administration rights, which the hub checks, for it knows which one is shared.
 func (s *server) loginRoutes() {
 	const path = "/api/mcp/servers/{name}/login"

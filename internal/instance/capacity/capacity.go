@@ -79,8 +79,8 @@ func (p *Places) Seat(tenant string) *Ticket {
 	return t
 }
 
-// TakeSpare takes a place for a sandbox that waits for a thread, if there is one that nobody else wants.
-// A spare keeps nobody from a place: see Over. LeaveSpare gives it back.
+// TakeSpare takes a place for a sandbox that waits for a thread, if there is one that no thread wants.
+// A spare keeps no thread from a place: see Over. LeaveSpare gives it back.
 func (p *Places) TakeSpare() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +195,7 @@ func (p *Places) full(tenant string) bool {
 
 func (p *Places) free(tenant string) bool { return p.total < p.limits.Total && !p.full(tenant) }
 
-// grant gives free places to those who wait, a tenant after the other. When it returns, nobody waits
+// grant gives free places to those who wait, a tenant after the other. When it returns, none waits
 // who could have a place.
 func (p *Places) grant() {
 	for i := 0; i < len(p.turns); {

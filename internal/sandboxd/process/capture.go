@@ -157,11 +157,11 @@ func (c *capture) drain(pipe *os.File) {
 	})
 }
 
-// liveRate is how fast a terminal is read at most, in bytes a second: whoever follows it has to keep
-// up, and nobody reads faster.
+// liveRate is how fast a terminal is read at most, in bytes a second: followers have to keep
+// up, and no person reads faster.
 const liveRate = 16 << 20
 
-// A stream of more than floodAfter bytes is read at floodRate bytes a second at most: nobody reads so much, and what goes to the
+// A stream of more than floodAfter bytes is read at floodRate bytes a second at most: no person reads so much, and what goes to the
 // file of its whole comes in between the server's own writes, for which each neighbour's exec waits.
 const (
 	floodAfter = 16 << 20

@@ -91,7 +91,7 @@ type eventLog struct {
 	pid     int
 	block   []byte        // where the next output goes
 	bytes   int           // of all output
-	wake    chan struct{} // closed at the next event; nil when nobody waits
+	wake    chan struct{} // closed at the next event; nil when no follower waits
 	exited  chan struct{} // closed with the exit
 }
 

@@ -48,7 +48,7 @@ var uncounted = []uint32{0x401c5820, 0x40086602, 0x40046602, 0x50009401, 0x50009
 // sysFileSetattr is file_setattr, of Linux 6.17: FS_IOC_FSSETXATTR by path. Its number is the same everywhere.
 const sysFileSetattr = 469
 
-// tracing are the calls by which one process looks into another: whoever may use them
+// tracing are the calls by which one process looks into another: a process that may use them
 // still does not reach PID 1 and supervisors, which are not dumpable.
 var tracing = []rule{{call: unix.SYS_PTRACE}, {call: unix.SYS_PROCESS_VM_READV}, {call: unix.SYS_PROCESS_VM_WRITEV}}
 
@@ -84,7 +84,7 @@ func rules(self int, mayTrace bool) []rule {
 		{call: unix.SYS_SETPRIORITY, arg: 0, values: []uint32{unix.PRIO_USER}},
 		{call: unix.SYS_IOPRIO_SET, arg: 1, values: targets},
 		{call: unix.SYS_IOPRIO_SET, arg: 0, values: []uint32{3}}, // IOPRIO_WHO_USER
-		// Whoever owns a file may give it to another project, which is how a user's disk space is counted.
+		// The owner of a file may move it to another project, which is how a user's disk space is counted.
 		{call: unix.SYS_IOCTL, arg: 1, values: uncounted},
 		{call: sysFileSetattr},
 	}

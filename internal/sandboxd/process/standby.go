@@ -147,7 +147,7 @@ func (m *Manager) awaken(s *Standby, text []byte) (pid int, ok bool) {
 	case err != nil:
 	case first.Kind != msgStarted:
 		err = fmt.Errorf("it did not start: %s", first.Reason)
-	case s.sup.gone(): // the command outlives it, but nobody would end it
+	case s.sup.gone(): // the command outlives it, and nothing would end it
 		err = errors.New("its supervisor is gone")
 	default:
 		_ = unix.Kill(first.PID, unix.SIGCONT) // a neighbour can have stopped it

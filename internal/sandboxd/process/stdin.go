@@ -14,7 +14,7 @@ const endOfFile = 0x04
 // stdin is the open stdin of an exec. Writes happen one after the other.
 type stdin struct {
 	ready chan struct{} // closed once start was called
-	turn  chan struct{} // holds a token while nobody writes
+	turn  chan struct{} // holds a token while nothing is written
 	// terminal: it is one, whose input ends by a character and goes on after it.
 	terminal bool
 

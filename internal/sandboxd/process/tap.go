@@ -93,7 +93,7 @@ func (t *tap) finish() Stream {
 	return c.finish()
 }
 
-// empty reads what the pipe holds, and no more than a pipe can hold: somebody may go on writing.
+// empty reads what the pipe holds, and no more than a pipe can hold: a process may go on writing.
 // Called with mu held.
 func (t *tap) empty() {
 	if t.raw == nil {

@@ -25,7 +25,7 @@ func (s Size) check() error {
 func (s Size) winsize() *unix.Winsize { return &unix.Winsize{Col: s.Cols, Row: s.Rows} }
 
 // openTerminal makes a terminal in the place of pipes. theirs stay open until the tree is gone: a
-// terminal that nobody has open would end our reading, and a command may close it and open it again.
+// terminal that no process has open would end our reading, and a command may close it and open it again.
 func openTerminal(size Size) (p *pipes, err error) {
 	p = &pipes{theirs: [3]int{-1, -1, -1}}
 	defer func() {

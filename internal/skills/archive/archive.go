@@ -41,7 +41,7 @@ func DefaultLimits() Limits {
 // ratioFree is how much may come out of next to nothing: an empty table of 1 MiB is no bomb.
 const ratioFree = 1 << 20
 
-// Staged is an unpacked skill in a folder of its own, which nobody else knows yet. Its owner renames Dir
+// Staged is an unpacked skill in a folder of its own, which only the caller knows. Its owner renames Dir
 // away or calls Remove.
 type Staged struct {
 	Dir     string // host path; files are 0444 or 0555, folders 0755

@@ -12,7 +12,7 @@ import (
 )
 
 // Folder is a folder that is filled file by file under the rules that archives are unpacked by: what is not
-// a ZIP archive, but a tar, a commit or a folder of somebody, is made one with it. It is for one goroutine.
+// a ZIP archive, but a tar, a commit or a user's folder, is made one with it. It is for one goroutine.
 type Folder struct {
 	staged Staged
 	root   *os.Root

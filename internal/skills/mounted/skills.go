@@ -30,7 +30,7 @@ const (
 	maxAllowed = 1000
 )
 
-// Switches is what is needed of package extensions. The zero Owner stands for everybody.
+// Switches is what is needed of package extensions. The zero Owner stands for all users.
 type Switches interface {
 	SetEnabled(ctx context.Context, o sandbox.Owner, section, name string, enabled bool) error
 	Forget(ctx context.Context, o sandbox.Owner, section, name string) error
@@ -235,7 +235,7 @@ func (k *Skills) show(inst *instance.Instance) {
 	}
 }
 
-// ShowNow is showSkills for somebody who waits, for a moment at most, until the sandbox has it.
+// ShowNow is show for a caller who waits, for a moment at most, until the sandbox has it.
 func (k *Skills) ShowNow(ctx context.Context, inst *instance.Instance) {
 	k.show(inst)
 	k.o.Sandboxes.AwaitPushes(ctx, func(other *instance.Instance) bool { return other == inst })
@@ -313,7 +313,7 @@ func (k *Skills) UserSkill(_ context.Context, c sandbox.Caller, name string) (sa
 	return set.Get(name)
 }
 
-// SwitchSkill switches a skill on or off for the caller, or for everybody who did not choose otherwise,
+// SwitchSkill switches a skill on or off for the caller, or for all users who did not choose otherwise,
 // which only an operator may. When it returns, the caller's sandboxes show it.
 func (k *Skills) SwitchSkill(ctx context.Context, c sandbox.Caller, name string, enabled, everybody bool) (sandbox.Skill, error) {
 	sk, err := k.UserSkill(ctx, c, name)

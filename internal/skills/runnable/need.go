@@ -20,8 +20,8 @@ const (
 	File    Kind = "file"    // a file of the skill's own folder
 	Network Kind = "network" // a host outside, or "" for any
 	Version Kind = "runtime" // a version of python3 itself
-	Mention Kind = "mention" // a program or package that plain text names: without it, nobody can tell
-	Format  Kind = "format"  // a kind of file that is to be written, "docx": without anything that writes it, nobody can tell
+	Mention Kind = "mention" // a program or package that plain text names: what happens without it is unknown
+	Format  Kind = "format"  // a kind of file that is to be written, "docx": what happens without anything that writes it is unknown
 )
 
 // Need is one thing that a skill needs, and where it says so first.

@@ -100,7 +100,7 @@ func open(files fs.FS, name string) (head []byte, rest io.ReadCloser, err error)
 	return head[:n], file, nil
 }
 
-// otherLanguages are those whose programs need more than their interpreter, which nobody here reads.
+// otherLanguages are those whose programs need more than their interpreter, which this package does not read.
 var otherLanguages = map[string]string{
 	".r": "Rscript", ".rb": "ruby", ".pl": "perl", ".php": "php", ".lua": "lua", ".ps1": "pwsh", ".jl": "julia", ".nf": "nextflow",
 	".go": "go", ".java": "java", ".rs": "cargo", ".swift": "swift", ".bat": "cmd.exe", ".kts": "kotlin", ".groovy": "groovy", ".applescript": "osascript",

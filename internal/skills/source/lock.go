@@ -117,7 +117,7 @@ func (l Lock) Write(file string) (err error) {
 		}
 	}()
 	_, err = f.Write(append(raw, '\n'))
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil { //nolint:gosec // it is for everybody who builds with it
+	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil { //nolint:gosec // all who build with it read it
 		return err
 	}
 	return os.Rename(f.Name(), file)

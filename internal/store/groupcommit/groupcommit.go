@@ -12,7 +12,7 @@ var ErrClosed = errors.New("groupcommit: closed")
 // Committer runs a sync function on behalf of many waiters. Make one with New.
 type Committer struct {
 	sync func() error
-	kick chan struct{} // holds one token: somebody waits
+	kick chan struct{} // holds one token: a caller waits
 	done chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex

@@ -6,7 +6,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// broadcasts tell everybody who listens of a change.
+// broadcasts tell all listeners of a change.
 type broadcasts struct {
 	mu sync.Mutex
 	by map[sandbox.UpstreamKind]chan struct{}

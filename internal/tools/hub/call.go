@@ -164,8 +164,8 @@ func (h *Hub) Call(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, inp
 	return h.CallWatched(ctx, t, tool, input, sandbox.ToolWatch{})
 }
 
-// CallWatched is Call with somebody who listens to what the server says while the call runs. When ctx
-// ends, the server is told that nobody waits for the call any more (notifications/cancelled).
+// CallWatched is Call with a listener to what the server says while the call runs. When ctx
+// ends, the server is told that no caller waits for the call any more (notifications/cancelled).
 func (h *Hub) CallWatched(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	args, err := h.Arguments(ctx, t, tool, input)
 	if err != nil {

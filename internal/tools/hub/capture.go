@@ -39,7 +39,7 @@ func captureOf(ctx context.Context) *capture {
 	return c
 }
 
-// done ends the capture: an answer that comes later has nobody waiting.
+// done ends the capture: no caller waits for an answer that comes later.
 func (c *capture) done() {
 	c.mu.Lock()
 	forget := c.forget

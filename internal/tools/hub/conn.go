@@ -208,7 +208,7 @@ func (c *conn) mind(now time.Time) (forget bool) {
 	return false
 }
 
-// idle reports when the connection was last used, and whether nobody uses it now.
+// idle reports when the connection was last used, and whether it is unused now.
 func (c *conn) idle() (used time.Time, idle bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -430,7 +430,7 @@ func (c *conn) drop(l *link) {
 	}
 }
 
-// wait notes what the server waits for, when nobody connects to it anew already.
+// wait notes what the server waits for, when no goroutine connects to it anew already.
 func (c *conn) wait(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

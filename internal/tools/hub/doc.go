@@ -2,7 +2,7 @@
 // reaches them when they are first needed, knows their tools, finds tools by what they do, and calls
 // them.
 //
-// A server that hangs, crashes, floods or is configured wrongly hurts nobody but itself: each has its
+// A server that hangs, crashes, floods or is configured wrongly hurts only itself: each has its
 // own connection for each scope (a thread, a user, or all), its own limit of calls at once, its own
 // deadline, and a breaker. Its tools are remembered while it is away.
 //

@@ -21,7 +21,7 @@ type ToolPins interface {
 // The values of drift: what becomes of a tool that is not as it was first seen, or approved.
 const (
 	driftRecord     = "record"     // it is recorded
-	driftQuarantine = "quarantine" // it is recorded, and nobody gets it until it is approved
+	driftQuarantine = "quarantine" // it is recorded, and not offered until it is approved
 )
 
 const (
@@ -39,7 +39,7 @@ func (h *Hub) quarantines(s *serverConfig) bool {
 	return h.o.Quarantine
 }
 
-// definition changes when somebody changes how a server is reached or started. Values of env and headers are no part
+// definition changes when an operator changes how a server is reached or started. Values of env and headers are no part
 // of it: a new token is no new server.
 func (s *serverConfig) definition() (string, error) {
 	parts := struct {

@@ -18,7 +18,7 @@ type eventBody struct {
 	by      *capture        // of that request, or nil
 
 	in  *bufio.Reader
-	out bytes.Buffer // of events that nobody has read yet
+	out bytes.Buffer // of events that were not read yet
 	err error
 }
 

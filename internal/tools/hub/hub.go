@@ -29,11 +29,11 @@ type Options struct {
 	Secrets Secrets
 	// Sealer encrypts the logins that are kept; nil: they are kept as they are.
 	Sealer Sealer
-	// Pins notices when tools change; nil: nobody does. With Quarantine changed tools are not offered, unless the
+	// Pins notices when tools change; nil: changes are not noticed. With Quarantine changed tools are not offered, unless the
 	// configuration of their server says otherwise.
 	Pins       ToolPins
 	Quarantine bool
-	// StateDir holds the home folders of stdio servers and, in a folder that nobody else may enter, logins. They outlive a connection; with "" they are
+	// StateDir holds the home folders of stdio servers and, in a folder that no other user of the machine may enter, logins. They outlive a connection; with "" they are
 	// made below the system's folder for temporary files and go when the hub is closed.
 	StateDir string
 	// Isolation starts the servers that have "sandbox" in their configuration; nil: they are refused.
@@ -193,7 +193,7 @@ func (h *Hub) Changed() <-chan struct{} {
 // Announce moves Version on: who may use which tools may have changed.
 func (h *Hub) Announce() { h.bump(true) }
 
-// bump tells everybody that something changed; tools says that it was a set of tools.
+// bump tells all listeners that something changed; tools says that it was a set of tools.
 func (h *Hub) bump(tools bool) {
 	h.epoch.Add(1)
 	if !tools {
@@ -223,7 +223,7 @@ func (h *Hub) config() *config {
 	return cfg
 }
 
-// tick does what must happen without anybody asking.
+// tick does what must happen without a request.
 func (h *Hub) tick() {
 	t := time.NewTicker(tickEvery)
 	defer t.Stop()
@@ -266,7 +266,7 @@ func (s *homes) open() error {
 	} else if err := os.MkdirAll(s.dir, 0o711); err != nil {
 		return err
 	}
-	// Servers with uids of their own pass through it; nobody lists it. The umask may be narrower.
+	// Servers with uids of their own pass through it and cannot list it. The umask may be narrower.
 	return os.Chmod(s.dir, 0o711)
 }
 

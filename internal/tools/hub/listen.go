@@ -159,7 +159,7 @@ func (l *listeners) progress(params json.RawMessage) {
 }
 
 // message passes a log message on to the call that it surely belongs to: the one on whose stream it
-// came, or the only one in progress on a link of one user. What belongs to nobody is only logged.
+// came, or the only one in progress on a link of one user. What belongs to no user is only logged.
 func (l *listeners) message(params json.RawMessage, by *capture) {
 	var m struct {
 		Level  string          `json:"level"`

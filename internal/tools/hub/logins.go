@@ -38,12 +38,12 @@ func (h *Hub) loginClient(s *serverConfig, t *target, scope scopeKey) (*login.Cl
 	})
 }
 
-// withoutSecrets is why a login does not work, as the error of whoever needs it.
+// withoutSecrets is why a login does not work, as the error of the caller that needs it.
 func withoutSecrets(l *link, err error) error {
 	return sandbox.Wrap(sandbox.Unavailable, loginCause(err), "%s", l.redact.Replace(detailOf(err)))
 }
 
-// loginCause keeps of an error what is asked for: its texts are for nobody.
+// loginCause keeps of an error what is asked for: its texts are for no caller.
 func loginCause(err error) error {
 	if errors.Is(err, login.ErrNeeded) {
 		return login.ErrNeeded
@@ -95,7 +95,7 @@ func (p *logins) take(state, server string, scope scopeKey) (*pendingLogin, bool
 	return l, true
 }
 
-// expire forgets what nobody came back for; all of it at the zero time.
+// expire forgets logins that were not finished; all of it at the zero time.
 func (p *logins) expire(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -100,7 +100,7 @@ func (s *serverConfig) ids() (uid, gid uint32, own bool, err error) {
 	return uid, gid, false, nil
 }
 
-// mayGiveUIDs reports whether root here is one that can start programs as somebody else.
+// mayGiveUIDs reports whether root here is one that can start programs as another user.
 func mayGiveUIDs() bool {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
@@ -213,7 +213,7 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	pid := cmd.Process.Pid
 	p.signal = func(sig unix.Signal) { _ = unix.Kill(-pid, sig) }
 	started <- nil
-	// The group is killed while its leader is still a zombie: until then nobody else can get its number.
+	// The group is killed while its leader is still a zombie: until then no other process can get its number.
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	_ = unix.Kill(-pid, unix.SIGKILL)
@@ -223,7 +223,7 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 		p.end = "it ended: " + err.Error()
 	}
 	_ = p.stdin.Close()
-	// A process that left the group may hold the other ends; nobody waits for it.
+	// A process that left the group may hold the other ends; it is not waited for.
 	for _, f := range []Stream{p.stdout, p.stderr} {
 		_ = f.SetReadDeadline(time.Now().Add(time.Second))
 	}

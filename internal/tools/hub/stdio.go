@@ -42,7 +42,7 @@ type stdioConn struct {
 	traffic *traffic
 	log     *slog.Logger
 
-	writing chan struct{} // holds a token while nobody writes
+	writing chan struct{} // holds a token while nothing is written
 	batch   []jsonrpc.Message
 }
 
@@ -62,7 +62,7 @@ func (s *stdioConn) Read(context.Context) (jsonrpc.Message, error) {
 		if errors.As(err, &large) && large.id != nil {
 			line, err = s.traffic.skipped(large.id), nil
 		} else if errors.As(err, &large) {
-			continue // nobody can be told
+			continue // no caller can be told
 		}
 		if err != nil {
 			if errors.Is(err, os.ErrClosed) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -21,7 +21,7 @@ const (
 	subscribedTouch = time.Minute
 )
 
-// updates are the resources of a link that somebody watches.
+// updates are the resources of a link that are watched.
 type updates struct {
 	mu    sync.Mutex
 	byURI map[string]map[*watcher]bool

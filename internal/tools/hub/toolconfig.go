@@ -28,7 +28,7 @@ type toolConfig struct {
 	Capabilities  []string           `json:"capabilities"` // that it needs, beside those of the server
 }
 
-// offers reports whether a tool is there for anybody.
+// offers reports whether a tool is offered to any caller.
 func (s *serverConfig) offers(tool string) bool {
 	return !slices.Contains(s.DisabledTools, tool) && s.Tools[tool].Disclosure != sandbox.DiscloseHidden
 }

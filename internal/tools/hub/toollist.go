@@ -44,7 +44,7 @@ type toolList struct {
 	hash   string        // of tools
 	ttl    time.Duration // after which it is to be asked for again; 0 when the server does not say
 
-	quarantined map[string]bool // of listed, those that nobody has approved as they are
+	quarantined map[string]bool // of listed, those that were not approved as they are
 }
 
 // under returns the list as a configuration wants it offered.

@@ -18,7 +18,7 @@ type traffic struct {
 	waiting map[any]waiting // by the raw id of the request
 }
 
-// waiting is a request whose answer somebody wants to see as it was.
+// waiting is a request whose answer is wanted as it was.
 type waiting struct {
 	c      *capture
 	method string

@@ -50,7 +50,7 @@ type userConfig struct {
 // configOf returns the configuration in force for a user, after a look at everything that it comes from.
 func (h *Hub) configOf(o sandbox.Owner) *config { return h.userConfig(o, time.Now()) }
 
-// userConfig does the work of configOf. The zero time says that nobody uses it, who only looks.
+// userConfig does the work of configOf. The zero time says that the caller only looks, and does not use it.
 func (h *Hub) userConfig(o sandbox.Owner, now time.Time) *config {
 	file := h.config()
 	if h.o.UserServers.Of == nil {

@@ -206,7 +206,7 @@ func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
 	return list
 }
 
-// ServerRequires returns the capabilities that whoever uses a server needs.
+// ServerRequires returns the capabilities that users of a server need.
 func (h *Hub) ServerRequires(t sandbox.Thread, server string) []string {
 	if s := h.configOf(t.Owner).byName[server]; s != nil {
 		return s.Capabilities

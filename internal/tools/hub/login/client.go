@@ -29,7 +29,7 @@ type Options struct {
 	Owner    sandbox.Owner // whose login it is; the zero value for one that all share
 	Vault    *Vault
 	Hide     func(secrets ...string) // is told what must not be in any text
-	// Confined says that the server was named by somebody who may not reach what this machine does: then its own address is no
+	// Confined says that the server was named by a user who may not reach what this machine does: then its own address is no
 	// exception, there is no proxy, and besides the public internet there is only what Within names.
 	Confined bool
 	Within   []netip.Prefix
@@ -43,7 +43,7 @@ type Client struct {
 	http   *http.Client
 }
 
-// New makes a client. It asks nobody yet.
+// New makes a client. It sends nothing yet.
 func New(o Options) (*Client, error) {
 	u, err := url.Parse(o.URL)
 	if err != nil || !isHTTP(o.URL) {
@@ -112,7 +112,7 @@ func (c *Client) Refused(ctx context.Context, res *http.Response, used string, f
 		return false, err
 	}
 	if r.Access != used && r.Access != "" && !r.expired() {
-		return true, nil // somebody else has renewed it
+		return true, nil // another process has renewed it
 	}
 	switch person := c.o.Settings.Grant == GrantCode; {
 	case person && (r.Refresh == "" || !first):
@@ -177,7 +177,7 @@ func word(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// renew gets a new token in the place of old. When somebody else has done so meanwhile, it is theirs. An
+// renew gets a new token in the place of old. When another process has done so meanwhile, it is that one. An
 // error wraps errRefused when the login is worth nothing any more; then it is gone.
 func (c *Client) renew(ctx context.Context, old string) (*record, error) {
 	unlock, err := c.slot.lock(ctx)
@@ -197,7 +197,7 @@ func (c *Client) renew(ctx context.Context, old string) (*record, error) {
 	}
 	n, err := r, error(errRefused)
 	if r.Refresh != "" {
-		// A refresh token that was sent is gone: whoever asked may leave, the answer must be kept.
+		// A refresh token that was sent is gone: the caller may leave, the answer must be kept.
 		n, err = c.refresh(context.WithoutCancel(ctx), r)
 	}
 	if errors.Is(err, errRefused) {

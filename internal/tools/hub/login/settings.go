@@ -43,7 +43,7 @@ type Settings struct {
 	AllowPrivate     bool   `json:"allow_private,omitempty"`
 }
 
-// Secrets names the members of Settings that nobody is shown.
+// Secrets names the members of Settings that are never shown.
 var Secrets = []string{"client_secret", "private_key", "assertion"}
 
 // Scopes is a list, or a text with blanks between them.

@@ -30,7 +30,7 @@ type record struct {
 	Access  string `json:"access_token,omitempty"`
 	Refresh string `json:"refresh_token,omitempty"`
 
-	Expiry   time.Time `json:"expiry,omitzero"` // zero: nobody said
+	Expiry   time.Time `json:"expiry,omitzero"` // zero: it was not told
 	Scopes   []string  `json:"scopes,omitempty"`
 	Resource string    `json:"resource,omitempty"`
 	TokenURL string    `json:"token_url,omitempty"`
@@ -71,7 +71,7 @@ type Vault struct {
 	slots map[string]*slot
 }
 
-// OpenVault returns the vault at dir, a folder that is made when it is needed and that nobody else may enter. With a
+// OpenVault returns the vault at dir, a folder that is made when it is needed and that no other user of the machine may enter. With a
 // nil seal its records are not encrypted.
 func OpenVault(dir string, seal Sealer) *Vault {
 	return &Vault{dir: dir, seal: seal, slots: map[string]*slot{}}
@@ -96,7 +96,7 @@ func (v *Vault) open(name string, text []byte) (*record, error) {
 }
 
 // Renew encrypts again what is kept as it is, or is encrypted so that stale says it, one record at a time, while
-// nobody else gets tokens for it. A record that cannot be read is left alone, and counted.
+// no other process gets tokens for it. A record that cannot be read is left alone, and counted.
 func (v *Vault) Renew(ctx context.Context, stale func(purpose string, sealed []byte) bool) (changed, unreadable int, err error) {
 	files, err := filepath.Glob(filepath.Join(v.dir, "*.json"))
 	if err != nil || v.seal == nil {
@@ -281,7 +281,7 @@ func (v *Vault) make() error {
 	return os.Chmod(v.dir, 0o700)
 }
 
-// keep keeps a machine's tokens for as long as somebody uses the slot.
+// keep keeps a machine's tokens for as long as the slot is used.
 func (s *slot) keep(r *record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,7 +329,7 @@ func (s *slot) noted() challenge {
 	return s.wanted
 }
 
-// ForgetServer removes all logins at servers of a name, whoever's they are. Their authorization servers
+// ForgetServer removes all logins at servers of a name, of all users. Their authorization servers
 // are not told.
 func (v *Vault) ForgetServer(server string) error {
 	files, err := filepath.Glob(filepath.Join(v.dir, "*.json"))
@@ -342,7 +342,7 @@ func (v *Vault) ForgetServer(server string) error {
 			continue // it went meanwhile
 		}
 		if r, err := v.open(strings.TrimSuffix(filepath.Base(file), ".json"), text); err != nil || r.Server != server {
-			continue // it is nobody's
+			continue // it has no owner
 		}
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errKept(err)
