@@ -256,7 +256,7 @@ func (f *fleetServer) many(n int, do func(int) error) (ms []float64, err error) 
 
 const scaleHead = "   live   exec p50/p99 ms   acquire p50/p99 ms   list p50/p99 ms   idle server, % of a core   RSS MiB"
 
-// row measures calls of one caller after the other while n sandboxes live, and what the server does while nobody calls.
+// row measures calls of one caller after the other while n sandboxes live, and what the server does without calls.
 func (f *fleetServer) row(n int) error { return f.rowAt(n, n-1) }
 
 func (f *fleetServer) rowAt(n, newest int) error {

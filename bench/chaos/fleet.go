@@ -59,7 +59,7 @@ func (p *process) take() bool {
 	return !was
 }
 
-// fell reports whether the process ended although nobody did anything to it.
+// fell reports whether the process ended although nothing was done to it.
 func (p *process) fell() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +189,7 @@ func newFleet(s settings) (*fleet, error) {
 	return f, nil
 }
 
-// freePorts returns ports that nobody has at the moment.
+// freePorts returns ports that are free at the moment.
 func freePorts(n int) (ports []string, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -176,7 +176,7 @@ func (w *work) background(ctx context.Context, r *rand.Rand, thread, token strin
 		status, text, err = w.call(ctx, w.any(r), http.MethodGet, "/api/threads/"+thread+"/execs/"+id, nil)
 		switch {
 		case err == nil && status == http.StatusNotFound:
-			w.count(what, "end is in the audit log only") // the server that knew it is no more
+			w.count(what, "end is in the audit log only") // the server that knew it has ended
 			return
 		case err != nil || status != http.StatusOK || json.Unmarshal(text, &res) != nil:
 			continue // asked again

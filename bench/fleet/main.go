@@ -175,7 +175,7 @@ func serve(ctx context.Context, api http.Handler) error {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		_ = json.NewEncoder(w).Encode(map[string]uint64{"heap": m.HeapAlloc, "stacks": m.StackInuse, "goroutines": uint64(runtime.NumGoroutine())}) //nolint:errcheck,gosec // whoever asked sees it
+		_ = json.NewEncoder(w).Encode(map[string]uint64{"heap": m.HeapAlloc, "stacks": m.StackInuse, "goroutines": uint64(runtime.NumGoroutine())}) //nolint:errcheck,gosec // the client sees it
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	fmt.Printf("serving on http://%s\n", l.Addr())

@@ -225,7 +225,7 @@ type placement struct {
 	*peer.Peers
 }
 
-// ExecOwner returns the replica that knows an exec, "" when it is this one or nobody does. Unavailable: one that
+// ExecOwner returns the replica that knows an exec, "" when it is this one or none does. Unavailable: one that
 // may know it does not answer, or has ended and is not settled yet.
 func (p placement) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec string) (string, error) {
 	t := sandbox.Thread{Owner: c.Owner, ID: thread}

@@ -37,7 +37,7 @@ func (p *App) skillInstalls() (*install.Installer, error) {
 	return install.New(o)
 }
 
-// publicSkills returns where the skills for everybody are: the configured folder, else those that are compiled in, then the sources of skill_sources. Folders of skills are followed as they change; archives and objects are read now. A source that
+// publicSkills returns where the skills for all users are: the configured folder, else those that are compiled in, then the sources of skill_sources. Folders of skills are followed as they change; archives and objects are read now. A source that
 // fails is logged and left out: a store that is down must not keep a server from starting.
 func (p *App) publicSkills(ctx context.Context) ([]skill.Source, error) {
 	public := []skill.Source{{Dir: filepath.Join(p.cfg.Skills, "public")}}
@@ -108,7 +108,7 @@ func fetchSkill(ctx context.Context, f source.Finder, one source.Config, at stri
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(at, 0o755); err != nil { //nolint:gosec // skills are for everybody
+	if err := os.MkdirAll(at, 0o755); err != nil { //nolint:gosec // skills are for all users
 		return err
 	}
 	for _, sk := range found {

@@ -52,7 +52,7 @@ type Options struct {
 	Alive   func(replica string) bool
 	// Timeout is how long a request waits for a decision, and a decision for its call.
 	Timeout time.Duration
-	// Waits is told of each call that begins to wait; over, of how that ended. nil: nobody needs to know.
+	// Waits is told of each call that begins to wait; over, of how that ended. nil: none needs to know.
 	Waits func(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval))
 	// Webhook is told of each request and may decide it; nil: there is none.
 	Webhook *Webhook
@@ -132,7 +132,7 @@ func (s *Approvals) listen(id string) (look <-chan struct{}, end func()) {
 // errStopping says that the request is not lost.
 var errStopping = sandbox.Errorf(sandbox.Unavailable, "this server is stopping; the request for approval stays, make the call again")
 
-// Ask returns nil when the call may be made, once. Forbidden: somebody denied it; Timeout: nobody decided in
+// Ask returns nil when the call may be made, once. Forbidden: a person denied it; Timeout: no person decided in
 // time; QuotaExceeded: too many calls wait; Unavailable: the state cannot be reached, or the server stops.
 func (s *Approvals) Ask(ctx context.Context, c sandbox.ApprovalCall) error {
 	if granted, err := s.granted(ctx, c); granted || err != nil {
@@ -222,7 +222,7 @@ func same(a store.ApprovalRecord, c sandbox.ApprovalCall) bool {
 	return a.Tool == c.Tool && a.Server == c.Server && a.Skill == c.Skill && a.ArgsHash == c.ArgsHash
 }
 
-// orphan reports whether nobody waits for a request any more.
+// orphan reports whether no caller waits for a request any more.
 func (s *Approvals) orphan(a store.ApprovalRecord) bool {
 	return a.Waiter == "" || a.Waiter != s.o.Replica && !s.o.Alive(a.Waiter)
 }
@@ -286,7 +286,7 @@ func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord) error {
 			}
 		}
 		left := time.Until(a.ExpiresAt)
-		if errors.Is(err, errTaken) || err != nil && left <= 0 && ctx.Err() == nil { // nobody can say what was decided
+		if errors.Is(err, errTaken) || err != nil && left <= 0 && ctx.Err() == nil { // what was decided is unknown
 			return err
 		}
 		timer := time.NewTimer(max(min(lookAgain, left), 10*time.Millisecond))
@@ -354,7 +354,7 @@ func (s *Approvals) grant(ctx context.Context, a store.ApprovalRecord) error {
 	return s.o.Store.SaveGrant(ctx, threadOf(a), grantName(callOf(a), a.Decision.Scope), store.Grant{Approval: a.ID, By: a.Decision.By})
 }
 
-// abandon says that nobody waits for a request any more. It stays when this server stops, or somebody decided it just
+// abandon says that no caller waits for a request any more. It stays when this server stops, or a person decided it just
 // now: for the same call, made again.
 func (s *Approvals) abandon(ctx context.Context, a store.ApprovalRecord) store.ApprovalRecord {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)

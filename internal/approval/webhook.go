@@ -116,7 +116,7 @@ func (s *Approvals) post(ctx context.Context, a store.ApprovalRecord, body []byt
 func (s *Approvals) hear(ctx context.Context, a store.ApprovalRecord, h http.Header, text []byte) error {
 	var v answer
 	if json.Unmarshal(text, &v) != nil || v.Decision == "" {
-		return nil // it has heard, and somebody decides later
+		return nil // it has heard, and a person decides later
 	}
 	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: a.Tenant, User: "webhook"}}
 	if by := cut(v.By); by != "" {
@@ -133,7 +133,7 @@ func (s *Approvals) hear(ctx context.Context, a store.ApprovalRecord, h http.Hea
 		return errors.Join(err, e)
 	}
 	_, err = s.decide(ctx, c, a.ID, sandbox.ApprovalVerdict{Approve: v.Decision == "approve", Scope: v.Scope, Reason: v.Reason}, "webhook")
-	if sandbox.KindOf(err) == sandbox.Conflict { // somebody was faster
+	if sandbox.KindOf(err) == sandbox.Conflict { // another decision was faster
 		return nil
 	}
 	return err

@@ -53,7 +53,7 @@ const (
 	packedSuffix   = segmentSuffix + ".zst"
 	manifestSuffix = ".json"
 	markFolder     = ".archived" // Dir/.archived/WRITER/FIRST.json: what was archived, and where
-	// archiveEvery is how often segments are looked at that nobody told of, and ages.
+	// archiveEvery is how often segments are looked at that were not told of, and ages.
 	archiveEvery   = time.Minute
 	maxArchiveRest = 5 * time.Minute
 	// transferTimeout bounds one transfer of a segment.
@@ -392,7 +392,7 @@ func unpack(ctx context.Context, to io.Writer, r io.Reader, most int64) (int64, 
 	return io.Copy(to, io.LimitReader(ctxReader{ctx, z}, most+1))
 }
 
-// prune removes segments that are old enough, in the archive, and with everybody who gets records; the oldest first, and none
+// prune removes segments that are old enough, in the archive, and with all sinks; the oldest first, and none
 // behind one that stays.
 func (a *archiver) prune(ctx context.Context, full []segment) error {
 	if a.keep <= 0 {

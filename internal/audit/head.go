@@ -12,14 +12,14 @@ import (
 )
 
 // Head says which record of a writer has which hash, and so all records before it, too. A signed one is a checkpoint:
-// whoever holds it can tell whether the log was cut before it or written anew. The log has signed heads among its
+// its holder can tell whether the log was cut before it or written anew. The log has signed heads among its
 // records (ActionHead, in Args).
 type Head struct {
 	Writer string    `json:"writer"`
 	Seq    uint64    `json:"seq"`
 	Hash   string    `json:"hash"`
 	Time   time.Time `json:"time"` // of the signature; of the record, when there is none
-	// Signer is the KeyID of the key, Signature its Ed25519 signature of Text. Both are empty in a head that nobody signed.
+	// Signer is the KeyID of the key, Signature its Ed25519 signature of Text. Both are empty in a head that is not signed.
 	Signer    string `json:"signer,omitempty"`
 	Signature []byte `json:"signature,omitempty"` // base64 in JSON
 }

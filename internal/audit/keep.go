@@ -25,7 +25,7 @@ type Keep struct {
 const (
 	// keepEvery is how often all streams are looked at.
 	keepEvery = time.Minute
-	// keepSlack is how far a stream may grow beyond its bound before somebody looks.
+	// keepSlack is how far a stream may grow beyond its bound before it is looked at.
 	keepSlack = 256
 	// keepChunk is how many records are removed at once: Redis is busy with them for some milliseconds.
 	keepChunk = 256

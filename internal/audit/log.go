@@ -125,7 +125,7 @@ type retired struct {
 }
 
 // Open reads the end of the log and goes on where it stopped. Bytes behind the last intact record
-// are what a crash left of a record that nobody was told is written: they are moved to a file beside
+// are what a crash left of a record that no caller was told is written: they are moved to a file beside
 // and reported. Conflict: another process has the slot.
 func Open(o Options) (*Log, error) {
 	if o.Log == nil {
@@ -174,7 +174,7 @@ func Open(o Options) (*Log, error) {
 func (l *Log) Writer() string { return l.writer }
 
 // OpenAttempts are the attempts without a result that Open found, oldest first: what a crash of the
-// process interrupted. Whoever opened the log writes their results.
+// process interrupted. The server that opened the log writes their results.
 func (l *Log) OpenAttempts() []Record { return l.before }
 
 // Append writes a record and gives it back with ID, Time, Writer, Seq, Prev and Hash. On return it is
@@ -377,7 +377,7 @@ func (l *Log) sync() error {
 	f, seq, hash, size, full := l.f, l.appended.Load(), l.head, l.size, l.retired
 	l.retired = nil
 	l.mu.Unlock()
-	for _, old := range full { // nobody else writes them: there is one committer
+	for _, old := range full { // no other goroutine writes them: there is one committer
 		// Without the zeros at its end, which a crash may leave: they are no part of it.
 		if err := errors.Join(old.f.Truncate(old.size), old.f.Close()); err != nil {
 			l.log.Warn("a full segment keeps the room that was made in it", "error", err)

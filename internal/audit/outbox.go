@@ -41,7 +41,7 @@ const (
 )
 
 // outbox sends a log's durable records to a sink. The log on disk is what waits: it holds one batch in memory, and a
-// sink that is slow or away holds up nobody.
+// sink that is slow or away delays no caller.
 type outbox struct {
 	log  *Log
 	sink Sink

@@ -31,7 +31,7 @@ const (
 	ActionSandboxResume     = "sandbox_resume"
 	ActionSandboxHibernate  = "sandbox_hibernate" // its end, too: no sandbox_remove follows
 	ActionSandboxExpire     = "sandbox_expire"    // likewise, with execs in it, because of its age
-	ActionSandboxReap       = "sandbox_reap"      // one that nobody knew, or what was left of one
+	ActionSandboxReap       = "sandbox_reap"      // one that no server knew, or what was left of one
 	ActionSandboxQueue      = "sandbox_queue"     // it waited for a place
 	ActionServerDrain       = "server_drain"
 	ActionThreadDelete      = "thread_delete"
@@ -62,7 +62,7 @@ const (
 	ActionContextClose      = "context_close"
 	ActionApprovalRequest   = "approval_request"  // a call waits for a person
 	ActionApprovalDecision  = "approval_decision" // of a person, or none in time; or one that holds for good was used
-	ActionTerminal          = "exec_pty"          // somebody joined the terminal of an exec
+	ActionTerminal          = "exec_pty"          // a caller joined the terminal of an exec
 	ActionFileChange        = "file_change"       // a file that changed while an exec ran; its parent is the exec's attempt
 	ActionPolicyChange      = "policy_change"     // rules were put by the API
 	ActionConfigReload      = "config_reload"     // a file of the configuration was read again

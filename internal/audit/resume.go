@@ -119,7 +119,7 @@ func (l *Log) resumeIn(segs []segment, seg segment) (found bool, err error) {
 	return true, nil
 }
 
-// cutTorn moves aside what a crash left of records that nobody was told are durable: the beginning of one at the end,
+// cutTorn moves aside what a crash left of records that no caller was told are durable: the beginning of one at the end,
 // or, after a power cut, pieces of several, with zeros between them where the disk was not written yet. A signature
 // behind such a hole says that what is missing was durable once: that is no crash, and is left for Verify.
 func (l *Log) cutTorn(path string) error {

@@ -24,7 +24,7 @@ const (
 	roomPiece = 128 << 10
 	// mendEvery is how often a log that cannot be written is tried again.
 	mendEvery = time.Second
-	// maxUnsynced is how many bytes of records may wait for a commit that nobody asks for.
+	// maxUnsynced is how many bytes of records may wait for a commit that no caller asks for.
 	maxUnsynced = 1 << 20
 	// refusalEvery bounds the records of refused attempts, which must not use up what is left.
 	refusalEvery = time.Second
@@ -218,7 +218,7 @@ func (l *Log) miss(r Record, err error) Record {
 	return r
 }
 
-// noteGap records what was missed, once that is possible, also when nobody acts.
+// noteGap records what was missed, once that is possible, also when no caller acts.
 func (l *Log) noteGap() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,7 +302,7 @@ func (l *Log) State() State {
 	return s
 }
 
-// commitLots makes durable what nobody waits for, when it is a lot: what is not durable is held in memory too.
+// commitLots makes durable what no caller waits for, when it is a lot: what is not durable is held in memory too.
 func (l *Log) commitLots() {
 	l.mu.Lock()
 	lots := len(l.unsynced) > maxUnsynced && l.broken == nil

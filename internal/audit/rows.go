@@ -44,7 +44,7 @@ const (
 	rowsSuffix = ".rows"
 	rowsMagic  = "skerrow1"
 	rowsHead   = 32 // magic, end of the last line, number of rows
-	// rowsTick is how often records that nobody commits, and other writers, are looked at.
+	// rowsTick is how often records that no caller commits, and other writers, are looked at.
 	rowsTick = 250 * time.Millisecond
 	// maxRows bounds how many rows one call of List looks at.
 	maxRows = 8_000_000
@@ -123,7 +123,7 @@ func (x *rowIndex) run(ctx context.Context) {
 		}
 		failing = err != nil
 		if wait(ctx, rowsTick, x.work) && x.log.synced.Load() < x.log.appended.Load() {
-			// Others commit, as a rule. What nobody waits for becomes durable here.
+			// Others commit, as a rule. What no caller waits for becomes durable here.
 			if wait(ctx, linger, nil) && x.log.synced.Load() < x.log.appended.Load() {
 				_ = x.log.durable(ctx, x.log.appended.Load())
 			}
@@ -299,7 +299,7 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, fi
 func (x *rowIndex) appendRow(rows []byte, w *rowWriter, r indexed, at int64, size int) []byte {
 	own := uint64(max(r.Time, 0))
 	w.last = max(own, w.last)
-	if x.ready { // what comes now comes behind all that was there, whoever writes it
+	if x.ready { // what comes now comes behind all that was there, from any writer
 		w.last = max(w.last, x.newest)
 	}
 	x.newest = max(x.newest, w.last)

@@ -304,7 +304,7 @@ func (x *rowIndex) end() (newest rowPlace) {
 	return newest
 }
 
-// followed bounds what one step of follow holds in memory: nobody waits for a slow reader with the index locked.
+// followed bounds what one step of follow holds in memory: no caller waits for a slow reader with the index locked.
 const followed = 256
 
 // emit returns some records behind at. more: there may be others.

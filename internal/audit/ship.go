@@ -36,7 +36,7 @@ type shipper struct {
 	log   *Log
 	rdb   redis.UniversalClient
 	work  chan struct{} // a token: records were written or made durable
-	hurry chan struct{} // a token: somebody waits in Flush
+	hurry chan struct{} // a token: a caller waits in Flush
 	stop  context.CancelFunc
 	done  chan struct{}
 
@@ -162,7 +162,7 @@ func (s *shipper) recovered() {
 	}
 }
 
-// rest waits out a pause, or minPause when somebody waits in flush.
+// rest waits out a pause, or minPause when a caller waits in flush.
 func (s *shipper) rest(ctx context.Context, pause time.Duration) {
 	if !wait(ctx, minPause, nil) {
 		return

@@ -47,7 +47,7 @@ type Writer struct {
 	SignedSeq  uint64 `json:"signed_seq"` // the last record that a good signature covers; 0: none
 	SignedAt   string `json:"signed_at,omitempty"`
 	SignedWith string `json:"signed_with,omitempty"` // KeyID
-	// Unchecked is how many signatures there are of keys that nobody gave.
+	// Unchecked is how many signatures there are of keys that were not given.
 	Unchecked uint64 `json:"unchecked,omitempty"`
 	// Overdue: the records behind the last signature are more, or of a longer time, than a server leaves unsigned
 	// when it runs or crashes.

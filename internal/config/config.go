@@ -67,7 +67,7 @@ type Config struct {
 	Images string `yaml:"images"`
 	// Skills is the folder that holds public/; empty: the skills that are compiled in.
 	Skills string `yaml:"skills"`
-	// SkillSources is a skills.json: more skills for everybody, beside those of Skills.
+	// SkillSources is a skills.json: more skills for all users, beside those of Skills.
 	SkillSources string `yaml:"skill_sources"`
 	// StrictFrontmatter refuses to install skills that do not keep to the Agent Skills standard; StrictInstall
 	// those in which the static scan finds an error.

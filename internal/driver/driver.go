@@ -100,11 +100,11 @@ type Pauser interface {
 }
 
 // Weight is what a sandbox counts when more CPU time is wanted than there is: as cpu.weight of control groups
-// version 2, 1 to 10,000. One that counts less than another has as much as before while nobody else wants it.
+// version 2, 1 to 10,000. One that counts less than another has as much as before while no other wants it.
 type Weight int
 
 const (
-	UsualWeight Weight = 100 // of a sandbox that nobody weighed
+	UsualWeight Weight = 100 // of a sandbox that was not weighed
 	LowWeight   Weight = 6   // of one that neighbours are not to wait for
 )
 

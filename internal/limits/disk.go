@@ -10,15 +10,15 @@ import (
 
 type diskKey struct{ tenant, user string }
 
-// disk is the last measurement of somebody's files.
+// disk is the last measurement of a user's files.
 type disk struct {
 	mu      sync.Mutex
 	bytes   int64
 	at      time.Time     // zero: there was none
-	running chan struct{} // nil: nobody measures
+	running chan struct{} // nil: no goroutine measures
 }
 
-// Files refuses a call that may write files of somebody who has too many: QuotaExceeded. The files are measured where
+// Files refuses a call that may write files of a user who has too many: QuotaExceeded. The files are measured where
 // they are, once in a while: what is written meanwhile is seen later. A key has none of its own.
 func (g *Gate) Files(ctx context.Context, c sandbox.Caller) error {
 	if g == nil || g.o.Disk == nil {

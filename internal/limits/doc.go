@@ -5,7 +5,7 @@
 // that it gives back, are told in the background; the next check of the same tenant brings the places along, so that who
 // has an answer finds the place free. The place of a server that died is free after HoldTime.
 //
-// Without the state store a call that a limit is about is refused (Unavailable): nobody knows what others take.
+// Without the state store a call that a limit is about is refused (Unavailable): what others take is unknown.
 //
 // Locks: Gate.mu guards all that a server counts and all places that it has, and is held for no call of the store.
 // disk.mu guards one measurement, which is made without it. pending.mu guards one flag of a request. None is held while another

@@ -12,7 +12,7 @@ import (
 )
 
 // How a server that stops gives its threads to those that go on. A thread can be handed over when no exec runs and no
-// request is about it; then its owner record names nobody, its lease is released, and whoever is asked next adopts the
+// request is about it; then its owner record names no replica, its lease is released, and the server that is asked next adopts the
 // sandbox. An exec is never moved: its deadline, its token and its callers are here, so its thread stays until it ends.
 
 const (

@@ -256,7 +256,7 @@ func (s *Service) free(shared *stateFile, name string, req sandbox.PluginInstall
 	return nil
 }
 
-// scopeOf is whose switches count: those of the user, or those of everybody.
+// scopeOf is whose switches count: those of the user, or those of all users.
 func scopeOf(o sandbox.Owner, shared bool) sandbox.Owner {
 	if shared {
 		return sandbox.Owner{}
@@ -288,7 +288,7 @@ func (s *Service) Sweep() error {
 }
 
 // Remove removes a plugin of the caller, or one that all users have, with its files and all that was said of it. NotFound; Forbidden
-// when it is everybody's and the caller is no administrator.
+// when it is all users' and the caller is no administrator.
 func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) error {
 	return s.recorded(ctx, c, audit.ActionPluginRemove, name, "", func(rec *audit.Record) error {
 		set, err := s.Set(c.Owner)
@@ -346,7 +346,7 @@ func (s *Service) sweep() error {
 	return nil
 }
 
-// forget removes what was said of a plugin: by its user, or of one that all have, by everybody.
+// forget removes what was said of a plugin: by its user, or of one that all have, by all users.
 func (s *Service) forget(ctx context.Context, o sandbox.Owner, m *member) error {
 	if !m.shared {
 		return s.o.Extensions.Forget(ctx, o, extensions.PluginsSection, m.name)

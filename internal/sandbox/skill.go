@@ -4,7 +4,7 @@ import "encoding/json"
 
 // Categories of a Skill. Those of plugins are PluginCategory + the plugin's name.
 const (
-	CategoryPublic  = "public"  // ships with the server, the same for everybody
+	CategoryPublic  = "public"  // ships with the server, the same for all users
 	CategoryCustom  = "custom"  // a user's own
 	CategoryVirtual = "virtual" // of one thread, in memory
 	PluginCategory  = "plugin:"

@@ -1,6 +1,6 @@
 // Package secrets gives named values to those who may use them: tokens for MCP servers, and for the environment
 // of one exec. They come from the server's environment (a list of names), from a folder of files (as
-// Kubernetes mounts secrets), and from those that are stored, encrypted with age. Nobody can read a
+// Kubernetes mounts secrets), and from those that are stored, encrypted with age. No caller can read a
 // value back.
 //
 // A name stands for the first of these that there is: the user's own value, that of the MCP server or of

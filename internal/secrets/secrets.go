@@ -50,7 +50,7 @@ func checkValue(name, value string) error {
 
 // The kinds of scope: for whom a stored secret is.
 const (
-	ScopeTenant = "tenant" // everybody in it
+	ScopeTenant = "tenant" // all its users
 	ScopeUser   = "user"
 	ScopeServer = "server" // an MCP server
 	ScopeSkill  = "skill"

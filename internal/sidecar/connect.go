@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// maxStreams are the sandbox's connections at once: what nobody reads of one holds 256 kB of memory.
+	// maxStreams are the sandbox's connections at once: what is not read of one holds 256 kB of memory.
 	maxStreams = 320
 	// maxOpen is how many may be open at the sidecar's end alone besides.
 	maxOpen = 1000
@@ -179,7 +179,7 @@ func raise(ctx context.Context, session *yamux.Session, token int64) error {
 	return outcome(s)
 }
 
-// Reach has the sidecar try, for a second, to connect to an IP address and port by TCP, and reports whether somebody there took the connection.
+// Reach has the sidecar try, for a second, to connect to an IP address and port by TCP, and reports whether a process there took the connection.
 func (c *Conn) Reach(ctx context.Context, address string) (reached bool, err error) {
 	release, err := c.hold(ctx)
 	if err != nil {

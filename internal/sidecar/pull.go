@@ -408,7 +408,7 @@ func (p *pull) finish(ctx context.Context, s *side) error {
 		return err
 	}
 	for _, e := range s.arrived {
-		// Whoever changes a file of the server puts another in its place, so its stamp cannot be that of two contents.
+		// A change of a file at the server puts another in its place, so its stamp cannot be that of two contents.
 		if now, ok, err := s.t.Stat(e.Path); err == nil && ok && now.Kind == tree.File && now.Size == e.Size {
 			p.c.o.Digests.Put(now.Stamp, e.Digest)
 		}

@@ -23,7 +23,7 @@ const pushTries = 3
 
 // copied is what a mount's Source and the sandbox have in common.
 type copied struct {
-	// pushed are the parts of a read-only mount that nobody has changed at the sandbox since, by path and digest of
+	// pushed are the parts of a read-only mount that were not changed at the sandbox since, by path and digest of
 	// their lists.
 	pushed map[string]tree.Digest
 	// Of a writable mount, what a full pull counted and later ones changed.

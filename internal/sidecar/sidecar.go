@@ -56,7 +56,7 @@ type Options struct {
 	UID int
 	// Digests remembers the digests of files between calls and connections; nil: one of its own.
 	Digests *Digests
-	// Heard is called when the sandbox makes its first connection, which none does before its PID 1 runs. Nil: nobody is told.
+	// Heard is called when the sandbox makes its first connection, which none does before its PID 1 runs. Nil: it is told to none.
 	Heard func()
 	Log   *slog.Logger // nil = none
 }

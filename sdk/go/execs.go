@@ -224,7 +224,7 @@ func (f *following) connection(ctx context.Context, begin Request, yield func(Ev
 		return !stopped && !f.ended, nil
 	})
 	if err != nil && f.exec == "" && !errors.As(err, new(*Error)) {
-		err = &LostError{Err: err} // it was sent, and nobody knows what became of it
+		err = &LostError{Err: err} // it was sent, and what became of it is unknown
 	}
 	return stopped, err
 }

@@ -28,7 +28,7 @@ const (
 	// unknownFor is the same for a secret that is no key, so that a client with a wrong one does
 	// not cost a round trip each time. A key made through another server works after that.
 	unknownFor = time.Second
-	// writeUses is how often it is written down when keys were used: never while somebody waits for it.
+	// writeUses is how often it is written down when keys were used: never while a caller waits for it.
 	writeUses = 30 * time.Second
 	// cacheSize bounds each of the two caches, in secrets.
 	cacheSize = 4096
@@ -372,7 +372,7 @@ func (k *Keys) Run(ctx context.Context, heard func()) {
 	}
 }
 
-// heard forgets a key that somebody changed. A new one may be among the secrets that were none.
+// heard forgets a key that was changed. A new one may be among the secrets that were none.
 func (k *Keys) heard(id string) {
 	k.mu.Lock()
 	k.unknown = newCache[struct{}](cacheSize)

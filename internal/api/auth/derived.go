@@ -13,7 +13,7 @@ import (
 )
 
 // A derived key is good for one thread of one user and for nothing else. Its secret follows from its name and the secret of the key that
-// it is made from, so that whoever has that one finds it again, and the server keeps only its hash. It works as long as that key does.
+// it is made from, so that the holder of that one finds it again, and the server keeps only its hash. It works as long as that key does.
 
 // maxDerived bounds the derived keys of a tenant.
 const maxDerived = 10_000
@@ -69,7 +69,7 @@ func (k *Keys) Derive(ctx context.Context, cred Credential, name, thread string)
 	return d, err
 }
 
-// Derived returns a key that was derived from cred, whoever it acts for; NotFound when there is none of that name.
+// Derived returns a key that was derived from cred, for any user; NotFound when there is none of that name.
 func (k *Keys) Derived(ctx context.Context, cred Credential, name string) (Derived, error) {
 	if _, err := k.deriver(ctx, Credential{Secret: cred.Secret, Source: cred.Source}); err != nil {
 		return Derived{}, err
@@ -210,7 +210,7 @@ func derivedOf(r store.KeyRecord, secret string) Derived {
 	return d
 }
 
-// derive makes the secret of a derived key, which nobody can guess who has not the other one.
+// derive makes the secret of a derived key, which only a holder of the other one can guess.
 func derive(secret, name string) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write([]byte("skerry derived key\x00" + name))

@@ -27,7 +27,7 @@ type created struct {
 	ThreadID  string `json:"thread_id"`
 	UserID    string `json:"user_id"`
 	// What a folder of DeerFlow's host would be mounted for comes from Skerry's own library of skills, or is not there: nothing of this host is mounted
-	// because somebody asks for it.
+	// because a caller asks for it.
 	ExtraMounts []struct {
 		HostPath      string `json:"host_path"`
 		ContainerPath string `json:"container_path"`

@@ -95,7 +95,7 @@ func New(o Options) *Adapter {
 	return &Adapter{o: o, known: newKnown(o.Threads, o.Execs, o.Log), watchers: newWatchers(), locks: locks{held: map[string]*lock{}}}
 }
 
-// Close forgets when sandboxes end: whoever serves them next finds it in their labels.
+// Close forgets when sandboxes end: the server that serves them next finds it in their labels.
 func (a *Adapter) Close() { a.known.close() }
 
 // request is what a handler knows of who asks, and about what.

@@ -165,7 +165,7 @@ func (a *Adapter) tell(ctx context.Context, w http.ResponseWriter, q request, id
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // nobody reads it
+			return nil // the client does not read it
 		}
 		_, detail := toE2BError(err)
 		a.note(ctx, codes[sandbox.KindOf(err)], err)
@@ -187,7 +187,7 @@ func (a *Adapter) tell(ctx context.Context, w http.ResponseWriter, q request, id
 		}
 	}
 	if err != nil {
-		return nil //nolint:nilerr // the client is gone, and nobody reads more
+		return nil //nolint:nilerr // the client is gone, and reads no more
 	}
 	return out.end(nil)
 }

@@ -229,7 +229,7 @@ func output(ev sandbox.Event, terminal bool) *process.ProcessEvent_DataEvent {
 	return &process.ProcessEvent_DataEvent{Output: &process.ProcessEvent_DataEvent_Stdout{Stdout: ev.Data}}
 }
 
-// ended is the end of an exec as E2B's daemon tells it. One whose time is over, or that nobody knows the end of, is an error.
+// ended is the end of an exec as E2B's daemon tells it. One whose time is over, or whose end is unknown, is an error.
 func ended(res *sandbox.Result) (*process.ProcessEvent_EndEvent, error) {
 	if res == nil {
 		return nil, errors.New("an exit without a result")

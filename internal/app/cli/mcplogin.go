@@ -163,7 +163,7 @@ func (l *loginDialog) byBrowser(ctx context.Context, port uint16, wanted bool) e
 	return l.serveBrowser(ctx, ln, back, page.Query().Get("state"))
 }
 
-// serveBrowser answers the browser's way back and returns what became of the login. Whoever else comes, with
+// serveBrowser answers the browser's way back and returns what became of the login. Any other request, with
 // another state, is sent away.
 func (l *loginDialog) serveBrowser(ctx context.Context, ln net.Listener, back *url.URL, state string) error {
 	done := make(chan error, 1)

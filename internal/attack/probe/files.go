@@ -57,7 +57,7 @@ func symlinkToHost(f wire.Facts) (string, error) {
 	return secretIn(link, f["secret"])
 }
 
-// hardlinkOfRoot makes a name of its own for root's file: whoever later gives the workspace to its uid,
+// hardlinkOfRoot makes a name of its own for root's file: a server that later gives the workspace to its uid,
 // gives it that file.
 func hardlinkOfRoot(wire.Facts) (string, error) {
 	link := filepath.Join(workspace, "roots-file")

@@ -261,7 +261,7 @@ func accounting(wire.Facts) (string, error) {
 	return "process accounting is off", err
 }
 
-// quotactl asks for everybody's quota to be written out.
+// quotactl asks for all users' quota to be written out.
 func quotactl(wire.Facts) (string, error) {
 	const syncAll = 0x800001 << 8
 	_, err := number(unix.SYS_QUOTACTL, syncAll, 0, 0, 0)

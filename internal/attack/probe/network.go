@@ -16,7 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/attack/wire"
 )
 
-// networkAttempts look for a way out, or to somebody who is not in this sandbox.
+// networkAttempts look for a way out, or to a process that is not in this sandbox.
 var networkAttempts = map[string]attempt{
 	"metadata":           dialsTo("tcp", "169.254.169.254:80"),
 	"tcp-out":            dialsTo("tcp", "192.0.2.1:80"),
@@ -39,7 +39,7 @@ var networkAttempts = map[string]attempt{
 
 const dialTimeout = 3 * time.Second
 
-// dialsTo connects to an address outside. Whoever is there says who it is.
+// dialsTo connects to an address outside. The server there says who it is.
 func dialsTo(network, address string) attempt {
 	return func(wire.Facts) (string, error) {
 		conn, err := net.DialTimeout(network, address, dialTimeout)
@@ -55,7 +55,7 @@ func dialsTo(network, address string) attempt {
 	}
 }
 
-// dials connects to where a fact says that somebody listens.
+// dials connects to where a fact says that a process listens.
 func dials(network, fact string) attempt {
 	return func(f wire.Facts) (string, error) {
 		if f[fact] == "" {

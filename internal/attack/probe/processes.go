@@ -149,7 +149,7 @@ func sigqueuePID1(wire.Facts) (string, error) {
 	return "PID 1 took a signal by a pidfd", nil
 }
 
-// prlimitPID1 takes PID 1 its open files, so that it serves nobody any more.
+// prlimitPID1 takes PID 1 its open files, so that it serves no request any more.
 func prlimitPID1(wire.Facts) (string, error) {
 	limit := unix.Rlimit{Cur: 3, Max: 3}
 	return "PID 1 may open no file", unix.Prlimit(1, unix.RLIMIT_NOFILE, &limit, nil)

@@ -72,7 +72,7 @@ func control(args []string) error {
 	late := time.AfterFunc(controlTimeout, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	err = cmd.Wait()
-	os.Stdout.Write(out.Bytes())        //nolint:errcheck // nobody else is left to tell
+	os.Stdout.Write(out.Bytes())        //nolint:errcheck // no other reader is left
 	os.Stderr.Write(complaints.Bytes()) //nolint:errcheck // as above
 	return err
 }

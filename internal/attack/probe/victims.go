@@ -34,7 +34,7 @@ func writeFacts(path string, f wire.Facts) error {
 	return os.Rename(path+".new", path)
 }
 
-// victimTimeout bounds the life of who is attacked, should nobody end it.
+// victimTimeout bounds the life of who is attacked, if it is not ended.
 const victimTimeout = 10 * time.Minute
 
 func untilEnded() {
@@ -86,7 +86,7 @@ func sibling(args []string) error {
 	return errors.Join(session.Process.Kill(), session.Wait())
 }
 
-// victim is the neighbour, or somebody on the host: it listens, and has shared memory. Its arguments are its
+// victim is the neighbour, or a process on the host: it listens, and has shared memory. Its arguments are its
 // mark and the file into which it writes where it can be found.
 func victim(args []string) error {
 	if len(args) != 2 {

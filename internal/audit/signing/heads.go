@@ -14,7 +14,7 @@ import (
 )
 
 // Heads signs the heads of a log's writers, and keeps the last one of each beside the key, outside the data folder: so
-// an end that is cut off in the data folder is found by whoever can read there.
+// an end that is cut off in the data folder is found by a reader of that place.
 type Heads struct {
 	key  Key
 	dir  string // of the log
@@ -41,7 +41,7 @@ func (s *Heads) Sign(ctx context.Context, h audit.Head) (audit.Head, error) {
 	}
 	h.Signer = audit.KeyID(s.key.Public())
 	if h.Signer != s.enrolled {
-		// A key that somebody replaced by hand is enrolled too, without the former key's word.
+		// A key that an operator replaced by hand is enrolled too, without the former key's word.
 		if _, err := Enrol(ctx, s.dir, s.key, nil); err != nil {
 			return h, err
 		}

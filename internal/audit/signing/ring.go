@@ -78,7 +78,7 @@ func parse(text []byte) ([]Entry, error) {
 
 // Trusted returns those keys of a list that may be believed when one is: the ones before it that each vouches for, and
 // the ones behind it that each is vouched for by. Without anchor it is all of them, which proves nothing against
-// somebody who can write to the folder of the list.
+// a person who can write to the folder of the list.
 func Trusted(list []Entry, anchor ed25519.PublicKey) []audit.PublicKey {
 	from, to := 0, len(list)
 	if anchor != nil {

@@ -72,7 +72,7 @@ func (s *Syslog) Close() error {
 	return err
 }
 
-// Reach connects, and reports whether that can be done. It tells nothing of udp://, where nobody answers: see Answers.
+// Reach connects, and reports whether that can be done. It tells nothing of udp://, which has no answers: see Answers.
 func (s *Syslog) Reach(ctx context.Context) error {
 	probe := &Syslog{network: s.network, address: s.address, tls: s.tls}
 	if err := probe.connect(ctx); err != nil {

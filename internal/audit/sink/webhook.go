@@ -49,7 +49,7 @@ func (w *Webhook) Close() error {
 	return nil
 }
 
-// Reach asks for the address's head, and reports whether anybody answers, whatever the answer is: only a record would show
+// Reach asks for the address's head, and reports whether a server answers, whatever the answer is: only a record would show
 // whether records are taken. The error does not name the address.
 func (w *Webhook) Reach(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, w.url, nil)

@@ -132,7 +132,7 @@ func (f *Files) Problem() error {
 	return err
 }
 
-// SetEnabled switches a member of a section on or off: for a user, or for everybody when the owner is
+// SetEnabled switches a member of a section on or off: for a user, or for all users when the owner is
 // the zero Owner. All else in the file stays as it is, also the member's other keys.
 func (f *Files) SetEnabled(ctx context.Context, o sandbox.Owner, section, name string, enabled bool) error {
 	return f.Edit(ctx, o, func(text []byte) ([]byte, error) {

@@ -99,7 +99,7 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool,
 		return existing(there)
 	}
 	// containerd ends its work on a request whose caller has gone, half-done. So what is begun is not cut
-	// off with ctx; what nobody waits for any more is taken away again.
+	// off with ctx; what is not waited for any more is taken away again.
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()
 	err = d.start(own, userNamespace, spec, img)
@@ -124,7 +124,7 @@ func existing(there sandbox.Instance) (sandbox.Instance, error) {
 	return there, nil
 }
 
-// taken is the error for a sandbox whose name somebody else gave to a container.
+// taken is the error for a sandbox whose name another client gave to a container.
 func taken(id sandbox.ID) error {
 	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another container", id)
 }

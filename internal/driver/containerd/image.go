@@ -238,7 +238,7 @@ func (s *imageStore) prepare(ctx context.Context, key string, img image) ([]moun
 		if err := s.release(ctx, key); err != nil {
 			return nil, err
 		}
-	case isNotFound(err): // somebody removed the image's snapshots since they were made
+	case isNotFound(err): // another client removed the image's snapshots since they were made
 		found, err := s.engine.ImageService().Get(ctx, img.name)
 		if err != nil {
 			return nil, err

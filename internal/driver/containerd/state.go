@@ -65,7 +65,7 @@ func isMine(c containers.Container) bool { return c.Labels[labelMine] != "" }
 // instance joins a container's record with its task, nil when there is none.
 func instance(c containers.Container, t *task.Process) sandbox.Instance {
 	out := sandbox.Instance{ID: sandbox.ID(c.ID), State: sandbox.Lost, ExitCode: UnknownExitCode, CreatedAt: c.CreatedAt.UTC()}
-	// Without a record that can be read it is shown without labels, and so belongs to nobody.
+	// Without a record that can be read it is shown without labels, and so belongs to no server.
 	if rec, ok := recordOf(c); ok {
 		out.Runtime, out.Labels = rec.Runtime, rec.Labels
 	}

@@ -214,7 +214,7 @@ func (w *watch) handle(ctx context.Context, e *events.Envelope) {
 		if typeurl.UnmarshalTo(e.Event, &exit) != nil || !isID(exit.ContainerID) {
 			return
 		}
-		// Others end, too: what somebody ran in the container by hand.
+		// Others end, too: what an operator ran in the container by hand.
 		if id := sandbox.ID(exit.ContainerID); exit.ID == exit.ContainerID {
 			killed := exit.ExitStatus >= endedBySignal && exit.ExitStatus <= endedByKill
 			w.report(ctx, id, killed && w.oom[id] || endedByOOM(id, exit.ExitStatus))

@@ -128,7 +128,7 @@ func (d *Driver) ImageNow(ctx context.Context, image string) (string, error) {
 
 // make makes the container without starting it. made is false when there is one already.
 //
-// The engine finishes a request whether or not anybody waits for the answer. So a request that makes
+// The engine finishes a request whether or not the client waits for the answer. So a request that makes
 // something is not cut off with ctx: nothing would tell when it is time to take away what it made.
 func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (made bool, err error) {
 	options, err := d.options(rt, spec, volumes)

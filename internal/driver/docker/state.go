@@ -54,7 +54,7 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 		return sandbox.Instance{}, sandbox.Wrap(sandbox.Internal, err, "the container engine does not tell the sandbox's age")
 	}
 	out := instance(id, c.State.Status, created, c.Config.Labels)
-	if out.State == sandbox.Running { // nobody has to ask for it again
+	if out.State == sandbox.Running { // it need not be asked for again
 		d.groups.LoadOrStore(id, groupOf(c))
 	}
 	if out.State == sandbox.Lost {
@@ -82,7 +82,7 @@ func isMine(c *container.InspectResponse) bool {
 	return c.Config != nil && c.State != nil && c.Config.Labels[labelMine] != ""
 }
 
-// taken is the error for a sandbox whose name somebody else gave to a container.
+// taken is the error for a sandbox whose name another client gave to a container.
 func taken(id sandbox.ID) error {
 	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another container", id)
 }

@@ -132,7 +132,7 @@ func (s *suite) namespaces(t *testing.T, r *rig) {
 
 // userNamespace: what the driver declares is so, seen from the host: in a user namespace of its own the
 // sandbox's uid is itself, and neither the host's root nor any other uid of the host is in it. A file of
-// another owner then belongs to nobody, which only a kernel that shows the host's owners tells inside.
+// another owner then belongs to no user, which only a kernel that shows the host's owners tells inside.
 func (s *suite) userNamespace(t *testing.T, r *rig) {
 	declared := slices.Contains(s.caps.UserNamespaces, s.h.Runtime)
 	if why := s.caps.NoUserNamespace[s.h.Runtime]; declared == (why != "") {

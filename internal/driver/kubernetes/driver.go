@@ -91,7 +91,7 @@ const (
 	// removeTimeout bounds a removal, until the pod is gone. A pod with finalizers of others takes long.
 	removeTimeout = 60 * time.Second
 
-	// keepAlive is how soon a connection is noticed that leads to nobody any more.
+	// keepAlive is how soon a connection is noticed that leads nowhere any more.
 	keepAlive = 15 * time.Second
 
 	startTimeout    = 2 * time.Minute

@@ -128,7 +128,7 @@ func contains(text string, any []string) bool {
 	return false
 }
 
-// unscheduled returns the scheduler's words for a pod that has no node; "" when it has one, or nobody looked yet.
+// unscheduled returns the scheduler's words for a pod that has no node; "" when it has one, or the scheduler has not looked yet.
 func unscheduled(p *corev1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {

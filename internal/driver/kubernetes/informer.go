@@ -51,7 +51,7 @@ func newPods(namespace string, client kube.Interface, log *slog.Logger) *pods {
 	return w
 }
 
-// slim drops what nobody reads, so that many pods take little memory.
+// slim drops what is not read, so that many pods take little memory.
 func slim(obj any) (any, error) {
 	if p, ok := obj.(*corev1.Pod); ok {
 		p.ManagedFields = nil
@@ -100,7 +100,7 @@ func (w *pods) synced(ctx context.Context) error {
 	return nil
 }
 
-// seen takes a pod as it is now. One that had ended before anybody watched is found by List.
+// seen takes a pod as it is now. One that had ended before it was watched is found by List.
 func (w *pods) seen(obj any, initial bool) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok || !isMine(p) || hardening.CheckID(idOf(p)) != nil {

@@ -105,13 +105,13 @@ func (d *Driver) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance,
 	return there, nil
 }
 
-// taken is the error for a sandbox whose name somebody else gave to a pod.
+// taken is the error for a sandbox whose name another client gave to a pod.
 func taken(id sandbox.ID) error {
 	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another pod", id)
 }
 
 // make makes the pod, and its Secret, which goes with it. made is false when there is one already. The API server
-// finishes a request whether or not anybody waits for the answer, so neither is cut off with ctx: nothing would tell
+// finishes a request whether or not the client waits for the answer, so neither is cut off with ctx: nothing would tell
 // when it is time to take away what they made.
 func (d *Driver) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made bool, err error) {
 	secret, err := d.o.secret(id)
@@ -277,7 +277,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	return d.awaitGone(ctx, id, p)
 }
 
-// awaitGone waits until the API server has forgotten a pod, which it does at once unless somebody put a finalizer on it.
+// awaitGone waits until the API server has forgotten a pod, which it does at once unless a controller put a finalizer on it.
 func (d *Driver) awaitGone(ctx context.Context, id sandbox.ID, was *corev1.Pod) error {
 	uid := was.UID
 	p, err := d.podNamed(ctx, was.Name)

@@ -23,7 +23,7 @@ import (
 // bridgeProgram is the path of the sidecar's program in its image.
 const bridgeProgram = "/skerry-bridge"
 
-// certificateDir is where the sidecar, and nobody else, finds its certificate.
+// certificateDir is where only the sidecar finds its certificate.
 const certificateDir = "/run/skerry-bridge"
 
 // bridgeTime is how long the sidecar may take until it serves. Then the kubelet ends it, and starts it again.
@@ -75,7 +75,7 @@ func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error
 			ServiceAccountName:            o.ServiceAccount,
 			PriorityClassName:             o.PriorityClass,
 			Hostname:                      hardening.Hostname(spec),
-			// There is nothing to resolve, and nobody to ask. The kubelet wants a server named.
+			// There is nothing to resolve, and no server to ask. The kubelet wants a server named.
 			DNSPolicy:    corev1.DNSNone,
 			DNSConfig:    &corev1.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
 			NodeSelector: o.nodeSelector(),
@@ -149,7 +149,7 @@ func rlimits(r hardening.Runtime, spec sandbox.Spec) map[int]uint64 {
 		unix.RLIMIT_CORE:   core,
 		unix.RLIMIT_NPROC:  uint64(l.PIDs) + sidecarThreads, //nolint:gosec // as above
 	}
-	if !r.OwnKernel { // gVisor's lets nobody set it
+	if !r.OwnKernel { // gVisor's lets no process set it
 		out[unix.RLIMIT_SIGPENDING] = hardening.PendingSignals
 	}
 	return out

@@ -24,7 +24,7 @@ const (
 	settlePause = 500 * time.Millisecond
 )
 
-// proof is what is known of whether anybody enforces policies. The API server takes them where nobody does, and a look at them shows
+// proof is what is known of whether the cluster enforces policies. The API server takes them where it does not, and a look at them shows
 // nothing; so a sandbox that was made, and has run no code yet, has its sidecar try to leave the pod.
 type proof struct {
 	settle time.Duration // settleTime
@@ -111,7 +111,7 @@ func (d *Driver) proveClosed(ctx context.Context, id sandbox.ID) error {
 	}
 }
 
-// foundOpen tells everybody.
+// foundOpen tells the log and the caller.
 func (d *Driver) foundOpen(id sandbox.ID, target string) error {
 	why := fmt.Sprintf("the cluster does not enforce NetworkPolicies: a sandbox in namespace %s reached %s, which they forbid", d.o.Namespace, target)
 	d.proof.note(why)

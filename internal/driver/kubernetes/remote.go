@@ -255,7 +255,7 @@ func (d *Driver) relabel(p *corev1.Pod, labels map[string]string) {
 	d.running.Go(func() { d.patchLabels(d.closing, id) })
 }
 
-// patchLabels works until nothing waits for the pod, or nobody can.
+// patchLabels works until nothing waits for the pod, or the pod is gone.
 func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 	ctx, cancel := context.WithTimeout(ctx, relabelGive)
 	defer cancel()

@@ -27,7 +27,7 @@ func instance(p *corev1.Pod) sandbox.Instance {
 		Labels:    specLabels(p),
 		CreatedAt: p.CreationTimestamp.UTC(),
 	}
-	if r, err := recall(p); err == nil { // one of ours has it; what is broken there is told by whoever needs it
+	if r, err := recall(p); err == nil { // one of ours has it; what is broken there is told by the caller that needs it
 		out.Runtime = r.Runtime
 	}
 	out.State, out.OOMKilled, out.ExitCode = state(p)
@@ -59,7 +59,7 @@ func sidecarRuns(p *corev1.Pod) bool {
 // killedBySIGKILL is the exit code of a process that was killed.
 const killedBySIGKILL = 137
 
-// state reads a pod's status. A pod that is being deleted is lost: nobody takes that back.
+// state reads a pod's status. A pod that is being deleted is lost: that is never taken back.
 func state(p *corev1.Pod) (s sandbox.State, oom bool, exit int) {
 	own := containerStatus(p.Status.ContainerStatuses, containerSandbox)
 	var ended *corev1.ContainerStateTerminated

@@ -27,7 +27,7 @@ import (
 // SandboxClaim with the sandbox's id as its name asks for it; the pod keeps the name that the pool gave it. The claim has
 // the labels and annotations of a pod, so that a sandbox is known from the moment it is asked for. The pod gets
 // them by a patch, once it is seen to be of our shape. They are put on that pod alone, never into the description that
-// agent-sandbox makes pods from: one that it makes anew in the place of a lost one is no sandbox of anybody.
+// agent-sandbox makes pods from: one that it makes anew in the place of a lost one is no user's sandbox.
 
 // The version is the one that agent-sandbox stores since 0.5.
 var (

@@ -31,7 +31,7 @@ type pod struct {
 	files sync.Mutex // held while one side is made like the other
 
 	mu        sync.Mutex
-	owner     *Remote // that is attached; nil: nobody
+	owner     *Remote // that is attached; nil: none
 	token     int64   // the highest that was seen
 	mounts    []sandbox.Mount
 	theirs    int // owner of what is pulled; 0: uid

@@ -22,7 +22,7 @@ import (
 
 const (
 	// startTimeout bounds one start. runc needs 35 ms and runsc half a second; a host under heavy load
-	// can take ten times that, and beyond this nobody waits any more.
+	// can take ten times that, and beyond this it is not waited for.
 	startTimeout = 30 * time.Second
 	// cleanupTimeout bounds clearing away after a failure. It runs on after the request has ended.
 	cleanupTimeout = 20 * time.Second
@@ -170,7 +170,7 @@ const runcInit = "runc:["
 // awaitExec waits, some hundred microseconds as a rule, until PID 1 runs its program.
 func (d *Driver) awaitExec(ctx context.Context, id sandbox.ID) error {
 	fd, pid, err := d.openInit(id)
-	if errors.Is(err, errNotInCgroup) { // so soon, nobody else can have got the number
+	if errors.Is(err, errNotInCgroup) { // so soon, no other process can have got the number
 		return sandbox.Wrap(sandbox.NotSupported, err, "the runtime does not put a sandbox under its limits (runsc must not run with --ignore-cgroups)")
 	}
 	if err != nil {

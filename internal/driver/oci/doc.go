@@ -10,7 +10,7 @@
 //	probe/          scratch folder of the runtime probe
 //
 // A bundle is there exactly as long as its sandbox: it is renamed into place whole before the
-// runtime starts, and it is the last thing that Remove takes away. So whoever finds the folder, also a
+// runtime starts, and it is the last thing that Remove takes away. So a server that finds the folder, also a
 // server that was started after a crash, finds every sandbox and every half-made one. Containers are
 // detached and have no parent of ours: they outlive the server, and their exit code is not known.
 //

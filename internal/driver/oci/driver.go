@@ -21,7 +21,7 @@ import (
 // Name is the driver's name in records.
 const Name = "oci"
 
-// UnknownExitCode stands in Instance.ExitCode: nobody waits for a detached container.
+// UnknownExitCode stands in Instance.ExitCode: a detached container is not waited for.
 const UnknownExitCode = -1
 
 // Options of New.

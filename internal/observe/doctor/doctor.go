@@ -40,7 +40,7 @@ type Report struct {
 	check string
 
 	mu    sync.Mutex
-	over  bool // nobody listens any more
+	over  bool // its results are not read any more
 	lines []Line
 }
 

@@ -1,5 +1,5 @@
 // Package tracing makes OpenTelemetry spans of what the server does and sends them to a collector, by OTLP over HTTP.
-// Nobody else knows the SDK. A span has names, ids, sizes and outcomes; never commands, code, paths, arguments or results.
+// No other package knows the SDK. A span has names, ids, sizes and outcomes; never commands, code, paths, arguments or results.
 //
 // A nil *Tracer is one that is off: Start gives the context that it got, and a nil *Span, whose methods do nothing. That
 // costs a few nanoseconds and no memory.

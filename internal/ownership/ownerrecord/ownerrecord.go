@@ -124,14 +124,14 @@ func (b *Book) All() ([]OwnerRecord, error) {
 	return all, nil
 }
 
-// Page is the owner record of one thread while nobody else can change it.
+// Page is the owner record of one thread while no other process can change it.
 type Page struct {
 	book *Book
 	t    sandbox.Thread
 	lock *os.File
 }
 
-// Lock waits until nobody else has the page of a thread, or until ctx ends (Unavailable). The caller
+// Lock waits until no other process has the page of a thread, or until ctx ends (Unavailable). The caller
 // closes the page soon: others wait for it.
 func (b *Book) Lock(ctx context.Context, t sandbox.Thread) (*Page, error) {
 	for {

@@ -18,7 +18,7 @@ import (
 type Network struct {
 	// Listen is the ip:port where this replica is reached, and which it announces. Port 0: any that is free.
 	Listen string
-	// Serve is for the listener: it lets in nobody but servers. Dial is for connections, and believes nobody else.
+	// Serve is for the listener: it lets in servers only. Dial is for connections, and believes no other.
 	Serve, Dial *tls.Config
 }
 
@@ -82,5 +82,5 @@ func (p *Peers) CheckFormer(ctx context.Context) error {
 		return fmt.Errorf("the replica %s, at %s, lives, and its slot was free: locks in the data folder do not work between machines; "+
 			"use a volume on which they do, such as NFS 4 or CephFS", at.ID, at.Peer)
 	}
-	return nil // nobody is there, or another one
+	return nil // none is there, or another one
 }

@@ -1,5 +1,5 @@
 // Package peer is how the servers of one data folder ask each other something: HTTP on the socket of each (package
-// replica), which nobody but root may open, and over a network by TLS, where nobody but replicas may connect. What a
+// replica), which only root may open, and over a network by TLS, where only replicas may connect. What a
 // server is asked about itself is answered here; requests of clients that another server passes on go to the API.
 package peer
 

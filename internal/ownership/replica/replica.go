@@ -59,7 +59,7 @@ type Replica struct {
 	dir    string // of all slots
 	info   Info
 	lock   *os.File
-	former Info // who had the slot before; zero: nobody, or it is buried
+	former Info // who had the slot before; zero: none, or it is buried
 }
 
 // Join takes the first slot of dir that no living process has. The lock ends with the process, or with Leave.
@@ -87,7 +87,7 @@ func Join(dir string) (*Replica, error) {
 	return nil, ErrFull
 }
 
-// takeSlot returns the lock of a slot, or nil when somebody has it.
+// takeSlot returns the lock of a slot, or nil when a process has it.
 func takeSlot(dir string, slot int) (*os.File, error) {
 	at := slotDir(dir, slot)
 	if err := os.MkdirAll(at, 0o700); err != nil {
@@ -207,7 +207,7 @@ func (r *Replica) Unsettled() bool {
 	return err != nil || slices.ContainsFunc(all, func(s slot) bool { return !s.alive })
 }
 
-// Settle calls settle for each replica that ended and whose slot nobody has taken since, with the slot
+// Settle calls settle for each replica that ended and whose slot no process has taken since, with the slot
 // held: no other process begins in it, and no other buries it, meanwhile. When settle succeeds the
 // replica is forgotten; else it is there for the next call.
 func (r *Replica) Settle(settle func(dead Info) error) error {
@@ -244,7 +244,7 @@ func (r *Replica) settle(slot int, settle func(Info) error) error {
 	return os.Remove(filepath.Join(slotDir(r.dir, slot), infoName))
 }
 
-// Listen opens the socket on which the others reach this replica: nobody but root may.
+// Listen opens the socket on which the others reach this replica: only root may.
 func (r *Replica) Listen() (net.Listener, error) {
 	return ownedsocket.Listen(slotDir(r.dir, r.info.Slot), socketName, 0)
 }
@@ -265,7 +265,7 @@ func (r *Replica) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName))
 }
 
-// slot is a slot that is or was somebody's.
+// slot is a slot that has or had an owner.
 type slot struct {
 	Info
 	alive bool
@@ -304,7 +304,7 @@ func readInfo(dir string) (Info, error) {
 	return i, json.Unmarshal(text, &i)
 }
 
-// held asks for a lock without taking it, so that the question keeps nobody from it.
+// held asks for a lock without taking it, so that the question keeps no process from it.
 func held(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,6 @@
 // Package anchor is how PID 1 of a sandbox reaches its sidecar where the two see no socket of each other: under gVisor each
 // container of a pod has its volumes for itself. What they share is the pod's network, with names of sockets that are no
-// files; and there everybody may take a name that is free.
+// files; and there any process may take a name that is free.
 //
 // So a name is used once, before any code of the sandbox runs. PID 1 connects, and holds that connection, the anchor, for
 // as long as the sandbox lives. Each further connection is a pair of sockets, of which PID 1 hands one over through the anchor: no name
@@ -166,7 +166,7 @@ func Listen(address string) (*Listener, error) {
 func (l *Listener) Close() error { return l.ln.Close() }
 
 // Accept takes the first who comes, and releases the address. Remember is called before that one hears of it, and must
-// see to it that nobody listens for this sandbox again, also in another process.
+// see to it that no listener for this sandbox begins again, also in another process.
 func (l *Listener) Accept(remember func() error) (*Held, error) {
 	conn, err := l.ln.AcceptUnix()
 	if e := l.ln.Close(); err == nil && e != nil {

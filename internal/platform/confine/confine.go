@@ -68,7 +68,7 @@ func IfAsked() {
 	refuse(become(os.Args[2], os.Args[3:]))
 }
 
-// refuse ends the process with a line for whoever looks for why a sandbox does not start.
+// refuse ends the process with a line that says why a sandbox does not start.
 func refuse(err error) {
 	fmt.Fprintln(os.Stderr, "confine:", err)
 	os.Exit(ExitRefused)
@@ -103,7 +103,7 @@ func become(text string, argv []string) error {
 	return fmt.Errorf("%s: %w", argv[0], syscall.Exec(argv[0], argv, o.Env))
 }
 
-// limit sets one resource limit. The engine may have set a lower one, which nobody without privilege raises.
+// limit sets one resource limit. The engine may have set a lower one, which only a privileged process raises.
 func limit(number int, value uint64) error {
 	var have unix.Rlimit
 	if err := unix.Getrlimit(number, &have); err != nil {

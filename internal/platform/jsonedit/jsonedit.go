@@ -1,5 +1,5 @@
 // Package jsonedit changes one member of a JSON text and leaves every other byte as it is: order, blanks,
-// numbers, and keys that nobody here knows.
+// numbers, and keys that the caller does not know.
 package jsonedit
 
 import (

@@ -38,7 +38,7 @@ func Outside(path, data string) error {
 }
 
 // Private refuses a file that others than this process's user, and root, can read or put another in the place of. A link
-// to it may be anybody's.
+// to it may have any owner.
 func Private(path string) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -4,7 +4,7 @@ package redact
 // beginnings of the values; children are a linked list, because nearly all nodes have one.
 
 type node struct {
-	child, next int32 // first child, next sibling; 0 = none, for the root is nobody's child
+	child, next int32 // first child, next sibling; 0 = none, for the root is no child
 	fail        int32 // the longest proper end of this beginning that is a beginning, too
 	hit         int32 // length of the longest value that ends here; 0 = none
 	depth       int32

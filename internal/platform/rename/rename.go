@@ -44,7 +44,7 @@ func folder(fromDir int, from string, toDir int, to string) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR): // somebody put something there meanwhile
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR): // another process put something there meanwhile
 		return unix.EEXIST
 	}
 	_ = unix.Unlinkat(toDir, to, unix.AT_REMOVEDIR) // only when it is empty
@@ -52,7 +52,7 @@ func folder(fromDir int, from string, toDir int, to string) error {
 }
 
 // Exchange exchanges what is at two names. ENOENT: there is nothing at one of them, and nothing has changed. Where the
-// file system cannot, for a moment there is nothing at b, and what was there is at a+".old"; whoever ends in that moment leaves it so.
+// file system cannot, for a moment there is nothing at b, and what was there is at a+".old"; a process that ends in that moment leaves it so.
 func Exchange(a, b string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
 	if !unknown(err) {

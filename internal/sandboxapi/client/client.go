@@ -112,7 +112,7 @@ func call[Req, Res any](ctx context.Context, c *Client, req *Req,
 // broken tells whether a call failed because its connection is lost, rather than by an answer.
 func broken(ctx context.Context, conn *link.Conn, err error) bool {
 	// A sandboxd that is ending cancels its calls, and some of these hear so before the connection
-	// breaks: nobody on this side cancelled them, so that is the same loss.
+	// breaks: no caller on this side cancelled them, so that is the same loss.
 	if ctx.Err() != nil || connect.IsWireError(err) && connect.CodeOf(err) != connect.CodeCanceled {
 		return false
 	}

@@ -1,6 +1,6 @@
 // Package pod is the end of the tunnel that lies beside a sandbox: the program skerry-bridge.
 //
-// It listens, and dials nobody, except that a server has it try whether the pod's network lets anything out. Who comes with the certificate of a server and a fencing token that is not lower than any before
+// It listens, and does not dial, except that a server has it try whether the pod's network lets anything out. Who comes with the certificate of a server and a fencing token that is not lower than any before
 // is attached, and ends the one before. The sandbox's connections to the sockets of the run folder are passed on to whoever is
 // attached; its trees are changed and listed as that one asks.
 //

@@ -54,7 +54,7 @@ const (
 	acceptPause = 20 * time.Millisecond
 )
 
-// Serve serves until ctx ends: then nobody new is attached, a request that runs has 8 s to end, and all is closed.
+// Serve serves until ctx ends: then no new server is attached, a request that runs has 8 s to end, and all is closed.
 // It closes the listener.
 func Serve(ctx context.Context, ln net.Listener, o Options) error {
 	defer ln.Close()
@@ -123,7 +123,7 @@ type mount struct {
 func (m *mount) only() []string { return Only(m.Target) }
 
 // Only returns the names in the root of a mount that are copied; nil: all. What else the sandbox makes in the folder of a
-// thread's files is nobody's.
+// thread's files is not copied.
 func Only(target string) []string {
 	if target != sandbox.UserDataDir {
 		return nil

@@ -53,7 +53,7 @@ func (p *sidecar) pull(ctx context.Context, s *wire.Stream, ask *wire.Pull) erro
 }
 
 // converse tells the changes and sends what the server wants of them, until it has all of it. What the server says is
-// read meanwhile: when it gives up, nobody takes what is sent any more.
+// read meanwhile: when it gives up, no reader takes what is sent any more.
 func converse(ctx context.Context, s *wire.Stream, looks []*look, told int, full bool, limit int64) (*wire.Outcome, error) {
 	var end wire.Outcome
 	wanted, ended := make(chan []int, 1), make(chan error, 1)

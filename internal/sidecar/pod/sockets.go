@@ -235,7 +235,7 @@ func Await(ctx context.Context, run string) error {
 	}
 }
 
-// CopyDaemon puts a copy of a program into a folder, in one step, to be run by anybody.
+// CopyDaemon puts a copy of a program into a folder, in one step, to be run by any user.
 func CopyDaemon(program, dir string) error {
 	from, err := os.Open(program)
 	if err != nil {

@@ -23,7 +23,7 @@ const (
 type state struct {
 	Token      int64    `json:"token"` // the highest that was seen
 	Attachment string   `json:"attachment"`
-	Anchored   bool     `json:"anchored,omitempty"` // PID 1 of the sandbox has come: whoever comes now is not it
+	Anchored   bool     `json:"anchored,omitempty"` // PID 1 of the sandbox has come: a process that comes now is another one
 	Filled     []string `json:"filled"`             // targets of mounts that were pushed as a whole: what is missing there was taken away
 }
 

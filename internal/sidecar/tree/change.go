@@ -18,7 +18,7 @@ import (
 )
 
 // Changing changes a tree. What is new is made beside it, in a folder of its own in the tree's root, and takes its place
-// by renaming; what has to go is renamed into there first when it is more than one file. Whoever looks sees each file whole, as it was or as it is.
+// by renaming; what has to go is renamed into there first when it is more than one file. A reader sees each file whole, as it was or as it is.
 // Its methods must not be called concurrently.
 type Changing struct {
 	t       *Tree

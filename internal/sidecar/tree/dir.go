@@ -216,7 +216,7 @@ func (d *Dir) create(name string) (*os.File, error) {
 }
 
 // RemoveFolder takes away the folder of a path, with all that is in it, whatever the modes of its own folders. A folder that is
-// empty may stay where the one above is somebody else's. Nothing there is no error.
+// empty may stay where the one above has another owner. Nothing there is no error.
 func RemoveFolder(ctx context.Context, path string) error {
 	parent, err := OpenDir(filepath.Dir(path))
 	if err != nil {
@@ -265,7 +265,7 @@ func (d *Dir) removeAll(ctx context.Context, name string) error {
 	}
 	defer sub.Close()
 	sub.opened = -1        // it goes away
-	_ = sub.f.Chmod(0o700) // code may have made it read-only; somebody else's says so below
+	_ = sub.f.Chmod(0o700) // code may have made it read-only; one of another owner says so below
 	names, err := sub.names(1 << 30)
 	if err != nil {
 		return err

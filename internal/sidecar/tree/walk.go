@@ -120,7 +120,7 @@ func (w *walk) one(d *Dir, path, name string, depth int) error {
 	}
 	sub, err := d.Dir(name)
 	if errors.Is(err, fs.ErrPermission) {
-		return nil // somebody else's, as lost+found is
+		return nil // it has another owner, as lost+found has
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ func Differs(old, now *Entry) bool {
 	return old.Kind != now.Kind || old.Mode != now.Mode || old.Target != now.Target || old.Kind == File && old.Digest != now.Digest
 }
 
-// Whole is how a tree that nobody else changes becomes another one: what is at the top is the old or the new, and never
+// Whole is how a tree that no other process changes becomes another one: what is at the top is the old or the new, and never
 // half of each. What has no change is not touched.
 type Whole struct {
 	Path     string // whose change is to be one step; "": each name in the root

@@ -125,7 +125,7 @@ func (p *pipe) in(r *bufio.Reader) {
 		p.oneEnded()
 		return p.socket.CloseWrite()
 	})
-	_ = err // the socket's process, or the other side, has closed: there is nobody to tell
+	_ = err // the socket's process, or the other side, has closed: there is no reader to tell
 	p.end()
 }
 

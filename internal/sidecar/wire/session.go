@@ -19,7 +19,7 @@ const (
 	// openTime is how long a stream may be opened without being accepted.
 	openTime = 10 * time.Second
 	// closeTime is how long one that was closed here may stay open there. Then it is reset, and what was not yet read is lost:
-	// it must be longer than anybody takes who still reads.
+	// it must be longer than any live reader takes.
 	closeTime = 2 * time.Minute
 	// HelloTime bounds the handshake of TLS, Hello and Welcome together.
 	HelloTime = 5 * time.Second

@@ -69,7 +69,7 @@ func (b *Bridge) Serve(dir string, uid int, thread sandbox.Thread) (*Endpoint, e
 }
 
 // Close cancels the calls that came through this endpoint, gives them up to a second to answer, and
-// closes all connections. It may be called twice. The socket's name stays; nobody listens on it.
+// closes all connections. It may be called twice. The socket's name stays; it has no listener.
 func (ep *Endpoint) Close() error {
 	ep.once.Do(func() {
 		ep.cancel()

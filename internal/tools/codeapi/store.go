@@ -23,7 +23,7 @@ import (
 
 const (
 	tempPrefix = ".new-"
-	tempAge    = time.Hour           // an unfinished tree of that age belongs to nobody
+	tempAge    = time.Hour           // an unfinished tree of that age has no writer
 	treeAge    = 30 * 24 * time.Hour // a tree that was not used for so long is made again when needed
 	maxTrees   = 1000                // remembered in memory
 	maxTargets = 10_000              // remembered in memory, before those that are gone are forgotten
@@ -43,7 +43,7 @@ type Store struct {
 }
 
 // NewStore opens the store in dir, which it makes when there is none, and removes what an earlier
-// process left half-written or what nobody used for 30 days.
+// process left half-written or what was not used for 30 days.
 func NewStore(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("codeapi: %w", err)

@@ -35,7 +35,7 @@ type auditLog interface {
 type Options struct {
 	Store *store.Store
 	Audit auditLog
-	// Tenant gets the records about connections that belong to nobody.
+	// Tenant gets the records about connections that belong to no user.
 	Tenant string
 	Log    *slog.Logger
 }
@@ -103,7 +103,7 @@ func (s *Service) Check(ctx context.Context, l sandbox.ToolListing) (quarantined
 	return quarantined, s.o.Store.PutToolPins(ctx, known, put, nil)
 }
 
-// first takes a listing as it is: of a server that was never seen, or that somebody defined anew.
+// first takes a listing as it is: of a server that was never seen, or that was defined anew.
 func (s *Service) first(ctx context.Context, p store.PinnedServer, l sandbox.ToolListing, had map[string]store.ToolPin, again bool) error {
 	pins := make([]store.ToolPin, 0, len(l.Tools))
 	now := time.Now().UTC()

@@ -170,7 +170,7 @@ func (s *Sandboxes) start(ctx context.Context, v *Server, spec Spec, home string
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
-	defer ln.Close() // two connections, then nobody is listened to
+	defer ln.Close() // two connections, and no more
 	if !spec.Egress.Empty() {
 		way, err := ownedsocket.Listen(sock, filepath.Base(sandbox.EgressSocket), uid)
 		if err != nil {

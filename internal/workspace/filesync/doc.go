@@ -10,7 +10,7 @@
 // So the server's copy is that of the last end that was reported. It is read when there is no sandbox, and the next
 // sandbox begins with it.
 //
-// Locks: Sync.turn is held by whoever changes the server's copy: a pull, or the API with the push of its change. Then
+// Locks: Sync.turn is held while the server's copy is changed: a pull, or the API with the push of its change. Then
 // Sync.mu (open, closed, runs) and the mutexes of the pending paths and of the coalescers may be taken; none of those
 // is held while another one is taken. Sync.Showing serialises changes of the view and is taken before pending paths.
 package filesync

@@ -21,11 +21,11 @@ type Sync struct {
 	ctx      context.Context // ends with the copying
 	stop     context.CancelFunc
 	work     sync.WaitGroup
-	slots    chan struct{} // of all instances: pushes that nobody waits for
+	slots    chan struct{} // of all instances: pushes that no caller waits for
 	OnVolume bool          // the sandbox's are on a volume, which outlives it: they are pulled only for who looks
 	Lives    func() bool   // interpreters of contexts live in the sandbox
 
-	// turn is held by whoever changes the server's copy: by a pull, or by the API, with the push of what it changed.
+	// turn is held while the server's copy is changed: by a pull, or by the API, with the push of what it changed.
 	turn    chan struct{}
 	Showing sync.Mutex // held while the view is changed, until that is due
 	pulls   coalescer
@@ -76,18 +76,18 @@ const (
 	EndPullTime = PullTime + 30*time.Second
 	// UnreachableTime is how long it waits of that for a sandbox that cannot be reached.
 	UnreachableTime = 20 * time.Second
-	// ReadPullTime is the same for somebody who reads or changes files, who can try again.
+	// ReadPullTime is the same for a caller who reads or changes files, who can try again.
 	ReadPullTime = 30 * time.Second
 	// LastPullTime and deadPullTime bound the pull before a sandbox is removed, one that lives, and one that ended by
 	// itself: its disk may still be there.
 	LastPullTime, DeadPullTime = 20 * time.Second, 3 * time.Second
 	// UpToDateTime is how long an exec waits to begin until the sandbox has what is due.
 	UpToDateTime = 15 * time.Second
-	// followTime bounds one push that nobody waits for.
+	// followTime bounds one push that no caller waits for.
 	followTime = 10 * time.Second
 	// followParallel is how many of those go on side by side. One that waits for a sandbox out of reach holds a place.
 	followParallel = 32
-	// RetryPause is between two tries, and doubles up to lastRetryPause where nobody waits.
+	// RetryPause is between two tries, and doubles up to lastRetryPause where no caller waits.
 	RetryPause, lastRetryPause = 200 * time.Millisecond, 5 * time.Second
 	// MaxDue bounds the paths that wait for a sandbox out of reach.
 	MaxDue = 1000

@@ -96,7 +96,7 @@ func (r *remover) remove(dir *os.Root, name string, depth int) error {
 		return err
 	}
 	defer sub.Close() //nolint:errcheck // read-only
-	// New entries may appear while we remove; whoever makes them faster than we remove them ends
+	// New entries may appear while we remove; a process that makes them faster than we remove them ends
 	// with an error, not with us in a loop.
 	for range 100 {
 		if err := r.empty(sub, depth); err != nil {

@@ -35,13 +35,13 @@ type Options struct {
 	// Hold calls a function that makes or writes a file so that the kernel's limits hold it, although
 	// the server is root. nil: it is called as it is.
 	Hold func(write func() error) error
-	// Body is given what a Write reads from somebody who may be slow, before anything else is done, and gives what is
+	// Body is given what a Write reads from a sender that may be slow, before anything else is done, and gives what is
 	// read instead. nil: that itself is read.
 	Body func(r io.Reader) (*os.File, error)
 	// Spool is the host folder where an archive is kept until all of it is checked, unless Body keeps it. "": that of the system.
 	Spool string
 	// Changing is told of each path, free of symbolic links, that is about to be made, replaced or removed: what is
-	// below it, too. nil: nobody is.
+	// below it, too. nil: none is.
 	Changing func(path string)
 	// DiskBytes is the most that workspace, uploads and outputs together may hold after a write. 0: no
 	// limit.

@@ -31,7 +31,7 @@ type Watch struct {
 	recursive bool
 	before    map[string]Entry // nil before the first look
 	took      time.Duration    // the last look
-	bell      *bell            // nil: nobody waits
+	bell      *bell            // nil: no caller waits
 }
 
 // NewWatch makes a watch of a folder, and of all below it when recursive.

@@ -219,7 +219,7 @@ func (q *subvolumes) limit(dir, userDir string, _ int, thread, user Limits) erro
 }
 
 // pass has nothing to do: a subvolume may be renamed to anywhere, and limit puts its group into the user's. Before
-// the first limit it is in nobody's.
+// the first limit it is in no quota group.
 func (q *subvolumes) pass(context.Context, string, string) error { return nil }
 
 func (q *subvolumes) drop(dir string, _ int) error {
@@ -271,7 +271,7 @@ func (q *subvolumes) unused(id string) bool {
 }
 
 // convert exchanges the folder of a user's threads, when it is an ordinary one, for a subvolume in which each
-// thread is one. The blocks of files are copied, not shared: simple quotas count a block for whoever wrote it first. It does
+// thread is one. The blocks of files are copied, not shared: simple quotas count a block for its first writer. It does
 // nothing while sandboxes have the files open.
 func (q *subvolumes) convert(ctx context.Context, dir string, live bool) error {
 	if id, err := subvolume(dir); err != nil || id != 0 || live {

@@ -8,7 +8,7 @@ import (
 )
 
 // Hold calls write so that the quotas hold what it does, although this process is root: ext4 lets
-// whoever has CAP_SYS_RESOURCE past every limit. write must not wait for anything but the disk.
+// processes with CAP_SYS_RESOURCE past every limit. write must not wait for anything but the disk.
 func Hold(write func() error) error {
 	const bit = uint32(1) << unix.CAP_SYS_RESOURCE
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -27,7 +27,7 @@ type index struct {
 	Count   int // snapshots since the last sweep
 }
 
-// garbage is a pack that nobody refers to since a time.
+// garbage is a pack that no snapshot refers to since a time.
 type garbage struct {
 	Pack  string
 	Since time.Time

@@ -195,7 +195,7 @@ func (w *writer) join() error {
 	switch {
 	case h == nil || h.Deleted: // and this is another thread of its name
 		return nil
-	case h.Holder != w.s.o.Holder || !w.s.vouches(w.t, nil, h): // nobody knows whether what is here is newer
+	case h.Holder != w.s.o.Holder || !w.s.vouches(w.t, nil, h): // whether what is here is newer is unknown
 		return errMoved
 	}
 	entries, err := w.s.entries(w.ctx, w.t, h, nil)
@@ -508,7 +508,7 @@ func (w *writer) refer(h *head, entries []entry) {
 	}
 }
 
-// publish puts the head there, and takes away what nobody refers to.
+// publish puts the head there, and takes away what no snapshot refers to.
 func (w *writer) publish(h *head, found []seen) error {
 	former, err := w.s.intend(w.t, h.ID)
 	if err != nil {
@@ -546,7 +546,7 @@ func (w *writer) moved(h *head) (version string, err error) {
 	switch {
 	case err != nil:
 		return "", err
-	case now == nil: // somebody has emptied the store
+	case now == nil: // the store was emptied
 		return "", errAgain
 	case now.ID == h.ID && now.Holder == h.Holder:
 		return version, nil

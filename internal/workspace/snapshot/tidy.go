@@ -9,7 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// What nobody refers to is taken away: a pack that the last snapshot needed and this one does not after garbageGrace, for
+// What no snapshot refers to is taken away: a pack that the last snapshot needed and this one does not after garbageGrace, for
 // a server that restores just now; one that no snapshot ever referred to, because its writer died or was too late,
 // after orphanGrace, for a snapshot that is being written: its packs are no older than its deadline.
 const (
@@ -41,7 +41,7 @@ func (s *Snapshots) tidy(ctx context.Context, t sandbox.Thread, idx *index) {
 	}
 }
 
-// sweep removes the packs that idx does not refer to and that are older than a time. idx is what is kept now: nobody can
+// sweep removes the packs that idx does not refer to and that are older than a time. idx is what is kept now: no server can
 // refer to such a pack any more, because a snapshot refers to packs of the one before and to its own.
 func (s *Snapshots) sweep(ctx context.Context, t sandbox.Thread, idx *index, before time.Time) error {
 	var old []string

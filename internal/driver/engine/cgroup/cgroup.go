@@ -155,7 +155,7 @@ func SetWeight(group string, weight int) error {
 	if v1 {
 		file, weight = "cpu.shares", Shares(weight)
 	}
-	// Not made when it is not there: nobody makes files of a cgroup.
+	// Not made when it is not there: only the kernel makes files of a cgroup.
 	f, err := os.OpenFile(filepath.Join(mount, group, file), os.O_WRONLY, 0)
 	if err != nil {
 		return err

@@ -24,7 +24,7 @@ func argumentRules(r Runtime, loosen []sandbox.Loosening) []*seccomp.Syscall {
 }
 
 // protocols are those of a socket of the Internet families, by its type. Others (SCTP, DCCP, MPTCP, UDP-Lite,
-// raw) are pieces of kernel without use here, which the kernel would load for whoever asks.
+// raw) are pieces of kernel without use here, which the kernel would load for any process.
 var protocols = map[uint64][]uint64{
 	unix.SOCK_STREAM: {0, unix.IPPROTO_TCP},
 	unix.SOCK_DGRAM:  {0, unix.IPPROTO_UDP},

@@ -56,7 +56,7 @@ func addLine(text []byte, line string) []byte {
 // Names returns the names of the files, sorted.
 func (e EtcFiles) Names() []string { return slices.Sorted(maps.Keys(e)) }
 
-// Write puts the files into dir, which it makes. Everybody may read them.
+// Write puts the files into dir, which it makes. All may read them.
 func (e EtcFiles) Write(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err

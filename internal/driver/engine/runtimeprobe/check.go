@@ -100,7 +100,7 @@ type Fleet interface {
 }
 
 // SweepSandboxes removes the sandboxes of probes that a crash of a server interrupted, told by the process that made
-// them, or by their age. What fails is logged: it keeps nobody from a probe.
+// them, or by their age. What fails is logged: it prevents no probe.
 func SweepSandboxes(ctx context.Context, fleet Fleet, log *slog.Logger) {
 	old, err := fleet.List(ctx, nil)
 	if err != nil {
@@ -221,7 +221,7 @@ func (p *probe) awaitReport(ctx context.Context) (report, error) {
 	}
 }
 
-// look waits a little, and fails when the sandbox has ended or nobody waits any more.
+// look waits a little, and fails when the sandbox has ended or the caller waits no more.
 func (p *probe) look(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

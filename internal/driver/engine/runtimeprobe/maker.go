@@ -9,7 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/procid"
 )
 
-// LabelMaker says which process made the sandbox of a probe. Once that has ended nobody waits for the probe any more.
+// LabelMaker says which process made the sandbox of a probe. Once that has ended the probe is not waited for any more.
 const LabelMaker = "io.skerry.runtime-probe-maker"
 
 // world names this boot of this machine and the namespace in which processes have their numbers; "" when they
