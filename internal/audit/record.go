@@ -1,6 +1,3 @@
-// Package audit keeps the record of who did what. Each server process writes an append-only,
-// hash-chained log on disk; a record is durable before the caller sees the result of the action. A
-// shipper copies the records to a Redis stream, which is what List reads.
 package audit
 
 import (

@@ -19,4 +19,10 @@
 //
 // Commands share the uid of sandboxd. One can kill the supervisor of another exec: that exec ends as
 // killed, its orphans fall to PID 1, and PID 1 kills them.
+//
+// Locks: Manager.mu guards what there is of execs, sessions, standbys and zygotes. Exec.mu, then Session.mu; a message to a
+// supervisor is sent under either, with a deadline. wardens.forkMu is held for reading while a supervisor is started, and
+// for writing while children are reaped or looked over; then wardens.mu, which guards the lists of supervisors. tap.mu
+// is held while a piece of output is read and put where it belongs. eventLog.mu may be taken under all of them, and
+// takes none. stdin.mu and terminal.mu are taken last, for a few fields or one call of the terminal.
 package process
