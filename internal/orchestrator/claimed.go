@@ -14,6 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 )
 
 // How a thread gets a sandbox of the pool. First its claim names the sandbox, then the folder moves: a server that finds the
@@ -38,7 +39,7 @@ func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*instance.Pooled, 
 	if len(r.pool.templates) == 0 || o.cold {
 		return nil, nil
 	}
-	if _, err := workspaceUID(r.threadDir(t)); !errors.Is(err, fs.ErrNotExist) && (err != nil || r.remote == nil) {
+	if _, err := workspace.UID(r.folders.Dir(t)); !errors.Is(err, fs.ErrNotExist) && (err != nil || r.remote == nil) {
 		return nil, nil
 	}
 	x := r.pool.pick(o.template.Name)
@@ -63,7 +64,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 	}
 	// The disk may take its time; no caller sees the thread before it has.
 	synced := make(chan error, 1)
-	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.threadDir(inst.Thread))) })
+	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.folders.Dir(inst.Thread))) })
 	uid, err := r.ensureThread(ctx, inst.Thread)
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 		return instance.ErrGivenUp
 	}
 	inst.UID = uid
-	if err := r.bound(inst.Thread, inst.UID, inst.Template.Limits.DiskBytes); err != nil {
+	if err := r.folders.Bound(inst.Thread, inst.UID, inst.Template.Limits.DiskBytes); err != nil {
 		return err
 	}
 	if err := r.openBridge(inst); err != nil {
@@ -100,7 +101,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 		err = r.upToDate(ctx, inst)
 	}
 	if e := <-synced; err == nil && e != nil {
-		err = noRoom(e, "the thread's files cannot be made")
+		err = workspace.NoRoom(e, "the thread's files cannot be made")
 	}
 	if err == nil && !r.owners.Confirm(inst.Ownership) {
 		err = ownership.NotHere(&ownership.Elsewhere{})
@@ -132,8 +133,8 @@ func (r *Orchestrator) attachClaimed(ctx context.Context, inst *instance.Instanc
 // passWorkspace moves the folder. moved is false when the thread has files of its own, which the sandbox can be filled with;
 // errGivenUp: it cannot.
 func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *instance.Pooled) (moved bool, err error) {
-	dir := r.threadDir(t)
-	if _, err := workspaceUID(dir); err == nil && r.remote != nil {
+	dir := r.folders.Dir(t)
+	if _, err := workspace.UID(dir); err == nil && r.remote != nil {
 		return false, nil
 	}
 	parent := filepath.Dir(dir)
@@ -148,7 +149,7 @@ func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *i
 		return false, instance.ErrGivenUp
 	}
 	if err != nil {
-		return false, noRoom(err, "the thread's files cannot be made")
+		return false, workspace.NoRoom(err, "the thread's files cannot be made")
 	}
 	return true, nil
 }
@@ -169,7 +170,7 @@ func (r *Orchestrator) fillClaimed(ctx context.Context, inst *instance.Instance)
 		return err
 	}
 	// The folder that it waited with says from now on nothing. One that stays goes with the next sweep after the sandbox.
-	if err := r.dropFiles(inst.Pooled.Files, inst.Pooled.UID); err != nil {
+	if err := r.folders.Drop(inst.Pooled.Files, inst.Pooled.UID); err != nil {
 		r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.ID), "error", err)
 	}
 	return nil
@@ -224,7 +225,7 @@ func (r *Orchestrator) endClaim(inst *instance.Instance, removed bool) {
 		return
 	}
 	if removed {
-		if err := r.dropFiles(inst.Pooled.Files, inst.Pooled.UID); err != nil {
+		if err := r.folders.Drop(inst.Pooled.Files, inst.Pooled.UID); err != nil {
 			r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.ID), "error", err)
 		}
 	}

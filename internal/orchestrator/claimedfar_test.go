@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -66,7 +67,7 @@ func TestClaimedWithFiles(t *testing.T) {
 	f.want("a new one", f.here("t", "e"), "new")
 	f.want("a removed one", f.here("t", "c"), "")
 	for _, name := range []string{"a", "e"} {
-		if got := ownerHere(t, filepath.Join(f.threadDir(inst.Thread), "workspace", name)); got != uid {
+		if got := ownerHere(t, filepath.Join(f.folders.Dir(inst.Thread), "workspace", name)); got != uid {
 			t.Errorf("%s belongs to %d, the thread to %d", name, got, uid)
 		}
 	}
@@ -399,8 +400,8 @@ func TestCrashInAFill(t *testing.T) {
 			if res, err := b.Execs.Wait(t.Context(), caller, "main", exec); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
 				t.Errorf("%+v, %v", res, err)
 			}
-			file := filepath.Join(b.threadDir(mainThread), "workspace/a")
-			uid, err := workspaceUID(b.threadDir(mainThread))
+			file := filepath.Join(b.folders.Dir(mainThread), "workspace/a")
+			uid, err := workspace.UID(b.folders.Dir(mainThread))
 			if text, e := os.ReadFile(file); err != nil || e != nil || string(text) != "keptmore" || ownerHere(t, file) != uid {
 				t.Errorf("at the server: %q of %d, %v, %v", text, uid, err, e)
 			}
@@ -437,7 +438,7 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *instance.Pooled, last
 	inst.Dir, inst.Pooled, inst.Ownership, inst.FileSync, inst.Link, inst.Client = x.Dir, x, own, x.FileSync, x.Link, x.Client
 	inst.Skills.Folder = x.Skills.Folder
 	inst.FileSync.Shut()
-	inst.UID, err = workspaceUID(r.threadDir(mainThread))
+	inst.UID, err = workspace.UID(r.folders.Dir(mainThread))
 	must(err)
 	must(r.openBridge(inst))
 	must(r.attachClaimed(t.Context(), inst))

@@ -245,7 +245,7 @@ func (f *farHouse) ok(id, script string) sandbox.Result {
 
 // here is what the server has at a path of the thread; "": nothing.
 func (f *farHouse) here(id, name string) string {
-	text, _ := os.ReadFile(filepath.Join(f.threadDir(sandbox.Thread{Owner: caller.Owner, ID: id}), "workspace", name))
+	text, _ := os.ReadFile(filepath.Join(f.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: id}), "workspace", name))
 	return string(text)
 }
 

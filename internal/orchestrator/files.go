@@ -21,7 +21,7 @@ func (r *Orchestrator) withFiles(t sandbox.Thread, uid *int, use func(*paths.FS)
 func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, more func(*paths.Options), use func(*paths.FS) error) error {
 	o := paths.Options{
 		Mounts: []paths.Mount{
-			{Virtual: sandbox.UserDataDir, Host: r.threadDir(t), Writable: uid != nil},
+			{Virtual: sandbox.UserDataDir, Host: r.folders.Dir(t), Writable: uid != nil},
 			{Virtual: sandbox.SkillsDir},
 			{Virtual: sandbox.PluginsDir},
 			{Virtual: sandbox.CodeAPIDir},
@@ -40,7 +40,7 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	if uid != nil {
 		o.Spool = r.runRoot()
 		o.Hold = quota.Hold
-		if err := r.bound(t, o.UID, o.DiskBytes); err != nil {
+		if err := r.folders.Bound(t, o.UID, o.DiskBytes); err != nil {
 			return err
 		}
 	}

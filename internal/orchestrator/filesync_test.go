@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -38,8 +39,8 @@ func TestEndBringsFiles(t *testing.T) {
 	if want := []string{"created a", "created d/f"}; !slices.Equal(files, want) {
 		t.Errorf("changed %q, want %q", files, want)
 	}
-	uid, err := workspaceUID(f.threadDir(sandbox.Thread{Owner: caller.Owner, ID: "t"}))
-	if info, e := os.Stat(filepath.Join(f.threadDir(sandbox.Thread{Owner: caller.Owner, ID: "t"}), "workspace/d/f")); err != nil || e != nil || uint32(uid) != info.Sys().(*syscall.Stat_t).Uid {
+	uid, err := workspace.UID(f.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: "t"}))
+	if info, e := os.Stat(filepath.Join(f.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: "t"}), "workspace/d/f")); err != nil || e != nil || uint32(uid) != info.Sys().(*syscall.Stat_t).Uid {
 		t.Errorf("%v, %v", err, e)
 	}
 	pulls := f.spy.pulls.Load()
@@ -110,7 +111,7 @@ func TestApiChangesAreThere(t *testing.T) {
 	f.want("what the exec saw", f.here("t", "saw"), "two+apiy")
 	f.want("what it listed", f.here("t", "listed"), "a\nbegun\ngo\nlink\nlisted\nmoved\nnew\nsaw\n")
 	f.want("at the server", f.here("t", "a"), "two+api")
-	if _, err := os.Stat(filepath.Join(f.threadDir(sandbox.Thread{Owner: caller.Owner, ID: "t"}), "workspace/new/deep")); err != nil {
+	if _, err := os.Stat(filepath.Join(f.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: "t"}), "workspace/new/deep")); err != nil {
 		t.Error(err)
 	}
 	if _, err := f.KeepResult(t.Context(), sandbox.Thread{Owner: caller.Owner, ID: "t"}, "r", []byte(`{"a":1}`)); err != nil {

@@ -228,7 +228,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *inst
 		return err
 	}
 	inst.UID = uid
-	if err := r.bound(inst.Thread, uid, inst.Template.Limits.DiskBytes); err != nil {
+	if err := r.folders.Bound(inst.Thread, uid, inst.Template.Limits.DiskBytes); err != nil {
 		return err
 	}
 	if err = os.MkdirAll(string(inst.Dir), 0o711); err == nil {
@@ -330,7 +330,7 @@ func (r *Orchestrator) openBridge(inst *instance.Instance) (err error) {
 }
 
 func (r *Orchestrator) spec(inst *instance.Instance) sandbox.Spec {
-	spec := r.specOf(inst, r.threadDir(inst.Thread))
+	spec := r.specOf(inst, r.folders.Dir(inst.Thread))
 	spec.Labels = map[string]string{
 		sandbox.LabelInstall: r.o.Install, sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User,
 		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: r.peers.ID(),

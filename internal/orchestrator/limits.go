@@ -47,13 +47,13 @@ func (r *Orchestrator) DiskUsed(ctx context.Context, tenant, user string) (int64
 	var sum int64
 	for _, u := range users {
 		owner := sandbox.Owner{Tenant: tenant, User: u}
-		threads, err := folders(filepath.Dir(r.threadDir(sandbox.Thread{Owner: owner, ID: "any"})))
+		threads, err := folders(filepath.Dir(r.folders.Dir(sandbox.Thread{Owner: owner, ID: "any"})))
 		if err != nil {
 			return 0, err
 		}
 		for _, id := range threads {
 			t := sandbox.Thread{Owner: owner, ID: id}
-			if sandbox.CheckThreadID(id) != nil || errors.Is(r.exists(t), sandbox.NotFound) {
+			if sandbox.CheckThreadID(id) != nil || errors.Is(r.folders.Exists(t), sandbox.NotFound) {
 				continue // being made, or deleted
 			}
 			var used sandbox.DiskUsage
@@ -61,7 +61,7 @@ func (r *Orchestrator) DiskUsed(ctx context.Context, tenant, user string) (int64
 				used, err = fs.Usage(ctx)
 				return err
 			})
-			if err != nil && !errors.Is(r.exists(t), sandbox.NotFound) {
+			if err != nil && !errors.Is(r.folders.Exists(t), sandbox.NotFound) {
 				return 0, err
 			}
 			sum += used.Bytes

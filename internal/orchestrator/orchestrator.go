@@ -33,6 +33,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
@@ -147,6 +148,7 @@ type Orchestrator struct {
 	endStreams   context.CancelFunc
 	drainTargets *ownership.Targets
 	loads        *load.Watcher
+	folders      *workspace.Folders
 	wrappers     *wrappers.Wrappers
 	places       *capacity.Places
 	nudged       chan struct{} // holds a token: an instance waits for a place
@@ -188,6 +190,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
 	r.execs = execution.NewRegistry()
+	r.folders = workspace.New(workspace.Options{DataDir: o.DataDir, Disk: o.Disk, UIDs: o.Store, Log: o.Log})
 	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r}, Audit: o.Audit})
 	r.Skills = mounted.New(own, mounted.Options{
 		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
@@ -247,7 +250,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.wrappers.Push)
 	r.wg.Go(r.Skills.Push)
 	r.wg.Go(r.Skills.PrepareSpares)
-	r.wg.Go(r.sweepGraves)
+	r.wg.Go(func() { r.folders.Sweep(r.ctx) })
 	r.wg.Go(r.keepPool)
 	r.wg.Go(r.keepLate)
 	return r, nil
@@ -271,8 +274,3 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 }
 
 func (r *Orchestrator) runRoot() string { return filepath.Join(r.o.DataDir, "run") }
-
-// threadDir is the host folder of a thread's files. The names were checked when they came in.
-func (r *Orchestrator) threadDir(t sandbox.Thread) string {
-	return filepath.Join(r.o.DataDir, "tenants", t.Tenant, "users", t.User, "threads", t.ID)
-}

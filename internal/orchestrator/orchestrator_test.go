@@ -161,7 +161,7 @@ func (h *house) within(t testing.TB, id, path string) string {
 	t.Helper()
 	thread := sandbox.Thread{Owner: caller.Owner, ID: id}
 	if !farAway {
-		return strings.Replace(path, sandbox.UserDataDir, h.threadDir(thread), 1)
+		return strings.Replace(path, sandbox.UserDataDir, h.folders.Dir(thread), 1)
 	}
 	return h.driver.Host().Inside(h.find(thread).ID, path)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -183,11 +184,11 @@ func TestClaimedIsTheThreads(t *testing.T) {
 		t.Fatal(err)
 	}
 	inst := h.find(mainThread)
-	after, err := os.Stat(filepath.Join(h.threadDir(mainThread), "workspace"))
+	after, err := os.Stat(filepath.Join(h.folders.Dir(mainThread), "workspace"))
 	if err != nil || !os.SameFile(before, after) || !inst.Info().Warm {
 		t.Errorf("the thread's folder is not the one that the sandbox has: %v", err)
 	}
-	if uid, err := workspaceUID(h.threadDir(mainThread)); err != nil || uid != inst.UID {
+	if uid, err := workspace.UID(h.folders.Dir(mainThread)); err != nil || uid != inst.UID {
 		t.Errorf("uid %d, the sandbox's is %d, %v", uid, inst.UID, err)
 	}
 	if got := h.inside(t, "main"); !slices.Equal(got, []string{"public/one"}) {
@@ -210,7 +211,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	if info := h.sandboxOf(t, "main"); info.Warm != farAway {
 		t.Errorf("a thread with files got %+v", info)
 	}
-	if text, err := os.ReadFile(filepath.Join(h.threadDir(mainThread), "workspace/kept")); err != nil || string(text) != "x" {
+	if text, err := os.ReadFile(filepath.Join(h.folders.Dir(mainThread), "workspace/kept")); err != nil || string(text) != "x" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if err := h.DeleteThread(t.Context(), caller, "main"); err != nil {
@@ -592,7 +593,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	if box := b.find(mainThread); box != nil {
 		t.Errorf("the thread has %s, whose files are others", box.ID)
 	}
-	if got, err := workspaceUID(b.threadDir(mainThread)); err != nil || got != uid {
+	if got, err := workspace.UID(b.folders.Dir(mainThread)); err != nil || got != uid {
 		t.Errorf("the thread's files: uid %d, %v", got, err)
 	}
 	// Another's folder: what there is of the first one goes with the sandbox that nothing has run in.

@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 )
 
 // poolRoot holds a folder for each sandbox that waits, "<sandbox>.<replica>", in the form of those of a user's
@@ -117,7 +118,7 @@ func (r *Orchestrator) attemptPooled(ctx context.Context, x *instance.Pooled) er
 }
 
 func (r *Orchestrator) bringUpPooled(ctx context.Context, x *instance.Pooled) (err error) {
-	if x.UID, err = r.makeWorkspace(ctx, x.Files, makeFolders); err != nil {
+	if x.UID, err = r.folders.Make(ctx, x.Files, workspace.Fill); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(string(x.Dir), 0o711); err != nil {
@@ -170,7 +171,7 @@ func (r *Orchestrator) discard(x *instance.Pooled, why string) {
 	err := r.o.Driver.Remove(ctx, x.ID)
 	r.Skills.End(x.Instance, err == nil)
 	if err == nil {
-		err = errors.Join(os.RemoveAll(string(x.Dir)), r.dropFiles(x.Files, x.UID))
+		err = errors.Join(os.RemoveAll(string(x.Dir)), r.folders.Drop(x.Files, x.UID))
 	}
 	r.places.LeaveSpare()
 	r.pool.mu.Lock()
@@ -186,14 +187,6 @@ func (r *Orchestrator) discard(x *instance.Pooled, why string) {
 	if _, err := r.o.Audit.Append(ctx, rec); err != nil {
 		r.o.Log.Error("the audit log cannot be written", "error", err)
 	}
-}
-
-// dropFiles removes the folder of one that waited: there is nothing in it. A missing one is no error.
-func (r *Orchestrator) dropFiles(files string, uid int) error {
-	if _, err := os.Lstat(files); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return r.o.Disk.Drop(files, uid)
 }
 
 // sweepPool removes what servers that ended had waiting, and what this one could not remove before. What a claim names is
@@ -243,7 +236,7 @@ func (r *Orchestrator) stale(f poolFolder) bool {
 func (r *Orchestrator) reapPooled(f poolFolder) error {
 	ctx, cancel := context.WithTimeout(r.ctx, removeTimeout)
 	defer cancel()
-	uid, err := workspaceUID(f.path)
+	uid, err := workspace.UID(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		uid, err = 0, nil // another server is removing it, or had begun to
 	}
@@ -254,5 +247,5 @@ func (r *Orchestrator) reapPooled(f poolFolder) error {
 		return err
 	}
 	r.clearAway(ctx, f.id)
-	return r.dropFiles(f.path, uid)
+	return r.folders.Drop(f.path, uid)
 }

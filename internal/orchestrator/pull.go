@@ -12,6 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -23,7 +24,7 @@ import (
 // again while the sandbox cannot be reached, until ctx ends. fenced: the sandbox was attached with a higher token.
 func (r *Orchestrator) attach(ctx context.Context, inst *instance.Instance, labels map[string]string) error {
 	fs := inst.FileSync
-	a := driver.Attachment{ID: inst.ID, Mounts: r.specOf(inst, r.threadDir(inst.Thread)).Mounts, UID: inst.UID, Labels: labels}
+	a := driver.Attachment{ID: inst.ID, Mounts: r.specOf(inst, r.folders.Dir(inst.Thread)).Mounts, UID: inst.UID, Labels: labels}
 	if own := inst.Owned(); own != nil {
 		a.Token = own.Token.Load()
 	}
@@ -103,7 +104,7 @@ func (r *Orchestrator) pull(ctx context.Context, inst *instance.Instance, patien
 // mayPull says whether the thread's folder is still ours, and the one that the sandbox was given: a thread that was deleted while
 // its sandbox began may be a new one by now.
 func (r *Orchestrator) mayPull(inst *instance.Instance) bool {
-	uid, err := workspaceUID(r.threadDir(inst.Thread))
+	uid, err := workspace.UID(r.folders.Dir(inst.Thread))
 	return err == nil && uid == inst.UID && r.stillOurs(inst)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 )
 
 // recover brings this server to where those before it stopped, however that was: sandboxes that no living
@@ -80,7 +81,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	if err := r.notOutrun(ctx, t); err != nil {
 		return nil, err
 	}
-	uid, err := workspaceUID(r.threadDir(t))
+	uid, err := workspace.UID(r.folders.Dir(t))
 	if err != nil {
 		return nil, fmt.Errorf("its workspace: %w", err)
 	}
@@ -113,7 +114,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	if err := r.Skills.First(ctx, inst); err != nil {
 		return inst, err
 	}
-	if err := r.bound(t, uid, tmpl.Limits.DiskBytes); err != nil {
+	if err := r.folders.Bound(t, uid, tmpl.Limits.DiskBytes); err != nil {
 		return inst, err
 	}
 	if err := r.open(inst); err != nil {

@@ -528,4 +528,4 @@ type execSandboxes struct{ r *Orchestrator }
 func (s execSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
 
 // Exists implements execution.Sandboxes.
-func (s execSandboxes) Exists(t sandbox.Thread) error { return s.r.exists(t) }
+func (s execSandboxes) Exists(t sandbox.Thread) error { return s.r.folders.Exists(t) }

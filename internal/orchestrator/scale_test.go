@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 )
 
 // What a server does all the time, whatever its sandboxes do, with as many of them as it may have. A crowd has
@@ -58,7 +59,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 			t.Fatal(err)
 		}
 		spec := h.spec(inst)
-		spec.UID, spec.Mounts = firstUID, nil
+		spec.UID, spec.Mounts = workspace.FirstUID, nil
 		if _, err := h.driver.Create(ctx, spec); err != nil {
 			t.Fatal(err)
 		}

@@ -67,7 +67,7 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 	d.asked = func(req *sandboxv1.RunRequest) {
 		asked(req)
 		dir := h.within(t, "t1", req.GetSpillDir())
-		long = filepath.Join(strings.Replace(req.GetSpillDir(), sandbox.UserDataDir, h.threadDir(sandbox.Thread{Owner: caller.Owner, ID: "t1"}), 1), "stdout")
+		long = filepath.Join(strings.Replace(req.GetSpillDir(), sandbox.UserDataDir, h.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: "t1"}), 1), "stdout")
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "stdout"), []byte(strings.Repeat("x", 32<<10-5)+secretValue+"\n"), 0o600)); err != nil {
 			t.Error(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 )
 
@@ -51,7 +52,7 @@ func (r *Orchestrator) restoreSnapshot(ctx context.Context, t sandbox.Thread, ow
 	}
 	ctx, cancel := deadline.Detached(ctx, keepTimeout)
 	defer cancel()
-	return r.o.Snapshots.Bring(ctx, t, r.threadDir(t), own, func(x snapshot.Restored) error { return r.replaceFiles(ctx, t, x) })
+	return r.o.Snapshots.Bring(ctx, t, r.folders.Dir(t), own, func(x snapshot.Restored) error { return r.replaceFiles(ctx, t, x) })
 }
 
 // outrunTimeout bounds the question of notOutrun, which is asked of each sandbox that is adopted.
@@ -67,7 +68,7 @@ func (r *Orchestrator) notOutrun(ctx context.Context, t sandbox.Thread) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, outrunTimeout)
 	defer cancel()
-	err := r.o.Snapshots.Bring(ctx, t, r.threadDir(t), true, func(snapshot.Restored) error { return errOutrun })
+	err := r.o.Snapshots.Bring(ctx, t, r.folders.Dir(t), true, func(snapshot.Restored) error { return errOutrun })
 	if errors.Is(err, errOutrun) {
 		return errOutrun
 	}
@@ -82,7 +83,7 @@ func (r *Orchestrator) there(ctx context.Context, t sandbox.Thread) error {
 	if err := r.restoreSnapshot(ctx, t, false); err != nil {
 		return err
 	}
-	err := r.exists(t)
+	err := r.folders.Exists(t)
 	if r.o.Snapshots == nil || !errors.Is(err, sandbox.NotFound) {
 		return err
 	}
@@ -98,48 +99,28 @@ func (r *Orchestrator) there(ctx context.Context, t sandbox.Thread) error {
 
 // replaceFiles puts what was kept in the place of the thread's folder, by one rename.
 func (r *Orchestrator) replaceFiles(ctx context.Context, t sandbox.Thread, x snapshot.Restored) error {
-	dir := r.threadDir(t)
+	dir := r.folders.Dir(t)
 	if x.Fill == nil {
 		return errors.Join(r.forgetSavedSpec(t), r.deleteHere(ctx, t))
 	}
 	filled := 0
-	uid, err := r.makeWorkspace(ctx, dir, func(files string, uid int) error {
+	uid, err := r.folders.Make(ctx, dir, func(files string, uid int) error {
 		filled = uid
 		if err := x.Fill(ctx, files, uid); err != nil {
 			return err
 		}
-		if err := makeFolders(files, uid); err != nil {
+		if err := workspace.Fill(files, uid); err != nil {
 			return err
 		}
-		return r.buryFolder(ctx, dir)
+		return r.folders.Bury(ctx, dir)
 	})
 	if err != nil {
-		return noRoom(err, "the thread's files cannot be restored")
+		return workspace.NoRoom(err, "the thread's files cannot be restored")
 	}
 	if uid != filled { // another request made the folder just now
 		return sandbox.Errorf(sandbox.Unavailable, "the thread's files are being restored; try again")
 	}
 	return r.recall(ctx, t, x.About)
-}
-
-// buryFolder takes away a folder of a thread that is not to count any more. Nothing there is no error.
-func (r *Orchestrator) buryFolder(ctx context.Context, dir string) error {
-	uid, err := workspaceUID(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.o.Disk.Forget(dir)
-	grave, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
-	if err == nil {
-		err = os.Rename(dir, filepath.Join(grave, "files"))
-	}
-	if err == nil {
-		err = r.removeGrave(ctx, grave, uid)
-	}
-	return err
 }
 
 // about is what comes back with a thread's files.
@@ -224,7 +205,7 @@ func (r *Orchestrator) keepChanged(ctx context.Context, t sandbox.Thread) error 
 	if r.o.Snapshots == nil {
 		return nil
 	}
-	uid, err := workspaceUID(r.threadDir(t))
+	uid, err := workspace.UID(r.folders.Dir(t))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
 	}
@@ -236,7 +217,7 @@ func (r *Orchestrator) keepNow(ctx context.Context, t sandbox.Thread, uid int, w
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
 	return r.o.Snapshots.Keep(ctx, t, snapshot.Thread{
-		Dir: r.threadDir(t), UID: uid, Whole: whole, About: func() ([]byte, error) { return r.about(ctx, t) },
+		Dir: r.folders.Dir(t), UID: uid, Whole: whole, About: func() ([]byte, error) { return r.about(ctx, t) },
 	})
 }
 
@@ -361,7 +342,7 @@ func (r *Orchestrator) keepDue(ctx context.Context, now time.Time) {
 }
 
 func (r *Orchestrator) keepOneLate(ctx context.Context, t sandbox.Thread) {
-	uid, err := workspaceUID(r.threadDir(t))
+	uid, err := workspace.UID(r.folders.Dir(t))
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it was deleted
 		err = r.o.Snapshots.Sweep(ctx, t)

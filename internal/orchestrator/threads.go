@@ -12,6 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -113,7 +114,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		if err := r.ReleaseSandbox(ctx, c, id); err != nil {
 			return err
 		}
-		uid, err := workspaceUID(r.threadDir(t))
+		uid, err := workspace.UID(r.folders.Dir(t))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
 		}
@@ -155,8 +156,8 @@ func (r *Orchestrator) deleteFiles(ctx context.Context, t sandbox.Thread) error 
 }
 
 func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
-	dir := r.threadDir(t)
-	uid, err := workspaceUID(dir)
+	dir := r.folders.Dir(t)
+	uid, err := workspace.UID(dir)
 	if errors.Is(err, fs.ErrNotExist) { // another request was faster
 		return sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
 	}
@@ -179,7 +180,7 @@ func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
 		err = r.o.ForgetApprovals(ctx, t)
 	}
 	if err == nil {
-		err = r.removeGrave(ctx, grave, uid)
+		err = r.folders.RemoveGrave(ctx, grave, uid)
 	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")

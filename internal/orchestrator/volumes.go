@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
@@ -70,7 +71,7 @@ func (r *Orchestrator) rememberVolume(t sandbox.Thread, s volumeState) error {
 		err = lockedfile.Replace(file, text)
 	}
 	if err != nil {
-		return noRoom(err, "what is on the user's volume cannot be written down")
+		return workspace.NoRoom(err, "what is on the user's volume cannot be written down")
 	}
 	return nil
 }
@@ -154,7 +155,7 @@ func (r *Orchestrator) makeSandbox(ctx context.Context, inst *instance.Instance)
 		if err == nil && inst.FileSync != nil {
 			inst.FileSync.Opened(true)
 		}
-		if _, gone := os.Lstat(r.threadDir(inst.Thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+		if _, gone := os.Lstat(r.folders.Dir(inst.Thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
 			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
 		}
 		return err
@@ -301,7 +302,7 @@ func (r *Orchestrator) fetchNow(t sandbox.Thread) error {
 
 // withFolder holds a thread, and returns the Spec of a sandbox that has its files on the volume, and nothing else.
 func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use func(sandbox.Spec, *ownership.Ownership) error) error {
-	uid, err := workspaceUID(r.threadDir(t))
+	uid, err := workspace.UID(r.folders.Dir(t))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
 	}
@@ -321,7 +322,7 @@ func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use fun
 	return use(sandbox.Spec{
 		ID: sandbox.NewID(), Image: tmpl.Image, Runtime: tmpl.Runtime, UID: uid, Daemon: r.o.Daemon, Limits: tmpl.Limits, Volume: v,
 		Token:  own.Token.Load(),
-		Mounts: []sandbox.Mount{{Source: r.threadDir(t), Target: sandbox.UserDataDir}},
+		Mounts: []sandbox.Mount{{Source: r.folders.Dir(t), Target: sandbox.UserDataDir}},
 		Labels: map[string]string{
 			sandbox.LabelInstall: r.o.Install, sandbox.LabelRole: sandbox.RoleFiles, sandbox.LabelReplica: r.peers.ID(),
 			sandbox.LabelTenant: t.Tenant, sandbox.LabelUser: t.User, sandbox.LabelThread: t.ID,
