@@ -52,8 +52,8 @@ func (p *App) sealLogins(ctx context.Context) {
 
 // sealKept encrypts the environments of sandboxes that a former version has kept.
 func (p *App) sealKept(ctx context.Context) {
-	p.secrets.AlsoRenew(p.orch.RenewKept)
-	if changed, err := p.orch.RenewKept(ctx); err != nil {
+	p.secrets.AlsoRenew(p.orch.Specs.Renew)
+	if changed, err := p.orch.Specs.Renew(ctx); err != nil {
 		p.log.Error("environments of sandboxes are not all encrypted", "error", err)
 	} else if changed > 0 {
 		p.log.Info("environments of sandboxes are encrypted now", "sandboxes", changed)

@@ -10,7 +10,7 @@ import (
 
 // restore sets on an adopted instance what it was asked to be, and pauses it again when it was. It is not in the map yet.
 func (r *Orchestrator) restore(ctx context.Context, inst *instance.Instance, paused bool) {
-	if saved := r.readSavedSpec(inst.Thread); saved != nil && saved.Template == inst.Template.Name {
+	if saved := r.Specs.Read(inst.Thread); saved != nil && saved.Template == inst.Template.Name {
 		inst.SetEnvironment(saved.Env)
 	}
 	r.saveOrder(inst)

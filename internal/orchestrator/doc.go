@@ -68,7 +68,7 @@
 // A new instance takes a place (capacity.go), waiting in its tenant's queue when there is none, and gives
 // it back when its sandbox is gone. lifecycle.go looks every second for instances that are idle or too
 // old: BeginStop takes one out of use in the same step that sees that nothing runs in it, and putAway ends
-// it. savedspec.go is what outlives an instance. Package instance/load watches what an instance with something in it
+// it. Package instance/savedspec is what outlives an instance. Package instance/load watches what an instance with something in it
 // does to its neighbours: it weighs one that computes, and ends what forks without end (decision 0019).
 // The way of an exec into an instance is enter: it waits for an instance, wakes one that is paused, and
 // starts over when the instance was put away meanwhile. See docs/lifecycle.md.

@@ -253,7 +253,7 @@ func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id strin
 	case <-ctx.Done():
 		return sandbox.Info{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
 	}
-	if saved := r.readSavedSpec(inst.Thread); saved != nil && saved.Hibernated != nil {
+	if saved := r.Specs.Read(inst.Thread); saved != nil && saved.Hibernated != nil {
 		return *saved.Hibernated, nil
 	}
 	return sandbox.Info{}, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
@@ -271,7 +271,7 @@ func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string
 	if inst := r.find(t); inst != nil {
 		return inst, nil, r.waitReady(ctx, inst, 0)
 	}
-	if saved := r.readSavedSpec(t); saved != nil && saved.Hibernated != nil {
+	if saved := r.Specs.Read(t); saved != nil && saved.Hibernated != nil {
 		return nil, saved.Hibernated, nil
 	}
 	return nil, nil, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)

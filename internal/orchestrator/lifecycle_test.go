@@ -225,13 +225,13 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 	var info os.FileInfo
 	eventually(t, "it is kept", func() (there bool) {
 		var err error
-		info, err = os.Stat(h.savedSpecFile(th))
+		info, err = os.Stat(h.Specs.File(th))
 		return err == nil
 	})
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	for dir := h.savedSpecFile(th); dir != h.o.DataDir; {
+	for dir := h.Specs.File(th); dir != h.o.DataDir; {
 		dir = dir[:strings.LastIndexByte(dir, '/')]
 		if st, err := os.Stat(dir); err != nil || dir != h.o.DataDir && st.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
@@ -240,7 +240,7 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 	if err := h.ReleaseSandbox(t.Context(), caller, "secret"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(h.savedSpecFile(th)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(h.Specs.File(th)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("after the release: %v", err)
 	}
 	if s := h.state(t, "secret"); s != "" {
@@ -444,7 +444,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		th := sandbox.Thread{Owner: caller.Owner, ID: id}
-		eventually(t, "it is kept", func() bool { return h.readSavedSpec(th) != nil })
+		eventually(t, "it is kept", func() bool { return h.Specs.Read(th) != nil })
 	}
 	if _, err := h.Hibernate(ctx, caller, "asleep", false); err != nil {
 		t.Fatal(err)
@@ -498,7 +498,7 @@ func TestAnotherTemplate(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	th := sandbox.Thread{Owner: caller.Owner, ID: "x"}
-	eventually(t, "the former one is forgotten", func() bool { return h.readSavedSpec(th) == nil })
+	eventually(t, "the former one is forgotten", func() bool { return h.Specs.Read(th) == nil })
 	if inst := h.find(th); len(inst.Environment()) != 0 {
 		t.Errorf("it has the former one's environment: %v", inst.Environment())
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/instance/load"
+	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
@@ -90,7 +91,7 @@ type Options struct {
 	// Secrets gives values by name; nil: there are none.
 	Secrets secretValues
 	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
-	Sealer sealer
+	Sealer savedspec.Sealer
 	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
 	Limits       *limits.Gate
 	MaxInstances int
@@ -135,6 +136,8 @@ type Orchestrator struct {
 	Skills *mounted.Skills
 	// Execs are the execs of threads, for callers who look at them, follow them, and steer them.
 	Execs *execution.Execs
+	// Specs are what the sandboxes of threads were asked to be.
+	Specs *savedspec.Specs
 	// Calls are the tool calls of agents.
 	Calls *call.Calls
 	// Contexts are the interpreters that keep their variables between runs.
@@ -190,6 +193,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
 	r.execs = execution.NewRegistry()
+	r.Specs = savedspec.New(savedspec.Options{DataDir: o.DataDir, Sealer: o.Sealer, Log: o.Log})
 	r.folders = workspace.New(workspace.Options{DataDir: o.DataDir, Disk: o.Disk, UIDs: o.Store, Log: o.Log})
 	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r}, Audit: o.Audit})
 	r.Skills = mounted.New(own, mounted.Options{

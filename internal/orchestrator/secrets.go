@@ -20,14 +20,6 @@ type secretValues interface {
 	ForExec(ctx context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error)
 }
 
-// sealer encrypts what is kept in files. Only with the same purpose a text is opened again.
-type sealer interface {
-	Seal(purpose string, plain []byte) ([]byte, error)
-	Open(purpose string, sealed []byte) ([]byte, error)
-	// Stale reports whether a text is sealed for an older key than the newest.
-	Stale(purpose string, sealed []byte) bool
-}
-
 // named returns the variables of an exec whose values are those of secrets, by their names.
 func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string, env, names map[string]string) (map[string]string, error) {
 	if len(names) == 0 {

@@ -1,13 +1,11 @@
 package orchestrator
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -264,72 +262,5 @@ func TestEnvSecrets(t *testing.T) {
 	}
 	if _, err := h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", ContextID: "c", EnvSecrets: map[string]string{"T": "CRM"}}); !errors.Is(err, sandbox.Invalid) {
 		t.Error(err)
-	}
-}
-
-// reversing is a sealer of which everybody sees through, but not strings.Contains.
-type reversing struct{ stale bool }
-
-func (reversing) Seal(purpose string, plain []byte) ([]byte, error) {
-	out := slices.Clone(plain)
-	slices.Reverse(out)
-	return append([]byte(purpose+"\n"), out...), nil
-}
-
-func (reversing) Open(purpose string, sealed []byte) ([]byte, error) {
-	text, ok := bytes.CutPrefix(sealed, []byte(purpose+"\n"))
-	if !ok {
-		return nil, errors.New("sealed as something else")
-	}
-	out := slices.Clone(text)
-	slices.Reverse(out)
-	return out, nil
-}
-
-func (r reversing) Stale(string, []byte) bool { return r.stale }
-
-// What is kept of a sandbox does not show its environment, also not what a former version has kept.
-func TestKeptEnvironment(t *testing.T) {
-	h := newHouse(t, says(nil, "", 0))
-	th := sandbox.Thread{Owner: caller.Owner, ID: "t1"}
-	saved := savedSpec{Template: "base", Env: map[string]string{"K": secretValue}}
-	if err := h.writeSavedSpec(th, saved); err != nil {
-		t.Fatal(err)
-	}
-	file := func() string {
-		t.Helper()
-		text, err := os.ReadFile(h.savedSpecFile(th))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	if !strings.Contains(file(), secretValue) {
-		t.Fatal("the control: it is not in the file of a former version")
-	}
-	h.o.Sealer = reversing{}
-	for range 2 {
-		if got := h.readSavedSpec(th); got == nil || !maps.Equal(got.Env, saved.Env) {
-			t.Errorf("%+v", got)
-		}
-		if _, err := h.RenewKept(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(file(), secretValue) || !strings.Contains(file(), "sealed_env") {
-			t.Error(file())
-		}
-	}
-	for stale, want := range map[bool]int{false: 0, true: 1} {
-		h.o.Sealer = reversing{stale}
-		if n, err := h.RenewKept(t.Context()); n != want || err != nil {
-			t.Errorf("stale %v: %d, %v", stale, n, err)
-		}
-	}
-	other := sandbox.Thread{Owner: caller.Owner, ID: "t2"}
-	if err := os.WriteFile(h.savedSpecFile(other), []byte(file()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.readSavedSpec(other); got != nil {
-		t.Errorf("another thread has it: %+v", got)
 	}
 }

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
-	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
@@ -101,7 +99,7 @@ func (r *Orchestrator) there(ctx context.Context, t sandbox.Thread) error {
 func (r *Orchestrator) replaceFiles(ctx context.Context, t sandbox.Thread, x snapshot.Restored) error {
 	dir := r.folders.Dir(t)
 	if x.Fill == nil {
-		return errors.Join(r.forgetSavedSpec(t), r.deleteHere(ctx, t))
+		return errors.Join(r.Specs.Forget(t), r.deleteHere(ctx, t))
 	}
 	filled := 0
 	uid, err := r.folders.Make(ctx, dir, func(files string, uid int) error {
@@ -126,7 +124,7 @@ func (r *Orchestrator) replaceFiles(ctx context.Context, t sandbox.Thread, x sna
 // about is what comes back with a thread's files.
 type about struct {
 	Thread sandbox.ThreadInfo `json:"thread"`
-	Kept   *savedSpec         `json:"sandbox,omitempty"` // what its sandbox was asked to be
+	Kept   *savedspec.Spec    `json:"sandbox,omitempty"` // what its sandbox was asked to be
 }
 
 // about says what a thread is besides its files. An environment that cannot be encrypted stays here.
@@ -136,15 +134,7 @@ func (r *Orchestrator) about(ctx context.Context, t sandbox.Thread) ([]byte, err
 		return nil, err
 	}
 	info.LastActiveAt = time.Time{}
-	a := about{Thread: info}
-	_, text, err := lockedfile.Read(r.savedSpecFile(t), maxSavedSpec)
-	if err == nil && len(text) > 0 {
-		var saved savedSpec
-		if json.Unmarshal(text, &saved) == nil { // one that cannot be read is as good as none
-			saved.Env, saved.Hibernated = nil, nil
-			a.Kept = &saved
-		}
-	}
+	a := about{Thread: info, Kept: r.Specs.Plain(t)}
 	return json.Marshal(a)
 }
 
@@ -168,25 +158,7 @@ func (r *Orchestrator) recall(ctx context.Context, t sandbox.Thread, text []byte
 	if a.Kept == nil {
 		return nil
 	}
-	path := r.savedSpecFile(t)
-	if _, err := os.Lstat(path); err == nil {
-		return nil
-	}
-	if saved := *a.Kept; r.unseal(t, &saved) != nil {
-		r.o.Log.Warn("the environment of a sandbox is encrypted for a key that is not there", "thread", t.String())
-		a.Kept.Sealed = nil
-	}
-	raw, err := json.Marshal(a.Kept)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err == nil {
-		err = lockedfile.Edit(ctx, path, maxSavedSpec, func([]byte) ([]byte, error) { return raw, nil })
-	}
-	if err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "what is kept of the sandbox cannot be written")
-	}
-	return nil
+	return r.Specs.Restore(ctx, t, *a.Kept)
 }
 
 // keepFiles has the thread's files kept before a change of them is acknowledged, or notes that they are to be.

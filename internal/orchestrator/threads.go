@@ -49,7 +49,7 @@ func (r *Orchestrator) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	if inst := r.find(info.Thread); inst != nil {
 		i := inst.Info()
 		v.Sandbox = &i
-	} else if saved := r.readSavedSpec(info.Thread); saved != nil {
+	} else if saved := r.Specs.Read(info.Thread); saved != nil {
 		v.Sandbox = saved.Hibernated
 	}
 	return v
@@ -95,7 +95,7 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 			return err
 		}
 	}
-	return r.forgetSavedSpec(t)
+	return r.Specs.Forget(t)
 }
 
 // DeleteThread ends the sandbox and deletes the files. The files vanish by one rename; deleting
@@ -142,7 +142,7 @@ func (r *Orchestrator) releaseDeleted(ctx context.Context, c sandbox.Caller, t s
 	if inst.UID != uid {
 		return nil
 	}
-	return errors.Join(r.retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), r.forgetSavedSpec(t))
+	return errors.Join(r.retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), r.Specs.Forget(t))
 }
 
 // deleteFiles deletes what a thread has besides its sandbox, here and where it is kept.

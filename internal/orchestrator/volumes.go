@@ -312,7 +312,7 @@ func (r *Orchestrator) withFolder(ctx context.Context, t sandbox.Thread, use fun
 	}
 	defer r.owners.Release(own)
 	tmpl := r.o.Templates[r.o.Default]
-	if saved := r.readSavedSpec(t); saved != nil {
+	if saved := r.Specs.Read(t); saved != nil {
 		if named, ok := r.o.Templates[saved.Template]; ok {
 			tmpl = named
 		}
