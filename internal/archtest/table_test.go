@@ -40,7 +40,7 @@ var table = []row{
 	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store", "leases and owner records; sandboxes are behind an interface that it declares"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted tools/wrappers tools/codeapi/typescript workspace instance/savedspec", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted tools/wrappers tools/codeapi/typescript workspace instance/savedspec workspace/threads", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
 	{"internal/execution", "audit execution/contexts instance limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs, and what callers ask of them; it starts none"},
 
@@ -49,6 +49,7 @@ var table = []row{
 	{"internal/workspace/snapshot", "platform/lockedfile sandbox platform/s3", "it keeps files of threads; who runs them, others know"},
 	{"internal/workspace/filesync", "driver sandbox", "it copies files by the driver's contract, and knows no thread"},
 	{"internal/workspace", "platform/lockedfile sandbox workspace/paths workspace/quota", "folders of threads on this disk; it knows no sandbox that runs"},
+	{"internal/workspace/threads", "instance instance/savedspec platform/deadline platform/lockedfile sandbox store workspace workspace/quota workspace/snapshot", "threads as such; sandboxes are behind an interface that it declares"},
 
 	{"internal/driver", "sandbox", "a contract imports the vocabulary"},
 	{"internal/driver/containerd", driverOurs + " driver/engine/cgroup driver/engine/ociconfig", "a driver knows its contract, never another driver"},

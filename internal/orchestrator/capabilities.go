@@ -57,7 +57,7 @@ func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller,
 			}
 		}
 	}
-	info, err := r.ensureRecord(ctx, t)
+	info, err := r.threads.EnsureRecord(ctx, t)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 	// The disk may take its time; no caller sees the thread before it has.
 	synced := make(chan error, 1)
 	r.wg.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(r.folders.Dir(inst.Thread))) })
-	uid, err := r.ensureThread(ctx, inst.Thread)
+	uid, err := r.threads.Ensure(ctx, inst.Thread)
 	if err != nil {
 		return err
 	}

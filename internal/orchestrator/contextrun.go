@@ -37,7 +37,7 @@ func (s contextSandboxes) Prepare(ctx context.Context, c sandbox.Caller, inst *i
 func (s contextSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
 
 func (s contextSandboxes) Exists(ctx context.Context, t sandbox.Thread) error {
-	return s.r.there(ctx, t)
+	return s.r.threads.Exists(ctx, t)
 }
 
 func (s contextSandboxes) WaitBegun(ctx context.Context, t sandbox.Thread, exec string) error {

@@ -75,7 +75,7 @@ func (r *Orchestrator) ReadFiles(ctx context.Context, c sandbox.Caller, id strin
 	if err != nil {
 		return err
 	}
-	if err := r.there(ctx, t); err != nil {
+	if err := r.threads.Exists(ctx, t); err != nil {
 		return err
 	}
 	r.active(t, ActivityFileRead)
@@ -110,7 +110,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 		}
 	}
 	r.active(t, ActivityFileWrite)
-	uid, err := r.ensureThread(ctx, t)
+	uid, err := r.threads.Ensure(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 				return err
 			})
 		}
-		if e := r.keepFiles(context.WithoutCancel(ctx), t, uid); err == nil {
+		if e := r.threads.Keep(context.WithoutCancel(ctx), t, uid); err == nil {
 			err = e // what failed may have changed something, too
 		}
 		return err

@@ -46,7 +46,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	})
 	if err != nil && !errors.Is(err, errStillStarting) {
 		if o.Skills != nil || o.Capabilities != nil { // what was narrowed is there, sandbox or not
-			_, e := r.ensureThread(context.WithoutCancel(ctx), t)
+			_, e := r.threads.Ensure(context.WithoutCancel(ctx), t)
 			err = errors.Join(err, e)
 		}
 		return sandbox.Info{}, err
@@ -66,7 +66,7 @@ func (r *Orchestrator) remember(ctx context.Context, t sandbox.Thread, o sandbox
 	if o.Labels == nil && o.Mode == "" {
 		return nil
 	}
-	if _, err := r.ensureThread(ctx, t); err != nil { // the start may not have come to that yet
+	if _, err := r.threads.Ensure(ctx, t); err != nil { // the start may not have come to that yet
 		return err
 	}
 	info, err := r.o.Store.Thread(ctx, t)
@@ -144,7 +144,7 @@ func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 	for {
 		inst := r.find(t)
 		if inst == nil || inst.Ending() != "" {
-			err := r.restoreSnapshot(ctx, t, true)
+			err := r.threads.Restore(ctx, t, true)
 			if err != nil {
 				return nil, err
 			}
@@ -223,7 +223,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *inst
 	if inst.Pooled != nil {
 		return r.bringUpClaimed(ctx, c, inst, queued)
 	}
-	uid, err := r.ensureThread(ctx, inst.Thread)
+	uid, err := r.threads.Ensure(ctx, inst.Thread)
 	if err != nil {
 		return err
 	}
@@ -424,7 +424,7 @@ func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
 	}
 	r.endClaim(inst, removed == nil)
 	if removed == nil {
-		r.keepLast(inst)
+		r.threads.KeepLast(inst)
 	}
 	if err := r.o.Store.DeleteSandbox(ctx, inst.Thread, inst.ID); err != nil {
 		log.Warn("sandbox record not deleted", "error", err)

@@ -25,7 +25,9 @@ func (r callThreads) MayCall(t sandbox.Thread) error {
 }
 
 // Kept implements call.Threads.
-func (r callThreads) Kept(ctx context.Context, t sandbox.Thread) error { return r.keepChanged(ctx, t) }
+func (r callThreads) Kept(ctx context.Context, t sandbox.Thread) error {
+	return r.threads.KeepChanged(ctx, t)
+}
 
 // KeepResult writes a tool's result into the thread's files. name is fit for a file name.
 func (r *Orchestrator) KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
@@ -36,7 +38,7 @@ func (r *Orchestrator) KeepResult(ctx context.Context, t sandbox.Thread, name st
 		f.Path, f.Format, content = resultsDir+"/"+name+".txt", "text", []byte(text)
 	}
 	f.Bytes = int64(len(content))
-	uid, err := r.ensureThread(ctx, t)
+	uid, err := r.threads.Ensure(ctx, t)
 	if err != nil {
 		return f, err
 	}

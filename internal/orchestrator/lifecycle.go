@@ -265,7 +265,7 @@ func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := r.there(ctx, t); err != nil {
+	if err := r.threads.Exists(ctx, t); err != nil {
 		return nil, nil, err
 	}
 	if inst := r.find(t); inst != nil {

@@ -38,6 +38,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
+	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
 // toolHub is what the orchestrator needs of the guard that stands before the hub.
@@ -152,11 +153,11 @@ type Orchestrator struct {
 	drainTargets *ownership.Targets
 	loads        *load.Watcher
 	folders      *workspace.Folders
+	threads      *threads.Threads
 	wrappers     *wrappers.Wrappers
 	places       *capacity.Places
 	nudged       chan struct{} // holds a token: an instance waits for a place
 
-	late pendingSnapshots
 }
 
 // Deadlines, each with its reason.
@@ -195,6 +196,10 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.execs = execution.NewRegistry()
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.DataDir, Sealer: o.Sealer, Log: o.Log})
 	r.folders = workspace.New(workspace.Options{DataDir: o.DataDir, Disk: o.Disk, UIDs: o.Store, Log: o.Log})
+	r.threads = threads.New(own, threads.Options{
+		Folders: r.folders, Disk: o.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r}, Store: o.Store,
+		Snapshots: o.Snapshots, Delay: o.SnapshotDelay, Log: o.Log,
+	})
 	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r}, Audit: o.Audit})
 	r.Skills = mounted.New(own, mounted.Options{
 		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
@@ -256,7 +261,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.Skills.PrepareSpares)
 	r.wg.Go(func() { r.folders.Sweep(r.ctx) })
 	r.wg.Go(r.keepPool)
-	r.wg.Go(r.keepLate)
+	r.wg.Go(r.threads.KeepLate)
 	return r, nil
 }
 
@@ -264,7 +269,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 // removes the sandboxes that waited for threads.
 func (r *Orchestrator) Close(ctx context.Context) error {
 	r.Drain(ctx)
-	r.keepAllLate(ctx)
+	r.threads.KeepAllLate(ctx)
 	r.stop()
 	r.wg.Wait()
 	r.emptyPool()

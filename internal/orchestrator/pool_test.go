@@ -573,7 +573,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	a := w.settle("a", withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
 	w.eventually("one waits", func() bool { return poolOf(a) == 1 })
 	x := a.pool.pick("base")
-	uid, err := a.ensureThread(t.Context(), mainThread) // an upload came in between
+	uid, err := a.threads.Ensure(t.Context(), mainThread) // an upload came in between
 	if err != nil || uid == x.UID {
 		t.Fatalf("%d, %v", uid, err)
 	}

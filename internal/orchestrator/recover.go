@@ -78,7 +78,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	case r.find(t) != nil:
 		return nil, errors.New("its thread has another one")
 	}
-	if err := r.notOutrun(ctx, t); err != nil {
+	if err := r.threads.NotOutrun(ctx, t); err != nil {
 		return nil, err
 	}
 	uid, err := workspace.UID(r.folders.Dir(t))

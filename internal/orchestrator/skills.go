@@ -19,10 +19,10 @@ func (s skillSandboxes) AwaitPushes(ctx context.Context, which func(*instance.In
 }
 
 func (s skillSandboxes) EnsureThread(ctx context.Context, t sandbox.Thread) error {
-	_, err := s.r.ensureThread(ctx, t)
+	_, err := s.r.threads.Ensure(ctx, t)
 	return err
 }
 
 func (s skillSandboxes) EnsureRecord(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
-	return s.r.ensureRecord(ctx, t)
+	return s.r.threads.EnsureRecord(ctx, t)
 }

@@ -195,13 +195,13 @@ func TestSnapshotsLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.store.gone.Store(false)
-	a.keepAllLate(t.Context())
+	a.threads.KeepAllLate(t.Context())
 	deadline := time.Now().Add(40 * time.Second)
 	for time.Now().Before(deadline) {
 		if late, err := a.o.Snapshots.AllLate(); err != nil || len(late) == 0 {
 			break
 		}
-		a.keepAllLate(t.Context())
+		a.threads.KeepAllLate(t.Context())
 		time.Sleep(20 * time.Millisecond)
 	}
 	b := newKeptHouse(t, dir, 0)

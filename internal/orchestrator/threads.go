@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -22,7 +19,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 	if err != nil {
 		return sandbox.ThreadView{}, err
 	}
-	if err := r.there(ctx, t); err != nil {
+	if err := r.threads.Exists(ctx, t); err != nil {
 		return sandbox.ThreadView{}, err
 	}
 	info, err := r.o.Store.Thread(ctx, t)
@@ -86,7 +83,7 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 	if err != nil {
 		return err
 	}
-	if err := r.there(ctx, t); err != nil {
+	if err := r.threads.Exists(ctx, t); err != nil {
 		return err
 	}
 	if inst := r.find(t); inst != nil {
@@ -105,7 +102,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 	if err != nil {
 		return err
 	}
-	if err := r.there(ctx, t); err != nil {
+	if err := r.threads.Exists(ctx, t); err != nil {
 		return err
 	}
 	rec := audit.About(c, t, audit.ActionThreadDelete, audit.PhaseAttempt)
@@ -121,7 +118,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		if err := r.deleteFolder(ctx, t); err != nil {
 			return err
 		}
-		if err := r.deleteFiles(ctx, t); err != nil {
+		if err := r.threads.Delete(ctx, t); err != nil {
 			return err
 		}
 		return r.releaseDeleted(ctx, c, t, uid)
@@ -143,49 +140,6 @@ func (r *Orchestrator) releaseDeleted(ctx context.Context, c sandbox.Caller, t s
 		return nil
 	}
 	return errors.Join(r.retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), r.Specs.Forget(t))
-}
-
-// deleteFiles deletes what a thread has besides its sandbox, here and where it is kept.
-func (r *Orchestrator) deleteFiles(ctx context.Context, t sandbox.Thread) error {
-	if r.o.Snapshots == nil {
-		return r.deleteHere(ctx, t)
-	}
-	ctx, cancel := deadline.Detached(ctx, keepTimeout)
-	defer cancel()
-	return r.o.Snapshots.Forget(ctx, t, func() error { return r.deleteHere(ctx, t) })
-}
-
-func (r *Orchestrator) deleteHere(ctx context.Context, t sandbox.Thread) error {
-	dir := r.folders.Dir(t)
-	uid, err := workspace.UID(dir)
-	if errors.Is(err, fs.ErrNotExist) { // another request was faster
-		return sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
-	}
-	if err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
-	}
-	r.o.Disk.Forget(dir)
-	grave, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
-	if err == nil {
-		err = os.Rename(dir, filepath.Join(grave, "files"))
-	}
-	if errors.Is(err, fs.ErrNotExist) { // as above
-		return errors.Join(sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID), os.Remove(grave))
-	}
-	r.o.Hub.ForgetThread(t)
-	r.Skills.Forget(t)
-	r.Contexts.Forget(t)
-	ctx = context.WithoutCancel(ctx)
-	if err == nil && r.o.ForgetApprovals != nil {
-		err = r.o.ForgetApprovals(ctx, t)
-	}
-	if err == nil {
-		err = r.folders.RemoveGrave(ctx, grave, uid)
-	}
-	if err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
-	}
-	return r.o.Store.DeleteThread(ctx, t)
 }
 
 // Templates lists what a sandbox can be made from.

@@ -87,7 +87,7 @@ func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, pat
 	w := paths.NewWatch(path, recursive)
 	defer w.Close()
 	look := func(ctx context.Context) (changes []paths.Change, err error) {
-		if err := r.there(ctx, t); err != nil {
+		if err := r.threads.Exists(ctx, t); err != nil {
 			return nil, err
 		}
 		err = r.readFiles(ctx, t, func(f *paths.FS) error { changes, err = w.Look(ctx, f); return err })

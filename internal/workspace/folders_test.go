@@ -17,7 +17,9 @@ import (
 // uids counts up from the first.
 type uids struct{ n atomic.Int64 }
 
-func (u *uids) NextUID(_ context.Context, first int) (int, error) { return first + int(u.n.Add(1)) - 1, nil }
+func (u *uids) NextUID(_ context.Context, first int) (int, error) {
+	return first + int(u.n.Add(1)) - 1, nil
+}
 
 func newFolders(t *testing.T) (*Folders, sandbox.Thread) {
 	t.Helper()

@@ -1,0 +1,423 @@
+package threads
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
+	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
+)
+
+const (
+	// keepTimeout bounds one snapshot, and restoring one: gigabytes at a few megabytes a second.
+	keepTimeout = 10 * time.Minute
+	// lastTimeout bounds the snapshot at the end of a sandbox, which is tried again when it fails.
+	lastTimeout = time.Minute
+	// lateEvery is how often it is looked for threads that are due, lateRetry when one that failed is, lateParallel how
+	// many are kept at once.
+	lateEvery    = 200 * time.Millisecond
+	lateRetry    = 30 * time.Second
+	lateParallel = 4
+)
+
+// Sandboxes are those of this server, and what else it knows of threads.
+type Sandboxes interface {
+	// Find returns the thread's sandbox, nil if it has none.
+	Find(t sandbox.Thread) *instance.Instance
+	// Outrun ends the sandbox of a thread that another server went on with: it has files that count no more.
+	Outrun(t sandbox.Thread)
+	// Forget drops what is known of a thread that no longer exists.
+	Forget(ctx context.Context, t sandbox.Thread) error
+}
+
+// Options are the parts that Threads work with.
+type Options struct {
+	Folders   *workspace.Folders
+	Disk      *quota.Volume // nil: none
+	Specs     *savedspec.Specs
+	Sandboxes Sandboxes
+	Store     *store.Store
+	// Snapshots keep the files of threads elsewhere; nil: they are on this disk alone.
+	Snapshots *snapshot.Snapshots
+	// Delay is how much later than a change its snapshot may be; 0: before the change is acknowledged.
+	Delay time.Duration
+	Log   *slog.Logger
+}
+
+// Threads are the threads of this server: their records, their folders, and what is kept of both elsewhere.
+type Threads struct {
+	o    Options
+	ctx  context.Context // ends with the server
+	late pendingSnapshots
+}
+
+// New returns the threads of a data folder.
+func New(ctx context.Context, o Options) *Threads { return &Threads{o: o, ctx: ctx} }
+
+// Restore makes the thread's files on this disk those that were kept last. own: a sandbox is to have them.
+func (h *Threads) Restore(ctx context.Context, t sandbox.Thread, own bool) error {
+	if h.o.Snapshots == nil {
+		return nil
+	}
+	if inst := h.o.Sandboxes.Find(t); inst != nil {
+		if !own || inst.Ending() == "" {
+			return nil
+		}
+		select { // its last snapshot comes first
+		case <-inst.Gone:
+		case <-ctx.Done():
+			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
+		}
+	}
+	ctx, cancel := deadline.Detached(ctx, keepTimeout)
+	defer cancel()
+	return h.o.Snapshots.Bring(ctx, t, h.o.Folders.Dir(t), own, func(x snapshot.Restored) error { return h.replace(ctx, t, x) })
+}
+
+// outrunTimeout bounds the question of notOutrun, which is asked of each sandbox that is adopted.
+const outrunTimeout = 5 * time.Second
+
+var errOutrun = errors.New("another server went on with its thread")
+
+// NotOutrun says whether a sandbox that still runs may be taken up: not when other files count by now. A store that does
+// not answer stops no caller, because nothing is kept of what does not follow from what is kept.
+func (h *Threads) NotOutrun(ctx context.Context, t sandbox.Thread) error {
+	if h.o.Snapshots == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, outrunTimeout)
+	defer cancel()
+	err := h.o.Snapshots.Bring(ctx, t, h.o.Folders.Dir(t), true, func(snapshot.Restored) error { return errOutrun })
+	if errors.Is(err, errOutrun) {
+		return errOutrun
+	}
+	if err != nil {
+		h.o.Log.Warn("whether another server went on with a thread is unknown", "thread", t.String(), "error", err)
+	}
+	return nil
+}
+
+// Exists is exists for a thread whose files may be elsewhere. One without files that was made on another disk is made.
+func (h *Threads) Exists(ctx context.Context, t sandbox.Thread) error {
+	if err := h.Restore(ctx, t, false); err != nil {
+		return err
+	}
+	err := h.o.Folders.Exists(t)
+	if h.o.Snapshots == nil || !errors.Is(err, sandbox.NotFound) {
+		return err
+	}
+	if _, e := h.o.Store.Thread(ctx, t); e != nil {
+		if errors.Is(e, sandbox.NotFound) {
+			return err
+		}
+		return e
+	}
+	_, err = h.Ensure(ctx, t)
+	return err
+}
+
+// replace puts what was kept in the place of the thread's folder, by one rename.
+func (h *Threads) replace(ctx context.Context, t sandbox.Thread, x snapshot.Restored) error {
+	dir := h.o.Folders.Dir(t)
+	if x.Fill == nil {
+		return errors.Join(h.o.Specs.Forget(t), h.deleteHere(ctx, t))
+	}
+	filled := 0
+	uid, err := h.o.Folders.Make(ctx, dir, func(files string, uid int) error {
+		filled = uid
+		if err := x.Fill(ctx, files, uid); err != nil {
+			return err
+		}
+		if err := workspace.Fill(files, uid); err != nil {
+			return err
+		}
+		return h.o.Folders.Bury(ctx, dir)
+	})
+	if err != nil {
+		return workspace.NoRoom(err, "the thread's files cannot be restored")
+	}
+	if uid != filled { // another request made the folder just now
+		return sandbox.Errorf(sandbox.Unavailable, "the thread's files are being restored; try again")
+	}
+	return h.recall(ctx, t, x.About)
+}
+
+// about is what comes back with a thread's files.
+type about struct {
+	Thread sandbox.ThreadInfo `json:"thread"`
+	Kept   *savedspec.Spec    `json:"sandbox,omitempty"` // what its sandbox was asked to be
+}
+
+// about says what a thread is besides its files. An environment that cannot be encrypted stays here.
+func (h *Threads) about(ctx context.Context, t sandbox.Thread) ([]byte, error) {
+	info, err := h.o.Store.Thread(ctx, t)
+	if err != nil && !errors.Is(err, sandbox.NotFound) {
+		return nil, err
+	}
+	info.LastActiveAt = time.Time{}
+	a := about{Thread: info, Kept: h.o.Specs.Plain(t)}
+	return json.Marshal(a)
+}
+
+// recall takes up what comes with files, where nothing else is known.
+func (h *Threads) recall(ctx context.Context, t sandbox.Thread, text []byte) error {
+	var a about
+	if err := json.Unmarshal(text, &a); err != nil {
+		return sandbox.Wrap(sandbox.Unavailable, err, "what is kept of the thread besides its files cannot be read")
+	}
+	_, err := h.o.Store.Thread(ctx, t)
+	if errors.Is(err, sandbox.NotFound) && !a.Thread.CreatedAt.IsZero() {
+		a.Thread.Thread, a.Thread.LastActiveAt = t, time.Now().UTC()
+		if a.Thread.Labels == nil {
+			a.Thread.Labels = map[string]string{}
+		}
+		err = h.o.Store.PutThread(ctx, a.Thread)
+	}
+	if err != nil && !errors.Is(err, sandbox.NotFound) {
+		return err
+	}
+	if a.Kept == nil {
+		return nil
+	}
+	return h.o.Specs.Restore(ctx, t, *a.Kept)
+}
+
+// Keep has the thread's files kept before a change of them is acknowledged, or notes that they are to be.
+func (h *Threads) Keep(ctx context.Context, t sandbox.Thread, uid int) error {
+	if h.o.Snapshots == nil {
+		return nil
+	}
+	if h.o.Delay > 0 {
+		return h.keepLater(t, h.o.Delay)
+	}
+	return h.keepNow(ctx, t, uid, false)
+}
+
+// KeepChanged is keepFiles for a thread whose folder was changed by this server.
+func (h *Threads) KeepChanged(ctx context.Context, t sandbox.Thread) error {
+	if h.o.Snapshots == nil {
+		return nil
+	}
+	uid, err := workspace.UID(h.o.Folders.Dir(t))
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be opened")
+	}
+	return h.Keep(context.WithoutCancel(ctx), t, uid)
+}
+
+// keepNow has the thread's files kept; whole: also what is known of the thread, when no file has changed.
+func (h *Threads) keepNow(ctx context.Context, t sandbox.Thread, uid int, whole bool) error {
+	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
+	defer cancel()
+	return h.o.Snapshots.Keep(ctx, t, snapshot.Thread{
+		Dir: h.o.Folders.Dir(t), UID: uid, Whole: whole, About: func() ([]byte, error) { return h.about(ctx, t) },
+	})
+}
+
+// KeepLast keeps what a sandbox that is gone left behind.
+func (h *Threads) KeepLast(inst *instance.Instance) {
+	if h.o.Snapshots == nil || inst.UID == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), lastTimeout)
+	defer cancel()
+	err := h.keepNow(ctx, inst.Thread, inst.UID, true)
+	if err == nil || errors.Is(err, sandbox.Conflict) { // the server that went on with it has it
+		return
+	}
+	h.o.Log.Warn("files not kept at the end of a sandbox; tried again", "thread", inst.Thread.String(), "error", err)
+	if err := h.keepLater(inst.Thread, lateRetry); err != nil {
+		h.o.Log.Error("files not kept", "thread", inst.Thread.String(), "error", err)
+	}
+}
+
+// pendingSnapshots are those whose files are to be kept later.
+type pendingSnapshots struct {
+	mu  sync.Mutex
+	due map[sandbox.Thread]time.Time
+}
+
+// keepLater notes, also for the next process, that a thread's files are to be kept in a while.
+func (h *Threads) keepLater(t sandbox.Thread, wait time.Duration) error {
+	h.late.mu.Lock()
+	defer h.late.mu.Unlock()
+	if _, ok := h.late.due[t]; ok {
+		return nil
+	}
+	if err := h.o.Snapshots.Late(t); err != nil {
+		return err
+	}
+	if h.late.due == nil {
+		h.late.due = map[sandbox.Thread]time.Time{}
+	}
+	h.late.due[t] = time.Now().Add(wait)
+	return nil
+}
+
+// take returns the threads that are due, and forgets them.
+func (l *pendingSnapshots) take(now time.Time) []sandbox.Thread {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []sandbox.Thread
+	for t, due := range l.due {
+		if !due.After(now) {
+			all = append(all, t)
+			delete(l.due, t)
+		}
+	}
+	return all
+}
+
+// KeepLate keeps threads when they are due, those first that a former process left.
+func (h *Threads) KeepLate() {
+	if h.o.Snapshots == nil {
+		return
+	}
+	former, err := h.o.Snapshots.AllLate()
+	if err != nil {
+		h.o.Log.Error("threads that are to be kept are not listed", "error", err)
+	}
+	for _, t := range former {
+		if err := h.keepLater(t, 0); err != nil {
+			h.o.Log.Error("files not kept", "thread", t.String(), "error", err)
+		}
+	}
+	tick := time.NewTicker(lateEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		h.keepDue(h.ctx, time.Now())
+	}
+}
+
+// KeepAllLate keeps what is not kept yet before the server stops, as far as ctx lets it. The next process does the rest.
+func (h *Threads) KeepAllLate(ctx context.Context) {
+	if h.o.Snapshots != nil && ctx.Err() == nil {
+		h.keepDue(ctx, time.Now().Add(2*keepTimeout))
+	}
+}
+
+// keepDue keeps the threads that are due at a time.
+func (h *Threads) keepDue(ctx context.Context, now time.Time) {
+	var wg sync.WaitGroup
+	free := make(chan struct{}, lateParallel)
+	for _, t := range h.late.take(now) {
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			h.keepOneLate(ctx, t)
+		})
+	}
+	wg.Wait()
+}
+
+func (h *Threads) keepOneLate(ctx context.Context, t sandbox.Thread) {
+	uid, err := workspace.UID(h.o.Folders.Dir(t))
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it was deleted
+		err = h.o.Snapshots.Sweep(ctx, t)
+	case err == nil:
+		err = h.keepNow(ctx, t, uid, false)
+	}
+	if err == nil {
+		return
+	}
+	h.o.Log.Error("files not kept; tried again", "thread", t.String(), "error", err)
+	if errors.Is(err, sandbox.Conflict) {
+		h.o.Sandboxes.Outrun(t)
+		return
+	}
+	if err := h.keepLater(t, lateRetry); err != nil {
+		h.o.Log.Error("files not kept", "thread", t.String(), "error", err)
+	}
+}
+
+// Ensure makes the thread's record and folders when they are missing, and returns its uid. The
+// owner of the workspace folder is the truth of the uid, so the folder appears by one rename, whole.
+func (h *Threads) Ensure(ctx context.Context, t sandbox.Thread) (int, error) {
+	dir := h.o.Folders.Dir(t)
+	if err := h.Restore(ctx, t, false); err != nil {
+		return 0, err
+	}
+	uid, err := workspace.UID(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		uid, err = h.o.Folders.Make(ctx, dir, workspace.Fill)
+	}
+	if err != nil {
+		var known *sandbox.Error
+		if errors.As(err, &known) {
+			return 0, err
+		}
+		return 0, workspace.NoRoom(err, "the thread's files cannot be opened")
+	}
+	_, err = h.EnsureRecord(ctx, t)
+	return uid, err
+}
+
+// EnsureRecord makes the thread's record when it is missing.
+func (h *Threads) EnsureRecord(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
+	info, err := h.o.Store.Thread(ctx, t)
+	if errors.Is(err, sandbox.NotFound) {
+		now := time.Now().UTC()
+		info = sandbox.ThreadInfo{Thread: t, Labels: map[string]string{}, CreatedAt: now, LastActiveAt: now}
+		err = h.o.Store.PutThread(ctx, info)
+	}
+	return info, err
+}
+
+// Delete deletes what a thread has besides its sandbox, here and where it is kept.
+func (h *Threads) Delete(ctx context.Context, t sandbox.Thread) error {
+	if h.o.Snapshots == nil {
+		return h.deleteHere(ctx, t)
+	}
+	ctx, cancel := deadline.Detached(ctx, keepTimeout)
+	defer cancel()
+	return h.o.Snapshots.Forget(ctx, t, func() error { return h.deleteHere(ctx, t) })
+}
+
+func (h *Threads) deleteHere(ctx context.Context, t sandbox.Thread) error {
+	dir := h.o.Folders.Dir(t)
+	uid, err := workspace.UID(dir)
+	if errors.Is(err, fs.ErrNotExist) { // another request was faster
+		return sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
+	}
+	h.o.Disk.Forget(dir)
+	grave, err := os.MkdirTemp(filepath.Dir(dir), ".deleted-")
+	if err == nil {
+		err = os.Rename(dir, filepath.Join(grave, "files"))
+	}
+	if errors.Is(err, fs.ErrNotExist) { // as above
+		return errors.Join(sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID), os.Remove(grave))
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err == nil {
+		err = h.o.Sandboxes.Forget(ctx, t)
+	}
+	if err == nil {
+		err = h.o.Folders.RemoveGrave(ctx, grave, uid)
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
+	}
+	return h.o.Store.DeleteThread(ctx, t)
+}
