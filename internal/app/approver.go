@@ -42,7 +42,7 @@ func (p *App) openApprovals(context.Context) error {
 	o := approval.Options{
 		Store: p.store, Audit: p.audit, Replica: p.peers.ID(), Alive: p.peers.Alive, Timeout: p.cfg.Approvals.Timeout, Log: p.log,
 		Waits: func(ctx context.Context, a sandbox.Approval) func(sandbox.Approval) {
-			return p.orch.ApprovalWaits(ctx, a)
+			return p.orch.Runs.ApprovalWaits(ctx, a)
 		},
 	}
 	if c := p.cfg.Approvals; c.WebhookURL != "" {

@@ -133,7 +133,7 @@ func (u threadUse) ReadThreadFile(ctx context.Context, c sandbox.Caller, thread,
 
 // RunInThread implements plugin.Threads.
 func (u threadUse) RunInThread(ctx context.Context, c sandbox.Caller, thread string, cmd sandbox.Command) (sandbox.Result, error) {
-	id, err := u.orch.RunCommand(ctx, c, thread, cmd)
+	id, err := u.orch.Runs.RunCommand(ctx, c, thread, cmd)
 	if err != nil {
 		return sandbox.Result{}, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
@@ -44,7 +45,7 @@ func (p *patient) Run(ctx context.Context, req *connect.Request[sandboxv1.RunReq
 // started starts an exec with a deadline of a second and waits until it runs.
 func startedExec(t *testing.T, h *house) string {
 	t.Helper()
-	id, err := h.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "x", Timeout: time.Second})
+	id, err := h.Runs.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "x", Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +62,9 @@ func TestApprovalHoldsTheDeadline(t *testing.T) {
 	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.ApprovalWait = time.Minute })
 	id := startedExec(t, h)
 	a := sandbox.Approval{ID: "a1", State: sandbox.ApprovalPending, Exec: id, Tool: "fs__write", Arguments: []byte(`{"secret":1}`)}
-	over := h.ApprovalWaits(t.Context(), a)
-	second := h.ApprovalWaits(t.Context(), a)
-	time.Sleep(time.Second + unansweredGrace + time.Second) // its deadline has passed here, too
+	over := h.Runs.ApprovalWaits(t.Context(), a)
+	second := h.Runs.ApprovalWaits(t.Context(), a)
+	time.Sleep(time.Second + run.UnansweredGrace + time.Second) // its deadline has passed here, too
 	a.State = sandbox.ApprovalApproved
 	over(a)
 	second(a)
@@ -104,7 +105,7 @@ func TestHoldsHaveABound(t *testing.T) {
 	p := &patient{end: make(chan struct{})}
 	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.ApprovalWait = 200 * time.Millisecond })
 	id := startedExec(t, h)
-	over := h.ApprovalWaits(t.Context(), sandbox.Approval{ID: "a1", Exec: id})
+	over := h.Runs.ApprovalWaits(t.Context(), sandbox.Approval{ID: "a1", Exec: id})
 	defer over(sandbox.Approval{})
 	res, err := h.Execs.Wait(t.Context(), caller, "t", id)
 	if err != nil || res.Status != sandbox.StatusTimeout {

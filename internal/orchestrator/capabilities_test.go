@@ -90,7 +90,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	shows(true)
 	calls(rich, true)
 	// Who runs code sees its own tools, not those of whoever was there before.
-	if _, err := h.RunCode(ctx, caller, "a", sandbox.Code{Language: "python", Text: "1"}); err != nil {
+	if _, err := h.Runs.RunCode(ctx, caller, "a", sandbox.Code{Language: "python", Text: "1"}); err != nil {
 		t.Fatal(err)
 	}
 	shows(false)

@@ -101,7 +101,7 @@ func TestNothingRunsBeforeItIsWhole(t *testing.T) {
 	})
 	done := make(chan string, 1)
 	go func() {
-		exec, err := f.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "cat a b > c", Timeout: time.Minute})
+		exec, err := f.Runs.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "cat a b > c", Timeout: time.Minute})
 		if err != nil {
 			t.Error(err)
 		}
@@ -165,7 +165,7 @@ func TestFillFails(t *testing.T) {
 
 	f.sleep("t", 1)
 	f.spy.fails(refuse, func() error { return sandbox.Errorf(sandbox.CapacityExceeded, "no node has room for the sandbox") })
-	_, err := f.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "true", Timeout: time.Minute})
+	_, err := f.Runs.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "true", Timeout: time.Minute})
 	if !errors.Is(err, sandbox.CapacityExceeded) || !strings.Contains(err.Error(), "no node has room") || strings.Contains(err.Error(), "waited") {
 		t.Errorf("when both fail: %v", err)
 	}
@@ -203,7 +203,7 @@ func TestEvicted(t *testing.T) {
 			// Each exec looks for what all before it wrote, and adds to it.
 			script := fmt.Sprintf(`for i in $(seq 0 %d); do [ "$(cat f$i 2>/dev/null)" = "v$i" ] || { echo "$i" > missing; exit 9; }; done
 printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, told+1, told+1)
-			exec, err := f.RunCommand(t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute})
+			exec, err := f.Runs.RunCommand(t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute})
 			var res sandbox.Result
 			if err == nil {
 				if inst := f.instance(id); inst != nil {
@@ -272,7 +272,7 @@ func TestAllAtOnce(t *testing.T) {
 		"delete":    func() error { return f.DeleteThread(ctx, caller, "t") },
 		"write":     func() error { return f.write("t", "a", "two", false) },
 		"run": func() error {
-			_, err := f.RunCommand(ctx, caller, "t", sandbox.Command{Shell: "printf x >> b", Timeout: time.Minute})
+			_, err := f.Runs.RunCommand(ctx, caller, "t", sandbox.Command{Shell: "printf x >> b", Timeout: time.Minute})
 			return err
 		},
 		"sweep": func() error { f.sweepPool(); f.reapFolders(nil); return nil },
@@ -393,7 +393,7 @@ func TestCrashInAFill(t *testing.T) {
 					t.Errorf("inside: %q, %v", text, err)
 				}
 			}
-			exec, err := b.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: `[ "$(ls)" = a ] && [ "$(cat a)" = kept ] && printf more >> a`, Timeout: time.Minute})
+			exec, err := b.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: `[ "$(ls)" = a ] && [ "$(cat a)" = kept ] && printf more >> a`, Timeout: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}

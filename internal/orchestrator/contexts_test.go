@@ -34,7 +34,7 @@ func inContext(t *testing.T, exit *sandboxv1.Exit) (*house, sandbox.CodeContext,
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := h.RunCode(t.Context(), caller, "t", sandbox.Code{ContextID: cc.ContextID, Text: "1"})
+	id, err := h.Runs.RunCode(t.Context(), caller, "t", sandbox.Code{ContextID: cc.ContextID, Text: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestContextRules(t *testing.T) {
 		t.Fatalf("%+v, %v", res.Context, err)
 	}
 	run := func(c sandbox.Caller, thread string, code sandbox.Code) error {
-		_, err := h.RunCode(t.Context(), c, thread, code)
+		_, err := h.Runs.RunCode(t.Context(), c, thread, code)
 		return err
 	}
 	code := sandbox.Code{ContextID: cc.ContextID, Text: "1"}

@@ -49,8 +49,8 @@
 //
 // A call that the policy lets through only with an approval waits in approval.Ask, between its attempt and
 // the MCP server, with the request in the shared state; any server takes the decision. Meanwhile the
-// deadline is held, here and in sandboxd, by leases of 15 s (approvals.go, decision 0029). Runs are put to
-// the policy, too (permit.go), before they have an id.
+// deadline is held, here and in sandboxd, by leases of 15 s (package execution/run, decision 0029). Runs are put to
+// the policy, too, before they have an id.
 //
 // # An instance
 //

@@ -212,7 +212,7 @@ func newFarHouse(t *testing.T, change ...func(*Options)) *farHouse {
 
 func (f *farHouse) start(id, script string) string {
 	f.t.Helper()
-	exec, err := f.RunCommand(f.t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute, ReportFiles: true})
+	exec, err := f.Runs.RunCommand(f.t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute, ReportFiles: true})
 	if err != nil {
 		f.t.Fatal(err)
 	}

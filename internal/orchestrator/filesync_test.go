@@ -377,7 +377,7 @@ func TestTakeOverFar(t *testing.T) {
 	t.Cleanup(w.host.Stop)
 	a, b := w.settle("a"), w.settle("b")
 	run := func(r *Orchestrator, script string) (string, error) {
-		return r.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: script, Timeout: time.Minute})
+		return r.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: script, Timeout: time.Minute})
 	}
 	first, err := run(a, "printf told > a")
 	if err == nil {
@@ -464,7 +464,7 @@ func BenchmarkExecCopies(b *testing.B) {
 			defer func() { farAway = before }()
 			h := newHouse(b, daemon{run: exits})
 			once := func() {
-				id, err := h.RunCommand(b.Context(), caller, "t", sandbox.Command{Shell: "true", Timeout: time.Minute})
+				id, err := h.Runs.RunCommand(b.Context(), caller, "t", sandbox.Command{Shell: "true", Timeout: time.Minute})
 				if err == nil {
 					_, err = h.Execs.Wait(b.Context(), caller, "t", id)
 				}

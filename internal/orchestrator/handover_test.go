@@ -18,7 +18,7 @@ func (w *town) run(r *Orchestrator, thread string) (id, elsewhere string, err er
 		return "", elsewhere, err
 	}
 	defer done()
-	id, err = r.RunCommand(w.Context(), caller, thread, sandbox.Command{Shell: "x", Timeout: time.Minute, Background: true})
+	id, err = r.Runs.RunCommand(w.Context(), caller, thread, sandbox.Command{Shell: "x", Timeout: time.Minute, Background: true})
 	return id, "", err
 }
 

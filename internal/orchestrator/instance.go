@@ -10,6 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
@@ -31,7 +32,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if _, ok := r.o.Templates[o.Template]; !ok && o.Template != "" {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Invalid, "there is no template %.80q; GET /api/templates lists them", o.Template)
 	}
-	if err := checkEnv(o.Env); err != nil {
+	if err := run.CheckEnv(o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
 	if err := r.Skills.Narrow(ctx, t, o.Skills); err != nil {
@@ -285,7 +286,7 @@ func (r *Orchestrator) firstTools(c sandbox.Caller, inst *instance.Instance) <-c
 // markRunning makes known that an instance runs.
 func (r *Orchestrator) markRunning(ctx context.Context, inst *instance.Instance, took sandbox.Timings, tools <-chan error) error {
 	inst.MarkRunning(took)
-	r.warm(inst, inst.Environment())
+	r.Runs.Warm(inst, inst.Environment())
 	r.wg.Go(func() {
 		if err := <-tools; err != nil {
 			r.o.Log.Warn("wrappers not written; they are when code runs", "thread", inst.Thread.String(), "error", err)

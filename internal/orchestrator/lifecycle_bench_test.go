@@ -11,7 +11,7 @@ import (
 func BenchmarkExec(b *testing.B) {
 	h := newHouse(b, daemon{run: exits})
 	for b.Loop() {
-		id, err := h.RunCommand(b.Context(), caller, "one", sandbox.Command{Shell: "true", Timeout: time.Minute})
+		id, err := h.Runs.RunCommand(b.Context(), caller, "one", sandbox.Command{Shell: "true", Timeout: time.Minute})
 		if err != nil {
 			b.Fatal(err)
 		}

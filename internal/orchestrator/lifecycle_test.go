@@ -124,7 +124,7 @@ func newHouseOf(t *testing.T, g *gate, change ...func(*Options)) *house {
 
 func (h *house) background(t *testing.T, id string) string {
 	t.Helper()
-	e, err := h.RunCommand(t.Context(), caller, id, sandbox.Command{Shell: "serve", Background: true, Timeout: time.Hour})
+	e, err := h.Runs.RunCommand(t.Context(), caller, id, sandbox.Command{Shell: "serve", Background: true, Timeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

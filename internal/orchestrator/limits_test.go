@@ -91,7 +91,7 @@ func TestExecLimit(t *testing.T) {
 
 func (h *house) start(t *testing.T, id string) error {
 	t.Helper()
-	_, err := h.RunCommand(t.Context(), caller, id, sandbox.Command{Shell: "serve", Background: true, Timeout: time.Hour})
+	_, err := h.Runs.RunCommand(t.Context(), caller, id, sandbox.Command{Shell: "serve", Background: true, Timeout: time.Hour})
 	return err
 }
 

@@ -8,37 +8,17 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
-
-func startOf(i sandbox.Info) metrics.Start {
-	return metrics.Start{Driver: i.Driver, Runtime: i.Runtime, Template: i.Template, Warm: i.Warm}
-}
 
 // measureStart counts a start that has ended, with err or well.
 func (r *Orchestrator) measureStart(inst *instance.Instance, err error) {
 	i := inst.Info()
 	if err != nil {
-		r.o.Metrics.StartFailed(startOf(i), sandbox.KindOf(err))
+		r.o.Metrics.StartFailed(metrics.StartOf(i), sandbox.KindOf(err))
 		return
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
-	r.o.Metrics.Started(startOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
-}
-
-// timeFirst returns take, or for the first exec of an instance one that times it, too.
-func (r *Orchestrator) timeFirst(inst *instance.Instance, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
-	first := inst.FirstUse()
-	if !first {
-		return take
-	}
-	return func(ev *sandboxv1.Event) error {
-		if first && ev.GetStarted() != nil {
-			first = false
-			r.o.Metrics.FirstExec(startOf(inst.Info()), time.Since(inst.Asked))
-		}
-		return take(ev)
-	}
+	r.o.Metrics.Started(metrics.StartOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
 }
 
 // levels is how full this server is now.

@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
+	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/instance/load"
@@ -24,7 +25,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
-	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
@@ -44,9 +44,7 @@ import (
 // toolHub is what the orchestrator needs of the guard that stands before the hub.
 type toolHub interface {
 	call.Hub
-	// PlanRun decides on what is to run in a sandbox; Permit says whether it may, once it is recorded.
-	PlanRun(ctx context.Context, r policy.Request) policy.Plan
-	Permit(ctx context.Context, p policy.Plan, attempt string) error
+	run.Hub
 	// Version changes whenever a set of tools may have changed.
 	Version() uint64
 	// Announce moves Version on: who may use which tools has changed.
@@ -90,7 +88,7 @@ type Options struct {
 	// SweepReplica removes what else a replica that ended left running.
 	SweepReplica func(ctx context.Context, replica string) error
 	// Secrets gives values by name; nil: there are none.
-	Secrets secretValues
+	Secrets run.SecretValues
 	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
 	Sealer savedspec.Sealer
 	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
@@ -139,6 +137,8 @@ type Orchestrator struct {
 	Execs *execution.Execs
 	// Specs are what the sandboxes of threads were asked to be.
 	Specs *savedspec.Specs
+	// Runs starts execs.
+	Runs *run.Runner
 	// Calls are the tool calls of agents.
 	Calls *call.Calls
 	// Contexts are the interpreters that keep their variables between runs.
@@ -164,8 +164,6 @@ type Orchestrator struct {
 const (
 	// removeTimeout bounds the removal of a sandbox: an engine under load needs seconds to kill and unmount.
 	removeTimeout = 30 * time.Second
-	// unansweredGrace is how long past its deadline an exec may stay silent before its sandbox is ended (design §5).
-	unansweredGrace = 2 * time.Second
 	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
 	inspectTimeout = 2 * time.Second
 	// adoptTimeout is the same after a restart of the server, on a machine that is busy: its sandboxd dials at
@@ -240,6 +238,13 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.drainTargets = ownership.NewTargets(r.peers, o.Log)
 	r.loads = load.New(own, load.Options{
 		Driver: o.Driver, Execs: r.execs, Contexts: r.Contexts, Sandboxes: loadSandboxes{r}, Limits: o.Limits, Log: o.Log, Group: &r.wg,
+	})
+	r.Runs = run.New(own, run.Options{
+		Parts: run.Parts{
+			Sandboxes: runSandboxes{r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: r.loads,
+		},
+		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Hub, Audit: o.Audit, Bridge: o.Bridge, Secrets: o.Secrets, Limits: o.Limits,
+		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: &r.wg,
 	})
 	events, err := o.Driver.Watch(own)
 	if err != nil {

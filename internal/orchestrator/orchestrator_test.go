@@ -264,7 +264,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 
 func (h *house) exec(t *testing.T, thread string, timeout time.Duration) (sandbox.Result, error) {
 	t.Helper()
-	id, err := h.RunCommand(t.Context(), caller, thread, sandbox.Command{Shell: "true", Timeout: timeout})
+	id, err := h.Runs.RunCommand(t.Context(), caller, thread, sandbox.Command{Shell: "true", Timeout: timeout})
 	if err != nil {
 		return sandbox.Result{}, err
 	}
@@ -346,7 +346,7 @@ func TestDeadSandbox(t *testing.T) {
 			}
 			return exits(out)
 		}})
-		id, err := h.RunCommand(t.Context(), caller, "dead", sandbox.Command{Shell: "sleep", Timeout: time.Minute})
+		id, err := h.Runs.RunCommand(t.Context(), caller, "dead", sandbox.Command{Shell: "sleep", Timeout: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

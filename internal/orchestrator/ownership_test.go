@@ -279,7 +279,7 @@ func TestTwoServersOneSandbox(t *testing.T) {
 	if owner.find(mainThread) == nil {
 		owner, other = other, owner
 	}
-	if _, err := other.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true"}); !errors.Is(err, sandbox.Unavailable) {
+	if _, err := other.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true"}); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("the other server runs it, too: %v", err)
 	}
 	if err := owner.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
@@ -305,7 +305,7 @@ func TestTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, err := a.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "sleep 100", Timeout: time.Minute})
+	id, err := a.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "sleep 100", Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +336,7 @@ func TestTakenOver(t *testing.T) {
 	if owner, err := a.Owner(t.Context(), caller, "main"); owner != "b" || err != nil {
 		t.Errorf("for the former server the owner is %q, %v", owner, err)
 	}
-	if _, err := b.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true", Timeout: time.Minute}); err != nil {
+	if _, err := b.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true", Timeout: time.Minute}); err != nil {
 		t.Errorf("run in the adopted sandbox: %v", err)
 	}
 	if n := w.boxes.Load(); n != 1 {

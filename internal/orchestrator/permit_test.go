@@ -41,11 +41,11 @@ rules:
 		o.Hub = policy.New(policy.Options{Hub: noTools{}, Decider: ruled{set: &policy.Set{Global: rules}}})
 	})
 	ctx := t.Context()
-	_, err = h.RunCommand(ctx, caller, "a", sandbox.Command{Shell: "rm -rf /; echo hush"})
+	_, err = h.Runs.RunCommand(ctx, caller, "a", sandbox.Command{Shell: "rm -rf /; echo hush"})
 	if sandbox.KindOf(err) != sandbox.Forbidden || !strings.Contains(err.Error(), "this command is denied by the policy (rule no-rm: too much)") {
 		t.Errorf("denied: %v", err)
 	}
-	_, err = h.RunCode(ctx, caller, "a", sandbox.Code{Language: "python", Text: "date"})
+	_, err = h.Runs.RunCode(ctx, caller, "a", sandbox.Code{Language: "python", Text: "date"})
 	if sandbox.KindOf(err) != sandbox.Forbidden || !strings.Contains(err.Error(), "needs an approval") {
 		t.Errorf("unapproved: %v", err)
 	}

@@ -616,7 +616,7 @@ func BenchmarkClaim(b *testing.B) {
 		}
 		n++
 		name := fmt.Sprint("t", n)
-		id, err := h.RunCommand(b.Context(), caller, name, sandbox.Command{Shell: "true", Timeout: time.Minute})
+		id, err := h.Runs.RunCommand(b.Context(), caller, name, sandbox.Command{Shell: "true", Timeout: time.Minute})
 		if err == nil {
 			_, err = h.Execs.Wait(b.Context(), caller, name, id)
 		}

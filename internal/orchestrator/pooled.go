@@ -146,7 +146,7 @@ func (r *Orchestrator) bringUpPooled(ctx context.Context, x *instance.Pooled) (e
 	if err := x.Hello(ctx); err != nil {
 		return err
 	}
-	r.warm(x.Instance, nil)
+	r.Runs.Warm(x.Instance, nil)
 	return nil
 }
 

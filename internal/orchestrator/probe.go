@@ -32,7 +32,7 @@ func (r *Orchestrator) Image(_ context.Context, template string) (string, error)
 // printed. NotFound: there is no such template; errors of starting and running as for any exec.
 func (r *Orchestrator) Probe(ctx context.Context, template, script string) (out []byte, err error) {
 	err = r.inProbe(ctx, template, func(c sandbox.Caller, id string) error {
-		exec, err := r.RunCommand(ctx, c, id, sandbox.Command{Argv: []string{"sh", "-s"}, Stdin: script, MaxOutputBytes: maxProbeOutput})
+		exec, err := r.Runs.RunCommand(ctx, c, id, sandbox.Command{Argv: []string{"sh", "-s"}, Stdin: script, MaxOutputBytes: maxProbeOutput})
 		if err != nil {
 			return err
 		}
@@ -92,9 +92,9 @@ func (r *Orchestrator) smoke(ctx context.Context, c sandbox.Caller, id string, s
 	var err error
 	timeout := time.Duration(s.TimeoutSeconds) * time.Second
 	if s.Code != "" {
-		exec, err = r.RunCode(ctx, c, id, sandbox.Code{Language: s.Language, Text: s.Code, Timeout: timeout})
+		exec, err = r.Runs.RunCode(ctx, c, id, sandbox.Code{Language: s.Language, Text: s.Code, Timeout: timeout})
 	} else {
-		exec, err = r.RunCommand(ctx, c, id, sandbox.Command{Shell: s.Run, Argv: s.Argv, Timeout: timeout})
+		exec, err = r.Runs.RunCommand(ctx, c, id, sandbox.Command{Shell: s.Run, Argv: s.Argv, Timeout: timeout})
 	}
 	var res sandbox.Result
 	if err == nil {

@@ -71,7 +71,7 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 		}
 	}
 	h = newHouse(t, d)
-	id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{
+	id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{
 		Shell: "curl -H 'Key: " + secretValue + "'", Stdin: secretValue, Env: map[string]string{"API": secretValue, "DEBUG": "1"},
 	})
 	if err != nil {
@@ -150,7 +150,7 @@ func allText(t *testing.T, dir string) string {
 
 func TestSecretsOfCode(t *testing.T) {
 	h := newHouse(t, says([]string{"key sk-live-", "e", "0123456789."}, "", 23))
-	id, err := h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "print(1)", Env: map[string]string{"KEY": secretValue}})
+	id, err := h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "print(1)", Env: map[string]string{"KEY": secretValue}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +158,12 @@ func TestSecretsOfCode(t *testing.T) {
 	if err != nil || res.Stdout != "key [redacted]." || res.Truncated {
 		t.Errorf("%+v, %v", res, err)
 	}
-	_, err = h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"SKERRY_X": "1"}})
+	_, err = h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"SKERRY_X": "1"}})
 	if !errors.Is(err, sandbox.Invalid) {
 		t.Errorf("a name of ours: %v", err)
 	}
 	big := strings.Repeat("k", redact.MaxTotal+1)
-	if _, err = h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"X": big}}); !errors.Is(err, sandbox.Invalid) {
+	if _, err = h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", Env: map[string]string{"X": big}}); !errors.Is(err, sandbox.Invalid) {
 		t.Errorf("too much: %v", err)
 	}
 }
@@ -173,7 +173,7 @@ func TestSecretsOfTheSandbox(t *testing.T) {
 	h := newHouse(t, says([]string{"key " + secretValue + " and another-0123456789"}, "", 44))
 	run := func() (stdout, subject string) {
 		t.Helper()
-		id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "echo " + secretValue})
+		id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "echo " + secretValue})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestEnvSecrets(t *testing.T) {
 	d.asked = func(req *sandboxv1.RunRequest) { env = req.GetEnv() }
 	h := newHouseWith(t, d, noTools{}, func(o *Options) { o.Secrets = values{"CRM": secretValue} })
 	for i, names := range []map[string]string{{"TOKEN": "CRM"}, nil} {
-		id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "env", EnvSecrets: names})
+		id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "env", EnvSecrets: names})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,11 +256,11 @@ func TestEnvSecrets(t *testing.T) {
 		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"T": "CRM"}, Env: map[string]string{"T": "1"}}, `"T" is in env, too`},
 		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"SKERRY_T": "CRM"}}, `"SKERRY_T" is set by Skerry`},
 	} {
-		if _, err := h.RunCommand(t.Context(), caller, "t1", c.cmd); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := h.Runs.RunCommand(t.Context(), caller, "t1", c.cmd); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}
 	}
-	if _, err := h.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", ContextID: "c", EnvSecrets: map[string]string{"T": "CRM"}}); !errors.Is(err, sandbox.Invalid) {
+	if _, err := h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "1", ContextID: "c", EnvSecrets: map[string]string{"T": "CRM"}}); !errors.Is(err, sandbox.Invalid) {
 		t.Error(err)
 	}
 }

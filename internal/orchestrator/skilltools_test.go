@@ -44,7 +44,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if err != nil || n != 1 || len(found) != 1 || found[0].Name != "now" {
 		t.Errorf("%+v, %v", found, err)
 	}
-	id, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: "now", Path: "scripts/run.py"})
+	id, err := h.Runs.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: "now", Path: "scripts/run.py"})
 	if err == nil {
 		_, err = h.Execs.Wait(t.Context(), caller, "t1", id)
 	}
@@ -95,7 +95,7 @@ func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 	}
 	run := func(name string) error {
 		t.Helper()
-		id, err := h.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh", Args: []string{"word"}, Env: map[string]string{"K": "secret-of-the-run"}, Stdin: "secret-of-the-run"})
+		id, err := h.Runs.RunScript(t.Context(), caller, "t1", sandbox.Script{Skill: name, Path: "run.sh", Args: []string{"word"}, Env: map[string]string{"K": "secret-of-the-run"}, Stdin: "secret-of-the-run"})
 		if err == nil {
 			_, err = h.Execs.Wait(t.Context(), caller, "t1", id)
 		}

@@ -28,7 +28,7 @@ func TestTerminalOfAnExec(t *testing.T) {
 	}
 	h := newHouse(t, d)
 	size := sandbox.TerminalSize{Cols: 80, Rows: 24}
-	id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "top", Background: true, Terminal: &size, Env: map[string]string{"API": secretValue}})
+	id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "top", Background: true, Terminal: &size, Env: map[string]string{"API": secretValue}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +82,11 @@ func TestTerminalNeedsBackground(t *testing.T) {
 		"no size":  {Shell: "true", Background: true, Terminal: &sandbox.TerminalSize{}},
 		"too wide": {Shell: "true", Background: true, Terminal: &sandbox.TerminalSize{Cols: 1001, Rows: 24}},
 	} {
-		if _, err := h.RunCommand(t.Context(), caller, "t1", c); !errors.Is(err, sandbox.Invalid) {
+		if _, err := h.Runs.RunCommand(t.Context(), caller, "t1", c); !errors.Is(err, sandbox.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	id, err := h.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "true", Background: true})
+	id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "true", Background: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func newVolumeHouse(t *testing.T, change ...func(*Options)) *farHouse {
 // quiet runs a script without asking what it changed.
 func (f *farHouse) quiet(id, script string) {
 	f.t.Helper()
-	exec, err := f.RunCommand(f.t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute})
+	exec, err := f.Runs.RunCommand(f.t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute})
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestVolumeFetchAndStart(t *testing.T) {
 	<-reached
 	ran := make(chan error, 1)
 	go func() {
-		exec, err := f.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "cat a > b; echo 2 > a", Timeout: time.Minute})
+		exec, err := f.Runs.RunCommand(t.Context(), caller, "t", sandbox.Command{Shell: "cat a > b; echo 2 > a", Timeout: time.Minute})
 		if err == nil {
 			_, err = f.Execs.Wait(t.Context(), caller, "t", exec)
 		}

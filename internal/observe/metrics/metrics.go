@@ -106,6 +106,11 @@ type Start struct {
 	Warm                      bool // it was there before it was asked for
 }
 
+// StartOf returns what of a sandbox its start is counted by.
+func StartOf(i sandbox.Info) Start {
+	return Start{Driver: i.Driver, Runtime: i.Runtime, Template: i.Template, Warm: i.Warm}
+}
+
 func (s Start) observer(v *prometheus.HistogramVec, phase string) prometheus.Observer {
 	start := "cold"
 	if s.Warm {

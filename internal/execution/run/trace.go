@@ -1,22 +1,22 @@
-package orchestrator
+package run
 
 import (
 	"context"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
 
 // beginTrace begins the span of an exec. The context that it gives is that of the request.
-func (r *Orchestrator) beginTrace(ctx context.Context, e *execution.Exec, id string, t sandbox.Thread) context.Context {
-	if r.o.Tracer == nil {
+func (x *Runner) beginTrace(ctx context.Context, e *execution.Exec, id string, t sandbox.Thread) context.Context {
+	if x.o.Tracer == nil {
 		return ctx
 	}
-	ctx, span := r.o.Tracer.Start(ctx, e.Action, tracing.Internal)
+	ctx, span := x.o.Tracer.Start(ctx, e.Action, tracing.Internal)
 	span.Set("skerry.exec.id", id)
 	span.Set("skerry.thread.id", t.ID)
 	e.Trace.Span, e.Trace.Within = span, tracing.LinkOf(ctx)
@@ -24,16 +24,16 @@ func (r *Orchestrator) beginTrace(ctx context.Context, e *execution.Exec, id str
 }
 
 // enterTraced is enter, with a span when a sandbox had to be started, or found its way back.
-func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
-	if r.o.Tracer == nil {
-		return r.enter(ctx, c, t)
+func (x *Runner) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
+	if x.o.Tracer == nil {
+		return x.o.Sandboxes.Enter(ctx, c, t)
 	}
-	if inst := r.find(t); inst != nil && inst.IsReady() && inst.Info().State == sandbox.Running {
-		return r.enter(ctx, c, t)
+	if inst := x.o.Sandboxes.Find(t); inst != nil && inst.IsReady() && inst.Info().State == sandbox.Running {
+		return x.o.Sandboxes.Enter(ctx, c, t)
 	}
-	ctx, span := r.o.Tracer.Start(ctx, "sandbox.acquire", tracing.Internal)
+	ctx, span := x.o.Tracer.Start(ctx, "sandbox.acquire", tracing.Internal)
 	defer span.End()
-	inst, env, err := r.enter(ctx, c, t)
+	inst, env, err := x.o.Sandboxes.Enter(ctx, c, t)
 	if err != nil {
 		span.Failed(err)
 		return nil, nil, err
@@ -47,22 +47,22 @@ func (r *Orchestrator) enterTraced(ctx context.Context, c sandbox.Caller, t sand
 }
 
 // traceRun begins the span of the call to sandboxd, and sets the id of the process.
-func (r *Orchestrator) traceRun(e *execution.Exec) {
-	if r.o.Tracer == nil {
+func (x *Runner) traceRun(e *execution.Exec) {
+	if x.o.Tracer == nil {
 		return
 	}
-	ctx, span := r.o.Tracer.Start(e.Trace.Within.Into(context.Background()), "skerry.sandbox.v1.SandboxService/Run", tracing.Client)
+	ctx, span := x.o.Tracer.Start(e.Trace.Within.Into(context.Background()), "skerry.sandbox.v1.SandboxService/Run", tracing.Client)
 	span.Set("rpc.system.name", "connectrpc")
 	span.Set("rpc.method", "skerry.sandbox.v1.SandboxService/Run")
-	e.Trace.Run, e.Trace.Below, e.Trace.Process = span, tracing.LinkOf(ctx), r.o.Tracer.Reserve(ctx)
+	e.Trace.Run, e.Trace.Below, e.Trace.Process = span, tracing.LinkOf(ctx), x.o.Tracer.Reserve(ctx)
 }
 
 // streamTraced is stream, with the span of the process.
-func (r *Orchestrator) streamTraced(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
-	if r.o.Tracer == nil {
-		return r.stream(inst, e, req)
+func (x *Runner) streamTraced(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+	if x.o.Tracer == nil {
+		return x.stream(inst, e, req)
 	}
-	exit, status := r.stream(inst, e, req)
+	exit, status := x.stream(inst, e, req)
 	ended := time.Now()
 	if !e.Trace.Began.IsZero() {
 		// What sandboxd says of the time counts as far as it can be true.
@@ -73,7 +73,7 @@ func (r *Orchestrator) streamTraced(inst *instance.Instance, e *execution.Exec, 
 		if e.Code != nil {
 			name = "interpreter"
 		}
-		r.o.Tracer.Record(e.Trace.Below.Into(context.Background()), e.Trace.Process, name, e.Trace.Began, ended, func(s *tracing.Span) {
+		x.o.Tracer.Record(e.Trace.Below.Into(context.Background()), e.Trace.Process, name, e.Trace.Began, ended, func(s *tracing.Span) {
 			s.Set("skerry.exec.id", e.ID)
 			if e.Code != nil {
 				s.Set("skerry.code.language", req.GetCode().GetLanguage())

@@ -1,4 +1,4 @@
-package orchestrator
+package run
 
 import (
 	"context"
@@ -18,27 +18,27 @@ import (
 
 // settle adds to the result what only the server knows: the tool calls, as the bridge counted them,
 // and the files that changed; and cuts the output of code to what an agent can use.
-func (r *Orchestrator) settle(inst *instance.Instance, e *execution.Exec, res *sandbox.Result, calls []sandbox.ToolCall) {
+func (x *Runner) settle(inst *instance.Instance, e *execution.Exec, res *sandbox.Result, calls []sandbox.ToolCall) {
 	if e.Code != nil {
 		res.ToolsCalled = append([]sandbox.ToolCall{}, calls...)
 		for i := range res.ToolsCalled {
 			res.ToolsCalled[i].Error = e.Secret.Hide.String(res.ToolsCalled[i].Error)
 		}
 	}
-	res.StdoutPath, res.StderrPath = r.hideSpilled(e, inst.UID, res.StdoutPath), r.hideSpilled(e, inst.UID, res.StderrPath)
+	res.StdoutPath, res.StderrPath = x.hideSpilled(e, inst.UID, res.StdoutPath), x.hideSpilled(e, inst.UID, res.StderrPath)
 	if e.Report && !res.FilesTruncated {
-		r.reportFiles(e, res)
+		x.reportFiles(e, res)
 	}
 	if e.Code != nil && res.Encoding == "" {
-		res.Stdout, res.StdoutPath = r.cut(e, inst.UID, "stdout", res.Stdout, e.Code.MaxOutputChars, res.StdoutPath)
-		res.Stderr, res.StderrPath = r.cut(e, inst.UID, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
+		res.Stdout, res.StdoutPath = x.cut(e, inst.UID, "stdout", res.Stdout, e.Code.MaxOutputChars, res.StdoutPath)
+		res.Stderr, res.StderrPath = x.cut(e, inst.UID, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
 		res.Truncated = res.Truncated || res.StdoutPath != nil || res.StderrPath != nil
 	}
 }
 
-func (r *Orchestrator) reportFiles(e *execution.Exec, res *sandbox.Result) {
-	err := r.withFiles(e.Thread, nil, func(fs *paths.FS) error {
-		changes, complete, err := fs.Changes(r.ctx, e.Before)
+func (x *Runner) reportFiles(e *execution.Exec, res *sandbox.Result) {
+	err := x.o.Files.With(e.Thread, nil, func(fs *paths.FS) error {
+		changes, complete, err := fs.Changes(x.ctx, e.Before)
 		if complete {
 			res.Files = changes
 		} else {
@@ -47,14 +47,14 @@ func (r *Orchestrator) reportFiles(e *execution.Exec, res *sandbox.Result) {
 		return err
 	})
 	if err != nil {
-		r.o.Log.Warn("changed files not listed", "exec", e.ID, "error", err)
+		x.o.Log.Warn("changed files not listed", "exec", e.ID, "error", err)
 		res.FilesTruncated = true
 	}
 }
 
 // cut shortens text in the middle to limit characters. The whole is kept in a file of the thread,
 // unless it already is.
-func (r *Orchestrator) cut(e *execution.Exec, uid int, name, text string, limit int, path *string) (string, *string) {
+func (x *Runner) cut(e *execution.Exec, uid int, name, text string, limit int, path *string) (string, *string) {
 	n := utf8.RuneCountInString(text)
 	if n <= limit {
 		return text, path
@@ -62,14 +62,14 @@ func (r *Orchestrator) cut(e *execution.Exec, uid int, name, text string, limit 
 	where := "it could not be kept"
 	if path == nil {
 		p := spillDir(e.ID) + "/" + name
-		err := r.changeFiles(r.ctx, e.Thread, uid, func(fs *paths.FS) error {
-			_, err := fs.Write(r.ctx, p, strings.NewReader(text), false)
+		err := x.o.Files.Change(x.ctx, e.Thread, uid, func(fs *paths.FS) error {
+			_, err := fs.Write(x.ctx, p, strings.NewReader(text), false)
 			return err
 		})
 		if err == nil {
 			path = &p
 		} else {
-			r.o.Log.Warn("long output not kept", "exec", e.ID, "error", err)
+			x.o.Log.Warn("long output not kept", "exec", e.ID, "error", err)
 		}
 	}
 	if path != nil {
@@ -82,10 +82,10 @@ func (r *Orchestrator) cut(e *execution.Exec, uid int, name, text string, limit 
 
 // recordEnd writes the terminal record of e and waits until it is durable. Without it no caller may see
 // the result.
-func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution.Exec, res sandbox.Result) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
+func (x *Runner) recordEnd(inst *instance.Instance, e *execution.Exec, res sandbox.Result) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), recordTimeout)
 	defer cancel()
-	if err := r.recordFiles(ctx, inst, e, res.Files); err != nil {
+	if err := x.recordFiles(ctx, inst, e, res.Files); err != nil {
 		return err
 	}
 	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseResult)
@@ -112,14 +112,14 @@ func (r *Orchestrator) recordEnd(inst *instance.Instance, e *execution.Exec, res
 	if why := e.Reason(); why != "" {
 		rec.Detail = strings.TrimPrefix(rec.Detail+", "+why, ", ")
 	}
-	return r.o.Audit.AppendResult(ctx, rec)
+	return x.o.Audit.AppendResult(ctx, rec)
 }
 
 // filesRecorded bounds the records of one exec's files. A sandbox that changes more has one for the rest.
 const filesRecorded = 200
 
 // recordFiles writes what the exec changed, before its end and durable with it.
-func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance.Instance, e *execution.Exec, files []sandbox.FileChange) error {
+func (x *Runner) recordFiles(ctx context.Context, inst *instance.Instance, e *execution.Exec, files []sandbox.FileChange) error {
 	for i, f := range files {
 		rec := audit.About(e.Caller, e.Thread, audit.ActionFileChange, audit.PhaseResult)
 		rec.Sandbox, rec.Exec, rec.Parent, rec.Outcome = string(inst.ID), e.ID, e.Attempt.ID, "ok"
@@ -132,7 +132,7 @@ func (r *Orchestrator) recordFiles(ctx context.Context, inst *instance.Instance,
 		} else {
 			rec.Subject, rec.Detail, rec.BytesOut, rec.OutHash = e.Secret.Hide.String(f.Path), f.Change, f.Bytes, f.SHA256
 		}
-		if _, err := r.o.Audit.Append(ctx, rec); err != nil || i == filesRecorded {
+		if _, err := x.o.Audit.Append(ctx, rec); err != nil || i == filesRecorded {
 			return err
 		}
 	}
@@ -154,17 +154,4 @@ func detail(res sandbox.Result) string {
 		parts = append(parts, f.Change+" "+f.Path)
 	}
 	return strings.Join(parts, ", ")
-}
-
-// touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
-func (r *Orchestrator) touch(inst *instance.Instance) {
-	now, due := inst.Touch(touchEvery)
-	if !due {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
-	defer cancel()
-	if err := r.o.Store.TouchThread(ctx, inst.Thread, now.UTC()); err != nil {
-		r.o.Log.Warn("last activity not written", "thread", inst.Thread.String(), "error", err)
-	}
 }

@@ -1,4 +1,4 @@
-package orchestrator
+package run
 
 import (
 	"context"
@@ -30,7 +30,7 @@ type runArguments struct {
 }
 
 // planRun asks the policy about a run.
-func (r *Orchestrator) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution.Exec, request any) (policy.Plan, error) {
+func (x *Runner) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution.Exec, request any) (policy.Plan, error) {
 	q := policy.Request{Kind: policy.Kind(e.Action), Caller: c, Thread: t}
 	var args runArguments
 	switch v := request.(type) {
@@ -50,15 +50,15 @@ func (r *Orchestrator) planRun(ctx context.Context, c sandbox.Caller, t sandbox.
 		return policy.Plan{}, sandbox.Wrap(sandbox.Internal, err, "the run cannot be described")
 	}
 	q.Arguments = e.Secret.Hide.Bytes(text)
-	return r.o.Hub.PlanRun(ctx, q), nil
+	return x.o.Hub.PlanRun(ctx, q), nil
 }
 
 // sameSkill reports as an error that the skill of a script changed while a person thought about it.
-func (r *Orchestrator) sameSkill(ctx context.Context, e *execution.Exec) error {
+func (x *Runner) sameSkill(ctx context.Context, e *execution.Exec) error {
 	if e.Skill == nil {
 		return nil
 	}
-	view, err := r.Skills.Of(ctx, e.Thread)
+	view, err := x.o.Skills.Of(ctx, e.Thread)
 	if err != nil {
 		return err
 	}
@@ -71,8 +71,8 @@ func (r *Orchestrator) sameSkill(ctx context.Context, e *execution.Exec) error {
 
 // permit waits until a run that is recorded may begin, and is still what was asked about. One that may not has its end
 // here.
-func (r *Orchestrator) permit(ctx context.Context, inst *instance.Instance, e *execution.Exec, plan policy.Plan, still func() error) error {
-	err := r.o.Hub.Permit(ctx, plan, e.Attempt.ID)
+func (x *Runner) permit(ctx context.Context, inst *instance.Instance, e *execution.Exec, plan policy.Plan, still func() error) error {
+	err := x.o.Hub.Permit(ctx, plan, e.Attempt.ID)
 	if err == nil {
 		err = still()
 	}
@@ -85,9 +85,9 @@ func (r *Orchestrator) permit(ctx context.Context, inst *instance.Instance, e *e
 	if said := e.Secret.Hide.String(sandbox.DetailOf(err)); said != "" {
 		rec.Detail = said
 	}
-	settling, cancel := deadline.Detached(ctx, cleanupTimeout)
+	settling, cancel := deadline.Detached(ctx, recordTimeout)
 	defer cancel()
-	if e := r.o.Audit.AppendResult(settling, rec); e != nil {
+	if e := x.o.Audit.AppendResult(settling, rec); e != nil {
 		return e
 	}
 	return err

@@ -1,4 +1,4 @@
-package orchestrator
+package run
 
 import (
 	"context"
@@ -15,20 +15,20 @@ import (
 // an exec of the same sandbox got by name: it may have left them in a file. What the program itself writes into
 // files, and what it sends to tools, is its own business.
 
-// secretValues gives values by name to execs that may have them.
-type secretValues interface {
+// SecretValues gives values by name to execs that may have them.
+type SecretValues interface {
 	ForExec(ctx context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error)
 }
 
 // named returns the variables of an exec whose values are those of secrets, by their names.
-func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string, env, names map[string]string) (map[string]string, error) {
+func (x *Runner) named(ctx context.Context, t sandbox.Thread, skill string, env, names map[string]string) (map[string]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	if r.o.Secrets == nil {
+	if x.o.Secrets == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "env_secrets: this server keeps no secrets")
 	}
-	if err := checkEnv(names); err != nil {
+	if err := CheckEnv(names); err != nil {
 		return nil, err
 	}
 	for k := range names {
@@ -36,7 +36,7 @@ func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string
 			return nil, sandbox.Errorf(sandbox.Invalid, "env_secrets: %.80q is in env, too", k)
 		}
 	}
-	values, err := r.o.Secrets.ForExec(ctx, sandbox.SecretAsker{Owner: t.Owner, Skill: skill}, slices.Sorted(maps.Values(names)))
+	values, err := x.o.Secrets.ForExec(ctx, sandbox.SecretAsker{Owner: t.Owner, Skill: skill}, slices.Sorted(maps.Values(names)))
 	if err != nil {
 		return nil, err
 	}
@@ -49,26 +49,26 @@ func (r *Orchestrator) named(ctx context.Context, t sandbox.Thread, skill string
 
 // hideSpilled rewrites the file that sandboxd kept a long output in. When that fails, the file goes: the
 // program could have read its own environment anyway, but a later reader of the thread's files cannot.
-func (r *Orchestrator) hideSpilled(e *execution.Exec, uid int, path *string) *string {
+func (x *Runner) hideSpilled(e *execution.Exec, uid int, path *string) *string {
 	if e.Secret.Hide == nil || path == nil {
 		return path
 	}
-	err := r.changeFiles(r.ctx, e.Thread, uid, func(fs *paths.FS) error {
+	err := x.o.Files.Change(x.ctx, e.Thread, uid, func(fs *paths.FS) error {
 		file, err := fs.Open(*path)
 		if err != nil {
 			return err
 		}
 		defer file.Close() //nolint:errcheck // only read
-		_, err = fs.Write(r.ctx, *path, e.Secret.Hide.Reader(file), false)
+		_, err = fs.Write(x.ctx, *path, e.Secret.Hide.Reader(file), false)
 		return err
 	})
 	if err == nil {
 		return path
 	}
-	r.o.Log.Warn("long output with secrets not kept", "exec", e.ID, "error", err)
-	err = r.changeFiles(r.ctx, e.Thread, uid, func(fs *paths.FS) error { return fs.Remove(r.ctx, *path, false) })
+	x.o.Log.Warn("long output with secrets not kept", "exec", e.ID, "error", err)
+	err = x.o.Files.Change(x.ctx, e.Thread, uid, func(fs *paths.FS) error { return fs.Remove(x.ctx, *path, false) })
 	if err != nil {
-		r.o.Log.Warn("long output with secrets not deleted", "exec", e.ID, "error", err)
+		x.o.Log.Warn("long output with secrets not deleted", "exec", e.ID, "error", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package orchestrator
+package run
 
 import (
 	"context"
@@ -25,15 +25,15 @@ const (
 
 // ApprovalWaits tells those who listen that a call waits for a person, and holds the deadline of its exec. over is to be
 // called once, with how that ended.
-func (r *Orchestrator) ApprovalWaits(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval)) {
+func (x *Runner) ApprovalWaits(ctx context.Context, a sandbox.Approval) (over func(sandbox.Approval)) {
 	if a.Exec == "" {
 		return call.ReportWait(ctx, a)
 	}
-	e := r.execs.Find(a.Exec)
+	e := x.o.Registry.Find(a.Exec)
 	if e == nil {
 		return func(sandbox.Approval) {}
 	}
-	r.hold(e)
+	x.hold(e)
 	e.ApprovalEvent(ctx, sandbox.EventApprovalRequired, a)
 	return func(a sandbox.Approval) {
 		e.ApprovalEvent(ctx, sandbox.EventApprovalDecided, a)
@@ -42,37 +42,37 @@ func (r *Orchestrator) ApprovalWaits(ctx context.Context, a sandbox.Approval) (o
 }
 
 // hold counts a call that waits, and has the deadline held.
-func (r *Orchestrator) hold(e *execution.Exec) {
+func (x *Runner) hold(e *execution.Exec) {
 	if e.Hold.Begin() {
-		r.wg.Go(func() { r.keepHeld(e) })
+		x.o.Group.Go(func() { x.keepHeld(e) })
 	}
 }
 
 // keepHeld holds the deadline of e as long as calls of it wait.
-func (r *Orchestrator) keepHeld(e *execution.Exec) {
-	inst := r.find(e.Thread)
+func (x *Runner) keepHeld(e *execution.Exec) {
+	inst := x.o.Sandboxes.Find(e.Thread)
 	if inst == nil {
 		return
 	}
 	inst.Waiting(+1)
 	defer inst.Waiting(-1)
 	for {
-		clock, left, holds := e.Hold.Holds(r.o.ApprovalWait)
+		clock, left, holds := e.Hold.Holds(x.o.ApprovalWait)
 		if !holds {
-			if r.letGo(inst, e, clock) {
+			if x.letGo(inst, e, clock) {
 				return
 			}
 			continue
 		}
 		began, lease := time.Now(), min(heldFor, left)
 		clock.Hold(lease + heldBeyond)
-		if err := holdDeadline(r.ctx, inst, e, lease); err != nil {
-			r.o.Log.Warn("a deadline is not held", "exec", e.ID, "error", err)
+		if err := holdDeadline(x.ctx, inst, e, lease); err != nil {
+			x.o.Log.Warn("a deadline is not held", "exec", e.ID, "error", err)
 		}
 		select {
 		case <-e.Hold.Changed():
 		case <-time.After(min(holdAgain, left)):
-		case <-r.ctx.Done(): // the holds end by themselves
+		case <-x.ctx.Done(): // the holds end by themselves
 			return
 		}
 		e.Hold.Spend(time.Since(began))
@@ -87,9 +87,9 @@ func holdDeadline(ctx context.Context, inst *instance.Instance, e *execution.Exe
 
 // letGo lets the deadline of e go on, and reports whether it stays so. When sandboxd cannot be told, its ownership ends by
 // itself, and ours after it.
-func (r *Orchestrator) letGo(inst *instance.Instance, e *execution.Exec, clock *deadline.Clock) bool {
-	if err := holdDeadline(r.ctx, inst, e, 0); err == nil {
+func (x *Runner) letGo(inst *instance.Instance, e *execution.Exec, clock *deadline.Clock) bool {
+	if err := holdDeadline(x.ctx, inst, e, 0); err == nil {
 		clock.Go()
 	}
-	return !e.Hold.Keep(r.o.ApprovalWait)
+	return !e.Hold.Keep(x.o.ApprovalWait)
 }

@@ -1,0 +1,84 @@
+package run
+
+import (
+	"context"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"slices"
+	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/typescript"
+)
+
+func denoPermissions(d *sandbox.DenoPermissions) *sandboxv1.Permissions {
+	if d == nil {
+		return nil
+	}
+	return &sandboxv1.Permissions{Read: d.Read, Write: d.Write, Net: d.Net, Env: d.Env, Run: d.Run}
+}
+
+// interpreterOf names what a language needs in the image.
+var interpreterOf = map[string]string{"python": "python3", "typescript": "bun, deno or node", "javascript": "bun, deno or node", "bash": "bash"}
+
+func anyOf(languages []string) string {
+	if len(languages) == 0 {
+		return "programs by argv only"
+	}
+	return strings.Join(languages, ", ")
+}
+
+// prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
+// where its runtime cannot read types.
+func (x *Runner) prepareCode(inst *instance.Instance, code *sandboxv1.Code) error {
+	known := inst.Runtimes()
+	switch lang := code.GetLanguage(); {
+	case slices.Contains(known, lang):
+		return nil
+	case lang == "typescript" && slices.Contains(known, "javascript"):
+		inst.Tools.Mu.Lock()
+		set := inst.Tools.Set
+		inst.Tools.Mu.Unlock()
+		text, err := typescript.StripTypes(code.GetText(), set)
+		if err != nil {
+			return err
+		}
+		code.Language, code.Text = "javascript", text
+		return nil
+	default:
+		return sandbox.Errorf(sandbox.NotSupported, "the image of template %q has no %s, which %s needs; it can run: %s", inst.Template.Name, interpreterOf[lang], lang, anyOf(known))
+	}
+}
+
+// asTemplate says how a program runs, and how one waits for the next, by the template's wish.
+func asTemplate(code *sandboxv1.Code, t instance.Template) {
+	code.Javascript, code.Deno = t.JavaScript, denoPermissions(t.Deno)
+	if waits, said := t.Interpreters[code.GetLanguage()]; said {
+		code.Preload, code.Cold, code.Waiting = waits.Preload, waits.Warm == 0, uint32(waits.Warm) //nolint:gosec // 0 to sandbox.MaxWarm
+	}
+}
+
+// Warm has those interpreters wait that the template names, in the background: of a sandbox that has just started, or
+// waits for a thread. Without them the first program starts its own.
+func (x *Runner) Warm(inst *instance.Instance, env map[string]string) {
+	var code []*sandboxv1.Code
+	for language, waits := range inst.Template.Interpreters {
+		c := &sandboxv1.Code{Language: language}
+		asTemplate(c, inst.Template)
+		if waits.Warm > 0 && x.prepareCode(inst, c) == nil {
+			c.Text = ""
+			code = append(code, c)
+		}
+	}
+	if len(code) == 0 {
+		return
+	}
+	x.o.Group.Go(func() {
+		ctx, cancel := context.WithTimeout(x.ctx, inspectTimeout)
+		defer cancel()
+		// The thread, the exec and its token count for none that waits.
+		if err := inst.Client.Warm(ctx, code, instance.Environ(inst.Thread, "", "", inst.Template.Env, env)); err != nil {
+			x.o.Log.Debug("no interpreter waits", "sandbox", string(inst.ID), "error", err)
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package run
+
+import (
+	"context"
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution"
+	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/load"
+	"github.com/skerry-sandbox/skerry/internal/limits"
+	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
+	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+)
+
+// Sandboxes are those of this server, as runs see them.
+type Sandboxes interface {
+	// Enter returns the thread's running sandbox, which it starts if there is none, with the variables of every exec. An
+	// exec is counted in until Leave.
+	Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error)
+	// Leave counts an exec out.
+	Leave(inst *instance.Instance)
+	// Find returns the thread's sandbox, nil if it has none.
+	Find(t sandbox.Thread) *instance.Instance
+	// Abandon ends a sandbox that does not keep the contract.
+	Abandon(inst *instance.Instance, why string)
+	// Died ends a sandbox that ended by itself.
+	Died(inst *instance.Instance, oom bool)
+	// Touch notes that the thread was used just now.
+	Touch(inst *instance.Instance)
+}
+
+// Files are those of threads, as runs see them.
+type Files interface {
+	// With opens the thread's files on this disk; with a uid they may be changed.
+	With(t sandbox.Thread, uid *int, use func(*paths.FS) error) error
+	// Change opens them for a change, which is brought to the sandbox.
+	Change(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error
+	// Begin brings what is due to the sandbox before an exec begins.
+	Begin(ctx context.Context, inst *instance.Instance, e *execution.Exec) error
+	// Pull brings what an exec changed to this disk, after its end.
+	Pull(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit) error
+	// Keep keeps what an exec changed, before its end is acknowledged.
+	Keep(inst *instance.Instance, e *execution.Exec) error
+}
+
+// Hub decides on runs.
+type Hub interface {
+	// PlanRun decides on what is to run in a sandbox; Permit says whether it may, once it is recorded.
+	PlanRun(ctx context.Context, r policy.Request) policy.Plan
+	Permit(ctx context.Context, p policy.Plan, attempt string) error
+}
+
+// Options are the parts that a Runner works with. A field is needed unless its comment says what nil means.
+type Options struct {
+	Parts
+	Driver driver.Driver
+	// OOMEndsSandbox are the runtimes under which the kernel's counter of memory is not seen inside.
+	OOMEndsSandbox []string
+	Hub            Hub
+	Audit          *audit.Log
+	Bridge         *bridge.Bridge
+	// Secrets returns values by name; nil: there are none.
+	Secrets SecretValues
+	Limits  *limits.Gate // nil: there are none
+	Metrics *metrics.Metrics
+	Tracer  *tracing.Tracer // nil: nothing is traced
+	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
+	ApprovalWait time.Duration
+	// CodeSettings are the settings of a tenant.
+	CodeSettings func(tenant string) sandbox.CodeSettings
+	Log          *slog.Logger
+	// Group counts what runs in the background, which ends with the context.
+	Group *sync.WaitGroup
+}
+
+// Parts are those of the server's own parts that a Runner works with.
+type Parts struct {
+	Sandboxes Sandboxes
+	Files     Files
+	Registry  *execution.Registry
+	Contexts  *contexts.Contexts
+	Skills    *mounted.Skills
+	Wrappers  *wrappers.Wrappers
+	Loads     *load.Watcher
+}
+
+// Runner starts execs and sees them to their ends.
+type Runner struct {
+	o   Options
+	ctx context.Context // ends with the server
+}
+
+// New returns a runner of a server on which nothing runs yet.
+func New(ctx context.Context, o Options) *Runner { return &Runner{o: o, ctx: ctx} }
+
+const (
+	// UnansweredGrace is how long past its deadline an exec may stay silent before its sandbox is ended (design §5).
+	UnansweredGrace = 2 * time.Second
+	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
+	inspectTimeout = 2 * time.Second
+	// recordTimeout bounds records that must outlive the request they belong to.
+	recordTimeout = 10 * time.Second
+)
