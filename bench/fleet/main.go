@@ -111,7 +111,7 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 		err = errors.Join(err, orch.Close(closing), hub.Close())
 	}()
 	api, err := rest.New(rest.Options{
-		Threads: orch, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch, Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch, Skills: orch.Skills, ThreadSkills: orch.Skills, MCPServers: hub,
+		Threads: orch, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch, Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads, MCPServers: hub,
 		Audit: records, Anonymous: &local, Idempotency: st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})
 	if err != nil {

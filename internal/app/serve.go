@@ -599,7 +599,7 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
-		Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Terminals: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
+		Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Terminals: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills.Threads, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
 		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers}, RemoteFiles: far,
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,

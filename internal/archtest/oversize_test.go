@@ -43,7 +43,6 @@ var oversize = map[part]int{
 	{"internal/plugins.Service", methods}:              40,
 	{"internal/plugins.loader", methods}:               32,
 	{"internal/sandboxd.service", methods}:             39,
-	{"internal/skills/mounted.Skills", methods}:        33,
 	{"internal/skills/runnable.place", methods}:        39,
 	{"internal/store.Store", methods}:                  80,
 	{"internal/tools/hub.Hub", methods}:                72,

@@ -167,7 +167,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Skills.AddVirtualSkill(ctx, caller, "idle", sandbox.VirtualSkill{Name: "mine", Description: "does it", Body: "# Mine"}); err != nil {
+	if _, err := h.Skills.Threads.AddVirtualSkill(ctx, caller, "idle", sandbox.VirtualSkill{Name: "mine", Description: "does it", Body: "# Mine"}); err != nil {
 		t.Fatal(err)
 	}
 	h.mustExec(t, "idle")
@@ -509,6 +509,7 @@ func TestFirstExecIsTimed(t *testing.T) {
 	for range 3 {
 		h.mustExec(t, "x")
 	}
+	eventually(t, "no exec is counted", func() bool { return h.execs.Running() == 0 }) // it is a moment after its end is told
 	text := h.metrics(t)
 	for _, phase := range []string{"queue", "create", "ready", "first_exec"} {
 		want := fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase=%q,runtime="runc",start="cold",template="base"} 1`, h.caps.Name, phase)

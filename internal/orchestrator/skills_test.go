@@ -93,7 +93,7 @@ func (h *house) acquire(t *testing.T, thread string, skills []string) error {
 
 func (h *house) named(t *testing.T, thread string) (all []string) {
 	t.Helper()
-	list, err := h.Skills.ThreadSkills(t.Context(), caller, thread)
+	list, err := h.Skills.Threads.ThreadSkills(t.Context(), caller, thread)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestSkillChangesAreRecorded(t *testing.T) {
 func TestVirtualSkills(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
-	if _, err := h.Skills.AddVirtualSkill(t.Context(), caller, "x", sandbox.VirtualSkill{Name: "v", Description: "v", Body: "Do it.\n"}); err != nil {
+	if _, err := h.Skills.Threads.AddVirtualSkill(t.Context(), caller, "x", sandbox.VirtualSkill{Name: "v", Description: "v", Body: "Do it.\n"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(h.acquire(t, "x", []string{"v"}), h.acquire(t, "y", nil)); err != nil {

@@ -24,7 +24,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	sk := sandbox.VirtualSkill{Name: "now", Description: "Counts the beans", Body: "Run ${CLAUDE_SKILL_DIR}/scripts/run.py\n", Files: map[string]string{"scripts/run.py": "print(1)"}}
-	if _, err := h.Skills.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
+	if _, err := h.Skills.Threads.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
 		t.Fatal(err)
 	}
 	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "t1"})
@@ -32,7 +32,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if text, err := os.ReadFile(shown); err != nil || string(text) != "print(1)" {
 		t.Errorf("in the sandbox: %q, %v", text, err)
 	}
-	a, err := h.Skills.ActivateSkill(t.Context(), caller, "t1", "now")
+	a, err := h.Skills.Threads.ActivateSkill(t.Context(), caller, "t1", "now")
 	if err != nil || a.Body != "\nRun /mnt/skills/virtual/now/scripts/run.py\n" || !slices.Equal(a.Resources, []string{"scripts/run.py"}) || a.Location != "/mnt/skills/virtual/now/SKILL.md" {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -40,7 +40,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if err != nil || !strings.Contains(p.Sections["skills"], "<name>now</name>") {
 		t.Errorf("prompt: %s, %v", p.Text, err)
 	}
-	found, n, err := h.Skills.SearchSkills(t.Context(), caller, "t1", "count beans")
+	found, n, err := h.Skills.Threads.SearchSkills(t.Context(), caller, "t1", "count beans")
 	if err != nil || n != 1 || len(found) != 1 || found[0].Name != "now" {
 		t.Errorf("%+v, %v", found, err)
 	}
@@ -51,28 +51,28 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if err != nil {
 		t.Errorf("run: %v", err)
 	}
-	if list, err := h.Skills.ThreadSkills(t.Context(), caller, "t2"); err != nil || len(list) != 0 {
+	if list, err := h.Skills.Threads.ThreadSkills(t.Context(), caller, "t2"); err != nil || len(list) != 0 {
 		t.Errorf("another thread has %+v, %v", list, err)
 	}
-	if err := h.Skills.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); err != nil {
+	if err := h.Skills.Threads.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Dir(filepath.Dir(shown))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("still in the sandbox: %v", err)
 	}
-	if _, err := h.Skills.ActivateSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
+	if _, err := h.Skills.Threads.ActivateSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("%v", err)
 	}
-	if err := h.Skills.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
+	if err := h.Skills.Threads.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("%v", err)
 	}
-	if _, err := h.Skills.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
+	if _, err := h.Skills.Threads.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.DeleteThread(t.Context(), caller, "t1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Skills.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
+	if err := h.Skills.Threads.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("a skill of a thread that is gone: %v", err)
 	}
 }
@@ -89,7 +89,7 @@ func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 		if _, err := h.o.Skills.Add(t.Context(), caller.Owner, name, files, skills.AddOptions{Trusted: trusted}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := h.Skills.ActivateSkill(t.Context(), caller, "t1", name); err != nil {
+		if _, err := h.Skills.Threads.ActivateSkill(t.Context(), caller, "t1", name); err != nil {
 			t.Errorf("its instructions: %v", err)
 		}
 	}
@@ -149,7 +149,7 @@ func TestSearchInManySkills(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{"write an invoice": "s77", "": "s0", "number 12 of things": "s12"} {
-		found, n, err := h.Skills.SearchSkills(t.Context(), caller, "t1", query)
+		found, n, err := h.Skills.Threads.SearchSkills(t.Context(), caller, "t1", query)
 		if err != nil || len(found) == 0 || found[0].Name != want || len(found) > 15 || n < len(found) {
 			t.Errorf("%q: %d of %d, first %+v, %v", query, len(found), n, found[:min(len(found), 1)], err)
 		}

@@ -14,20 +14,25 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/search"
 )
 
-// What agents do with the skills of their thread: find, activate and read them, and have some of its own.
+// ThreadSkills is what agents do with the skills of their thread: they find, activate and read them, and have some of their
+// own.
+type ThreadSkills struct {
+	k       *Skills
+	indexes indexes
+}
 
 // ofThread returns the skills of the caller's thread.
-func (k *Skills) ofThread(ctx context.Context, c sandbox.Caller, id string) (*skills.View, error) {
+func (a *ThreadSkills) ofThread(ctx context.Context, c sandbox.Caller, id string) (*skills.View, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
-	return k.Of(ctx, t)
+	return a.k.Of(ctx, t)
 }
 
 // ThreadSkills lists the skills of a thread, sorted by name. Callers must not change it.
-func (k *Skills) ThreadSkills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.Skill, error) {
-	view, err := k.ofThread(ctx, c, id)
+func (a *ThreadSkills) ThreadSkills(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.Skill, error) {
+	view, err := a.ofThread(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +40,8 @@ func (k *Skills) ThreadSkills(ctx context.Context, c sandbox.Caller, id string) 
 }
 
 // SkillManifest returns one skill of a thread with its files. NotFound when the thread has none of that name.
-func (k *Skills) SkillManifest(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.SkillManifest, error) {
-	view, err := k.ofThread(ctx, c, id)
+func (a *ThreadSkills) SkillManifest(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.SkillManifest, error) {
+	view, err := a.ofThread(ctx, c, id)
 	if err != nil {
 		return sandbox.SkillManifest{}, err
 	}
@@ -45,8 +50,8 @@ func (k *Skills) SkillManifest(ctx context.Context, c sandbox.Caller, id, name s
 
 // ActivateSkill returns the instructions of one of the thread's skills, and records that the agent took them.
 // ${CLAUDE_SKILL_DIR} in them is the skill's folder. NotFound when the thread has none of that name.
-func (k *Skills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.ActiveSkill, error) {
-	view, err := k.ofThread(ctx, c, id)
+func (a *ThreadSkills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, name string) (sandbox.ActiveSkill, error) {
+	view, err := a.ofThread(ctx, c, id)
 	if err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
@@ -60,23 +65,23 @@ func (k *Skills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, name s
 	}
 	front, _, err := skills.ReadFront(text)
 	if err != nil { // it loaded before; what can be told apart is the body
-		k.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
+		a.k.o.Log.Debug("frontmatter of an activated skill", "skill", m.Name, "error", err)
 	}
 	rec := audit.About(c, sandbox.Thread{Owner: c.Owner, ID: id}, audit.ActionSkillActivate, audit.PhaseResult)
 	rec.Subject, rec.Outcome = m.Name, "ok"
-	if err := k.o.Audit.AppendResult(ctx, rec); err != nil {
+	if err := a.k.o.Audit.AppendResult(ctx, rec); err != nil {
 		return sandbox.ActiveSkill{}, err
 	}
-	a := sandbox.ActiveSkill{
+	active := sandbox.ActiveSkill{
 		Name: m.Name, Location: m.Location, Resources: []string{},
 		Body: strings.ReplaceAll(string(front.Body), "${CLAUDE_SKILL_DIR}", path.Dir(m.Location)),
 	}
 	for _, f := range m.Files {
 		if f.Path != "SKILL.md" {
-			a.Resources = append(a.Resources, f.Path)
+			active.Resources = append(active.Resources, f.Path)
 		}
 	}
-	return a, nil
+	return active, nil
 }
 
 // mostSkills is how many skills a search gives at most.
@@ -84,8 +89,8 @@ const mostSkills = 15
 
 // SearchSkills finds skills of a thread by what they do, at most 15, best first, and says how many fit at
 // all. An empty query gives the first ones by name.
-func (k *Skills) SearchSkills(ctx context.Context, c sandbox.Caller, id, query string) (found []sandbox.SkillFound, matches int, err error) {
-	view, err := k.ofThread(ctx, c, id)
+func (a *ThreadSkills) SearchSkills(ctx context.Context, c sandbox.Caller, id, query string) (found []sandbox.SkillFound, matches int, err error) {
+	view, err := a.ofThread(ctx, c, id)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -98,7 +103,7 @@ func (k *Skills) SearchSkills(ctx context.Context, c sandbox.Caller, id, query s
 		}
 	} else {
 		var hits []search.Hit
-		hits, matches = k.indexes.of(view, list).Find(query, mostSkills, nil)
+		hits, matches = a.indexes.of(view, list).Find(query, mostSkills, nil)
 		for _, h := range hits {
 			order = append(order, h.Tool)
 		}
@@ -141,44 +146,44 @@ func (x *indexes) of(view *skills.View, list []skills.Skill) *search.Index {
 
 // AddVirtualSkill gives a thread a skill that is only in memory; a running sandbox shows it when this
 // returns. Errors as skill.Virtuals.Add says.
-func (k *Skills) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
+func (a *ThreadSkills) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.Skill{}, err
 	}
-	if err := k.o.Sandboxes.EnsureThread(ctx, t); err != nil {
+	if err := a.k.o.Sandboxes.EnsureThread(ctx, t); err != nil {
 		return sandbox.Skill{}, err
 	}
 	var made sandbox.Skill
-	err = k.changeVirtual(ctx, c, t, audit.ActionSkillWrite, sk.Name, func() error {
+	err = a.changeVirtual(ctx, c, t, audit.ActionSkillWrite, sk.Name, func() error {
 		var err error
-		made, err = k.virtuals.Add(t, sk)
+		made, err = a.k.virtuals.Add(t, sk)
 		return err
 	})
 	return made, err
 }
 
 // RemoveVirtualSkill takes a virtual skill away again. NotFound when the thread has none of that name.
-func (k *Skills) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, id, name string) error {
+func (a *ThreadSkills) RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, id, name string) error {
 	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
-	return k.changeVirtual(ctx, c, t, audit.ActionSkillDelete, name, func() error { return k.virtuals.Remove(t, name) })
+	return a.changeVirtual(ctx, c, t, audit.ActionSkillDelete, name, func() error { return a.k.virtuals.Remove(t, name) })
 }
 
 // SkillsChanged returns a channel that is closed when the skills of any thread may have changed by an act of this
 // process.
-func (k *Skills) SkillsChanged() <-chan struct{} { return k.o.Library.Changed() }
+func (a *ThreadSkills) SkillsChanged() <-chan struct{} { return a.k.o.Library.Changed() }
 
 // changeVirtual makes a change, shows it in the thread's sandbox, and records what came of it.
-func (k *Skills) changeVirtual(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
+func (a *ThreadSkills) changeVirtual(ctx context.Context, c sandbox.Caller, t sandbox.Thread, action, name string, change func() error) error {
 	err := change()
 	if err == nil {
-		if inst := k.o.Sandboxes.Find(t); inst != nil && inst.IsReady() {
-			k.ShowNow(ctx, inst)
+		if inst := a.k.o.Sandboxes.Find(t); inst != nil && inst.IsReady() {
+			a.k.ShowNow(ctx, inst)
 		}
-		k.o.Library.Notify()
+		a.k.o.Library.Notify()
 	}
 	rec := audit.About(c, t, action, audit.PhaseResult)
 	rec.Subject, rec.Detail, rec.Outcome = name, "virtual", "ok"
@@ -188,19 +193,19 @@ func (k *Skills) changeVirtual(ctx context.Context, c sandbox.Caller, t sandbox.
 	if len(rec.Subject) > 200 {
 		rec.Subject = strings.ToValidUTF8(rec.Subject[:200], "")
 	}
-	if e := k.o.Audit.AppendResult(ctx, rec); e != nil {
+	if e := a.k.o.Audit.AppendResult(ctx, rec); e != nil {
 		return e
 	}
 	return err
 }
 
 // SkillFile returns one file of one of the thread's skills; path is relative to the skill's folder.
-func (k *Skills) SkillFile(ctx context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
+func (a *ThreadSkills) SkillFile(ctx context.Context, c sandbox.Caller, id, skill, path string) ([]byte, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return nil, err
 	}
-	view, err := k.Of(ctx, t)
+	view, err := a.k.Of(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -65,12 +65,15 @@ type Skills struct {
 	o        Options
 	ctx      context.Context // ends with the server
 	virtuals *skills.Virtuals
-	indexes  indexes
+	// Threads is what agents do with the skills of their thread.
+	Threads *ThreadSkills
 }
 
 // New returns the skills of a server that has no sandboxes yet.
 func New(ctx context.Context, o Options) *Skills {
-	return &Skills{o: o, ctx: ctx, virtuals: skills.NewVirtuals(o.Library)}
+	k := &Skills{o: o, ctx: ctx, virtuals: skills.NewVirtuals(o.Library)}
+	k.Threads = &ThreadSkills{k: k}
+	return k
 }
 
 // Forget drops the virtual skills of a thread that no longer exists.
