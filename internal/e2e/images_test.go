@@ -48,12 +48,14 @@ func TestTemplateImages(t *testing.T) {
 		t.Run(o.driver+"/"+o.runtime, func(t *testing.T) {
 			needDriver(t, o.driver, o.runtime)
 			s := builtIn(t, o)
-			for _, name := range []string{"data", "office"} {
+			begin := func(name string) {
 				if a := s.do("PUT", "/api/threads/"+name+"/sandbox", map[string]any{"template": name, "wait_s": 120}); a.status != 200 {
 					t.Fatalf("%s: %d %s", name, a.status, a.body)
 				}
 			}
-			s.chart(t)
+			begin("data")
+			s.chart(t) // at once: its first program runs before an interpreter waits
+			begin("office")
 			once := o.driver == "oci" && o.runtime == "runc" // what does not differ is looked at there
 			languages := []string{"typescript"}
 			if once {

@@ -94,5 +94,3 @@ func TestTerminalNeedsBackground(t *testing.T) {
 		t.Errorf("joined pipes: %v", err)
 	}
 }
-
-var errGone = errors.New("the follower has enough")
