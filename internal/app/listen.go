@@ -23,8 +23,6 @@ const (
 	// how long streams that have no end may still wait for one.
 	answerTimeout = 5 * time.Second
 	streamTimeout = 500 * time.Millisecond
-	// lingerLook is how often it is looked whether requests are still under way.
-	lingerLook = 20 * time.Millisecond
 	// hardStop is how long a stop may take beyond its drain, after which the process just ends: what it leaves
 	// is in order after kill -9, too.
 	hardStop = 60 * time.Second
@@ -41,7 +39,7 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 	defer end() // a WebSocket is none of srv's any more
 	srv := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return requests },
-		Handler:     p.counted(h), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
+		Handler:     p.traffic.count(h, p.orch.Draining), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
 	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), p.orch, p.log)
@@ -72,7 +70,10 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 	defer cancel()
 	p.approvals.LetGo() // calls that wait for people are made again at the next server
 	p.orch.Drain(stop)
-	p.linger(stop, began)
+	if p.orch.PassOn(context.WithoutCancel(stop)) != "" {
+		p.traffic.linger(stop, began.Add(p.cfg.ShutdownDelay))
+	}
+	p.traffic.settle(stop)
 	answer, done := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer done()
 	cut := time.AfterFunc(streamTimeout, end)
@@ -84,35 +85,6 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 		return errors.Join(err, IgnoreClosed(<-ended), <-peersEnded)
 	}
 	return errors.Join(IgnoreClosed(<-ended), <-peersEnded)
-}
-
-// counted counts what h is asked to do, as long as it takes. While the server stops, clients connect anew for each
-// request, and so find a server that goes on.
-func (p *App) counted(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			p.doing.Add(1)
-			defer p.doing.Add(-1)
-		}
-		if p.orch.Draining() {
-			w.Header().Set("Connection", "close")
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// linger goes on answering after the drain when others do the work: what was passed on to them has its answer yet to come,
-// and clients, and proxies in front of them, need their time to notice that this server is not ready. It waits for
-// ShutdownDelay since the stop began, and for the requests under way until stop ends.
-func (p *App) linger(stop context.Context, began time.Time) {
-	if p.orch.PassOn(context.WithoutCancel(stop)) == "" {
-		return
-	}
-	tick := time.NewTicker(lingerLook)
-	defer tick.Stop()
-	for !errors.Is(stop.Err(), context.Canceled) && (time.Since(began) < p.cfg.ShutdownDelay || p.doing.Load() > 0 && stop.Err() == nil) {
-		<-tick.C
-	}
 }
 
 // openListener listens, and makes sure of what the configuration took for granted: a name such as localhost may

@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -88,8 +87,8 @@ type App struct {
 	metrics *metrics.Metrics
 	limits  *limits.Gate
 	tracer  *tracing.Tracer // nil: nothing is traced
-	doing   atomic.Int64    // requests under way that change something
-	halt    *time.Timer     // ends the process when it does not stop; nil before it is told to
+	traffic traffic
+	halt    *time.Timer // ends the process when it does not stop; nil before it is told to
 	api     http.Handler
 
 	endStart context.CancelFunc // ends the context of New
