@@ -13,6 +13,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/events"
+	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 )
@@ -27,9 +28,10 @@ type Host struct {
 	events  events.Feed
 	daemons sync.WaitGroup
 	volumes string // the folder of all volumes; "": there is none yet
+	starts  idlock.Locks
 }
 
-// instance is one instance. Its fields are guarded by Host.mu.
+// box is one instance. Its fields are guarded by Host.mu.
 type box struct {
 	spec   sandbox.Spec
 	seen   sandbox.Instance

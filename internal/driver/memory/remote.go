@@ -42,6 +42,11 @@ func (d *Remote) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err := d.check(ctx, spec); err != nil {
 		return sandbox.Instance{}, err
 	}
+	unlock, err := d.host.starts.Lock(ctx, spec.ID)
+	if err != nil {
+		return sandbox.Instance{}, err
+	}
+	defer unlock()
 	kept, err := d.host.folder(spec.Volume)
 	var p *pod
 	if err == nil {
@@ -59,6 +64,16 @@ func (d *Remote) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		return inst, err
 	}
 	return inst, d.Attach(ctx, driver.Attachment{ID: spec.ID, Token: spec.Token, Mounts: spec.Mounts})
+}
+
+// Remove implements driver.Driver.
+func (d *Remote) Remove(ctx context.Context, id sandbox.ID) error {
+	unlock, err := d.host.starts.Lock(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return d.Driver.Remove(ctx, id)
 }
 
 // Attach implements driver.Remote.
