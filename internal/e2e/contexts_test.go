@@ -213,7 +213,7 @@ func TestContextsOfAFormerServer(t *testing.T) {
 	s.shows("crash", idle.ID, "x = 41\nx", "41")
 	var begun contextResult
 	go func() {
-		_, _ = s.request("POST", "/api/threads/crash/execute_code", map[string]any{"code": "import time\ntime.sleep(300)", "context_id": busy.ID, "timeout": 100})
+		_, _ = s.request("POST", "/api/threads/crash/execute_code", map[string]any{"code": "import time\nopen('begun', 'w')\ntime.sleep(300)", "context_id": busy.ID, "timeout": 100})
 	}()
 	eventually(t, "it runs", func() bool {
 		for _, c := range s.contexts("crash") {
@@ -221,7 +221,8 @@ func TestContextsOfAFormerServer(t *testing.T) {
 				begun.ExecID = c.Exec
 			}
 		}
-		return begun.ExecID != "" && strings.Contains(string(s.do("GET", "/api/threads/crash/execs/"+begun.ExecID, nil).body), "running")
+		// The server says "running" before the interpreter has begun: had it not, it would outlive the server, idle.
+		return begun.ExecID != "" && s.ok("crash", "ls begun 2>/dev/null || true") != ""
 	})
 	s.kill()
 	s.boot()
@@ -229,6 +230,7 @@ func TestContextsOfAFormerServer(t *testing.T) {
 	if list := s.contexts("crash"); len(list) != 1 || list[0].ID != idle.ID {
 		t.Errorf("contexts: %+v", list)
 	}
+	eventually(t, "the run that was cut off has a terminal record", func() bool { return len(s.records("exec="+begun.ExecID, "result")) > 0 })
 	if n := len(s.records("exec="+begun.ExecID, "result")); n != 1 {
 		t.Errorf("%d terminal records of the run that was cut off", n)
 	}
