@@ -101,7 +101,11 @@ print(t.sales.sum())
 	s.png(t, "data", r.Files[0].Path)
 	// The interpreter that waits has the template's modules; it needs a moment to get there.
 	eventually(t, "a program finds pandas loaded", func() bool {
-		return python(`import sys; print("pandas" in sys.modules)`).Stdout == "True\n"
+		r := python(`import sys; print("pandas" in sys.modules)`)
+		if r.Status != "exited" {
+			t.Fatalf("a program that waited did not end: %+v", r)
+		}
+		return r.Stdout == "True\n"
 	})
 	if r := python("import numpy as np\nnp.ones(3 * 2**30 // 8).sum()"); r.Status == "exited" && *r.ExitCode == 0 {
 		t.Errorf("3 GiB fit into a sandbox of 2 GiB: %+v", r)

@@ -141,7 +141,8 @@ func onlyChild(pid int) (only, ok bool) {
 	}
 }
 
-// noChildBut looks at the children of one thread. More than fit into one read are more than one.
+// noChildBut looks at the children of one thread. More than fit into one read are more than one. gVisor lists the
+// threads of a child beside it.
 func noChildBut(pid, dir int, tid string) (only, ok bool) {
 	fd, err := unix.Openat(dir, tid+"/children", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -154,11 +155,15 @@ func noChildBut(pid, dir int, tid string) (only, ok bool) {
 		return false, false
 	}
 	for _, child := range bytes.Fields(list[:n]) {
-		if string(child) != strconv.Itoa(pid) {
+		if string(child) != strconv.Itoa(pid) && !isThread(pid, string(child)) {
 			return false, true
 		}
 	}
 	return true, true
+}
+
+func isThread(pid int, tid string) bool {
+	return unix.Access("/proc/"+strconv.Itoa(pid)+"/task/"+tid, unix.F_OK) == nil
 }
 
 // Tasks counts the processes and threads below each exec that runs, by its id. It is what the kernel's limit of them
