@@ -23,7 +23,6 @@ var oversize = map[part]int{
 	{"internal/audit", packageLines}:                   5623,
 	{"internal/orchestrator", packageLines}:            5216,
 	{"internal/plugins", packageLines}:                 4462,
-	{"internal/sandboxd/process", packageLines}:        4139,
 	{"internal/tools/hub", packageLines}:               7277,
 	{"internal/api/e2b.Adapter", methods}:              38,
 	{"internal/api/rest.mcpCall", methods}:             49,

@@ -74,7 +74,8 @@ var table = []row{
 	{"internal/sandboxd", "sandbox platform/buildinfo sandboxapi/... sandboxd/...", "the daemon in the sandbox stays small and knows no server"},
 	{"internal/sandboxd/files", "", "files know no protocol"},
 	{"internal/sandboxd/interp", "sandboxd/process", "interpreters are processes"},
-	{"internal/sandboxd/process", "platform/deadline", "processes know no protocol"},
+	{"internal/sandboxd/filter", "", "it knows system calls, not who makes them"},
+	{"internal/sandboxd/process", "platform/deadline sandboxd/filter", "processes know no protocol"},
 
 	{"internal/sandboxapi", "", "the contract with sandboxd stands alone"},
 	{"internal/sandboxapi/client", "sandbox sandboxapi/...", "checked calls of the contract"},
@@ -170,7 +171,7 @@ var table = []row{
 	{"internal/attack", "", "a table of attacks; its tests use the product as it is"},
 	{"internal/attack/bomb", "", "programs, and nothing else"},
 	{"internal/attack/onserver", "", "a server is attacked by its public API and from its sandboxes"},
-	{"internal/attack/probe", "attack/wire sandboxd/process", "the attacker in the sandbox"},
+	{"internal/attack/probe", "attack/wire sandboxd/filter", "the attacker in the sandbox"},
 	{"internal/attack/wire", "", "what the attacks and their program say to each other"},
 
 	{"internal/e2e", "", "the whole is tested through its public API"},

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/attack/wire"
-	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/filter"
 )
 
 // modes are what the program does besides attempts.
@@ -105,7 +105,7 @@ func isPassedOn(fd int) bool {
 
 // confined is the supervisor of an attempt: it is under the filter that sandboxd puts every exec under.
 func confined(args []string) error {
-	if err := process.Confine(); err != nil {
+	if err := filter.Install(os.Getpid(), false); err != nil {
 		return err
 	}
 	cmd := exec.Command("/proc/self/exe", append([]string{"run"}, args...)...)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skerry-sandbox/skerry/internal/sandboxd/filter"
 )
 
 // A supervisor is one goroutine that only ever blocks in system calls. So it needs few threads, which
@@ -108,7 +110,7 @@ func (s *supervisor) harden() error {
 	}
 	// For all threads: it leads a process group of its own. Fails only where it is higher already.
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, supervisorNice)
-	return installFilter(s.self, s.mayTrace)
+	return filter.Install(s.self, s.mayTrace)
 }
 
 // run serves one run message. It returns false when sandboxd is gone.

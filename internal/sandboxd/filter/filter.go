@@ -1,4 +1,7 @@
-package process
+// Package filter puts a process and all that it starts under a seccomp filter. It is not the sandbox's wall: the
+// driver's profile is. It only keeps a command from reaching sideways: to PID 1, to its own supervisor, or by means that
+// take any process of their uid.
+package filter
 
 import (
 	"fmt"
@@ -8,10 +11,6 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
-
-// The filter is not the sandbox's wall: the driver's seccomp profile is. It only keeps a command
-// from reaching sideways: to PID 1, to its own supervisor, or by means that take any process of
-// their uid.
 
 // Offsets in struct seccomp_data, and of the low word of an argument (little endian).
 const (
@@ -104,9 +103,9 @@ func auditArch() (uint32, error) {
 	return 0, fmt.Errorf("no seccomp filter for %s", runtime.GOARCH)
 }
 
-// assembleFilter returns the program: another architecture's calls are denied, then the rules in order,
+// assemble returns the program: another architecture's calls are denied, then the rules in order,
 // then all else is allowed.
-func assembleFilter(arch uint32, rs []rule) ([]bpf.RawInstruction, error) {
+func assemble(arch uint32, rs []rule) ([]bpf.RawInstruction, error) {
 	prog := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: arch, SkipTrue: 1},
@@ -136,13 +135,14 @@ func assembleFilter(arch uint32, rs []rule) ([]bpf.RawInstruction, error) {
 	return bpf.Assemble(append(prog, bpf.RetConstant{Val: retAllow}))
 }
 
-// installFilter puts this process, and all that it starts from now on, under the filter.
-func installFilter(self int, mayTrace bool) error {
+// Install puts this process, and all that it starts from now on, under the filter of an exec whose supervisor has the
+// pid self. mayTrace: its processes may look into each other.
+func Install(self int, mayTrace bool) error {
 	arch, err := auditArch()
 	if err != nil {
 		return err
 	}
-	raw, err := assembleFilter(arch, rules(self, mayTrace))
+	raw, err := assemble(arch, rules(self, mayTrace))
 	if err != nil {
 		return err
 	}
