@@ -31,8 +31,9 @@ var table = []row{
 	{"internal/api/rest", "sandbox api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export", "HTTP reaches the use cases through interfaces that it declares"},
 
 	{"internal/instance/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
-	{"internal/instance", "driver instance/capacity limits ownership platform/redact sandbox sandboxapi/... skills tools/bridge workspace/filesync", "one sandbox on this server: what it is and how far it is; it calls no driver"},
+	{"internal/instance", "audit driver instance/capacity limits ownership platform/redact sandbox sandboxapi/... skills tools/bridge workspace/filesync", "one sandbox on this server: what it is and how far it is; it calls no driver"},
 	{"internal/instance/load", "driver execution instance limits sandbox", "it watches instances; what ends one is behind an interface that it declares"},
+	{"internal/instance/pool", "audit driver instance instance/capacity observe/metrics ownership/ownerrecord sandbox skills skills/mounted store workspace workspace/filesync", "it makes what waits for threads; what claims one is behind an interface that it declares"},
 	{"internal/instance/savedspec", "platform/lockedfile sandbox", "it reads and writes one kind of file"},
 
 	{"internal/ownership/ownerrecord", "sandbox platform/lockedfile", "who holds a thread is text in files"},
@@ -40,7 +41,7 @@ var table = []row{
 	{"internal/ownership/replica", "platform/ownedsocket", "it knows processes of one data folder, not what they do"},
 	{"internal/ownership", "ownership/ownerrecord platform/lockedfile sandbox store", "leases and owner records; sandboxes are behind an interface that it declares"},
 
-	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted tools/wrappers tools/codeapi/typescript workspace instance/savedspec workspace/threads execution/run", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
+	{"internal/orchestrator", "sandbox driver sandboxapi/... workspace/paths workspace/snapshot workspace/quota store audit tools/bridge policy tools/codeapi skills prompt platform/redact tools/search instance/capacity limits observe/metrics ownership/ownerrecord platform/lockedfile platform/deadline observe/tracing workspace/filesync ownership instance execution/contexts execution tools/call instance/load skills/mounted tools/wrappers tools/codeapi/typescript workspace instance/savedspec workspace/threads execution/run instance/pool", "use cases know contracts, never what starts containers, speaks MCP or speaks HTTP"},
 	{"internal/execution/contexts", "audit instance platform/deadline sandbox sandboxapi/...", "interpreters of a thread; sandboxes are behind an interface that it declares"},
 	{"internal/execution", "audit execution/contexts instance limits observe/tracing platform/deadline platform/redact sandbox sandboxapi/... workspace/filesync workspace/paths", "what is known of execs, and what callers ask of them; it starts none"},
 	{"internal/execution/run", "audit driver execution execution/contexts instance instance/load limits observe/metrics observe/tracing platform/deadline platform/redact policy sandbox sandboxapi/... skills/mounted tools/bridge tools/call tools/codeapi/typescript tools/wrappers workspace/paths", "it starts execs and sees them to their ends; sandboxes and files are behind interfaces that it declares"},

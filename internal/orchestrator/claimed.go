@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
 // How a thread gets a sandbox of the pool. First its claim names the sandbox, then the folder moves: a server that finds the
@@ -36,19 +37,19 @@ var errNotFilled = sandbox.Errorf(sandbox.Unavailable, "a sandbox that waited co
 // may have none. Where sandboxes see the server's disk only a thread without files can: its files are those of the
 // sandbox from then on. The caller holds Orchestrator.mu.
 func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*instance.Pooled, *capacity.Ticket) {
-	if len(r.pool.templates) == 0 || o.cold {
+	if !r.pool.Any() || o.cold {
 		return nil, nil
 	}
 	if _, err := workspace.UID(r.folders.Dir(t)); !errors.Is(err, fs.ErrNotExist) && (err != nil || r.remote == nil) {
 		return nil, nil
 	}
-	x := r.pool.pick(o.template.Name)
+	x := r.pool.Pick(o.template.Name)
 	if x == nil {
 		return nil, nil
 	}
 	place, ok := r.places.Exchange(t.Tenant)
 	if !ok { // the tenant waits for a place
-		r.pool.putBack(x)
+		r.pool.PutBack(x)
 		return nil, nil
 	}
 	return x, place
@@ -90,7 +91,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 	if inst.FileSync != nil {
 		inst.FileSync.Opened(true)
 	}
-	r.pool.forget(x.ID)
+	r.pool.Forget(x.ID)
 	tools := r.firstTools(c, inst)
 	err = r.Skills.First(ctx, inst)
 	claimed := time.Now()
@@ -229,7 +230,7 @@ func (r *Orchestrator) endClaim(inst *instance.Instance, removed bool) {
 			r.o.Log.Warn("folder of a pooled sandbox not removed; tried again", "sandbox", string(inst.ID), "error", err)
 		}
 	}
-	r.pool.forget(inst.ID)
+	r.pool.Forget(inst.ID)
 }
 
 // belongs says whether a sandbox was made for this thread, or was made for the pool and is the thread's now.
@@ -245,3 +246,31 @@ func (r *Orchestrator) belongs(entry sandbox.Instance, t sandbox.Thread, uid int
 	}
 	return nil
 }
+
+// poolSandboxes are the sandboxes of the orchestrator, as the pool makes them.
+type poolSandboxes struct{ r *Orchestrator }
+
+// Draining implements pool.Sandboxes.
+func (s poolSandboxes) Draining() bool { return s.r.Draining() }
+
+// NewFileSync implements pool.Sandboxes.
+func (s poolSandboxes) NewFileSync(id sandbox.ID) *filesync.Sync { return s.r.newFileSync(id) }
+
+// OpenLink implements pool.Sandboxes.
+func (s poolSandboxes) OpenLink(inst *instance.Instance) error { return s.r.openLink(inst) }
+
+// Spec implements pool.Sandboxes.
+func (s poolSandboxes) Spec(inst *instance.Instance, files string) sandbox.Spec {
+	return s.r.specOf(inst, files)
+}
+
+// Warm implements pool.Sandboxes.
+func (s poolSandboxes) Warm(inst *instance.Instance) { s.r.Runs.Warm(inst, nil) }
+
+// Reaped implements pool.Sandboxes.
+func (s poolSandboxes) Reaped(t sandbox.Thread, id sandbox.ID, what string, err error) {
+	s.r.noteReaped(t, id, what, err)
+}
+
+// ClearAway implements pool.Sandboxes.
+func (s poolSandboxes) ClearAway(id sandbox.ID) { s.r.clearAway(id) }

@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -75,10 +76,10 @@ func TestClaimedWithFiles(t *testing.T) {
 		t.Errorf("the API cannot write what the sandbox made: %v", err)
 	}
 	f.ok("t", `[ "$(cat e)" = newx ]`)
-	if entries, err := os.ReadDir(f.poolRoot()); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
+	if entries, err := os.ReadDir(string(pool.RootIn(f.o.DataDir))); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
 		t.Errorf("the folder that it waited with: %v, %v", entries, err)
 	}
-	f.sweepPool()
+	f.pool.Sweep()
 	f.reconcile(map[sandbox.ID]time.Time{inst.ID: {}})
 	f.ok("t", `[ "$(cat a)" = onemore ]`)
 	if f.instance("t").ID != waiting {
@@ -275,7 +276,7 @@ func TestAllAtOnce(t *testing.T) {
 			_, err := f.Runs.RunCommand(ctx, caller, "t", sandbox.Command{Shell: "printf x >> b", Timeout: time.Minute})
 			return err
 		},
-		"sweep": func() error { f.sweepPool(); f.reapFolders(nil); return nil },
+		"sweep": func() error { f.pool.Sweep(); f.reapFolders(nil); return nil },
 		"evict": func() error {
 			if inst := f.instance("t"); inst != nil {
 				f.spy.Kill(inst.ID)
@@ -308,12 +309,10 @@ func TestAllAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.eventually("nothing but the pool is left", func() bool {
-		f.sweepPool()
-		f.pool.mu.Lock()
-		busy := f.pool.leaving + len(f.pool.templates["base"].making)
-		f.pool.mu.Unlock()
+		f.pool.Sweep()
+		busy := f.pool.Levels()[0].Starting
 		claims, err := f.owners.Book.All()
-		folders, e := f.poolFolders()
+		folders, e := pool.RootIn(f.o.DataDir).List()
 		found, e2 := f.spy.List(t.Context(), nil)
 		if err := errors.Join(err, e, e2); err != nil {
 			t.Fatal(err)
@@ -335,11 +334,8 @@ func TestPoolRollsInAClaim(t *testing.T) {
 		if slices.Contains(paths, sandbox.UserDataDir) {
 			once.Do(func() {
 				f.spy.image.Store("image-2")
-				f.pool.mu.Lock()
-				f.pool.templates["base"].image = "image-2"
-				f.pool.mu.Unlock()
-				f.pool.nudge()
-				time.Sleep(50 * time.Millisecond)
+				asked := f.spy.imageAsked.Load()
+				f.eventually("the pool sees the other image", func() bool { return f.spy.imageAsked.Load() > asked })
 			})
 		}
 	})
@@ -347,11 +343,12 @@ func TestPoolRollsInAClaim(t *testing.T) {
 	if inst := f.instance("t"); inst.ID != waiting {
 		t.Errorf("%s, while %s waited", inst.ID, waiting)
 	}
-	f.sleep("t", 1)
-	f.ok("t", `[ "$(cat a)" = two ]`)
-	if inst := f.instance("t"); inst.Pooled == nil || inst.Pooled.Image != "image-2" {
-		t.Errorf("%+v", inst.Info())
-	}
+	f.eventually("a claim gets the other image", func() bool { // the pool asks for it every few seconds
+		f.sleep("t", 1)
+		f.ok("t", `[ "$(cat a)" = two ]`)
+		inst := f.instance("t")
+		return inst.Pooled != nil && inst.Pooled.Image == "image-2"
+	})
 }
 
 // TestCrashInAFill: at every step of a claim of a thread with files the server may die. The files are all there afterwards, and the
@@ -373,7 +370,7 @@ func TestCrashInAFill(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := a.pool.pick("base")
+			x := a.pool.Pick("base")
 			killed := claimUntil(t, w, a, x, step)
 			a.stop() // kill -9: nothing is cleared away
 			a.wg.Wait()
@@ -409,8 +406,8 @@ func TestCrashInAFill(t *testing.T) {
 				t.Error(err)
 			}
 			w.eventually("nothing is left", func() bool {
-				b.sweepPool()
-				folders, err := b.poolFolders()
+				b.pool.Sweep()
+				folders, err := pool.RootIn(b.o.DataDir).List()
 				_, gone := w.engine(t, b).Inspect(t.Context(), x.ID)
 				_, run := os.Stat(string(x.Dir))
 				return err == nil && len(folders) == 0 && errors.Is(gone, sandbox.NotFound) && errors.Is(run, os.ErrNotExist)

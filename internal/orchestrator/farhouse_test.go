@@ -131,10 +131,12 @@ type spied struct {
 	failPush      func(id sandbox.ID, paths []string) error // in the place of one, when it gives an error
 	failCreate    func() error
 	image         atomic.Value
+	imageAsked    atomic.Int32
 }
 
 // ImageNow names the image of all templates.
 func (s *spied) ImageNow(context.Context, string) (string, error) {
+	s.imageAsked.Add(1)
 	image, _ := s.image.Load().(string)
 	return image, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -362,7 +363,7 @@ func TestClaimedFar(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.ok("t", "[ $(cat b) = api ]")
-	if entries, err := os.ReadDir(f.poolRoot()); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
+	if entries, err := os.ReadDir(string(pool.RootIn(f.o.DataDir))); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
 		t.Error("the folder that it waited with is there again")
 	}
 }

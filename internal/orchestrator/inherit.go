@@ -21,7 +21,7 @@ import (
 func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, former ownerrecord.OwnerRecord) error {
 	entry, err := r.o.Driver.Inspect(ctx, former.Sandbox)
 	if errors.Is(err, sandbox.NotFound) || err == nil && entry.Labels[sandbox.LabelInstall] != r.o.Install {
-		r.clearAway(ctx, former.Sandbox)
+		r.clearAway(former.Sandbox)
 		return nil
 	}
 	if err != nil { // the engine is away: what became of the sandbox is unknown
@@ -72,7 +72,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(entry.ID), "error", err)
 		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the sandbox that the thread had cannot be removed now; try again"), r.owners.GiveBack(removing, own, former))
 	}
-	r.clearAway(removing, entry.ID)
+	r.clearAway(entry.ID)
 	if err := r.o.Store.DeleteSandbox(removing, own.Thread, entry.ID); err != nil {
 		r.o.Log.Warn("sandbox record not deleted", "error", err)
 	}
@@ -80,7 +80,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 }
 
 // clearAway removes the run folder of a sandbox that no longer exists.
-func (r *Orchestrator) clearAway(_ context.Context, id sandbox.ID) {
+func (r *Orchestrator) clearAway(id sandbox.ID) {
 	if id == "" {
 		return
 	}

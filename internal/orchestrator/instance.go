@@ -182,12 +182,11 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 	if inst.Pooled != nil {
 		action = audit.ActionSandboxClaim
 	} else {
-		r.pool.callers.Add(1)
-		defer r.pool.callers.Add(-1)
+		defer r.pool.Cold()()
 	}
 	rec := audit.About(c, inst.Thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(inst.ID), inst.Template.Name
-	recordLoosened(&rec, inst.Template.Loosened)
+	instance.RecordLoosened(&rec, inst.Template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err == nil {
 		err = r.bringUp(ctx, c, inst, queued.Sub(began))
@@ -253,7 +252,7 @@ func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *inst
 		err = errors.Join(err, shown)
 	}
 	if err == nil {
-		err = r.makeWay(ctx)
+		err = r.pool.MakeWay(ctx)
 	}
 	if err == nil {
 		err = r.makeSandbox(ctx, inst)
@@ -336,7 +335,7 @@ func (r *Orchestrator) spec(inst *instance.Instance) sandbox.Spec {
 		sandbox.LabelInstall: r.o.Install, sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User,
 		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: r.peers.ID(),
 	}
-	loosen(&spec, inst.Template.Loosened)
+	instance.Loosen(&spec, inst.Template.Loosened)
 	if inst.Ownership != nil {
 		spec.Token = inst.Ownership.Token.Load()
 	}
@@ -349,7 +348,7 @@ const hostname = "skerry"
 // PoolSpec is what is alike in all sandboxes of a template: what a warm pool of the cluster can have before it is known for whom.
 func PoolSpec(t instance.Template) sandbox.Spec {
 	spec := sandbox.Spec{Image: t.Image, Runtime: t.Runtime, Hostname: hostname, Limits: t.Limits, Labels: map[string]string{}}
-	loosen(&spec, t.Loosened)
+	instance.Loosen(&spec, t.Loosened)
 	return spec
 }
 
@@ -460,8 +459,7 @@ func (r *Orchestrator) watch(events <-chan driver.Event) {
 		if ev.State != sandbox.Lost {
 			continue
 		}
-		if x := r.pool.remove(ev.ID); x != nil {
-			r.wg.Go(func() { r.discard(x, "ended") })
+		if r.pool.Ended(ev.ID) {
 			continue
 		}
 		if inst := r.findSandbox(ev.ID); inst != nil { // after: one that was taken out of the pool meanwhile is here

@@ -268,7 +268,7 @@ func TestClaimGivenUp(t *testing.T) {
 	if list, err := e.List(t.Context(), nil); err != nil || slices.ContainsFunc(list, func(i sandbox.Instance) bool { return i.ID == inst.ID }) {
 		t.Errorf("the sandbox of a claim that was given up is still there: %v, %v", list, err)
 	}
-	if h.pool.isKnown(inst.ID) {
+	if h.pool.Knows(inst.ID) {
 		t.Error("the pool still knows it")
 	}
 }

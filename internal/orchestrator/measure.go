@@ -27,7 +27,7 @@ func (r *Orchestrator) levels() metrics.Levels {
 	for _, inst := range r.all() {
 		l.Sandboxes[inst.Info().State]++
 	}
-	l.Pools = r.pool.levels()
+	l.Pools = r.pool.Levels()
 	archive, _ := r.o.Audit.Archive()
 	l.Unarchived = archive.Behind
 	l.Sinks = map[string]int{}

@@ -19,6 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/instance/load"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
@@ -127,7 +128,6 @@ type Orchestrator struct {
 	mu        sync.Mutex
 	instances map[sandbox.Thread]*instance.Instance
 	byID      map[sandbox.ID]*instance.Instance // also those that a thread's next instance has taken the place of
-	pool      pool
 	execs     *execution.Registry
 	watches   fileWatches
 
@@ -156,6 +156,7 @@ type Orchestrator struct {
 	threads      *threads.Threads
 	wrappers     *wrappers.Wrappers
 	places       *capacity.Places
+	pool         *pool.Pool
 	nudged       chan struct{} // holds a token: an instance waits for a place
 
 }
@@ -210,14 +211,8 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		Sandboxes: contextSandboxes{r}, Audit: o.Audit, Log: o.Log,
 		Language: func(tenant string) string { return o.CodeSettings(tenant).Language },
 	})
-	if o.OnVolumes { // a sandbox that waits has no volume
-		r.pool.init(nil)
-	} else {
-		r.pool.init(o.Templates)
-	}
 	r.places = capacity.New(capacity.Limits{Total: o.MaxInstances, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
 	r.nudged = make(chan struct{}, 1)
-	o.Metrics.Watch(r.levels)
 	for _, dir := range []string{r.runRoot(), filepath.Join(o.DataDir, "tenants")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			stop()
@@ -246,6 +241,16 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Hub, Audit: o.Audit, Bridge: o.Bridge, Secrets: o.Secrets, Limits: o.Limits,
 		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: &r.wg,
 	})
+	waiting := o.Templates
+	if o.OnVolumes { // a sandbox that waits has no volume
+		waiting = nil
+	}
+	r.pool = pool.New(own, pool.Options{
+		Templates: waiting, Root: pool.RootIn(o.DataDir), RunRoot: r.runRoot(), Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
+		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: book, Library: o.Skills, Views: o.Views, Skills: r.Skills,
+		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: &r.wg,
+	})
+	o.Metrics.Watch(r.levels)
 	events, err := o.Driver.Watch(own)
 	if err != nil {
 		stop()
@@ -265,7 +270,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.wg.Go(r.Skills.Push)
 	r.wg.Go(r.Skills.PrepareSpares)
 	r.wg.Go(func() { r.folders.Sweep(r.ctx) })
-	r.wg.Go(r.keepPool)
+	r.wg.Go(r.pool.Keep)
 	r.wg.Go(r.threads.KeepLate)
 	return r, nil
 }
@@ -277,7 +282,7 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 	r.threads.KeepAllLate(ctx)
 	r.stop()
 	r.wg.Wait()
-	r.emptyPool()
+	r.pool.Empty()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error

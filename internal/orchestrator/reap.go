@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -35,7 +36,7 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 	if len(unknown) == 0 {
 		return
 	}
-	waiting, err := r.poolFolders()
+	waiting, err := pool.RootIn(r.o.DataDir).List()
 	if err != nil {
 		r.o.Log.Warn("pool not read", "error", err)
 		return
@@ -46,7 +47,7 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 		return
 	}
 	for _, f := range waiting {
-		used[f.id] = true
+		used[f.ID] = true
 	}
 	for _, c := range claims {
 		used[c.Sandbox] = true

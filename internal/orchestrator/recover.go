@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -90,7 +91,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	}
 	inst := instance.New(t, tmpl, sandbox.Info{
 		ID: entry.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: entry.Runtime,
-		Warm: entry.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: entry.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: loosenedOf(entry.Labels),
+		Warm: entry.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: entry.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: instance.LoosenedOf(entry.Labels),
 	})
 	inst.UID, inst.Ownership, inst.Dir = uid, own, instance.RunDir(filepath.Join(r.runRoot(), string(entry.ID)))
 	close(inst.Ready)
@@ -238,13 +239,13 @@ func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool
 	if len(strays) == 0 {
 		return nil
 	}
-	waiting, err := r.poolFolders()
+	waiting, err := pool.RootIn(r.o.DataDir).List()
 	if err != nil {
 		r.o.Log.Warn("pool not read", "error", err)
 		return nil
 	}
 	for _, f := range waiting {
-		delete(strays, f.id)
+		delete(strays, f.ID)
 	}
 	if len(strays) == 0 {
 		return nil
@@ -273,7 +274,7 @@ func (r *Orchestrator) removeOrphan(ctx context.Context, entry sandbox.Instance)
 	}
 	err = r.o.Driver.Remove(ctx, entry.ID)
 	if err == nil {
-		r.clearAway(ctx, entry.ID)
+		r.clearAway(entry.ID)
 	}
 	r.noteReaped(threadOf(entry), entry.ID, "a sandbox that nobody knew", err)
 }

@@ -1,4 +1,4 @@
-package orchestrator
+package instance
 
 import (
 	"strings"
@@ -7,9 +7,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// loosen takes back, in the Spec of a sandbox, what its template does not want of the hardening, and has a label say
+// Loosen takes back, in the Spec of a sandbox, what its template does not want of the hardening, and has a label say
 // so: a server that adopts the sandbox tells what is, not what the template says by then.
-func loosen(spec *sandbox.Spec, points []sandbox.Loosening) {
+func Loosen(spec *sandbox.Spec, points []sandbox.Loosening) {
 	if len(points) == 0 {
 		return
 	}
@@ -24,8 +24,8 @@ func loosen(spec *sandbox.Spec, points []sandbox.Loosening) {
 	spec.Labels[sandbox.LabelLoosened] = strings.Join(names, ",")
 }
 
-// loosenedOf reads the label.
-func loosenedOf(labels map[string]string) []sandbox.Loosening {
+// LoosenedOf reads the label.
+func LoosenedOf(labels map[string]string) []sandbox.Loosening {
 	var points []sandbox.Loosening
 	for name := range strings.SplitSeq(labels[sandbox.LabelLoosened], ",") {
 		if name != "" {
@@ -35,8 +35,8 @@ func loosenedOf(labels map[string]string) []sandbox.Loosening {
 	return points
 }
 
-// recordLoosened puts into a record of a sandbox's start what the sandbox lacks of the hardening.
-func recordLoosened(rec *audit.Record, points []sandbox.Loosening) {
+// RecordLoosened puts into a record of a sandbox's start what the sandbox lacks of the hardening.
+func RecordLoosened(rec *audit.Record, points []sandbox.Loosening) {
 	if len(points) > 0 {
 		rec.Args, rec.ArgsHash = audit.Args(map[string][]sandbox.Loosening{"loosened": points})
 	}
