@@ -78,7 +78,7 @@
 // With a driver.Remote (Kubernetes; memory.NewRemote in tests) mounts are copies, and the sockets of
 // /run/skerry are reached by a tunnel. Package workspace/filesync is what an instance does for that, pull.go where the
 // use cases need it; with other drivers it is nil and costs nothing. A driver.Volumes can keep the files
-// of threads on volumes: volumes.go says whether the volume or the server's folder is ahead.
+// of threads on volumes: package workspace/volumes knows whether the volume or the server's folder is ahead.
 //
 //   - Pull before the end of an exec is told (lists of changed files compare the server's copy after
 //     it), before the API reads or changes files, and before a sandbox is removed. A pull that began
@@ -126,11 +126,10 @@
 // and adopts sandboxes with this data folder's label that no owner record names. A sandbox that no owner
 // record names later on is removed when it was seen so for a whole lease time. Run folders without an
 // owner record are deleted at a start and every ten seconds. What waited in the pool of a replica that
-// ended is removed by the others, or by the next one (sweepPool).
+// ended is removed by the others, or by the next one (pool.Pool.Sweep).
 //
 // Locks: Orchestrator.mu guards the map of the instances and the fields of an Instance that say so. Under it may be taken:
-// Instance.mu, pool.mu, the mutexes of the places and of the limits, fileWatches.mu. A claim of the pool and the end of an instance
-// are one step so. pool.mu is held for a look at lists and counts; the mutex of the places may be taken under it.
-// volumeWork.mu guards a map. pendingSnapshots.mu guards another one, and is held while a late snapshot is noted on the disk.
+// Instance.mu, the mutex of the pool, those of the places and of the limits, fileWatches.mu. A claim of the pool and the end of
+// an instance are one step so. The mutex of the places may be taken under that of the pool.
 // No driver, no sandbox and no store is asked while one of them is held.
 package orchestrator

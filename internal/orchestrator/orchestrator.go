@@ -40,6 +40,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
+	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
 // toolHub is what the orchestrator needs of the guard that stands before the hub.
@@ -115,11 +116,9 @@ type Orchestrator struct {
 	o    Options
 	caps driver.Capabilities
 	// remote is the driver, when its sandboxes do not see this server's disk; else nil.
-	remote driver.Remote
-	// volumes is the driver, when it can keep files of threads on volumes; else nil.
-	volumes    driver.Volumes
-	volumeWork volumeWork
-	follows    chan struct{} // places of pushes that no caller waits for
+	remote  driver.Remote
+	volumes *volumes.Volumes // nil when the driver keeps none
+	follows chan struct{}    // places of pushes that no caller waits for
 
 	ctx  context.Context // ends with Close; owns every goroutine
 	stop context.CancelFunc
@@ -190,7 +189,6 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance.Instance{}, byID: map[sandbox.ID]*instance.Instance{}}
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.remote, _ = o.Driver.(driver.Remote)
-	r.volumes, _ = o.Driver.(driver.Volumes)
 	r.follows = filesync.NewSlots()
 	r.execs = execution.NewRegistry()
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.DataDir, Sealer: o.Sealer, Log: o.Log})
@@ -241,6 +239,12 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Hub, Audit: o.Audit, Bridge: o.Bridge, Secrets: o.Secrets, Limits: o.Limits,
 		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: &r.wg,
 	})
+	if onVolumes, ok := o.Driver.(volumes.Driver); ok {
+		r.volumes = volumes.New(own, volumes.Options{
+			DataDir: o.DataDir, Driver: onVolumes, Sandboxes: volumeSandboxes{r}, Folders: r.folders, Owners: r.owners, Peers: r.peers,
+			Specs: r.Specs, Templates: o.Templates, Default: o.Default, Daemon: o.Daemon, Install: o.Install, StartTime: o.StartTime, Log: o.Log, Group: &r.wg,
+		})
+	}
 	waiting := o.Templates
 	if o.OnVolumes { // a sandbox that waits has no volume
 		waiting = nil

@@ -129,18 +129,11 @@ func (r *Orchestrator) restoreToRead(ctx context.Context, t sandbox.Thread) erro
 	if err == nil || inst.Ending() != "" { // without a sandbox the server's copy is all there is
 		return nil
 	}
-	return unreadable(err)
+	return filesync.Unreadable(err)
 }
 
 // readPatience is how long a reader waits for a sandbox that cannot be reached.
 const readPatience = 3 * time.Second
-
-func unreadable(err error) error {
-	if errors.Is(err, sandbox.QuotaExceeded) {
-		return sandbox.Wrap(sandbox.QuotaExceeded, err, "the sandbox has more files than the thread may have: delete some there")
-	}
-	return sandbox.Wrap(sandbox.Unavailable, err, "the thread's files are in its sandbox, which cannot be reached now; try again")
-}
 
 // upToDate is called before something begins to run in an instance: it does not miss what the server changed.
 func (r *Orchestrator) upToDate(ctx context.Context, inst *instance.Instance) error {
@@ -230,7 +223,7 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 	now := r.find(t) // it may have begun to start meanwhile
 	if now == nil || len(changed) == 0 {
 		release()
-		return errors.Join(err, r.owe(t, changed))
+		return errors.Join(err, r.volumes.Owe(t, changed))
 	}
 	fs := now.FileSync
 	fs.Files.Add(changed...)
@@ -245,7 +238,7 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 	release()
 	switch {
 	case pushed != nil && now.OnVolume() && now.Ending() != "":
-		return errors.Join(err, r.owe(t, changed))
+		return errors.Join(err, r.volumes.Owe(t, changed))
 	case pushed == nil || now.Ending() != "" || !now.IsReady(): // the next one has them, or it has when it begins
 		return err
 	case filesync.OutOfReach(pushed):
@@ -333,7 +326,7 @@ func (r *Orchestrator) lastPull(ctx context.Context, inst *instance.Instance) {
 	}
 	fs.Close(err)
 	if fs.OnVolume && fs.Files.Any() {
-		if err := r.owe(inst.Thread, fs.Files.Take()); err != nil {
+		if err := r.volumes.Owe(inst.Thread, fs.Files.Take()); err != nil {
 			r.o.Log.Error("what was changed last is not on the user's volume", "thread", inst.Thread.String(), "error", err)
 		}
 	}

@@ -96,11 +96,11 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	inst.UID, inst.Ownership, inst.Dir = uid, own, instance.RunDir(filepath.Join(r.runRoot(), string(entry.ID)))
 	close(inst.Ready)
 	if inst.FileSync = r.newFileSync(inst.ID); inst.FileSync != nil {
-		state, err := r.volumeState(t)
+		onVolume, err := r.volumes.Was(t)
 		if err != nil {
 			return inst, err
 		}
-		inst.FileSync.OnVolume = state != nil
+		inst.FileSync.OnVolume = onVolume
 	}
 	r.watchContexts(inst)
 	if _, err := os.Stat(inst.Dir.SecretFile()); err != nil {
@@ -195,7 +195,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 	strays := r.strayPooled(found)
 	there := map[sandbox.ID]bool{}
 	for _, entry := range found {
-		if r.leftForFiles(entry) {
+		if r.volumes.Left(entry) {
 			if err := r.o.Driver.Remove(ctx, entry.ID); err != nil {
 				r.o.Log.Warn("a sandbox for files alone was not removed", "sandbox", string(entry.ID), "error", err)
 			}

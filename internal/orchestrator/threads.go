@@ -115,7 +115,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return sandbox.Wrap(sandbox.Internal, err, "the thread's files cannot be deleted")
 		}
-		if err := r.deleteFolder(ctx, t); err != nil {
+		if err := r.volumes.Delete(ctx, t); err != nil {
 			return err
 		}
 		if err := r.threads.Delete(ctx, t); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
+	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
 func newVolumeHouse(t *testing.T, change ...func(*Options)) *farHouse {
@@ -32,7 +33,7 @@ func (f *farHouse) quiet(id, script string) {
 
 // onVolume is what the thread's folder on the volume has at a path of the workspace; "": nothing.
 func (f *farHouse) onVolume(id, name string) string {
-	v := volumeOf(sandbox.Thread{Owner: caller.Owner, ID: id})
+	v := volumes.Of(sandbox.Thread{Owner: caller.Owner, ID: id})
 	text, _ := os.ReadFile(filepath.Join(f.spy.Host().OnVolume(*v), "workspace", name))
 	return string(text)
 }
@@ -90,7 +91,7 @@ func TestVolume(t *testing.T) {
 	if err := f.DeleteThread(t.Context(), caller, "t"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(f.spy.Host().OnVolume(*volumeOf(sandbox.Thread{Owner: caller.Owner, ID: "t"}))); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(f.spy.Host().OnVolume(*volumes.Of(sandbox.Thread{Owner: caller.Owner, ID: "t"}))); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder of a deleted thread: %v", err)
 	}
 	f.want("another thread's", f.onVolume("other", "a"), "mine\n")
@@ -212,12 +213,12 @@ func TestVolumeLeftovers(t *testing.T) {
 	mine := sandbox.Instance{ID: "skerry-00000000000000a1", CreatedAt: time.Now(), Labels: map[string]string{
 		sandbox.LabelRole: sandbox.RoleFiles, sandbox.LabelReplica: f.peers.ID(),
 	}}
-	if f.leftForFiles(mine) {
+	if f.volumes.Left(mine) {
 		t.Error("a new one of this server")
 	}
 	old := mine
-	old.CreatedAt = time.Now().Add(-filesAge - time.Minute)
-	if !f.leftForFiles(old) {
+	old.CreatedAt = time.Now().Add(-10*time.Minute - time.Minute)
+	if !f.volumes.Left(old) {
 		t.Error("an old one")
 	}
 }

@@ -234,7 +234,7 @@ func prepareImage(ctx context.Context, d driver.Driver, t instance.Template) (st
 
 // evict removes as many as there are too many by now, because callers have their places. It does not wait.
 func (p *Pool) evict() {
-	for _, x := range p.shelf.evict(p.o.Places.Over()) {
+	for _, x := range p.shelf.evict(p.o.Places.Over) {
 		p.o.Group.Go(func() { p.discard(x, "room") })
 	}
 }

@@ -135,12 +135,12 @@ func (s *shelf) remove(id sandbox.ID) *instance.Pooled {
 	return nil
 }
 
-// evict takes out n that wait, of the template with most of them; what is still being made is cancelled instead where
-// nothing waits. All of them count as leaving; those returned are the caller's to remove.
-func (s *shelf) evict(over int) (out []*instance.Pooled) {
+// evict takes out as many as there are too many by over, less those that are leaving: of the template with most that wait;
+// where nothing waits, what is being made is cancelled. Those returned are the caller's to remove.
+func (s *shelf) evict(over func() int) (out []*instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for n := over - s.leaving; n > 0; n-- {
+	for n := over() - s.leaving; n > 0; n-- {
 		var most *stock
 		for _, of := range s.list() {
 			if most == nil || len(of.idle) > len(most.idle) {

@@ -87,15 +87,16 @@ func TestCount(t *testing.T) {
 // TestEvict: what waits goes first, then what is being made; nothing is counted twice.
 func TestEvict(t *testing.T) {
 	s, of := shelfOf(2, sandbox.Pool{Target: 4, Burst: 4, MaxAgeSeconds: 60})
+	over := func(n int) func() int { return func() int { return n } }
 	x := pooled(of)
 	s.begin(of, x)
-	if out := s.evict(1); len(out) != 1 {
+	if out := s.evict(over(1)); len(out) != 1 {
 		t.Fatalf("%d go", len(out))
 	}
-	if out := s.evict(3); len(out) != 1 || !x.Unwanted {
+	if out := s.evict(over(3)); len(out) != 1 || !x.Unwanted {
 		t.Errorf("%d go; what is being made is unwanted: %v", len(out), x.Unwanted)
 	}
-	if out := s.evict(3); len(out) != 0 {
+	if out := s.evict(over(3)); len(out) != 0 {
 		t.Errorf("%d more go", len(out))
 	}
 	if s.add(of, x, nil) {

@@ -1,0 +1,15 @@
+package filesync
+
+import (
+	"errors"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Unreadable is what a caller is told when a thread's files could not be brought from its sandbox.
+func Unreadable(err error) error {
+	if errors.Is(err, sandbox.QuotaExceeded) {
+		return sandbox.Wrap(sandbox.QuotaExceeded, err, "the sandbox has more files than the thread may have: delete some there")
+	}
+	return sandbox.Wrap(sandbox.Unavailable, err, "the thread's files are in its sandbox, which cannot be reached now; try again")
+}
