@@ -31,7 +31,7 @@ type Sandboxes interface {
 
 // Options are all needed.
 type Options struct {
-	DataDir string
+	DataDir   string
 	Driver    Driver
 	Sandboxes Sandboxes
 	Folders   *workspace.Folders
