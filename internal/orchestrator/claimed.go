@@ -40,7 +40,7 @@ func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*instance.Pooled, 
 	if !r.pool.Any() || o.cold {
 		return nil, nil
 	}
-	if _, err := workspace.UID(r.folders.Dir(t)); !errors.Is(err, fs.ErrNotExist) && (err != nil || r.remote == nil) {
+	if _, err := workspace.UID(r.folders.Dir(t)); !errors.Is(err, fs.ErrNotExist) && (err != nil || !r.copies.Apart()) {
 		return nil, nil
 	}
 	x := r.pool.Pick(o.template.Name)
@@ -99,7 +99,7 @@ func (r *Orchestrator) bringUpClaimed(ctx context.Context, c sandbox.Caller, ins
 		err = r.answers(ctx, inst)
 	}
 	if err == nil {
-		err = r.upToDate(ctx, inst)
+		err = r.copies.UpToDate(ctx, inst)
 	}
 	if e := <-synced; err == nil && e != nil {
 		err = workspace.NoRoom(e, "the thread's files cannot be made")
@@ -121,7 +121,7 @@ func (r *Orchestrator) attachClaimed(ctx context.Context, inst *instance.Instanc
 	}
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	err := r.attach(limited, inst, map[string]string{
+	err := r.copies.Attach(limited, inst, map[string]string{
 		sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User, sandbox.LabelThread: inst.Thread.ID,
 	})
 	if err == nil || ctx.Err() != nil {
@@ -135,7 +135,7 @@ func (r *Orchestrator) attachClaimed(ctx context.Context, inst *instance.Instanc
 // errGivenUp: it cannot.
 func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *instance.Pooled) (moved bool, err error) {
 	dir := r.folders.Dir(t)
-	if _, err := workspace.UID(dir); err == nil && r.remote != nil {
+	if _, err := workspace.UID(dir); err == nil && r.copies.Apart() {
 		return false, nil
 	}
 	parent := filepath.Dir(dir)
@@ -144,7 +144,7 @@ func (r *Orchestrator) passWorkspace(ctx context.Context, t sandbox.Thread, x *i
 		err = r.o.Disk.Pass(ctx, x.Files, dir)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		if r.remote != nil {
+		if r.copies.Apart() {
 			return false, nil
 		}
 		return false, instance.ErrGivenUp
@@ -254,7 +254,7 @@ type poolSandboxes struct{ r *Orchestrator }
 func (s poolSandboxes) Draining() bool { return s.r.Draining() }
 
 // NewFileSync implements pool.Sandboxes.
-func (s poolSandboxes) NewFileSync(id sandbox.ID) *filesync.Sync { return s.r.newFileSync(id) }
+func (s poolSandboxes) NewFileSync(id sandbox.ID) *filesync.Sync { return s.r.copies.Sync(id) }
 
 // OpenLink implements pool.Sandboxes.
 func (s poolSandboxes) OpenLink(inst *instance.Instance) error { return s.r.openLink(inst) }

@@ -23,7 +23,7 @@ func (s contextSandboxes) Prepare(ctx context.Context, c sandbox.Caller, inst *i
 	if err := s.r.wrappers.Refresh(ctx, c, inst); err != nil {
 		s.r.o.Log.Warn("wrappers not written", "thread", inst.Thread.String(), "error", err)
 	}
-	return s.r.upToDate(ctx, inst)
+	return s.r.copies.UpToDate(ctx, inst)
 }
 
 func (s contextSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }

@@ -76,26 +76,7 @@
 // # Where the server's disk is not the sandbox's
 //
 // With a driver.Remote (Kubernetes; memory.NewRemote in tests) mounts are copies, and the sockets of
-// /run/skerry are reached by a tunnel. Package workspace/filesync is what an instance does for that, pull.go where the
-// use cases need it; with other drivers it is nil and costs nothing. A driver.Volumes can keep the files
-// of threads on volumes: package workspace/volumes knows whether the volume or the server's folder is ahead.
-//
-//   - Pull before the end of an exec is told (lists of changed files compare the server's copy after
-//     it), before the API reads or changes files, and before a sandbox is removed. A pull that began
-//     after an exec ended serves all that ended by then. A read pulls only when something ran, runs, or
-//     lives (contexts) since the last one.
-//   - Push: what the server changed is *due*, by path, until the sandbox has it: changed files before
-//     the API's answer, in one turn with the change; skills, plugins and wrappers in the background,
-//     once for all that changed meanwhile, 32 instances side by side. Nothing is pulled and nothing
-//     begins to run before what is due is there.
-//   - Attach with the token of the ownership: at Create, when a sandbox is adopted, when one of the pool
-//     gets a thread (its folder has moved), when a lease is taken again. Detach when the instance is let
-//     go. A higher token seen there is another server's: that one's sandbox is left alone.
-//   - When it fails: an exec whose files could not be brought ends as lost with a detail, the server's
-//     copy is that of the end told last, and a sandbox out of reach for 20 s is ended. One with more
-//     than its limit goes on. A change that could not be pushed is kept, and answered unavailable.
-//   - Requests about files go to the thread's owner (rest.Options.RemoteFiles), and an upload arrives
-//     whole before it takes its turn, so that no slow client holds up the end of an exec.
+// /run/skerry are reached by a tunnel. Package workspace/copies says when what is copied.
 //
 // Files at the server belong to the thread's uid as ever. That needs root with CHOWN, FOWNER and
 // DAC_OVERRIDE, and no more: quotas of the kernel need others, so there the limit is what the server

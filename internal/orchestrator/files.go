@@ -61,6 +61,12 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	return use(fs)
 }
 
+// changeFiles calls change with a view of the thread's files that it may write. When it returns, a sandbox that runs has what
+// was changed.
+func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error {
+	return r.copies.Change(ctx, t, func(more func(*paths.Options)) error { return r.withView(t, &uid, nil, more, change) })
+}
+
 // viewFolders returns the host folders of a view: those of the thread's sandbox, or else others that show the same.
 func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, plugins string, err error) {
 	if inst := r.find(t); inst != nil && inst.IsReady() && inst.Skills.Folder.Shows(view) {
@@ -88,7 +94,7 @@ func (r *Orchestrator) readFiles(ctx context.Context, t sandbox.Thread, read fun
 		r.o.Log.Error("skills not shown", "thread", t.String(), "error", err)
 		view = skill.NoView()
 	}
-	if err := r.restoreToRead(ctx, t); err != nil {
+	if err := r.copies.Restore(ctx, t); err != nil {
 		return err
 	}
 	return r.withView(t, nil, view, nil, read)
@@ -118,7 +124,7 @@ func (r *Orchestrator) ChangeFiles(ctx context.Context, c sandbox.Caller, id, ac
 	rec.Subject = path
 	rec.Args, rec.ArgsHash = audit.Args(map[string]string{"path": path})
 	return r.o.Audit.Do(ctx, rec, func(result *audit.Record) error {
-		err := r.restoreToRead(ctx, t)
+		err := r.copies.Restore(ctx, t)
 		if err == nil {
 			err = r.changeFiles(ctx, t, uid, func(fs *paths.FS) error {
 				var err error

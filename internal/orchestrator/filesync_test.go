@@ -19,6 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
 	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -445,12 +446,12 @@ func TestFenced(t *testing.T) {
 	f.ok("t", "true")
 	inst := f.instance("t")
 	inst.Ownership.Token.Add(5)
-	if err := f.attach(t.Context(), inst, nil); err != nil {
+	if err := f.copies.Attach(t.Context(), inst, nil); err != nil {
 		t.Fatal(err)
 	}
 	inst.Ownership.Token.Add(-5)
-	var higher *fenced
-	if err := f.attach(t.Context(), inst, nil); !errors.As(err, &higher) {
+	var higher *copies.FencedError
+	if err := f.copies.Attach(t.Context(), inst, nil); !errors.As(err, &higher) {
 		t.Errorf("%v, want fenced", err)
 	}
 	f.ok("t", "true") // it stays attached by the higher one

@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
 )
 
 // Inherit adopts the sandbox of a former replica, or removes it.
@@ -54,7 +55,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		}
 		return nil
 	}
-	var higher *fenced
+	var higher *copies.FencedError
 	if errors.As(why, &higher) && !r.owners.Confirm(own) { // it is another server's by now, to be left alone
 		r.Skills.End(inst, false)
 		return errors.Join(&ownership.Elsewhere{}, inst.Close())

@@ -125,12 +125,12 @@ func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) 
 		inst.FileSync.Shut()
 	} else {
 		inst.Dir = instance.RunDir(filepath.Join(r.runRoot(), string(inst.ID)))
-		inst.FileSync = r.newFileSync(inst.ID)
+		inst.FileSync = r.copies.Sync(inst.ID)
 	}
 	if onVolume {
 		inst.FileSync.OnVolume = true
 	}
-	r.watchContexts(inst)
+	r.copies.AskContexts(inst)
 	r.enterMap(inst)
 	r.wg.Go(func() { r.begin(c, inst, former) })
 	return inst, nil
@@ -397,7 +397,7 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *insta
 // remove takes away all of an instance whose ending is set, and takes it out of the map. What the driver
 // cannot remove now keeps its claim: nothing begins for the thread before it is gone.
 func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
-	r.lastPull(ctx, inst)
+	r.copies.Last(ctx, inst)
 	ctx, cancel := deadline.Detached(ctx, removeTimeout)
 	defer cancel()
 	log := r.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))

@@ -88,6 +88,6 @@ func (r *Orchestrator) Renewed(ctx context.Context, own *ownership.Ownership) er
 	if inst == nil || !inst.IsReady() || inst.Ending() != "" {
 		return nil
 	}
-	r.attachAgain(ctx, inst)
+	r.copies.AttachAgain(ctx, inst)
 	return r.publish(ctx, inst)
 }

@@ -36,7 +36,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
-	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
+	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
@@ -113,12 +113,10 @@ type Options struct {
 
 // Orchestrator holds the sandboxes of this server. Make one with New.
 type Orchestrator struct {
-	o    Options
-	caps driver.Capabilities
-	// remote is the driver, when its sandboxes do not see this server's disk; else nil.
-	remote  driver.Remote
+	o       Options
+	caps    driver.Capabilities
 	volumes *volumes.Volumes // nil when the driver keeps none
-	follows chan struct{}    // places of pushes that no caller waits for
+	copies  *copies.Copies
 
 	ctx  context.Context // ends with Close; owns every goroutine
 	stop context.CancelFunc
@@ -188,8 +186,6 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	own, stop := context.WithCancel(context.Background())
 	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance.Instance{}, byID: map[sandbox.ID]*instance.Instance{}}
 	r.stopping, r.endStreams = context.WithCancel(own)
-	r.remote, _ = o.Driver.(driver.Remote)
-	r.follows = filesync.NewSlots()
 	r.execs = execution.NewRegistry()
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.DataDir, Sealer: o.Sealer, Log: o.Log})
 	r.folders = workspace.New(workspace.Options{DataDir: o.DataDir, Disk: o.Disk, UIDs: o.Store, Log: o.Log})
@@ -245,6 +241,11 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 			Specs: r.Specs, Templates: o.Templates, Default: o.Default, Daemon: o.Daemon, Install: o.Install, StartTime: o.StartTime, Log: o.Log, Group: &r.wg,
 		})
 	}
+	remote, _ := o.Driver.(driver.Remote)
+	r.copies = copies.New(own, copies.Options{
+		Remote: remote, Volumes: r.volumes, Sandboxes: copySandboxes{r}, Contexts: r.Contexts, Folders: r.folders, Spool: r.runRoot(),
+		Log: o.Log, Group: &r.wg,
+	})
 	waiting := o.Templates
 	if o.OnVolumes { // a sandbox that waits has no volume
 		waiting = nil

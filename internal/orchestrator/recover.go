@@ -95,14 +95,14 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 	})
 	inst.UID, inst.Ownership, inst.Dir = uid, own, instance.RunDir(filepath.Join(r.runRoot(), string(entry.ID)))
 	close(inst.Ready)
-	if inst.FileSync = r.newFileSync(inst.ID); inst.FileSync != nil {
+	if inst.FileSync = r.copies.Sync(inst.ID); inst.FileSync != nil {
 		onVolume, err := r.volumes.Was(t)
 		if err != nil {
 			return inst, err
 		}
 		inst.FileSync.OnVolume = onVolume
 	}
-	r.watchContexts(inst)
+	r.copies.AskContexts(inst)
 	if _, err := os.Stat(inst.Dir.SecretFile()); err != nil {
 		return inst, errors.New("its run folder is gone")
 	}
@@ -156,7 +156,7 @@ func (r *Orchestrator) attachAdopted(ctx context.Context, inst *instance.Instanc
 	if inst.FileSync == nil {
 		return nil
 	}
-	if err := r.attach(ctx, inst, nil); err != nil {
+	if err := r.copies.Attach(ctx, inst, nil); err != nil {
 		return err
 	}
 	inst.FileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)

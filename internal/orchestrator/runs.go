@@ -48,12 +48,12 @@ func (f runFiles) Change(ctx context.Context, t sandbox.Thread, uid int, change 
 
 // Begin implements run.Files.
 func (f runFiles) Begin(ctx context.Context, inst *instance.Instance, e *execution.Exec) error {
-	return f.r.begins(ctx, inst, e)
+	return f.r.copies.Begin(ctx, inst, e.Report)
 }
 
 // Pull implements run.Files.
 func (f runFiles) Pull(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit) error {
-	return f.r.pullAfterExec(inst, e, exit)
+	return f.r.copies.End(inst, e.Report, exit)
 }
 
 // Keep implements run.Files.

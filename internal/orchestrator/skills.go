@@ -15,7 +15,7 @@ func (s skillSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.f
 func (s skillSandboxes) All() []*instance.Instance { return s.r.all() }
 
 func (s skillSandboxes) AwaitPushes(ctx context.Context, which func(*instance.Instance) bool) {
-	s.r.awaitPushes(ctx, which)
+	s.r.copies.Await(ctx, which)
 }
 
 func (s skillSandboxes) EnsureThread(ctx context.Context, t sandbox.Thread) error {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
 // onVolume reports whether the next sandbox of a thread has its files on a volume.
@@ -37,50 +36,34 @@ func (r *Orchestrator) makeSandbox(ctx context.Context, inst *instance.Instance)
 		inst.FileSync.Files.Add(due...)
 		inst.FileSync.Opened(!on.Ahead)
 		if len(due) > 0 {
-			return r.upToDate(ctx, inst)
+			return r.copies.UpToDate(ctx, inst)
 		}
 		return nil
 	})
 }
 
-// bringKept is bringToRead for a thread that is on a volume.
-func (r *Orchestrator) bringKept(ctx context.Context, t sandbox.Thread) error {
-	for {
-		inst := r.find(t)
-		if inst == nil {
-			if again, err := r.volumes.Fetch(ctx, t); !again || err != nil {
-				return err
-			}
-			continue
-		}
-		ended := inst.Gone
-		select {
-		case <-inst.Ready:
-		case <-ctx.Done():
-			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the thread's files are on its user's volume, and its sandbox is still starting; try again")
-		}
-		if inst.Err == nil && inst.Ending() == "" {
-			if inst.FileSync.Same(true) {
-				return nil
-			}
-			err := r.pull(ctx, inst, readPatience)
-			if inst.Ending() == "" {
-				if err != nil {
-					return filesync.Unreadable(err)
-				}
-				return nil
-			}
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return sandbox.Wrap(sandbox.Unavailable, ctx.Err(), "the thread's files are on its user's volume, and its sandbox is still stopping; try again")
-		}
-	}
-}
+// volumeSandboxes are the sandboxes of the orchestrator, as volumes see them.
+type volumeSandboxes struct{ r *Orchestrator }
 
 // Has implements volumes.Sandboxes.
 func (s volumeSandboxes) Has(t sandbox.Thread) bool { return s.r.find(t) != nil }
 
-// volumeSandboxes are the sandboxes of the orchestrator, as volumes see them.
-type volumeSandboxes struct{ r *Orchestrator }
+// copySandboxes are the sandboxes of the orchestrator, as copies see them.
+type copySandboxes struct{ r *Orchestrator }
+
+// Find implements copies.Sandboxes.
+func (s copySandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+
+// All implements copies.Sandboxes.
+func (s copySandboxes) All() []*instance.Instance { return s.r.all() }
+
+// StillOurs implements copies.Sandboxes.
+func (s copySandboxes) StillOurs(inst *instance.Instance) bool { return s.r.stillOurs(inst) }
+
+// Mounts implements copies.Sandboxes.
+func (s copySandboxes) Mounts(inst *instance.Instance) []sandbox.Mount {
+	return s.r.specOf(inst, s.r.folders.Dir(inst.Thread)).Mounts
+}
+
+// Abandon implements copies.Sandboxes.
+func (s copySandboxes) Abandon(inst *instance.Instance, why string) { s.r.abandon(inst, why) }

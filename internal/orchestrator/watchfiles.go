@@ -94,7 +94,7 @@ func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, pat
 		return changes, err
 	}
 	most := watchEvery
-	if r.remote != nil {
+	if r.copies.Apart() {
 		most = watchFar
 	}
 	w.Listen()
