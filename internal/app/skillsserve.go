@@ -4,15 +4,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/archive"
 	"github.com/skerry-sandbox/skerry/internal/skills/install"
 	"github.com/skerry-sandbox/skerry/internal/skills/source"
 	"github.com/skerry-sandbox/skerry/skills"
-	"io/fs"
-	"os"
-	"path/filepath"
 )
 
 // skillInstalls makes what installs skills for users. They may read from S3 when buckets are configured.

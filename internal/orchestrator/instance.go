@@ -10,7 +10,6 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
@@ -32,7 +31,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 	if _, ok := r.o.Templates[o.Template]; !ok && o.Template != "" {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Invalid, "there is no template %.80q; GET /api/templates lists them", o.Template)
 	}
-	if err := run.CheckEnv(o.Env); err != nil {
+	if err := sandbox.CheckEnv("env", o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
 	if err := r.Skills.Narrow(ctx, t, o.Skills); err != nil {

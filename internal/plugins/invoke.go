@@ -3,13 +3,14 @@ package plugins
 import (
 	"context"
 	"errors"
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"os"
 	"path"
 	"strings"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // Threads is what commands may reach of a thread.
@@ -32,8 +33,7 @@ func (s *Service) Commands(_ context.Context, c sandbox.Caller, name string, ski
 	return m.plugin.CommandViews(skills), nil
 }
 
-// AllCommands lists the commands of all enabled plugins that an agent may know of, by their full names,
-// "plugin:command".
+// AllCommands lists the commands of enabled plugins that an agent may know of, by their full names, "plugin:command".
 func (s *Service) AllCommands(o sandbox.Owner) ([]sandbox.PluginCommand, error) {
 	set, err := s.Set(o)
 	if err != nil {

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"slices"
 	"strings"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // Prompt is the answer of GET /api/threads/{t}/prompt.

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // Command is a command of a plugin, as the person types it: /Name ArgumentHint.

@@ -25,6 +25,7 @@ const (
 	MaxOutputBytes     = 16 << 20
 	MaxStdinBytes      = 8 << 20
 	MaxCodeBytes       = 4 << 20
+	MaxOutputChars     = 1_000_000 // of the stdout of a program text
 	MaxTerminalSide    = 1000
 	MaxApprovalWait    = time.Hour // of one exec: its deadline is held while calls of it wait for people
 )

@@ -35,7 +35,7 @@ func TestExec(t *testing.T) {
 		t.Errorf("command %+v", w.cmd)
 	}
 	send(h, "POST", execURL, `{"argv":["ls","-la"],"background":true}`)
-	want = sandbox.Command{Argv: []string{"ls", "-la"}, KeepStdin: true, Background: true, Timeout: time.Minute, MaxOutputBytes: sandbox.DefaultOutputBytes}
+	want = sandbox.Command{Argv: []string{"ls", "-la"}, KeepStdin: true, Background: true} // the rest has defaults
 	if fmt.Sprint(w.cmd) != fmt.Sprint(want) {
 		t.Errorf("command %+v", w.cmd)
 	}
@@ -62,7 +62,7 @@ func TestExecuteCodeAndSkill(t *testing.T) {
 		t.Errorf("%v %+v", m, w.code)
 	}
 	rec := send(h, "POST", "/api/threads/t1/skills/csv/run", `{"script":"scripts/a.py","args":["x"],"env":{"A":"b"}}`)
-	if s := w.script; rec.Code != 200 || s.Skill != "csv" || s.Path != "scripts/a.py" || s.Args[0] != "x" || s.Timeout != time.Minute {
+	if s := w.script; rec.Code != 200 || s.Skill != "csv" || s.Path != "scripts/a.py" || s.Args[0] != "x" || s.Env["A"] != "b" {
 		t.Errorf("%d %+v", rec.Code, s)
 	}
 	wantProblem(t, send(h, "POST", "/api/threads/t1/skills/csv/run", `{"args":["x"]}`), 400, "invalid")

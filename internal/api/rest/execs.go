@@ -3,11 +3,9 @@ package rest
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"net/http"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
@@ -17,12 +15,12 @@ import (
 
 // execBody is the body of POST /api/threads/{t}/exec.
 type execBody struct {
-	Command        string            `json:"command,omitempty" doc:"Run by a shell; either this or argv"`
-	Argv           []string          `json:"argv,omitempty" maxItems:"4096" doc:"Program and arguments, run without a shell"`
+	Command        string            `json:"command,omitempty" maxLength:"131071" doc:"Run by a shell; either this or argv"`
+	Argv           []string          `json:"argv,omitempty" maxItems:"1024" doc:"Program and arguments, run without a shell"`
 	Cwd            string            `json:"cwd,omitempty" maxLength:"4096" doc:"/mnt/user-data/workspace when absent"`
 	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
-	Stdin          string            `json:"stdin,omitempty"`
+	Stdin          string            `json:"stdin,omitempty" maxLength:"8388608"`
 	KeepStdin      *bool             `json:"keep_stdin,omitempty" doc:"Leave stdin open for POST …/stdin; true for a background exec when absent"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
 	Background     bool              `json:"background,omitempty" doc:"Answer at once, with status running"`
@@ -37,43 +35,23 @@ type ptySize struct {
 	Rows uint16 `json:"rows" minimum:"1" maximum:"1000"`
 }
 
-func (b *execBody) command() (sandbox.Command, error) {
-	switch {
-	case (b.Command == "") == (len(b.Argv) == 0):
-		return sandbox.Command{}, invalidField("command", "give exactly one of command and argv")
-	case len(b.Argv) > 0 && b.Argv[0] == "":
-		return sandbox.Command{}, invalidField("argv", "the first element is the program: it cannot be empty")
-	case strings.ContainsRune(b.Command, 0) || strings.ContainsRune(b.Cwd, 0) || strings.ContainsRune(strings.Join(b.Argv, ""), 0):
-		return sandbox.Command{}, invalidField("command", "a NUL character cannot be part of a command")
-	case b.PTY != nil && !b.Background:
-		return sandbox.Command{}, invalidField("pty", "a terminal needs background: true; GET …/pty?exec= joins it")
-	}
-	if err := errors.Join(checkInput(b.Stdin, b.Env), checkEnv(b.EnvSecrets)); err != nil {
-		return sandbox.Command{}, err
-	}
-	keep := b.Background
-	if b.KeepStdin != nil {
-		keep = *b.KeepStdin
-	}
+func (b *execBody) command() sandbox.Command {
 	c := sandbox.Command{
-		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, Stdin: b.Stdin, KeepStdin: keep, Timeout: seconds(b.TimeoutSeconds),
+		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, Stdin: b.Stdin, KeepStdin: b.Background, Timeout: seconds(b.TimeoutSeconds),
 		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles,
+	}
+	if b.KeepStdin != nil {
+		c.KeepStdin = *b.KeepStdin
 	}
 	if b.PTY != nil {
 		c.Terminal, c.KeepStdin = &sandbox.TerminalSize{Cols: b.PTY.Cols, Rows: b.PTY.Rows}, true
 	}
-	if c.Timeout <= 0 {
-		c.Timeout = sandbox.DefaultExecTimeout
-	}
-	if c.MaxOutputBytes == 0 {
-		c.MaxOutputBytes = sandbox.DefaultOutputBytes
-	}
-	return c, nil
+	return c
 }
 
 // codeBody is the body of POST /api/threads/{t}/execute_code.
 type codeBody struct {
-	Code           string            `json:"code" minLength:"1"`
+	Code           string            `json:"code" minLength:"1" maxLength:"4194304"`
 	Language       string            `json:"language,omitempty" enum:"typescript,javascript,python,bash" doc:"As the server is configured when absent: typescript, unless changed"`
 	Timeout        float64           `json:"timeout,omitempty" minimum:"0" maximum:"120" doc:"Seconds; as configured when absent or 0: 30, unless changed"`
 	MaxOutputChars int               `json:"max_output_chars,omitempty" minimum:"0" maximum:"1000000" doc:"Of stdout; as configured when absent or 0: 10000, unless changed"`
@@ -82,81 +60,25 @@ type codeBody struct {
 	ContextID      string            `json:"context_id,omitempty" pattern:"^[A-Za-z0-9_-]{1,128}$" doc:"Run it in this context, whose language it is in; a fresh interpreter when absent"`
 }
 
-func (b *codeBody) code() (sandbox.Code, error) {
-	if len(b.Code) > sandbox.MaxCodeBytes {
-		return sandbox.Code{}, invalidField("code", "at most "+strconv.Itoa(sandbox.MaxCodeBytes)+" bytes")
+// code is what is asked for; what is absent follows the tenant's settings.
+func (b *codeBody) code() sandbox.Code {
+	return sandbox.Code{
+		Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars,
 	}
-	if err := errors.Join(checkEnv(b.Env), checkEnv(b.EnvSecrets)); err != nil {
-		return sandbox.Code{}, err
-	}
-	c := sandbox.Code{Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars}
-	return c, nil // what is absent follows the tenant's settings
 }
 
 // skillBody is the body of POST /api/threads/{t}/skills/{skill}/run.
 type skillBody struct {
 	Script         string            `json:"script" minLength:"1" maxLength:"1024" doc:"Path of the script in the skill's folder"`
-	Args           []string          `json:"args,omitempty" maxItems:"4096"`
-	Stdin          string            `json:"stdin,omitempty"`
+	Args           []string          `json:"args,omitempty" maxItems:"1000"`
+	Stdin          string            `json:"stdin,omitempty" maxLength:"8388608"`
 	TimeoutSeconds float64           `json:"timeout_s,omitempty" minimum:"0" maximum:"3600" doc:"60 when absent or 0"`
 	Env            map[string]string `json:"env,omitempty" doc:"For this run only. Values of 8 bytes and more are hidden in output and audit"`
 	EnvSecrets     map[string]string `json:"env_secrets,omitempty" doc:"Variables by the names of secrets, for this run only; the code has their values"`
 }
 
-func (b *skillBody) run(skill string) (sandbox.Script, error) {
-	if err := errors.Join(checkInput(b.Stdin, b.Env), checkEnv(b.EnvSecrets)); err != nil {
-		return sandbox.Script{}, err
-	}
-	if strings.ContainsRune(b.Script, 0) || strings.ContainsRune(strings.Join(b.Args, ""), 0) {
-		return sandbox.Script{}, invalidField("args", "a NUL character cannot be part of a command")
-	}
-	r := sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.TimeoutSeconds)}
-	if r.Timeout <= 0 {
-		r.Timeout = sandbox.DefaultExecTimeout
-	}
-	return r, nil
-}
-
-func invalidField(field, detail string) error {
-	return &sandbox.Error{Kind: sandbox.Invalid, Detail: field + ": " + detail, Fields: []sandbox.Field{{Name: field, Detail: detail}}}
-}
-
-func checkInput(stdin string, env map[string]string) error {
-	if len(stdin) > sandbox.MaxStdinBytes {
-		return invalidField("stdin", "at most "+strconv.Itoa(sandbox.MaxStdinBytes)+" bytes")
-	}
-	return checkEnv(env)
-}
-
-// Bounds of an environment; the kernel's own limit of one string is 128 KiB.
-const (
-	maxEnv      = 512
-	maxEnvBytes = 64 << 10
-)
-
-func checkEnv(env map[string]string) error {
-	if len(env) > maxEnv {
-		return invalidField("env", "at most "+strconv.Itoa(maxEnv)+" variables")
-	}
-	for name, value := range env {
-		if !envName(name) {
-			return invalidField("env."+strings.ToValidUTF8(name[:min(len(name), 64)], "?"), "a name matches ^[A-Za-z_][A-Za-z0-9_]*$")
-		}
-		if len(name)+len(value) > maxEnvBytes || strings.ContainsRune(value, 0) {
-			return invalidField("env."+name[:min(len(name), 64)], "a value has at most 65536 bytes and no NUL character")
-		}
-	}
-	return nil
-}
-
-func envName(name string) bool {
-	for i := range len(name) {
-		c := name[i]
-		if c != '_' && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (i == 0 || c < '0' || c > '9') {
-			return false
-		}
-	}
-	return name != ""
+func (b *skillBody) run(skill string) sandbox.Script {
+	return sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.TimeoutSeconds)}
 }
 
 // ExecIn names one exec.
@@ -210,10 +132,7 @@ func (s *server) exec(ctx context.Context, in *struct {
 	Body execBody
 },
 ) (*written, error) {
-	cmd, err := in.Body.command()
-	if err != nil {
-		return nil, err
-	}
+	cmd := in.Body.command()
 	id, err := s.o.Runs.RunCommand(ctx, callerOf(ctx), in.Thread, cmd)
 	if err != nil {
 		return nil, notStarted{err}
@@ -226,11 +145,7 @@ func (s *server) executeCode(ctx context.Context, in *struct {
 	Body codeBody
 },
 ) (*written, error) {
-	code, err := in.Body.code()
-	if err != nil {
-		return nil, err
-	}
-	id, err := s.o.Runs.RunCode(ctx, callerOf(ctx), in.Thread, code)
+	id, err := s.o.Runs.RunCode(ctx, callerOf(ctx), in.Thread, in.Body.code())
 	if err != nil {
 		return nil, notStarted{err}
 	}
@@ -243,11 +158,7 @@ func (s *server) runSkill(ctx context.Context, in *struct {
 	Body  skillBody
 },
 ) (*written, error) {
-	script, err := in.Body.run(in.Skill)
-	if err != nil {
-		return nil, err
-	}
-	id, err := s.o.Runs.RunScript(ctx, callerOf(ctx), in.Thread, script)
+	id, err := s.o.Runs.RunScript(ctx, callerOf(ctx), in.Thread, in.Body.run(in.Skill))
 	if err != nil {
 		return nil, notStarted{err}
 	}
@@ -333,7 +244,7 @@ func (s *server) execEvents(ctx context.Context, in *struct {
 		}
 		n, err := strconv.ParseUint(v, 10, 64)
 		if err != nil {
-			return nil, invalidField("after", "has to be the number of an event")
+			return nil, sandbox.InvalidField("after", "has to be the number of an event")
 		}
 		after = n
 		break
@@ -357,7 +268,7 @@ func (s *server) execStdin(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if len(data) > sandbox.MaxStdinBytes {
-		return nil, invalidField("data", "at most "+strconv.Itoa(sandbox.MaxStdinBytes)+" bytes")
+		return nil, sandbox.InvalidField("data", "at most %d bytes", sandbox.MaxStdinBytes)
 	}
 	return nil, s.o.Execs.SendStdin(ctx, callerOf(ctx), in.Thread, in.Exec, data, in.Body.Close)
 }
@@ -369,7 +280,7 @@ func decode(text, encoding string) ([]byte, error) {
 	}
 	data, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, invalidField("encoding", "the text is not base64")
+		return nil, sandbox.InvalidField("encoding", "the text is not base64")
 	}
 	return data, nil
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -182,15 +183,26 @@ func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string, force b
 func (w *world) Templates() []sandbox.Template { return []sandbox.Template{{Name: "base"}} }
 
 func (w *world) RunCommand(_ context.Context, c sandbox.Caller, _ string, cmd sandbox.Command) (string, error) {
+	if err := cmd.Check(); err != nil { // as the real one does
+		return "", err
+	}
 	w.cmd = cmd
 	w.runs++
 	return "e1", w.see(c)
 }
 func (w *world) RunCode(_ context.Context, c sandbox.Caller, _ string, code sandbox.Code) (string, error) {
+	checked := code
+	checked.Language = cmp.Or(code.Language, "typescript")
+	if err := checked.Check(); err != nil {
+		return "", err
+	}
 	w.code = code
 	return "e1", w.see(c)
 }
 func (w *world) RunScript(_ context.Context, c sandbox.Caller, _ string, s sandbox.Script) (string, error) {
+	if err := s.Check(); err != nil {
+		return "", err
+	}
 	w.script = s
 	return "e1", w.see(c)
 }

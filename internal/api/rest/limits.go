@@ -96,7 +96,7 @@ func (s *server) usage(ctx context.Context, in *usageIn) (*body[sandbox.UsageRep
 		}
 		var err error
 		if *day.to, err = time.ParseInLocation(time.DateOnly, day.text, time.UTC); err != nil {
-			return nil, invalidField(day.name, "want a day such as 2026-01-31")
+			return nil, sandbox.InvalidField(day.name, "want a day such as 2026-01-31")
 		}
 	}
 	if q.From.IsZero() && !q.To.IsZero() {

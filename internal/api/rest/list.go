@@ -20,7 +20,7 @@ func pageIn[T any](in ListIn, items []T, key func(T) string) (*body[page[T]], er
 			from++
 		}
 		if from == len(items) {
-			return nil, invalidField("cursor", "the list has no such place any more: begin again without it")
+			return nil, sandbox.InvalidField("cursor", "the list has no such place any more: begin again without it")
 		}
 		from++
 	}

@@ -160,15 +160,7 @@ type mcpCode struct {
 }
 
 func (m *mcpCall) executeCode(ctx context.Context, in mcpCode) (any, error) {
-	b := codeBody{Code: in.Code, Language: in.Language, Timeout: in.Timeout}
-	if b.Timeout < 0 || seconds(b.Timeout) > sandbox.MaxCodeTimeout {
-		return nil, invalidField("timeout", "at most 120")
-	}
-	code, err := b.code()
-	if err != nil {
-		return nil, err
-	}
-	id, err := m.s.o.Runs.RunCode(ctx, m.caller(ctx), m.scope.thread, code)
+	id, err := m.s.o.Runs.RunCode(ctx, m.caller(ctx), m.scope.thread, sandbox.Code{Text: in.Code, Language: in.Language, Timeout: seconds(in.Timeout)})
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +183,7 @@ func (m *mcpCall) searchTools(ctx context.Context, in mcpSearch) (any, error) {
 		in.Detail = "desc"
 	case "name", "desc", "full":
 	default:
-		return nil, invalidField("detail", "has to be name, desc or full")
+		return nil, sandbox.InvalidField("detail", "has to be name, desc or full")
 	}
 	return m.s.o.Tools.SearchTools(ctx, m.caller(ctx), m.scope.thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
 }
@@ -210,15 +202,7 @@ type mcpBash struct {
 }
 
 func (m *mcpCall) bash(ctx context.Context, in mcpBash) (any, error) {
-	b := execBody{Command: in.Command, TimeoutSeconds: in.Timeout}
-	if b.TimeoutSeconds < 0 || seconds(b.TimeoutSeconds) > sandbox.MaxExecTimeout {
-		return nil, invalidField("timeout_s", "at most 3600")
-	}
-	cmd, err := b.command()
-	if err != nil {
-		return nil, err
-	}
-	id, err := m.s.o.Runs.RunCommand(ctx, m.caller(ctx), m.scope.thread, cmd)
+	id, err := m.s.o.Runs.RunCommand(ctx, m.caller(ctx), m.scope.thread, sandbox.Command{Shell: in.Command, Timeout: seconds(in.Timeout)})
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func (s *server) installPluginNamed(ctx context.Context, r *http.Request, req sa
 		return none, sandbox.Errorf(sandbox.Invalid, "give source, or marketplace and plugin, or thread_id and path")
 	}
 	if problem := b.tooLong(); problem != "" {
-		return none, invalidField(problem, "is too long")
+		return none, sandbox.InvalidField(problem, "is too long")
 	}
 	b.fill(&req)
 	req.Marketplace, req.Plugin = b.Marketplace, b.Plugin
@@ -312,7 +312,7 @@ func (s *server) addMarketplace(ctx context.Context, in *struct{ Body SourceBody
 		return nil, errNoPlugins
 	}
 	if in.Body.Source == "" {
-		return nil, invalidField("source", "is missing")
+		return nil, sandbox.InvalidField("source", "is missing")
 	}
 	var req sandbox.PluginInstall
 	in.Body.fill(&req)

@@ -113,7 +113,7 @@ func (s *server) testPolicy(ctx context.Context, in *struct {
 		return nil, err
 	}
 	if (in.Body.Call == nil) == (in.Body.Record == "") {
-		return nil, invalidField("body", "has to have call or record, not both and not neither")
+		return nil, sandbox.InvalidField("body", "has to have call or record, not both and not neither")
 	}
 	trial, err := s.o.Policy.TryPolicy(ctx, c, tenant, in.Body.Text, in.Body.Call, in.Body.Record)
 	if err != nil {

@@ -129,14 +129,14 @@ func (s *server) installNamed(ctx context.Context, r *http.Request, req sandbox.
 	switch {
 	case b.URL != "" && b.ThreadID == "" && b.Path == "":
 		if len(b.URL) > 2048 {
-			return none, invalidField("url", "is longer than 2048 bytes")
+			return none, sandbox.InvalidField("url", "is longer than 2048 bytes")
 		}
 		req.Source = b.URL
 		return s.o.SkillInstalls.InstallURL(ctx, callerOf(ctx), req)
 	case b.URL != "" || b.ThreadID == "" || b.Path == "":
 		return none, sandbox.Errorf(sandbox.Invalid, "give thread_id and path, or url alone")
 	case len(b.Path) > 4096:
-		return none, invalidField("path", "is longer than 4096 bytes")
+		return none, sandbox.InvalidField("path", "is longer than 4096 bytes")
 	case slices.Contains(strings.Split(b.Path, "/"), ".."):
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}

@@ -60,14 +60,14 @@ func (s *server) terminalRoutes(engine *gin.Engine) {
 func terminalQuery(c *gin.Context) (thread, exec string, after uint64, err error) {
 	thread, exec = c.Param("thread"), c.Query("exec")
 	if err := sandbox.CheckThreadID(thread); err != nil {
-		return "", "", 0, invalidField("thread", err.Error())
+		return "", "", 0, sandbox.InvalidField("thread", "%s", err)
 	}
 	if !execIDText.MatchString(exec) {
-		return "", "", 0, invalidField("exec", "name the exec: ?exec=<id>")
+		return "", "", 0, sandbox.InvalidField("exec", "name the exec: ?exec=<id>")
 	}
 	if text := c.Query("after"); text != "" {
 		if after, err = strconv.ParseUint(text, 10, 64); err != nil || !eventText.MatchString(text) {
-			return "", "", 0, invalidField("after", "has to be the number of an event")
+			return "", "", 0, sandbox.InvalidField("after", "has to be the number of an event")
 		}
 	}
 	return thread, exec, after, nil

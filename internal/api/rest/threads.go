@@ -31,9 +31,6 @@ func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
 			return o, err
 		}
 	}
-	if err := checkEnv(b.Env); err != nil {
-		return o, err
-	}
 	if err := sandbox.CheckLabels(b.Labels); err != nil {
 		return o, err
 	}

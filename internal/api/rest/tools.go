@@ -107,7 +107,7 @@ func (s *server) callTool(ctx context.Context, in *struct {
 		input = json.RawMessage("{}")
 	}
 	if input[0] != '{' {
-		return nil, invalidField("input", "has to be an object")
+		return nil, sandbox.InvalidField("input", "has to be an object")
 	}
 	exchangeOf(ctx).begun = "the call"
 	res, err := s.o.Tools.CallTool(ctx, callerOf(ctx), in.Thread, ref, input)
@@ -156,7 +156,7 @@ func (s *server) putMCPServer(ctx context.Context, in *struct {
 },
 ) (*body[mcpServer], error) {
 	if len(in.Body) == 0 || in.Body[0] != '{' {
-		return nil, invalidField("body", "has to be an object")
+		return nil, sandbox.InvalidField("body", "has to be an object")
 	}
 	if err := s.o.MCPServers.PutServer(ctx, in.Name, in.Body); err != nil {
 		return nil, err

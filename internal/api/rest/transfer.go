@@ -202,7 +202,7 @@ func target(folder, name string) string {
 func (s *server) uploadOne(ctx context.Context, thread, to string, content io.Reader) (transferred, error) {
 	w, err := s.put(ctx, thread, to, func(f *paths.FS) (paths.Written, error) {
 		if strings.HasSuffix(to, "/") {
-			return paths.Written{}, invalidField("filename", "a file name is missing")
+			return paths.Written{}, sandbox.InvalidField("filename", "a file name is missing")
 		}
 		return f.Write(ctx, to, &upload{r: content}, false)
 	})

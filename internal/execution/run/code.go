@@ -2,12 +2,12 @@ package run
 
 import (
 	"context"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"slices"
 	"strings"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi/typescript"
 )
 

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,42 +21,20 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // Limits of a request that its size alone does not bound.
 const (
-	maxArgs      = 1024
-	maxArgBytes  = 128 << 10 // Linux: MAX_ARG_STRLEN
-	maxEnv       = 256
 	maxSpill     = 256 << 20
 	stderrOfCode = 2000
 )
 
-var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-// CheckEnv refuses variables that no exec may have.
-func CheckEnv(env map[string]string) error {
-	if len(env) > maxEnv {
-		return sandbox.Errorf(sandbox.Invalid, "env: %d variables, at most %d", len(env), maxEnv)
-	}
-	for k, v := range env {
-		switch {
-		case !envName.MatchString(k):
-			return sandbox.Errorf(sandbox.Invalid, "env: the name %.80q does not match %s", k, envName)
-		case strings.HasPrefix(k, "SKERRY_") || strings.HasPrefix(k, "MCP_"):
-			return sandbox.Errorf(sandbox.Invalid, "env: %.80q is set by Skerry; choose a name that does not begin with SKERRY_ or MCP_", k)
-		case len(v) > maxArgBytes || strings.ContainsRune(v, 0):
-			return sandbox.Errorf(sandbox.Invalid, "env: the value of %.80q has a NUL or more than %d bytes", k, maxArgBytes)
-		}
-	}
-	return nil
-}
-
 // RunCommand starts a command and returns the id of its exec.
 func (x *Runner) RunCommand(ctx context.Context, c sandbox.Caller, id string, cmd sandbox.Command) (string, error) {
-	if err := checkCommand(cmd); err != nil {
+	if err := cmd.Check(); err != nil {
 		return "", err
 	}
 	if cmd.Timeout == 0 {
@@ -85,38 +61,6 @@ func (x *Runner) RunCommand(ctx context.Context, c sandbox.Caller, id string, cm
 	return x.run(ctx, c, id, e, req, environment{own: cmd.Env, secrets: cmd.EnvSecrets}, cmd)
 }
 
-func checkCommand(cmd sandbox.Command) error {
-	bad := func(format string, args ...any) error { return sandbox.Errorf(sandbox.Invalid, format, args...) }
-	switch {
-	case (cmd.Shell == "") == (len(cmd.Argv) == 0):
-		return bad("give command (for the shell) or argv (without one), not both and not neither")
-	case len(cmd.Argv) > maxArgs:
-		return bad("argv: %d words, at most %d", len(cmd.Argv), maxArgs)
-	case cmd.Timeout < 0 || cmd.Timeout > sandbox.MaxExecTimeout:
-		return bad("timeout_s: want 0 to %d", int(sandbox.MaxExecTimeout.Seconds()))
-	case cmd.MaxOutputBytes < 0 || cmd.MaxOutputBytes > sandbox.MaxOutputBytes:
-		return bad("max_output_bytes: want 0 to %d", sandbox.MaxOutputBytes)
-	case cmd.Terminal != nil && !cmd.Terminal.Valid():
-		return bad("pty: want 1 to %d columns and rows", sandbox.MaxTerminalSide)
-	case cmd.Terminal != nil && !cmd.Background:
-		return bad("pty: a terminal needs \"background\": true; GET …/pty?exec= shows it")
-	case len(cmd.Stdin) > sandbox.MaxStdinBytes:
-		return bad("stdin: %d bytes, at most %d", len(cmd.Stdin), sandbox.MaxStdinBytes)
-	}
-	for _, word := range append(slices.Clone(cmd.Argv), cmd.Shell, cmd.Cwd) {
-		if strings.ContainsRune(word, 0) {
-			return bad("a word of the command has a NUL byte")
-		}
-		if len(word) > maxArgBytes {
-			return bad("a word of the command has more than %d bytes; put it into a file or stdin", maxArgBytes)
-		}
-	}
-	if cmd.Cwd != "" && !strings.HasPrefix(cmd.Cwd, "/") {
-		return bad("cwd %.200q: give an absolute path such as %s", cmd.Cwd, sandbox.WorkspaceDir)
-	}
-	return CheckEnv(cmd.Env)
-}
-
 // RunCode starts a program text and returns the id of its exec.
 func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code sandbox.Code) (string, error) {
 	settings := x.o.CodeSettings(c.Tenant)
@@ -129,28 +73,10 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 	if code.MaxOutputChars == 0 {
 		code.MaxOutputChars = settings.MaxOutputChars
 	}
-	bad := func(format string, args ...any) (string, error) {
-		return "", sandbox.Errorf(sandbox.Invalid, format, args...)
-	}
-	switch {
-	case code.ContextID == "" && !slices.Contains([]string{"typescript", "javascript", "python", "bash"}, code.Language):
-		return bad("language %.40q: want typescript, javascript, python or bash", code.Language)
-	case strings.TrimSpace(code.Text) == "":
-		return bad("code: is empty")
-	case len(code.Text) > sandbox.MaxCodeBytes:
-		return bad("code: %d bytes, at most %d", len(code.Text), sandbox.MaxCodeBytes)
-	case code.Timeout < 0 || code.Timeout > sandbox.MaxCodeTimeout:
-		return bad("timeout: want 1 to %d seconds", int(sandbox.MaxCodeTimeout.Seconds()))
-	case code.MaxOutputChars < 0 || code.MaxOutputChars > sandbox.DefaultOutputBytes:
-		return bad("max_output_chars: want 1 to %d", sandbox.DefaultOutputBytes)
-	}
-	if err := CheckEnv(code.Env); err != nil {
+	if err := code.Check(); err != nil {
 		return "", err
 	}
 	e := &execution.Exec{Action: audit.ActionCode, Deadline: code.Timeout, Code: &code, Report: true}
-	if code.ContextID != "" && len(code.EnvSecrets) > 0 {
-		return bad("env_secrets: a context would keep them after this run; run the code without context_id")
-	}
 	if code.ContextID != "" {
 		t, err := c.Thread(id)
 		if err != nil {
@@ -174,6 +100,9 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 
 // RunScript starts a script of a skill and returns the id of its exec.
 func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s sandbox.Script) (string, error) {
+	if err := s.Check(); err != nil {
+		return "", err
+	}
 	t, err := c.Thread(id)
 	if err != nil {
 		return "", err
@@ -191,7 +120,7 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 		return "", err
 	}
 	cmd := sandbox.Command{Argv: append(argv, s.Args...), Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
-	if err := checkCommand(cmd); err != nil {
+	if err := cmd.Check(); err != nil {
 		return "", err
 	}
 	if cmd.Timeout == 0 {
@@ -219,7 +148,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if _, err := redact.Env(nil, env.own); err != nil { // before a sandbox is started for nothing
 		return "", err
 	}
-	named, err := x.named(ctx, t, env.skill, env.own, env.secrets)
+	named, err := x.named(ctx, t, env.skill, env.secrets)
 	if err != nil {
 		return "", err
 	}

@@ -2,7 +2,6 @@ package run
 
 import (
 	"encoding/json"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"path"
 	"regexp"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 

@@ -2,13 +2,12 @@ package run
 
 import (
 	"context"
-	"github.com/skerry-sandbox/skerry/internal/driver"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/contexts"
 	"github.com/skerry-sandbox/skerry/internal/instance"
@@ -18,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"

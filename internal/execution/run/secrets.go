@@ -21,20 +21,12 @@ type SecretValues interface {
 }
 
 // named returns the variables of an exec whose values are those of secrets, by their names.
-func (x *Runner) named(ctx context.Context, t sandbox.Thread, skill string, env, names map[string]string) (map[string]string, error) {
+func (x *Runner) named(ctx context.Context, t sandbox.Thread, skill string, names map[string]string) (map[string]string, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
 	if x.o.Secrets == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "env_secrets: this server keeps no secrets")
-	}
-	if err := CheckEnv(names); err != nil {
-		return nil, err
-	}
-	for k := range names {
-		if _, twice := env[k]; twice {
-			return nil, sandbox.Errorf(sandbox.Invalid, "env_secrets: %.80q is in env, too", k)
-		}
 	}
 	values, err := x.o.Secrets.ForExec(ctx, sandbox.SecretAsker{Owner: t.Owner, Skill: skill}, slices.Sorted(maps.Values(names)))
 	if err != nil {

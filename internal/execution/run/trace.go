@@ -2,13 +2,13 @@ package run
 
 import (
 	"context"
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
 
 // beginTrace begins the span of an exec. The context that it gives is that of the request.

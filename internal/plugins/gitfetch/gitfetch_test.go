@@ -2,7 +2,9 @@ package gitfetch
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
+	"crypto/sha1"
 	"encoding/binary"
 	"io"
 	"maps"
@@ -18,9 +20,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"compress/zlib"
-	"crypto/sha1"
 
 	"go.uber.org/goleak"
 

@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
 
 // Lock is a skills.lock.json: the very skills that were installed.

@@ -5,17 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/store"
-	tooldrift "github.com/skerry-sandbox/skerry/internal/tools/drift"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	tooldrift "github.com/skerry-sandbox/skerry/internal/tools/drift"
 )
 
 type countedAudit struct{ n atomic.Int32 }

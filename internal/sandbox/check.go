@@ -1,0 +1,142 @@
+package sandbox
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Bounds of what is asked to run. The OpenAPI document states them, and every way to an exec is held to them by Check.
+const (
+	MaxArgs       = 1024        // words of a command
+	MaxScriptArgs = 1000        // of a script, behind the words by which its skill is run
+	MaxWordBytes  = 128<<10 - 1 // Linux: MAX_ARG_STRLEN, less the NUL at the end; also of a variable, with its name and "="
+	MaxEnv        = 256
+	MaxCwdBytes   = 4096
+)
+
+// InvalidField refuses one field of a request, by its name in the API.
+func InvalidField(field, format string, args ...any) error {
+	detail := fmt.Sprintf(format, args...)
+	return &Error{Kind: Invalid, Detail: field + ": " + detail, Fields: []Field{{Name: field, Detail: detail}}}
+}
+
+// Check refuses a command that cannot be right. What is zero has a default.
+func (c *Command) Check() error {
+	switch {
+	case (c.Shell == "") == (len(c.Argv) == 0):
+		return InvalidField("command", "give exactly one of command, for the shell, and argv, without one")
+	case len(c.Argv) > 0 && c.Argv[0] == "":
+		return InvalidField("argv", "the first element is the program: it cannot be empty")
+	case len(c.Argv) > MaxArgs:
+		return InvalidField("argv", "%d words, at most %d", len(c.Argv), MaxArgs)
+	case c.Timeout < 0 || c.Timeout > MaxExecTimeout:
+		return InvalidField("timeout_s", "want 0 to %d", int(MaxExecTimeout.Seconds()))
+	case c.MaxOutputBytes < 0 || c.MaxOutputBytes > MaxOutputBytes:
+		return InvalidField("max_output_bytes", "want 0 to %d", MaxOutputBytes)
+	case c.Terminal != nil && !c.Terminal.Valid():
+		return InvalidField("pty", "want 1 to %d columns and rows", MaxTerminalSide)
+	case c.Terminal != nil && !c.Background:
+		return InvalidField("pty", "a terminal needs background: true; GET …/pty?exec= joins it")
+	case c.Cwd != "" && !path.IsAbs(c.Cwd):
+		return InvalidField("cwd", "%.200q is not an absolute path such as %s", c.Cwd, WorkspaceDir)
+	case len(c.Cwd) > MaxCwdBytes || strings.ContainsRune(c.Cwd, 0):
+		return InvalidField("cwd", "has a NUL or more than %d bytes", MaxCwdBytes)
+	}
+	if err := checkWords("command", c.Shell); err != nil {
+		return err
+	}
+	if err := checkWords("argv", c.Argv...); err != nil {
+		return err
+	}
+	return checkInput(c.Stdin, c.Env, c.EnvSecrets)
+}
+
+// Check refuses a run of a script that cannot be right. Its arguments follow words of the skill's own.
+func (s *Script) Check() error {
+	switch {
+	case len(s.Args) > MaxScriptArgs:
+		return InvalidField("args", "%d words, at most %d", len(s.Args), MaxScriptArgs)
+	case s.Timeout < 0 || s.Timeout > MaxExecTimeout:
+		return InvalidField("timeout_s", "want 0 to %d", int(MaxExecTimeout.Seconds()))
+	}
+	if err := checkWords("script", s.Path); err != nil {
+		return err
+	}
+	if err := checkWords("args", s.Args...); err != nil {
+		return err
+	}
+	return checkInput(s.Stdin, s.Env, s.EnvSecrets)
+}
+
+// Languages are those of a Code.
+var Languages = []string{"typescript", "javascript", "python", "bash"}
+
+// Check refuses a program that cannot be right. The language of one without a context is known by now.
+func (c *Code) Check() error {
+	switch {
+	case c.ContextID == "" && !slices.Contains(Languages, c.Language):
+		return InvalidField("language", "%.40q is none of %s", c.Language, strings.Join(Languages, ", "))
+	case strings.TrimSpace(c.Text) == "":
+		return InvalidField("code", "is empty")
+	case len(c.Text) > MaxCodeBytes:
+		return InvalidField("code", "%d bytes, at most %d", len(c.Text), MaxCodeBytes)
+	case c.Timeout < 0 || c.Timeout > MaxCodeTimeout:
+		return InvalidField("timeout", "want 0 to %d seconds", int(MaxCodeTimeout.Seconds()))
+	case c.MaxOutputChars < 0 || c.MaxOutputChars > MaxOutputChars:
+		return InvalidField("max_output_chars", "want 0 to %d", MaxOutputChars)
+	case c.ContextID != "" && len(c.EnvSecrets) > 0:
+		return InvalidField("env_secrets", "a context would keep them after this run; run the code without context_id")
+	}
+	return checkInput("", c.Env, c.EnvSecrets)
+}
+
+func checkWords(field string, words ...string) error {
+	for _, word := range words {
+		if len(word) > MaxWordBytes || strings.ContainsRune(word, 0) {
+			return InvalidField(field, "a word has a NUL or more than %d bytes; put it into a file or stdin", MaxWordBytes)
+		}
+	}
+	return nil
+}
+
+func checkInput(stdin string, env, secrets map[string]string) error {
+	if len(stdin) > MaxStdinBytes {
+		return InvalidField("stdin", "%d bytes, at most %d", len(stdin), MaxStdinBytes)
+	}
+	if err := CheckEnv("env", env); err != nil {
+		return err
+	}
+	if err := CheckEnv("env_secrets", secrets); err != nil {
+		return err
+	}
+	for name := range secrets {
+		if _, twice := env[name]; twice {
+			return InvalidField("env_secrets", "%.80q is in env, too", name)
+		}
+	}
+	return nil
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// CheckEnv refuses variables that no exec may have. field is what the API calls them.
+func CheckEnv(field string, env map[string]string) error {
+	if len(env) > MaxEnv {
+		return InvalidField(field, "%d variables, at most %d", len(env), MaxEnv)
+	}
+	for name, value := range env {
+		of := field + "." + strings.ToValidUTF8(name[:min(len(name), 64)], "?")
+		switch {
+		case !envName.MatchString(name):
+			return InvalidField(of, "a name matches %s", envName)
+		case strings.HasPrefix(name, "SKERRY_") || strings.HasPrefix(name, "MCP_"):
+			return InvalidField(of, "Skerry sets it; choose a name that does not begin with SKERRY_ or MCP_")
+		case len(name)+1+len(value) > MaxWordBytes || strings.ContainsRune(value, 0):
+			return InvalidField(of, "the value has a NUL, or more than %d bytes with its name", MaxWordBytes)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCheckCommand: each bound is taken, one more is refused, by the field that is wrong.
+func TestCheckCommand(t *testing.T) {
+	words := func(n int) []string { return strings.Split(strings.Repeat("a,", n-1)+"a", ",") }
+	env := func(n int) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprint("V", i)] = ""
+		}
+		return m
+	}
+	long := func(n int) string { return strings.Repeat("x", n) }
+	sh := func(change func(*Command)) *Command {
+		c := &Command{Shell: "true"}
+		change(c)
+		return c
+	}
+	for field, pair := range map[string][2]interface{ Check() error }{
+		"argv":             {&Command{Argv: words(MaxArgs)}, &Command{Argv: words(MaxArgs + 1)}},
+		"argv ":            {&Command{Argv: []string{"a", ""}}, &Command{Argv: []string{""}}},
+		"argv  ":           {&Command{Argv: []string{long(MaxWordBytes)}}, &Command{Argv: []string{"a", long(MaxWordBytes + 1)}}},
+		"argv   ":          {&Command{Argv: []string{"a"}}, &Command{Argv: []string{"a\x00"}}},
+		"command":          {&Command{Shell: long(MaxWordBytes)}, &Command{Shell: long(MaxWordBytes + 1)}},
+		"command ":         {&Command{Argv: []string{"a"}}, &Command{}},
+		"command  ":        {&Command{Shell: "a"}, &Command{Shell: "a", Argv: []string{"a"}}},
+		"timeout_s":        {sh(func(c *Command) { c.Timeout = MaxExecTimeout }), sh(func(c *Command) { c.Timeout = MaxExecTimeout + time.Millisecond })},
+		"timeout_s ":       {sh(func(*Command) {}), sh(func(c *Command) { c.Timeout = -1 })},
+		"max_output_bytes": {sh(func(c *Command) { c.MaxOutputBytes = MaxOutputBytes }), sh(func(c *Command) { c.MaxOutputBytes = MaxOutputBytes + 1 })},
+		"stdin":            {sh(func(c *Command) { c.Stdin = long(MaxStdinBytes) }), sh(func(c *Command) { c.Stdin = long(MaxStdinBytes + 1) })},
+		"cwd":              {sh(func(c *Command) { c.Cwd = "/" + long(MaxCwdBytes-1) }), sh(func(c *Command) { c.Cwd = "/" + long(MaxCwdBytes) })},
+		"cwd ":             {sh(func(c *Command) { c.Cwd = "/a" }), sh(func(c *Command) { c.Cwd = "a" })},
+		"env":              {sh(func(c *Command) { c.Env = env(MaxEnv) }), sh(func(c *Command) { c.Env = env(MaxEnv + 1) })},
+		"env.1A":           {sh(func(c *Command) { c.Env = map[string]string{"A1": ""} }), sh(func(c *Command) { c.Env = map[string]string{"1A": ""} })},
+		"env.A":            {sh(func(c *Command) { c.Env = map[string]string{"A": long(MaxWordBytes - 2)} }), sh(func(c *Command) { c.Env = map[string]string{"A": long(MaxWordBytes - 1)} })},
+		"env.A ":           {sh(func(*Command) {}), sh(func(c *Command) { c.Env = map[string]string{"A": "\x00"} })},
+		"env.SKERRY_X":     {sh(func(*Command) {}), sh(func(c *Command) { c.Env = map[string]string{"SKERRY_X": ""} })},
+		"env_secrets.MCP_": {sh(func(*Command) {}), sh(func(c *Command) { c.EnvSecrets = map[string]string{"MCP_": ""} })},
+		"env_secrets":      {sh(func(*Command) {}), sh(func(c *Command) { c.Env, c.EnvSecrets = env(1), env(1) })},
+		"pty":              {sh(func(c *Command) { c.Background, c.Terminal = true, &TerminalSize{Cols: MaxTerminalSide, Rows: 1} }), sh(func(c *Command) { c.Background, c.Terminal = true, &TerminalSize{Cols: 0, Rows: 1} })},
+		"pty ":             {sh(func(*Command) {}), sh(func(c *Command) { c.Terminal = &TerminalSize{Cols: 1, Rows: 1} })},
+		"args":             {&Script{Args: words(MaxScriptArgs)}, &Script{Args: words(MaxScriptArgs + 1)}},
+		"args ":            {&Script{Args: words(1)}, &Script{Args: []string{"\x00"}}},
+		"code":             {&Code{Language: "bash", Text: long(MaxCodeBytes)}, &Code{Language: "bash", Text: long(MaxCodeBytes + 1)}},
+		"code ":            {&Code{Language: "bash", Text: "a"}, &Code{Language: "bash", Text: " \n"}},
+		"language":         {&Code{ContextID: "c", Text: "a"}, &Code{Language: "ruby", Text: "a"}},
+		"timeout":          {&Code{Language: "bash", Text: "a", Timeout: MaxCodeTimeout}, &Code{Language: "bash", Text: "a", Timeout: MaxCodeTimeout + 1}},
+		"max_output_chars": {&Code{Language: "bash", Text: "a", MaxOutputChars: MaxOutputChars}, &Code{Language: "bash", Text: "a", MaxOutputChars: MaxOutputChars + 1}},
+	} {
+		field = strings.TrimSpace(field)
+		if err := pair[0].Check(); err != nil {
+			t.Errorf("%s: the bound itself is refused: %v", field, err)
+		}
+		var e *Error
+		if err := pair[1].Check(); !errors.As(err, &e) || e.Kind != Invalid || len(e.Fields) != 1 || e.Fields[0].Name != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}
