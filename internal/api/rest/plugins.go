@@ -10,7 +10,9 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -211,6 +213,9 @@ func (s *server) installPluginNamed(ctx context.Context, r *http.Request, req sa
 	if err := dec.Decode(&b); err != nil {
 		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {source}, {marketplace, plugin} or {thread_id, path}")
 	}
+	if err := checkLengths(b); err != nil {
+		return none, err
+	}
 	ways := 0
 	for _, given := range []bool{b.Source != "", b.Marketplace != "" && b.Plugin != "", b.ThreadID != "" && b.Path != ""} {
 		if given {
@@ -219,9 +224,6 @@ func (s *server) installPluginNamed(ctx context.Context, r *http.Request, req sa
 	}
 	if ways != 1 {
 		return none, sandbox.Errorf(sandbox.Invalid, "give source, or marketplace and plugin, or thread_id and path")
-	}
-	if problem := b.tooLong(); problem != "" {
-		return none, sandbox.InvalidField(problem, "is too long")
 	}
 	b.fill(&req)
 	req.Marketplace, req.Plugin = b.Marketplace, b.Plugin
@@ -242,20 +244,17 @@ func (s *server) installPluginNamed(ctx context.Context, r *http.Request, req sa
 	})
 }
 
-// tooLong names the first field that is, "" for none: this body is not checked by its schema.
-func (b *installBody) tooLong() string {
-	for _, f := range []struct {
-		name, value string
-		most        int
-	}{
-		{"source", b.Source, 2048}, {"kind", b.Kind, 20}, {"ref", b.Ref, 200}, {"sha", b.SHA, 40}, {"sha256", b.SHA256, 64}, {"folder", b.Folder, 512},
-		{"marketplace", b.Marketplace, 64}, {"plugin", b.Plugin, 64}, {"thread_id", b.ThreadID, 128}, {"path", b.Path, 4096},
-	} {
-		if len(f.value) > f.most {
-			return f.name
+// checkLengths holds a body that is not checked by its schema to the bounds of its fields' tags.
+func checkLengths[T any](body T) error {
+	v := reflect.ValueOf(body)
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		most, err := strconv.Atoi(f.Tag.Get("maxLength"))
+		if err == nil && utf8.RuneCountInString(v.FieldByIndex(f.Index).String()) > most {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			return sandbox.InvalidField(name, "at most %d characters", most)
 		}
 	}
-	return ""
+	return nil
 }
 
 func (b *SourceBody) fill(req *sandbox.PluginInstall) {

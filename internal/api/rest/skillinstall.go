@@ -126,17 +126,15 @@ func (s *server) installNamed(ctx context.Context, r *http.Request, req sandbox.
 	if err := dec.Decode(&b); err != nil {
 		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {thread_id, path} or {url}")
 	}
+	if err := checkLengths(b); err != nil {
+		return none, err
+	}
 	switch {
 	case b.URL != "" && b.ThreadID == "" && b.Path == "":
-		if len(b.URL) > 2048 {
-			return none, sandbox.InvalidField("url", "is longer than 2048 bytes")
-		}
 		req.Source = b.URL
 		return s.o.SkillInstalls.InstallURL(ctx, callerOf(ctx), req)
 	case b.URL != "" || b.ThreadID == "" || b.Path == "":
 		return none, sandbox.Errorf(sandbox.Invalid, "give thread_id and path, or url alone")
-	case len(b.Path) > 4096:
-		return none, sandbox.InvalidField("path", "is longer than 4096 bytes")
 	case slices.Contains(strings.Split(b.Path, "/"), ".."):
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}
