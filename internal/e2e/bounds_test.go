@@ -193,7 +193,9 @@ func TestBounds(t *testing.T) {
 
 // refusal is what an answer says of a field that cannot be what it is; "": nothing.
 func (a answer) refusal(field string) string {
-	var p struct{ Errors []struct{ Field, Detail string } }
+	var p struct {
+		Errors []struct{ Field, Detail string }
+	}
 	if a.status != http.StatusBadRequest || json.Unmarshal(a.body, &p) != nil {
 		return ""
 	}
