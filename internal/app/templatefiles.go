@@ -10,7 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
-	"github.com/skerry-sandbox/skerry/internal/orchestrator"
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/template"
 	sandboxtemplates "github.com/skerry-sandbox/skerry/sandbox-templates"
 )
@@ -34,7 +34,7 @@ func (p *App) printPool(ctx context.Context, w io.Writer, name string, replicas 
 	if o.Authority, err = p.authority(ctx); err != nil {
 		return err
 	}
-	objects, err := o.Pool(t.ClaimPool, orchestrator.PoolSpec(instance.Template{Template: t.Vocabulary(), Image: image}), replicas)
+	objects, err := o.Pool(t.ClaimPool, hooks.PoolSpec(instance.Template{Template: t.Vocabulary(), Image: image}), replicas)
 	if err != nil {
 		return err
 	}

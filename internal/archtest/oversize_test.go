@@ -37,7 +37,7 @@ var oversize = map[part]int{
 	{"internal/execution/run.Runner", methods}:         34,
 	{"internal/instance.Instance", methods}:            34,
 	{"internal/limits.Gate", methods}:                  37,
-	{"internal/orchestrator.Orchestrator", methods}:    140,
+	{"internal/orchestrator.Orchestrator", methods}:    118,
 	{"internal/plugins.Service", methods}:              40,
 	{"internal/plugins.loader", methods}:               32,
 	{"internal/sandboxd.service", methods}:             39,

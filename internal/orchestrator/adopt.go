@@ -23,7 +23,7 @@ func (r *Orchestrator) restore(ctx context.Context, inst *instance.Instance, pau
 	err := p.Pause(ctx, inst.ID)
 	if err == nil {
 		inst.ChangeState(sandbox.Running, sandbox.Paused)
-		err = r.publish(ctx, inst)
+		err = r.hooks.Publish(ctx, inst)
 	}
 	if err != nil {
 		r.o.Log.Warn("adopted sandbox not paused again", "sandbox", string(inst.ID), "error", err)

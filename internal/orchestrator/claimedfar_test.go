@@ -437,8 +437,8 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *instance.Pooled, last
 	inst.FileSync.Shut()
 	inst.UID, err = workspace.UID(r.folders.Dir(mainThread))
 	must(err)
-	must(r.openBridge(inst))
-	must(r.attachClaimed(t.Context(), inst))
+	must(r.hooks.OpenBridge(inst))
+	must(r.hooks.AttachClaimed(t.Context(), inst))
 	work := w.host.Inside(x.ID, sandbox.WorkspaceDir)
 	switch last {
 	case "half":
@@ -446,7 +446,7 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *instance.Pooled, last
 	case "filled":
 		must(inst.FileSync.Remote.Push(t.Context(), inst.ID, sandbox.UserDataDir))
 	case "noted":
-		must(r.fillClaimed(t.Context(), inst))
+		must(r.hooks.Fill(t.Context(), inst))
 	}
 	return inst
 }

@@ -140,7 +140,7 @@ func TestReap(t *testing.T) {
 	ctx := t.Context()
 	h.mustExec(t, "known")
 	known := h.find(sandbox.Thread{Owner: caller.Owner, ID: "known"})
-	spec := h.spec(known)
+	spec := h.hooks.ThreadSpec(known)
 	spec.ID = sandbox.NewID()
 	if _, err := h.driver.Create(ctx, spec); err != nil { // as a server that died left it
 		t.Fatal(err)

@@ -106,13 +106,7 @@ func (r *Orchestrator) freeForHandOver(inst *instance.Instance) bool {
 func (r *Orchestrator) handOverInstance(ctx context.Context, inst *instance.Instance) {
 	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()
-	err := r.owners.HandOver(ctx, inst.Ownership, inst.ID, func() {
-		if err := inst.Close(); err != nil {
-			r.o.Log.Warn("sockets not closed", "thread", inst.Thread.String(), "error", err)
-		}
-		inst.Tools.Forbid()
-		r.Skills.End(inst, false)
-	})
+	err := r.owners.HandOver(ctx, inst.Ownership, inst.ID, func() { _ = r.hooks.Undo(ctx, inst, true) })
 	if err != nil {
 		r.o.Log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.Thread.String(), "error", err)
 	}

@@ -29,7 +29,7 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the thread's sandbox cannot be looked at now; try again"), r.owners.GiveBack(ctx, own, former))
 	}
 	why := errors.New("this server could not remove it before")
-	var inst *instance.Instance
+	inst := &instance.Instance{Thread: own.Thread, ID: entry.ID, Dir: instance.RunDir(filepath.Join(r.runRoot(), string(entry.ID)))}
 	if former.Replica != r.peers.ID() {
 		inst, why = r.adopt(ctx, own, entry)
 	}
@@ -57,25 +57,13 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 	}
 	var higher *copies.FencedError
 	if errors.As(why, &higher) && !r.owners.Confirm(own) { // it is another server's by now, to be left alone
-		r.Skills.End(inst, false)
-		return errors.Join(&ownership.Elsewhere{}, inst.Close())
+		return errors.Join(&ownership.Elsewhere{}, r.hooks.Undo(ctx, inst, true))
 	}
 	r.o.Log.Info("sandbox of a former server removed", "sandbox", string(entry.ID), "why", why)
-	if inst != nil {
-		if err := inst.Close(); err != nil {
-			r.o.Log.Warn("sockets not closed", "error", err)
-		}
-		r.Skills.End(inst, false)
-	}
-	removing, cancel := deadline.Detached(ctx, removeTimeout)
-	defer cancel()
-	if err := r.o.Driver.Remove(removing, entry.ID); err != nil {
-		r.o.Log.Error("sandbox not removed; tried again later", "sandbox", string(entry.ID), "error", err)
-		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the sandbox that the thread had cannot be removed now; try again"), r.owners.GiveBack(removing, own, former))
-	}
-	r.clearAway(entry.ID)
-	if err := r.o.Store.DeleteSandbox(removing, own.Thread, entry.ID); err != nil {
-		r.o.Log.Warn("sandbox record not deleted", "error", err)
+	if err := r.hooks.Undo(ctx, inst, false); err != nil {
+		ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
+		defer cancel()
+		return errors.Join(sandbox.Wrap(sandbox.Unavailable, err, "the sandbox that the thread had cannot be removed now; try again"), r.owners.GiveBack(ctx, own, former))
 	}
 	return nil
 }

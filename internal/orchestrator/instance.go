@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -12,11 +11,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
-	"github.com/skerry-sandbox/skerry/internal/ownership"
-	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
-	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 )
 
 // Acquire gives the thread's sandbox, starting it when there is none. Many callers at once get one.
@@ -161,7 +157,7 @@ func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 			use(inst)
 		}
 		err := r.waitReady(ctx, inst, wait)
-		if cold = cold || errors.Is(err, errNotFilled); !errors.Is(err, errNotFilled) && !errors.Is(err, instance.ErrGivenUp) {
+		if cold = cold || errors.Is(err, hooks.ErrNotFilled); !errors.Is(err, hooks.ErrNotFilled) && !errors.Is(err, instance.ErrGivenUp) {
 			return inst, err
 		}
 	}
@@ -177,9 +173,9 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 		}
 	}
 	queued := time.Now()
-	action := audit.ActionSandboxCreate
+	way, action := hooks.Cold, audit.ActionSandboxCreate
 	if inst.Pooled != nil {
-		action = audit.ActionSandboxClaim
+		way, action = hooks.Claimed, audit.ActionSandboxClaim
 	} else {
 		defer r.pool.Cold()()
 	}
@@ -188,7 +184,7 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 	instance.RecordLoosened(&rec, inst.Template.Loosened)
 	attempt, err := r.o.Audit.Append(ctx, rec)
 	if err == nil {
-		err = r.bringUp(ctx, c, inst, queued.Sub(began))
+		err = r.hooks.Up(ctx, &hooks.Start{Way: way, Instance: inst, Caller: c, Queued: queued.Sub(began)})
 	}
 	result := audit.About(c, inst.Thread, action, audit.PhaseResult)
 	result.Sandbox, result.Subject, result.Parent = string(inst.ID), inst.Template.Name, attempt.ID
@@ -207,163 +203,6 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 		r.remove(ctx, inst)
 	}
 	close(inst.Ready)
-}
-
-func (r *Orchestrator) bringUp(ctx context.Context, c sandbox.Caller, inst *instance.Instance, queued time.Duration) error {
-	began := time.Now()
-	own, err := r.owners.Acquire(ctx, inst.Thread, "")
-	if err != nil {
-		return ownership.NotHere(err)
-	}
-	inst.SetOwnership(own)
-	if err := r.owners.SetSandbox(ctx, own, inst.ID); err != nil {
-		return ownership.NotHere(err)
-	}
-	if inst.Pooled != nil {
-		return r.bringUpClaimed(ctx, c, inst, queued)
-	}
-	uid, err := r.threads.Ensure(ctx, inst.Thread)
-	if err != nil {
-		return err
-	}
-	inst.UID = uid
-	if err := r.folders.Bound(inst.Thread, uid, inst.Template.Limits.DiskBytes); err != nil {
-		return err
-	}
-	if err = os.MkdirAll(string(inst.Dir), 0o711); err == nil {
-		inst.Skills.Folder, err = r.o.Views.Folder(inst.Dir.View())
-	}
-	if err == nil {
-		err = r.open(inst)
-	}
-	if err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
-	}
-	tools := r.firstTools(c, inst)
-	skills := make(chan error, 1)
-	r.wg.Go(func() { skills <- r.Skills.First(ctx, inst) })
-	if inst.Template.Prepare != nil {
-		err = inst.Template.Prepare(ctx)
-	}
-	if inst.FileSync != nil { // they are copied when it is made
-		shown := <-skills
-		skills <- nil
-		err = errors.Join(err, shown)
-	}
-	if err == nil {
-		err = r.pool.MakeWay(ctx)
-	}
-	if err == nil {
-		err = r.makeSandbox(ctx, inst)
-	}
-	created := time.Now()
-	if e := <-skills; err == nil {
-		err = e
-	}
-	if err == nil {
-		err = inst.Hello(ctx)
-	}
-	if err != nil {
-		// They write into the instance's folder, which goes now.
-		return errors.Join(err, <-tools)
-	}
-	if !r.owners.Confirm(own) { // this server was stopped meanwhile
-		return errors.Join(ownership.NotHere(&ownership.Elsewhere{}), <-tools)
-	}
-	return r.markRunning(ctx, inst, sandbox.Timings{Queue: millis(queued), Create: millis(created.Sub(began)), Ready: millis(time.Since(created))}, tools)
-}
-
-// firstTools writes the wrappers of an instance that starts. They take as long as the slowest MCP server; nothing need wait for
-// them but the end of a start that failed.
-func (r *Orchestrator) firstTools(c sandbox.Caller, inst *instance.Instance) <-chan error {
-	tools := make(chan error, 1)
-	r.wg.Go(func() { tools <- r.wrappers.Refresh(r.ctx, c, inst) })
-	return tools
-}
-
-// markRunning makes known that an instance runs.
-func (r *Orchestrator) markRunning(ctx context.Context, inst *instance.Instance, took sandbox.Timings, tools <-chan error) error {
-	inst.MarkRunning(took)
-	r.Runs.Warm(inst, inst.Environment())
-	r.wg.Go(func() {
-		if err := <-tools; err != nil {
-			r.o.Log.Warn("wrappers not written; they are when code runs", "thread", inst.Thread.String(), "error", err)
-		}
-	})
-	return r.publish(ctx, inst)
-}
-
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// open makes the instance's folder and both sockets.
-func (r *Orchestrator) open(inst *instance.Instance) error {
-	if err := r.openLink(inst); err != nil {
-		return err
-	}
-	return r.openBridge(inst)
-}
-
-// openLink makes the instance's folder and the socket that sandboxd dials.
-func (r *Orchestrator) openLink(inst *instance.Instance) error {
-	if err := os.MkdirAll(string(inst.Dir), 0o711); err != nil {
-		return err
-	}
-	for _, dir := range []string{inst.Dir.Sock(), inst.Dir.CodeAPI()} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	var err error
-	inst.Link, err = link.Listen(link.ListenOptions{Dir: inst.Dir.Sock(), UID: inst.UID, SecretFile: inst.Dir.SecretFile(), Log: r.o.Log})
-	if err != nil {
-		return err
-	}
-	inst.Client = client.New(inst.Link, func(ctx context.Context) bool { return r.stillRuns(ctx, inst) })
-	return nil
-}
-
-// openBridge makes the socket for tool calls, which knows the thread.
-func (r *Orchestrator) openBridge(inst *instance.Instance) (err error) {
-	inst.Bridge, err = r.o.Bridge.Serve(inst.Dir.Sock(), inst.UID, inst.Thread)
-	return err
-}
-
-func (r *Orchestrator) spec(inst *instance.Instance) sandbox.Spec {
-	spec := r.specOf(inst, r.folders.Dir(inst.Thread))
-	spec.Labels = map[string]string{
-		sandbox.LabelInstall: r.o.Install, sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User,
-		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: r.peers.ID(),
-	}
-	instance.Loosen(&spec, inst.Template.Loosened)
-	if inst.Ownership != nil {
-		spec.Token = inst.Ownership.Token.Load()
-	}
-	return spec
-}
-
-// hostname is that of all sandboxes.
-const hostname = "skerry"
-
-// PoolSpec is what is alike in all sandboxes of a template: what a warm pool of the cluster can have before it is known for whom.
-func PoolSpec(t instance.Template) sandbox.Spec {
-	spec := sandbox.Spec{Image: t.Image, Runtime: t.Runtime, Hostname: hostname, Limits: t.Limits, Labels: map[string]string{}}
-	instance.Loosen(&spec, t.Loosened)
-	return spec
-}
-
-// specOf is what sandboxes with a thread and without one have in common.
-func (r *Orchestrator) specOf(inst *instance.Instance, files string) sandbox.Spec {
-	return sandbox.Spec{
-		ID: inst.ID, Image: inst.Template.Image, Runtime: inst.Template.Runtime, UID: inst.UID,
-		Daemon: r.o.Daemon, Hostname: hostname, Limits: inst.Template.Limits, ClaimPool: inst.Template.ClaimPool,
-		Mounts: []sandbox.Mount{
-			{Source: files, Target: sandbox.UserDataDir},
-			{Source: inst.Skills.Folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
-			{Source: inst.Skills.Folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
-			{Source: inst.Dir.CodeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
-			{Source: inst.Dir.Sock(), Target: sandbox.RunDir, ReadOnly: true},
-		},
-	}
 }
 
 // retire ends the sandbox of an instance, once; its execs end with status. It returns when all of it is gone.
@@ -393,44 +232,9 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *insta
 	return err
 }
 
-// remove takes away all of an instance whose ending is set, and takes it out of the map. What the driver
-// cannot remove now keeps its claim: nothing begins for the thread before it is gone.
+// remove takes away all of an instance whose ending is set, and takes it out of the map.
 func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
-	r.copies.Last(ctx, inst)
-	ctx, cancel := deadline.Detached(ctx, removeTimeout)
-	defer cancel()
-	log := r.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))
-	r.loads.CountLast(ctx, inst)
-	theirs, removed := r.removeSandbox(ctx, inst)
-	if theirs {
-		r.abandonTo(inst)
-		return
-	}
-	if removed != nil {
-		log.Error("sandbox not removed; tried again later", "error", removed)
-		if inst.Ownership != nil {
-			inst.Ownership.Unremoved.Store(true)
-			r.owners.LeftBehind.Store(true)
-		}
-	}
-	if err := inst.Close(); err != nil {
-		log.Warn("sockets not closed", "error", err)
-	}
-	inst.Tools.Forbid()
-	r.Skills.End(inst, removed == nil)
-	if err := os.RemoveAll(string(inst.Dir)); err != nil {
-		log.Error("run folder not removed", "error", err)
-	}
-	r.endClaim(inst, removed == nil)
-	if removed == nil {
-		r.threads.KeepLast(inst)
-	}
-	if err := r.o.Store.DeleteSandbox(ctx, inst.Thread, inst.ID); err != nil {
-		log.Warn("sandbox record not deleted", "error", err)
-	}
-	if inst.Ownership != nil {
-		r.owners.Release(inst.Ownership)
-	}
+	r.hooks.Down(ctx, inst)
 	r.leaveMap(inst)
 }
 

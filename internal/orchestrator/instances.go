@@ -6,7 +6,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/store"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
 
 // stillOurs reports whether no other server has taken the instance's thread. As long as its lease was renewed in
@@ -21,14 +21,7 @@ func (r *Orchestrator) stillOurs(inst *instance.Instance) bool {
 
 // abandonTo takes an instance that is another replica's out of this process and leaves all of it in place.
 func (r *Orchestrator) abandonTo(inst *instance.Instance) {
-	if err := inst.Close(); err != nil {
-		r.o.Log.Warn("sockets not closed", "thread", inst.Thread.String(), "error", err)
-	}
-	inst.Tools.Forbid()
-	r.Skills.End(inst, false)
-	if inst.Ownership != nil {
-		r.owners.Forget(inst.Ownership)
-	}
+	r.hooks.Leave(r.ctx, inst)
 	r.leaveMap(inst)
 }
 
@@ -54,20 +47,6 @@ func (r *Orchestrator) leaveMap(inst *instance.Instance) {
 	}
 }
 
-// removeSandbox has the driver remove the instance's sandbox, unless another replica has adopted it. No replica
-// can adopt it meanwhile.
-func (r *Orchestrator) removeSandbox(ctx context.Context, inst *instance.Instance) (theirs bool, err error) {
-	if inst.Ownership == nil { // it has never begun to exist
-		return false, r.o.Driver.Remove(ctx, inst.ID)
-	}
-	return r.owners.Remove(ctx, inst.Ownership, inst.ID, r.o.Driver.Remove)
-}
-
-// publish says in the store what sandbox the thread has, for the replicas that do not run it.
-func (r *Orchestrator) publish(ctx context.Context, inst *instance.Instance) error {
-	return r.o.Store.PutSandbox(ctx, inst.Thread, store.SandboxRecord{ID: inst.ID, Info: inst.Info(), Replica: r.peers.ID()})
-}
-
 // Lost ends the instance of a thread that another server has taken. False: this server has none.
 func (r *Orchestrator) Lost(own *ownership.Ownership) bool {
 	inst := r.find(own.Thread)
@@ -89,5 +68,21 @@ func (r *Orchestrator) Renewed(ctx context.Context, own *ownership.Ownership) er
 		return nil
 	}
 	r.copies.AttachAgain(ctx, inst)
-	return r.publish(ctx, inst)
+	return r.hooks.Publish(ctx, inst)
+}
+
+// hookServer is the orchestrator, as hooks see it.
+type hookServer struct{ r *Orchestrator }
+
+// StillRuns implements hooks.Server.
+func (s hookServer) StillRuns(ctx context.Context, inst *instance.Instance) bool {
+	return s.r.stillRuns(ctx, inst)
+}
+
+// Warm implements hooks.Server.
+func (s hookServer) Warm(inst *instance.Instance, env map[string]string) { s.r.Runs.Warm(inst, env) }
+
+// AdoptContexts implements hooks.Server.
+func (s hookServer) AdoptContexts(ctx context.Context, inst *instance.Instance, known []*sandboxv1.ContextStatus) {
+	s.r.Contexts.Adopt(ctx, inst, known)
 }

@@ -23,6 +23,8 @@ type Lifecycle struct {
 	MaxAge      time.Duration // of sandboxes whose template says nothing; 0: none
 	AgeGrace    time.Duration // how long what runs may go on beyond the age
 	Activity    []string      // beside execs, what keeps a sandbox from being idle: Activity…
+	// PassedHook is called behind each hook of an instance, up or down; nil: nothing is.
+	PassedHook func(inst *instance.Instance, hook string, up bool)
 }
 
 // What may count as activity of a sandbox, beside execs, which always do. Looking never does.
@@ -185,7 +187,7 @@ func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *
 	}
 	r.o.Metrics.Changed(action, why)
 	if err == nil {
-		err = r.publish(ctx, inst)
+		err = r.hooks.Publish(ctx, inst)
 	}
 	return inst.Info(), err
 }

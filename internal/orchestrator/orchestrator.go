@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/instance/load"
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
@@ -142,32 +143,28 @@ type Orchestrator struct {
 	Contexts     *contexts.Contexts
 	peers        ownership.Peers
 	owners       *ownership.Owners
-	renewal      *ownership.Renewal
 	takeover     *ownership.Takeover
 	draining     atomic.Pointer[drain] // nil until Drain
 	stopping     context.Context       // ends when Drain begins
 	endStreams   context.CancelFunc
 	drainTargets *ownership.Targets
-	loads        *load.Watcher
 	folders      *workspace.Folders
 	threads      *threads.Threads
 	wrappers     *wrappers.Wrappers
 	places       *capacity.Places
 	pool         *pool.Pool
+	hooks        *hooks.Hooks
+	renewal      *ownership.Renewal
 	nudged       chan struct{} // holds a token: an instance waits for a place
 
 }
 
 // Deadlines, each with its reason.
 const (
-	// removeTimeout bounds the removal of a sandbox: an engine under load needs seconds to kill and unmount.
-	removeTimeout = 30 * time.Second
+	// removeTimeout bounds the removal of a sandbox.
+	removeTimeout = hooks.RemoveTimeout
 	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
 	inspectTimeout = 2 * time.Second
-	// adoptTimeout is the same after a restart of the server, on a machine that is busy: its sandboxd dials at
-	// least once a second. Of a server that was stopped, it may have dialled that one's socket just now, and waits
-	// there for the 5 s that a handshake may take.
-	adoptTimeout = 15 * time.Second
 	// cleanupTimeout bounds records and releases that must outlive the request they belong to.
 	cleanupTimeout = 10 * time.Second
 	// touchEvery is how often the last activity of a thread is written down.
@@ -225,12 +222,12 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.renewal = ownership.NewRenewal(r.owners)
 	r.takeover = ownership.NewTakeover(r.owners, o.SettleReplicas)
 	r.drainTargets = ownership.NewTargets(r.peers, o.Log)
-	r.loads = load.New(own, load.Options{
+	loads := load.New(own, load.Options{
 		Driver: o.Driver, Execs: r.execs, Contexts: r.Contexts, Sandboxes: loadSandboxes{r}, Limits: o.Limits, Log: o.Log, Group: &r.wg,
 	})
 	r.Runs = run.New(own, run.Options{
 		Parts: run.Parts{
-			Sandboxes: runSandboxes{r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: r.loads,
+			Sandboxes: runSandboxes{r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
 		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Hub, Audit: o.Audit, Bridge: o.Bridge, Secrets: o.Secrets, Limits: o.Limits,
 		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: &r.wg,
@@ -254,6 +251,14 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		Templates: waiting, Root: pool.RootIn(o.DataDir), RunRoot: r.runRoot(), Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
 		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: book, Library: o.Skills, Views: o.Views, Skills: r.Skills,
 		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: &r.wg,
+	})
+	r.hooks = hooks.New(own, hooks.Options{
+		Parts: hooks.Parts{
+			Server: hookServer{r}, Owners: r.owners, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, Pool: r.pool,
+			Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
+		},
+		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Bridge, Disk: o.Disk, RunRoot: r.runRoot(), Install: o.Install, Replica: r.peers.ID(),
+		Daemon: o.Daemon, Log: o.Log, Group: &r.wg, Passed: o.Lifecycle.PassedHook,
 	})
 	o.Metrics.Watch(r.levels)
 	events, err := o.Driver.Watch(own)

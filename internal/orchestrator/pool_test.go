@@ -506,7 +506,7 @@ func TestCrashInAClaim(t *testing.T) {
 				}
 			}
 			if step == "moved" {
-				if moved, err := a.passWorkspace(t.Context(), mainThread, x); err != nil || !moved {
+				if moved, err := a.hooks.PassWorkspace(t.Context(), mainThread, x); err != nil || !moved {
 					t.Fatal(moved, err)
 				}
 			}
@@ -582,7 +582,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 		t.Errorf("the thread's files: uid %d, %v", got, err)
 	}
 	// Another's folder: what there is of the first one goes with the sandbox that nothing has run in.
-	moved, err := b.passWorkspace(t.Context(), mainThread, &instance.Pooled{Instance: &instance.Instance{}, Files: t.TempDir()})
+	moved, err := b.hooks.PassWorkspace(t.Context(), mainThread, &instance.Pooled{Instance: &instance.Instance{}, Files: t.TempDir()})
 	if want := (farAway || errors.Is(err, instance.ErrGivenUp)); moved || !want {
 		t.Errorf("over a thread that has files: %v, %v", moved, err)
 	}

@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/skills"
-	"github.com/skerry-sandbox/skerry/internal/workspace"
 )
 
 // recover brings this server to where those before it stopped, however that was: sandboxes that no living
@@ -41,7 +39,7 @@ func (r *Orchestrator) recover(ctx context.Context) error {
 func (r *Orchestrator) recordFound(ctx context.Context, found []sandbox.Instance) error {
 	var unclaimed []ownerrecord.OwnerRecord
 	for _, entry := range found {
-		t := threadOf(entry)
+		t := hooks.ThreadOf(entry)
 		if entry.Labels[sandbox.LabelRole] != "" || sandbox.CheckThreadID(t.ID) != nil { // not of a thread
 			continue
 		}
@@ -55,46 +53,28 @@ func (r *Orchestrator) recordFound(ctx context.Context, found []sandbox.Instance
 	return nil
 }
 
-// threadOf reads the labels of a sandbox.
-func threadOf(entry sandbox.Instance) sandbox.Thread {
-	return sandbox.Thread{
-		Owner: sandbox.Owner{Tenant: entry.Labels[sandbox.LabelTenant], User: entry.Labels[sandbox.LabelUser]},
-		ID:    entry.Labels[sandbox.LabelThread],
-	}
-}
-
 // adopt makes an instance of a sandbox that another server made, for a thread that is held. With an error there may
 // be a part of it.
 func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entry sandbox.Instance) (*instance.Instance, error) {
 	t := own.Thread
-	if err := r.awake(ctx, &entry); err != nil {
-		return nil, err
-	}
 	tmpl, ok := r.o.Templates[entry.Labels[sandbox.LabelTemplate]]
-	switch {
-	case entry.State != sandbox.Running:
-		return nil, fmt.Errorf("it is %s", entry.State)
-	case !ok:
-		return nil, errors.New("its template is gone")
-	case r.find(t) != nil:
-		return nil, errors.New("its thread has another one")
-	}
-	if err := r.threads.NotOutrun(ctx, t); err != nil {
-		return nil, err
-	}
-	uid, err := workspace.UID(r.folders.Dir(t))
-	if err != nil {
-		return nil, fmt.Errorf("its workspace: %w", err)
-	}
-	if err := r.belongs(entry, t, uid); err != nil {
-		return nil, err
-	}
 	inst := instance.New(t, tmpl, sandbox.Info{
 		ID: entry.ID, State: sandbox.Running, Template: tmpl.Name, Driver: r.caps.Name, Runtime: entry.Runtime,
 		Warm: entry.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: entry.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: instance.LoosenedOf(entry.Labels),
 	})
-	inst.UID, inst.Ownership, inst.Dir = uid, own, instance.RunDir(filepath.Join(r.runRoot(), string(entry.ID)))
+	inst.Ownership, inst.Dir = own, instance.RunDir(filepath.Join(r.runRoot(), string(entry.ID)))
 	close(inst.Ready)
+	if err := r.awake(ctx, &entry); err != nil {
+		return inst, err
+	}
+	switch {
+	case entry.State != sandbox.Running:
+		return inst, fmt.Errorf("it is %s", entry.State)
+	case !ok:
+		return inst, errors.New("its template is gone")
+	case r.find(t) != nil:
+		return inst, errors.New("its thread has another one")
+	}
 	if inst.FileSync = r.copies.Sync(inst.ID); inst.FileSync != nil {
 		onVolume, err := r.volumes.Was(t)
 		if err != nil {
@@ -103,65 +83,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 		inst.FileSync.OnVolume = onVolume
 	}
 	r.copies.AskContexts(inst)
-	if _, err := os.Stat(inst.Dir.SecretFile()); err != nil {
-		return inst, errors.New("its run folder is gone")
-	}
-	if _, err := os.Stat(inst.Dir.View()); err != nil {
-		return inst, errors.New("a server of another version made it")
-	}
-	if inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View()); err != nil {
-		return inst, err
-	}
-	if err := r.Skills.First(ctx, inst); err != nil {
-		return inst, err
-	}
-	if err := r.folders.Bound(t, uid, tmpl.Limits.DiskBytes); err != nil {
-		return inst, err
-	}
-	if err := r.open(inst); err != nil {
-		return inst, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
-	defer cancel()
-	if err := r.attachAdopted(ctx, inst); err != nil {
-		return inst, err
-	}
-	if _, err := inst.Link.Conn(ctx); err != nil { // a call of its own waits for less
-		return inst, fmt.Errorf("it does not dial: %w", err)
-	}
-	st, err := inst.Client.Status(ctx)
-	if err != nil {
-		return inst, fmt.Errorf("it does not answer: %w", err)
-	}
-	inst.SetRuntimes(st.GetLanguages())
-	for _, e := range st.GetExecs() {
-		if !e.GetRunning() {
-			continue
-		}
-		if err := inst.Client.Kill(ctx, e.GetExecId()); err != nil {
-			return inst, fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
-		}
-	}
-	r.Contexts.Adopt(ctx, inst, st.GetContexts())
-	if err := r.publish(ctx, inst); err != nil {
-		return inst, err
-	}
-	r.loads.Watch(inst) // and weigh it: the server before may have died while it counted little
-	return inst, nil
-}
-
-// attachAdopted connects this server with a sandbox whose disk is elsewhere. What the server before it changed last may
-// not have come there, and what ran last may not have come from there: the next who looks sees to that.
-func (r *Orchestrator) attachAdopted(ctx context.Context, inst *instance.Instance) error {
-	if inst.FileSync == nil {
-		return nil
-	}
-	if err := r.copies.Attach(ctx, inst, nil); err != nil {
-		return err
-	}
-	inst.FileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
-	inst.FileSync.Opened(false)
-	return nil
+	return inst, r.hooks.Up(ctx, &hooks.Start{Way: hooks.Adopted, Instance: inst, Entry: entry})
 }
 
 // housekeeping forgets what is old, and removes what no server knows.
@@ -204,7 +126,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 		if r.findSandbox(entry.ID) != nil || entry.Labels[sandbox.LabelRole] != "" && !strays[entry.ID] || time.Since(entry.CreatedAt) < r.o.StartTime {
 			continue
 		}
-		c, ok, err := r.owners.Book.Read(threadOf(entry)) // after the list: an owner record comes before its sandbox
+		c, ok, err := r.owners.Book.Read(hooks.ThreadOf(entry)) // after the list: an owner record comes before its sandbox
 		if err != nil {
 			r.o.Log.Error("owner record not read", "sandbox", string(entry.ID), "error", err)
 		}
@@ -263,7 +185,7 @@ func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool
 
 // removeOrphan removes a sandbox that no owner record names, while no replica can claim it.
 func (r *Orchestrator) removeOrphan(ctx context.Context, entry sandbox.Instance) {
-	page, err := r.owners.LockPage(ctx, threadOf(entry))
+	page, err := r.owners.LockPage(ctx, hooks.ThreadOf(entry))
 	if err != nil {
 		r.o.Log.Warn("orphan sandbox not removed", "sandbox", string(entry.ID), "error", err)
 		return
@@ -276,5 +198,5 @@ func (r *Orchestrator) removeOrphan(ctx context.Context, entry sandbox.Instance)
 	if err == nil {
 		r.clearAway(entry.ID)
 	}
-	r.noteReaped(threadOf(entry), entry.ID, "a sandbox that nobody knew", err)
+	r.noteReaped(hooks.ThreadOf(entry), entry.ID, "a sandbox that nobody knew", err)
 }

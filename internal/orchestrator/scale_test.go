@@ -58,7 +58,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 		if inst.Skills.Folder, err = skills.OpenFolder(inst.Dir.View()); err != nil {
 			t.Fatal(err)
 		}
-		spec := h.spec(inst)
+		spec := h.hooks.ThreadSpec(inst)
 		spec.UID, spec.Mounts = workspace.FirstUID, nil
 		if _, err := h.driver.Create(ctx, spec); err != nil {
 			t.Fatal(err)

@@ -254,7 +254,7 @@ func TestEnvSecrets(t *testing.T) {
 	}{
 		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"T": "NONE"}}, `there is no secret "NONE"`},
 		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"T": "CRM"}, Env: map[string]string{"T": "1"}}, `"T" is in env, too`},
-		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"SKERRY_T": "CRM"}}, `"SKERRY_T" is set by Skerry`},
+		{sandbox.Command{Shell: "x", EnvSecrets: map[string]string{"SKERRY_T": "CRM"}}, `env_secrets.SKERRY_T: Skerry sets it`},
 	} {
 		if _, err := h.Runs.RunCommand(t.Context(), caller, "t1", c.cmd); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)

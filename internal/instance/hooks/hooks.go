@@ -1,0 +1,329 @@
+package hooks
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/load"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
+	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
+	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
+	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
+)
+
+const (
+	// RemoveTimeout bounds the removal of a sandbox: an engine under load needs seconds to kill and unmount.
+	RemoveTimeout = 30 * time.Second
+	// adoptTimeout is how long the sandboxd of an adopted sandbox may take, on a machine that is busy: it dials at least
+	// once a second. Of a server that was stopped, it may have dialled that one's socket just now, and waits there for the
+	// 5 s that a handshake may take.
+	adoptTimeout = 15 * time.Second
+	// aliveTimeout bounds the question whether a sandbox of the pool still answers.
+	aliveTimeout = 10 * time.Second
+)
+
+// ErrNotFilled tells a caller to ask for a sandbox that is made for the thread.
+var ErrNotFilled = sandbox.Errorf(sandbox.Unavailable, "a sandbox that waited could not be given the thread's files; try again")
+
+// Server is what hooks need of the server around them.
+type Server interface {
+	// StillRuns reports whether a sandbox that does not answer just now is worth waiting for.
+	StillRuns(ctx context.Context, inst *instance.Instance) bool
+	// Warm starts the interpreters that wait in an instance.
+	Warm(inst *instance.Instance, env map[string]string)
+	// AdoptContexts takes over the contexts of an adopted sandbox.
+	AdoptContexts(ctx context.Context, inst *instance.Instance, known []*sandboxv1.ContextStatus)
+}
+
+// Store says what sandbox a thread has, for the servers that do not run it.
+type Store interface {
+	PutSandbox(ctx context.Context, t sandbox.Thread, rec store.SandboxRecord) error
+	DeleteSandbox(ctx context.Context, t sandbox.Thread, id sandbox.ID) error
+}
+
+// Parts are those of the server that hooks work with.
+type Parts struct {
+	Server   Server
+	Owners   *ownership.Owners
+	Threads  *threads.Threads
+	Folders  *workspace.Folders
+	Copies   *copies.Copies
+	Volumes  *volumes.Volumes // nil when the driver keeps none
+	Pool     *pool.Pool
+	Skills   *mounted.Skills
+	Wrappers *wrappers.Wrappers
+	Loads    *load.Watcher
+}
+
+// Options are all needed, but for what may be nil.
+type Options struct {
+	Parts
+	Driver  driver.Driver
+	Store   Store
+	Views   *skills.Views
+	Bridge  *bridge.Bridge
+	Disk    *quota.Volume // nil: nothing bounds the folders of threads but the server's own counting
+	RunRoot string        // of the run folders of sandboxes
+	Install string        // id of the data folder
+	Replica string
+	Daemon  string // host path of skerry-sandboxd
+	Log     *slog.Logger
+	// Group counts what runs in the background, which ends with the context.
+	Group *sync.WaitGroup
+	// Passed is called behind each hook, up or down; nil: nothing is.
+	Passed func(inst *instance.Instance, hook string, up bool)
+}
+
+// Hooks bring instances up, and take them down.
+type Hooks struct {
+	o    Options
+	ctx  context.Context // ends with the server
+	list []hook
+}
+
+// hook is one step. Its down takes away what its up has made, or began to make.
+type hook interface {
+	name() string
+	up(ctx context.Context, s *Start) error
+	down(ctx context.Context, e *end)
+}
+
+// New returns the hooks of a server.
+func New(ctx context.Context, o Options) *Hooks {
+	h := &Hooks{o: o, ctx: ctx}
+	h.list = []hook{
+		&ownershipHook{h}, &workspaceHook{h}, &folderHook{h}, &socketsHook{h}, &sandboxHook{h}, &skillsHook{h}, &daemonHook{h}, &runningHook{h},
+	}
+	return h
+}
+
+// Way is how an instance comes up.
+type Way int
+
+// The ways.
+const (
+	Cold    Way = iota // it is made for the thread
+	Claimed            // it waited in the pool: Instance.Pooled
+	Adopted            // another server made it
+)
+
+// Start is how one instance comes up.
+type Start struct {
+	Way      Way
+	Instance *instance.Instance
+	Caller   sandbox.Caller
+	Queued   time.Duration    // it waited for its place
+	Entry    sandbox.Instance // Adopted: the sandbox, as the driver has it
+
+	began, made time.Time
+	moved       bool // Claimed: the folder that waited is the thread's
+	// What goes on beside the hooks. Each channel has room for its end.
+	synced, skills, tools chan error
+}
+
+// Up brings an instance up. When it fails, Down takes away what there is by then.
+func (h *Hooks) Up(ctx context.Context, s *Start) error {
+	s.began = time.Now()
+	for _, hook := range h.list {
+		if err := hook.up(ctx, s); err != nil {
+			s.settle() // they write into the instance's folder, which goes now
+			return err
+		}
+		h.passed(s.Instance, hook.name(), true)
+	}
+	return nil
+}
+
+// settle waits for what goes on beside the hooks.
+func (s *Start) settle() {
+	for _, c := range []*chan error{&s.synced, &s.skills, &s.tools} {
+		if *c != nil {
+			<-*c
+			*c = nil
+		}
+	}
+}
+
+// end is how one instance is taken down.
+type end struct {
+	inst   *instance.Instance
+	leave  bool  // the sandbox is another server's, or will be: all that it needs stays
+	held   bool  // the caller holds the thread, and goes on to
+	failed error // of the removal of the sandbox
+}
+
+// Down takes all of an instance away whose ending is set. What the driver cannot remove now keeps its owner record: nothing
+// begins for the thread before it is gone. A sandbox that another server has adopted is left to it.
+func (h *Hooks) Down(ctx context.Context, inst *instance.Instance) {
+	h.down(ctx, &end{inst: inst})
+}
+
+// Leave takes an instance out of this process and leaves all of it in place, for another server.
+func (h *Hooks) Leave(ctx context.Context, inst *instance.Instance) {
+	h.down(ctx, &end{inst: inst, leave: true})
+}
+
+// Undo takes down an instance of a thread that the caller holds, and goes on to: its sandbox could not be adopted, or is to be
+// another server's. leave leaves the sandbox in place.
+func (h *Hooks) Undo(ctx context.Context, inst *instance.Instance, leave bool) error {
+	e := &end{inst: inst, leave: leave, held: true}
+	h.down(ctx, e)
+	return e.failed
+}
+
+func (h *Hooks) down(ctx context.Context, e *end) {
+	if !e.leave && !e.held { // of one that was not adopted the server before it had the last
+		h.o.Copies.Last(ctx, e.inst)
+	}
+	ctx, cancel := deadline.Detached(ctx, RemoveTimeout)
+	defer cancel()
+	for i := len(h.list) - 1; i >= 0; i-- {
+		h.list[i].down(ctx, e)
+		h.passed(e.inst, h.list[i].name(), false)
+	}
+}
+
+func (h *Hooks) passed(inst *instance.Instance, name string, up bool) {
+	if h.o.Passed != nil {
+		h.o.Passed(inst, name, up)
+	}
+}
+
+func (h *Hooks) log(inst *instance.Instance) *slog.Logger {
+	return h.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))
+}
+
+// ownershipHook holds the thread. Of a sandbox that is adopted it is held by who found it.
+type ownershipHook struct{ *Hooks }
+
+func (h *ownershipHook) name() string { return "ownership" }
+
+func (h *ownershipHook) up(ctx context.Context, s *Start) error {
+	if s.Way == Adopted {
+		return nil
+	}
+	own, err := h.o.Owners.Acquire(ctx, s.Instance.Thread, "")
+	if err != nil {
+		return ownership.NotHere(err)
+	}
+	s.Instance.SetOwnership(own)
+	if err := h.o.Owners.SetSandbox(ctx, own, s.Instance.ID); err != nil {
+		return ownership.NotHere(err)
+	}
+	return nil
+}
+
+func (h *ownershipHook) down(ctx context.Context, e *end) {
+	if !e.leave && (e.failed == nil || !e.held) {
+		if err := h.o.Store.DeleteSandbox(ctx, e.inst.Thread, e.inst.ID); err != nil {
+			h.log(e.inst).Warn("sandbox record not deleted", "error", err)
+		}
+	}
+	own := e.inst.Ownership
+	switch {
+	case own == nil || e.held:
+	case e.leave:
+		h.o.Owners.Forget(own)
+	default:
+		if e.failed != nil {
+			own.Unremoved.Store(true)
+			h.o.Owners.LeftBehind.Store(true)
+		}
+		h.o.Owners.Release(own)
+	}
+}
+
+// runningHook makes known that an instance runs.
+type runningHook struct{ *Hooks }
+
+func (h *runningHook) name() string               { return "running" }
+func (h *runningHook) down(context.Context, *end) {}
+
+func (h *runningHook) up(ctx context.Context, s *Start) error {
+	inst := s.Instance
+	if s.Way == Adopted {
+		if err := h.Publish(ctx, inst); err != nil {
+			return err
+		}
+		h.o.Loads.Watch(inst) // and weigh it: the server before may have died while it counted little
+		return nil
+	}
+	if s.synced != nil {
+		err := <-s.synced
+		s.synced = nil
+		if err != nil {
+			return workspace.NoRoom(err, "the thread's files cannot be made")
+		}
+	}
+	if !h.o.Owners.Confirm(inst.Ownership) { // this server was stopped meanwhile
+		return ownership.NotHere(&ownership.Elsewhere{})
+	}
+	inst.MarkRunning(sandbox.Timings{Queue: millis(s.Queued), Create: millis(s.made.Sub(s.began)), Ready: millis(time.Since(s.made))})
+	h.o.Server.Warm(inst, inst.Environment())
+	tools := s.tools
+	s.tools = nil
+	h.o.Group.Go(func() {
+		if err := <-tools; err != nil {
+			h.o.Log.Warn("wrappers not written; they are when code runs", "thread", inst.Thread.String(), "error", err)
+		}
+	})
+	return h.Publish(ctx, inst)
+}
+
+// Publish says in the store what sandbox the thread has, for the servers that do not run it.
+func (h *Hooks) Publish(ctx context.Context, inst *instance.Instance) error {
+	return h.o.Store.PutSandbox(ctx, inst.Thread, store.SandboxRecord{ID: inst.ID, Info: inst.Info(), Replica: h.o.Replica})
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// firstTools writes the wrappers of an instance that starts. They take as long as the slowest MCP server; nothing need wait for
+// them but the end of a start that failed.
+func (h *Hooks) firstTools(s *Start) {
+	s.tools = make(chan error, 1)
+	tools := s.tools
+	h.o.Group.Go(func() { tools <- h.o.Wrappers.Refresh(h.ctx, s.Caller, s.Instance) })
+}
+
+// skillsHook waits until the view shows what the thread has.
+type skillsHook struct{ *Hooks }
+
+func (h *skillsHook) name() string               { return "skills" }
+func (h *skillsHook) down(context.Context, *end) {}
+
+func (h *skillsHook) up(ctx context.Context, s *Start) error {
+	if s.Way == Cold {
+		return s.shown()
+	}
+	if s.Way == Claimed {
+		h.firstTools(s)
+	}
+	err := h.o.Skills.First(ctx, s.Instance)
+	s.made = time.Now()
+	return err
+}
+
+// shown waits for the skills of a cold start, once.
+func (s *Start) shown() error {
+	if s.skills == nil {
+		return nil
+	}
+	err := <-s.skills
+	s.skills = nil
+	return err
+}

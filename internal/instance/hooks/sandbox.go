@@ -1,0 +1,335 @@
+package hooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
+	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+)
+
+// socketsHook makes the sockets that sandboxd and the tools of the thread dial.
+type socketsHook struct{ *Hooks }
+
+func (h *socketsHook) name() string { return "sockets" }
+
+func (h *socketsHook) up(_ context.Context, s *Start) error {
+	var err error
+	if s.Way != Claimed {
+		err = h.OpenLink(s.Instance)
+	}
+	if err == nil {
+		err = h.OpenBridge(s.Instance)
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
+	}
+	if s.Way == Cold {
+		h.firstTools(s)
+	}
+	return nil
+}
+
+func (h *socketsHook) down(_ context.Context, e *end) {
+	if err := e.inst.Close(); err != nil {
+		h.log(e.inst).Warn("sockets not closed", "error", err)
+	}
+}
+
+// OpenLink makes the instance's folder and the socket that sandboxd dials.
+func (h *Hooks) OpenLink(inst *instance.Instance) error {
+	if err := os.MkdirAll(string(inst.Dir), 0o711); err != nil {
+		return err
+	}
+	for _, dir := range []string{inst.Dir.Sock(), inst.Dir.CodeAPI()} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	var err error
+	inst.Link, err = link.Listen(link.ListenOptions{Dir: inst.Dir.Sock(), UID: inst.UID, SecretFile: inst.Dir.SecretFile(), Log: h.o.Log})
+	if err != nil {
+		return err
+	}
+	inst.Client = client.New(inst.Link, func(ctx context.Context) bool { return h.o.Server.StillRuns(ctx, inst) })
+	return nil
+}
+
+// OpenBridge makes the socket for tool calls, which knows the thread.
+func (h *Hooks) OpenBridge(inst *instance.Instance) (err error) {
+	inst.Bridge, err = h.o.Bridge.Serve(inst.Dir.Sock(), inst.UID, inst.Thread)
+	return err
+}
+
+// sandboxHook has the driver make the sandbox, or makes one that is there the thread's.
+type sandboxHook struct{ *Hooks }
+
+func (h *sandboxHook) name() string { return "sandbox" }
+
+func (h *sandboxHook) up(ctx context.Context, s *Start) (err error) {
+	inst := s.Instance
+	switch s.Way {
+	case Cold:
+		if inst.Template.Prepare != nil {
+			err = inst.Template.Prepare(ctx)
+		}
+		if err == nil && inst.FileSync != nil { // they are copied when it is made
+			err = s.shown()
+		}
+		if err == nil {
+			err = h.o.Pool.MakeWay(ctx)
+		}
+		if err == nil {
+			err = h.create(ctx, inst)
+		}
+	case Claimed:
+		err = h.AttachClaimed(ctx, inst)
+		if err == nil && !s.moved {
+			if err = h.Fill(ctx, inst); err != nil {
+				err = errors.Join(ErrNotFilled, err)
+			}
+		}
+		if err == nil {
+			if inst.FileSync != nil {
+				inst.FileSync.Opened(true)
+			}
+			h.o.Pool.Forget(inst.ID)
+		}
+	case Adopted:
+		err = h.attachAdopted(ctx, inst)
+	}
+	s.made = time.Now()
+	return err
+}
+
+func (h *sandboxHook) down(ctx context.Context, e *end) {
+	if e.leave {
+		return
+	}
+	h.o.Loads.CountLast(ctx, e.inst)
+	if e.inst.Ownership == nil || e.held { // it has never begun to exist, or nothing else can begin for the thread
+		e.failed = h.o.Driver.Remove(ctx, e.inst.ID)
+	} else { // no server can adopt it meanwhile
+		e.leave, e.failed = h.o.Owners.Remove(ctx, e.inst.Ownership, e.inst.ID, h.o.Driver.Remove)
+	}
+	if e.failed != nil {
+		h.log(e.inst).Error("sandbox not removed; tried again later", "error", e.failed)
+	}
+}
+
+// create makes a sandbox for a thread.
+func (h *sandboxHook) create(ctx context.Context, inst *instance.Instance) error {
+	if !inst.OnVolume() {
+		_, err := h.o.Driver.Create(ctx, h.ThreadSpec(inst))
+		if err == nil && inst.FileSync != nil {
+			inst.FileSync.Opened(true)
+		}
+		if _, gone := os.Lstat(h.o.Folders.Dir(inst.Thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
+		}
+		return err
+	}
+	return h.o.Volumes.Start(ctx, inst.Thread, func(on *sandbox.Volume, due []string) error {
+		spec := h.ThreadSpec(inst)
+		spec.Volume = on
+		if _, err := h.o.Driver.Create(ctx, spec); err != nil {
+			return err
+		}
+		inst.FileSync.Files.Add(due...)
+		inst.FileSync.Opened(!on.Ahead)
+		if len(due) > 0 {
+			return h.o.Copies.UpToDate(ctx, inst)
+		}
+		return nil
+	})
+}
+
+// hostname is that of all sandboxes.
+const hostname = "skerry"
+
+// PoolSpec is what is alike in all sandboxes of a template: what a warm pool of the cluster can have before it is known for whom.
+func PoolSpec(t instance.Template) sandbox.Spec {
+	spec := sandbox.Spec{Image: t.Image, Runtime: t.Runtime, Hostname: hostname, Limits: t.Limits, Labels: map[string]string{}}
+	instance.Loosen(&spec, t.Loosened)
+	return spec
+}
+
+// ThreadSpec is that of the sandbox of a thread.
+func (h *Hooks) ThreadSpec(inst *instance.Instance) sandbox.Spec {
+	spec := h.Spec(inst, h.o.Folders.Dir(inst.Thread))
+	spec.Labels = map[string]string{
+		sandbox.LabelInstall: h.o.Install, sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User,
+		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: h.o.Replica,
+	}
+	instance.Loosen(&spec, inst.Template.Loosened)
+	if inst.Ownership != nil {
+		spec.Token = inst.Ownership.Token.Load()
+	}
+	return spec
+}
+
+// Spec is what sandboxes with a thread and without one have in common.
+func (h *Hooks) Spec(inst *instance.Instance, files string) sandbox.Spec {
+	return sandbox.Spec{
+		ID: inst.ID, Image: inst.Template.Image, Runtime: inst.Template.Runtime, UID: inst.UID,
+		Daemon: h.o.Daemon, Hostname: hostname, Limits: inst.Template.Limits, ClaimPool: inst.Template.ClaimPool,
+		Mounts: []sandbox.Mount{
+			{Source: files, Target: sandbox.UserDataDir},
+			{Source: inst.Skills.Folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
+			{Source: inst.Skills.Folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
+			{Source: inst.Dir.CodeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
+			{Source: inst.Dir.Sock(), Target: sandbox.RunDir, ReadOnly: true},
+		},
+	}
+}
+
+// AttachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. One that
+// cannot be reached is given up for another.
+func (h *Hooks) AttachClaimed(ctx context.Context, inst *instance.Instance) error {
+	if inst.FileSync == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
+	defer cancel()
+	err := h.o.Copies.Attach(limited, inst, map[string]string{
+		sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User, sandbox.LabelThread: inst.Thread.ID,
+	})
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	h.log(inst).Warn("a sandbox of the pool cannot be reached", "error", err)
+	return instance.ErrGivenUp
+}
+
+// attachAdopted connects this server with a sandbox whose disk is elsewhere. What the server before it changed last may
+// not have come there, and what ran last may not have come from there: the next who looks sees to that.
+func (h *sandboxHook) attachAdopted(ctx context.Context, inst *instance.Instance) error {
+	if inst.FileSync == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	defer cancel()
+	if err := h.o.Copies.Attach(ctx, inst, nil); err != nil {
+		return err
+	}
+	inst.FileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
+	inst.FileSync.Opened(false)
+	return nil
+}
+
+// Fill copies the thread's files into a sandbox of the pool, and notes that they are there. The API changes none of them
+// meanwhile.
+func (h *Hooks) Fill(ctx context.Context, inst *instance.Instance) error {
+	fs := inst.FileSync
+	if err := fs.TakeTurn(ctx); err != nil {
+		return err
+	}
+	defer fs.GiveTurn()
+	if err := fs.Remote.Push(ctx, inst.ID, sandbox.UserDataDir); err != nil {
+		h.log(inst).Warn("a sandbox of the pool cannot be given a thread's files", "error", err)
+		return err
+	}
+	if err := noteFilled(h.o.RunRoot, inst); err != nil {
+		return err
+	}
+	// The folder that it waited with says from now on nothing. One that stays goes with the next sweep after the sandbox.
+	if err := h.o.Folders.Drop(inst.Pooled.Files, inst.Pooled.UID); err != nil {
+		h.log(inst).Warn("folder of a pooled sandbox not removed; tried again", "error", err)
+	}
+	return nil
+}
+
+// filledFile says of a sandbox that waited which workspace's files were copied into it, by the workspace's uid. Nothing of it
+// is seen inside.
+func filledFile(runRoot string, id sandbox.ID) string {
+	return filepath.Join(runRoot, string(id), "filled")
+}
+
+// noteFilled writes the note in one step.
+func noteFilled(runRoot string, inst *instance.Instance) error {
+	path := filledFile(runRoot, inst.ID)
+	err := os.WriteFile(path+".new", []byte(strconv.Itoa(inst.UID)), 0o600)
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be made the thread's")
+	}
+	return nil
+}
+
+// filledWith reads the note; 0: there is none.
+func filledWith(runRoot string, id sandbox.ID) int {
+	text, err := os.ReadFile(filledFile(runRoot, id))
+	if err != nil {
+		return 0
+	}
+	uid, err := strconv.Atoi(string(text))
+	if err != nil {
+		return 0
+	}
+	return uid
+}
+
+// daemonHook waits until sandboxd answers.
+type daemonHook struct{ *Hooks }
+
+func (h *daemonHook) name() string               { return "daemon" }
+func (h *daemonHook) down(context.Context, *end) {}
+
+func (h *daemonHook) up(ctx context.Context, s *Start) error {
+	switch s.Way {
+	case Claimed:
+		if err := h.answers(ctx, s.Instance); err != nil {
+			return err
+		}
+		return h.o.Copies.UpToDate(ctx, s.Instance)
+	case Adopted:
+		return h.takeOver(ctx, s.Instance)
+	}
+	return s.Instance.Hello(ctx)
+}
+
+// answers makes sure that a sandbox which waited is still there. One that is not is given up for another.
+func (h *daemonHook) answers(ctx context.Context, inst *instance.Instance) error {
+	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
+	defer cancel()
+	err := inst.Hello(limited)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	h.log(inst).Warn("a sandbox of the pool does not answer", "error", err)
+	return instance.ErrGivenUp
+}
+
+// takeOver ends what a former server left running in an adopted sandbox: no caller waits for it.
+func (h *daemonHook) takeOver(ctx context.Context, inst *instance.Instance) error {
+	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
+	defer cancel()
+	if _, err := inst.Link.Conn(ctx); err != nil { // a call of its own waits for less
+		return fmt.Errorf("it does not dial: %w", err)
+	}
+	st, err := inst.Client.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("it does not answer: %w", err)
+	}
+	inst.SetRuntimes(st.GetLanguages())
+	for _, e := range st.GetExecs() {
+		if !e.GetRunning() {
+			continue
+		}
+		if err := inst.Client.Kill(ctx, e.GetExecId()); err != nil {
+			return fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
+		}
+	}
+	h.o.Server.AdoptContexts(ctx, inst, st.GetContexts())
+	return nil
+}
