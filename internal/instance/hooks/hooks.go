@@ -153,7 +153,7 @@ func (h *Hooks) Up(ctx context.Context, s *Start) error {
 func (s *Start) settle() {
 	for _, c := range []*chan error{&s.synced, &s.skills, &s.tools} {
 		if *c != nil {
-			<-*c
+			<-*c //nolint:errcheck // the start failed for another reason
 			*c = nil
 		}
 	}
