@@ -52,6 +52,9 @@ func (h *house) inside(t *testing.T, thread string) (all []string) {
 func below(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // it is changed while it is read
+			return nil
+		}
 		if err == nil && d.Name() == "SKILL.md" {
 			p, err = filepath.Rel(dir, filepath.Dir(p))
 			all = append(all, p)
