@@ -14,6 +14,7 @@
 #   python      the Python client and its adapters: types, lint, tests with a real server
 #   clients     the clients for TypeScript and Go, those of MCP, of E2B and of DeerFlow, against a server: scripts/clients.sh
 #
+#   evidence    a thousand kills and ten thousand tamperings of the audit log, of which unit does a few
 #   copies      go test -race of the orchestrator again, with sandboxes that do not see the server's disk
 #   images      builds the images of the templates data and office (2 minutes, or nothing when they are there)
 #   templates   runs the tests of these images
@@ -151,12 +152,14 @@ images=$!
 programs() { [ -n "${SKERRY_K8S_IMPORT:-}" ] || scripts/cluster.sh --programs; }
 [ "$wanted" = quick ] || tier cluster programs &
 cluster=$!
-tier unit go test -race -timeout 15m "${unit[@]}"
+tier unit go test -race -short -timeout 15m "${unit[@]}"
 show unit
 wait $images
 show_rest images
 wait $cluster
 show_rest cluster
+rest evidence ./internal/audit "" go test -race -v -timeout 15m -run '^(TestKill|TestTamper)$' ./internal/audit
+show_rest evidence
 # -count=1: go does not see that a test asks for this variable, and would show the result of the other run.
 rest copies ./internal/orchestrator "" env SKERRY_TEST_REMOTE=1 go test -race -count=1 -timeout 15m ./internal/orchestrator
 show_rest copies

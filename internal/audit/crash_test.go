@@ -22,7 +22,7 @@ const kills = 1000
 func TestKill(t *testing.T) {
 	n := kills
 	if testing.Short() {
-		n = 20
+		n = 50
 	}
 	random := rand.New(rand.NewPCG(3, 4)) //nolint:gosec // a test that can be repeated
 	const each = 10                       // rounds of one log: all of it is read at their end
