@@ -60,8 +60,7 @@ func TestServerTerminal(t *testing.T) {
 	if _, err := io.WriteString(term, "stty size; echo a''b\n"); err != nil {
 		t.Fatal(err)
 	}
-	until(t, term, "50 132")
-	until(t, term, "ab")
+	until(t, term, "50 132\r\nab") // in one: both may come in one event
 	next := term.Next()
 	if err := term.Close(); err != nil {
 		t.Error(err)
