@@ -16,7 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
@@ -126,35 +127,44 @@ func code(text string) string {
 
 // assertion proves with the configured key who the client is (RFC 7523 §3).
 func (c *Client) assertion(id, audience string) (string, error) {
-	key, method, err := parseKey(c.o.Settings.PrivateKey, c.o.Settings.Algorithm)
+	key, algorithm, err := parseKey(c.o.Settings.PrivateKey, c.o.Settings.Algorithm)
 	if err != nil {
 		return "", sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is not usable: oauth.private_key: %s", c.o.Server, err)
 	}
-	now := time.Now()
-	t := jwt.NewWithClaims(method, jwt.RegisteredClaims{
-		Issuer: id, Subject: id, Audience: jwt.ClaimStrings{audience}, ID: rand.Text(),
-		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLife)),
-	})
+	options := (&jose.SignerOptions{}).WithType("JWT")
 	if c.o.Settings.KeyID != "" {
-		t.Header["kid"] = c.o.Settings.KeyID
+		options = options.WithHeader("kid", c.o.Settings.KeyID)
 	}
-	text, err := t.SignedString(key)
+	now := time.Now()
+	var text string
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, options)
+	if err == nil {
+		text, err = jwt.Signed(signer).Claims(jwt.Claims{
+			Issuer: id, Subject: id, Audience: jwt.Audience{audience}, ID: rand.Text(),
+			IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(assertionLife)),
+		}).Serialize()
+	}
 	if err != nil {
 		return "", sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is not usable: oauth.algorithm does not go with private_key", c.o.Server)
 	}
 	return text, nil
 }
 
+// assertionAlgorithms are the signatures that an authorization server verifies with a public key.
+var assertionAlgorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
 // parseKey reads a key and finds what it signs with. Its errors do not repeat the text.
-func parseKey(text, algorithm string) (crypto.PrivateKey, jwt.SigningMethod, error) {
+func parseKey(text, algorithm string) (crypto.PrivateKey, jose.SignatureAlgorithm, error) {
 	// A key in a variable often has its line breaks written as \n.
 	block, _ := pem.Decode([]byte(strings.ReplaceAll(text, `\n`, "\n")))
 	if block == nil {
-		return nil, nil, errors.New("is not PEM")
+		return nil, "", errors.New("is not PEM")
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, nil, errors.New("is not a PKCS #8 key")
+		return nil, "", errors.New("is not a PKCS #8 key")
 	}
 	usual := ""
 	switch k := key.(type) {
@@ -168,11 +178,10 @@ func parseKey(text, algorithm string) (crypto.PrivateKey, jwt.SigningMethod, err
 	if algorithm == "" {
 		algorithm = usual
 	}
-	method := jwt.GetSigningMethod(algorithm)
-	if method == nil || strings.HasPrefix(algorithm, "HS") || algorithm == "none" {
-		return nil, nil, errors.New("has no algorithm that is supported")
+	if !slices.Contains(assertionAlgorithms, jose.SignatureAlgorithm(algorithm)) {
+		return nil, "", errors.New("has no algorithm that is supported")
 	}
-	return key, method, nil
+	return key, jose.SignatureAlgorithm(algorithm), nil
 }
 
 // machine gets a token without a person, and keeps it. The caller has the slot's lock.
