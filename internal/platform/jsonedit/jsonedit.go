@@ -7,24 +7,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/tailscale/hujson"
 )
 
 // Member is one member of a JSON object: where it and its value lie in the text.
 type Member struct {
-	Key        string
-	start      int // of the key
-	valueStart int
-	end        int
+	Key   string
+	value *hujson.Value
 }
 
 // Value returns the bytes of the value.
-func (m Member) Value(text []byte) []byte { return text[m.valueStart:m.end] }
+func (m Member) Value(text []byte) []byte { return text[m.value.StartOffset:m.value.EndOffset] }
 
 // Object is where the members of a JSON object lie in a text.
 type Object struct {
-	All        []Member
-	open, shut int // of the braces
+	All    []Member
+	object *hujson.Object
 }
 
 // Find returns the member of a key.
@@ -39,67 +40,52 @@ func (o Object) Find(key string) (Member, bool) {
 
 // Members reads a text that is one JSON object. what names it in an error; "" is the whole file.
 func Members(text []byte, what string) (Object, error) {
-	d := json.NewDecoder(bytes.NewReader(text))
-	token, err := d.Token()
+	o, _, err := parse(text, what)
+	return o, err
+}
+
+// parse returns the object of a text, and all of the text.
+func parse(text []byte, what string) (Object, *hujson.Value, error) {
+	// hujson allows comments, and bounds no depth.
+	if err := json.Unmarshal(text, new(json.RawMessage)); err != nil {
+		return Object{}, nil, jsonError(text, err)
+	}
+	all, err := hujson.Parse(text)
 	if err != nil {
-		return Object{}, jsonError(text, err)
+		return Object{}, nil, err
 	}
-	if token != json.Delim('{') {
-		return Object{}, fmt.Errorf("%s: want an object", strings.TrimPrefix(what+" "+Place(text, 0), " "))
+	object, ok := all.Value.(*hujson.Object)
+	if !ok {
+		return Object{}, nil, fmt.Errorf("%s: want an object", strings.TrimPrefix(what+" "+Place(text, 0), " "))
 	}
-	o := Object{open: int(d.InputOffset()) - 1}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return o, jsonError(text, err)
+	o, err := members(text, object)
+	return o, &all, err
+}
+
+// members lists those of an object. A key that is there twice is an error.
+func members(text []byte, object *hujson.Object) (Object, error) {
+	o := Object{object: object}
+	known := map[string]bool{}
+	for i := range object.Members {
+		m := &object.Members[i]
+		key := m.Name.Value.(hujson.Literal).String() // the parser allows nothing else here
+		if known[key] {
+			return o, fmt.Errorf("%s: %q is there twice", Place(text, m.Name.StartOffset), key)
 		}
-		m := Member{Key: token.(string)} // the decoder allows nothing else here
-		m.start = keyStart(text, o)
-		if _, twice := o.Find(m.Key); twice {
-			return o, fmt.Errorf("%s: %q is there twice", Place(text, m.start), m.Key)
-		}
-		var raw json.RawMessage
-		if err := d.Decode(&raw); err != nil {
-			return o, jsonError(text, err)
-		}
-		m.end = int(d.InputOffset())
-		m.valueStart = m.end - len(raw)
-		o.All = append(o.All, m)
-	}
-	if _, err := d.Token(); err != nil {
-		return o, jsonError(text, err)
-	}
-	o.shut = int(d.InputOffset()) - 1
-	if rest := bytes.TrimSpace(text[o.shut+1:]); len(rest) > 0 {
-		return o, fmt.Errorf("%s: text after the end", Place(text, bytes.IndexByte(text[o.shut+1:], rest[0])+o.shut+1))
+		known[key] = true
+		o.All = append(o.All, Member{Key: key, value: &m.Value})
 	}
 	return o, nil
 }
 
-// keyStart is where the key after the last member begins.
-func keyStart(text []byte, o Object) int {
-	from := o.open + 1
-	if len(o.All) > 0 {
-		from = o.All[len(o.All)-1].end
-	}
-	return from + bytes.IndexByte(text[from:], '"')
-}
-
-// Members reads the value of m as an object; positions count in the whole text.
+// Members reads the value of m as an object.
 func (m Member) Members(text []byte, what string) (Object, error) {
-	o, err := Members(m.Value(text), what)
-	if err != nil {
-		// The text as a whole was read already: the value is no Object, or has a key twice.
-		return o, fmt.Errorf("%s: %s is not an object, or has a name twice", Place(text, m.valueStart), what)
+	if object, ok := m.value.Value.(*hujson.Object); ok {
+		if o, err := members(text, object); err == nil {
+			return o, nil
+		}
 	}
-	o.open += m.valueStart
-	o.shut += m.valueStart
-	for i := range o.All {
-		o.All[i].start += m.valueStart
-		o.All[i].valueStart += m.valueStart
-		o.All[i].end += m.valueStart
-	}
-	return o, nil
+	return Object{}, fmt.Errorf("%s: %s is not an object, or has a name twice", Place(text, m.value.StartOffset), what)
 }
 
 // Place names a position as people count.
@@ -112,25 +98,10 @@ func Place(text []byte, offset int) string {
 
 func jsonError(text []byte, err error) error {
 	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		offset := int(syntax.Offset) - 1
-		// Within Decode the offset counts from where the value began.
-		if whole := wholeSyntaxError(text); whole >= 0 {
-			offset = whole
-		}
-		return fmt.Errorf("%s: %w", Place(text, offset), err)
+	if errors.As(err, &syntax) && int(syntax.Offset) <= len(text) && syntax.Error() != "unexpected end of JSON input" {
+		return fmt.Errorf("%s: %w", Place(text, int(syntax.Offset)-1), err)
 	}
 	return fmt.Errorf("%s: the text ends too early", Place(text, len(text)))
-}
-
-// wholeSyntaxError returns the offset of the first syntax error of a text, or -1.
-func wholeSyntaxError(text []byte) int {
-	var raw json.RawMessage
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(text, &raw); errors.As(err, &syntax) {
-		return int(syntax.Offset) - 1
-	}
-	return -1
 }
 
 // Set returns text with the member key of the object at path set to value: replaced in its place, or
@@ -139,21 +110,15 @@ func Set(text []byte, path []string, key string, value []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")
 	}
-	o, err := Members(text, "")
+	o, all, err := parse(text, "")
 	if err != nil {
 		return nil, err
 	}
 	indent := "  "
 	for i, step := range path {
 		m, ok := o.Find(step)
-		if !ok || string(m.Value(text)) == "null" {
-			inner := []byte("{}")
-			if ok {
-				text = splice(text, m.valueStart, m.end, inner)
-			} else {
-				text = insert(text, o, step, inner, indent)
-			}
-			return Set(text, path, key, value)
+		if !ok || isNull(m) {
+			m = o.set(step, &hujson.Object{}, indent)
 		}
 		if o, err = m.Members(text, strings.Join(path[:i+1], ".")); err != nil {
 			return nil, err
@@ -164,58 +129,60 @@ func Set(text []byte, path []string, key string, value []byte) ([]byte, error) {
 	if err := json.Indent(&pretty, value, indent, "  "); err != nil {
 		return nil, err
 	}
-	if m, ok := o.Find(key); ok {
-		return splice(text, m.valueStart, m.end, pretty.Bytes()), nil
+	v, err := hujson.Parse(pretty.Bytes())
+	if err != nil {
+		return nil, err
 	}
-	return insert(text, o, key, pretty.Bytes(), indent), nil
+	o.set(key, v.Value, indent)
+	return all.Pack(), nil
 }
 
-// insert adds a member at the end of o.
-func insert(text []byte, o Object, key string, value []byte, indent string) []byte {
-	name, err := json.Marshal(key)
-	if err != nil {
-		name = []byte(`""`) // no string fails
+func isNull(m Member) bool {
+	l, ok := m.value.Value.(hujson.Literal)
+	return ok && l.Kind() == 'n'
+}
+
+// set replaces the value of a key, or adds a member at the end.
+func (o Object) set(key string, value hujson.ValueTrimmed, indent string) Member {
+	if m, ok := o.Find(key); ok {
+		m.value.Value = value
+		return m
 	}
-	line := "\n" + indent + string(name) + ": " + string(value)
-	if n := len(o.All); n > 0 {
-		return splice(text, o.All[n-1].end, o.All[n-1].end, []byte(","+line))
+	if len(o.All) == 0 {
+		o.object.AfterExtra = hujson.Extra("\n" + indent[2:])
 	}
-	return splice(text, o.open+1, o.shut, []byte(line+"\n"+indent[2:]))
+	o.object.Members = append(o.object.Members, hujson.ObjectMember{
+		Name:  hujson.Value{BeforeExtra: hujson.Extra("\n" + indent), Value: hujson.String(key)},
+		Value: hujson.Value{BeforeExtra: hujson.Extra(" "), Value: value},
+	})
+	return Member{Key: key, value: &o.object.Members[len(o.All)].Value}
 }
 
 // Remove returns text without the member key of the object at path, and whether it was there.
 func Remove(text []byte, path []string, key string) (out []byte, found bool, err error) {
-	o, err := Members(text, "")
+	o, all, err := parse(text, "")
 	if err != nil {
 		return nil, false, err
 	}
 	for i, step := range path {
 		m, ok := o.Find(step)
-		if !ok || string(m.Value(text)) == "null" {
+		if !ok || isNull(m) {
 			return text, false, nil
 		}
 		if o, err = m.Members(text, strings.Join(path[:i+1], ".")); err != nil {
 			return nil, false, err
 		}
 	}
-	for i, m := range o.All {
-		switch {
-		case m.Key != key:
-			continue
-		case len(o.All) == 1:
-			return splice(text, o.open+1, o.shut, nil), true, nil
-		case i == 0: // with the comma after it
-			return splice(text, m.start, o.All[1].start, nil), true, nil
-		default: // with the comma before it
-			return splice(text, o.All[i-1].end, m.end, nil), true, nil
-		}
+	i := slices.IndexFunc(o.All, func(m Member) bool { return m.Key == key })
+	if i < 0 {
+		return text, false, nil
 	}
-	return text, false, nil
-}
-
-func splice(text []byte, from, to int, with []byte) []byte {
-	out := make([]byte, 0, len(text)+len(with))
-	out = append(out, text[:from]...)
-	out = append(out, with...)
-	return append(out, text[to:]...)
+	switch list := o.object.Members; {
+	case len(list) == 1:
+		o.object.AfterExtra = nil
+	case i == 0: // what follows takes its place
+		list[1].Name.BeforeExtra = list[0].Name.BeforeExtra
+	}
+	o.object.Members = slices.Delete(o.object.Members, i, i+1)
+	return all.Pack(), true, nil
 }

@@ -21,10 +21,23 @@ func TestSetAndRemoveKeepTheRest(t *testing.T) {
 	if want := strings.Replace(text, `, "y": null`, "", 1); err != nil || !found || string(out) != want {
 		t.Errorf("%s, %v, %v", out, found, err)
 	}
+	for key, want := range map[string]string{
+		"a": "{ \"b\": {\"x\": [1, 2 ], \"y\": null},\"c\":\"}\" }",
+		"b": "{ \"a\" : 1.50,\"c\":\"}\" }",
+		"c": "{ \"a\" : 1.50,\n \"b\": {\"x\": [1, 2 ], \"y\": null} }",
+	} {
+		if out, found, err := Remove([]byte(text), nil, key); err != nil || !found || string(out) != want {
+			t.Errorf("without %s: %s, %v, %v", key, out, found, err)
+		}
+	}
 	if _, found, err := Remove([]byte(text), []string{"none"}, "y"); found || err != nil {
 		t.Errorf("%v, %v", found, err)
 	}
-	for _, bad := range []string{`[]`, `{"a":1,"a":2}`, `{"a":`, `{} x`} {
+	out, err = Set([]byte("{\"a\": 1\n}\n"), []string{"n"}, "k", []byte(`[1]`))
+	if want := "{\"a\": 1,\n  \"n\": {\n    \"k\": [\n      1\n    ]\n  }\n}\n"; err != nil || string(out) != want {
+		t.Errorf("%s, %v", out, err)
+	}
+	for _, bad := range []string{`[]`, `{"a":1,"a":2}`, `{"a":`, `{} x`, `{} // x`, `{"a":1,}`, strings.Repeat(`{"k":`, 20_000) + "1" + strings.Repeat("}", 20_000)} {
 		if out, err := Set([]byte(bad), nil, "k", []byte("1")); err == nil {
 			t.Errorf("%s became %s", bad, out)
 		}

@@ -18,7 +18,7 @@ func TestBrokenFile(t *testing.T) {
 		`{"mcpServers": [1]}`:                            "mcpServers is not an object",
 		`{"mcpServers": {"a":{}}`:                        "ends too early",
 		`[]`:                                             "want an object",
-		"{}\n{}":                                         "line 2, column 1: text after the end",
+		"{}\n{}":                                         "line 2, column 1: invalid character",
 		`{"mcpServers":{"a":{"command":"x"},"a":{}}}`: "has a name twice",
 		"{\"a\":\xff}": "not UTF-8",
 		"{\n \"mcpServers\": {},\n \"x\": tru\n}": "line 3",
