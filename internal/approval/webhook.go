@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/platform/webhook"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -58,7 +59,8 @@ func (s *Approvals) deliver(a store.ApprovalRecord) {
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, a.ExpiresAt)
 	defer cancel()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	pauses := retry.Doubling(firstPause, longestPause)
+	for {
 		again, err := s.post(ctx, a, body)
 		if err == nil {
 			return
@@ -70,7 +72,7 @@ func (s *Approvals) deliver(a store.ApprovalRecord) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(pauses.NextBackOff()):
 		}
 		if now, err := s.o.Store.Approval(ctx, a.Tenant, a.ID); err == nil && now.State != sandbox.ApprovalPending {
 			return

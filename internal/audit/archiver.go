@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 )
 
 // Archive is where full segments are kept besides the data folder. Names are of a-z, 0-9, "-", "." and "/".
@@ -123,7 +123,8 @@ func (a *archiver) run(ctx context.Context) {
 	if c, ok := a.to.(io.Closer); ok {
 		defer func() { _ = c.Close() }()
 	}
-	for pause := minPause; ctx.Err() == nil; {
+	pauses := retry.Doubling(minPause, maxArchiveRest)
+	for ctx.Err() == nil {
 		err := a.pass(ctx)
 		if ctx.Err() != nil {
 			return
@@ -137,14 +138,13 @@ func (a *archiver) run(ctx context.Context) {
 			if before != nil {
 				a.log.log.Info("the audit log is archived again", "archive", a.to.Name())
 			}
-			pause = minPause
+			pauses.Reset()
 			wait(ctx, archiveEvery, a.work)
 		default:
 			if before == nil || before.Error() != err.Error() {
 				a.log.log.Warn("full segments of the audit log are not archived; they stay on this disk", "archive", a.to.Name(), "error", err)
 			}
-			wait(ctx, pause+rand.N(pause/4+1), nil)
-			pause = min(2*pause, maxArchiveRest)
+			wait(ctx, pauses.NextBackOff(), nil)
 		}
 	}
 }

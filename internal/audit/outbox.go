@@ -6,12 +6,13 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 )
 
 // Entry is a record on its way to a sink.
@@ -105,7 +106,7 @@ func (o *outbox) run(ctx context.Context) {
 	if c, ok := o.sink.(io.Closer); ok {
 		defer func() { _ = c.Close() }()
 	}
-	pause, placed := minPause, false
+	pauses, placed := retry.Doubling(minPause, maxSinkRest), false
 	for ctx.Err() == nil {
 		var err error
 		if !placed {
@@ -123,7 +124,8 @@ func (o *outbox) run(ctx context.Context) {
 		o.err = err
 		o.mu.Unlock()
 		if err == nil {
-			if pause = minPause; before != nil {
+			pauses.Reset()
+			if before != nil {
 				o.log.log.Info("audit records are taken again", "sink", o.sink.Name())
 			}
 			continue
@@ -132,8 +134,7 @@ func (o *outbox) run(ctx context.Context) {
 			o.log.log.Warn("audit records are not taken; they wait on disk", "sink", o.sink.Name(), "error", err)
 		}
 		placed = false
-		wait(ctx, pause+rand.N(pause/4+1), nil)
-		pause = min(2*pause, maxSinkRest)
+		wait(ctx, pauses.NextBackOff(), nil)
 	}
 }
 

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -125,7 +125,7 @@ func (s *shipper) advance(to uint64) {
 func (s *shipper) run(ctx context.Context) {
 	defer close(s.done)
 	defer s.from.close()
-	positioned, pause := false, minPause
+	positioned, pauses := false, retry.Doubling(minPause, maxPause)
 	for ctx.Err() == nil {
 		err := error(nil)
 		if !positioned {
@@ -137,13 +137,12 @@ func (s *shipper) run(ctx context.Context) {
 		}
 		switch {
 		case err == nil:
-			pause = minPause
+			pauses.Reset()
 			s.recovered()
 		case ctx.Err() == nil:
 			positioned = false
 			s.failed(err)
-			s.rest(ctx, pause)
-			pause = min(2*pause, maxPause)
+			s.rest(ctx, pauses.NextBackOff())
 		}
 	}
 }
@@ -167,8 +166,7 @@ func (s *shipper) rest(ctx context.Context, pause time.Duration) {
 	if !wait(ctx, minPause, nil) {
 		return
 	}
-	pause -= minPause
-	wait(ctx, pause+rand.N(pause/4+1), s.hurry)
+	wait(ctx, pause-minPause, s.hurry)
 }
 
 // position asks Redis how far this writer came, and goes there. It is done again after a failure:

@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
@@ -127,11 +128,12 @@ func serveLink(ctx context.Context, o Options, handler http.Handler) error {
 		return err
 	}
 	defer dir.Close() //nolint:errcheck // only looked at
-	secret, pause, said := "", dialFirst, ""
+	secret, said, pauses := "", "", retry.Doubling(dialFirst, dialMost)
 	for ctx.Err() == nil {
 		conn, fresh, err := dialLink(ctx, o, secret)
 		if err == nil {
-			secret, pause, said = fresh, dialFirst, ""
+			secret, said = fresh, ""
+			pauses.Reset()
 			o.Log.Info("connected to the server")
 			err = link.Serve(ctx, conn, handler)
 			if err == nil {
@@ -146,10 +148,9 @@ func serveLink(ctx context.Context, o Options, handler http.Handler) error {
 			return errAbandoned
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(pauses.NextBackOff()):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, dialMost)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
@@ -158,8 +159,8 @@ type Conn struct {
 // reach connects until it succeeds, ctx ends or there is no sense in it.
 func (c *Conn) reach(ctx context.Context, again bool) (*yamux.Session, error) {
 	var last error
-	knock := knockFirst
-	for pause := pauseFirst; ; pause, knock = min(2*pause, pauseMost), min(2*knock, wire.HelloTime) {
+	pauses := retry.Doubling(pauseFirst, pauseMost)
+	for knock := knockFirst; ; knock = min(2*knock, wire.HelloTime) {
 		session, err := c.connect(ctx, knock, again)
 		if err == nil {
 			return session, nil
@@ -171,7 +172,7 @@ func (c *Conn) reach(ctx context.Context, again bool) (*yamux.Session, error) {
 			last = err
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(pauses.NextBackOff()):
 		case <-ctx.Done():
 			return nil, sandbox.Wrap(sandbox.Unavailable, last, "the sandbox cannot be reached")
 		}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	engineevents "github.com/skerry-sandbox/skerry/internal/driver/engine/events"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/runtimeprobe"
@@ -146,7 +147,7 @@ func dial(address, namespace string) (*client.Client, error) {
 				return (&net.Dialer{}).DialContext(ctx, "unix", address)
 			}),
 			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: reconnectFirst, Multiplier: 2, Jitter: 0.2, MaxDelay: reconnectMost},
+				Backoff:           backoff.Config{BaseDelay: engineevents.ReconnectFirst, Multiplier: 2, Jitter: 0.2, MaxDelay: engineevents.ReconnectMost},
 				MinConnectTimeout: askTimeout,
 			}),
 		}))

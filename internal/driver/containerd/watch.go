@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	engineevents "github.com/skerry-sandbox/skerry/internal/driver/engine/events"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -20,9 +21,6 @@ import (
 const (
 	// eventBuffer lets a watch go on while its reader is busy with a burst.
 	eventBuffer = 64
-	// The waits between attempts to reach a containerd that is away, doubling.
-	reconnectFirst = 100 * time.Millisecond
-	reconnectMost  = 2 * time.Second
 	// markEvery is how often a watch sends a mark until it has come back.
 	markEvery = 50 * time.Millisecond
 )
@@ -162,26 +160,14 @@ func (w *watch) compare(ctx context.Context, now []sandbox.Instance) {
 }
 
 func (w *watch) run(ctx context.Context, s stream) {
-	for {
-		w.follow(ctx, s)
-		s.end()
-		for wait := reconnectFirst; ; wait = min(2*wait, reconnectMost) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(wait):
-			}
-			var err error
-			if s, err = w.connect(ctx); err == nil {
-				break
-			}
-			w.d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
-		}
-	}
+	engineevents.Follow(ctx, s, w.follow, w.connect, func(err error) {
+		w.d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
+	})
 }
 
 // follow reports until the connection is lost or ctx ends.
 func (w *watch) follow(ctx context.Context, s stream) {
+	defer s.end()
 	for {
 		select {
 		case <-ctx.Done():

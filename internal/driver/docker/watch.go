@@ -9,6 +9,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	engineevents "github.com/skerry-sandbox/skerry/internal/driver/engine/events"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -16,9 +17,6 @@ import (
 const (
 	// eventBuffer lets a watch go on while its reader is busy with a burst.
 	eventBuffer = 64
-	// The waits between attempts to reach an engine that is away, doubling.
-	reconnectFirst = 100 * time.Millisecond
-	reconnectMost  = 2 * time.Second
 )
 
 // Watch implements driver.Driver. It follows the engine's events. When the connection is lost it
@@ -118,26 +116,14 @@ func (w *watch) compare(ctx context.Context, now []sandbox.Instance) {
 }
 
 func (w *watch) run(ctx context.Context, s stream) {
-	for {
-		w.follow(ctx, s)
-		s.end()
-		for wait := reconnectFirst; ; wait = min(2*wait, reconnectMost) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(wait):
-			}
-			var err error
-			if s, err = w.connect(ctx); err == nil {
-				break
-			}
-			w.d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
-		}
-	}
+	engineevents.Follow(ctx, s, w.follow, w.connect, func(err error) {
+		w.d.log.Warn("watching sandboxes is interrupted", "driver", Name, "error", err)
+	})
 }
 
 // follow reports until the connection is lost or ctx ends.
 func (w *watch) follow(ctx context.Context, s stream) {
+	defer s.end()
 	for {
 		select {
 		case <-ctx.Done():

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
@@ -260,7 +261,8 @@ func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 	ctx, cancel := context.WithTimeout(ctx, relabelGive)
 	defer cancel()
 	seen := d.pods.now(id)
-	for pause := relabelFirst; ; {
+	pauses := retry.Doubling(relabelFirst, relabelMost)
+	for {
 		d.labels.mu.Lock()
 		want := d.labels.byID[id]
 		if len(want) == 0 {
@@ -278,7 +280,7 @@ func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 		case stale:
 			continue
 		case err == nil || apierrors.IsNotFound(err):
-			pause = relabelFirst
+			pauses.Reset()
 			d.labels.mu.Lock()
 			for name, value := range want {
 				if d.labels.byID[id][name] == value {
@@ -296,10 +298,9 @@ func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 		}
 		d.o.Log.Warn("a sandbox does not get its labels", "sandbox", id, "error", err)
 		select {
-		case <-time.After(pause):
+		case <-time.After(pauses.NextBackOff()):
 		case <-ctx.Done():
 		}
-		pause = min(2*pause, relabelMost)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/events"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/idlock"
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 )
@@ -224,7 +225,7 @@ func (b *box) view() sandbox.Instance {
 	return out
 }
 
-// How long a daemon waits between attempts to reach its server, doubling: as skerry-sandboxd does.
+// How long a daemon waits between attempts to reach its server: as skerry-sandboxd does.
 const (
 	redialFirst = 20 * time.Millisecond
 	redialMost  = time.Second
@@ -234,10 +235,12 @@ const (
 // when the connection is lost, until the instance ends.
 func (h *Host) runDaemon(ctx context.Context, id sandbox.ID, socket string, handler http.Handler) {
 	secret := ""
-	for wait := redialFirst; ctx.Err() == nil; {
+	pauses := retry.Doubling(redialFirst, redialMost)
+	for ctx.Err() == nil {
 		conn, next, err := link.Dial(ctx, socket, secret)
 		if err == nil {
-			secret, wait = next, redialFirst
+			secret = next
+			pauses.Reset()
 			err = link.Serve(ctx, conn, handler)
 		}
 		if err != nil && !errors.Is(err, context.Canceled) {
@@ -245,8 +248,7 @@ func (h *Host) runDaemon(ctx context.Context, id sandbox.ID, socket string, hand
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait):
+		case <-time.After(pauses.NextBackOff()):
 		}
-		wait = min(2*wait, redialMost)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -410,7 +411,8 @@ func (fs *Sync) Follow() {
 }
 
 func (fs *Sync) catchUp() {
-	for pause := RetryPause; ; {
+	pauses := retry.Doubling(RetryPause, lastRetryPause)
+	for {
 		select {
 		case fs.slots <- struct{}{}:
 		case <-fs.ctx.Done():
@@ -428,16 +430,15 @@ func (fs *Sync) catchUp() {
 			return
 		}
 		if err == nil {
-			pause = RetryPause
+			pauses.Reset()
 			continue
 		}
 		fs.log.Debug("not pushed; tried again", "error", err)
 		select {
-		case <-time.After(pause):
+		case <-time.After(pauses.NextBackOff()):
 		case <-fs.ctx.Done():
 			return
 		}
-		pause = min(2*pause, lastRetryPause)
 	}
 }
 
