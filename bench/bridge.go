@@ -109,7 +109,7 @@ await Promise.all(Array.from({ length: CALLERS }, work));
 console.log(JSON.stringify(out));
 `
 
-// callsByCode runs one round of calls in the sandbox and gives their times in ms.
+// callsByCode runs one round of calls in the sandbox and returns their times in ms.
 func (b *bench) callsByCode(language string, r route, callers int) ([]float64, error) {
 	input, err := json.Marshal(r.input)
 	if err != nil {

@@ -60,7 +60,7 @@ func (b *bench) alternate(name string, sides ...side) ([][]float64, error) {
 
 func since(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }
 
-// progress says on stderr what is measured; the function that it gives ends the line.
+// progress says on stderr what is measured; the function that it returns ends the line.
 func (b *bench) progress(name string) func() {
 	began := time.Now()
 	fmt.Fprintf(os.Stderr, "  %s  %s …", time.Since(b.began).Round(time.Second), name)

@@ -95,7 +95,7 @@ func replay(s *mcp.Server, file, server, n string) error {
 	return nil
 }
 
-// add adds a tool whose answer is the JSON of what do gives.
+// add adds a tool whose answer is the JSON of what do returns.
 func add[In any](s *mcp.Server, name, description string, do func(In) (any, error)) {
 	mcp.AddTool(s, &mcp.Tool{Name: name, Description: description}, func(_ context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
 		out, err := do(in)

@@ -230,7 +230,7 @@ func (f *fleetServer) release(i int) error {
 	return err
 }
 
-// many calls do n times, by several callers at once, and gives how long each took.
+// many calls do n times, by several callers at once, and returns how long each took.
 func (f *fleetServer) many(n int, do func(int) error) (ms []float64, err error) {
 	var wg sync.WaitGroup
 	work := make(chan int)

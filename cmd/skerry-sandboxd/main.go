@@ -118,7 +118,7 @@ func run(log *slog.Logger, dial sandboxd.Dialer, mayTrace bool) error {
 	return sandboxd.Run(ctx, options)
 }
 
-// takeSignals gives every signal a handler, so that none from a neighbour of the same uid ends or
+// takeSignals installs a handler for every signal, so that none from a neighbour of the same uid ends or
 // stops this process. PID 1 is ended by SIGKILL from outside only; any other process, as in tests,
 // ends on SIGTERM and SIGINT.
 func takeSignals() (context.Context, context.CancelFunc) {

@@ -42,7 +42,7 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// render gives what helm template prints for the chart, as release skerry in the namespace skerry.
+// render returns what helm template prints for the chart, as release skerry in the namespace skerry.
 func render(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), tool(t, "helm"), append([]string{"template", "skerry", chart, "--namespace", "skerry", "--kube-version", kubernetes[1]}, args...)...)

@@ -125,7 +125,7 @@ func TestReadme(t *testing.T) {
 	same(t, path, b.String())
 }
 
-// TestRights: the roles give what the driver needs, and nothing else.
+// TestRights: the roles allow what the driver needs, and nothing else.
 func TestRights(t *testing.T) {
 	for name, all := range map[string]bool{"production": true, "trial": false} { // with claims of pools and volumes, and without
 		got := map[string]bool{}

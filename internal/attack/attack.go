@@ -29,7 +29,7 @@ type Attack struct {
 	Name  string // lower case with dashes, unique
 	Class string // at most MaxOfClass of a class count
 	What  string // what hostile code does, a sentence without its full stop
-	// Refused lists the refusals that count: names of errors ("EPERM"), or reasons that the attempt gives.
+	// Refused lists the refusals that count: names of errors ("EPERM"), or reasons that the attempt states.
 	Refused []string
 	// OwnKernel lists those that count in addition on a kernel in user space (gVisor).
 	OwnKernel []string
@@ -44,7 +44,7 @@ type Attack struct {
 // MaxOfClass bounds how many attacks of a class count: many variants of one idea prove little.
 const MaxOfClass = 3
 
-// All gives every attack from inside, in the order of the document.
+// All returns every attack from inside, in the order of the document.
 func All() []Attack {
 	return slices.Concat(insideFiles(), insideMounts(), insideProcesses(), insideKernel(), insideNetwork())
 }
@@ -77,7 +77,7 @@ func (a Attack) Result(refusal, place string) string {
 
 const shownBy = ": "
 
-// refusalOf gives back what Result was made of.
+// refusalOf returns what Result was made of.
 func refusalOf(result string) string {
 	refusal, _, _ := strings.Cut(result, shownBy)
 	return refusal

@@ -28,7 +28,7 @@ func needCluster(t testing.TB) {
 	}
 }
 
-// kubectl asks the cluster for something, or gives it objects.
+// kubectl runs kubectl against the cluster, with objects on its stdin if any.
 func kubectl(t testing.TB, objects string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)

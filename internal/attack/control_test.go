@@ -140,7 +140,7 @@ func newRig(t *testing.T, facts wire.Facts) *rig {
 		must(t, os.MkdirAll(filepath.Join(dir, "rootfs", point), 0o755))
 	}
 	must(t, os.Chmod(filepath.Join(dir, "rootfs"), 0o755))                                     //nolint:gosec // a root file system
-	must(t, os.Chmod(filepath.Join(dir, "rootfs/tmp"), 0o777|os.ModeSticky))                   //nolint:gosec // runc gives a tmpfs the mode of what it covers
+	must(t, os.Chmod(filepath.Join(dir, "rootfs/tmp"), 0o777|os.ModeSticky))                   //nolint:gosec // runc copies the mode of what a tmpfs covers
 	must(t, os.WriteFile(filepath.Join(dir, "rootfs/opt/skerry/skerry-sandboxd"), nil, 0o755)) //nolint:gosec // a mount point
 	for _, own := range []string{"user-data/workspace", "user-data/uploads", "user-data/outputs"} {
 		must(t, os.MkdirAll(filepath.Join(dir, own), 0o755))

@@ -77,7 +77,7 @@ func testInside(t *testing.T, o options) {
 	}
 }
 
-// claim gives threads sandboxes of the pool.
+// claim claims sandboxes of the pool for threads.
 func (s *server) claim(t *testing.T, threads ...string) {
 	t.Helper()
 	for _, thread := range threads {

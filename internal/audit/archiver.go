@@ -26,7 +26,7 @@ type Archive interface {
 	Name() string // where it is, without a secret
 	// Put stores size bytes as a whole or not at all, in place of what is there.
 	Put(ctx context.Context, name string, from io.Reader, size int64) error
-	// Get gives what Put stored; fs.ErrNotExist: there is nothing.
+	// Get returns what Put stored; fs.ErrNotExist: there is nothing.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 }
 

@@ -22,7 +22,7 @@ type follower struct {
 	cuts *atomic.Uint64 // how often the log took back the beginning of a record
 
 	seen  uint64 // value of cuts that the buffer of in is newer than
-	next  uint64 // Seq of the record that read gives next
+	next  uint64 // Seq of the record that read returns next
 	f     *os.File
 	in    *lines
 	first uint64 // of the open segment

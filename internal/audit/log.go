@@ -54,7 +54,7 @@ type Options struct {
 	Signer     Signer
 	SignEvery  uint64
 	SignWithin time.Duration
-	// Trust gives what Log.Verify believes besides the files and Redis; nil = nothing.
+	// Trust returns what Log.Verify believes besides the files and Redis; nil = nothing.
 	Trust func() (VerifyOptions, error)
 	Log   *slog.Logger // nil = none
 
@@ -177,7 +177,7 @@ func (l *Log) Writer() string { return l.writer }
 // process interrupted. The server that opened the log writes their results.
 func (l *Log) OpenAttempts() []Record { return l.before }
 
-// Append writes a record and gives it back with ID, Time, Writer, Seq, Prev and Hash. On return it is
+// Append writes a record and returns it with ID, Time, Writer, Seq, Prev and Hash. On return it is
 // in the operating system: it survives the end of this process, and a power cut only after Commit.
 // Texts are cut to their limits, arguments redacted as Args does. It does not look at ctx: what
 // happened is recorded also when the caller is gone. An error is Unavailable, and nothing is written. With
@@ -325,7 +325,7 @@ func (l *Log) advance(seq uint64) {
 	}
 }
 
-// Commit waits until a record that Append gave is durable, or ctx ends. One fsync serves all who wait. With
+// Commit waits until a record of Append is durable, or ctx ends. One fsync serves all who wait. With
 // Options.Open a record that cannot be made durable is counted as missing, and there is no error.
 func (l *Log) Commit(ctx context.Context, r Record) error {
 	if l.o.FailOpen && r.ID != "" && r.Seq == 0 && r.Writer == l.writer {

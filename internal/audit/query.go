@@ -29,9 +29,9 @@ const (
 
 // view is where List and Follow look: the streams in Redis (redisView), or the segments of this data folder (rowIndex).
 type view interface {
-	// list gives a page. f is checked.
+	// list returns a page. f is checked.
 	list(ctx context.Context, f Filter) (items []Record, next string, err error)
-	// follow gives what comes behind the cursor after, "" = from now on, and waits for more until ctx ends.
+	// follow returns what comes behind the cursor after, "" = from now on, and waits for more until ctx ends.
 	follow(ctx context.Context, f Filter, after string, emit func(r Record, cursor string) error) error
 	// flush waits until all that was appended before can be seen.
 	flush(ctx context.Context) error
@@ -108,7 +108,7 @@ func (l *Log) List(ctx context.Context, f Filter) (items []Record, next string, 
 }
 
 // Follow calls emit with the records that match f, as List says, oldest first: those behind the cursor after, which it
-// gave with an earlier one, else those that come from now on. Limit and Cursor do not count. It returns when ctx ends
+// returned with an earlier one, else those that come from now on. Limit and Cursor do not count. It returns when ctx ends
 // (nil), and with emit's error. Invalid, Unavailable: as List.
 func (l *Log) Follow(ctx context.Context, f Filter, after string, emit func(r Record, cursor string) error) error {
 	f.Limit = 1

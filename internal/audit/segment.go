@@ -109,7 +109,7 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// forget drops what was read ahead, and gives io.EOF.
+// forget drops what was read ahead, and returns io.EOF.
 func (l *lines) forget() error {
 	l.start, l.end = 0, 0
 	return io.EOF

@@ -263,7 +263,7 @@ func (s *shipper) limit(ctx context.Context) (uint64, error) {
 	return s.log.synced.Load(), nil
 }
 
-// beginScript gives a writer's cursor, set back to ARGV[2] when it is larger. A stream of a version that had no lists is
+// beginScript returns a writer's cursor, set back to ARGV[2] when it is larger. A stream of a version that had no lists is
 // emptied: the logs on disk fill it again.
 var beginScript = redis.NewScript(`
 if redis.call('EXISTS', KEYS[2]) == 1 and redis.call('HEXISTS', KEYS[1], 'bytes') == 0 then

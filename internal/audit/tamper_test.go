@@ -103,7 +103,7 @@ func onLines(change func(r *rand.Rand, l [][]byte) [][]byte) func(*rand.Rand, ev
 	}
 }
 
-// rechain changes a record and gives it and all behind it right hashes. heads says what becomes of the signatures.
+// rechain changes a record and makes its hash and those of all after it right. heads says what becomes of the signatures.
 func rechain(heads func(r *rand.Rand, h *Record) (keep bool)) func(*rand.Rand, evidence, map[string][]byte) {
 	return func(r *rand.Rand, ev evidence, files map[string][]byte) {
 		writer, segs := pick(r, files)

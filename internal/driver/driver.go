@@ -129,7 +129,7 @@ type Meter interface {
 
 // ImageTeller is a driver that can tell whether an image was replaced under its name.
 type ImageTeller interface {
-	// ImageNow gives a text that names what Spec.Image stands for now: another one when it is another image.
+	// ImageNow returns a text that names what Spec.Image stands for now: another one when it is another image.
 	// NotFound: there is none.
 	ImageNow(ctx context.Context, image string) (string, error)
 }

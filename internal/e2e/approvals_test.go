@@ -132,7 +132,7 @@ func agreeable(t *testing.T) *httptest.Server {
 	return web
 }
 
-// TestApprovals: a call that wants an approval waits for it, whoever gives it and however; what is denied fails with the
+// TestApprovals: a call that wants an approval waits for it, from whomever and however it comes; what is denied fails with the
 // reason; a decision outlives its server.
 func TestApprovals(t *testing.T) {
 	t.Parallel()

@@ -113,7 +113,7 @@ func (c *canaries) folder(dir string, look func(where string, text []byte)) (fil
 	return files
 }
 
-// redis gives all that a Redis holds.
+// redis returns all that a Redis holds.
 func redisText(t *testing.T, address string) []byte {
 	t.Helper()
 	o, err := redis.ParseURL(address)
@@ -187,7 +187,7 @@ func leakyHTTP(t *testing.T, want string) string {
 	return srv.URL
 }
 
-// TestCanaries gives the system secrets in every way there is, makes MCP servers and code say them in every way that
+// TestCanaries puts secrets into the system in every way there is, makes MCP servers and code say them in every way that
 // they can, lets calls fail, and then looks through everything that it wrote. None is outside of the encrypted store.
 func TestCanaries(t *testing.T) {
 	t.Parallel()

@@ -50,7 +50,7 @@ type score struct {
 
 type scores map[string]score
 
-// program gives a program of the suite's folder of npm packages.
+// program returns a program of the suite's folder of npm packages.
 func npmProgram(t *testing.T, path string) string {
 	t.Helper()
 	dir := os.Getenv("SKERRY_MCP_DIR")
@@ -263,7 +263,7 @@ func TestConformanceSkills(t *testing.T) {
 	}
 }
 
-// acquire gives a thread its sandbox, in a mode.
+// acquire starts the thread's sandbox, in a mode.
 func (s *server) acquire(thread, mode string) {
 	s.t.Helper()
 	if a := s.do("PUT", "/api/threads/"+thread+"/sandbox", map[string]any{"mode": mode, "wait_s": 60}); a.status != 200 {

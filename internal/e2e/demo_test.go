@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// demoTools serves the demo's tools until the test ends, and gives their URL.
+// demoTools serves the demo's tools until the test ends, and returns their URL.
 func demoTools(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry"), "demo", "tools", "--listen", "127.0.0.1:0")

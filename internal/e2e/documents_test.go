@@ -23,7 +23,7 @@ type shell struct {
 
 func (s *server) shell() *shell { return &shell{s: s, dir: s.t.TempDir()} }
 
-// run runs a block as it stands there, looks for what it is said to print and for more, and gives all that it printed.
+// run runs a block as it stands there, looks for what it is said to print and for more, and returns all that it printed.
 func (sh *shell) run(b docblock.Block, wants ...string) string {
 	t := sh.s.t
 	t.Helper()

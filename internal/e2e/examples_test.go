@@ -28,7 +28,7 @@ type apiExample struct {
 var late = map[string]bool{"verifyAudit": true, "getUsage": true}
 
 // TestExamples sends the examples of the API's reference to a server, in order. Each answer must be the one that is shown, but for
-// ids, hashes, times and numbers. An id that an answer gave is the one that later requests name.
+// ids, hashes, times and numbers. Later requests name the id of an earlier answer.
 func TestExamples(t *testing.T) {
 	const file = "../../docs/api/examples.json"
 	text, err := os.ReadFile(file)

@@ -58,7 +58,7 @@ func (s *server) sandboxOf(thread string) string {
 	return view.Sandbox.ID
 }
 
-// sandboxFor gives the thread a sandbox, and its id. It may be called from any goroutine.
+// sandboxFor acquires the thread's sandbox and returns its id. It may be called from any goroutine.
 func (s *server) sandboxFor(thread string) (string, error) {
 	a, err := s.request("PUT", "/api/threads/"+thread+"/sandbox", map[string]any{})
 	if err != nil {

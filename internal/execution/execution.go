@@ -39,7 +39,7 @@ type Exec struct {
 	Context    *contexts.Run // of code in a context
 	Named      []string      // secrets that it got by name
 	Secret     Secrets       // only the goroutine that sees it through uses the streams in it
-	seen       uint64        // number that sandboxd gave its newest event; of the same goroutine
+	seen       uint64        // sandboxd's number of its newest event; of the same goroutine
 	place      *list.Element // among the ended ones; of the registry
 	Limits     *limits.Place // that it takes of its caller's
 	Trace      Trace
@@ -52,7 +52,7 @@ type Exec struct {
 	stderr []byte
 	result *sandbox.Result // nil while it runs
 	err    error           // the result cannot be vouched for: its record is not durable
-	// startErr is why it could not be started; wait gives it instead of the result.
+	// startErr is why it could not be started; wait returns it instead of the result.
 	startErr error
 	why      string // it was ended by us, for this reason
 	// approvals are the events about calls that wait.
@@ -279,7 +279,7 @@ func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
 	return sandbox.Invalid
 }
 
-// exitNoInterpreter is the code that sandboxd gives a failed start whose language has no runtime in
+// exitNoInterpreter is sandboxd's code of a failed start whose language has no runtime in
 // the image; 126 and 127 are the shell's "not executable" and "not found".
 const exitNoInterpreter = 125
 

@@ -47,7 +47,7 @@ func (s *Secrets) skip(piece []byte) []byte {
 	return append(before, s.Hide.Tail(piece)...)
 }
 
-// end gives what was kept back of a stream of which sandboxd saw total bytes in all.
+// end returns what was kept back of a stream of which sandboxd saw total bytes in all.
 func (s *Secrets) end(typ sandbox.EventType, total uint64) []byte {
 	raw, stream := s.rawOut, s.out
 	if typ == sandbox.EventStderr {

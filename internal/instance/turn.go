@@ -58,7 +58,7 @@ func (t *Turn) Arrive() bool {
 	return true
 }
 
-// Depart counts a waiter out, and reports whether it gave the instance up. A waiter that was promised the instance will
+// Depart counts a waiter out, and reports whether that gave the instance up. A waiter that was promised the instance will
 // ask again. The instance is given up when the last of the others leaves early.
 func (t *Turn) Depart(promised, early bool) bool {
 	t.mu.Lock()

@@ -25,7 +25,7 @@ type Rules struct {
 	ToolCallsBurst     int64
 }
 
-// Table gives the rules that are about a caller. A caller without a key has no rules of one.
+// Table returns the rules that are about a caller. A caller without a key has no rules of one.
 type Table interface {
 	Of(c sandbox.Caller) (tenant, user, key Rules)
 }
@@ -85,7 +85,7 @@ type Options struct {
 	State  state
 	Table  Table
 	Server string // names this process, for good
-	// Disk gives the bytes of all files of a user, or of a tenant when user is "". nil: no limit of them is kept to.
+	// Disk returns the bytes of all files of a user, or of a tenant when user is "". nil: no limit of them is kept to.
 	Disk func(ctx context.Context, tenant, user string) (int64, error)
 	// Refused is told of each refusal: a limit's name and of what kind of scope it is. May be nil.
 	Refused func(limit, scope string)
@@ -426,7 +426,7 @@ type Place struct {
 	since  time.Time // of the time of it that was not counted yet; guarded by gate.mu
 }
 
-// Release gives the place back. Doing so again does nothing, nor does it with no place.
+// Release frees the place. It is idempotent, and does nothing without a place.
 func (p *Place) Release() {
 	if p == nil {
 		return

@@ -124,7 +124,7 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
-// TestPlacesOfTheDead: a server that dies gives nothing back, and what it had is free after HoldTime; what a living one
+// TestPlacesOfTheDead: a server that dies frees nothing, and what it had is free after HoldTime; what a living one
 // has is not.
 func TestPlacesOfTheDead(t *testing.T) {
 	for name, url := range map[string]string{"redis": redistest.Start(t).URL(), "embedded": ""} {
@@ -147,7 +147,7 @@ func TestPlacesOfTheDead(t *testing.T) {
 			if h := refusal(t, second(alive.Sandbox(t.Context(), ann, "no"))); h.Wait != 0 || h.Scope != "user" || h.Who != "ann" {
 				t.Errorf("%+v", h)
 			}
-			_ = dead.Close() // it gives no place back: to the others it is as if it were killed
+			_ = dead.Close() // it frees no place: to the others it is as if it were killed
 			eventually(t, "the places of the dead are not free", func() bool {
 				_, err := alive.Exec(t.Context(), ann, "next", time.Hour)
 				return err == nil

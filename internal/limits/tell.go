@@ -173,7 +173,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// Close tells what is left, and gives no place back: those of sandboxes go on.
+// Close tells what is left and frees no place: the places of sandboxes stay taken.
 func (g *Gate) Close() error {
 	g.stop()
 	<-g.done
@@ -181,7 +181,7 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// tellPlaces gives places back, and holds on to the others.
+// tellPlaces frees places and extends the others.
 func (g *Gate) tellPlaces(ctx context.Context, hold bool) error {
 	keep := map[string][]store.Held{}
 	g.mu.Lock()

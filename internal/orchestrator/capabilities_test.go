@@ -40,7 +40,7 @@ func (h guardedHub) CallChecked(context.Context, sandbox.Thread, sandbox.Tool, [
 }
 
 // TestCapabilitiesOfThreads: narrowing a thread, and widening it again, reaches its running sandbox and its next call at once, is
-// remembered, and gives nobody what the caller does not have.
+// remembered, and grants nothing that the caller does not have.
 func TestCapabilitiesOfThreads(t *testing.T) {
 	h := newHouseWith(t, daemon{run: exits}, guardedHub{newChangingHub()})
 	ctx := t.Context()

@@ -416,7 +416,7 @@ func TestCrashInAFill(t *testing.T) {
 	}
 }
 
-// claimUntil does the steps of a claim as far as one of them. It gives what has sockets by then, or nil.
+// claimUntil does the steps of a claim as far as one of them. It returns what has sockets by then, or nil.
 func claimUntil(t *testing.T, w *town, r *Orchestrator, x *instance.Pooled, last string) *instance.Instance {
 	t.Helper()
 	must := func(err error) {

@@ -39,7 +39,7 @@
 // them into every sandbox that runs, each folder exchanged in one step.
 //
 // Skills do not wait either. skills.Library.Set is what a user has now, Set.View what a thread has of it,
-// and skills.Folder.Show makes a folder show it; as long as nothing changes, each gives the same pointer
+// and skills.Folder.Show makes a folder show it; as long as nothing changes, each returns the same pointer
 // and costs a few stats. Package skills/mounted shows it in every sandbox of the user when this server
 // changes something, in all of them every 250 ms for what others changed, and before each exec (docs/skills.md).
 //

@@ -72,7 +72,7 @@ func (r *Orchestrator) Drain(ctx context.Context) {
 	r.o.Log.Info("drained", "ran", running, "ended", killed, "handed over", d.handed.Load(), "took", time.Since(began).Round(time.Millisecond))
 }
 
-// quiet waits until no exec runs and all threads are handed over that can be, or until ctx ends, and gives how many
+// quiet waits until no exec runs and all threads are handed over that can be, or until ctx ends, and returns how many
 // execs still run.
 func (r *Orchestrator) quiet(ctx context.Context) int {
 	tick := time.NewTicker(drainLook)
@@ -92,7 +92,7 @@ func (r *Orchestrator) quiet(ctx context.Context) int {
 }
 
 // endAll kills every exec that runs and waits, for a bounded time, until their ends are recorded, so that
-// those who follow them see the end before the server goes. It gives how many it could kill.
+// those who follow them see the end before the server goes. It returns how many it could kill.
 func (r *Orchestrator) endAll(ctx context.Context) int {
 	ctx, cancel := deadline.Detached(ctx, endTimeout)
 	defer cancel()

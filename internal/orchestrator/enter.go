@@ -11,7 +11,7 @@ import (
 // enterTries bounds how often an instance may be put away, or paused, between being ready and being entered.
 const enterTries = 10
 
-// enter gives the thread's running instance with an exec counted in, and the environment that all execs have.
+// enter returns the thread's running instance with an exec counted in, and the environment that all execs have.
 // An instance that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
 // the default template.
 func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {

@@ -128,7 +128,7 @@ type spied struct {
 	mu            sync.Mutex
 	onPull        func(sandbox.ID) // before one
 	onPush        func([]string)
-	failPush      func(id sandbox.ID, paths []string) error // in the place of one, when it gives an error
+	failPush      func(id sandbox.ID, paths []string) error // in the place of one, when it returns an error
 	failCreate    func() error
 	image         atomic.Value
 	imageAsked    atomic.Int32

@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// How a server that stops gives its threads to those that go on. A thread can be handed over when no exec runs and no
+// How a server that stops hands its threads over to those that go on. A thread can be handed over when no exec runs and no
 // request is about it; then its owner record names no replica, its lease is released, and the server that is asked next adopts the
 // sandbox. An exec is never moved: its deadline, its token and its callers are here, so its thread stays until it ends.
 
@@ -70,7 +70,7 @@ func (r *Orchestrator) waitForHandOver(ctx context.Context, t sandbox.Thread) er
 	}
 }
 
-// handOverAll hands over what can be now, and gives how many threads are left. When no server takes them, they
+// handOverAll hands over what can be now, and returns how many threads are left. When no server takes them, they
 // stay: the next server adopts what is left of this one.
 func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 	d := r.draining.Load()
@@ -102,7 +102,7 @@ func (r *Orchestrator) freeForHandOver(inst *instance.Instance) bool {
 	return r.owners.BeginHandOver(inst.Ownership, inst.StopIdle)
 }
 
-// handOverInstance gives a thread free, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
+// handOverInstance gives a thread up, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
 func (r *Orchestrator) handOverInstance(ctx context.Context, inst *instance.Instance) {
 	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()

@@ -48,7 +48,7 @@ func (w *town) drainOf(r *Orchestrator, within time.Duration) (done chan struct{
 
 func threadNamed(id string) sandbox.Thread { return sandbox.Thread{Owner: caller.Owner, ID: id} }
 
-// TestHandOver: a server that stops gives its threads to the other one, each when nothing runs for it; what runs ends
+// TestHandOver: a server that stops hands its threads over to the other one, each when nothing runs for it; what runs ends
 // where it runs, and what is new is passed on.
 func TestHandOver(t *testing.T) {
 	g := newGate()

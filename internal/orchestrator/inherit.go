@@ -91,7 +91,7 @@ func (r *Orchestrator) awake(ctx context.Context, entry *sandbox.Instance) error
 	return nil
 }
 
-// Settle gives every action that a replica which ended began its one result. Its threads were taken
+// Settle writes the one result of every action that an ended replica began. Its threads were taken
 // before, because that ends what still ran in them.
 func (r *Orchestrator) Settle(ctx context.Context, d ownership.ExitedReplica) error {
 	if r.o.SweepReplica != nil {
@@ -110,7 +110,7 @@ func (r *Orchestrator) Settle(ctx context.Context, d ownership.ExitedReplica) er
 	return errors.Join(err, log.Close())
 }
 
-// closeOpenAttempts gives every action that the writer of a log began and did not end its one result.
+// closeOpenAttempts writes the one result of every action that a log's writer began and did not end.
 func (r *Orchestrator) closeOpenAttempts(ctx context.Context, log *audit.Log) error {
 	for _, a := range log.OpenAttempts() {
 		rec := a

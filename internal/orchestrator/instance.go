@@ -15,7 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Acquire gives the thread's sandbox, starting it when there is none. Many callers at once get one.
+// Acquire returns the thread's sandbox and starts it when there is none. Many callers at once get one.
 func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string, o sandbox.AcquireOptions) (sandbox.Info, error) {
 	t, err := c.Thread(id)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) 
 
 var errStillStarting = sandbox.Errorf(sandbox.Timeout, "the sandbox is still starting")
 
-// join gives the thread's instance when it is ready, of the template that is named, or of any when none is. use
+// join returns the thread's instance when it is ready, of the template that is named, or of any when none is. use
 // is called with the instance before it is waited for; nil: nothing is. On errStillStarting the instance is there.
 func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*instance.Instance)) (*instance.Instance, error) {
 	cold := false
@@ -238,7 +238,7 @@ func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
 	r.leaveMap(inst)
 }
 
-// find gives the thread's instance, or nil.
+// find returns the thread's instance, or nil.
 func (r *Orchestrator) find(t sandbox.Thread) *instance.Instance {
 	r.mu.Lock()
 	defer r.mu.Unlock()

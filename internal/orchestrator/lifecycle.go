@@ -261,7 +261,7 @@ func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id strin
 	return sandbox.Info{}, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
 }
 
-// existing gives the thread's instance when there is one, ready, or its hibernated sandbox. It starts none.
+// existing returns the thread's instance when there is one, ready, or its hibernated sandbox. It starts none.
 func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string) (*instance.Instance, *sandbox.Info, error) {
 	t, err := c.Thread(id)
 	if err != nil {

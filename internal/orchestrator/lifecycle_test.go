@@ -481,7 +481,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestAnotherTemplate: asking for another template than that of a hibernated sandbox gives a new one.
+// TestAnotherTemplate: a request for another template than that of a hibernated sandbox starts a new one.
 func TestAnotherTemplate(t *testing.T) {
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, withTemplates(func(*instance.Template) {}))
 	ctx := t.Context()

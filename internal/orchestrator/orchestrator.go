@@ -90,7 +90,7 @@ type Options struct {
 	OpenAudit func(slot int) (*audit.Log, error)
 	// SweepReplica removes what else a replica that ended left running.
 	SweepReplica func(ctx context.Context, replica string) error
-	// Secrets gives values by name; nil: there are none.
+	// Secrets returns values by name; nil: there are none.
 	Secrets run.SecretValues
 	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
 	Sealer savedspec.Sealer

@@ -71,7 +71,7 @@ func (h *changingHub) change() uint64 {
 	return h.version
 }
 
-// within waits until ok, at most for d, and gives how long it took.
+// within waits until ok, at most for d, and returns how long it took.
 func within(t *testing.T, d time.Duration, what string, ok func() bool) time.Duration {
 	t.Helper()
 	start := time.Now()

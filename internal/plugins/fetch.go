@@ -79,7 +79,7 @@ func (f *fetcher) allow(u *url.URL) error {
 	return nil
 }
 
-// fetched is what a Source gave.
+// fetched is what a Source returned.
 type fetched struct {
 	*archive.Staged
 	source sandbox.PluginSource

@@ -56,7 +56,7 @@ func (s *Service) Install(ctx context.Context, c sandbox.Caller, r io.Reader, re
 type ready struct {
 	*fetched
 	plugin *Plugin
-	found  []sandbox.Finding // what fetching and the scan of its files gave rise to
+	found  []sandbox.Finding // findings of the fetch and of the scan of its files
 	record record
 }
 

@@ -81,7 +81,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Load reads the plugin in the folder root. fallback is its name when the manifest gives none, or there is
+// Load reads the plugin in the folder root. fallback is its name when the manifest has none, or there is
 // no manifest. entry is what a marketplace says of it; nil for nothing. The error is Invalid when it cannot be used
 // as a plugin at all; the plugin that is given with it bears the findings and nothing else of use.
 func Load(root *os.Root, fallback string, entry *Entry) (*Plugin, error) {

@@ -36,7 +36,7 @@ type Options struct {
 	Extensions *extensions.Files
 	Audit      audit.Appender
 	Log        *slog.Logger
-	// Sealer encrypts the values that users give for options that plugins declare as sensitive; nil: they are kept as they are.
+	// Sealer encrypts users' values of options that plugins declare as sensitive; nil: they are kept as they are.
 	Sealer Sealer
 	// RunCommands lets !`command` of installed plugins run, in the thread's sandbox.
 	RunCommands bool

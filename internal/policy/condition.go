@@ -39,7 +39,7 @@ type facts struct {
 	argsError error // why the arguments cannot be judged
 }
 
-// condition is an expression of CEL that gives a boolean.
+// condition is an expression of CEL that yields a boolean.
 type condition struct {
 	text     string
 	program  cel.Program

@@ -8,7 +8,7 @@ import (
 //go:embed default.yaml
 var defaultText []byte
 
-// Default gives the rules of a server that has no file of its own. It panics when they are wrong, which a test sees.
+// Default returns the rules of a server that has no file of its own. It panics when they are wrong, which a test sees.
 var Default = sync.OnceValue(func() *Rules {
 	rules, err := Parse(defaultText)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
-// TestDocuments: the rules in docs/policy.md are right, their tests pass, and its example of a call gives what it says.
+// TestDocuments: the rules in docs/policy.md are right, their tests pass, and its example of a call does what it says.
 func TestDocuments(t *testing.T) {
 	var f *Rules
 	for _, b := range docblock.Marked(t) {

@@ -16,16 +16,16 @@ import (
 // Hub is what a Guard protects: the connections to MCP servers. Its methods may be called at the same time.
 type Hub interface {
 	Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServer, error)
-	// ServerRequires gives the capabilities that a server's configuration wants.
+	// ServerRequires returns the capabilities that a server's configuration wants.
 	ServerRequires(t sandbox.Thread, server string) []string
 	Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, error)
 	Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
 	// ResolveAmong finds a tool among those that visible reports true of; of a server it is asked as of a tool without a
 	// name.
 	ResolveAmong(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) (sandbox.Tool, error)
-	// Arguments gives the bytes that the tool's server gets for an input, or says what is wrong with it.
+	// Arguments returns the bytes that the tool's server gets for an input, or says what is wrong with it.
 	Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, input []byte) ([]byte, error)
-	// CallChecked calls a tool with what Arguments gave.
+	// CallChecked calls a tool with what Arguments returned.
 	CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
 	Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.UpstreamKind, server string) ([]sandbox.UpstreamItem, error)
 	Ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamRequest) (json.RawMessage, error)
@@ -45,7 +45,7 @@ type Options struct {
 	Decider  Decider
 	Approver Approver
 	Counter  Counter
-	// Narrowed gives the capabilities that a thread was narrowed to; nil when it was not. A nil Narrowed: none ever is.
+	// Narrowed returns the capabilities that a thread was narrowed to; nil when it was not. A nil Narrowed: none ever is.
 	Narrowed func(ctx context.Context, t sandbox.Thread) ([]string, error)
 	Log      *slog.Logger
 }

@@ -147,7 +147,7 @@ type Decider interface {
 }
 
 // Approver asks people. Approve waits until a person has decided, the approval's own time is over, or ctx ends,
-// and gives nil only for a yes. Errors are Forbidden for a no and Timeout when no person decided; their texts are
+// and returns nil only for a yes. Errors are Forbidden for a no and Timeout when no person decided; their texts are
 // shown to the caller.
 type Approver interface {
 	Approve(ctx context.Context, r ApprovalRequest) error

@@ -43,7 +43,7 @@ type Command struct {
 	Background     bool
 	MaxOutputBytes int64 // each of stdout and stderr
 	ReportFiles    bool
-	// Terminal gives the command a terminal of this size instead of pipes, and leaves stdin open. What
+	// Terminal attaches the command to a terminal of this size instead of pipes, and leaves stdin open. What
 	// it shows is stdout, and goes on coming as events beyond MaxOutputBytes: of those the newest
 	// MaxOutputBytes are kept.
 	Terminal *TerminalSize `json:",omitempty"`

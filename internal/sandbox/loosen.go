@@ -6,7 +6,7 @@ import (
 )
 
 // Loosening names one point of the hardening that a template takes back, because programs need it that are
-// worth it. There is none for privileges, the host's network or root: nothing gives a sandbox those.
+// worth it. There is none for privileges, the host's network or root: no setting grants a sandbox those.
 type Loosening string
 
 // The points that can be loosened.

@@ -14,9 +14,9 @@ const (
 // slices and maps hold.
 type Skill struct {
 	Name          string          // its folder's name: unique in a list, and its name everywhere
-	Title         string          // the name that SKILL.md gives; "" when it gives none
+	Title         string          // the name in SKILL.md; "" when it has none
 	Description   string          // never "" in a skill that loads
-	License       string          // "" when SKILL.md gives none; so are the next two
+	License       string          // "" when SKILL.md has none; so are the next two
 	Compatibility string          // what it needs, for people
 	ArgumentHint  string          // for those who call it as a command
 	AllowedTools  []string        // "allowed-tools", one entry a tool: a pre-approval, never a restriction by itself

@@ -32,7 +32,7 @@ const (
 	maxRequest = sandbox.MaxStdinBytes + sandbox.MaxCodeBytes + 4<<20
 )
 
-// Options configure a daemon. Default gives those of a real sandbox; tests change the paths.
+// Options configure a daemon. Default returns those of a real sandbox; tests change the paths.
 type Options struct {
 	ControlSocket string
 	BridgeSocket  string
@@ -50,7 +50,7 @@ type Options struct {
 	WorkspaceDir string // working folder of an exec that names none
 	CodeAPIDir   string
 	TempDir      string
-	BaseEnv      []string // of every exec; what the request gives replaces it
+	BaseEnv      []string // of every exec; that of the request replaces it
 	Cgroups      string   // the folder in which the sandbox sees its cgroup
 	// WaitingAge is how long an interpreter waits for its program. It may not be needed any more, and what it
 	// holds is the sandbox's memory.

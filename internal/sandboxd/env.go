@@ -16,7 +16,7 @@ func envValue(env []string, name string) string {
 }
 
 // mergeEnv returns the environment of an exec: the base, what the program needs (nil for none), then
-// what the request gives, each replacing what came before. Names without "=" are passed on, to be
+// that of the request, each replacing what came before. Names without "=" are passed on, to be
 // refused by package process.
 func mergeEnv(base, request []string, cwd string, program *interp.Program) []string {
 	env := make([]string, 0, len(base)+len(request)+4)

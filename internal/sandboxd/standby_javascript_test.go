@@ -454,7 +454,7 @@ func TestStandbysOfOneLanguage(t *testing.T) {
 }
 
 // BenchmarkStandby measures a print in a process that waited beside one that starts its own, alternating, and then
-// programs right after each other, for which there may be none yet. -benchtime=200x gives medians of 200.
+// programs right after each other, for which there may be none yet. -benchtime=200x prints medians of 200.
 func BenchmarkStandby(b *testing.B) {
 	for _, c := range []struct{ runtime, language, text string }{
 		{"bun", "typescript", "const x: number = 1; console.log(x)"}, {"node", "typescript", "const x: number = 1; console.log(x)"},

@@ -1,4 +1,4 @@
-// Package secrets gives named values to those who may use them: tokens for MCP servers, and for the environment
+// Package secrets returns named values to callers that may use them: tokens for MCP servers, and for the environment
 // of one exec. They come from the server's environment (a list of names), from a folder of files (as
 // Kubernetes mounts secrets), and from those that are stored, encrypted with age. No caller can read a
 // value back.

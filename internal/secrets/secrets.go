@@ -107,7 +107,7 @@ type Info struct {
 type Options struct {
 	Store state
 	Keys  *Keys
-	// Env are the variables of this process that are secrets, Lookup gives them.
+	// Env are the variables of this process that are secrets, Lookup returns them.
 	Env    []string
 	Lookup func(name string) (string, bool)
 	// Dir is a folder whose files are secrets by their names; "" = none.

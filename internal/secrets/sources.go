@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// What the operator of the machine gives, in files and variables, is for all tenants. Values are read when they
+// What the operator of the machine sets, in files and variables, is for all tenants. Values are read when they
 // are asked for, and not kept: a file that is replaced, as Kubernetes does by a link, counts at once.
 
 const maxFiles = 1000

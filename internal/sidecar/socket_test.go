@@ -18,7 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// server listens on a socket of the server's folder, and gives each connection to serve.
+// server listens on a socket of the server's folder, and returns each connection to serve.
 func (b *bed) server(name string, serve func(*net.UnixConn)) {
 	b.t.Helper()
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: b.path("server/sock/" + name)})

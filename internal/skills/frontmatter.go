@@ -44,7 +44,7 @@ type Front struct {
 // twice, and values that YAML refuses because of an unquoted ": " are findings. The error is Invalid,
 // is the last of the findings, too, and leaves Fields nil; Body is what could be told apart. The
 // findings name no file: the caller knows which one it is.
-// A file without frontmatter gives ErrNoFront, and all of it as Body.
+// For a file without frontmatter it returns ErrNoFront, and all of it as Body.
 func ReadFront(text []byte) (Front, []sandbox.Finding, error) {
 	var r reader
 	text, err := r.clean(text)
@@ -146,7 +146,7 @@ func cutFront(text []byte) (head, body []byte, first int, ok bool) {
 	return nil, rest, line + 1, false
 }
 
-// yaml reads the head, if need be repaired. It gives a mapping, or nil when there is nothing.
+// yaml reads the head, if need be repaired. It returns a mapping, or nil when there is nothing.
 func (r *reader) yaml(head []byte, first int) (*yaml.Node, error) {
 	root, err := parseYAML(head)
 	if err != nil {

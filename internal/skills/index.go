@@ -63,7 +63,7 @@ func parseIndex(text []byte) (*index, error) {
 	return &x, nil
 }
 
-// indexFile follows the index of one user. As long as it does not change, current gives the same pointer.
+// indexFile follows the index of one user. As long as it does not change, current returns the same pointer.
 type indexFile struct {
 	path string
 

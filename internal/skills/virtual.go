@@ -40,7 +40,7 @@ func NewVirtuals(lib *Library) *Virtuals {
 	return &Virtuals{make: lib.Virtual, all: map[sandbox.Thread]map[string]*virtual{}}
 }
 
-// Add gives a thread a skill. Invalid: the name, a text or a path is wrong; Conflict: the thread has a
+// Add adds a skill to a thread. Invalid: the name, a text or a path is wrong; Conflict: the thread has a
 // virtual skill of that name; QuotaExceeded: it has too many.
 func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (Skill, error) {
 	if err := CheckName(sk.Name); err != nil {
@@ -64,7 +64,7 @@ func (v *Virtuals) Add(t sandbox.Thread, sk sandbox.VirtualSkill) (Skill, error)
 	if !still { // the thread was deleted meanwhile
 		return Skill{}, sandbox.Errorf(sandbox.NotFound, "there is no thread %q", t.ID)
 	}
-	m.Skill.Trusted = true // who gives a thread a skill can run anything in it
+	m.Skill.Trusted = true // a caller that adds a skill to a thread can run anything in it
 	mine.member = m
 	return m.Skill, nil
 }

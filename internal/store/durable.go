@@ -107,7 +107,7 @@ if last < tonumber(ARGV[2]) then
 end
 return last`)
 
-// CheckUIDs looks once at what Options.HighestUID says is in use, so that NextUID gives none of it: a Redis that lost its
+// CheckUIDs looks once at what Options.HighestUID says is in use, so that NextUID returns none of it: a Redis that lost its
 // last seconds has a counter that is behind.
 func (s *Store) CheckUIDs(ctx context.Context) error {
 	if s.highestUID == nil {

@@ -102,7 +102,7 @@ func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint str
 	return false, nil, sandbox.KeyConflict(sandbox.KeyRunning, "the request with this Idempotency-Key is still running")
 }
 
-// Finish stores the answer for 24 hours; a nil answer gives the key free again. After the claim ran
+// Finish stores the answer for 24 hours; a nil answer frees the key. After the claim ran
 // out it does nothing. Embedded state keeps the newest 128 MiB of answers; older ones become "too
 // large to be kept".
 func (s *Store) Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error {

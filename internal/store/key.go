@@ -24,7 +24,7 @@ type KeyRecord struct {
 	Threads      []string     `json:"threads,omitempty"` // nil = all
 	CreatedAt    time.Time    `json:"created_at"`
 	ExpiresAt    *time.Time   `json:"expires_at,omitempty"` // the caller looks at it: an expired key is still found
-	LastUsedAt   *time.Time   `json:"-"`                    // kept beside it; only Keys gives it
+	LastUsedAt   *time.Time   `json:"-"`                    // kept beside it; only Keys returns it
 	Hash         string       `json:"hash"`                 // sha256 hex of the secret
 	Parent       string       `json:"parent,omitempty"`     // Hash of the key that this one was derived from, without which it is none; "": of none
 }

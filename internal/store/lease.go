@@ -193,7 +193,7 @@ func (s *Store) MarkDeleting(ctx context.Context, t sandbox.Thread, replica stri
 	return s.lease(ctx, keepScript, []string{leaseKey(t)}, t, replica, ttl.Milliseconds(), "deleting")
 }
 
-// ReleaseLease gives the thread free. It is no error when the replica does not have it (any more).
+// ReleaseLease releases the thread. It is no error when the replica does not have it (any more).
 func (s *Store) ReleaseLease(ctx context.Context, t sandbox.Thread, replica string) error {
 	if err := checkThread(t); err != nil {
 		return err

@@ -75,9 +75,9 @@ func memberOf(id string, until time.Time) string {
 	return id + " " + strconv.FormatInt(until.UnixMilli(), 10)
 }
 
-// admitScript gives places back, looks at all checks, and when all are kept takes what they ask for. ARGV: the server's
+// admitScript frees places, runs all checks, and takes what they ask for when all of them pass. ARGV: the server's
 // time, the number of checks, six words for each (kind, index of its key, max, x, field, ttl), then pairs of a key's
-// index and a member to give back. x is the milliseconds of one token, or what is added.
+// index and a member to free. x is the milliseconds of one token, or what is added.
 var admitScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = tonumber(t[1]) * 1000 + tonumber(t[2]) / 1000
@@ -131,7 +131,7 @@ for i = 1, n do
 end
 return {'0', '0', '0'}`)
 
-// keyList gives each key its index, counted from 1.
+// keyList numbers the keys from 1.
 type keyList struct {
 	keys  []string
 	index map[string]int
@@ -150,7 +150,7 @@ func (l *keyList) of(key string) int {
 	return n
 }
 
-// Admit takes all that the checks ask for, or nothing: then it says which of them failed. back are places to give back
+// Admit takes all that the checks ask for, or nothing: then it says which of them failed. back are places to free
 // before; giving one back again does nothing. It is one round trip. refused is nil when the call may go on.
 func (s *Store) Admit(ctx context.Context, tenant string, checks []Check, back []Held) (refused *Refusal, err error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
@@ -210,7 +210,7 @@ func (s *Store) admit(ctx context.Context, keys []string, args []any) (*Refusal,
 	return &Refusal{Check: int(n[0] - 1), Used: n[1], Wait: time.Duration(n[2]) * time.Millisecond}, nil
 }
 
-// keepHeldScript holds on to places and gives others back. ARGV: the time that they are held on to, the number of the
+// keepHeldScript extends places and frees others. ARGV: the time that they are held on to, the number of the
 // former, and for each place the index of its key and the member.
 var keepHeldScript = redis.NewScript(`
 local t = redis.call('TIME')
@@ -227,7 +227,7 @@ for i = 3, #ARGV, 2 do
 end
 return 1`)
 
-// KeepHeld holds on to places of a tenant for ttl more, whatever the limits say, and gives others back.
+// KeepHeld extends places of a tenant by ttl, whatever the limits say, and frees others.
 func (s *Store) KeepHeld(ctx context.Context, tenant string, keep, back []Held, ttl time.Duration) error {
 	var keys keyList
 	args := []any{ttl.Milliseconds(), len(keep)}
@@ -266,7 +266,7 @@ type CPUMark struct {
 	Scopes []string // of whom it is
 }
 
-// countScript adds to the counts of a day, once for each number that a server gives a batch. ARGV: server, number, TTL of
+// countScript adds to the counts of a day, once for each number that a server sets on a batch. ARGV: server, number, TTL of
 // the day, TTL of marks, the number of amounts; pairs of a field and an amount; then for each mark its total, what is known,
 // the number of its fields, and those. KEYS: the day, then the marks. It answers with fields and what they are now.
 var countScript = redis.NewScript(`

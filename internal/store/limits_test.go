@@ -21,7 +21,7 @@ func admit(t *testing.T, s *Store, back []Held, checks ...Check) *Refusal {
 	return no
 }
 
-// testRate: a full bucket gives what it holds, then one each time; what a refusal says to wait is enough.
+// testRate: a full bucket yields what it holds, then one each time; what a refusal says to wait is enough.
 func testRate(t *testing.T, s *Store) {
 	c := Check{Kind: CheckRate, Limit: "requests", Scope: "u:rate", Max: 3, Every: 200 * time.Millisecond}
 	for i := range 3 {

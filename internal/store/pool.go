@@ -41,7 +41,7 @@ redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f %.0f', have + grant, no
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return grant`)
 
-// SharePool says how many of a template's sandboxes wait on a server, and gives how many it may make now. What it says
+// SharePool says how many of a template's sandboxes wait on a server, and returns how many it may make now. What it says
 // counts for ttl.
 func (s *Store) SharePool(ctx context.Context, template, replica string, c PoolCount, ttl time.Duration) (int, error) {
 	if template == "" || replica == "" || c.Have < 0 || c.Want < 0 || ttl < time.Millisecond {

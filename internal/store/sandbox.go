@@ -30,7 +30,7 @@ func (s *Store) PutSandbox(ctx context.Context, t sandbox.Thread, r SandboxRecor
 	return failure(s.rdb.HSet(ctx, sandboxKey(t), "id", string(r.ID), "record", text).Err())
 }
 
-// Sandbox gives the thread's sandbox, or NotFound.
+// Sandbox returns the thread's sandbox, or NotFound.
 func (s *Store) Sandbox(ctx context.Context, t sandbox.Thread) (SandboxRecord, error) {
 	if err := checkThread(t); err != nil {
 		return SandboxRecord{}, err

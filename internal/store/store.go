@@ -28,7 +28,7 @@ type Options struct {
 	// Journal is the file of the durable records in embedded mode; its folder must exist. "" = they
 	// are lost with the process.
 	Journal string
-	// HighestUID gives the highest uid that anything has, for when the counter is lost; nil: NextUID counts from min.
+	// HighestUID returns the highest uid that anything has, for when the counter is lost; nil: NextUID counts from min.
 	HighestUID func() (int, error)
 	// Replica names this process among those that share the state, and Alive tells which of them are there; nil: unknown.
 	Replica string

@@ -147,7 +147,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	}
 }
 
-// position gives a function that goes back to where a reader is now, and says whether it could.
+// position returns a function that goes back to where a reader is now, and says whether it could.
 func position(r io.Reader) (func() bool, error) {
 	if r == nil {
 		return func() bool { return true }, nil

@@ -19,7 +19,7 @@ func at(path string) url.Values { return url.Values{"path": {path}} }
 
 func (t *Thread) files(part string) string { return t.path("files") + part }
 
-// ReadFile reads a file by lines: it passes over offset of them and gives limit, 2000 when 0.
+// ReadFile reads a file by lines: it passes over offset of them and returns limit, 2000 when 0.
 func (t *Thread) ReadFile(ctx context.Context, path string, offset, limit int) (*FileText, error) {
 	q := at(path)
 	setInt(q, "offset", offset)

@@ -20,7 +20,7 @@ const (
 	sentFrame = 32 << 10
 )
 
-// Terminal is a connection to the terminal of an exec. It is an io.ReadWriteCloser: Read gives what the terminal shows, and io.EOF when
+// Terminal is a connection to the terminal of an exec. It is an io.ReadWriteCloser: Read returns what the terminal shows, and io.EOF when
 // its program has ended. One goroutine may read while others write. To close it never ends the exec.
 type Terminal struct {
 	ctx  context.Context //nolint:containedctx // of the connection
@@ -120,7 +120,7 @@ func (t *Terminal) Resize(cols, rows uint16) error {
 // Next is the number of the next event: one who was cut off joins again with after = Next()-1. It is for the goroutine that reads.
 func (t *Terminal) Next() uint64 { return t.next }
 
-// Exit is how the program ended, nil until Read gave io.EOF.
+// Exit is how the program ended, nil until Read returned io.EOF.
 func (t *Terminal) Exit() *TerminalExit { return t.exit }
 
 // Close lets go of the terminal.

@@ -30,7 +30,7 @@ func (t *Thread) path(parts ...string) string {
 
 func (t *Thread) call(ctx context.Context, r Request, out any) error { return t.c.Call(ctx, r, out) }
 
-// page is a list as the API gives it.
+// page is a list as the API returns it.
 type page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next_cursor"`
@@ -83,13 +83,13 @@ func pages[T any](ctx context.Context, c *Client, path string, query url.Values)
 	}
 }
 
-// ThreadFilter says which threads Threads gives. Its zero value: all.
+// ThreadFilter says which threads Threads returns. Its zero value: all.
 type ThreadFilter struct {
 	Labels map[string]string
 	State  string // of the sandbox
 }
 
-// Threads gives the caller's threads.
+// Threads returns the caller's threads.
 func (c *Client) Threads(ctx context.Context, f ThreadFilter) iter.Seq2[ThreadInfo, error] {
 	q := url.Values{}
 	for k, v := range f.Labels {
@@ -117,7 +117,7 @@ func (c *Client) Templates(ctx context.Context) ([]Template, error) {
 	return list[Template](ctx, c, "/api/templates", nil)
 }
 
-// Acquire gives the thread a sandbox. Many callers at once get the same one. State is "starting" when
+// Acquire returns the thread's sandbox and starts it when there is none. Many callers at once get the same one. State is "starting" when
 // it takes longer than WaitSeconds.
 func (t *Thread) Acquire(ctx context.Context, o AcquireOptions) (*Sandbox, error) {
 	return t.sandbox(ctx, Request{Method: http.MethodPut, Path: t.path("sandbox"), Body: o})

@@ -133,7 +133,7 @@ func (t *Thread) SearchSkills(ctx context.Context, query string) ([]SkillFound, 
 	return found.Skills, nil
 }
 
-// AddSkill gives the thread a skill of its own.
+// AddSkill adds a skill to the thread.
 func (t *Thread) AddSkill(ctx context.Context, s VirtualSkill) (*AddedSkill, error) {
 	return get[AddedSkill](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("skills"), Body: s})
 }

@@ -26,7 +26,7 @@ type Derived struct {
 	Secret string
 }
 
-// Derive makes the key of a name for a thread of the user for whom cred acts, or gives the one that is there.
+// Derive makes the key of a name for a thread of the user for whom cred acts, or returns the existing one.
 // Errors of cred are those of Authenticate. Forbidden: cred is no key, is itself derived, or is not good for the thread; Conflict: the name
 // has another thread or user; QuotaExceeded: the tenant has 10,000.
 func (k *Keys) Derive(ctx context.Context, cred Credential, name, thread string) (Derived, error) {
@@ -113,7 +113,7 @@ func (k *Keys) ForgetDerived(ctx context.Context, cred Credential, name string) 
 	return err
 }
 
-// ThreadOf gives the thread of a derived key that is valid now. Forbidden: it is no derived key; others as Authenticate.
+// ThreadOf returns the thread of a derived key that is valid now. Forbidden: it is no derived key; others as Authenticate.
 func (k *Keys) ThreadOf(ctx context.Context, cred Credential) (thread string, err error) {
 	if _, err := k.Authenticate(ctx, cred); err != nil {
 		return "", err

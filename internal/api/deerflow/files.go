@@ -13,7 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// maxMatches is how many matches the API gives at most.
+// maxMatches is how many matches the API returns at most.
 const maxMatches = 1000
 
 // files is a route of the thread's files.

@@ -156,7 +156,7 @@ func state(v sandbox.ThreadView) string {
 	return stateRunning
 }
 
-// metadata are the labels that the caller gave.
+// metadata are the caller's labels.
 func metadata(labels map[string]string) map[string]string {
 	out := map[string]string{}
 	for name, value := range labels {

@@ -9,7 +9,7 @@ import (
 // keyPrefix begins a key of E2B; hex digits follow, which the SDKs check.
 const keyPrefix = "e2b_"
 
-// The headers in which the SDKs send what we gave them as token of the sandbox, which is the key itself.
+// The headers in which the SDKs send what we sent them as token of the sandbox, which is the key itself.
 var tokenHeaders = []string{"X-Access-Token", "E2b-Traffic-Access-Token"}
 
 // userHeader is where the user's name of Basic credentials goes.

@@ -287,7 +287,7 @@ func start(t *testing.T) (*house, *httptest.Server) {
 	return h, srv
 }
 
-// call sends a request, about a sandbox when it is named, and gives status and body.
+// call sends a request, about a sandbox when it is named, and returns status and body.
 func call(t *testing.T, method, url, id, body string, headers ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

@@ -83,7 +83,7 @@ func FuzzVirtual(f *testing.F) {
 	})
 }
 
-// FuzzCredential: a token gives back the credential that it was made of, whatever that is of what a header can hold.
+// FuzzCredential: a token decodes to the credential that it was made of, whatever that is of what a header can hold.
 func FuzzCredential(f *testing.F) {
 	f.Add("sk_0123")
 	f.Fuzz(func(t *testing.T, key string) {
@@ -100,7 +100,7 @@ func FuzzCredential(f *testing.F) {
 	})
 }
 
-// FuzzList: no query gives a filter beyond what was made here.
+// FuzzList: no query makes a filter beyond what was made here.
 func FuzzList(f *testing.F) {
 	f.Add("metadata=a%3Db&state=running&limit=3")
 	f.Fuzz(func(t *testing.T, query string) {

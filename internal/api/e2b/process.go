@@ -15,7 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// keepAlive is how often a stream says that it is there: well within the time that the server gives a client to take
+// keepAlive is how often a stream says that it is there: well within the time that the server allows a client to take
 // something.
 const keepAlive = 10 * time.Second
 

@@ -152,7 +152,7 @@ func (a *Adapter) write(r *http.Request, q request, name string, content io.Read
 	return uploaded{Name: path.Base(to), Path: to, Type: "file"}, err
 }
 
-// arriving gives the errors of a body that does not arrive whole their kind.
+// arriving sets the kind of errors of a body that does not arrive whole.
 type arriving struct{ r io.Reader }
 
 func (a arriving) Read(p []byte) (int, error) {

@@ -108,7 +108,7 @@ func archiveNames(t *testing.T, typ string, data []byte) string {
 	tr := tar.NewReader(r)
 	for {
 		h, err := tr.Next()
-		if err == io.EOF { //nolint:errorlint // tar gives it as it is
+		if err == io.EOF { //nolint:errorlint // tar returns it as it is
 			return strings.Join(out, " ")
 		}
 		if err != nil {

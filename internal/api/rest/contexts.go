@@ -16,7 +16,7 @@ type contexts interface {
 	Context(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
 	// InterruptContext ends the run in a context and keeps its variables.
 	InterruptContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
-	// RestartContext gives a context an empty interpreter, also when it was lost.
+	// RestartContext starts an empty interpreter for a context, also when its own was lost.
 	RestartContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
 	DeleteContext(ctx context.Context, c sandbox.Caller, thread, id string) error
 }

@@ -122,7 +122,7 @@ func (x *exchange) finish(s *server, start time.Time) {
 	}
 }
 
-// extend gives the client time to take what is written next. Failing means that the connection has
+// extend allows the client time to take what is written next. Failing means that the connection has
 // no deadlines (a test), or is gone.
 func (x *exchange) extend() {
 	now := time.Now()

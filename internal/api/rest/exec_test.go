@@ -310,7 +310,7 @@ func TestClientGoesAway(t *testing.T) {
 	}
 }
 
-// impatient is a real server that gives its clients little time to be idle.
+// impatient is a real server that soon closes idle connections.
 func impatient(t *testing.T, w *world, idle time.Duration) *httptest.Server {
 	t.Helper()
 	o, _ := w.options(t)

@@ -77,7 +77,7 @@ func (s *server) fileRoutes() {
 	register(s, s.api, on(http.MethodPost, files+"/move", "moveFile", tagFiles, agents, "Rename a file or folder; conflict when the new name exists"), s.moveFile)
 }
 
-// view runs read with the thread's files and answers with what it gives.
+// view runs read with the thread's files and answers with what it returns.
 func view[T any](ctx context.Context, s *server, thread string, read func(*paths.FS) (T, error)) (out T, err error) {
 	err = s.o.Files.ReadFiles(ctx, callerOf(ctx), thread, func(f *paths.FS) error {
 		var err error

@@ -28,19 +28,19 @@ import (
 
 // placement says which server a request belongs to, and reaches the others. A replica is named by its id.
 type placement interface {
-	// Owner gives the replica that holds the thread, "" when it is this one or none does.
+	// Owner returns the replica that holds the thread, "" when it is this one or none does.
 	Owner(ctx context.Context, c sandbox.Caller, thread string) (replica string, err error)
 	// Hold is Owner for a request that may start a sandbox: when no replica holds the thread, this one does until
 	// done is called, which is nil when replica is not "".
 	Hold(ctx context.Context, c sandbox.Caller, thread string) (replica string, done func(), err error)
-	// ExecOwner gives the replica that knows an exec, "" when it is this one, or none knows it.
+	// ExecOwner returns the replica that knows an exec, "" when it is this one, or none knows it.
 	ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec string) (replica string, err error)
 	// Alive reports whether a replica's process is there; Answers whether it serves, too, within a few seconds.
 	Alive(replica string) bool
 	Answers(ctx context.Context, replica string) bool
 	// Transport sends a request to the replica that the host of its URL names.
 	Transport() http.RoundTripper
-	// PassOn gives the replica that does what any server could while this one stops; "": this one does.
+	// PassOn returns the replica that does what any server could while this one stops; "": this one does.
 	PassOn(ctx context.Context) (replica string)
 	// Stopping ends when this server begins to stop.
 	Stopping() context.Context

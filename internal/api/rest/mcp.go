@@ -167,7 +167,7 @@ func isInitialize(r *http.Request) bool {
 	return !modern
 }
 
-// failing is a reader that gives an error again.
+// failing is a reader that returns an error again.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }

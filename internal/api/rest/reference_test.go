@@ -184,7 +184,7 @@ func (r *reference) pages() map[string]string {
 	return out
 }
 
-// settle gives each shape that op needs, and that no page has, a place on page. The fields of a body stand with the route.
+// settle places each shape that op needs, and that no page has, on page. The fields of a body stand with the route.
 func (r *reference) settle(op apiOperation, page string) []string {
 	var new []string
 	var visit func(s apiSchema, shown bool)

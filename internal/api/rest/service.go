@@ -18,7 +18,7 @@ import (
 // wires them together.
 
 type threads interface {
-	// Acquire gives the thread's sandbox, starting it when there is none. State is Starting when
+	// Acquire returns the thread's sandbox and starts it when there is none. State is Starting when
 	// AcquireOptions.Wait passed first.
 	Acquire(ctx context.Context, c sandbox.Caller, thread string, o sandbox.AcquireOptions) (sandbox.Info, error)
 	Thread(ctx context.Context, c sandbox.Caller, thread string) (sandbox.ThreadView, error)
@@ -63,7 +63,7 @@ type terminals interface {
 }
 
 type files interface {
-	// ReadFiles gives read a view of the thread's files. It starts no sandbox.
+	// ReadFiles calls read with a view of the thread's files. It starts no sandbox.
 	ReadFiles(ctx context.Context, c sandbox.Caller, thread string, read func(*paths.FS) error) error
 	// ChangeFiles does the same for a change, which is recorded: action is one of audit.ActionFile…,
 	// path its subject. change returns the bytes that it wrote.
@@ -76,7 +76,7 @@ type files interface {
 type tools interface {
 	ToolServers(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ToolServer, error)
 	SearchTools(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
-	// ToolsOf gives all tools of one server that the thread may use, sorted by name.
+	// ToolsOf returns all tools of one server that the thread may use, sorted by name.
 	ToolsOf(ctx context.Context, c sandbox.Caller, thread, server string) ([]sandbox.Tool, error)
 	CallTool(ctx context.Context, c sandbox.Caller, thread string, ref sandbox.ToolRef, input json.RawMessage) (sandbox.ToolResult, error)
 }
@@ -95,7 +95,7 @@ type upstream interface {
 	AskUpstream(ctx context.Context, c sandbox.Caller, thread string, r sandbox.UpstreamRequest) (json.RawMessage, error)
 	// WatchUpstream calls changed whenever a server says that a resource is another one, until ctx ends.
 	WatchUpstream(ctx context.Context, c sandbox.Caller, thread, server, uri string, changed func()) error
-	// ToolsChanged gives a channel that is closed when the tools of any thread may have changed.
+	// ToolsChanged returns a channel that is closed when the tools of any thread may have changed.
 	ToolsChanged() <-chan struct{}
 	// UpstreamChanged does so for prompts and resources.
 	UpstreamChanged(kind sandbox.UpstreamKind) <-chan struct{}
@@ -122,7 +122,7 @@ type mcpServers interface {
 	ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error)
 	// ServerStates lists the enabled servers as the caller's own connections have them. It connects to none.
 	ServerStates(c sandbox.Caller) []sandbox.ToolServer
-	// BeginLogin gives the URL at which a person logs in; FinishLogin takes the one that the browser was
+	// BeginLogin returns the URL at which a person logs in; FinishLogin takes the one that the browser was
 	// sent back to. The login is the caller's own.
 	BeginLogin(ctx context.Context, c sandbox.Caller, name, redirect string) (sandbox.ToolLogin, error)
 	FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error
@@ -145,7 +145,7 @@ type rules interface {
 	TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text string, call *policy.Sample, record string) (policy.Trial, error)
 }
 
-// secretStore keeps secrets. Nothing that it gives has a value.
+// secretStore keeps secrets. Nothing that it returns has a value.
 type secretStore interface {
 	Put(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name, value string, exec bool) (info secrets.Info, made bool, err error)
 	Get(ctx context.Context, c sandbox.Caller, name string) ([]secrets.Info, error)
@@ -185,6 +185,6 @@ type idempotency interface {
 	// first request was answered with; sandbox.KeyConflict when that one is still running or unknown
 	// what became of it, Invalid when it had another fingerprint.
 	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error)
-	// Finish stores the answer; a nil answer gives the key free again.
+	// Finish stores the answer; a nil answer frees the key.
 	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error
 }

@@ -17,14 +17,14 @@ type threadSkills interface {
 	// ThreadSkills lists them, sorted by name.
 	ThreadSkills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.Skill, error)
 	SkillManifest(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.SkillManifest, error)
-	// SkillFile gives one file; path is relative to the skill's folder.
+	// SkillFile returns one file; path is relative to the skill's folder.
 	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
 	ActivateSkill(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.ActiveSkill, error)
-	// SearchSkills gives at most 15, best first, and how many fit; the first by name for an empty query.
+	// SearchSkills returns at most 15, best first, and how many fit; the first by name for an empty query.
 	SearchSkills(ctx context.Context, c sandbox.Caller, thread, query string) (found []sandbox.SkillFound, matches int, err error)
 	AddVirtualSkill(ctx context.Context, c sandbox.Caller, thread string, sk sandbox.VirtualSkill) (sandbox.Skill, error)
 	RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, thread, name string) error
-	// SkillsChanged gives a channel that is closed when the skills of any thread may have changed.
+	// SkillsChanged returns a channel that is closed when the skills of any thread may have changed.
 	SkillsChanged() <-chan struct{}
 }
 
@@ -74,7 +74,7 @@ type foundSkills struct {
 	Skills     []sandbox.SkillFound `json:"skills" doc:"At most 15, best first"`
 }
 
-// ThreadSkillIn names a skill of a thread. The parameter has the name that the route of the runs gives it.
+// ThreadSkillIn names a skill of a thread. The parameter is named as in the route of the runs.
 type ThreadSkillIn struct {
 	ThreadIn
 	Skill string `path:"skill" maxLength:"256" doc:"Name of the skill; one of a plugin also as plugin:name"`

@@ -138,7 +138,7 @@ func (t *terminalConn) serve(ctx context.Context, r *http.Request, after uint64)
 		cancel(&errBye{websocket.StatusPolicyViolation, "the key is not valid any more"})
 	})
 	defer stop()
-	// A read that is cut short would take the connection with it, and the reason that bye gives.
+	// A read that is cut short would take the connection with it, and the reason that bye sends.
 	reading, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	var wg sync.WaitGroup
@@ -210,7 +210,7 @@ func (t *terminalConn) text(ctx context.Context, v any) error {
 	return t.write(ctx, websocket.MessageText, data)
 }
 
-// write gives the client as long as any other client has to take something. Only this client
+// write waits for the client as long as for any other. Only this client
 // waits meanwhile.
 func (t *terminalConn) write(ctx context.Context, typ websocket.MessageType, data []byte) error {
 	if ctx.Err() != nil {

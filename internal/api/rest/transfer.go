@@ -126,7 +126,7 @@ func (s *server) putContent(ctx context.Context, in *PathIn) (*statusBody[paths.
 	return &statusBody[paths.Written]{Status: writtenStatus(w), Body: w}, nil
 }
 
-// upload gives the errors of a body that does not arrive whole their kind.
+// upload sets the kind of errors of a body that does not arrive whole.
 type upload struct{ r io.Reader }
 
 func (u *upload) Read(p []byte) (int, error) {

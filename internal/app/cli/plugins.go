@@ -221,7 +221,7 @@ func writeTar(w io.Writer, dir string) error {
 		if err != nil || !info.Mode().IsRegular() {
 			return nil //nolint:nilerr // a link that leaves is no part of it
 		}
-		// One folder around everything gives a plugin without a name that of its folder.
+		// When one folder holds everything, a plugin without a name is named after it.
 		h := &tar.Header{Name: filepath.Base(dir) + "/" + p, Typeflag: tar.TypeReg, Mode: int64(info.Mode().Perm()), Size: info.Size()}
 		if err := t.WriteHeader(h); err != nil {
 			return err

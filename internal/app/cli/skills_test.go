@@ -190,7 +190,7 @@ func TestSkillsInstall(t *testing.T) {
 	wants(t, 1, []string{"Is a server running"}, "skills", "install", "pdf")
 }
 
-// TestSkillsLocked: a list with all kinds of sources is installed and locked; elsewhere the lock gives the same
+// TestSkillsLocked: a list with all kinds of sources is installed and locked; elsewhere the lock installs the same
 // skills, or names what is another one and installs nothing.
 func TestSkillsLocked(t *testing.T) {
 	store := s3test.Start(t)

@@ -77,7 +77,7 @@ func (s *terminalSession) size() (cols, rows int) {
 	return min(cols, maxSide), min(rows, maxSide)
 }
 
-// show gives the user's terminal to the exec until it ends.
+// show connects the user's terminal to the exec until it ends.
 func (s *terminalSession) show(ctx context.Context) (execResult, error) {
 	before, err := term.MakeRaw(int(s.in.Fd()))
 	if err != nil {

@@ -18,7 +18,7 @@ type Bomb struct {
 	Does  string // what it uses up
 	Limit string // what stops it
 	// Enough is what no sandbox may get to, in units of the thing, and a plain container does. The limits that it is
-	// above are those of Template, and for the cpu, of which a busy machine has little to give, SlowTemplate.
+	// above are those of Template, and for the cpu, of which a busy machine has little, SlowTemplate.
 	Enough int
 }
 

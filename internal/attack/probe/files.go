@@ -57,8 +57,8 @@ func symlinkToHost(f wire.Facts) (string, error) {
 	return secretIn(link, f["secret"])
 }
 
-// hardlinkOfRoot makes a name of its own for root's file: a server that later gives the workspace to its uid,
-// gives it that file.
+// hardlinkOfRoot links root's file under a name of its own: a server that later changes the workspace's owner to its uid
+// hands over that file.
 func hardlinkOfRoot(wire.Facts) (string, error) {
 	link := filepath.Join(workspace, "roots-file")
 	_ = os.Remove(link)

@@ -145,7 +145,7 @@ func makes(family, kind, protocol int) attempt {
 	}
 }
 
-// netlinkAddress gives the loopback interface an address.
+// netlinkAddress adds an address to the loopback interface.
 func netlinkAddress(wire.Facts) (string, error) {
 	return "lo has the address 192.0.2.77", addAddress(net.IPv4(192, 0, 2, 77))
 }
@@ -153,7 +153,7 @@ func netlinkAddress(wire.Facts) (string, error) {
 // linkDown switches the loopback interface off.
 func linkDown(wire.Facts) (string, error) { return "lo is down", setLoopback(false) }
 
-// addAddress gives the loopback interface an address of one host.
+// addAddress adds an address of one host to the loopback interface.
 func addAddress(ip net.IP) error {
 	family, bytes := byte(unix.AF_INET), ip.To4()
 	if bytes == nil {

@@ -48,7 +48,7 @@ func asks(program string) (uid int, caps uint64, err error) {
 	return uid, caps, nil
 }
 
-// setUIDProgram runs root's program that gives root's uid to any process that runs it.
+// setUIDProgram runs a setuid program of root.
 func setUIDProgram(wire.Facts) (string, error) {
 	uid, _, err := asks(workspace + "/set-uid")
 	if err != nil {

@@ -29,7 +29,7 @@ func (f Facts) Args() []string {
 	return out
 }
 
-// ParseFacts reads what Args gave.
+// ParseFacts parses what Args returned.
 func ParseFacts(args []string) (Facts, error) {
 	f := make(Facts, len(args))
 	for _, a := range args {

@@ -124,7 +124,7 @@ func existing(there sandbox.Instance) (sandbox.Instance, error) {
 	return there, nil
 }
 
-// taken is the error for a sandbox whose name another client gave to a container.
+// taken is the error for a sandbox whose name a container of another client has.
 func taken(id sandbox.ID) error {
 	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another container", id)
 }

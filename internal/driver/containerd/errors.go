@@ -12,7 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// engineError gives an error of containerd a kind. text is for callers; containerd's own words, which
+// engineError sets the kind of an error of containerd. text is for callers; containerd's own words, which
 // hold host paths, are only in the cause.
 func engineError(err error, text string) error {
 	err = native(err)

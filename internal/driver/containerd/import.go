@@ -171,7 +171,7 @@ func (s *imageStore) writeJSON(ctx context.Context, mediaType string, v any, lab
 // blobChunk is what is sent at once: containerd answers each write.
 const blobChunk = 1 << 20
 
-// writeBlob stores what r gives, of a length and digest that are unknown before.
+// writeBlob stores what r yields, of a length and digest that are unknown before.
 func (s *imageStore) writeBlob(ctx context.Context, mediaType string, r io.Reader, labels map[string]string) (desc ocispec.Descriptor, err error) {
 	w, err := content.OpenWriter(ctx, s.engine.ContentStore(), content.WithRef("skerry-"+rand.Text()))
 	if err != nil {

@@ -142,7 +142,7 @@ type engineRuntime struct {
 	cgroupParent string // "": the engine's own
 }
 
-// ask asks the engine for its runtimes, gives its names for ours, and the parent of the cgroups of sandboxes.
+// ask asks the engine for its runtimes; it returns the engine's names for ours, and the parent cgroup of sandboxes.
 func (d *Driver) ask(ctx context.Context) (names map[string]string, parent string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

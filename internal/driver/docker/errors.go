@@ -12,7 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// engineError gives an engine's error a kind. text is for callers; the engine's own words, which hold
+// engineError sets the kind of an engine's error. text is for callers; the engine's own words, which hold
 // host paths, are only in the cause.
 func engineError(err error, text string) error {
 	switch {

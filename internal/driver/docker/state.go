@@ -21,7 +21,7 @@ func encodeNames(labels map[string]string) (string, error) {
 	return string(data), err
 }
 
-// specLabels gives the labels of the Spec back from those of the container.
+// specLabels returns the labels of the Spec from those of the container.
 func specLabels(all map[string]string) map[string]string {
 	var names []string
 	// A container of ours has the list; whatever else it has then is not from a Spec.
@@ -82,7 +82,7 @@ func isMine(c *container.InspectResponse) bool {
 	return c.Config != nil && c.State != nil && c.Config.Labels[labelMine] != ""
 }
 
-// taken is the error for a sandbox whose name another client gave to a container.
+// taken is the error for a sandbox whose name a container of another client has.
 func taken(id sandbox.ID) error {
 	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another container", id)
 }

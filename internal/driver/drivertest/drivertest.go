@@ -44,7 +44,7 @@ type Harness struct {
 	UnknownImage string
 	// Kill ends a sandbox from outside, as a crash would, without the driver.
 	Kill func(t testing.TB, id sandbox.ID)
-	// PID gives the host's number of a process of the sandbox. Needed when the driver is Isolated.
+	// PID returns the host's number of a process of the sandbox. Needed when the driver is Isolated.
 	PID func(t testing.TB, id sandbox.ID) int
 	// Inside does something in a sandbox that runs, without the driver and as its uid: the program of the suite does it as
 	// "DaemonPath child <request in JSON>". Needed when the driver is a driver.Remote.

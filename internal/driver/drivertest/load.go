@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// weigh: the kernel knows the new weight, also when a server gives it that did not make the sandbox.
+// weigh: the kernel knows the new weight, also when another server than the sandbox's maker sets it.
 func (s *suite) weigh(t *testing.T) {
 	weigher, ok := s.d.(driver.Weigher)
 	need(t, ok, "Weigher")

@@ -41,7 +41,7 @@ func newID() id {
 
 func (i id) hex() string { return strings.TrimPrefix(string(i), "skerry-") }
 
-// nextUID gives each sandbox a uid of its own, as the server does.
+// nextUID returns a new uid for each sandbox, as the server does.
 var nextUID atomic.Int64
 
 // rig is a sandbox to be, with its folders on the host.

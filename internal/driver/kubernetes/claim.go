@@ -37,7 +37,7 @@ const (
 	// annotationUser says in words whose a claim is.
 	annotationUser = "skerry.io/user"
 	volumeSize     = "20Gi"
-	// volumeGroup is the group of all pods with volumes: the kubelet gives a volume to it once, and not to each thread's in turn,
+	// volumeGroup is the group of all pods with volumes: the kubelet changes a volume's group to it once, and not to each thread's in turn,
 	// file by file. It is below the uids of workspaces.
 	volumeGroup = int64(999_999)
 	// fileSeconds is how long a pod of a volume's files alone may be, whatever becomes of the server that made it.

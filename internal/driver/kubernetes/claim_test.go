@@ -81,7 +81,7 @@ func TestAheadIsNotOverwritten(t *testing.T) {
 	}
 }
 
-// TestVolumeRefused: what the cluster does not give is named, and nothing is left.
+// TestVolumeRefused: what the cluster does not have is named, and nothing is left.
 func TestVolumeRefused(t *testing.T) {
 	claims := schema.GroupResource{Resource: "persistentvolumeclaims"}
 	for name, c := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// apiError gives an error of the API server a kind. text is for callers, and so is verb ("create pods"): the rule that
+// apiError sets the kind of an error of the API server. text is for callers, and so is verb ("create pods"): the rule that
 // is missing where the server was refused it. The API server's own words are in the cause, for they name nodes and addresses;
 // only of quotas and of admission are they what a caller needs.
 func apiError(err error, text, verb string) error {

@@ -105,7 +105,7 @@ func ownAnnotations(spec sandbox.Spec) (map[string]string, error) {
 	return out, nil
 }
 
-// specLabels gives the labels of the Spec back.
+// specLabels returns the labels of the Spec.
 func specLabels(p *corev1.Pod) map[string]string {
 	var out map[string]string
 	if json.Unmarshal([]byte(p.Annotations[annotationLabels]), &out) != nil {

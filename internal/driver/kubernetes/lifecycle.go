@@ -105,7 +105,7 @@ func (d *Driver) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance,
 	return there, nil
 }
 
-// taken is the error for a sandbox whose name another client gave to a pod.
+// taken is the error for a sandbox whose name a pod of another client has.
 func taken(id sandbox.ID) error {
 	return sandbox.Errorf(sandbox.Conflict, "the name of sandbox %s is taken by another pod", id)
 }

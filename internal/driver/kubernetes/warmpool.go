@@ -24,7 +24,7 @@ import (
 )
 
 // A sandbox may be a pod of a SandboxWarmPool of kubernetes-sigs/agent-sandbox, in place of one of the driver's own. A
-// SandboxClaim with the sandbox's id as its name asks for it; the pod keeps the name that the pool gave it. The claim has
+// SandboxClaim with the sandbox's id as its name asks for it; the pod keeps its name from the pool. The claim has
 // the labels and annotations of a pod, so that a sandbox is known from the moment it is asked for. The pod gets
 // them by a patch, once it is seen to be of our shape. They are put on that pod alone, never into the description that
 // agent-sandbox makes pods from: one that it makes anew in the place of a lost one is no user's sandbox.
@@ -271,7 +271,7 @@ func (d *Driver) claimsWithout(ctx context.Context, selector labels.Set, there m
 	return out, nil
 }
 
-// release gives a claim back. The cluster takes the pod away with it.
+// release deletes a claim. The cluster deletes the pod with it.
 func (d *Driver) release(ctx context.Context, id sandbox.ID) error {
 	at := metav1.DeletePropagationBackground
 	err := d.claims.Delete(ctx, string(id), metav1.DeleteOptions{PropagationPolicy: &at})

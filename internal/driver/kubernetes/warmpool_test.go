@@ -137,7 +137,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestClaimRefused: a pod of another shape, and each way in which a pool gives none, is one clear error, and nothing is left.
+// TestClaimRefused: a pod of another shape, and each way in which a pool has none, is one clear error, and nothing is left.
 func TestClaimRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		pod     func(*corev1.Pod)

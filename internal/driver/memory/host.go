@@ -96,7 +96,7 @@ func (h *Host) end(id sandbox.ID, oom bool) bool {
 	return true
 }
 
-// create makes an instance, or gives the one that is there. With a pod that is its disk; used is false when there was
+// create makes an instance, or returns the existing one. With a pod that is its disk; used is false when there was
 // one already.
 func (h *Host) create(spec sandbox.Spec, p *pod) (inst sandbox.Instance, used bool, err error) {
 	h.mu.Lock()

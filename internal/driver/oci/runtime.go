@@ -114,7 +114,7 @@ func (r *ociRuntime) sweepState(id sandbox.ID) error {
 	return err
 }
 
-// devNull gives PID 1 of a sandbox /dev/null for its output: a pipe would end it with the server, and
+// devNull is the output of a sandbox's PID 1: a pipe would end it with the server, and
 // a file would be a place to fill the host's disk.
 type devNull struct {
 	runc.IO

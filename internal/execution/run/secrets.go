@@ -15,7 +15,7 @@ import (
 // an exec of the same sandbox got by name: it may have left them in a file. What the program itself writes into
 // files, and what it sends to tools, is its own business.
 
-// SecretValues gives values by name to execs that may have them.
+// SecretValues returns values by name for execs that may have them.
 type SecretValues interface {
 	ForExec(ctx context.Context, a sandbox.SecretAsker, names []string) (map[string]string, error)
 }

@@ -11,7 +11,7 @@ import (
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
 
-// beginTrace begins the span of an exec. The context that it gives is that of the request.
+// beginTrace begins the span of an exec. The context that it returns is that of the request.
 func (x *Runner) beginTrace(ctx context.Context, e *execution.Exec, id string, t sandbox.Thread) context.Context {
 	if x.o.Tracer == nil {
 		return ctx

@@ -80,7 +80,7 @@ func (p *Places) Seat(tenant string) *Ticket {
 }
 
 // TakeSpare takes a place for a sandbox that waits for a thread, if there is one that no thread wants.
-// A spare keeps no thread from a place: see Over. LeaveSpare gives it back.
+// A spare keeps no thread from a place: see Over. LeaveSpare frees it.
 func (p *Places) TakeSpare() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,7 +91,7 @@ func (p *Places) TakeSpare() bool {
 	return true
 }
 
-// LeaveSpare gives the place of a spare back.
+// LeaveSpare frees the place of a spare.
 func (p *Places) LeaveSpare() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (t *Ticket) Held() bool {
 	return t.state == holding
 }
 
-// Leave gives the place, or the turn, back. Doing so again does nothing.
+// Leave frees the place, or leaves the queue. It is idempotent.
 func (t *Ticket) Leave() {
 	p := t.places
 	p.mu.Lock()
@@ -195,7 +195,7 @@ func (p *Places) full(tenant string) bool {
 
 func (p *Places) free(tenant string) bool { return p.total < p.limits.Total && !p.full(tenant) }
 
-// grant gives free places to those who wait, a tenant after the other. When it returns, none waits
+// grant hands free places to waiting callers, a tenant after the other. When it returns, none waits
 // who could have a place.
 func (p *Places) grant() {
 	for i := 0; i < len(p.turns); {

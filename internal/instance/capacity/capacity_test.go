@@ -34,7 +34,7 @@ func has(t *Ticket) bool {
 	}
 }
 
-// order gives back one place after the other and says who got it.
+// order frees one place after the other and says who got it.
 func order(t *testing.T, names map[*Ticket]string, first *Ticket) string {
 	t.Helper()
 	var got []string

@@ -1,4 +1,4 @@
-// Package capacity gives out the places that a server has for sandboxes. Who finds none free waits in a
+// Package capacity hands out the server's places for sandboxes. A caller that finds none free waits in a
 // queue: first come, first served within a tenant, and tenants in turn, so that one with a hundred
 // waiting calls delays another's only by one sandbox.
 //

@@ -221,7 +221,7 @@ func (w *Watcher) countCPU(inst *instance.Instance, total time.Duration) {
 	w.o.Limits.CPU(c, inst.ID, total, inst.Asked.IsZero())
 }
 
-// CountExec gives back what an exec took of the limits, and counts its CPU time where no driver measures it.
+// CountExec frees what an exec took of the limits, and counts its CPU time where no driver measures it.
 func (w *Watcher) CountExec(inst *instance.Instance, e *execution.Exec, res *sandbox.Result) {
 	if w.meter == nil || inst.Load.IsUnmetered() {
 		w.o.Limits.CPUUsed(e.Caller, time.Duration(res.Usage.CPUMillis)*time.Millisecond)

@@ -92,7 +92,7 @@ const (
 	leave = 20 * time.Second
 )
 
-// Run runs all checks side by side and gives all their lines, in the order of the checks. It ends when all
+// Run runs all checks side by side and returns all their lines, in the order of the checks. It ends when all
 // have ended, or some seconds after the last deadline: a check that ignores its context is left behind.
 func Run(ctx context.Context, checks []Check, out Output) []Line {
 	began := time.Now()

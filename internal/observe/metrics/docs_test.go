@@ -38,7 +38,7 @@ func documented(t *testing.T, text string) map[string]described {
 	return found
 }
 
-// used gives every metric a value, so that it shows its kind and labels.
+// used sets every metric, so that it shows its kind and labels.
 func used(t *testing.T) (*Metrics, map[string]described) {
 	t.Helper()
 	m := New("1.2.3")

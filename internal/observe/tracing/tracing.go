@@ -1,7 +1,7 @@
 // Package tracing makes OpenTelemetry spans of what the server does and sends them to a collector, by OTLP over HTTP.
 // No other package knows the SDK. A span has names, ids, sizes and outcomes; never commands, code, paths, arguments or results.
 //
-// A nil *Tracer is one that is off: Start gives the context that it got, and a nil *Span, whose methods do nothing. That
+// A nil *Tracer is one that is off: Start returns the context that it got, and a nil *Span, whose methods do nothing. That
 // costs a few nanoseconds and no memory.
 package tracing
 
@@ -233,7 +233,7 @@ func (t *Tracer) Reserve(ctx context.Context) Link {
 	return Link{parent.WithSpanID(id)}
 }
 
-// Record makes the span of a link that Reserve gave for ctx. set may add to it.
+// Record makes the span of a link that Reserve returned for ctx. set may add to it.
 func (t *Tracer) Record(ctx context.Context, l Link, name string, from, to time.Time, set func(*Span)) {
 	if t == nil || !l.sc.IsValid() {
 		return

@@ -102,7 +102,7 @@ func (b *Book) Stamp(t sandbox.Thread) (lockedfile.Stamp, error) {
 	return lockedfile.Stat(b.path(t, pageSuffix))
 }
 
-// All gives every owner record of this moment.
+// All returns every owner record of this moment.
 func (b *Book) All() ([]OwnerRecord, error) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {

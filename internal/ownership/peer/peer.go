@@ -104,7 +104,7 @@ func (p *Peers) Others() ([]string, error) {
 	return ids, err
 }
 
-// FindExec returns the replica that knows an exec of a thread: first is asked first, if it is not "". It gives ""
+// FindExec returns the replica that knows an exec of a thread: first is asked first, if it is not "". It returns ""
 // when none of those that answer does; sure says that all did.
 func (p *Peers) FindExec(ctx context.Context, t sandbox.Thread, exec, first string) (id string, sure bool) {
 	q := url.Values{"tenant": {t.Tenant}, "user": {t.User}, "thread": {t.ID}, "exec": {exec}}

@@ -48,7 +48,7 @@ func look() int {
 }
 
 func word(err error) string {
-	if e, ok := err.(syscall.Errno); ok && e != 0 { //nolint:errorlint // as the kernel gave it
+	if e, ok := err.(syscall.Errno); ok && e != 0 { //nolint:errorlint // as the kernel returned it
 		return unix.ErrnoName(e)
 	}
 	return "ok"

@@ -89,7 +89,7 @@ const (
 var ErrBusy = errors.New("another process is changing the file")
 
 // Edit changes a file while no other process does: change gets its text, at most limit+1 bytes, nil when
-// there is none, and gives the new one; nil leaves the file as it is. The file is replaced in one step,
+// there is none, and returns the new one; nil leaves the file as it is. The file is replaced in one step,
 // durably, keeping its owner and mode (0600 for a new one, in folders that are made with 0711), or not at all. Read,
 // Edit by others and crashes see one of the two texts. Errors of change come back as they are; ErrBusy
 // after 10 s, or when ctx ends before.

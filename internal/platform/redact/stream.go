@@ -13,7 +13,7 @@ type Stream struct {
 	rest    int    // so many bytes to come are the rest of a secret that was cut
 }
 
-// Stream begins a text. Of nil Secrets it gives every piece as it came.
+// Stream begins a text. With nil Secrets it passes every piece on as it came.
 func (s *Secrets) Stream() *Stream { return &Stream{s: s} }
 
 // Next takes the next piece and returns what can be said by now, which may be nothing: what looks like the
@@ -43,7 +43,7 @@ func (t *Stream) Next(piece []byte) []byte {
 // flushAt is how many decided bytes gather before they are moved to the output.
 const flushAt = 1 << 10
 
-// End gives what was kept back. cut says that the text did not end there but was cut off: the beginning
+// End returns what was kept back. cut says that the text did not end there but was cut off: the beginning
 // of a secret at its end is hidden then.
 func (t *Stream) End(cut bool) []byte {
 	if t.s == nil {
@@ -74,7 +74,7 @@ func (t *Stream) give(out []byte, n int) []byte {
 	return out
 }
 
-// Reader returns what r gives, without secrets.
+// Reader returns what r reads, without secrets.
 func (s *Secrets) Reader(r io.Reader) io.Reader {
 	if s == nil {
 		return r

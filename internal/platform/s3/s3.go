@@ -200,7 +200,7 @@ func (c *Client) Put(ctx context.Context, address string, from io.Reader, size i
 	return nil
 }
 
-// object gives the errors of reading their kind.
+// object sets the kind of errors of reading.
 type object struct {
 	*minio.Object
 	ctx         context.Context

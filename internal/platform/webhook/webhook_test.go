@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSign: the example of the specification, whose library gives this signature.
+// TestSign: the example of the specification, whose library makes this signature.
 func TestSign(t *testing.T) {
 	secret, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {

@@ -40,7 +40,7 @@ func gitRun(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// repository makes a repository with two commits; it gives its folder and their hashes.
+// repository makes a repository with two commits; it returns its folder and their hashes.
 func repository(t *testing.T) (dir, first, second string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "repo.git")

@@ -35,7 +35,7 @@ const (
 	maxDetail = 300
 )
 
-// ErrContract is wrapped by errors about answers that sandboxd must not give.
+// ErrContract is wrapped by errors about answers that sandboxd must not send.
 var ErrContract = errors.New("sandboxd broke the contract")
 
 // Client calls the sandboxd of one sandbox. Its methods may be called concurrently.

@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/v1/sandboxv1connect"
 )
 
-// openTime bounds the start of an interpreter: sandboxd gives it 30 s.
+// openTime bounds the start of an interpreter: sandboxd allows it 30 s.
 const openTime = 35 * time.Second
 
 // OpenContext starts an interpreter that lives on between execs, and returns once it is ready. It is not

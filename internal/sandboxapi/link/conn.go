@@ -85,7 +85,7 @@ func (c *Conn) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// begin counts a call in and gives their number; with the first one the peer is asked whether it is there.
+// begin counts a call in and returns their number; with the first one the peer is asked whether it is there.
 func (c *Conn) begin() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

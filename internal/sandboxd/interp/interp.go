@@ -29,7 +29,7 @@ type Options struct {
 	TempDir    string // where private folders are made
 	CodeAPIDir string // holds servers and helpers
 	Path       string // where interpreters are looked for, as PATH
-	// NodeVersion runs "<node> --version" and gives what it prints. It is asked once for each
+	// NodeVersion runs "<node> --version" and returns what it prints. It is asked once for each
 	// version of the program, and only where there is neither bun nor deno.
 	NodeVersion func(node string) (string, error)
 	// Forks: a Python that is started ahead may be forked for each run.
@@ -48,7 +48,7 @@ func New(opts Options) *Runner { return &Runner{opts: opts} }
 // Program is a command that runs a text.
 type Program struct {
 	Argv []string
-	Env  []string // "NAME=value"; what the caller gives goes before it, but for PathEnv
+	Env  []string // "NAME=value"; the caller's values go before it, but for PathEnv
 	// PathEnv names a variable that is a list of folders: its value in Env goes in front of the
 	// caller's, joined by a colon. "" when there is none.
 	PathEnv string

@@ -48,7 +48,7 @@ type Exit struct {
 	Reason         string
 
 	// Of an exec in a Session.
-	Results []json.RawMessage // what it displayed, as the Session gave it: data, at most 8 MiB together
+	Results []json.RawMessage // what it displayed, as the Session sent it: data, at most 8 MiB together
 	LeftOut uint32            // how many more there were
 	Lost    bool              // the Session ended with it
 }

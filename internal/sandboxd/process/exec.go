@@ -51,7 +51,7 @@ type Request struct {
 	MaxOutput int64 // bytes of each stream; 0 = 1 MiB
 	SpillDir  string
 	MaxSpill  int64 // bytes of each stream; 0 = no spill file
-	// Terminal gives the command a terminal of this size instead of pipes; stdin stays open. nil: none.
+	// Terminal attaches the command to a terminal of this size instead of pipes; stdin stays open. nil: none.
 	Terminal *Size
 	// Standby is a command to use instead, woken with Wake. Argv, Env and Cwd must say the same
 	// command: it is started when Standby turns out to be lost.

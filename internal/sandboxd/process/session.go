@@ -34,7 +34,7 @@ var (
 	ErrNoStart = errors.New("the interpreter did not start")
 )
 
-// RefusedError is what a Session gave as the reason why it cannot serve.
+// RefusedError is a Session's reason why it cannot serve.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }

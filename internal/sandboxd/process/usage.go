@@ -62,7 +62,7 @@ func anonymousOf(pid int) int64 {
 	return kibibytes(status, "RssAnon")
 }
 
-// kibibytes reads a field of /proc/<pid>/status, which has this unit, and gives bytes.
+// kibibytes reads a field of /proc/<pid>/status, which has this unit, and returns bytes.
 func kibibytes(status []byte, name string) int64 {
 	_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
 	if f := bytes.Fields(rest); len(f) > 0 {

@@ -165,7 +165,7 @@ func (l *look) compare(ctx context.Context, digests *tree.Digests, full bool, li
 	return nil
 }
 
-// number numbers all changes, and gives how many there are.
+// number numbers all changes, and returns how many there are.
 func number(looks []*look) int {
 	total := 0
 	for _, l := range looks {

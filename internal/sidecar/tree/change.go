@@ -114,7 +114,7 @@ func (in *Incoming) Size() int64 { return in.size }
 // Digest is that of what was written.
 func (in *Incoming) Digest() Digest { return Digest(in.h.Sum(nil)) }
 
-// Drop gives it up.
+// Drop discards it.
 func (c *Changing) Drop(in *Incoming) {
 	_ = in.f.Close()
 	_ = unix.Unlinkat(c.aside.fd(), in.name, 0)

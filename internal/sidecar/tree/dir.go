@@ -14,7 +14,7 @@ import (
 // Dir is an open folder. Every method takes one name in it and follows no link.
 type Dir struct {
 	f *os.File
-	// opened is the mode that it had before it was made readable; Close gives it back. -1: it was readable.
+	// opened is the mode that it had before it was made readable; Close sets it again. -1: it was readable.
 	opened int
 }
 
@@ -81,7 +81,7 @@ func (d *Dir) Dir(name string) (*Dir, error) {
 	return sub, nil
 }
 
-// unlock adds permissions to what belongs to this process, and gives those that it had.
+// unlock adds permissions to what belongs to this process, and returns those that it had.
 func (d *Dir) unlock(name string, add uint32) (had int, err error) {
 	fd, err := openat(d.fd(), name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {

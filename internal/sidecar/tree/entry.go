@@ -24,7 +24,7 @@ type Digest [32]byte
 // Known says whether it is one.
 func (d Digest) Known() bool { return d != Digest{} }
 
-// Stamp changes when a file does: two looks at one file that give the same stamp saw the same content, unless the
+// Stamp changes when a file does: two reads of one file with the same stamp saw the same content, unless the
 // first of them was Racy.
 type Stamp struct {
 	Dev, Ino     uint64

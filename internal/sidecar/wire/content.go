@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sidecar/tree"
 )
 
-// SendFile sends the content of a file of a tree, as it is now, at most limit bytes. It gives the stamp and the digest of what was
+// SendFile sends the content of a file of a tree, as it is now, at most limit bytes. It returns the stamp and the digest of what was
 // sent when nothing changed meanwhile; ok is false otherwise, and when there is no such file.
 func SendFile(ctx context.Context, s *Stream, t *tree.Tree, path string, limit int64) (now tree.Entry, ok bool, err error) {
 	f, err := t.OpenFile(path)

@@ -46,7 +46,7 @@ func (m *Entry) Tree() (e tree.Entry, gone bool, err error) {
 // maxBatchBytes keeps a batch of long paths below MaxMessage.
 const maxBatchBytes = 512 << 10
 
-// SendEntries sends a list in batches. next gives one after the other, and nil at the end.
+// SendEntries sends a list in batches. next returns one after the other, and nil at the end.
 func SendEntries(s *Stream, full bool, next func() *Entry) error {
 	batch := &Entries{Full: full}
 	size := 0

@@ -53,7 +53,7 @@ func (s *Stream) Close() {
 	_ = s.conn.Close()
 }
 
-// Release gives back the connection behind the last message that was received: what was read ahead comes first.
+// Release returns the connection after the last message that was received: what was read ahead comes first.
 // It fails when the context has ended.
 func (s *Stream) Release() (net.Conn, *bufio.Reader, error) {
 	if !s.stop() {

@@ -57,7 +57,7 @@ func (s *Staged) Remove() error { return os.RemoveAll(s.Dir) }
 // exist. Junk of desktops (__MACOSX, .DS_Store) is left out. A file is executable when the archive says
 // so or when it begins with #!.
 //
-// An archive that is refused gives an error of kind Invalid with a *Refusal in its chain; nothing of it
+// For an archive that is refused it returns an error of kind Invalid with a *Refusal in its chain; nothing of it
 // stays on disk then, nor when ctx ends.
 func Unpack(ctx context.Context, r io.ReaderAt, size int64, parent string, l Limits) (_ *Staged, err error) {
 	plan, err := check(r, size, l)

@@ -153,7 +153,7 @@ func TestCancelled(t *testing.T) {
 	empty(t, parent)
 }
 
-// TestPackInstallsElsewhere: what Pack writes is the same each time, and Unpack gives the same files.
+// TestPackInstallsElsewhere: what Pack writes is the same each time, and Unpack writes the same files.
 func TestPackInstallsElsewhere(t *testing.T) {
 	folder := t.TempDir()
 	files := map[string]string{

@@ -74,7 +74,7 @@ func checkLayout(r io.ReaderAt, size int64, l Limits) error {
 	return nil
 }
 
-// findEnd finds the end record, which must be the last thing in the file. It gives its place, how many
+// findEnd finds the end record, which must be the last thing in the file. It returns its place, how many
 // entries the directory has, and where that begins.
 func findEnd(r io.ReaderAt, size int64) (at int64, count int, start int64, err error) {
 	tail := make([]byte, min(size, lenEnd+maxComment))
@@ -145,7 +145,7 @@ func readDirectory(r io.ReaderAt, start, end int64, count int) ([]record, error)
 	return all, nil
 }
 
-// checkLocal compares the header before an entry's data with the directory, and gives where the entry
+// checkLocal compares the header before an entry's data with the directory, and returns where the entry
 // ends. next is where the next thing begins, limit where the directory does.
 func checkLocal(r io.ReaderAt, rec record, next, limit int64) (int64, error) {
 	var fixed [lenLocal]byte

@@ -20,7 +20,7 @@ import (
 var leftOut = []string{"__pycache__", "node_modules", ".git", ".DS_Store", "__MACOSX", "Thumbs.db", "desktop.ini"}
 
 // Pack writes the skill in folder as a .skill archive with one folder, name, around everything. The same
-// files give the same bytes, whenever and wherever: entries are sorted, times are fixed, modes are 0644 and
+// files make the same bytes, whenever and wherever: entries are sorted, times are fixed, modes are 0644 and
 // 0755. Caches, version control and the evals/ at the top are left out.
 //
 // What Unpack would refuse is refused here, with the same reasons, and so is a folder without SKILL.md. The

@@ -35,7 +35,7 @@ type library interface {
 
 // Fetcher gets archives by address.
 type Fetcher interface {
-	// Fetch gives the archive at an address such as s3://bucket/key; the caller closes it. Errors: NotFound, Forbidden
+	// Fetch returns the archive at an address such as s3://bucket/key; the caller closes it. Errors: NotFound, Forbidden
 	// (an address or a bucket that is not allowed), Invalid, Unavailable.
 	Fetch(ctx context.Context, url string) (io.ReadCloser, error)
 }

@@ -84,11 +84,11 @@ func (a *ThreadSkills) ActivateSkill(ctx context.Context, c sandbox.Caller, id, 
 	return active, nil
 }
 
-// mostSkills is how many skills a search gives at most.
+// mostSkills is how many skills a search returns at most.
 const mostSkills = 15
 
 // SearchSkills finds skills of a thread by what they do, at most 15, best first, and says how many fit at
-// all. An empty query gives the first ones by name.
+// all. For an empty query it returns the first ones by name.
 func (a *ThreadSkills) SearchSkills(ctx context.Context, c sandbox.Caller, id, query string) (found []sandbox.SkillFound, matches int, err error) {
 	view, err := a.ofThread(ctx, c, id)
 	if err != nil {
@@ -144,7 +144,7 @@ func (x *indexes) of(view *skills.View, list []skills.Skill) *search.Index {
 	return ix
 }
 
-// AddVirtualSkill gives a thread a skill that is only in memory; a running sandbox shows it when this
+// AddVirtualSkill adds a skill to a thread, in memory only; a running sandbox shows it when this
 // returns. Errors as skill.Virtuals.Add says.
 func (a *ThreadSkills) AddVirtualSkill(ctx context.Context, c sandbox.Caller, id string, sk sandbox.VirtualSkill) (sandbox.Skill, error) {
 	t, err := c.Thread(id)

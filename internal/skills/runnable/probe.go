@@ -33,7 +33,7 @@ type Sandboxes interface {
 	// Image identifies what the sandboxes of a template are made of: it changes when the template's image
 	// does. An error is NotFound: no such template.
 	Image(ctx context.Context, template string) (string, error)
-	// Probe runs a script with sh in a sandbox of the template that holds nothing else, and gives what it
+	// Probe runs a script with sh in a sandbox of the template that holds nothing else, and returns what it
 	// printed, whatever its exit code.
 	Probe(ctx context.Context, template, script string) ([]byte, error)
 }

@@ -248,7 +248,7 @@ func (p place) byPath(name string) {
 	}
 }
 
-// ownPath gives the path in the skill's folder of a word that names one: scripts/x.py, ./scripts/x.py,
+// ownPath returns the path in the skill's folder of a word that names one: scripts/x.py, ./scripts/x.py,
 // ${CLAUDE_SKILL_DIR}/x.py, {baseDir}/x.py.
 var own = regexp.MustCompile(`^(?:\./|(?:\$X|\{baseDir\}|\$\{?CLAUDE_SKILL_DIR\}?|\$\{?SKILL_DIR\}?|/mnt/skills/[^/]+/[^/]+)/)?(scripts/[A-Za-z0-9_./-]+\.(?:py|sh|bash|js|mjs|cjs|ts|rb|R|pl))$`)
 

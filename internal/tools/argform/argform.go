@@ -31,7 +31,7 @@ var ErrEnded = errors.New("the input ended")
 const Help = "Enter takes the default or leaves an optional field out; \"\" is an empty text; lists and objects may be given as JSON."
 
 // Ask asks for the members of the object that schema describes, writes its questions to out, reads the
-// answers from lines, and gives the object as JSON. Members of preset, a JSON object or nil, are taken
+// answers from lines, and returns the object as JSON. Members of preset, a JSON object or nil, are taken
 // as they are and not asked for. An error is ErrEnded (wrapped, naming the field), that of ctx, or
 // says what is wrong with the schema or preset.
 func Ask(ctx context.Context, schema, preset json.RawMessage, lines *Lines, out io.Writer) (json.RawMessage, error) {
@@ -92,7 +92,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// field asks for one value. It gives nil when an optional one is left out.
+// field asks for one value. It returns nil when an optional one is left out.
 func (f *form) field(s *schema, path string, required bool, depth int) (json.RawMessage, error) {
 	if s.constant != nil {
 		return s.constant, nil // there is nothing to choose

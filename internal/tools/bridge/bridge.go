@@ -62,7 +62,7 @@ type Tools interface {
 
 // Recorder keeps the record of calls. Its methods may be called at the same time.
 type Recorder interface {
-	// Attempt records that a call is about to be made and gives the record's id. Without it there is no call.
+	// Attempt records that a call is about to be made and returns the record's id. Without it there is no call.
 	Attempt(ctx context.Context, a Attempt) (id string, err error)
 	// Result records how the attempt ended.
 	Result(ctx context.Context, id string, r Outcome) error
@@ -104,7 +104,7 @@ type Outcome struct {
 }
 
 // Keep writes a result that is too large for an answer into the thread's files. name is fit for a file;
-// what it gives is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
+// what it returns is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
 type Keep func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 
 // Options are what a Bridge works with. Tools, Recorder and Keep are needed; a nil Log discards.
@@ -169,7 +169,7 @@ func (b *Bridge) Register(x Exec) (token string) {
 	return token
 }
 
-// Finish ends an exec's token, cancels its calls, waits up to a second for them and gives all calls of
+// Finish ends an exec's token, cancels its calls, waits up to a second for them and returns all calls of
 // the exec in the order in which they started. A call that has not ended by then is an "error". An
 // unknown exec, or one that is finished already, has no calls.
 func (b *Bridge) Finish(execID string) []sandbox.ToolCall {

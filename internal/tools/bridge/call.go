@@ -70,7 +70,7 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 }
 
 // recorded makes the call between its two records. tool is the printed name when there is such a tool.
-// An error is as explain gives it.
+// An error is as explain returns it.
 func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.ToolRef, input []byte) (body []byte, tool string, err error) {
 	tool = nameOf(ref)
 	plan, wrong := contained(b, func() (policy.Plan, error) {

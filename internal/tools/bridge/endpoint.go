@@ -68,7 +68,7 @@ func (b *Bridge) Serve(dir string, uid int, thread sandbox.Thread) (*Endpoint, e
 	return ep, nil
 }
 
-// Close cancels the calls that came through this endpoint, gives them up to a second to answer, and
+// Close cancels the calls that came through this endpoint, waits up to a second for their answers, and
 // closes all connections. It may be called twice. The socket's name stays; it has no listener.
 func (ep *Endpoint) Close() error {
 	ep.once.Do(func() {

@@ -35,7 +35,7 @@ func newExec(x Exec, key [sha256.Size]byte, l Limits) *exec {
 	return &exec{Exec: x, key: key, limits: l, ctx: ctx, cancel: cancel, idle: make(chan struct{})}
 }
 
-// admit takes a place for a request; release gives it back.
+// admit takes a place for a request; release frees it.
 func (e *exec) admit() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,7 +75,7 @@ func (e *exec) release() {
 	e.parallel--
 }
 
-// start counts a call. What it gives is for finish.
+// start counts a call. What it returns is for finish.
 func (e *exec) start(tool string) (call int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

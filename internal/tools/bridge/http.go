@@ -139,7 +139,7 @@ func (ep *Endpoint) recordRefusal(ctx context.Context, why string) {
 }
 
 // read returns the body of a request. The bodies of one sandbox together have a bound in memory; release
-// gives the body's share back.
+// frees the body's share.
 func (ep *Endpoint) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	size := r.ContentLength
 	if size > MaxBodyBytes {

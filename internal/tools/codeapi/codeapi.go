@@ -18,7 +18,7 @@ const maxTools = 20_000
 var static embed.FS
 
 // Generate returns the tree of a set of tools: file contents by slash-separated path relative to
-// /mnt/code-api. It depends on the tools alone, not on their order; the same set gives the same bytes.
+// /mnt/code-api. It depends on the tools alone, not on their order; the same set makes the same bytes.
 // A schema that is not understood makes an untyped wrapper, never an error. An error is Invalid (a set
 // that is too large) or Internal.
 func Generate(set sandbox.ToolSet) (map[string][]byte, error) {

@@ -15,7 +15,7 @@ var declaration = regexp.MustCompile(`\.(d(?:\.|$))`)
 // FileName is how the name of a server or a tool is written as a file or folder: every character
 // outside of [A-Za-z0-9_.-] becomes "_", and so do a leading dot and the dot of ".d" before
 // a dot or the end (x.d.ts holds no code). It is the rule of
-// sandbox.Tool.WrapperPath. Two names may give one file name, in whatever case; what they name then
+// sandbox.Tool.WrapperPath. Two names may become one file name, in whatever case; what they name then
 // shares the file of the first.
 func FileName(name string) string {
 	var b strings.Builder
@@ -126,7 +126,7 @@ func keepOff(s string, taken map[string]bool) string {
 	return s
 }
 
-// names gives each identifier once: a second one of the same text gets a number.
+// names returns each identifier once: a second one of the same text gets a number.
 type names struct {
 	used      map[string]bool
 	separator string // between text and number

@@ -12,7 +12,7 @@ import (
 const maxParameters = 200
 
 // addPython adds servers/__init__.py and a package for each server. A server whose name is an
-// identifier keeps it; of two that give one identifier the second gets a number.
+// identifier keeps it; of two that become one identifier the second gets a number.
 func addPython(tree map[string][]byte, tools []sandbox.Tool) {
 	tree["servers/__init__.py"] = []byte("\"\"\"One package for each MCP server.\"\"\"\n")
 	byServer := map[string][]sandbox.Tool{}

@@ -16,7 +16,7 @@ const (
 
 var errTooDeep = errors.New("the schema is nested too deeply")
 
-// object is a JSON object that keeps the order of its members: people give parameters in the order in
+// object is a JSON object that keeps the order of its members: people list parameters in the order in
 // which they matter.
 type object struct {
 	keys    []string

@@ -29,7 +29,7 @@ const (
 	maxTargets = 10_000              // remembered in memory, before those that are gone are forgotten
 )
 
-// Store keeps generated trees on disk, each under the hash of its contents, and gives sandboxes their
+// Store keeps generated trees on disk, each under the hash of its contents, and makes sandboxes their
 // folders as hard links to them. Several processes may use one folder. All methods may be called at
 // the same time.
 type Store struct {

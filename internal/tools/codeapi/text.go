@@ -56,7 +56,7 @@ func cleaned(text string, most int) []string {
 	return lines
 }
 
-// tsComment writes a description as a comment that it cannot end. It gives "" for an empty one.
+// tsComment writes a description as a comment that it cannot end. It returns "" for an empty one.
 func tsComment(indent, text string) string { return tsCommentOf(indent, clean(text)) }
 
 // tsCommentOf does it with clean lines.

@@ -15,7 +15,7 @@ type tsFunction struct {
 	types    string
 }
 
-// fileNames gives names of files. Names that differ in nothing but the case of letters are one name, the
+// fileNames returns names of files. Names that differ in nothing but the case of letters are one name, the
 // first of them: a compiler refuses files that some file systems take for the same.
 type fileNames map[string]string
 
@@ -29,7 +29,7 @@ func (f fileNames) of(name string) string {
 	return file
 }
 
-// addTypeScript adds servers/<server>/*.ts. Tools whose names give one file share that file.
+// addTypeScript adds servers/<server>/*.ts. Tools whose names become one file share that file.
 func addTypeScript(tree map[string][]byte, tools []sandbox.Tool) {
 	folders, folderNames := map[string][]sandbox.Tool{}, fileNames{}
 	for _, t := range tools {

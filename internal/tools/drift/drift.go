@@ -57,7 +57,7 @@ func pinned(l sandbox.ToolListing) store.PinnedServer {
 	return p
 }
 
-// Check compares a listing with what is remembered, remembers it, and records what is new. It gives the tools that
+// Check compares a listing with what is remembered, remembers it, and records what is new. It returns the tools that
 // are quarantined. An error is that this is not known, or cannot be recorded, now.
 func (s *Service) Check(ctx context.Context, l sandbox.ToolListing) (quarantined []string, err error) {
 	s.mu.Lock()

@@ -75,7 +75,7 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-// nameserver answers every question of type A with the address that answer gives, over the connection
+// nameserver answers every question of type A with the address that answer returns, over the connection
 // that a net.Resolver dials.
 func nameserver(answer func(name string) [4]byte) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -86,7 +86,7 @@ func numeric(name string) bool {
 	return err == nil
 }
 
-// Allow reports whether a connection to host:port is wanted. It gives the name to resolve.
+// Allow reports whether a connection to host:port is wanted. It returns the name to resolve.
 func (r Rules) Allow(hostport string) (name string, port uint16, ok bool) {
 	host, p, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -156,7 +156,7 @@ func orMaybe(near []string) string {
 	return "; did you mean " + strings.Join(near, " or ") + "?"
 }
 
-// Call calls a tool that Resolve or Tools gave, on the thread's own connection. input is a JSON object;
+// Call calls a tool of Resolve or Tools, on the thread's own connection. input is a JSON object;
 // nothing stands for {}. A failure that the tool reports is a result with IsError and its text. An error
 // is Invalid (with the wrong fields), NotFound, ToolFailed (the server answered with an error, or
 // with too much), Timeout, Unavailable or CapacityExceeded. No call is made twice.
@@ -191,7 +191,7 @@ func (h *Hub) Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool
 	return args, nil
 }
 
-// CallChecked is CallWatched with arguments that Arguments gave, which are sent as they are.
+// CallChecked is CallWatched with arguments of Arguments, which are sent as they are.
 func (h *Hub) CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.Tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	began := time.Now()
 	e, err := h.resolve(ctx, t, sandbox.ToolRef{Server: tool.Server, Name: tool.Name}, nil)

@@ -56,7 +56,7 @@ type serverConfig struct {
 	Concurrency   int                   `json:"concurrency"` // calls at once on a connection; 0 takes the hub's
 	DisabledTools []string              `json:"disabledTools"`
 	Capabilities  []string              `json:"capabilities"` // that its users need
-	Tools         map[string]toolConfig `json:"tools"`        // by the name that the server gives them
+	Tools         map[string]toolConfig `json:"tools"`        // by the server's name of them
 	Scope         string                `json:"scope"`        // "thread", "user" (default) or "shared"
 	RunAs         *uint32               `json:"run_as"`       // uid of a stdio server
 	Sandbox       isolationConfig       `json:"sandbox"`

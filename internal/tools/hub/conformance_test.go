@@ -110,7 +110,7 @@ func (p *person) logsInFor(ctx context.Context, try func() error) error {
 
 // calls calls a tool: as code does, for whom nobody answers, or as a client behind /mcp does that has its
 // user there. What a server asks such a client is passed on to it, and its answers are passed back; they
-// are the client's business, so this one remembers for each call what the server gave it to say again.
+// are the client's business, so this one remembers for each call what the server asked it to repeat.
 func (p *person) calls(ctx context.Context, c conformanceCall, there bool) (sandbox.ToolResult, error) {
 	tool := sandbox.Tool{Server: "suite", Name: c.Name}
 	if !there {
@@ -155,7 +155,7 @@ func (p *person) login(ctx context.Context, server string) error {
 	return p.h.FinishLogin(ctx, sandbox.Caller{Owner: alice.Owner}, server, to)
 }
 
-// browse opens a page that sends the browser on at once, and gives where to.
+// browse opens a page that sends the browser on at once, and returns where to.
 func browse(ctx context.Context, url string) (string, error) {
 	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

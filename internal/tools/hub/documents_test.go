@@ -32,7 +32,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestClientFiles: what docs/mcp-clients.md gives other programs to read is whole, names /mcp of one thread, and sends a key.
+// TestClientFiles: the settings of other programs in docs/mcp-clients.md are whole, name /mcp of one thread, and send a key.
 func TestClientFiles(t *testing.T) {
 	read := map[string]func([]byte, any) error{"json": json.Unmarshal, "toml": toml.Unmarshal, "yaml": yaml.Unmarshal}
 	for _, b := range docblock.Marked(t) {

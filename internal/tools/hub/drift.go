@@ -12,7 +12,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// ToolPins compares what servers list with what was seen before. It gives the tools that are quarantined; an
+// ToolPins compares what servers list with what was seen before. It returns the tools that are quarantined; an
 // error is that this is not known now.
 type ToolPins interface {
 	Check(ctx context.Context, l sandbox.ToolListing) (quarantined []string, err error)

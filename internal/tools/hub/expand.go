@@ -20,7 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
-// Secrets gives the values of secrets by name. An error is for callers, and names the secret; there is never an
+// Secrets returns the values of secrets by name. An error is for callers, and names the secret; there is never an
 // empty value.
 type Secrets interface {
 	ForServer(ctx context.Context, a sandbox.SecretAsker, name string) (string, error)

@@ -39,7 +39,7 @@ func newTerms(s *serverConfig, fallback int) *terms {
 
 // enter takes a place for a call, that of its tool first: a call that waits for a busy tool keeps no
 // other tool waiting. It waits until ctx ends. An error is CapacityExceeded, or Unavailable when the
-// caller went away. leave gives the place back.
+// caller went away. leave frees the place.
 func (t *terms) enter(ctx context.Context, server string, tool *tool) (leave func(), err error) {
 	mine := t.tools[tool.Name]
 	if mine != nil {

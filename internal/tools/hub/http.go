@@ -152,7 +152,7 @@ func (r *remote) send(req *http.Request, c *capture) (*http.Response, error) {
 	}
 }
 
-// noLogin notes why a request comes to nothing and gives the error back. Nothing is noted for a nil c.
+// noLogin notes why a request fails and returns the error. Nothing is noted for a nil c.
 func (c *capture) noLogin(status int, err error) error {
 	if c != nil {
 		c.setLogin(status, err)
@@ -251,7 +251,7 @@ func (r *remote) bufferJSON(res *http.Response, c *capture, id json.RawMessage) 
 	return nil
 }
 
-// close gives the connections back.
+// close closes the idle connections.
 func (r *remote) close() {
 	r.base.CloseIdleConnections()
 	if r.login != nil {

@@ -23,9 +23,9 @@ type Options struct {
 	// ConfigPath is extensions_config.json. It need not exist.
 	ConfigPath string
 	Log        *slog.Logger
-	// LookupEnv gives the values that ${NAME} in the configuration stands for.
+	// LookupEnv returns the values that ${NAME} in the configuration stands for.
 	LookupEnv func(name string) (string, bool)
-	// Secrets gives the values that ${secret:NAME} stands for; nil: a server that names one is not usable.
+	// Secrets returns the values that ${secret:NAME} stands for; nil: a server that names one is not usable.
 	Secrets Secrets
 	// Sealer encrypts the logins that are kept; nil: they are kept as they are.
 	Sealer Sealer

@@ -197,7 +197,7 @@ func TestToolsAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The order in which the server gives the parameters is kept.
+	// The server's order of parameters is kept.
 	if z, m := strings.Index(string(tool.Input), "zulu"), strings.Index(string(tool.Input), "message"); z < 0 || z > m {
 		t.Errorf("input %s", tool.Input)
 	}

@@ -67,7 +67,7 @@ func (l *link) lastWords() string {
 	return l.process.tail.String()
 }
 
-// connect starts or reaches the server, greets it and lists its tools. What it gives is closed by the
+// connect starts or reaches the server, greets it and lists its tools. What it returns is closed by the
 // caller also when there is an error.
 func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1), others: map[sandbox.UpstreamKind]chan struct{}{

@@ -39,7 +39,7 @@ const maxFileName = 200
 
 var declarationFile = regexp.MustCompile(`\.d(\.|$)`)
 
-// placeWrappers sets the WrapperPath of tools, which are in order. internal/tools/codeapi gives names that
+// placeWrappers sets the WrapperPath of tools, which are in order. internal/tools/codeapi makes names that
 // differ in the case of letters alone one file, that of the first.
 func placeWrappers(tools []sandbox.Tool) {
 	first := map[string]string{}

@@ -9,7 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 )
 
-// redactor takes secrets out of texts: those of the configuration, and the tokens that a login gave. Errors and
+// redactor takes secrets out of texts: those of the configuration, and the tokens of logins. Errors and
 // logs are rid of everything that the configuration put in, also of folders of this host; what a server answers
 // only of what is surely a secret, in all its forms, because the rest may be what was asked for.
 type redactor struct {

@@ -64,7 +64,7 @@ func (t *traffic) see(msg jsonrpc.Message, by *capture) (changed bool) {
 	return false
 }
 
-// text is see for a message that is not decoded yet. It gives what the SDK is to read in its place.
+// text is see for a message that is not decoded yet. It returns what the SDK is to read in its place.
 func (t *traffic) text(body []byte, by *capture) []byte {
 	msg, err := jsonrpc.DecodeMessage(body)
 	if err != nil || !t.see(msg, by) {

@@ -25,7 +25,7 @@ const (
 	maxErrorData = 16 << 10
 )
 
-// question is a request to a server; ask gives the answer as the SDK reads it.
+// question is a request to a server; ask returns the answer as the SDK reads it.
 type question struct {
 	method string
 	ask    func(context.Context, *mcp.ClientSession) (any, error)
@@ -87,7 +87,7 @@ func (h *Hub) ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamReque
 	return c.ask(ctx, q)
 }
 
-// upstreamConn gives the thread's connection to a server by its name.
+// upstreamConn returns the thread's connection to a server by its name.
 func (h *Hub) upstreamConn(ctx context.Context, t sandbox.Thread, name string) (*conn, error) {
 	cfg := h.configOf(t.Owner)
 	s := cfg.byName[name]

@@ -21,7 +21,7 @@ import (
 
 // UserServers says where the servers of users come from.
 type UserServers struct {
-	// Of gives those of a user, as of now. It is asked often: as long as nothing changes it gives the same pointer.
+	// Of returns those of a user, as of now. It is asked often: as long as nothing changes it returns the same pointer.
 	Of func(sandbox.Owner) (*sandbox.UserServers, error)
 	// Addresses may be connected to besides the public internet.
 	Addresses []netip.Prefix

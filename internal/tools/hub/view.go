@@ -45,7 +45,7 @@ func (c *config) usable() []*serverConfig {
 	return list
 }
 
-// contact gives the thread's connections to the servers, after a bounded wait for those that connect
+// contact returns the thread's connections to the servers, after a bounded wait for those that connect
 // for the first time. One that cannot be made is left out; an error is that the hub is closed.
 func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverConfig) error {
 	var wg sync.WaitGroup

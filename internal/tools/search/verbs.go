@@ -15,7 +15,7 @@ import (
 //go:embed verbs.txt
 var verbTable string
 
-// related gives, for the stem of a verb, the stems of the others of its lines.
+// related returns the stems of the other verbs in the lines of a verb's stem.
 var related = sync.OnceValue(func() map[string][]string {
 	m := map[string][]string{}
 	for line := range strings.Lines(verbTable) {

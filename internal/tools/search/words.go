@@ -11,7 +11,7 @@ import (
 const maxWord = 64 // bytes
 
 // words cuts a text into lower-case words: at everything that is no letter or digit, and at the humps
-// of camelCase. Writing without blanks (Chinese, Japanese, Korean, Thai) gives its pairs of characters.
+// of camelCase. Writing without blanks (Chinese, Japanese, Korean, Thai) is split into pairs of characters.
 func words(text string) []string {
 	var list []string
 	for _, part := range strings.FieldsFunc(text, func(r rune) bool {

@@ -170,7 +170,7 @@ func TestQuota(t *testing.T) {
 	wantKind(t, err, sandbox.QuotaExceeded)
 	_, err = f.Edit(ctx, ws+"/a", "a", "aa", true)
 	wantKind(t, err, sandbox.QuotaExceeded)
-	write(t, f, ws+"/a", strings.Repeat("c", 1000)) // a file that is replaced gives its space back
+	write(t, f, ws+"/a", strings.Repeat("c", 1000)) // the space of a replaced file is free again
 	write(t, f, ws+"/a", strings.Repeat("d", 100))
 	if w, err := f.Write(ctx, "/mnt/user-data/uploads/b", strings.NewReader(strings.Repeat("b", 900)), false); err != nil || w.Bytes != 900 {
 		t.Errorf("Write = %+v, %v", w, err)

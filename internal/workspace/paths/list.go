@@ -16,7 +16,7 @@ import (
 
 // List returns the entries of a folder, depth levels deep (0 = 1), at most limit (0 = MaxEntries), in
 // the order of a walk: each folder before what is in it. Of a folder with more entries than
-// MaxEntries it gives any of them.
+// MaxEntries it returns any of them.
 func (f *FS) List(ctx context.Context, name string, depth, limit int) (Listing, error) {
 	if depth < 0 || limit < 0 || limit > MaxEntries {
 		return Listing{}, sandbox.Errorf(sandbox.Invalid, "depth cannot be negative, limit is 1 to %d", MaxEntries)

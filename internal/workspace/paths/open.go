@@ -139,7 +139,7 @@ func (f *FS) describe(dir *os.Root, base, virtual string, info fs.FileInfo) Entr
 	return e
 }
 
-// folder opens the place as a folder to read. It gives nil for one that the host does not have.
+// folder opens the place as a folder to read. It returns nil for one that the host does not have.
 func (p *place) folder() (*os.Root, error) {
 	if !p.isDir() {
 		if p.info == nil {
@@ -157,7 +157,7 @@ func (p *place) folder() (*os.Root, error) {
 	return sub, nil
 }
 
-// chown gives a file or folder that this process has just made to the thread's user. It works on
+// chown makes the thread's user the owner of a file or folder that this process has just made. It works on
 // the descriptor, and leaves alone what is not ours: what was swapped in belongs to the thread, or
 // is none of our business.
 func (f *FS) chown(file *os.File) error {

@@ -96,7 +96,7 @@ func (r *resolver) leave() {
 	r.cur, r.own, r.m = nil, false, nil
 }
 
-// step takes one element. It gives the place when that was the last one.
+// step takes one element. It returns the place when that was the last one.
 func (r *resolver) step() (*place, error) {
 	name := r.todo[0]
 	r.todo = r.todo[1:]

@@ -120,7 +120,7 @@ func (f *FS) Changes(ctx context.Context, before Snapshot) (changes []sandbox.Fi
 }
 
 // describeContent fills size, type and hash of a changed file, reading at most budget bytes, and
-// gives the bytes that it read. A file that went away meanwhile keeps what is known of it.
+// returns the bytes that it read. A file that went away meanwhile keeps what is known of it.
 func describeContent(e *found, c *sandbox.FileChange, budget int64) (n int64) {
 	file, info, err := openRegular(e.dir, e.name, e.virtual, os.O_RDONLY)
 	if err != nil {

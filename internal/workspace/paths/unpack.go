@@ -156,7 +156,7 @@ func (u *unpacker) check(body *os.File) error {
 				return err
 			}
 			if p.info != nil && !a.dir {
-				u.left += p.info.Size() // it gives its space back
+				u.left += p.info.Size() // its space is free again
 			}
 			u.missing[rel] = a.dir && p.info == nil && !p.isDir()
 		}

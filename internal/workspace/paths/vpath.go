@@ -35,7 +35,7 @@ type Options struct {
 	// Hold calls a function that makes or writes a file so that the kernel's limits hold it, although
 	// the server is root. nil: it is called as it is.
 	Hold func(write func() error) error
-	// Body is given what a Write reads from a sender that may be slow, before anything else is done, and gives what is
+	// Body is given what a Write reads from a sender that may be slow, before anything else is done, and returns what is
 	// read instead. nil: that itself is read.
 	Body func(r io.Reader) (*os.File, error)
 	// Spool is the host folder where an archive is kept until all of it is checked, unless Body keeps it. "": that of the system.

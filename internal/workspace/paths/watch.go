@@ -37,7 +37,7 @@ type Watch struct {
 // NewWatch makes a watch of a folder, and of all below it when recursive.
 func NewWatch(path string, recursive bool) *Watch { return &Watch{path: path, recursive: recursive} }
 
-// Look says what is another than at the look before, sorted by path; the first look gives nothing. What came and went in
+// Look returns what changed since the look before, sorted by path; the first look returns nothing. What came and went in
 // between is not seen. QuotaExceeded: the folder has more than MaxEntries.
 func (w *Watch) Look(ctx context.Context, f *FS) ([]Change, error) {
 	began := time.Now()
@@ -141,7 +141,7 @@ func (w *Watch) Close() {
 
 // bell is the kernel's inotify for the folders of a watch. What it says is not read: a look finds out, whatever got lost.
 type bell struct {
-	file *os.File // nil: the system gives none
+	file *os.File // nil: the system has none
 	fd   int
 	deaf atomic.Bool // a folder could not be added
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Write makes a file of what r gives, with its parent folders, or replaces one, keeping its
+// Write makes a file of what r reads, with its parent folders, or replaces one, keeping its
 // permissions: readers see the old content or the new. With add it adds to the end of the file
 // instead (not atomically; a failure takes back what was added). A symbolic link is followed when
 // it leads to a place inside. QuotaExceeded when the thread's files would exceed the limit.
@@ -55,7 +55,7 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 		return f.add(p, body)
 	}
 	if p.info != nil {
-		body.left += p.info.Size() // the file that is replaced gives its space back
+		body.left += p.info.Size() // the space of the replaced file is free again
 	}
 	n, err := f.replace(p, body, 0o644)
 	if err != nil {

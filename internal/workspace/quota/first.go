@@ -25,7 +25,7 @@ const (
 )
 
 // firstImage makes the image of a data folder that has no threads yet and a file system whose quotas are
-// not on, which is why: what bounds threads must not wait until an operator reads the log. It gives what
+// not on, which is why: what bounds threads must not wait until an operator reads the log. It returns what
 // openImage does, or why there is none.
 func (v *Volume) firstImage(ctx context.Context, why error) (string, error) {
 	size, err := firstSize(v.o.Data)

@@ -23,7 +23,7 @@ const (
 	getXattr      = 0x801c581f // FS_IOC_FSGETXATTR
 	setXattr      = 0x401c5820 // FS_IOC_FSSETXATTR
 	inheritFlag   = 0x200      // FS_XFLAG_PROJINHERIT
-	firstProject  = 1_000_000  // above what people give by hand
+	firstProject  = 1_000_000  // above what people assign by hand
 	projectsLock  = ".projects.lock"
 	convertedMark = ".counted" // beside the folder of a user's threads: all that is in it has the project
 )

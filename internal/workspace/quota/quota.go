@@ -82,7 +82,7 @@ type enforcer interface {
 	pass(ctx context.Context, dir, userDir string) error
 	// drop frees what is kept about a thread, whose folder is empty but for folders, and removes it.
 	drop(dir string, uid int) error
-	// convert gives the folder of a user's threads, made without this package, its counting. It is
+	// convert starts the counting of a folder of a user's threads that was made without this package. It is
 	// called again for what is converted already. live: sandboxes have these files open.
 	convert(ctx context.Context, dir string, live bool) error
 }

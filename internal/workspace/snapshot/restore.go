@@ -220,7 +220,7 @@ func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version
 		if i >= len(entries) || !alike(found[i], seen{Entry: entries[i]}) {
 			return nil, sandbox.Errorf(sandbox.Internal, "%.200q is not what was restored", string(found[i].Entry.Path))
 		}
-		// Nothing can have changed it since, and what does so now gives it another time.
+		// Nothing can have changed it since, and what does so now changes its time.
 		found[i].Entry, found[i].Racy = entries[i], false
 	}
 	if len(found) != len(entries) {
@@ -351,7 +351,7 @@ func zeroBlock(data []byte, at int) bool {
 	return string(block) == string(zeros[:len(block)])
 }
 
-// dress makes links, and gives everything its owner, mode and time: folders last, because what is made in them changes
+// dress makes links, and sets the owner, mode and time of everything: folders last, because what is made in them changes
 // theirs.
 func dress(ctx context.Context, root *os.Root, entries []entry, uid int) error {
 	dir, err := root.Open(".")

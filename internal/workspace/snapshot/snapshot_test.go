@@ -507,7 +507,7 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestMany: a thread with many files waits for its turn, and gives it back.
+// TestMany: a thread with many files waits for its turn, and passes it on.
 func TestMany(t *testing.T) {
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := filepath.Join(sv.make(thread1), "workspace")

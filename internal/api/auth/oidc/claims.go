@@ -82,7 +82,7 @@ func (p *provider) role(claims map[string]any) (sandbox.Role, error) {
 	return p.DefaultRole, nil
 }
 
-// userName makes a name of a user out of any text, so that no two texts give one name.
+// userName makes a name of a user out of any text, so that two texts never become one name.
 func userName(text string) string {
 	if sandbox.CheckOwnerName("user", text) == nil && !strings.HasPrefix(text, hashedUser) {
 		return text

@@ -22,7 +22,7 @@ func MaskedPaths() []string {
 	}
 }
 
-// ReadonlyPaths can be read but not written: Docker's default, and /dev itself, which a runtime gives
+// ReadonlyPaths can be read but not written: Docker's default, and /dev itself, which a runtime mounts
 // the mode that the folder has in the image. Devices in it can be written as ever.
 func ReadonlyPaths() []string {
 	return []string{"/dev", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// EmptyRootfs gives, as a tar archive, a root file system that holds nothing but the mount points.
+// EmptyRootfs returns a tar archive of a root file system with nothing but the mount points.
 func EmptyRootfs() (io.Reader, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)

@@ -24,7 +24,7 @@ func Runtimes() []Runtime {
 }
 
 // Advice says for each runtime what to do when it cannot be used by a driver that finds its program on PATH
-// and gives it the right flags by itself.
+// and sets its right flags by itself.
 func Advice() map[string]string {
 	return map[string]string{
 		"runc":  "install runc 1.1 or newer where PATH leads (apt install runc)",

@@ -12,7 +12,7 @@ import (
 )
 
 // neverNeeded are the system calls that Docker's default lets through and no agent needs: each is a
-// piece of kernel that hostile code cannot then attack. Those that Docker's default gives only with a
+// piece of kernel that hostile code cannot then attack. Those that Docker's default allows only with a
 // capability (mount, unshare, setns, bpf, perf_event_open …) are listed too, so that they stay
 // out whatever a later default says.
 var neverNeeded = []string{
@@ -57,7 +57,7 @@ func profile(r Runtime, loosen []sandbox.Loosening) *seccomp.Seccomp {
 	kept = append(kept, argumentRules(r, loosen)...)
 	if r.OwnKernel {
 		// A filter cannot see the flags of clone3, so the profile refuses it with ENOSYS and the C library
-		// falls back to clone. After EPERM, the only answer that gVisor gives, it does not, and no program
+		// falls back to clone. After EPERM, gVisor's only answer, it does not, and no program
 		// could start a thread. The namespaces that clone3 can make there are gVisor's, not the host's.
 		kept = slices.DeleteFunc(kept, func(rule *seccomp.Syscall) bool { return slices.Contains(rule.Names, "clone3") })
 		kept = append(kept, allow("clone3"))

@@ -27,7 +27,7 @@ const (
 	MaxUID        = 1<<32 - 3 // the two last ones mean "no change" and "overflow" to the kernel
 )
 
-// DefaultHostname is the name of a sandbox whose Spec gives none.
+// DefaultHostname is the name of a sandbox whose Spec has none.
 const DefaultHostname = "sandbox"
 
 var (

@@ -10,7 +10,7 @@ type IDMapping struct {
 	Inside, Host uint32
 }
 
-// rootBit is what tells a sandbox's root from the sandbox's uid: far above every uid that a host gives out.
+// rootBit is what tells a sandbox's root from the sandbox's uid: far above every uid that a host assigns.
 const rootBit = 1 << 30
 
 // IDMappings are those of the sandbox that runs as uid.

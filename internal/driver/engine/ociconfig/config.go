@@ -25,7 +25,7 @@ type Input struct {
 	Cgroup     string            // absolute, in the hierarchy
 	Binding    Binding           // what the runtime can do
 	Seccomp    *specs.LinuxSeccomp
-	// UserNamespace gives the sandbox one of its own: see hardening.IDMappings. The root file system, and every
+	// UserNamespace is set when the sandbox gets one of its own: see hardening.IDMappings. The root file system, and every
 	// folder above it, must let others by, and hold the mount points.
 	UserNamespace bool
 }

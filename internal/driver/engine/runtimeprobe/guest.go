@@ -77,7 +77,7 @@ func takeMemory() {
 	}
 }
 
-// control asks the kernel for one property of this process, or gives -1.
+// control returns one property of this process from the kernel, or -1.
 func control(option int) int {
 	value, err := unix.PrctlRetInt(option, 0, 0, 0, 0)
 	if err != nil {

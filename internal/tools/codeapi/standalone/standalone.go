@@ -39,7 +39,7 @@ var callTS []byte
 var callPython []byte
 
 // Generate returns the tree of a set: file contents by slash-separated path. The same set and connection
-// give the same bytes. Errors are those of codeapi.Generate.
+// make the same bytes. Errors are those of codeapi.Generate.
 func Generate(set sandbox.ToolSet, c Connection) (map[string][]byte, error) {
 	tree, err := codeapi.Generate(set)
 	if err != nil {

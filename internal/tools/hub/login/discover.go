@@ -38,7 +38,7 @@ func challengeOf(res *http.Response) challenge {
 	return challenge{}
 }
 
-// authority is who gives tokens for a server, and for what.
+// authority is who issues tokens for a server, and for what.
 type authority struct {
 	meta     oauthex.AuthServerMeta
 	resource string
@@ -77,7 +77,7 @@ func (c *Client) document(ctx context.Context, address string, into any) error {
 	return nil
 }
 
-// discover finds out who gives tokens for the server.
+// discover finds out who issues tokens for the server.
 func (c *Client) discover(ctx context.Context, ch challenge) (*authority, error) {
 	if c.o.Settings.TokenURL != "" {
 		return &authority{meta: oauthex.AuthServerMeta{Issuer: c.o.Settings.Issuer, TokenEndpoint: c.o.Settings.TokenURL}, resource: resourceOf(c.target)}, nil

@@ -3,7 +3,7 @@
 // OpenID Connect), PKCE, resource indicators (RFC 8707), issuer checks (RFC 9207), dynamic registration
 // (RFC 7591) and client ID metadata documents.
 //
-// No person sits in front of a server, so a grant that needs a person has two halves: Begin gives the URL to
+// No person sits in front of a server, so a grant that needs a person has two halves: Begin returns the URL to
 // open, Finish takes what the browser was sent back with. Until then requests go out without a token and
 // fail with ErrNeeded. Grants of machines need no person.
 //

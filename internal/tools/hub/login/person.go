@@ -46,7 +46,7 @@ func AnswerOf(q url.Values) Answer {
 }
 
 // Begin finds out where to log in, registers with the authorization server when that is needed, and
-// gives the URL to open. The browser will be sent back to redirect, an http URL of a loopback address.
+// returns the URL to open. The browser will be sent back to redirect, an http URL of a loopback address.
 func (c *Client) Begin(ctx context.Context, redirect string) (*Pending, error) {
 	s := c.o.Settings
 	switch {

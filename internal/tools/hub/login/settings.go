@@ -133,7 +133,7 @@ func (s *Settings) Check() (field, problem string) {
 // isReference reports whether a text is completed later, from ${NAME}.
 func isReference(s string) bool { return strings.Contains(s, "${") }
 
-// Texts gives every text in which ${NAME} stands for a variable, by the name of its member.
+// Texts returns every text in which ${NAME} stands for a variable, by the name of its member.
 func (s *Settings) Texts() map[string]*string {
 	return map[string]*string{
 		"client_id": &s.ClientID, "client_secret": &s.ClientSecret, "private_key": &s.PrivateKey, "key_id": &s.KeyID, "assertion": &s.Assertion,

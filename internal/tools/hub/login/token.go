@@ -98,7 +98,7 @@ func printable(token string) bool {
 	return token != "" && len(token) <= 64<<10 && !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// errRefused: the authorization server does not want to give a token, and will not next time.
+// errRefused: the authorization server refuses to issue a token, and will refuse the next time.
 var errRefused = errors.New("refused by the authorization server")
 
 // tokenError says why there is no token. Of what the authorization server says only its code is passed

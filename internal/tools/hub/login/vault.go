@@ -316,7 +316,7 @@ func (s *slot) forget() error {
 	return nil
 }
 
-// challenged notes what the server wants; noted gives it.
+// challenged notes what the server wants; noted returns it.
 func (s *slot) challenged(ch challenge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
