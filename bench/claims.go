@@ -87,7 +87,7 @@ func (p *pool) fill(n int) error {
 	return err
 }
 
-// warm reports whether the thread's sandbox was one that waited.
+// warm reports whether the thread's sandbox came from the pool.
 func (p *pool) warm(thread string) (bool, error) {
 	raw, err := p.post(http.MethodGet, "/api/threads/"+thread, nil)
 	if err != nil {

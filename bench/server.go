@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// server is one that is measured, with a data folder of its own.
+// server is a server under measurement, with its own data folder.
 type server struct {
 	data string
 	url  string

@@ -249,7 +249,7 @@ func (v *verdict) redisKeys(pattern string) (string, error) {
 	return strings.TrimSpace(line), err
 }
 
-// moreGoroutines is how many more a server may have than one that just started: workers that the libraries keep.
+// moreGoroutines is how many more a server may have than a new one: workers that the libraries keep.
 const moreGoroutines = 20
 
 func (v *verdict) leaks(ctx context.Context) string {

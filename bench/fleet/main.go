@@ -43,7 +43,7 @@ import (
 	mcphub "github.com/skerry-sandbox/skerry/internal/tools/hub"
 )
 
-// playArg makes this program the one that plays the sandboxes.
+// playArg makes this program play the sandboxes.
 const playArg = "play"
 
 // local is who calls: all threads are of one user, the worst case for lists.

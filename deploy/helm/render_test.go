@@ -116,7 +116,7 @@ func TestImages(t *testing.T) {
 	same(t, chart+"/images.txt", strings.Join(all, "\n")+"\n")
 }
 
-// TestDashboard: every metric of the dashboard is one that docs/metrics.md has, and each of those that are worth a look is there.
+// TestDashboard: docs/metrics.md has every metric of the dashboard, and the dashboard has each that is worth a look.
 func TestDashboard(t *testing.T) {
 	out, err := render(t, "--set", "apiKey.existingSecret=k,metrics.dashboard.enabled=true")
 	if err != nil {

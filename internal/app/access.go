@@ -170,7 +170,7 @@ func (a *access) recorded(ctx context.Context, c sandbox.Caller, action, subject
 	return a.audit.Do(ctx, audit.Record{Tenant: c.Tenant, User: c.User, Action: action, Subject: subject}.By(c), do)
 }
 
-// recordRefused records a credential that was refused, or did not do for what was asked. One that nobody proved
+// recordRefused records a credential that was refused, or did not suffice for the request. A credential that was not proved
 // belongs to no tenant: it is recorded for the operators.
 func (a *access) recordRefused(ctx context.Context, c sandbox.Caller, reason string) {
 	_, err := a.audit.Append(ctx, audit.Record{

@@ -100,7 +100,7 @@ func TestOpenListeners(t *testing.T) {
 	t.Logf("%d ways to listen", tried)
 }
 
-// TestFirstKey: a server that others can reach starts with a key of its environment, which it takes away; one that is none is refused.
+// TestFirstKey: a server that others can reach starts with a key from its environment, which it unsets; a malformed key is refused.
 func TestFirstKey(t *testing.T) {
 	s, err := store.Open(t.Context(), store.Options{})
 	if err != nil {

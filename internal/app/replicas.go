@@ -97,7 +97,7 @@ func (p *App) network(ctx context.Context) (*peer.Network, error) {
 	return &peer.Network{Listen: p.cfg.PeerListen, Serve: a.ServeServers(), Dial: a.DialServer()}, nil
 }
 
-// authority is that of the installation: the one that is given, or one in the data folder.
+// authority is that of the installation: the configured one, or one in the data folder.
 func (p *App) authority(ctx context.Context) (*pki.Authority, error) {
 	if c := p.cfg.Authority; c.Cert != "" {
 		return pki.Load(c.Cert, c.Key)
@@ -225,7 +225,7 @@ type placement struct {
 	*peer.Peers
 }
 
-// ExecOwner returns the replica that knows an exec, "" when it is this one or none does. Unavailable: one that
+// ExecOwner returns the replica that knows an exec, "" when it is this one or none does. Unavailable: a replica that
 // may know it does not answer, or has ended and is not settled yet.
 func (p placement) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec string) (string, error) {
 	t := sandbox.Thread{Owner: c.Owner, ID: thread}

@@ -314,7 +314,7 @@ func (p *App) openTools(ctx context.Context) (err error) {
 	return nil
 }
 
-// openDriver takes the driver that is asked for, or the best one that is there.
+// openDriver opens the configured driver, or the best available one.
 func (p *App) openDriver(ctx context.Context) (err error) {
 	switch p.cfg.Driver {
 	case "containerd":

@@ -23,7 +23,7 @@ import (
 type Webhook struct {
 	URL    string
 	Secret []byte
-	Client *http.Client // nil: one that follows no redirects
+	Client *http.Client // nil: a client that follows no redirects
 }
 
 const (

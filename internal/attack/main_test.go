@@ -155,7 +155,7 @@ func contains(list []string, s string) bool {
 }
 
 // compare holds a result against the document. Kernels differ in which of several fit errors they return, and
-// in which attacks they know at all, so the document may show another one that the table accepts.
+// in which attacks they know at all, so the document may show another error that the table accepts.
 func (l *ledger) compare(t testing.TB, a Attack, place, result string) {
 	t.Helper()
 	must(t, l.load())

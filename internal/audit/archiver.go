@@ -393,7 +393,7 @@ func unpack(ctx context.Context, to io.Writer, r io.Reader, most int64) (int64, 
 }
 
 // prune removes segments that are old enough, in the archive, and with all sinks; the oldest first, and none
-// behind one that stays.
+// after a segment that stays.
 func (a *archiver) prune(ctx context.Context, full []segment) error {
 	if a.keep <= 0 {
 		return nil

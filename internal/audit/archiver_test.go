@@ -313,7 +313,7 @@ func TestRetentionIsRecorded(t *testing.T) {
 	}
 }
 
-// TestListEndsAtTheDisk: without Redis a query shows what is on the disk, and ends there, also one that was begun before.
+// TestListEndsAtTheDisk: without Redis a query shows what is on the disk, and ends there, also a query that was begun before.
 func TestListEndsAtTheDisk(t *testing.T) {
 	to := newFakeArchive()
 	to.away = true
@@ -435,7 +435,7 @@ func (m *mortal) Put(ctx context.Context, name string, from io.Reader, size int6
 	return err
 }
 
-// steps makes a step with each Read, also with the one that finds the end: what was read is in a file by then.
+// steps makes a step with each Read, also with the Read that finds the end: what was read is in a file by then.
 type steps struct {
 	io.Reader
 	m *mortal

@@ -104,7 +104,7 @@ const (
 // maxUnpacked bounds a segment that is unpacked to be read.
 const maxUnpacked = 4 << 30
 
-// open opens a segment to be read. One that is packed is unpacked into a file without a name. unreadable: only its beginning could be.
+// open opens a segment to be read. A packed segment is unpacked into a file without a name. unreadable: only its beginning could be.
 func (s segment) open(ctx context.Context) (f *os.File, unreadable bool, err error) {
 	from, err := os.Open(s.path)
 	if err != nil || !strings.HasSuffix(s.path, packedSuffix) {

@@ -28,7 +28,7 @@ type follower struct {
 	first uint64 // of the open segment
 }
 
-// seek makes the record with Seq next the one that is read next.
+// seek moves to the record with Seq next.
 func (w *follower) seek(next uint64) error {
 	w.close()
 	w.next, w.seen = next, w.cuts.Load()

@@ -78,7 +78,7 @@ func caughtUp(t *testing.T, l *Log, name string) {
 	}
 }
 
-// TestOutbox: a sink that is away, loses answers, and sees the server start anew gets every record, in order; another one that
+// TestOutbox: a sink that is away, loses answers, and sees the server start anew gets every record, in order; another sink that
 // is stuck holds it up no more than it does Append.
 func TestOutbox(t *testing.T) {
 	dir := t.TempDir()

@@ -20,7 +20,7 @@ const (
 	ActionFileMove          = "file_move"
 	ActionFileMkdir         = "file_mkdir"
 	ActionSandboxCreate     = "sandbox_create"
-	ActionSandboxPool       = "sandbox_pool"  // the start of one that waits for a thread
+	ActionSandboxPool       = "sandbox_pool"  // the start of a sandbox that waits for a thread
 	ActionSandboxClaim      = "sandbox_claim" // a thread got one of those
 	ActionSandboxRemove     = "sandbox_remove"
 	ActionSandboxAdopt      = "sandbox_adopt" // from a server that ended, or was stopped
@@ -28,7 +28,7 @@ const (
 	ActionSandboxResume     = "sandbox_resume"
 	ActionSandboxHibernate  = "sandbox_hibernate" // its end, too: no sandbox_remove follows
 	ActionSandboxExpire     = "sandbox_expire"    // likewise, with execs in it, because of its age
-	ActionSandboxReap       = "sandbox_reap"      // one that no server knew, or what was left of one
+	ActionSandboxReap       = "sandbox_reap"      // a sandbox that no server knew, or what was left of one
 	ActionSandboxQueue      = "sandbox_queue"     // it waited for a place
 	ActionServerDrain       = "server_drain"
 	ActionThreadDelete      = "thread_delete"
@@ -58,7 +58,7 @@ const (
 	ActionContextRestart    = "context_restart"
 	ActionContextClose      = "context_close"
 	ActionApprovalRequest   = "approval_request"  // a call waits for a person
-	ActionApprovalDecision  = "approval_decision" // of a person, or none in time; or one that holds for good was used
+	ActionApprovalDecision  = "approval_decision" // of a person, or none in time; or a standing answer was used
 	ActionTerminal          = "exec_pty"          // a caller joined the terminal of an exec
 	ActionFileChange        = "file_change"       // a file that changed while an exec ran; its parent is the exec's attempt
 	ActionPolicyChange      = "policy_change"     // rules were put by the API

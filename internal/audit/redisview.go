@@ -379,7 +379,7 @@ func (q *redisQuery) take(ctx context.Context, keys []uint64) (rest int, err err
 	return 0, nil
 }
 
-// records reads lines by their numbers; "" for one that the stream no longer has.
+// records reads lines by their numbers; "" for a line that the stream no longer has.
 func (q *redisQuery) records(ctx context.Context, keys []uint64) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

@@ -275,7 +275,7 @@ type State struct {
 	Room int64
 	// Missed is how many records were not written since the log was opened (on_failure: open).
 	Missed uint64
-	// Unsigned is how many records follow the last one that is signed, SignedAt the time of that signature. SignErr
+	// Unsigned is how many records follow the last signed one, SignedAt the time of that signature. SignErr
 	// is why no newer one could be made.
 	Unsigned uint64
 	SignedAt time.Time

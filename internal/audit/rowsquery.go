@@ -99,7 +99,7 @@ func (q *rowQuery) wants(row []byte) bool {
 	return own >= q.since && (q.until == 0 || own < q.until)
 }
 
-// fetch reads a row's record, if it is one that matches.
+// fetch reads a row's record, if it matches.
 func (q *rowQuery) fetch(f *rowFile, row []byte) (Record, bool) {
 	q.read++
 	file := q.open[f.seg.path]
@@ -225,7 +225,7 @@ func (x *rowIndex) list(ctx context.Context, f Filter) (items []Record, next str
 	return items, "", nil
 }
 
-// run takes rows of one writer until one lies before bound, or enough is done. last is the last one that was looked at;
+// run takes rows of one writer until one lies before bound, or enough is done. last is the last row that was looked at;
 // more: the reader stands on another row.
 func (q *rowQuery) run(r *rowReader, bound rowPlace, items *[]Record) (last rowPlace, more bool) {
 	var row []byte

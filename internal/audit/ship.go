@@ -31,7 +31,7 @@ const (
 
 // shipper copies durable records to the tenants' streams, in order and each once. Redis holds how far
 // it came, written together with the records, so that neither a crash here nor one there makes a
-// second copy. Only durable records are copied: the Seq of one that a power cut took is given again.
+// second copy. Only durable records are copied: the Seq of a record that a power cut took is used again.
 type shipper struct {
 	log   *Log
 	rdb   redis.UniversalClient

@@ -24,7 +24,7 @@ import (
 // name in capitals, an environment variable, which wins. Lists are comma-separated there. A section's
 // name comes before its fields': SKERRY_CODE_EXECUTION_MODE.
 type Config struct {
-	// Listen is the address of the API. One that is not loopback needs a key (see Auth).
+	// Listen is the address of the API. Any other than loopback needs a key (see Auth).
 	Listen string `yaml:"listen"`
 	// TLS serves the API by https.
 	TLS TLS `yaml:"tls"`
@@ -168,7 +168,7 @@ type Docker struct {
 type Containerd struct {
 	// Address is its unix socket.
 	Address string `yaml:"address"`
-	// Namespace is the one that sandboxes and their images are in.
+	// Namespace is that of sandboxes and their images.
 	Namespace string `yaml:"namespace"`
 	// Pull fetches images that are not there from their registries.
 	Pull bool `yaml:"pull"`

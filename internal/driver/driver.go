@@ -69,7 +69,7 @@ type Driver interface {
 	// NotFound: there is no such image; Invalid: the Spec breaks a rule (uid 0, a zero limit).
 	Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error)
 	// Remove kills the sandbox and takes away all that is left of it (not the mounts' sources).
-	// Removing one that is not there is no error.
+	// Removing a missing one is no error.
 	Remove(ctx context.Context, id sandbox.ID) error
 	// Inspect tells the present state. NotFound when there is no such sandbox.
 	Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error)
@@ -83,7 +83,7 @@ type Driver interface {
 	Close() error
 }
 
-// HasLabels reports whether a sandbox with labels have is one that List is asked for by want.
+// HasLabels reports whether List returns a sandbox with labels have when it is asked for want.
 func HasLabels(have, want map[string]string) bool {
 	for k, v := range want {
 		if got, ok := have[k]; !ok || got != v {
@@ -100,12 +100,12 @@ type Pauser interface {
 }
 
 // Weight is what a sandbox counts when more CPU time is wanted than there is: as cpu.weight of control groups
-// version 2, 1 to 10,000. One that counts less than another has as much as before while no other wants it.
+// version 2, 1 to 10,000. A sandbox with a lower weight has as much as before while no other wants it.
 type Weight int
 
 const (
 	UsualWeight Weight = 100 // of a sandbox that was not weighed
-	LowWeight   Weight = 6   // of one that neighbours are not to wait for
+	LowWeight   Weight = 6   // of a sandbox that neighbours are not to wait for
 )
 
 // Weigher is a driver that can change the weight of a sandbox that runs. It is idempotent, and remembered by the

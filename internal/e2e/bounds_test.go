@@ -100,7 +100,7 @@ func (d *bounds) object(s *schema) map[string]any {
 	return all
 }
 
-// edge is a value at a bound, and one that is beyond it.
+// edge is a value at a bound, and another beyond it.
 type edge struct {
 	bound   string
 	at, out any
@@ -144,7 +144,7 @@ func TestBounds(t *testing.T) {
 	t.Parallel()
 	s := start(t, options{})
 	var made struct{ Secret string }
-	s.do("POST", "/api/keys", map[string]any{"name": "bounds", "user": "root", "admin": true}).into(t, &made) // one that is made later would need it
+	s.do("POST", "/api/keys", map[string]any{"name": "bounds", "user": "root", "admin": true}).into(t, &made) // a later one would need it
 	s.key = made.Secret
 	var doc bounds
 	s.do("GET", "/openapi.json", nil).into(t, &doc)

@@ -243,7 +243,7 @@ func TestCanaries(t *testing.T) {
 		return a
 	}
 
-	// The environment of the sandbox, and one that is refused.
+	// The environment of the sandbox, and a refused one.
 	saw("acquire", s.do("PUT", "/api/threads/t/sandbox", map[string]any{"env": map[string]string{"BOX": c.all["SANDBOX"]}}))
 	saw("refused", s.do("PUT", "/api/secrets/X", map[string]any{"value": []string{c.all["MISSING"]}}))
 	saw("refused", s.do("PUT", "/api/secrets/X", map[string]any{"value": c.all["MISSING"] + "\x00"}))

@@ -42,7 +42,7 @@ func (s *server) examined(args ...string) (code int, lines map[string]line) {
 
 // TestDoctor: beside a server that runs, with real sandboxes and MCP servers; nothing is left, and the server goes on.
 func TestDoctor(t *testing.T) {
-	const python = "/usr/bin/python3" // one that nobody may run
+	const python = "/usr/bin/python3" // a program without permission to run
 	need(t, have(python), python)
 	shared := sharedFolder(t)
 	code := filepath.Join(shared, "code")

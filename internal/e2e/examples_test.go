@@ -27,7 +27,7 @@ type apiExample struct {
 // late are the operations that show what the server writes in the background: signatures and counts, each within seconds.
 var late = map[string]bool{"verifyAudit": true, "getUsage": true}
 
-// TestExamples sends the examples of the API's reference to a server, in order. Each answer must be the one that is shown, but for
+// TestExamples sends the examples of the API's reference to a server, in order. Each answer must be as shown, but for
 // ids, hashes, times and numbers. Later requests name the id of an earlier answer.
 func TestExamples(t *testing.T) {
 	const file = "../../docs/api/examples.json"

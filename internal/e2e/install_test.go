@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/s3/s3test"
 )
 
-// makeSkills is what an agent does in its sandbox: a skill, one that would slip out, and a link to the host's file.
+// makeSkills is what an agent does in its sandbox: a skill, a file that would slip out, and a link to the host's file.
 const makeSkills = `cd /mnt/user-data/outputs && python3 - <<'E'
 import zipfile
 def make(file, *entries):

@@ -35,7 +35,7 @@ cd /mnt && find skills plugins code-api | sort; ls -la user-data | awk 'NR>3 {pr
 cat /mnt/skills/public/one/who.sh; touch /mnt/skills/x /mnt/plugins/x /mnt/code-api/x /mnt/user-data/x 2>&1
 ls -A /home/agent /mnt/user-data/workspace; id -un; df -k /tmp | awk 'NR>1 {print $2}'`
 
-// TestClaimedIsAsCold: a sandbox that waited is, for its thread, as one that was made for it.
+// TestClaimedIsAsCold: a thread sees no difference between a sandbox of the pool and a cold one.
 func TestClaimedIsAsCold(t *testing.T) {
 	t.Parallel()
 	on(t, []string{"oci", "docker"}, func(t *testing.T, o options) {
@@ -96,7 +96,7 @@ func TestClaimedIsAsCold(t *testing.T) {
 }
 
 // TestFirstProgramIsForked: an interpreter that the template names waits before the first program, in a sandbox of the
-// pool before it has a thread, and in one that was started for one. The thread's status shows it.
+// pool before it has a thread, and in a cold one. The thread's status shows it.
 func TestFirstProgramIsForked(t *testing.T) {
 	on(t, []string{"oci"}, func(t *testing.T, o options) {
 		o.template = "pool: {target: 1, min: 1, burst: 1}\ninterpreters: {python: {warm: 1, preload: [json]}}\n"

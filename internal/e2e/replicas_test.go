@@ -100,7 +100,7 @@ func (s *server) status(thread, id string) string {
 }
 
 // TestTwoServers: two processes on one data folder are one service: each thread has one sandbox, whichever of them is
-// asked, and everything works through the one that does not run it.
+// asked, and everything works through the server that does not run it.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	a, b, _ := startTwo(t, "docker")
@@ -219,7 +219,7 @@ func TestOwnerKilled(t *testing.T) {
 		thread := fmt.Sprintf("t%d", i)
 		a.ok(thread, "echo kept > /mnt/user-data/workspace/f")
 		sandboxes[thread] = a.sandboxOf(thread)
-		execs[thread] = b.background(thread, "sleep 250") // through the one that stays
+		execs[thread] = b.background(thread, "sleep 250") // through the server that stays
 	}
 	a.kill()
 	began := time.Now()

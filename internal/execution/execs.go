@@ -140,7 +140,7 @@ func (x *Execs) Signal(ctx context.Context, c sandbox.Caller, id, execID, name s
 	return inst.Client.Signal(ctx, e.ID, int32(num))
 }
 
-// Kill ends the whole process tree of an exec. Killing one that has ended is no error.
+// Kill ends the whole process tree of an exec. Killing an ended one is no error.
 func (x *Execs) Kill(ctx context.Context, c sandbox.Caller, id, execID string) error {
 	e, err := x.lookup(c, id, execID)
 	if err != nil {

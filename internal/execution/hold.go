@@ -105,7 +105,7 @@ func (h *Hold) finish() {
 	h.over = true
 }
 
-// ApprovalEvent adds an event about a request, after the one that says that the exec started.
+// ApprovalEvent adds an event about a request, after the exec's start event.
 func (e *Exec) ApprovalEvent(ctx context.Context, typ sandbox.EventType, a sandbox.Approval) {
 	ctx, cancel := deadline.Detached(ctx, beginTimeout)
 	defer cancel()

@@ -54,7 +54,7 @@ func (g *Gate) countOne(tenant, day, scope, counter string, n int64) {
 	of[counter] += n
 }
 
-// account returns the one that is open. The caller holds mu.
+// account returns the open one. The caller holds mu.
 func (g *Gate) account(l ledger) *account {
 	a := g.counts[l]
 	if a == nil {

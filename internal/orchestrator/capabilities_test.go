@@ -10,7 +10,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// guardedHub has a tool that needs a capability and one that does not.
+// guardedHub has a tool that needs a capability and another that does not.
 type guardedHub struct {
 	*changingHub
 }

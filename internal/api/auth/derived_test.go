@@ -55,7 +55,7 @@ func TestDerived(t *testing.T) {
 		t.Errorf("all %v, %v", all, err)
 	}
 
-	// One that is forgotten is none at once; one whose parent expires, or is revoked, too.
+	// A forgotten key ends at once; so does one whose parent expires or is revoked.
 	must(t, k.ForgetDerived(ctx, Credential{Secret: secret}, "deerflow 1"))
 	_, err = k.Authenticate(ctx, Credential{Secret: d.Secret})
 	wantKind(t, err, sandbox.Unauthorized)

@@ -42,7 +42,7 @@ func NewRefusals(record func(ctx context.Context, c sandbox.Caller, reason strin
 	return &Refusals{record: record, by: map[string]*refused{}}
 }
 
-// Add records a refusal, or counts it. count is true for one that is only to be counted.
+// Add records a refusal, or counts it. count is true when the refusal is only counted.
 func (r *Refusals) Add(ctx context.Context, c sandbox.Caller, reason string, count bool) {
 	if r.admit(c, count) {
 		r.record(ctx, c, reason)

@@ -22,7 +22,7 @@ const (
 	prefixDigits = 8
 	// throttled bounds the addresses and beginnings that are watched, each.
 	throttled = 16 << 10
-	// goodFor is how long a key counts as one that was good.
+	// goodFor is how long a key that was good once counts as good.
 	goodFor = 24 * time.Hour
 	// sourceBitsV6 of an IPv6 address are one site: its other half is free to choose.
 	sourceBitsV6 = 64

@@ -141,7 +141,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestRevokedElsewhere: a key that another server revokes stops working as soon as it is heard of, without waiting for
-// the cache, and one that it makes works.
+// the cache, and a key that it makes works.
 func TestRevokedElsewhere(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	k, c, now := setup(t)

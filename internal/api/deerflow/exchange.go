@@ -203,7 +203,7 @@ func (x *exchange) ok(data any) error {
 	return nil
 }
 
-// body reads the JSON of a request. A field that is not known is refused: it may be one that another version of DeerFlow needs.
+// body reads the JSON of a request. An unknown field is refused: another version of DeerFlow may need it.
 func (x *exchange) body(out any) error {
 	if kind, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return sandbox.Errorf(sandbox.Invalid, "Content-Type: the body has to be application/json")

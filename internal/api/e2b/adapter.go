@@ -111,7 +111,7 @@ func requestOf(ctx context.Context) request {
 	return q
 }
 
-// handler is one that answers with an error in the shape of E2B's API.
+// handler answers with errors in the shape of E2B's API.
 type handler func(w http.ResponseWriter, r *http.Request, q request) error
 
 // Routes are all that the SDKs call, for api/rest to serve.

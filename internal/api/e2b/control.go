@@ -143,7 +143,7 @@ const (
 	statePaused  = "paused"
 )
 
-// state is running as long as a command would find the sandbox as it was left: one that has no container, or is frozen,
+// state is running as long as a command would find the sandbox as it was left: a sandbox without a container, or a frozen one,
 // is paused.
 func state(v sandbox.ThreadView) string {
 	if v.Sandbox == nil {
@@ -258,7 +258,7 @@ func (a *Adapter) timeout(w http.ResponseWriter, r *http.Request, q request) err
 	return nil
 }
 
-// connect returns a sandbox that runs, and resumes one that is paused. It makes the time of one that runs longer, never
+// connect returns a sandbox that runs, and resumes a paused one. It makes the time of a running one longer, never
 // shorter.
 func (a *Adapter) connect(w http.ResponseWriter, r *http.Request, q request) error {
 	return a.wake(w, r, q, false)
@@ -328,7 +328,7 @@ func (a *Adapter) pause(w http.ResponseWriter, r *http.Request, q request) error
 	} else {
 		_, err = a.o.Threads.Pause(r.Context(), q.caller, q.thread)
 	}
-	if sandbox.KindOf(err) == sandbox.Conflict { // the SDKs take 409 for one that is paused
+	if sandbox.KindOf(err) == sandbox.Conflict { // the SDKs read 409 as "paused"
 		err = sandbox.Wrap(sandbox.Invalid, err, "a sandbox in which commands or code run cannot be paused: end them first")
 	}
 	if err != nil {

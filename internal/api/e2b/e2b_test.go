@@ -90,7 +90,7 @@ func TestSandboxes(t *testing.T) {
 	expect("GET", srv.URL+"/health", "", 502, "not found")
 	expect("POST", srv.URL+"/execute", `{"code":"1"}`, 502, "not found")
 
-	// One that was deleted otherwise is not made anew by a command.
+	// A command does not make a sandbox anew that was deleted otherwise.
 	id = create(t, srv.URL, `{"timeout":60}`)
 	expect("GET", srv.URL+"/contexts", "", 200, "[]")
 	h.mu.Lock()

@@ -35,7 +35,7 @@ var codes = map[sandbox.Kind]connect.Code{
 	sandbox.Internal:         connect.CodeInternal,
 }
 
-// toE2BError is what a client learns of an error: nothing of one that is our fault.
+// toE2BError is what a client learns of an error: nothing of an internal one.
 func toE2BError(err error) (m meaning, detail string) {
 	kind := sandbox.KindOf(err)
 	var e *sandbox.Error

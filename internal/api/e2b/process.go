@@ -269,7 +269,7 @@ func ended(res *sandbox.Result) (*process.ProcessEvent_EndEvent, error) {
 	return end, nil
 }
 
-// touch does something to the process that a client means. One that has ended is not there.
+// touch does something to the process that a client means. A process that has ended is not found.
 func (a *Adapter) touch(ctx context.Context, h http.Header, s *process.ProcessSelector, do func(q request, execID string) error) error {
 	q, err := a.enter(ctx, h)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxWatchers bounds the watchers of a sandbox that are asked now and then; one that is not asked for watcherIdle is
+	// maxWatchers bounds the watchers of a sandbox that are asked now and then; a watcher that is not asked for watcherIdle is
 	// forgotten.
 	maxWatchers = 32
 	watcherIdle = 10 * time.Minute
@@ -79,7 +79,7 @@ func (f *filesystemService) WatchDir(ctx context.Context, r *connect.Request[fil
 	return f.a.rpcError(ctx, err)
 }
 
-// watchStream is what a client of WatchDir gets, by the goroutine that watches and the one that keeps it alive.
+// watchStream is what a client of WatchDir gets, from the goroutines that watch and keep it alive.
 type watchStream struct {
 	mu   sync.Mutex
 	s    *connect.ServerStream[filesystem.WatchDirResponse]

@@ -171,7 +171,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// TestUploadBeyondJSON streams more than a JSON body may have, over a real connection, and one that
+// TestUploadBeyondJSON streams more than a JSON body may have, over a real connection, and a body that
 // breaks off.
 func TestUploadBeyondJSON(t *testing.T) {
 	w := filesWorld(t)

@@ -69,7 +69,7 @@ func TestAuditStream(t *testing.T) {
 	}
 }
 
-// TestAuditStreamPlaces: there are only so many, and one that is left is free again.
+// TestAuditStreamPlaces: there are only so many, and a client that leaves frees its place.
 func TestAuditStreamPlaces(t *testing.T) {
 	w := newWorld(t)
 	srv := httptest.NewServer(handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil }))
@@ -93,7 +93,7 @@ func TestAuditStreamPlaces(t *testing.T) {
 	}
 }
 
-// TestAuditExport: all pages, in each format; one that breaks off is not taken for whole.
+// TestAuditExport: all pages, in each format; an export that breaks off is not taken for whole.
 func TestAuditExport(t *testing.T) {
 	w := newWorld(t)
 	w.auditPages = 3

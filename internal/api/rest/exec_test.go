@@ -425,7 +425,7 @@ func TestIdempotency(t *testing.T) {
 	for _, bad := range []string{strings.Repeat("k", 256), "a b", "é"} {
 		wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: "+bad), 400, "invalid")
 	}
-	// An answer that says "try again" is not remembered; one that says "you are wrong" is.
+	// An answer that says "try again" is not remembered; an answer that says "you are wrong" is.
 	w.err = sandbox.Errorf(sandbox.CapacityExceeded, "full")
 	wantProblem(t, post(`{"command":"x"}`, "Idempotency-Key: k2"), 503, "capacity_exceeded")
 	w.err = nil

@@ -18,10 +18,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Several servers may have one data folder. A request about a thread's sandbox is answered by the one that
+// Several servers may have one data folder. A request about a thread's sandbox is answered by the server that
 // holds the thread: any other passes it on as it is, with its credential and its id, and the answer back as it
 // comes, be it a stream, an upload or a WebSocket. A request is passed on once: only what listens for the other
-// servers says that one was, and what comes from there is answered or refused. One that is refused because the thread
+// servers says that one was, and what comes from there is answered or refused. A request that is refused because the thread
 // has moved meanwhile is passed on anew: its body waits for a sign of who gets it (100 Continue).
 //
 // A server that stops passes on all that is not about its own threads.
@@ -57,7 +57,7 @@ const (
 	placeTime  = 5 * time.Second
 	stopTime   = 20 * time.Second
 	placePause = 100 * time.Millisecond
-	// watchPeer is how often a server that is answering is asked whether it is there; one that does not say so
+	// watchPeer is how often a server that is answering is asked whether it is there; a server that does not say so
 	// for peerPatience is given up. It may be silent for longer than any one question waits.
 	watchPeer    = 3 * time.Second
 	peerPatience = 15 * time.Second
@@ -84,9 +84,9 @@ type need int
 
 const (
 	needNothing need = iota // any server may answer
-	needOwner               // the one that runs the sandbox, if one does
+	needOwner               // the server that runs the sandbox, if any
 	needHold                // the same, and a sandbox may be started
-	needExec                // the one that ran the exec
+	needExec                // the server that ran the exec
 )
 
 // needOf says it by the route: files lie on the disk that all servers see. far: what runs has other copies of them, which
@@ -177,7 +177,7 @@ func endless(route string) bool {
 
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
-// errMoved is the answer to a server that passed a request on to one that does not have the thread any more.
+// errMoved is the answer to a server that forwarded a request to a former owner of the thread.
 var errMoved = sandbox.Errorf(sandbox.Unavailable, "another server took the thread over just now; try again")
 
 // find returns the server that has to answer and does, "" for this one.
@@ -305,7 +305,7 @@ func (u *unread) Close() error { return nil }
 // errPeerGone says that a server which was answering is not there any more.
 var errPeerGone = errors.New("the other server does not answer any more")
 
-// watchPeer abandons a server that is silent for too long, or has ended. A connection to one that was
+// watchPeer abandons a server that is silent for too long, or has ended. A connection to a server that was
 // stopped stays open for ever.
 func (s *server) watchPeer(ctx context.Context, replica string, gone context.CancelCauseFunc) {
 	tick := time.NewTicker(watchPeer)

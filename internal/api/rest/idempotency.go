@@ -187,7 +187,7 @@ func (r *recorder) copy(p []byte) {
 	}
 }
 
-// answer is what to remember, or nil: an answer that says "try again" is not the result. Of one that
+// answer is what to remember, or nil: an answer that says "try again" is not the result. Of an answer that
 // is too large, or has a secret in it, only the fact is remembered: doing it again would be worse. The same
 // holds when something was begun, and then the server, or what it needs, failed.
 func (r *recorder) answer(begun string) []byte {

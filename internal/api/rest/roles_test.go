@@ -118,7 +118,7 @@ func TestThreadScope(t *testing.T) {
 	}
 }
 
-// TestNoRuleNoRoute: a route that says not who may call it does not register, and one that gin has and no rule
+// TestNoRuleNoRoute: a route without a role does not register, and a route that gin has and no rule
 // names answers nobody.
 func TestNoRuleNoRoute(t *testing.T) {
 	w := newWorld(t)

@@ -122,7 +122,7 @@ type mcpServers interface {
 	ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error)
 	// ServerStates lists the enabled servers as the caller's own connections have them. It connects to none.
 	ServerStates(c sandbox.Caller) []sandbox.ToolServer
-	// BeginLogin returns the URL at which a person logs in; FinishLogin takes the one that the browser was
+	// BeginLogin returns the URL at which a person logs in; FinishLogin takes the URL that the browser was
 	// sent back to. The login is the caller's own.
 	BeginLogin(ctx context.Context, c sandbox.Caller, name, redirect string) (sandbox.ToolLogin, error)
 	FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error
@@ -164,7 +164,7 @@ type auditLog interface {
 type limiter interface {
 	// Request lets a request in, or says which limit it met.
 	Request(ctx context.Context, c sandbox.Caller) error
-	// Defer leaves that to the use case that the request asks for; Settle counts one that asked for none after all.
+	// Defer leaves that to the use case that the request asks for; Settle counts a request that asked for none after all.
 	Defer(ctx context.Context) context.Context
 	Settle(ctx context.Context, c sandbox.Caller)
 	Usage(ctx context.Context, c sandbox.Caller, q sandbox.UsageQuery) (sandbox.UsageReport, error)

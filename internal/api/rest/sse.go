@@ -25,7 +25,7 @@ const lookBack = 64
 var errGone = errors.New("the client went away")
 
 // execStream writes the events of an exec as server-sent events. Its methods may be called by the
-// goroutine that follows the exec and by the one that keeps the stream alive.
+// goroutines that follow the exec and keep the stream alive.
 type execStream struct {
 	s      *server
 	x      *exchange

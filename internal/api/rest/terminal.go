@@ -20,7 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Limits of what a client sends to a terminal. A frame that is longer ends the connection; one that
+// Limits of what a client sends to a terminal. A frame that is longer ends the connection; a message that
 // comes too fast waits, and with it the client.
 const (
 	maxFrame     = 64 << 10

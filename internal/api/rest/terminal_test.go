@@ -239,7 +239,7 @@ func TestTerminalRevokedKey(t *testing.T) {
 	<-left
 }
 
-// TestTerminalClientGone: the follower of a client that went away ends, and so does that of one that
+// TestTerminalClientGone: the follower of a client that went away ends, and so does that of a client that
 // takes nothing, while the exec goes on for others.
 func TestTerminalClientGone(t *testing.T) {
 	h := newTerminalHost(t)

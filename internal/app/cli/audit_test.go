@@ -52,7 +52,7 @@ func TestAuditTail(t *testing.T) {
 	}
 }
 
-// TestAuditExportFile: an export goes to a new file, and one that breaks off is an error.
+// TestAuditExportFile: an export goes to a new file, and an export that breaks off is an error.
 func TestAuditExportFile(t *testing.T) {
 	whole := true
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

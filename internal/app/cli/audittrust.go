@@ -11,7 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config"
 )
 
-// localKey finds the public key of the log of a data folder: the one that is named, or the one of this host's configuration.
+// localKey finds the public key of the log of a data folder: the key that is named, or that of this host's configuration.
 func localKey(named string) (public ed25519.PublicKey, keep string, err error) {
 	if named != "" {
 		public, err = signing.ReadPublic(named)

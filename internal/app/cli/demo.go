@@ -21,7 +21,7 @@ import (
 	sdk "github.com/skerry-sandbox/skerry/sdk/go"
 )
 
-// demo is one run of `skerry demo`: a client that uses the public API only, of a server of its own or of one that is there.
+// demo is one run of `skerry demo`: a client that uses the public API only, of a server of its own or of a running one.
 type demo struct {
 	api    apiClient
 	out    io.Writer

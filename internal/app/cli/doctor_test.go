@@ -150,7 +150,7 @@ func TestDoctorData(t *testing.T) {
 	}
 }
 
-// TestDoctorRedis: one that is not there is a problem, in time and without its password.
+// TestDoctorRedis: a missing Redis is a problem, in time and without its password.
 func TestDoctorRedis(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

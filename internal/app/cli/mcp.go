@@ -45,7 +45,7 @@ type toolSource interface {
 	// toolsOf returns all tools of one server.
 	toolsOf(ctx context.Context, server string) ([]sandbox.Tool, error)
 	call(ctx context.Context, tool string, input json.RawMessage) (sandbox.ToolResult, error)
-	// beginLogin returns the URL at which a person logs in; finishLogin takes the one that the browser was
+	// beginLogin returns the URL at which a person logs in; finishLogin takes the URL that the browser was
 	// sent back to.
 	beginLogin(ctx context.Context, server, redirect string) (sandbox.ToolLogin, error)
 	finishLogin(ctx context.Context, server, redirected string) error

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// extensions writes a file of MCP servers: the hostile one, and one that cannot be started.
+// extensions writes a file of MCP servers: the hostile one, and one without a program.
 func extensionsFile(t *testing.T, broken bool) string {
 	t.Helper()
 	if _, err := exec.LookPath("python3"); err != nil {
@@ -35,7 +35,7 @@ func extensionsFile(t *testing.T, broken bool) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	python, err := exec.LookPath("/usr/bin/python3") // one that every uid can run
+	python, err := exec.LookPath("/usr/bin/python3") // a program that every uid can run
 	if err != nil {
 		python = "python3"
 	}

@@ -104,7 +104,7 @@ func extensionsOf(cfg config.Config) string {
 	return filepath.Join(cfg.Data, "extensions_config.json")
 }
 
-// openLocal opens a hub on a file of MCP servers, or on the one that a server's YAML file names.
+// openLocal opens a hub on a file of MCP servers, or on that of a server's YAML file.
 func openLocal(file string) (*localTools, error) {
 	if ext := filepath.Ext(file); ext == ".yaml" || ext == ".yml" {
 		cfg, err := config.Load(file, os.LookupEnv)

@@ -78,7 +78,7 @@ func records(t *testing.T) (all []audit.Record) {
 	return all
 }
 
-// TestOCSF: every action's event is valid by the published schema, and the schema is one that can say no.
+// TestOCSF: every action's event is valid by the published schema, and the schema refuses what is wrong.
 func TestOCSF(t *testing.T) {
 	s := schema(t)
 	classes := map[int]bool{}

@@ -225,7 +225,7 @@ func (f *File) Sign(ctx context.Context, text []byte) ([]byte, error) {
 // Refresh reads the key again when its file changed.
 func (f *File) Refresh() error { return f.read() }
 
-// External asks another program for signatures: one that listens on a unix socket (unix:/path), or a command, without
+// External asks another program for signatures: a program that listens on a unix socket (unix:/path), or a command, without
 // a shell, its arguments parted by spaces. It is given the text, up to the end of its input, and answers with the
 // signature, 64 bytes, in base64.
 type External struct {

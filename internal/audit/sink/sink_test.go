@@ -172,7 +172,7 @@ func TestSyslogTCP(t *testing.T) {
 	}
 }
 
-// TestSyslogDatagrams: a message a datagram; one that is too long leaves out its text.
+// TestSyslogDatagrams: a message is a datagram; a message that is too long omits its text.
 func TestSyslogDatagrams(t *testing.T) {
 	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {

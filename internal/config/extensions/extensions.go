@@ -43,7 +43,7 @@ type Files struct {
 	both  map[sandbox.Owner]*State
 }
 
-// New follows the file at path, which need not be there. An empty path is one that is never there and
+// New follows the file at path, which need not be there. An empty path stands for a file that is never there and
 // cannot be written.
 func New(path string) (*Files, error) {
 	abs, err := filepath.Abs(path)
@@ -100,7 +100,7 @@ func (f *Files) Raw(o sandbox.Owner, section string) (json.RawMessage, error) {
 }
 
 // State returns what holds for a user now. Unavailable when a file is broken and was never whole since
-// this process started: then nothing can be said to be allowed. One that breaks later stays as it was.
+// this process started: then nothing can be said to be allowed. A file that breaks later counts as it was.
 func (f *Files) State(o sandbox.Owner) (*State, error) {
 	global, err := f.document(sandbox.Owner{})
 	if err != nil {
@@ -242,7 +242,7 @@ type follower struct {
 	racy bool
 	read bool
 	text []byte
-	doc  *document // the last one that was good, nil when none was
+	doc  *document // the last good one, nil when none was
 	err  error     // why the file as it is now is not in force
 }
 

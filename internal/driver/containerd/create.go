@@ -36,7 +36,7 @@ type record struct {
 	Claim   string            `json:"claim"`   // a random word of the Create that made it
 }
 
-// recordOf returns the record of a container. ok is false for one that is not this driver's.
+// recordOf returns the record of a container. ok is false for another client's container.
 func recordOf(c containers.Container) (rec record, ok bool) {
 	ext := c.Extensions[extension]
 	return rec, ext != nil && json.Unmarshal(ext.GetValue(), &rec) == nil
@@ -152,7 +152,7 @@ func (d *Driver) claim(ctx context.Context, rt *ociRuntime, userNamespace bool, 
 	return true, nil
 }
 
-// unclaim takes away a record whose making failed: the answer alone may be what was lost. One that
+// unclaim takes away a record whose making failed: the answer alone may be what was lost. A record that
 // another server made meanwhile is not touched.
 func (d *Driver) unclaim(ctx context.Context, id sandbox.ID, claim string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)

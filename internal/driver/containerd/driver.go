@@ -92,7 +92,7 @@ var namespacePattern = regexp.MustCompile(`^[A-Za-z0-9]+([._-][A-Za-z0-9]+)*$`)
 // maxNamespace is containerd's own bound.
 const maxNamespace = 76
 
-// New makes a driver. It does not talk to containerd yet: one that is away now may come.
+// New makes a driver. It does not talk to containerd yet, which may start later.
 func New(opts Options) (*Driver, error) {
 	if !filepath.IsAbs(opts.Root) {
 		return nil, errors.New("containerd driver: Root must be an absolute path")

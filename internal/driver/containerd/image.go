@@ -31,7 +31,7 @@ const pullTimeout = 10 * time.Minute
 // maxConfigBytes bounds the config of an image that is read.
 const maxConfigBytes = 4 << 20
 
-// image is one that sandboxes can be made of.
+// image is an image that sandboxes can be made of.
 type image struct {
 	name   string        // containerd's name of it
 	target digest.Digest // names its contents for good

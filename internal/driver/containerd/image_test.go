@@ -154,7 +154,7 @@ func testImageArchives(t *testing.T, daemon *containerdtest.Daemon) {
 	}
 }
 
-// testImageWithVolumes: a volume of an image is a bounded memory file system (the e2e tests write to one); one that
+// testImageWithVolumes: a volume of an image is a bounded memory file system (the e2e tests write to one); a volume that
 // would hide a folder of the sandbox is refused.
 func testImageWithVolumes(t *testing.T, daemon *containerdtest.Daemon) {
 	d := at(t, daemon.Address)

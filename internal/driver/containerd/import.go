@@ -60,7 +60,7 @@ func (d *Driver) ImportImage(ctx context.Context, ref, source string) (imported 
 	return true, nil
 }
 
-// identityOf names the present state of a file, or a folder for good: one that was replaced has another.
+// identityOf names the present state of a file, or a folder for good: a replaced one has another.
 func identityOf(info os.FileInfo) string {
 	var dev, ino uint64
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -69,7 +69,7 @@ func instance(c containers.Container, t *task.Process) sandbox.Instance {
 	if rec, ok := recordOf(c); ok {
 		out.Runtime, out.Labels = rec.Runtime, rec.Labels
 	}
-	// One that was not started in this time never will be: its server died in between.
+	// A sandbox that was not started in this time never will be: its server died in between.
 	mayStart := c.Labels[labelStarted] == "" && time.Since(c.CreatedAt) < 2*changeTimeout
 	switch status := t.GetStatus(); {
 	case t == nil:

@@ -25,7 +25,7 @@ const (
 	markEvery = 50 * time.Millisecond
 )
 
-// Topics of the events that a watch follows. Those of tasks come from their shims, and one that is told
+// Topics of the events that a watch follows. Those of tasks come from their shims, and an event that is sent
 // to go takes what it has not said yet with it; those of containers come from containerd itself.
 const (
 	topicStart   = "/tasks/start"

@@ -69,7 +69,7 @@ var (
 	_ driver.ImageTeller = (*Driver)(nil)
 )
 
-// New makes a driver. It does not talk to the engine yet: one that is away now may come.
+// New makes a driver. It does not talk to the engine yet, which may start later.
 func New(opts Options) (*Driver, error) {
 	if !filepath.IsAbs(opts.Root) {
 		return nil, errors.New("docker driver: Root must be an absolute path")

@@ -225,7 +225,7 @@ func TestAbout(t *testing.T) {
 	}
 }
 
-// TestImageWithVolumes: a volume of an image is a bounded memory file system (the e2e tests write to one); one that
+// TestImageWithVolumes: a volume of an image is a bounded memory file system (the e2e tests write to one); a volume that
 // would hide a folder of the sandbox is refused.
 func TestImageWithVolumes(t *testing.T) {
 	c := engine(t)

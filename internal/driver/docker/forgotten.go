@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An engine that is killed while it starts a container takes it for one that never ran, from then on. Its first process and its
+// An engine that is killed while it starts a container believes from then on that it never ran. Its first process and its
 // shim may be there all the same, and removing the container leaves them for good.
 
 // startAgainTimeout bounds the start of a container that is to be removed. Removing it needs time, too.
 const startAgainTimeout = 10 * time.Second
 
-// remind has the engine start a container again that it takes for one that never ran: so it finds what is there of it, and clears
+// remind has the engine start a container again that it believes never ran: so it finds what is there of it, and clears
 // most of that away. That it may not come to a start then is no harm.
 func (d *Driver) remind(ctx context.Context, container string) {
 	ctx, cancel := context.WithTimeout(ctx, startAgainTimeout)

@@ -76,7 +76,7 @@ func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec
 	return there, err
 }
 
-// existing answers a Create whose container is there. One that is made but not started is a server's
+// existing answers a Create whose container is there. A container that is made but not started is a server's
 // that is about to start it, or died before: starting it twice does no harm.
 func (d *Driver) existing(ctx context.Context, there sandbox.Instance) (sandbox.Instance, error) {
 	switch there.State {

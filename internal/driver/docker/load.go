@@ -15,7 +15,7 @@ import (
 
 // cgroupParent is the cgroup under which each sandbox gets its own: beside the host's services, so that the weight of
 // one counts among them, too. In a group of all containers, which is the default of an engine that makes cgroups
-// itself, it would count among those alone, and the group as much as before. One that has systemd make them takes
+// itself, it would count among those alone, and the group as much as before. An engine that has systemd make them takes
 // slices only, and puts containers beside the services by itself.
 const cgroupParent = "/"
 

@@ -102,7 +102,7 @@ func instance(id sandbox.ID, state container.ContainerState, created time.Time, 
 	case container.StatePaused:
 		out.State = sandbox.Paused
 	case container.StateCreated:
-		// One that was not started in this time never will be: its server died in between.
+		// A sandbox that was not started in this time never will be: its server died in between.
 		if time.Since(created) < 2*changeTimeout {
 			out.State = sandbox.Starting
 		}

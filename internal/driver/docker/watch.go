@@ -157,8 +157,8 @@ func (w *watch) handle(ctx context.Context, m events.Message) {
 // killedBySIGKILL is the exit code of a process that the kernel ended.
 const killedBySIGKILL = 137
 
-// endedByOOM asks for what the engine's two events leave open: the one that tells of a lack of memory
-// may come after the one that tells of the end.
+// endedByOOM asks for what the engine's two events leave open: the event of a lack of memory
+// may come after the event of the end.
 func (w *watch) endedByOOM(ctx context.Context, id sandbox.ID, m events.Message) bool {
 	if code, err := strconv.Atoi(m.Actor.Attributes["exitCode"]); err != nil || code < 128 || code > killedBySIGKILL {
 		return false

@@ -40,7 +40,7 @@ type Harness struct {
 	Runtime string
 	// Image for the sandboxes.
 	Image string
-	// UnknownImage is one that is not there.
+	// UnknownImage is the name of a missing image.
 	UnknownImage string
 	// Kill ends a sandbox from outside, as a crash would, without the driver.
 	Kill func(t testing.TB, id sandbox.ID)

@@ -29,7 +29,7 @@ func (s *suite) limits(t *testing.T) {
 }
 
 // limitMemory: the process that takes too much is ended, and the sandbox goes on. While the kernel still takes
-// away the memory of one that it has ended, it may find PID 1 alone to take more from; that must be rare, and
+// away the memory of a process that it has ended, it may find PID 1 alone to take more from; that must be rare, and
 // told as what it is.
 func (s *suite) limitMemory(t *testing.T) {
 	for range 4 {

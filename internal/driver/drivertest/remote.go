@@ -441,7 +441,7 @@ func (s *suite) remoteQuota(t *testing.T) {
 	same(t, "what fits", f.here(t, "workspace/small"), "fits")
 }
 
-// remoteGone: a sandbox that ended, and one that never was.
+// remoteGone: a sandbox that ended, and an id that never was a sandbox.
 func (s *suite) remoteGone(t *testing.T) {
 	f := s.far(t)
 	f.write(t, remoteWork+"/lost", "x")

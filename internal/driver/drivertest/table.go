@@ -17,7 +17,7 @@ const (
 )
 
 // outcome notes what came of a part: whether the driver and runtime do what it asserts, or declare that they do not.
-// One that failed is noted too: the test has failed already.
+// A failed check is noted too: the test has failed already.
 func (s *suite) outcome(part string, t *testing.T) {
 	if s.outcomes == nil {
 		s.outcomes = make(map[string]string)

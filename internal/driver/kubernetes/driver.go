@@ -125,7 +125,7 @@ var (
 	_ driver.Describer = (*Driver)(nil)
 )
 
-// New makes a driver. It begins to watch the namespace, and does not wait for the API server: one that is away now
+// New makes a driver. It begins to watch the namespace, and does not wait for the API server: a server that is away now
 // may come.
 func New(o Options) (*Driver, error) {
 	if o.Config == nil {

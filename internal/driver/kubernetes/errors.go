@@ -31,7 +31,7 @@ func apiError(err error, text, verb string) error {
 		return sandbox.Wrap(sandbox.Invalid, err, "%s: the cluster refuses its description", text)
 	case isAPIStatus(err) && !isPassing(err):
 		return sandbox.Wrap(sandbox.Internal, err, "%s", text)
-	default: // no answer at all, or one that says "later"
+	default: // no answer at all, or "later"
 		return sandbox.Wrap(sandbox.Unavailable, err, "the API server of the cluster cannot be reached")
 	}
 }

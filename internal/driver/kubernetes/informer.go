@@ -100,7 +100,7 @@ func (w *pods) synced(ctx context.Context) error {
 	return nil
 }
 
-// seen takes a pod as it is now. One that had ended before it was watched is found by List.
+// seen takes a pod as it is now. List finds a pod that had ended before it was watched.
 func (w *pods) seen(obj any, initial bool) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok || !isMine(p) || hardening.CheckID(idOf(p)) != nil {

@@ -84,7 +84,7 @@ func (d *Driver) create(ctx context.Context, spec sandbox.Spec, bring func() (ma
 	return there, err
 }
 
-// existing answers a Create whose pod is there. One that starts is another server's, which is about to fill it.
+// existing answers a Create whose pod is there. A pod that starts is another server's, which is about to fill it.
 func (d *Driver) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	p, err := d.pod(ctx, id)
 	switch {

@@ -170,7 +170,7 @@ func TestBarePod(t *testing.T) {
 		if !slices.Equal(c.Command, want) {
 			t.Errorf("%s: the command is %q", runtime, c.Command)
 		}
-		if c.Lifecycle != nil || c.StartupProbe != nil { // one that runs once would be ended for not serving
+		if c.Lifecycle != nil || c.StartupProbe != nil { // a pod that runs once would be ended for not serving
 			t.Errorf("%s: something waits until it serves", runtime)
 		}
 		if len(pod.Spec.Volumes) != 3 || len(c.VolumeMounts) != 3 || pod.Spec.ActiveDeadlineSeconds == nil {

@@ -17,7 +17,7 @@ import (
 const (
 	// proofTime is how long it counts that a sandbox could not get out.
 	proofTime = time.Hour
-	// failedTime is how long it counts that one could: then the next one that is made is asked again.
+	// failedTime is how long a failed probe counts: then the next new pod is asked again.
 	failedTime = 30 * time.Second
 	// settleTime is what a network plugin has to close a new pod, and settlePause is between two looks.
 	settleTime  = 10 * time.Second

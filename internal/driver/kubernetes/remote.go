@@ -304,7 +304,7 @@ func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
 	}
 }
 
-// patch puts labels beside those that a pod has. The annotation is written whole, and only over the one that p, the pod as
+// patch puts labels beside those that a pod has. The annotation is written whole, and only over that of p, the pod as
 // it was last seen, has; nil: the API server is asked.
 func (d *Driver) patch(ctx context.Context, p *corev1.Pod, id sandbox.ID, want map[string]string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)

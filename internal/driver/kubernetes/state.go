@@ -106,7 +106,7 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	return inst, nil
 }
 
-// pod asks the API server for the pod of a sandbox; nil: there is none. A claim whose pod is not there is one that starts.
+// pod asks the API server for the pod of a sandbox; nil: there is none. A claim without its pod counts as starting.
 func (d *Driver) pod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 	if err := hardening.CheckID(id); err != nil {
 		return nil, err

@@ -27,9 +27,9 @@ import (
 // SandboxClaim with the sandbox's id as its name asks for it; the pod keeps its name from the pool. The claim has
 // the labels and annotations of a pod, so that a sandbox is known from the moment it is asked for. The pod gets
 // them by a patch, once it is seen to be of our shape. They are put on that pod alone, never into the description that
-// agent-sandbox makes pods from: one that it makes anew in the place of a lost one is no user's sandbox.
+// agent-sandbox makes pods from: a pod that replaces a lost one is no user's sandbox.
 
-// The version is the one that agent-sandbox stores since 0.5.
+// agent-sandbox stores this version since 0.5.
 var (
 	claimGroup    = schema.GroupVersion{Group: "extensions.agents.x-k8s.io", Version: "v1beta1"}
 	claimResource = claimGroup.WithResource("sandboxclaims")
@@ -234,7 +234,7 @@ func asPod(c *unstructured.Unstructured) *corev1.Pod {
 	}}
 }
 
-// claimedPod returns the pod of the claim with a sandbox's name: the pool's, or the claim itself as one that starts. nil: there
+// claimedPod returns the pod of the claim with a sandbox's name: the pool's, or the claim itself as a starting pod. nil: there
 // is no claim.
 func (d *Driver) claimedPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 	c, err := d.claims.Get(ctx, string(id), metav1.GetOptions{})

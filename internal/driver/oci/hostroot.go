@@ -135,7 +135,7 @@ func copyLink(from, to string) error {
 	return makeLink(target, to)
 }
 
-// makeLink makes a link, or points the one that is there elsewhere without a moment in which there
+// makeLink makes a link, or points the existing one elsewhere without a moment in which there
 // is none: sandboxes that run see the same folder.
 func makeLink(target, name string) error {
 	if have, err := os.Readlink(name); err == nil && have == target {

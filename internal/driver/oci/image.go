@@ -26,7 +26,7 @@ type image struct {
 // maxEtcBytes bounds the passwd and group of an image, which are copied for each sandbox.
 const maxEtcBytes = 1 << 20
 
-// imageKey names a folder for good: one that was replaced under its name is prepared anew.
+// imageKey names a folder for good: a folder that was replaced under its name is prepared anew.
 type imageKey struct {
 	path     string
 	dev, ino uint64

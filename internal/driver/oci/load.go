@@ -29,7 +29,7 @@ func (d *Driver) Load(_ context.Context, id sandbox.ID) (driver.Load, error) {
 	return driver.Load{CPU: cpu, Refused: refused}, d.unseen(id, err)
 }
 
-// unseen tells a control group that is not seen from one that is not there.
+// unseen tells a control group that is not visible from a missing one.
 func (d *Driver) unseen(id sandbox.ID, err error) error {
 	if err == nil {
 		return nil

@@ -113,7 +113,7 @@ func (d *Driver) hasEnded(id sandbox.ID) bool {
 var (
 	// errNoPID says that the runtime has not written the pid of a sandbox (yet).
 	errNoPID = errors.New("no pid")
-	// errNotInCgroup says that the pid is that of a process outside: another one that got the number of
+	// errNotInCgroup says that the pid is that of a process outside: another process that got the number of
 	// a sandbox's that has ended, or the sandbox's own when its runtime sets no limits.
 	errNotInCgroup = errors.New("not in the sandbox's cgroup")
 )

@@ -56,7 +56,7 @@ func findRuntimes(root string, programs map[string]string) map[string]*ociRuntim
 				Root:      root + "/" + known.Name,
 				Log:       os.DevNull,
 				LogFormat: runc.JSON,
-				// A runtime command must not outlive the server: one that finished its work after the
+				// A runtime command must not outlive the server: a command that finished its work after the
 				// next server had cleaned up would leave a sandbox that no server knows.
 				PdeathSignal: syscall.SIGKILL,
 				Setpgid:      true, // an interrupt from the server's terminal is not for it

@@ -27,7 +27,7 @@ type Block struct {
 	Text   string
 	Test   string // what uses it: a package and a test, or a file
 	Reason string // why nothing does
-	Prints string // the block right behind one that is tested, without a language: what it prints
+	Prints string // the block right after a tested one, without a language: what it prints
 }
 
 func (b Block) String() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }

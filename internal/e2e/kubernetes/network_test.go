@@ -63,7 +63,7 @@ func (h *house) targets() map[string]string {
 	}
 }
 
-// outside listens at this machine's address on the way to the cluster: an address as those of the internet are, and one that answers.
+// outside listens at this machine's address on the way to the cluster: an address as those of the internet are, which answers.
 func (h *house) outside() string {
 	h.t.Helper()
 	api, err := url.Parse(strings.TrimSpace(h.run("kubectl", "config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")))

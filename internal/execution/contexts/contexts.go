@@ -362,7 +362,7 @@ func (x *Contexts) RestartContext(ctx context.Context, c sandbox.Caller, id, con
 	return cc.show(), nil
 }
 
-// closeIn ends the interpreter of a context in its instance. nil, and one that has ended, have none.
+// closeIn ends the interpreter of a context in its instance. nil, and an ended instance, have none.
 func (x *Contexts) closeIn(ctx context.Context, inst *instance.Instance, contextID string) error {
 	if inst == nil || inst.Ending() != "" {
 		return nil

@@ -53,7 +53,7 @@ func (x *Contexts) Begin(u *Run, execID string) {
 	}
 }
 
-// End frees a context after a run, or after one that did not come about. lost is why the context no longer exists, or "".
+// End frees a context after a run, or after a run that did not start. lost is why the context no longer exists, or "".
 func (x *Contexts) End(u *Run, lost string) sandbox.ContextOutcome {
 	x.registry.mu.Lock()
 	defer x.registry.mu.Unlock()

@@ -392,7 +392,7 @@ func (x *Runner) snapshot(t sandbox.Thread) paths.Snapshot {
 	return s
 }
 
-// timeFirst returns take, or for the first exec of an instance one that times it, too.
+// timeFirst returns take; for the first exec of an instance it times the call, too.
 func (x *Runner) timeFirst(inst *instance.Instance, take func(*sandboxv1.Event) error) func(*sandboxv1.Event) error {
 	first := inst.FirstUse()
 	if !first {

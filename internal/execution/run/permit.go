@@ -69,7 +69,7 @@ func (x *Runner) sameSkill(ctx context.Context, e *execution.Exec) error {
 	return err
 }
 
-// permit waits until a run that is recorded may begin, and is still what was asked about. One that may not has its end
+// permit waits until a run that is recorded may begin, and is still what was asked about. A run that may not has its end
 // here.
 func (x *Runner) permit(ctx context.Context, inst *instance.Instance, e *execution.Exec, plan policy.Plan, still func() error) error {
 	err := x.o.Hub.Permit(ctx, plan, e.Attempt.ID)

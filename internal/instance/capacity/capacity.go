@@ -79,7 +79,7 @@ func (p *Places) Seat(tenant string) *Ticket {
 	return t
 }
 
-// TakeSpare takes a place for a sandbox that waits for a thread, if there is one that no thread wants.
+// TakeSpare takes a place for a sandbox that waits for a thread, if there is a place that no thread wants.
 // A spare keeps no thread from a place: see Over. LeaveSpare frees it.
 func (p *Places) TakeSpare() bool {
 	p.mu.Lock()

@@ -1,5 +1,5 @@
-// Package hooks brings instances up and takes them down, by one list of hooks. A sandbox that is made for a thread, one that
-// waited in the pool, and one that another server made go through the same hooks; each knows what there is to do of it on which
+// Package hooks brings instances up and takes them down, by one list of hooks. A sandbox that is made for a thread, a sandbox that
+// waited in the pool, and a sandbox that another server made go through the same hooks; each knows what there is to do of it on which
 // way. An instance is taken down in reverse, wherever it came to: a hook takes away what is there.
 //
 //	hook       up                                                 down

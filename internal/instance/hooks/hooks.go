@@ -187,7 +187,7 @@ func (h *Hooks) Undo(ctx context.Context, inst *instance.Instance, leave bool) e
 }
 
 func (h *Hooks) down(ctx context.Context, e *end) {
-	if !e.leave && !e.held { // of one that was not adopted the server before it had the last
+	if !e.leave && !e.held { // of a sandbox that was not adopted the server before it had the last
 		h.o.Copies.Last(ctx, e.inst)
 	}
 	ctx, cancel := deadline.Detached(ctx, RemoveTimeout)

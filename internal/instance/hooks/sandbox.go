@@ -69,7 +69,7 @@ func (h *Hooks) OpenBridge(inst *instance.Instance) (err error) {
 	return err
 }
 
-// sandboxHook has the driver make the sandbox, or makes one that is there the thread's.
+// sandboxHook has the driver make the sandbox, or makes an existing one the thread's.
 type sandboxHook struct{ *Hooks }
 
 func (h *sandboxHook) name() string { return "sandbox" }
@@ -191,7 +191,7 @@ func (h *Hooks) Spec(inst *instance.Instance, files string) sandbox.Spec {
 	}
 }
 
-// AttachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. One that
+// AttachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. A sandbox that
 // cannot be reached is given up for another.
 func (h *Hooks) AttachClaimed(ctx context.Context, inst *instance.Instance) error {
 	if inst.FileSync == nil {
@@ -240,7 +240,7 @@ func (h *Hooks) Fill(ctx context.Context, inst *instance.Instance) error {
 	if err := noteFilled(h.o.RunRoot, inst); err != nil {
 		return err
 	}
-	// The folder that it waited with says from now on nothing. One that stays goes with the next sweep after the sandbox.
+	// The folder that it waited with says from now on nothing. The next sweep after the sandbox removes a folder that stays.
 	if err := h.o.Folders.Drop(inst.Pooled.Files, inst.Pooled.UID); err != nil {
 		h.log(inst).Warn("folder of a pooled sandbox not removed; tried again", "error", err)
 	}
@@ -298,7 +298,7 @@ func (h *daemonHook) up(ctx context.Context, s *Start) error {
 	return s.Instance.Hello(ctx)
 }
 
-// answers makes sure that a sandbox which waited is still there. One that is not is given up for another.
+// answers makes sure that a sandbox which waited is still there. A missing one is given up for another.
 func (h *daemonHook) answers(ctx context.Context, inst *instance.Instance) error {
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()

@@ -22,7 +22,7 @@ import (
 //
 // A thread that has files keeps its folder: they are copied into the sandbox, where that has a disk of its own. When all of them
 // are there, a note in the sandbox's folder says whose they are, and only then may anything run. Until the note is there the
-// sandbox belongs to no thread, and nothing is ever copied from it. One that got a part of them goes back to no pool.
+// sandbox belongs to no thread, and nothing is ever copied from it. A sandbox that got a part of them returns to no pool.
 
 // workspaceHook finds or makes the thread's folder.
 type workspaceHook struct{ *Hooks }
@@ -141,7 +141,7 @@ func ThreadOf(entry sandbox.Instance) sandbox.Thread {
 	}
 }
 
-// folderHook makes the run folder, or opens the one that is there.
+// folderHook makes the run folder, or opens the existing one.
 type folderHook struct{ *Hooks }
 
 func (h *folderHook) name() string { return "folder" }

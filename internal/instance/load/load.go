@@ -46,7 +46,7 @@ const (
 	forkEnd    = 10 * time.Second
 )
 
-// Contexts are the interpreters of threads: one that lives may compute without an exec.
+// Contexts are the interpreters of threads: a living one may compute without an exec.
 type Contexts interface {
 	Living(t sandbox.Thread) int
 }

@@ -297,7 +297,7 @@ func (p *Pool) start(of *stock) {
 	})
 }
 
-// discard removes one that no thread gets, which counts as leaving. What cannot be removed now the sweep tries again.
+// discard removes a sandbox that no thread gets, which counts as leaving. What cannot be removed now the sweep tries again.
 func (p *Pool) discard(x *instance.Pooled, why string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), removeTimeout)
 	defer cancel()

@@ -95,7 +95,7 @@ func (s *shelf) rushes(now time.Time) bool {
 	return now.Sub(s.picked) < rushPause && now.Sub(s.rush) < rushMost
 }
 
-// begin adds one that is being made.
+// begin adds a sandbox that is being made.
 func (s *shelf) begin(of *stock, x *instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *shelf) begin(of *stock, x *instance.Pooled) {
 	of.making = append(of.making, x)
 }
 
-// add puts one that was made where threads find it, if it is wanted and err is nil. When not, it counts as leaving.
+// add puts a finished sandbox where threads find it, if it is wanted and err is nil. When not, it counts as leaving.
 func (s *shelf) add(of *stock, x *instance.Pooled, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +120,7 @@ func (s *shelf) add(of *stock, x *instance.Pooled, err error) bool {
 	return false
 }
 
-// remove takes out one that must not be handed out; nil: none waits under that id. It counts as leaving.
+// remove takes out a sandbox that must not be handed out; nil: none waits under that id. It counts as leaving.
 func (s *shelf) remove(id sandbox.ID) *instance.Pooled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *shelf) evict(over func() int) (out []*instance.Pooled) {
 	return out
 }
 
-// cancelOne ends the making of one that nothing has cancelled. The caller holds mu.
+// cancelOne cancels the making of one sandbox. The caller holds mu.
 func (s *shelf) cancelOne() {
 	for _, of := range s.stocks {
 		if i := slices.IndexFunc(of.making, func(x *instance.Pooled) bool { return !x.Unwanted }); i >= 0 {

@@ -85,7 +85,7 @@ func (p *Pool) Sweep() {
 	}
 }
 
-// stale reports whether no server hands a sandbox out any more. Of ours the folder is looked at last: one that is not known
+// stale reports whether no server hands a sandbox out any more. Of ours the folder is looked at last: a sandbox that is not known
 // any more because a thread has it has moved before.
 func (p *Pool) stale(f Folder) bool {
 	if f.Replica != p.o.Peers.ID() {

@@ -129,7 +129,7 @@ func (x *Specs) Write(ctx context.Context, t sandbox.Thread, saved Spec) error {
 	return lockedfile.Edit(context.WithoutCancel(ctx), path, maxBytes, func([]byte) ([]byte, error) { return text, nil })
 }
 
-// Renew encrypts the environments that are kept as they are, or for a key that is not the newest. One that
+// Renew encrypts the environments that are kept as they are, or for a key that is not the newest. An environment that
 // cannot be read is left alone, with a line in the log.
 func (x *Specs) Renew(ctx context.Context) (changed int, err error) {
 	if x.o.Sealer == nil {

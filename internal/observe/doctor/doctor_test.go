@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestRun: checks run side by side and are shown in their order; one that heeds nothing is left behind, with what it
+// TestRun: checks run side by side and are shown in their order; a check that ignores its deadline is left behind, with what it
 // said before, and keeps no other from being shown.
 func TestRun(t *testing.T) {
 	release, second := make(chan struct{}), make(chan struct{})

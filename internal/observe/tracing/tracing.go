@@ -1,7 +1,7 @@
 // Package tracing makes OpenTelemetry spans of what the server does and sends them to a collector, by OTLP over HTTP.
 // No other package knows the SDK. A span has names, ids, sizes and outcomes; never commands, code, paths, arguments or results.
 //
-// A nil *Tracer is one that is off: Start returns the context that it got, and a nil *Span, whose methods do nothing. That
+// A nil *Tracer is off: Start returns the context that it got, and a nil *Span, whose methods do nothing. That
 // costs a few nanoseconds and no memory.
 package tracing
 
@@ -43,7 +43,7 @@ type Options struct {
 	Endpoint string
 	// Headers go with each delivery, such as a credential.
 	Headers map[string]string
-	// Ratio is how many of the traces that begin here are recorded, 0 to 1. One that a caller began is recorded when
+	// Ratio is how many of the traces that begin here are recorded, 0 to 1. A trace that a caller began is recorded when
 	// the caller says so.
 	Ratio float64
 	// Service, Version and Instance name this process.
@@ -60,7 +60,7 @@ type Tracer struct {
 	provider *sdktrace.TracerProvider
 }
 
-// Open makes a Tracer, nil when there is no endpoint. It does not wait for the collector: one that is away is logged.
+// Open makes a Tracer, nil when there is no endpoint. It does not wait for the collector, and logs when that is away.
 func Open(ctx context.Context, o Options) (*Tracer, error) {
 	exporter := o.Exporter
 	if exporter == nil {
@@ -153,7 +153,7 @@ func (t *Tracer) Start(ctx context.Context, name string, kind Kind) (context.Con
 	return ctx, &Span{s}
 }
 
-// Set adds an attribute. One that is "" is left out.
+// Set adds an attribute, unless its value is "".
 func (s *Span) Set(key, value string) {
 	if s != nil && value != "" {
 		s.span.SetAttributes(attribute.String(key, value))

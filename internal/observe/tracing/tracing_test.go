@@ -60,7 +60,7 @@ func TestReserved(t *testing.T) {
 	}
 }
 
-// TestW3C: a trace that came in goes out, in headers and in _meta; one that its caller does not record is not recorded.
+// TestW3C: a trace that came in goes out, in headers and in _meta; a trace that its caller does not record is not recorded.
 func TestW3C(t *testing.T) {
 	tr, spans := inMemory(t)
 	const trace = "0af7651916cd43dd8448eb211c80319c"
@@ -83,7 +83,7 @@ func TestW3C(t *testing.T) {
 	}
 }
 
-// TestCollector: spans reach a collector by OTLP, with the headers; one that is away costs a line in the log.
+// TestCollector: spans reach a collector by OTLP, with the headers; a collector that is away costs a line in the log.
 func TestCollector(t *testing.T) {
 	var mu sync.Mutex
 	var body []byte

@@ -26,7 +26,7 @@ const (
 )
 
 // Algorithms are those that may be allowed: signatures by a private key that only the issuer has. Not among
-// them: none, and HS…, whose key would be the one that is published.
+// them: none, and HS…, whose key would be the published one.
 func Algorithms() []string {
 	return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 }

@@ -265,7 +265,7 @@ func (d *Daemon) mounts() []string {
 // Log is what the daemon has said since it was last started.
 func (d *Daemon) Log() string { return d.log.String() }
 
-// buffer is one that the process writes while others read it.
+// buffer is a buffer that the process writes while others read it.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

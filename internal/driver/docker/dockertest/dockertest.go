@@ -79,7 +79,7 @@ func (e *Engine) start(images []string) error {
 
 // Run starts the engine again in its folder, after Kill, and waits until it serves.
 func (e *Engine) Run() error {
-	// The number in the file of one that was killed may be another process's by now.
+	// The number in the file of a killed engine may be another process's by now.
 	if err := os.Remove(e.dir + "/pid"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 
 // forbidden are attempts at what no sandbox may do. Each returns nil when it was let through. Their
 // arguments do no harm: a kernel that looked at them would answer EINVAL, EBADF or EFAULT, which
-// tells it from one that refused the call itself.
+// tells it from a kernel that refused the call itself.
 var forbidden = map[string]func() error{
 	"unshare-user":        func() error { return unix.Unshare(unix.CLONE_NEWUSER) },
 	"unshare-mount":       func() error { return unix.Unshare(unix.CLONE_NEWNS) },
@@ -128,7 +128,7 @@ func cloneWith(flags uintptr) error {
 	return cmd.Run()
 }
 
-// traceChild makes this process the tracer of one that it starts.
+// traceChild makes this process the tracer of a process that it starts.
 func traceChild() error {
 	p, err := os.StartProcess("/proc/self/exe", []string{"probe", sleepArg}, &os.ProcAttr{})
 	if err != nil {

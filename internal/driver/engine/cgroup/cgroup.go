@@ -67,7 +67,7 @@ func mountOf(controller string) (mount string, v1 bool) {
 	return unified, false
 }
 
-// SwapIsAccounted reports whether the kernel can limit swap. One that cannot refuses the setting.
+// SwapIsAccounted reports whether the kernel can limit swap. A kernel that cannot refuses the setting.
 func SwapIsAccounted() bool {
 	mount, v1 := mountOf("memory")
 	if !v1 {
@@ -165,7 +165,7 @@ func SetWeight(group string, weight int) error {
 }
 
 // Holds reports whether pid is a process of the group. It tells a pid that is in use by another
-// process now from the one that was written down.
+// process now from the recorded one.
 func Holds(group string, pid int) bool {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -190,7 +190,7 @@ func Thaw(group string) {
 	_ = os.WriteFile(filepath.Join(mount, group, "freezer.state"), []byte("THAWED"), 0)
 }
 
-// emptyWait bounds how long killed processes may take to leave their group. One that sits in an
+// emptyWait bounds how long killed processes may take to leave their group. A process in an
 // uninterruptible call can take long; then the group stays, and Remove says so.
 const emptyWait = 5 * time.Second
 

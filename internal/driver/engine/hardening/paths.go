@@ -3,7 +3,7 @@ package hardening
 import "github.com/skerry-sandbox/skerry/internal/sandbox"
 
 // MaskedPaths cannot be read in a sandbox: they tell about the host or about other sandboxes.
-// Docker's default list and /proc/key-users. One that the kernel lacks is passed over.
+// Docker's default list and /proc/key-users. A path that the kernel lacks is skipped.
 func MaskedPaths() []string {
 	return []string{
 		"/proc/acpi",

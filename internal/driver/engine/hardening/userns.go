@@ -1,7 +1,7 @@
 package hardening
 
 // A sandbox has a user namespace of its own where the driver can make one. Two host uids are in it and no
-// other: that of the sandbox under its own number, so that files need no change of owner, and one that owns
+// other: that of the sandbox under its own number, so that files need no change of owner, and a uid that owns
 // nothing, which stands for the root that the runtime is while it sets the sandbox up. All others, the host's
 // root first, are nobody: what breaks out of the sandbox's walls has no uid, and no capability, of the host.
 

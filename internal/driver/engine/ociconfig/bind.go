@@ -34,7 +34,7 @@ const (
 // featuresTimeout bounds asking a runtime for its features: 20 ms as a rule.
 const featuresTimeout = 10 * time.Second
 
-// BindingOf finds out what a runtime can do. program is asked for its features; one that does not tell
+// BindingOf finds out what a runtime can do. program is asked for its features; a runtime that does not tell
 // gets BindAlone. The answer does not depend on how long the caller's ctx lasts: it is one to remember.
 func BindingOf(ctx context.Context, runtime hardening.Runtime, program string) Binding {
 	if runtime.OwnKernel {

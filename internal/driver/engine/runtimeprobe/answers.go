@@ -30,7 +30,7 @@ func CheckUserNamespace(ctx context.Context, starter func(userNamespace bool) St
 	return "", without, first, nil
 }
 
-// NewAnswers returns one that remembers nothing.
+// NewAnswers returns an empty Answers.
 func NewAnswers() *Answers {
 	return &Answers{turn: make(chan struct{}, 1), problems: make(map[string]string), last: make(map[string]string)}
 }

@@ -76,7 +76,7 @@ func Check(ctx context.Context, starter Starter, cfg Config) (problem string, de
 	return problem, detail, nil
 }
 
-// sweepAge is how old a scratch folder or a sandbox must be to be one that a crash of a server left: a probe
+// sweepAge is how old a scratch folder or a sandbox must be to count as left by a crash of a server: a probe
 // takes seconds.
 const sweepAge = 5 * time.Minute
 

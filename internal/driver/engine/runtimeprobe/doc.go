@@ -1,7 +1,7 @@
 // Package runtimeprobe finds out whether a runtime keeps the promises that cannot be read off its
 // version: it starts one small sandbox and looks.
 //
-//   - code inside reaches a socket of the host in a mounted folder, and the host one that code made;
+//   - code inside reaches a socket of the host in a mounted folder, and the host reaches a socket that code made;
 //   - the system call filter and no_new_privs are in force;
 //   - the memory limit is in force: a program that takes more is ended.
 //
