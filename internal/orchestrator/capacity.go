@@ -14,7 +14,7 @@ import (
 
 // An instance that finds no place waits in the queue of its tenant (package capacity). It is in the map all the
 // while, "starting", so that many callers share one turn. The turn is kept as long as a caller waits for
-// the instance; one that a caller was told of (202) is kept for QueueTime after the last call that asked for it.
+// the instance; an instance that a caller was told of (202) is kept for QueueTime after the last call that asked for it.
 
 // queueNoted is how long an instance has to wait for a place before the audit log says so.
 const queueNoted = time.Second

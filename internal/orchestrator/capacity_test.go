@@ -127,7 +127,7 @@ func TestQueueEnds(t *testing.T) {
 	h.mustExec(t, "first")
 }
 
-// TestRoomIsMade: one that waits gets the place of the sandbox that was unused longest, not of one that is busy
+// TestRoomIsMade: a waiting caller gets the place of the sandbox that was unused longest, not of a busy one
 // or was used just now.
 func TestRoomIsMade(t *testing.T) {
 	g := newGate()

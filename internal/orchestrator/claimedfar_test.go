@@ -130,7 +130,7 @@ func TestNothingRunsBeforeItIsWhole(t *testing.T) {
 	f.want("what the server has", f.here("t", "a")+f.here("t", "b"), "onetwo")
 }
 
-// TestFillFails: a sandbox that cannot be given the files is removed, and the thread gets one that is made for it. Nobody hears of it,
+// TestFillFails: a sandbox that cannot be given the files is removed, and the thread gets a cold one. Nobody hears of it,
 // unless that fails, too: then there is one error, of that.
 func TestFillFails(t *testing.T) {
 	f := newFarHouse(t, onePooled())

@@ -69,8 +69,8 @@
 // it back when its sandbox is gone. lifecycle.go looks every second for instances that are idle or too
 // old: BeginStop takes one out of use in the same step that sees that nothing runs in it, and putAway ends
 // it. Package instance/savedspec is what outlives an instance. Package instance/load watches what an instance with something in it
-// does to its neighbours: it weighs one that computes, and ends what forks without end (decision 0019).
-// The way of an exec into an instance is enter: it waits for an instance, wakes one that is paused, and
+// does to its neighbours: it lowers the weight of an instance that computes, and ends a fork bomb (decision 0019).
+// The way of an exec into an instance is enter: it waits for an instance, wakes a paused one, and
 // starts over when the instance was put away meanwhile. See docs/lifecycle.md.
 //
 // # Where the server's disk is not the sandbox's
@@ -81,7 +81,7 @@
 // Files at the server belong to the thread's uid as ever. That needs root with CHOWN, FOWNER and
 // DAC_OVERRIDE, and no more: quotas of the kernel need others, so there the limit is what the server
 // counts when it writes and pulls. A tool server in a sandbox (package tools/servers) has its home folder
-// brought every 30 s and at its end; one that is a process of the server needs SETUID and SETGID, and is
+// brought every 30 s and at its end; a process of the server needs SETUID and SETGID, and is
 // refused without.
 //
 // # Two servers
@@ -94,7 +94,7 @@
 // on to that replica, once at most; a request that may start a sandbox holds the thread itself when no replica
 // does. Replicas reach each other by the sockets in their slots, or, when they announce addresses, by TLS
 // with certificates that name replicas (peer/network.go). A replica that stops hands each thread over when
-// only its instance needs it (handover.go): the owner record names no replica then, and the next one that is
+// only its instance needs it (handover.go): the owner record names no replica then, and the next server that is
 // asked adopts the sandbox. Before a sandbox is removed, its owner record's page is locked and read: one
 // that names another owner is let go of. decision 0013 says why there are two.
 //

@@ -439,7 +439,7 @@ func TestTakeOverFar(t *testing.T) {
 	}
 }
 
-// TestFenced: a server whose token is lower than one that the sandbox has seen does not adopt it, and does not remove it when it
+// TestFenced: a server whose token is lower than the highest that the sandbox has seen does not adopt it, and does not remove it when it
 // is another's.
 func TestFenced(t *testing.T) {
 	f := newFarHouse(t)
@@ -457,7 +457,7 @@ func TestFenced(t *testing.T) {
 	f.ok("t", "true") // it stays attached by the higher one
 }
 
-// BenchmarkExecCopies: what an exec costs that changes nothing, with a sandbox that sees the server's disk and with one that does not.
+// BenchmarkExecCopies: what an exec costs that changes nothing, with a sandbox that sees the server's disk and with a remote one.
 func BenchmarkExecCopies(b *testing.B) {
 	for name, far := range map[string]bool{"sees": false, "copies": true} {
 		b.Run(name, func(b *testing.B) {

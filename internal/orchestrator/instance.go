@@ -47,7 +47,7 @@ func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string,
 		}
 		return sandbox.Info{}, err
 	}
-	if newEnv { // of one that is starting it is kept when it runs
+	if newEnv { // of a starting one it is kept when it runs
 		r.saveOrder(inst)
 	}
 	r.active(t, ActivityAcquire)
@@ -207,7 +207,7 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 
 // retire ends the sandbox of an instance, once; its execs end with status. It returns when all of it is gone.
 func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *instance.Instance, status sandbox.Status, why string) error {
-	inst.Turn.GiveUp(sandbox.Errorf(sandbox.Conflict, "the sandbox was %s before it started", why)) // one that waits for its place
+	inst.Turn.GiveUp(sandbox.Errorf(sandbox.Conflict, "the sandbox was %s before it started", why)) // an instance that waits for its place
 	select {                                                                                        // an instance that is starting is not pulled from under its start
 	case <-inst.Ready:
 	case <-ctx.Done():
@@ -265,7 +265,7 @@ func (r *Orchestrator) watch(events <-chan driver.Event) {
 		if r.pool.Ended(ev.ID) {
 			continue
 		}
-		if inst := r.findSandbox(ev.ID); inst != nil { // after: one that was taken out of the pool meanwhile is here
+		if inst := r.findSandbox(ev.ID); inst != nil { // after: a sandbox that was claimed from the pool meanwhile is here
 			r.wg.Go(func() { r.died(inst, ev.OOM) })
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // stillOurs reports whether no other server has taken the instance's thread. As long as its lease was renewed in
-// time that is so; else the owner record is read. One that cannot be read counts as ours: no server can take it.
+// time that is so; else the owner record is read. An unreadable one counts as ours: no server can take it.
 func (r *Orchestrator) stillOurs(inst *instance.Instance) bool {
 	own := inst.Owned()
 	if own == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// interpreters asks a sandbox of this server which of them wait. One that does not answer at once is not asked again.
+// interpreters asks a sandbox of this server which of them wait. A sandbox that does not answer at once is not asked again.
 func (r *Orchestrator) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.WaitingInterpreter {
 	inst := r.find(t)
 	if inst == nil || !inst.IsReady() {

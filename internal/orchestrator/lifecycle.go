@@ -19,7 +19,7 @@ type Lifecycle struct {
 	PerTenant   int           // sandboxes of one tenant; 0: Options.MaxBoxes
 	Queue       int           // instances of one tenant that may wait for a place
 	QueueTime   time.Duration // how long an exec waits for a place, and a turn for a caller who asks again
-	ReclaimIdle time.Duration // unused for so long, a sandbox makes room for one that waits; 0: never
+	ReclaimIdle time.Duration // unused for so long, a sandbox makes room for a waiting one; 0: never
 	MaxAge      time.Duration // of sandboxes whose template says nothing; 0: none
 	AgeGrace    time.Duration // how long what runs may go on beyond the age
 	Activity    []string      // beside execs, what keeps a sandbox from being idle: Activity…
@@ -77,7 +77,7 @@ func (r *Orchestrator) maxAge(t instance.Template) time.Duration {
 	return r.o.Lifecycle.MaxAge
 }
 
-// checkLife puts an instance away that is too old or idle. One that is too old and busy is put away when its
+// checkLife puts an instance away that is too old or idle. An instance that is too old and busy is put away when its
 // last exec ends (left), or after AgeGrace, when no exec waits for a person, which has a bound of its own.
 func (r *Orchestrator) checkLife(inst *instance.Instance, now time.Time) {
 	age, most := now.Sub(inst.Info().CreatedAt), r.maxAge(inst.Template)
@@ -143,7 +143,7 @@ func (r *Orchestrator) active(t sandbox.Thread, kind string) {
 	}
 }
 
-// Pause freezes the thread's sandbox, which keeps its memory. Pausing one that is paused changes
+// Pause freezes the thread's sandbox, which keeps its memory. Pausing a paused one changes
 // nothing. Conflict: execs run in it, whose deadlines go on, or it is hibernated; NotFound: there is
 // none; NotSupported: the driver cannot. The next exec resumes it by itself.
 func (r *Orchestrator) Pause(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
@@ -192,7 +192,7 @@ func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *
 	return inst.Info(), err
 }
 
-// Resume thaws a paused sandbox and brings a hibernated one back. One that runs is as it was. NotFound:
+// Resume thaws a paused sandbox and brings a hibernated one back. A running one stays as it is. NotFound:
 // the thread has none.
 func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
 	inst, asleep, err := r.existing(ctx, c, id)
@@ -233,7 +233,7 @@ func (r *Orchestrator) wake(ctx context.Context, c sandbox.Caller, inst *instanc
 }
 
 // Hibernate ends the container and keeps the files and what the sandbox was; the next call that needs a
-// sandbox brings it back. One that is hibernated stays so. Conflict: execs run in it; with force they end
+// sandbox brings it back. A hibernated one stays so. Conflict: execs run in it; with force they end
 // as killed. NotFound: the thread has none.
 func (r *Orchestrator) Hibernate(ctx context.Context, c sandbox.Caller, id string, force bool) (sandbox.Info, error) {
 	inst, asleep, err := r.existing(ctx, c, id)

@@ -63,7 +63,7 @@ func (h *house) used(t *testing.T) sandbox.UsageReport {
 	return u
 }
 
-// TestExecLimit: an exec takes a place until it ends, however it ends, and one that is refused takes none.
+// TestExecLimit: an exec takes a place until it ends, however it ends, and a refused exec takes none.
 func TestExecLimit(t *testing.T) {
 	g := newGate()
 	h := newLimitedHouse(t, g, limits.Rules{Execs: 2})
@@ -95,7 +95,7 @@ func (h *house) start(t *testing.T, id string) error {
 	return err
 }
 
-// TestSandboxLimit: one that is refused leaves nothing; one that is gone makes room; the thread's next one is no second.
+// TestSandboxLimit: a refused sandbox leaves nothing; a removed one makes room; the thread's next one is no second.
 func TestSandboxLimit(t *testing.T) {
 	g := newGate()
 	close(g.open)

@@ -204,7 +204,7 @@ func noKeep(context.Context, sandbox.Thread, string, json.RawMessage) (sandbox.R
 	return sandbox.ResultFile{}, sandbox.NotSupported
 }
 
-// die makes a server one that has ended for the others. It goes on all the same, as a process does that was
+// die makes the others take a server for ended. It goes on all the same, as a process does that was
 // stopped for a while; its connections break once another one has claimed what they were for.
 func (w *town) die(r *Orchestrator) {
 	w.mu.Lock()

@@ -12,7 +12,7 @@ import (
 // Where a request about a thread is answered. Those that need its sandbox are answered by the replica that
 // holds the thread. On that one none of this costs more than a look into a map.
 
-// Owner returns the replica that holds the thread: "" when it is this one, or none does. One that has ended
+// Owner returns the replica that holds the thread: "" when it is this one, or none does. A replica that has ended
 // is none: its sandbox is adopted first.
 func (r *Orchestrator) Owner(ctx context.Context, c sandbox.Caller, id string) (replica string, err error) {
 	t, err := c.Thread(id)

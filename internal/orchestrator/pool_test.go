@@ -221,7 +221,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	}
 }
 
-// nextPooled is the one that the next claim gets.
+// nextPooled is the sandbox that the next claim gets.
 func (h *house) nextPooled(t *testing.T) *instance.Pooled {
 	t.Helper()
 	return h.pool.Waiting()[0]
@@ -294,7 +294,7 @@ func TestManyClaims(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPoolAges: one that waited for too long is replaced, and never handed out.
+// TestPoolAges: a sandbox that waited for too long is replaced, and never handed out.
 func TestPoolAges(t *testing.T) {
 	h, _ := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3})
 	h.full(t, 2)
@@ -333,7 +333,7 @@ func TestPoolRolls(t *testing.T) {
 	h.replaced(t, old, "image")
 }
 
-// TestPoolDies: one that ends by itself is not handed out, and replaced; so is one that does not answer any more.
+// TestPoolDies: a sandbox that ends by itself, or stops answering, is replaced and not handed out.
 func TestPoolDies(t *testing.T) {
 	h, e := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
 	h.full(t, 2)
@@ -342,14 +342,14 @@ func TestPoolDies(t *testing.T) {
 		e.Kill(id)
 	}
 	h.replaced(t, old, "ended")
-	h.nextPooled(t).Link.Close() // as one that is there but does not dial
+	h.nextPooled(t).Link.Close() // as a sandbox that runs but does not dial
 	h.mustExec(t, "main")        // gets another one
 	if inst := h.find(mainThread); inst.Pooled != nil && inst.Link == nil {
 		t.Error("a sandbox without a connection")
 	}
 }
 
-// TestPoolGivesWay: a caller's sandbox has the place of one that waits, and there are never more than there may be.
+// TestPoolGivesWay: a caller's sandbox takes the place of a waiting one, and there are never more than there may be.
 func TestPoolGivesWay(t *testing.T) {
 	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 1, Burst: 3, MaxAgeSeconds: 3600}, func(o *Options) {
 		o.MaxInstances = 3
@@ -376,7 +376,7 @@ func TestPoolGivesWay(t *testing.T) {
 	}
 }
 
-// TestPoolGivesWayUnfinished: so does one that is only being made.
+// TestPoolGivesWayUnfinished: so does a sandbox that is still being made.
 func TestPoolGivesWayUnfinished(t *testing.T) {
 	h, e := pooledHouse(t, sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxInstances = 1 })
 	h.full(t, 1)
@@ -444,7 +444,7 @@ func poolOf(r *Orchestrator) int {
 	return len(r.pool.Waiting())
 }
 
-// TestServersShareAPool: two servers together have what one would, each hands out its own, and what one that
+// TestServersShareAPool: two servers together have what one would, each hands out its own, and what a server that
 // ended had waiting is removed by the other.
 func TestServersShareAPool(t *testing.T) {
 	w := newTown(t)

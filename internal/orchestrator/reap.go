@@ -12,7 +12,7 @@ import (
 )
 
 // reapFolders removes run folders of sandboxes that no longer exist. One of a sandbox that its driver knows or an owner record
-// names, here or of another server, is left alone, and so is one that is young.
+// names, here or of another server, is left alone, and so is a young one.
 func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 	entries, err := os.ReadDir(r.runRoot())
 	if err != nil {

@@ -104,7 +104,7 @@ func (r *Orchestrator) housekeeping() {
 }
 
 // reconcile removes sandboxes of this data folder that no owner record names, for instance because their
-// removal failed the first time. One that is young may be in the middle of its creation, and one that was not
+// removal failed the first time. A young one may be in the middle of its creation, and a folder that was not
 // an orphan before may be in the middle of a take-over: each is seen as one for a whole lease time first.
 func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 	ctx, cancel := context.WithTimeout(r.ctx, removeTimeout)

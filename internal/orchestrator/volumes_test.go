@@ -191,7 +191,7 @@ func TestVolumeFetchAndStart(t *testing.T) {
 	f.want("what it had", must(f.read("t", "b")), "1\n")
 }
 
-// TestVolumeIsForGood: a thread that was on a volume stays there when new ones are not, and one that was not moves.
+// TestVolumeIsForGood: a thread that was on a volume stays there when new ones are not; a thread that was not moves.
 func TestVolumeIsForGood(t *testing.T) {
 	f := newFarHouse(t)
 	f.quiet("t", "echo 1 > a")
@@ -207,7 +207,7 @@ func TestVolumeIsForGood(t *testing.T) {
 	f.want("a new one", f.onVolume("new", "a"), "")
 }
 
-// TestVolumeLeftovers: a sandbox for files that a server left behind is removed, one that somebody waits for is not.
+// TestVolumeLeftovers: a sandbox for files that a server left behind is removed, unless a caller waits for it.
 func TestVolumeLeftovers(t *testing.T) {
 	f := newVolumeHouse(t)
 	mine := sandbox.Instance{ID: "skerry-00000000000000a1", CreatedAt: time.Now(), Labels: map[string]string{

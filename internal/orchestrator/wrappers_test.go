@@ -32,7 +32,7 @@ func (h *changingHub) Servers(context.Context, sandbox.Thread) ([]sandbox.ToolSe
 
 func newChangingHub() *changingHub { return &changingHub{version: 1, changed: make(chan struct{})} }
 
-// Tools returns two tools: one that is always there, and one named after the version.
+// Tools returns two tools: a constant one, and one named after the version.
 func (h *changingHub) Tools(ctx context.Context, _ sandbox.Thread) (sandbox.ToolSet, error) {
 	h.mu.Lock()
 	n, slow, gone := h.version, h.slow, h.gone
@@ -158,7 +158,7 @@ func wholeTree(servers string) error {
 			_, err = root.Stat("s/" + strings.TrimSuffix(name, "\";\n"))
 		}
 	}
-	// One that was exchanged two changes ago is being removed.
+	// The tree of two changes ago is being removed.
 	opened, e1 := root.Stat(".")
 	now, e2 := os.Stat(servers)
 	if err != nil && errors.Join(e1, e2) == nil && os.SameFile(opened, now) {

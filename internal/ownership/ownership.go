@@ -194,7 +194,7 @@ func (o *Owners) Acquire(ctx context.Context, t sandbox.Thread, from string) (*O
 		if going {
 			continue
 		}
-		return own, own.err // one that failed needs no Release
+		return own, own.err // a failed one needs no Release
 	}
 }
 
@@ -216,7 +216,7 @@ func (o *Owners) take(own *Ownership, from string) {
 	}
 }
 
-// writeOwner takes the lease and then the owner record, from a replica that ended, or from the one that is given. It
+// writeOwner takes the lease and then the owner record, from a replica that ended, or from the given one. It
 // returns the former owner record.
 func (o *Owners) writeOwner(ctx context.Context, own *Ownership, from string) (former ownerrecord.OwnerRecord, err error) {
 	page, err := o.LockPage(ctx, own.Thread)
@@ -331,7 +331,7 @@ func (o *Owners) ours(own *Ownership, c ownerrecord.OwnerRecord) bool {
 }
 
 // Current reports whether no other server has taken the thread. As long as the lease was renewed in time that is so; else
-// the owner record is read. One that cannot be read counts as ours: no server can take it.
+// the owner record is read. An unreadable one counts as ours: no server can take it.
 func (o *Owners) Current(own *Ownership) bool {
 	if own.lost.Load() {
 		return false
@@ -405,7 +405,7 @@ func (o *Owners) Ending(t sandbox.Thread) (ended <-chan struct{}, going bool) {
 	return own.ended, own.refs < 0
 }
 
-// Confirm reads the owner record. One that is another's ends the ownership with its instance.
+// Confirm reads the owner record. If another server has the thread, the ownership ends with its instance.
 func (o *Owners) Confirm(own *Ownership) bool {
 	c, ok, err := o.Book.Read(own.Thread)
 	if err != nil {

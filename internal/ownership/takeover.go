@@ -17,7 +17,7 @@ import (
 const (
 	// lookEvery is how often it is looked for replicas that ended.
 	lookEvery = time.Second
-	// lookAnyway is how often all owner records are read when no replica is known to have ended: one that died in the middle of a
+	// lookAnyway is how often all owner records are read when no replica is known to have ended: a replica that died in the middle of a
 	// take-over may have left records of a third one.
 	lookAnyway = 30 * time.Second
 	// TakeOverParallel is how many threads are taken over side by side.

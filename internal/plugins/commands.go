@@ -25,7 +25,7 @@ type Command struct {
 	Model        string
 	Arguments    []string // names of the arguments, for $name
 	Hidden       bool     // "disable-model-invocation"
-	File         string   // relative to the plugin's folder; "" for one that the manifest spells out
+	File         string   // relative to the plugin's folder; "" for a command that the manifest spells out
 	Body         string   // Markdown, nothing put in
 }
 

@@ -287,7 +287,7 @@ func (s *Service) Sweep() error {
 	return s.store.sweep(used)
 }
 
-// Remove removes a plugin of the caller, or one that all users have, with its files and all that was said of it. NotFound; Forbidden
+// Remove removes a plugin of the caller, or a plugin of all users, with its files and all that was said of it. NotFound; Forbidden
 // when it is all users' and the caller is no administrator.
 func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) error {
 	return s.recorded(ctx, c, audit.ActionPluginRemove, name, "", func(rec *audit.Record) error {
@@ -346,7 +346,7 @@ func (s *Service) sweep() error {
 	return nil
 }
 
-// forget removes what was said of a plugin: by its user, or of one that all have, by all users.
+// forget removes what was said of a plugin: by its user, or by all users for a plugin that all have.
 func (s *Service) forget(ctx context.Context, o sandbox.Owner, m *member) error {
 	if !m.shared {
 		return s.o.Extensions.Forget(ctx, o, extensions.PluginsSection, m.name)

@@ -22,7 +22,7 @@ var rootNames = map[string]string{
 
 const userConfigPrefix = "user_config."
 
-// mergeServers returns the MCP servers of the enabled plugins, and what became of each one that is declared. Nothing is
+// mergeServers returns the MCP servers of the enabled plugins, and what became of each declared one. Nothing is
 // overwritten: of servers that are equal, the first one is used, those of the global configuration before any.
 func mergeServers(list []*member, named map[string]string, global map[string]string) (*sandbox.UserServers, map[string]sandbox.PluginServer) {
 	servers, states := &sandbox.UserServers{}, map[string]sandbox.PluginServer{}

@@ -158,7 +158,7 @@ func (s *Service) Renew(ctx context.Context) (changed int, err error) {
 	return changed, nil
 }
 
-// renew exchanges one value that is still the one that was read.
+// renew exchanges one value if it did not change since it was read.
 func (s *Service) renew(ctx context.Context, o sandbox.Owner, name, key, was string) (done bool, err error) {
 	encoded, ok := strings.CutPrefix(was, sandbox.SealedValue)
 	if !ok {

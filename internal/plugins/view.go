@@ -7,7 +7,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// View returns the plugin as it is shown, without what is known only of one that is installed. A server that
+// View returns the plugin as it is shown, without what is known only of an installed one. A server that
 // is unusable has that state; the hub, which knows the other servers, reports duplicates.
 func (p *Plugin) View() sandbox.Plugin {
 	v := sandbox.Plugin{

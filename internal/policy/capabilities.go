@@ -80,7 +80,7 @@ func lacks(missing []string) *Reason {
 	return &Reason{Rule: "capabilities", Effect: Deny, Text: "the caller has not: " + strings.Join(missing, ", ")}
 }
 
-// uses reports whether the holder may use a server. One that is not there is the hub's to refuse.
+// uses reports whether the holder may use a server. The hub refuses a missing one.
 func (h holder) uses(name string) bool {
 	return h.sees(sandbox.Tool{Server: name, Requires: h.g.o.Hub.ServerRequires(h.thread, name)})
 }

@@ -118,7 +118,7 @@ func explained(issues *cel.Issues) string {
 	return strings.Join(all, "; ")
 }
 
-// eval asks a condition. An error is one that denies.
+// eval asks a condition. An error denies.
 func (c *condition) eval(ctx context.Context, f *facts) (bool, error) {
 	if f.vars == nil {
 		f.make()

@@ -32,7 +32,7 @@ type EngineOptions struct {
 	Needed bool
 	// Tenants is a folder with <tenant>.yaml for each tenant that has rules of its own. It need not exist.
 	Tenants string
-	// Changed is told of each file that was read anew, also of one that is wrong and does not count. tenant is "" for
+	// Changed is told of each file that was read anew, also of a wrong one, which does not count. tenant is "" for
 	// the server's. May be nil.
 	Changed func(tenant string, s Status)
 	Log     *slog.Logger // nil = none

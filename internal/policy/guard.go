@@ -82,7 +82,7 @@ type Call struct {
 	Hide func([]byte) []byte
 }
 
-// Plan is a request that was decided on and not acted upon yet. Only a Guard makes one that it accepts.
+// Plan is a request that was decided on and not acted upon yet. A Guard accepts only its own plans.
 type Plan struct {
 	// Tool is the tool of a tool call. It is known also when the arguments are wrong.
 	Tool sandbox.Tool

@@ -45,7 +45,7 @@ func (a Annotations) hint(name string) bool {
 	return a.Said
 }
 
-// fits reports whether the request is one that the rule is about. restricts: in doubt about a tool's name it is.
+// fits reports whether the rule is about the request. restricts: in doubt about a tool's name it is.
 func (m *match) fits(r *Request, restricts bool) bool {
 	return m.static(r, restricts) && (m.skills == nil || anyFits(m.skills, r.Skill)) && (m.hours == nil || m.hours.hold(r.Time))
 }

@@ -89,7 +89,7 @@ func TestCombination(t *testing.T) {
 	}
 }
 
-// TestMatch has, for each thing that a rule can be about, a call that fits and one that does not.
+// TestMatch has, for each thing that a rule can be about, a call that fits and another that does not.
 func TestMatch(t *testing.T) {
 	for _, c := range []struct{ rule, fits, not string }{
 		{`match: {server: github}`, `{"server":"github","tool":"x"}`, `{"server":"GitHub","tool":"x"}`},
@@ -169,7 +169,7 @@ func TestUnjudged(t *testing.T) {
 }
 
 // TestNamesOfTools: a server chooses its tools' names; none of its tricks leads past a rule that restricts, and none
-// into one that allows.
+// into an allowing one.
 func TestNamesOfTools(t *testing.T) {
 	deny := rules(t, "default: allow\nrules:\n- {id: r, effect: deny, match: {tool: delete_file}}")
 	allow := rules(t, "default: deny\nrules:\n- {id: r, effect: allow, match: {tool: delete_file}}")
@@ -221,7 +221,7 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestHides: a tool that every call of is denied is not shown; one that some call may be allowed of is.
+// TestHides: a tool whose every call is denied is hidden; a tool with a call that may be allowed is shown.
 func TestHides(t *testing.T) {
 	x := sandbox.Tool{Server: "s", Name: "x"}
 	for text, want := range map[string]bool{

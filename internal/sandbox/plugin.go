@@ -62,7 +62,7 @@ type PluginServer struct {
 	Name       string `json:"name"`       // as the plugin says it
 	Registered string `json:"registered"` // plugin:<plugin>:<name>, its name in the tool set
 	Transport  string `json:"transport"`  // "stdio", "http" or "sse"
-	State      string `json:"state"`      // "ok", "unusable" (Reason says why), "duplicate" (Reason names the one that is used)
+	State      string `json:"state"`      // "ok", "unusable" (Reason says why), "duplicate" (Reason names the used one)
 	Reason     string `json:"reason,omitempty"`
 }
 

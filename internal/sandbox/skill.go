@@ -22,12 +22,12 @@ type Skill struct {
 	AllowedTools  []string        // "allowed-tools", one entry a tool: a pre-approval, never a restriction by itself
 	Hidden        bool            // "disable-model-invocation": for people only, not for an agent's catalogue
 	NotCallable   bool            // "user-invocable: false": for agents only, no command
-	Frontmatter   json.RawMessage // the YAML of SKILL.md as a JSON object; nil in one that does not load
+	Frontmatter   json.RawMessage // the YAML of SKILL.md as a JSON object; nil in a skill that does not load
 	Category      string          // CategoryPublic, CategoryCustom, CategoryVirtual, or PluginCategory + plugin
 	Location      string          // virtual path of SKILL.md
-	Digest        string          // of all files: "sha256:" and 64 hex digits; "" in one that does not load
+	Digest        string          // of all files: "sha256:" and 64 hex digits; "" in a skill that does not load
 	Trusted       bool            // its scripts may run without an approval
-	Enabled       bool            // for the user who asked; false in one that does not load
+	Enabled       bool            // for the user who asked; false in a skill that does not load
 	Broken        bool            // it does not load; Findings say why. It hides no other of its name
 	Findings      []Finding       // at most 100
 }

@@ -154,7 +154,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 		return r, errors.New("exactly one of argv, shell and code is needed")
 	}
 	if c := m.GetCode(); c != nil {
-		// One that waits has no stdin.
+		// A standby has no stdin.
 		p, sb, w, err := s.program(c, m.GetEnv(), r.Cwd, len(r.Stdin) == 0 && !r.KeepStdin && !c.GetOwnEnv())
 		var unavailable *interp.UnavailableError
 		switch {

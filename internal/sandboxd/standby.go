@@ -25,7 +25,7 @@ const (
 	startTime = 2 * time.Minute
 	// forkTime is how long a program waits for a fork that is under way; usually it is milliseconds.
 	forkTime = 500 * time.Millisecond
-	// zygoteAge bounds the life of one that is in use, in ages of one that is not needed: its forks have its hash seed.
+	// zygoteAge bounds the life of a zygote in use, in ages of an idle one: its forks have its hash seed.
 	zygoteAge = 6
 	// maxWarmed bounds the languages of one Warm.
 	maxWarmed = 8
@@ -82,8 +82,8 @@ func (s *service) standbyKey(c *sandboxv1.Code, request []string, cwd string) st
 }
 
 // takeStandby returns an interpreter that waits for such a program, with what is to be woken of it, or nil. Those that
-// wait for another one are of no use any more. One that still imports what it is to have imported stays: that may take
-// longer than all that the program needs. One that only starts is as far as a new one would be, or further.
+// wait for another one are of no use any more. An interpreter that still imports stays: that may take
+// longer than all that the program needs. A starting one is as far as a new one would be, or further.
 func (s *service) takeStandby(c *sandboxv1.Code, request []string, cwd string) (*waiting, *process.Standby) {
 	language := c.GetLanguage()
 	if !s.standbys.any(language) {
@@ -127,7 +127,7 @@ func (s *standbys) unfit(language, key string) (out []*waiting) {
 	return out
 }
 
-// take returns one that is ready, or a channel that is closed when one may be.
+// take returns a ready one, or a channel that is closed when one may be ready.
 func (s *standbys) take(language string) (*waiting, *process.Standby, chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *standbys) take(language string) (*waiting, *process.Standby, chan struc
 	return nil, nil, next
 }
 
-// discard ends one that is in no list any more. A fork of it that serves a program goes on, and the goroutine that sees to that
+// discard ends an interpreter that is in no list any more. A fork of it that serves a program goes on, and the goroutine that sees to that
 // program's end removes what is left.
 func (s *service) discard(w *waiting) {
 	s.standbys.mu.Lock()
@@ -229,7 +229,7 @@ func (s *service) fork(language string, w *waiting, first func() error) {
 	s.discard(w)
 }
 
-// prepareStandby starts interpreters for the next programs of a language, as many as are to wait. One that
+// prepareStandby starts interpreters for the next programs of a language, as many as are to wait. An interpreter that
 // cannot be started is done without: the program starts its own.
 func (s *service) prepareStandby(c *sandboxv1.Code, request []string, cwd string) {
 	language, most := c.GetLanguage(), min(max(int(c.GetWaiting()), 1), sandbox.MaxWarm)
@@ -267,7 +267,7 @@ func (s *service) prepareStandby(c *sandboxv1.Code, request []string, cwd string
 	}
 }
 
-// settle waits until one that starts says what it is. A zygote is forked at once.
+// settle waits until a starting one says what it is. A zygote is forked at once.
 func (s *service) settle(language string, w *waiting, sb *process.Standby) {
 	z, err := s.execs.Zygote(sb, startTime)
 	s.standbys.mu.Lock()

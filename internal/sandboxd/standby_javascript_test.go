@@ -398,7 +398,7 @@ func TestStandbySeesStartFiles(t *testing.T) {
 	}
 }
 
-// TestStandbyEnds: one that nobody needs does not wait for good.
+// TestStandbyEnds: an unused one does not wait for good.
 func TestStandbyEnds(t *testing.T) {
 	j := newJS(t, "bun", func(o *Options) { o.WaitingAge = time.Millisecond })
 	j.ts("0")
@@ -453,7 +453,7 @@ func TestStandbysOfOneLanguage(t *testing.T) {
 	}
 }
 
-// BenchmarkStandby measures a print in a process that waited beside one that starts its own, alternating, and then
+// BenchmarkStandby measures a print in a standby beside one that starts cold, alternating, and then
 // programs right after each other, for which there may be none yet. -benchtime=200x prints medians of 200.
 func BenchmarkStandby(b *testing.B) {
 	for _, c := range []struct{ runtime, language, text string }{

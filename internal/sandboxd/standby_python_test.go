@@ -250,7 +250,7 @@ func getsid(pid int) (int, error) {
 	return int(sid), nil
 }
 
-// TestZygoteHarmed: one that is stopped, killed or changed by its neighbours costs programs some time, and nothing else.
+// TestZygoteHarmed: a zygote that its neighbours stop, kill or change costs programs some time, and nothing else.
 func TestZygoteHarmed(t *testing.T) {
 	s := newSnakes(t)
 	for name, harm := range map[string]func(pid int){

@@ -194,7 +194,7 @@ func TestStandbyPreload(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.waitForStandby()
-	run("print(1)", true) // takes the one that waits, and asks for none
+	run("print(1)", true) // takes the waiting one, and asks for none
 	p.waitForStandby()
 	if r := run(loaded+waited(t), false); r.stdout != "[] False\nFalse\n" {
 		t.Errorf("after warm: 0 one waited: %q %s", r.stdout, r.stderr)

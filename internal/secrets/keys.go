@@ -39,8 +39,8 @@ const (
 )
 
 // OpenKeys opens the file of identities, which is made with one when it is not there, and its folder with it. It
-// refuses one that lies in the data folder: a reader of that folder, as of a backup, would have the key with the
-// lock. And one that others than its owner may read.
+// refuses a key file in the data folder: a reader of that folder, as of a backup, would have the key with the
+// lock. It also refuses a file that others than its owner may read.
 func OpenKeys(path, data string) (*Keys, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { //nolint:gosec // others may pass; the file is closed to them
 		return nil, fmt.Errorf("secrets.key_file: its folder cannot be made: %w", err)

@@ -47,7 +47,7 @@ func TestPushAndPull(t *testing.T) {
 	}
 	b.pull(c, false)
 
-	// A path alone, one that is gone, and one whose folder the sandbox does not have.
+	// A path alone, a missing one, and one whose folder the sandbox does not have.
 	b.put("server/files/workspace/a.txt", "from the server")
 	b.put("server/files/outputs/x/y.txt", "y")
 	b.must(os.RemoveAll(b.path("server/files/workspace/new")))

@@ -231,7 +231,7 @@ func TestFilesThatChange(t *testing.T) {
 	if !one.ModTime().Equal(two.ModTime()) {
 		t.Errorf("times %v and %v", one.ModTime(), two.ModTime())
 	}
-	// One that grows all the time comes as it was at some moment.
+	// A file that grows all the time arrives as it was at some moment.
 	grow, err := os.OpenFile(b.path("pod/files/workspace/log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	b.must(err)
 	stop := make(chan struct{})

@@ -344,7 +344,7 @@ func (p *pull) put(it *item) error {
 	return c.Dress(it.e)
 }
 
-// fixed says whether a path is one that stands whatever the sandbox does: the server put a folder there.
+// fixed reports whether the server made the folder at a path, which no sandbox can change.
 func (s *side) fixed(path string) bool {
 	return slices.Contains(pod.Only(s.m.Target), path)
 }

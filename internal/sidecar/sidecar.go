@@ -25,7 +25,7 @@ import (
 const Port = 7443
 
 const (
-	// dialTime bounds the first connection, waitTime the wait of a call for one that was lost.
+	// dialTime bounds the first connection, waitTime the wait of a call for a lost one.
 	dialTime = 30 * time.Second
 	waitTime = 15 * time.Second
 	// knockFirst is what the first attempt to connect has for TCP alone; it doubles. Network plugins let a new pod in late, and
@@ -248,7 +248,7 @@ func (c *Conn) hold(ctx context.Context) (release func(), err error) {
 }
 
 // Remount takes other mounts, another owner of what Pull makes, and another token that is not lower, from now on. It copies
-// nothing. Conflict: the token is lower than one that the sidecar has seen.
+// nothing. Conflict: the token is lower than the highest that the sidecar has seen.
 func (c *Conn) Remount(ctx context.Context, token int64, mounts []sandbox.Mount, uid int) error {
 	if err := checkMounts(mounts); err != nil {
 		return err

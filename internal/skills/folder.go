@@ -165,7 +165,7 @@ func (f *Folder) put(trees []Tree) error {
 	return errors.Join(errs...)
 }
 
-// place makes one tree aside and moves it to where it belongs, exchanged with one that is there.
+// place makes one tree aside and moves it to where it belongs, exchanged with an existing one.
 func (f *Folder) place(t Tree) error {
 	aside, target := f.next(), filepath.Join(f.dir, filepath.FromSlash(t.Path))
 	if t.doubtful && t.isAt(target) {

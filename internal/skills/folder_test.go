@@ -157,7 +157,7 @@ func TestFolderShowsPlugins(t *testing.T) {
 	}
 }
 
-// TestReadersSeeWholeTrees: a program that reads all the time finds one of two versions of a skill, whole, and one that
+// TestReadersSeeWholeTrees: a program that reads all the time finds one of two versions of a skill, whole, and a program that
 // has a file open reads on.
 func TestReadersSeeWholeTrees(t *testing.T) {
 	h := newHouse(t, nil)

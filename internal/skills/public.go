@@ -31,7 +31,7 @@ const (
 // Source is a folder whose folders are skills for all users.
 type Source struct {
 	// Dir is a folder on disk. Changes of names and of a SKILL.md are seen at the next look, changes of
-	// other files within seconds. One that is not there has no skills.
+	// other files within seconds. A missing folder has no skills.
 	Dir string
 	// FS is used when Dir is "", and is read once.
 	FS fs.FS

@@ -106,7 +106,7 @@ func (l *Library) fill(s *Set) {
 	slices.SortFunc(s.skills, func(a, b Skill) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// add puts a skill in, under another name or not at all when its name is taken by one that loads.
+// add puts a skill in, under another name or not at all when a loading skill has its name.
 func (s *Set) add(m *Member) {
 	first := s.members[m.Skill.Name]
 	switch {
@@ -118,7 +118,7 @@ func (s *Set) add(m *Member) {
 		m.Skill.Name = m.plugin + ":" + m.Skill.Name
 		s.members[m.Skill.Name] = m
 	case first.Skill.Broken && !m.Skill.Broken:
-		// One that does not load hides no other.
+		// A skill that does not load hides no other.
 		say(m, "shadows", "a skill of %q has the same name and does not load: %s", first.Skill.Category, firstError(first.Skill))
 		s.members[m.Skill.Name] = m
 	default:

@@ -319,7 +319,7 @@ func location(category, name string) string {
 	return path.Join(sandbox.SkillsDir, category, name, fileName)
 }
 
-// joined is two lists as one that no other slice shares.
+// joined returns two lists as a new one.
 func joined(a, b []sandbox.Finding) []sandbox.Finding {
 	return append(a[:len(a):len(a)], b...)
 }

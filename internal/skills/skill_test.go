@@ -438,7 +438,7 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What a process that died in the middle of an Add left, and what one that lives is writing.
+	// What a process that died in the middle of an Add left, and what a living one is writing.
 	left, writing := filepath.Join(h.store.dir, stagePrefix+"left"), filepath.Join(h.store.dir, stagePrefix+"writing")
 	for _, dir := range []string{left, writing} {
 		write(t, filepath.Join(dir, "skill/SKILL.md"), "half", 0o600)

@@ -38,7 +38,7 @@ type entry struct {
 
 const (
 	stagePrefix = ".new-"
-	// stageAge is the age at which an unfinished folder has no owner; it is also how long one that nothing refers to is
+	// stageAge is the age at which an unfinished folder has no owner; it is also how long an unreferenced folder is
 	// kept, because a process may be about to.
 	stageAge = time.Hour
 	fileName = "SKILL.md"

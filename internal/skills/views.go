@@ -17,7 +17,7 @@ const (
 	// millisecond on a journaled file system, so that thousands of skills cost more than the sandbox.
 	spareTrees = 64
 	maxSpares  = 4
-	// maxShared is how many views are kept for threads without a sandbox; one that was used within
+	// maxShared is how many views are kept for threads without a sandbox; a view that was used within
 	// sharedTime may have readers, and is kept longer.
 	maxShared  = 16
 	sharedTime = time.Minute
@@ -102,7 +102,7 @@ func (v *Views) Clean() error {
 func (v *Views) Folder(dir string) (*Folder, error) {
 	spare := v.takeSpare()
 	if spare == nil {
-		// One that is being made is there sooner than another one would be.
+		// A view in the making is there sooner than another one would be.
 		v.prepare.Lock()
 		v.prepare.Unlock() //nolint:staticcheck // it was only waited for
 		spare = v.takeSpare()
@@ -130,7 +130,7 @@ func (v *Views) takeSpare() *Folder {
 	return spare
 }
 
-// Return takes the folder of a sandbox that is surely gone, to be changed into that of another one. One that
+// Return takes the folder of a sandbox that is surely gone, to be changed into that of another one. A folder that
 // is not worth it stays where it is, for the caller to remove.
 func (v *Views) Return(f *Folder) error {
 	f.Close()
@@ -157,7 +157,7 @@ func (v *Views) keep(dir string, have map[string]string) error {
 	return nil
 }
 
-// Prepare makes a spare folder for a view, unless there is one or the view is small, and looks through one that a former
+// Prepare makes a spare folder for a view, unless there is one or the view is small, and looks through a folder that a former
 // process left.
 func (v *Views) Prepare(view *View) error {
 	v.prepare.Lock()

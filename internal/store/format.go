@@ -22,7 +22,7 @@ const (
 	maxFormat = 32 // bytes
 )
 
-// CheckFolder reports whether this server can read a data folder, and writes the version into one that has none.
+// CheckFolder reports whether this server can read a data folder, and writes the version into a folder without one.
 func CheckFolder(data string) error {
 	file := filepath.Join(data, formatFile)
 	stamp, text, err := lockedfile.Read(file, maxFormat)

@@ -130,7 +130,7 @@ func (s *Store) Finish(ctx context.Context, o sandbox.Owner, key string, answer 
 	return failure(err)
 }
 
-// dropAnswerScript makes an answer one that was too large to be kept: a retry still runs nothing.
+// dropAnswerScript marks an answer as too large to be kept: a retry still runs nothing.
 var dropAnswerScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], 'state') ~= 'done' then return 0 end
 redis.call('HSET', KEYS[1], 'state', 'large')

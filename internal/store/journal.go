@@ -141,7 +141,7 @@ func (j *journal) drop(e entry) {
 	j.keep(entry{Key: e.Key, Field: e.Field}, 0)
 }
 
-// compact replaces the file by one that holds live only, and leaves it open for appending.
+// compact replaces the file by one with live only, and leaves it open for appending.
 func (j *journal) compact() error {
 	var buf bytes.Buffer
 	for _, id := range slices.Sorted(maps.Keys(j.live)) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// testPool: servers share the target, never go beyond it, and one that says nothing any more does not count.
+// testPool: servers share the target, never go beyond it, and a silent one does not count.
 func testPool(t *testing.T, s *Store) {
 	share := func(replica string, have, want, target int, ttl time.Duration) int {
 		t.Helper()

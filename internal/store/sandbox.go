@@ -96,7 +96,7 @@ var deleteSandboxScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], 'id') == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 
-// DeleteSandbox forgets the thread's sandbox if it is still the one with this id: one that another
+// DeleteSandbox forgets the thread's sandbox if it is still the one with this id: a sandbox that another
 // replica put there since stays. It is no error when there is nothing to forget.
 func (s *Store) DeleteSandbox(ctx context.Context, t sandbox.Thread, id sandbox.ID) error {
 	if err := checkThread(t); err != nil {

@@ -141,7 +141,7 @@ func (s *Store) SecretTenants(ctx context.Context) ([]string, error) {
 	return list, failure(err)
 }
 
-// resealScript exchanges a record that is still the one that was read.
+// resealScript exchanges a record if it did not change since it was read.
 var resealScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])

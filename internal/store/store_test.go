@@ -295,7 +295,7 @@ func testTakeLease(t *testing.T, s *Store) {
 	if taken.Owner != "r2" || taken.Token <= dead.Token {
 		t.Errorf("taken: %+v after %+v", taken, dead)
 	}
-	// The one that was taken for dead comes back.
+	// The replica that was taken for dead comes back.
 	wantKind(t, s.KeepLeases(ctx, "r1", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
 	wantKind(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: dead.Token}, time.Minute)[main], sandbox.Conflict)
 	must(t, s.KeepLeases(ctx, "r2", map[sandbox.Thread]int64{main: taken.Token}, time.Minute)[main])
@@ -579,7 +579,7 @@ func testIdempotency(t *testing.T, s *Store) {
 }
 
 // testIdempotencyOfTheForgetful: a retry whose first try may have come before anything was remembered is
-// refused, and one that came later is not.
+// refused, and a later one is not.
 func testIdempotencyOfTheForgetful(t *testing.T, s *Store) {
 	ctx := t.Context()
 	o := sandbox.Owner{Tenant: "forgetful", User: "ann"}

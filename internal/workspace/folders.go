@@ -203,7 +203,7 @@ func (f *Folders) Sweep(ctx context.Context) {
 	}
 }
 
-// Drop removes the folder of one that waited: there is nothing in it. A missing one is no error.
+// Drop removes the folder of a waiting sandbox: there is nothing in it. A missing one is no error.
 func (f *Folders) Drop(files string, uid int) error {
 	if _, err := os.Lstat(files); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -38,7 +38,7 @@ func (t *Thread) GetArchive(ctx context.Context, folder string, format ArchiveFo
 	return &Archive{res.Body, left}, nil
 }
 
-// PutArchive writes what is in a tar, tar.gz or zip archive into a folder, which is made. Nothing is written of one that has links,
+// PutArchive writes what is in a tar, tar.gz or zip archive into a folder, which is made. Nothing is written of an archive that has links,
 // paths that lead out, or more than there is room for. It is sent again after an error only when r is an io.Seeker.
 func (t *Thread) PutArchive(ctx context.Context, folder string, r io.Reader) (*Unpacked, error) {
 	var out Unpacked
@@ -52,7 +52,7 @@ func (t *Thread) PutArchive(ctx context.Context, folder string, r io.Reader) (*U
 }
 
 // WatchFiles returns what changes in a folder as it changes. The first change is "started", of the folder itself: from then on all is
-// told. It ends well when the thread's sandbox has ended; one that was cut off lists the folder and watches again.
+// told. It ends well when the thread's sandbox has ended; a watch that was cut off lists the folder and watches again.
 func (t *Thread) WatchFiles(ctx context.Context, folder string, recursive bool) iter.Seq2[WatchedChange, error] {
 	return func(yield func(WatchedChange, error) bool) {
 		q := at(folder)

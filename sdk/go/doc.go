@@ -8,7 +8,7 @@
 //
 // # What is sent again
 //
-// A request that got no answer, or one that says to try again, is sent again for as long as
+// A request that got no answer, or an answer that says to try again, is sent again for as long as
 // Options.Patience, with growing pauses, or those that the server asks for. How often a thing is done
 // does not change by that:
 //

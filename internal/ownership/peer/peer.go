@@ -24,7 +24,7 @@ const (
 	Prefix = "/peer/"
 
 	// askTimeout bounds a question: it takes less than a millisecond, and seconds on a machine that is busy
-	// beyond reason. One that does not answer for longer is of no use for a request, either.
+	// beyond reason. A replica that does not answer for longer is of no use for a request, either.
 	askTimeout  = 3 * time.Second
 	idleTimeout = 30 * time.Second
 	headTimeout = 10 * time.Second

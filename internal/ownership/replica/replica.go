@@ -1,9 +1,9 @@
 // Package replica tells the server processes of one data folder apart: each has an id of its own, made
-// when it starts, a numbered slot for what only it may write, and a socket on which the others reach it. One that
+// when it starts, a numbered slot for what only it may write, and a socket on which the others reach it. A replica that
 // others reach over a network announces its address besides (package peer).
 //
 // A slot is a folder with a lock that the kernel takes away when the process ends, however it does: so
-// that a dead replica is known at once, and one that merely does not answer is never taken for dead. What
+// that a dead replica is known at once, and a replica that merely does not answer is never taken for dead. What
 // the lock cannot tell, that a process was stopped for a while, is told by leases (package store).
 package replica
 
@@ -148,7 +148,7 @@ func (r *Replica) write() error {
 	return os.Rename(path+".new", path)
 }
 
-// Alive reports whether a replica's process is there, this one included. One that is stopped is there.
+// Alive reports whether a replica's process is there, this one included. A stopped process is there.
 func (r *Replica) Alive(id string) bool {
 	if id == r.info.ID {
 		return true

@@ -5,7 +5,7 @@
 // So a name is used once, before any code of the sandbox runs. PID 1 connects, and holds that connection, the anchor, for
 // as long as the sandbox lives. Each further connection is a pair of sockets, of which PID 1 hands one over through the anchor: no name
 // is looked up again, and who takes it later is never asked. When the anchor breaks, the sidecar has ended, and PID 1 ends with it.
-// A sidecar that is started again must not listen another time, as code of the sandbox could be the one that comes: see
+// A sidecar that is started again must not listen another time, as code of the sandbox could connect first: see
 // Listener.Accept.
 package anchor
 

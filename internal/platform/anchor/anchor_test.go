@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// address is one that only this test has.
+// address is an address that only this test has.
 func address(t *testing.T) string { return "@" + t.TempDir() }
 
 // held returns both ends of an anchor.
@@ -87,7 +87,7 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// TestOnce: after PID 1 nobody comes in; and one that takes the address is not asked, whatever PID 1 connects to.
+// TestOnce: after PID 1 no process connects, and a process that takes the address is not asked, whatever PID 1 connects to.
 func TestOnce(t *testing.T) {
 	at := address(t)
 	ln, err := Listen(at)

@@ -13,7 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
 )
 
-// The test binary stands for the program that confines itself, and for the one that it becomes.
+// The test binary stands for the program that confines itself, and for the program that it becomes.
 func TestMain(m *testing.M) {
 	IfAsked()
 	if os.Getenv("CONFINED") != "" {

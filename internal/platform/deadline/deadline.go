@@ -35,7 +35,7 @@ func Start(d, most time.Duration, passed func()) *Clock {
 	return c
 }
 
-// Hold stops the clock for at most d from now on, then it goes on by itself. Holding one that is held counts d anew.
+// Hold stops the clock for at most d from now on, then it goes on by itself. Another Hold counts d anew.
 func (c *Clock) Hold(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

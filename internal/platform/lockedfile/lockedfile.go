@@ -144,7 +144,7 @@ func Lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// Replace writes a file anew in one step, durably, with the owner and the mode of the one that it replaces, 0600 when
+// Replace writes a file anew in one step, durably, with the owner and the mode of the file that it replaces, 0600 when
 // there is none. Its folder is there.
 func Replace(path string, text []byte) error {
 	dir := filepath.Dir(path)

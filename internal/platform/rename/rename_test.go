@@ -13,7 +13,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/rename/refused"
 )
 
-// bothWays runs a test with a file system that knows the flags, and with one that refuses them.
+// bothWays runs a test with a file system that knows the flags, and with a file system that refuses them.
 func bothWays(t *testing.T, test func(t *testing.T, dir string)) {
 	t.Run("known", func(t *testing.T) { test(t, t.TempDir()) })
 	t.Run("refused", func(t *testing.T) { refused.Flags(t, func() { test(t, t.TempDir()) }) })
@@ -33,7 +33,7 @@ func has(t *testing.T, path, want string) {
 	}
 }
 
-// TestNoReplace: files, links and folders move to a free name, and none to one that is taken, be it by an empty folder.
+// TestNoReplace: files, links and folders move to a free name, and never to a taken name, be it that of an empty folder.
 func TestNoReplace(t *testing.T) {
 	bothWays(t, func(t *testing.T, dir string) {
 		at := func(name string) string { return filepath.Join(dir, name) }

@@ -73,7 +73,7 @@ func (c *Client) Replace(ctx context.Context, address string, data []byte, versi
 	return info.ETag, nil
 }
 
-// Object is one that List found.
+// Object is an object that List found.
 type Object struct {
 	Key     string // below the address that was listed, without a slash at its beginning
 	Bytes   int64

@@ -94,7 +94,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestHostileStore: one that redirects inside, lies, breaks off or hangs is an error in time.
+// TestHostileStore: a store that redirects inside, lies, breaks off or hangs is an error in time.
 func TestHostileStore(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("followed a redirect") }))
 	defer inside.Close()

@@ -46,7 +46,7 @@ type Server struct {
 	failed error // of the files as they are now; nil: they are in use
 }
 
-// Open reads the files. An error names the one that is wrong.
+// Open reads the files. An error names the wrong one.
 func Open(f Files, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -61,7 +61,7 @@ func mustBlock(t *testing.T, text []byte) []byte {
 	return b.Bytes
 }
 
-// issue makes a certificate for 127.0.0.1; with an empty authority, one that signs itself.
+// issue makes a certificate for 127.0.0.1; with an empty authority, a self-signed one.
 func issue(t *testing.T, by *authority, name string, until time.Time) (cert, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

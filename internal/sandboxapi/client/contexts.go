@@ -38,7 +38,7 @@ func (c *Client) InterruptContext(ctx context.Context, id string) error {
 	return err
 }
 
-// CloseContext ends a context and returns once all that it started is gone. Closing one that has ended
+// CloseContext ends a context and returns once all that it started is gone. Closing an ended one
 // is no error.
 func (c *Client) CloseContext(ctx context.Context, id string) error {
 	_, err := call(ctx, c, &sandboxv1.CloseContextRequest{ContextId: id},

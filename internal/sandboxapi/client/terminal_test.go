@@ -31,7 +31,7 @@ func TestTerminalEvents(t *testing.T) {
 	}
 }
 
-// TestResizeOfAnOlderDaemon: one that does not know terminals says so.
+// TestResizeOfAnOlderDaemon: a daemon without terminals says so.
 func TestResizeOfAnOlderDaemon(t *testing.T) {
 	h := &hostile{}
 	c, _ := h.serve(t)

@@ -19,7 +19,7 @@ const (
 	// connection at most connWindow: the sandbox decides how much it sends.
 	streamWindow = 256 << 10
 	connWindow   = 64 << 20
-	// While there are calls, a peer that is stopped is noticed after pingAfter + pingWait. One that is not called is not
+	// While there are calls, a peer that is stopped is noticed after pingAfter + pingWait. A peer that is not called is not
 	// asked: with thousands of idle sandboxes the questions would be most of what the machine does. When its process
 	// ends the kernel says so.
 	pingAfter = 500 * time.Millisecond

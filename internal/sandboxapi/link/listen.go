@@ -168,7 +168,7 @@ func (l *Listener) accept() {
 }
 
 // begin notes a connection as half open. When there are too many the oldest goes: an honest
-// handshake takes a millisecond, so it is not the one that waits.
+// handshake takes a millisecond, so it does not wait.
 func (l *Listener) begin(conn net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -186,7 +186,7 @@ func (l *lister) walk(p *place, level int) error {
 		}
 		l.items = append(l.items, c.info(fi))
 		if fi.IsDir() && level < l.depth {
-			_ = l.walk(c, level+1) // one that cannot be read is listed as empty
+			_ = l.walk(c, level+1) // an unreadable folder is listed as empty
 		}
 	}
 	return nil

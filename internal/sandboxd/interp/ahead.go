@@ -36,7 +36,7 @@ stripTypeScriptTypes("let x: number");
 const StandbyEnv = "SKERRY_STANDBY"
 
 // PreloadEnv names the variable that lists, with commas between, the modules that a Standby imports before it
-// waits. One that cannot be imported is left to the program; what an import prints is dropped.
+// waits. A module that cannot be imported is left to the program; what an import prints is dropped.
 const PreloadEnv = "SKERRY_PRELOAD"
 
 // waitEnv names the variable that holds what Python does while it waits: a file of it would be there for the program.
@@ -85,7 +85,7 @@ var startFiles = []string{
 }
 
 // Seen tells apart what an interpreter of the language sees when it starts, of what code of the sandbox may
-// have written since: of two equal answers one that started at the first is as good as one that starts at
+// have written since: of two equal answers a process that started at the first is as good as one from
 // the second. Python looks for itself, when its wait is over.
 func (r *Runner) Seen(language, cwd, home string) string {
 	if language != "typescript" && language != "javascript" {

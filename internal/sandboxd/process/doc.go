@@ -11,7 +11,7 @@
 // supervise.go and tree.go run in the supervisor; filter.go is the seccomp filter that every command
 // lives under, which keeps it from reaching PID 1 and its supervisor.
 //
-// A Standby is a command that was started before its exec is known. A Zygote is one that forks itself for each
+// A Standby is a command that was started before its exec is known. A Zygote is a command that forks itself for each
 // exec: its supervisor keeps it, and serves its forks one after the other.
 //
 // A Session is a command that outlives execs and serves them one after the other, such as an

@@ -31,7 +31,7 @@ const (
 	// answerTime bounds what a supervisor does at once: take a message, say that what waited is there.
 	answerTime = 5 * time.Second
 	// startTime bounds how long a supervisor may take to start a command. In a full sandbox that is slow, and an exec
-	// that is told to be dead then would be one that runs. One that is to end waits for answerTime at most.
+	// that is reported dead then would still run. An exec that is to end waits for answerTime at most.
 	startTime = 30 * time.Second
 	// treeTime is how long a supervisor may take to end its tree before it is ended itself.
 	treeTime = time.Second

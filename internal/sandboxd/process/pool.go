@@ -71,7 +71,7 @@ func (w *wardens) get() (*warden, error) {
 	return w.start()
 }
 
-// warm starts supervisors until n are idle. One that cannot be started is tried again with the next
+// warm starts supervisors until n are idle. A failed start is tried again with the next
 // exec, which reports why.
 func (w *wardens) warm(n int) {
 	for {

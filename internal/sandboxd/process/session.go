@@ -194,7 +194,7 @@ func (s *Session) await() {
 	}
 }
 
-// listen takes the frames of the command. One that breaks the rules is ended: its exec could not be.
+// listen takes the frames of the command. A command that breaks the rules is ended: its exec could not be.
 func (s *Session) listen() {
 	for {
 		a, err := readAnswer(s.feed)

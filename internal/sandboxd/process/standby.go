@@ -17,7 +17,7 @@ const StandbyFD = 3
 // Standby is a command that was started before it is needed: an interpreter, say, that has done all
 // that it does before it reads a program. It waits on StandbyFD, a stream socket, for the text that
 // wakes it, up to the end of it; it answers one byte, of which only answerStale means anything, and closes the socket. Until that
-// answer nothing of an exec has happened, so one that died or hangs costs an exec its head start only.
+// answer nothing of an exec has happened, so a standby that died or hangs costs an exec its head start only.
 type Standby struct {
 	sup    *warden
 	serial uint64
@@ -27,10 +27,10 @@ type Standby struct {
 	stale  bool
 }
 
-// answerStale is the answer of one that found what it started from changed.
+// answerStale is a standby's answer when what it started from has changed.
 const answerStale = 's'
 
-// Stale tells it of one that has served its exec. It was right for that, but another one of the same start, such as
+// Stale tells it of a standby that has served its exec. It was right for that, but another one of the same start, such as
 // the next fork of its zygote, would not be for another.
 func (s *Standby) Stale() bool { return s.stale }
 

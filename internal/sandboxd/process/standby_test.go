@@ -49,7 +49,7 @@ func TestStandby(t *testing.T) {
 
 func (r Request) with(change func(*Request)) Request { change(&r); return r }
 
-// TestStandbyReady: one that says when it waits is not ready before, and can be used all the same.
+// TestStandbyReady: a command that says when it waits is not ready before, and can be used all the same.
 func TestStandbyReady(t *testing.T) {
 	b := newBed(t)
 	says := shell(`printf r >&3; ` + waitScript + `echo got $x`)

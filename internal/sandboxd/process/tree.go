@@ -114,7 +114,7 @@ func descendants(procs []procStat, roots ...int) []int {
 }
 
 // onlyChild tells whether this process has no child but pid. Only the caller may wait for children meanwhile: then none
-// leaves the kernel's lists while they are read, and one that is added because its parent ended finds that parent there.
+// leaves the kernel's lists while they are read, and a process that is added because its parent ended finds that parent there.
 // ok is false where there are no such lists.
 func onlyChild(pid int) (only, ok bool) {
 	dir, err := unix.Open("/proc/self/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

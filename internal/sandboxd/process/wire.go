@@ -9,7 +9,7 @@ import (
 )
 
 // Messages between Manager and supervisor travel over a socketpair: a length of four bytes, then
-// JSON. Descriptors 0, 1 and 2 of the command, and StandbyFD of one that waits, ride on the length of
+// JSON. Descriptors 0, 1 and 2 of the command, and StandbyFD of a standby, ride on the length of
 // a run message; the descriptor of a forked process rides on an adopt message.
 
 const (
@@ -42,7 +42,7 @@ type message struct {
 	// Group: msgSignal is for the process group of the command only.
 	Group bool `json:"group,omitempty"`
 
-	Signal int    `json:"signal,omitempty"` // msgSignal: to send; msgExit: the one that ended the command
+	Signal int    `json:"signal,omitempty"` // msgSignal: to send; msgExit: the signal that ended the command
 	Serial uint64 `json:"serial,omitempty"` // of the run that a kill or signal is meant for
 
 	PID    int    `json:"pid,omitempty"`

@@ -301,7 +301,7 @@ func (p *sidecar) admit(hello *wire.Hello, a *attached) (old *attached, err erro
 	if hello.GetToken() < p.state.Token {
 		return nil, sandbox.Errorf(sandbox.Conflict, "token %d: it was attached with %d", hello.GetToken(), p.state.Token)
 	}
-	// One that was displaced must not displace in turn when it only wants its connection back.
+	// A displaced server must not displace in turn when it only wants its connection back.
 	if hello.GetAgain() && other && p.state.Attachment != "" && hello.GetToken() == p.state.Token {
 		return nil, sandbox.Errorf(sandbox.Conflict, "another server is attached")
 	}
@@ -314,7 +314,7 @@ func (p *sidecar) admit(hello *wire.Hello, a *attached) (old *attached, err erro
 	return old, nil
 }
 
-// raise takes a higher token of the one that is attached.
+// raise takes a higher token of the attached server.
 func (p *sidecar) raise(a *attached, token int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

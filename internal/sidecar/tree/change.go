@@ -256,7 +256,7 @@ func (c *Changing) putAside(dir *Dir, base string) error {
 	return nil
 }
 
-// Folder makes a folder, and takes away what is none in its place. One that is there keeps what is in it. Its mode
+// Folder makes a folder, and takes away what is none in its place. An existing folder keeps what is in it. Its mode
 // is set by Finish.
 func (c *Changing) Folder(e Entry) error {
 	dir, err := c.t.cur.at(Parent(e.Path))
@@ -344,7 +344,7 @@ func (c *Changing) before() error {
 	return c.syncFolders()
 }
 
-// Remove takes away a file, a link, or a folder with nothing in it. One that has something in it stays: it is not what was listed.
+// Remove takes away a file, a link, or a folder with nothing in it. A folder with content stays: it is not what was listed.
 // Nothing is added behind it.
 func (c *Changing) Remove(e Entry) error {
 	if err := c.before(); err != nil {

@@ -52,7 +52,7 @@ func openat(dir int, name string, flags int, mode uint32) (int, error) {
 	}
 }
 
-// Dir opens a folder in it. One that its owner, this process, cannot read is made readable until it is closed.
+// Dir opens a folder in it. A folder that its owner, this process, cannot read is made readable until it is closed.
 func (d *Dir) Dir(name string) (*Dir, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (d *Dir) unlock(name string, add uint32) (had int, err error) {
 	return int(st.Mode & 0o777), nil
 }
 
-// Open opens a regular file for reading, also one that its owner, this process, cannot read. What is none is as good as
+// Open opens a regular file for reading, also a file that its owner, this process, cannot read. What is none is as good as
 // not there: fs.ErrNotExist.
 func (d *Dir) Open(name string) (*os.File, error) {
 	if err := checkName(name); err != nil {

@@ -102,7 +102,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// build makes files with their paths as texts; one that ends in a slash is a folder.
+// build makes files with their paths as texts; a path that ends in a slash is a folder.
 func build(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {

@@ -257,7 +257,7 @@ func (d *Digests) put(s Stamp, digest Digest) {
 }
 
 // Fill sets the digest of each file of a list: what is remembered costs nothing, other files are read. A file that
-// changes while it is read is read again, and is left without a digest when it does not stop; one that went, or that may
+// changes while it is read is read again, and is left without a digest when it does not stop; a file that went, or that may
 // not be read, has none either.
 func (d *Digests) Fill(ctx context.Context, t *Tree, list List, limit int64) error {
 	for i := range list {

@@ -18,7 +18,7 @@ const (
 	writeTime = 4 * time.Second
 	// openTime is how long a stream may be opened without being accepted.
 	openTime = 10 * time.Second
-	// closeTime is how long one that was closed here may stay open there. Then it is reset, and what was not yet read is lost:
+	// closeTime is how long a stream that was closed here may stay open there. Then it is reset, and what was not yet read is lost:
 	// it must be longer than any live reader takes.
 	closeTime = 2 * time.Minute
 	// HelloTime bounds the handshake of TLS, Hello and Welcome together.

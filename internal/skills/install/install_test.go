@@ -266,7 +266,7 @@ type allOn struct{}
 
 func (allOn) Skill(string) (enabled, said bool) { return true, false }
 
-// TestRealLibrary: with the library of the server, the digest that was checked is the one that is kept, the
+// TestRealLibrary: with the library of the server, the checked digest is kept, the
 // findings of the scan are told once, and nobody trusts what was uploaded.
 func TestRealLibrary(t *testing.T) {
 	dir := t.TempDir()

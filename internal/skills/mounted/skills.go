@@ -206,7 +206,7 @@ func (k *Skills) Narrow(ctx context.Context, t sandbox.Thread, only []string) er
 	if inst == nil {
 		return nil
 	}
-	// One that is starting may have read the list before: it is brought up to date by the next round.
+	// A starting one may have read the list before: it is brought up to date by the next round.
 	inst.Skills.Mu.Lock()
 	inst.Skills.Only = info.Skills
 	inst.Skills.Mu.Unlock()

@@ -146,7 +146,7 @@ func (p *Prober) Profile(ctx context.Context, template string) (Profile, error) 
 	return pr.profile, nil
 }
 
-// wait waits for a probe until ctx ends, or the time is over. One that is done is done, however long ago it began.
+// wait waits for a probe until ctx ends, or the time is over. A finished probe counts, however long ago it began.
 func (pr *probed) wait(ctx context.Context) error {
 	late := time.NewTimer(time.Until(pr.began.Add(waitForProbe)))
 	defer late.Stop()

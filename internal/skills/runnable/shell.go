@@ -146,7 +146,7 @@ func (p place) hereDocument(s *syntax.Stmt) {
 	}
 }
 
-// literal is the text of a word; "" for one that begins with an expansion.
+// literal is the text of a word; "" for a word that begins with an expansion.
 func literal(w *syntax.Word) string {
 	var b strings.Builder
 	for _, part := range w.Parts {

@@ -3,7 +3,7 @@
 // credentials, open shells or destroy files.
 //
 // It is a sieve, not a wall: it reads text and knows phrases, so it misses what is well hidden. The wall is
-// the sandbox. A finding of SeverityError is one that has no honest reading where it stands; what has one,
+// the sandbox. A finding of SeverityError has no honest reading where it stands; what has one,
 // such as an installer's line in a manual, is a warning. Findings never repeat a secret.
 package scan
 

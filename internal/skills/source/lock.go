@@ -56,7 +56,7 @@ func ReadLock(file string) (Lock, error) {
 	return l, nil
 }
 
-// With returns a lock of these skills. One that was there with the same source and digest keeps its time.
+// With returns a lock of these skills. A skill that was there with the same source and digest keeps its time.
 func (l Lock) With(skills []Skill, now time.Time) Lock {
 	next := Lock{Version: lockVersion, Skills: []Locked{}}
 	for _, s := range skills {

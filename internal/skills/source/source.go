@@ -98,7 +98,7 @@ func (c Config) check(file string) error {
 	return nil
 }
 
-// One returns a list with one of the sources, so that one that fails takes no other with it.
+// One returns a list with one of the sources, so that a failing one takes no other with it.
 func (c Config) One(e Entry) Config { return Config{Sources: []Entry{e}, base: c.base} }
 
 // Folder returns the host folder of a source of type dir, "" of another one.

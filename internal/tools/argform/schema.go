@@ -151,7 +151,7 @@ func parseTo(raw json.RawMessage, depth int) (*schema, error) {
 	return s, nil
 }
 
-// orAny is a schema, or one that allows anything when it cannot be read.
+// orAny returns a schema, or when it is unreadable one that allows anything.
 func orAny(raw json.RawMessage, depth int) *schema {
 	s, err := parseTo(raw, depth)
 	if err != nil {

@@ -58,7 +58,7 @@ func errBytes(l Limits) error {
 	return sandbox.Errorf(sandbox.QuotaExceeded, "the results of this exec's tool calls have more than %d bytes, which is the limit of one exec", l.Bytes)
 }
 
-// weigh counts the bytes of a result. One that passes the limit is not given; later calls are not made.
+// weigh counts the bytes of a result. A result beyond the limit is withheld; later calls are not made.
 func (e *exec) weigh(n int) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -86,7 +86,7 @@ func (x *Calls) SearchTools(ctx context.Context, c sandbox.Caller, id string, q 
 }
 
 // ToolsOf returns all tools of one server that the thread may use. An error is NotFound for a server that
-// the thread does not have, or Unavailable for one that does not answer, with its reason.
+// the thread does not have, or Unavailable for a server that does not answer, with its reason.
 func (x *Calls) ToolsOf(ctx context.Context, c sandbox.Caller, id, server string) ([]sandbox.Tool, error) {
 	t, err := c.Thread(id)
 	if err != nil {

@@ -130,7 +130,7 @@ func parseObject(d *json.Decoder, depth int) (any, error) {
 }
 
 // resolve follows a reference within the schema ("#/$defs/node"). ok is false for any other one and
-// for one that leads nowhere.
+// for a reference that leads nowhere.
 func resolve(root any, ref string) (target any, ok bool) {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || path != "" && path[0] != '/' {

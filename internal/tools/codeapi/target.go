@@ -28,7 +28,7 @@ type target struct {
 	inodes [2]uint64
 }
 
-// holds reports whether the tree of the set is there: the one that was put there, and not another one
+// holds reports whether the tree of the set is there: the tree that was put there, and not another one
 // under the same name since.
 func (t *target) holds(hash string) bool {
 	if t.hash != hash {

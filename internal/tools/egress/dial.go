@@ -25,7 +25,7 @@ func PublicDialer(allowed []netip.Prefix) *net.Dialer {
 	return &net.Dialer{Timeout: dialWait, Control: guard.Safe}
 }
 
-// Refused reports whether a connection failed because its address is not one that PublicDialer reaches.
+// Refused reports whether a connection failed because PublicDialer does not reach its address.
 func Refused(err error) bool {
 	return errors.Is(err, ssrf.ErrProhibitedIP) || errors.Is(err, ssrf.ErrProhibitedNetwork) || errors.Is(err, ssrf.ErrProhibitedPort)
 }

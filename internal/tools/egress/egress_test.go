@@ -224,7 +224,7 @@ func TestProxyRefuses(t *testing.T) {
 }
 
 // TestRebinding: a name that answers with a public address first and a private one later gets nowhere:
-// the address that is checked is the one that is connected to.
+// the checked address is the one connected to.
 func TestRebinding(t *testing.T) {
 	secret, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

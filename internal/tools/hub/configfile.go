@@ -25,7 +25,7 @@ type configFile struct {
 	seen   lockedfile.Stamp
 	racy   bool // the file was written so shortly before it was read that its stamp proves little
 	text   []byte
-	config *config // the last one that was good
+	config *config // the last good one
 	err    error   // why the file as it is now is not in force
 }
 

@@ -244,7 +244,7 @@ func conformanceCalls(tools []sandbox.Tool, scenario, wishes string) ([]conforma
 	return calls, nil
 }
 
-// conformanceSuite returns node and the program of the official suite. In CI one that is missing is a failure.
+// conformanceSuite returns node and the program of the official suite. In CI a missing one is a failure.
 func conformanceSuite(t *testing.T) (node, program string) {
 	t.Helper()
 	server := realServer(t, "conformance")

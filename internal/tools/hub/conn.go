@@ -396,7 +396,7 @@ func (c *conn) relist(l *link) {
 	}
 }
 
-// lost notes that a link has ended by itself. One that lived for a while is replaced at once when it is
+// lost notes that a link has ended by itself. A link that lived for a while is replaced at once when it is
 // needed.
 func (c *conn) lost(l *link) {
 	c.mu.Lock()

@@ -322,7 +322,7 @@ func (t *target) sum() [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// SecretsChanged looks at all connections: one that would be made with other values now ends after its calls, and
+// SecretsChanged looks at all connections: a connection that would be made with other values now ends after its calls, and
 // is made anew when it is needed.
 func (h *Hub) SecretsChanged() {
 	h.spawn(func() {

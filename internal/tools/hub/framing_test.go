@@ -103,7 +103,7 @@ func TestEvents(t *testing.T) {
 	if !c.look().tooLarge || !strings.Contains(got, `"id":5`) || !strings.Contains(got, "data: after") || len(got) > 1000 {
 		t.Errorf("%.200q, %d bytes", got, len(got))
 	}
-	// On a stream of many answers the id of the one that is too large is found in it.
+	// On a stream of many answers the id of the too large one is found in it.
 	c = &capture{}
 	got = readEvents(t, "data: {\"jsonrpc\":\"2.0\",\ndata: \"result\":{\"id\":9,\"x\":\""+strings.Repeat("x", 100_000)+"\"},\"id\":7}\n\n", 1000, c)
 	if c.look().tooLarge || !strings.Contains(got, `"id":7,"error"`) {

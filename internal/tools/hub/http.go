@@ -232,7 +232,7 @@ func callOf(req *http.Request) *jsonrpc.Request {
 	return nil
 }
 
-// bufferJSON reads an answer that is one message. One that is too large becomes an error of its call.
+// bufferJSON reads an answer that is one message. A message that is too large becomes an error of its call.
 func (r *remote) bufferJSON(res *http.Response, c *capture, id json.RawMessage) error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(r.traffic.limit)+1))
 	_ = res.Body.Close()

@@ -47,7 +47,7 @@ type Options struct {
 
 	CallTimeout    time.Duration // of a call, where the server's configuration says nothing; 60 s
 	ConnectTimeout time.Duration // of one attempt to connect and to list the tools; 30 s
-	FirstWait      time.Duration // how long Tools waits for servers that connect for the first time; 8 s: one that is silent on server/discover takes 5
+	FirstWait      time.Duration // how long Tools waits for servers that connect for the first time; 8 s: a server that is silent on server/discover takes 5
 	IdleTimeout    time.Duration // after which an unused connection is closed; 10 min
 	DripTime       time.Duration // that one message of a stdio server may take while it brings less than 64 KiB a second: no other gets through meanwhile; 10 s
 	MaxParallel    int           // calls at once for each connection; 16

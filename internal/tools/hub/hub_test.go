@@ -224,7 +224,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	} {
 		r.fails("x__echo", input, sandbox.Invalid, append(want, "x__echo")...)
 	}
-	// A parameter that is null where its schema does not allow it is one that was left out.
+	// A parameter that is null where its schema does not allow it counts as left out.
 	if got := r.ok("x__echo", `{"alpha":null,"message":"a","zulu":null}`); got != `"a"` {
 		t.Error(got)
 	}
@@ -440,7 +440,7 @@ func TestProcessOfAServer(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: a closed hub leaves no process, not even one that a server started.
+// TestNothingIsLeft: a closed hub leaves no process, not even a server's child.
 func TestNothingIsLeft(t *testing.T) {
 	r := open(t, withServers(`"x":`+testServer))
 	pid := r.pid("x")

@@ -115,7 +115,7 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 	return l, tools, nil
 }
 
-// cry tells of a change; one that was not seen yet says it all.
+// cry tells of a change; a change that was not seen yet says it all.
 func cry(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

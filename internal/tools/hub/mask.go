@@ -162,7 +162,7 @@ func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
 	return out, nil
 }
 
-// unmaskArgs replaces each masked argument by the next stored one that is shown in the same way.
+// unmaskArgs replaces each masked argument by the next stored one with the same mask.
 func unmaskArgs(args []string, stored *serverConfig) error {
 	var kept, shown []string
 	if stored != nil {

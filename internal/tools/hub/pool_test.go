@@ -28,7 +28,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	}
 }
 
-// TestMostConnections: one that nobody uses makes room, one in use does not.
+// TestMostConnections: an unused one makes room, one in use does not.
 func TestMostConnections(t *testing.T) {
 	r := open(t, withServers(`"x":`+testServer), func(o *Options) { o.MaxConnections = 1 })
 	bob := sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "bob"}, ID: "one"}

@@ -100,7 +100,7 @@ func (s *serverConfig) ids() (uid, gid uint32, own bool, err error) {
 	return uid, gid, false, nil
 }
 
-// mayGiveUIDs reports whether root here is one that can start programs as another user.
+// mayGiveUIDs reports whether root can start programs as another user here.
 func mayGiveUIDs() bool {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData

@@ -15,7 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// realServer returns the program of an npm MCP server. In CI one that is missing is a failure.
+// realServer returns the program of an npm MCP server. In CI a missing one is a failure.
 func realServer(t testing.TB, name string) string {
 	t.Helper()
 	dir := os.Getenv("SKERRY_MCP_DIR")

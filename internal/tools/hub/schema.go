@@ -262,7 +262,7 @@ func (f *fieldList) add(e *jsonschema.ValidationError) {
 }
 
 // alternatives says in one line what none of several schemas allows, unless all but one fail already by
-// the type of the whole value: then the one that was meant has more to say. It reports whether it did.
+// the type of the whole value: then the error of the intended type says more. It reports whether it did.
 func (f *fieldList) alternatives(e *jsonschema.ValidationError) bool {
 	if len(e.Causes) == 0 {
 		f.put(e.InstanceLocation, "matches more than one of the allowed forms")

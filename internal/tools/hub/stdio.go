@@ -17,7 +17,7 @@ import (
 
 // stdioTransport connects the SDK to a process: one JSON-RPC message a line on its standard input and
 // output. It differs from the SDK's own in what it does with a server that misbehaves: a line that is
-// no message is skipped (many servers print a banner), one that is too long fails its call alone, and
+// no message is skipped (many servers print a banner), a message that is too long fails its call alone, and
 // the end of the connection takes all of the server's processes with it.
 type stdioTransport struct {
 	start   func(ctx context.Context) (*process, error)

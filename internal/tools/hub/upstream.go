@@ -188,7 +188,7 @@ func (c *conn) askOnce(ctx context.Context, q question, what *tool, limit time.D
 // inputRequired is the type of a result that asks the client for input.
 const inputRequired = "input_required"
 
-// lightResults stand for results that are passed on as they are: the SDK would act upon one that asks for
+// lightResults stand for results that are passed on as they are: the SDK would act upon a result that asks for
 // input, which is for the client behind us.
 var lightResults = map[string]string{methodCall: `{"content":[]}`, "prompts/get": `{"messages":[]}`, "resources/read": `{"contents":[]}`}
 

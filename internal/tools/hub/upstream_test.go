@@ -177,7 +177,7 @@ func TestSubscribeWhereThereIsNone(t *testing.T) {
 }
 
 // TestUpstreamChanges: a server that says that its prompts or resources are others now is heard, in both
-// eras, and one that cries all the time not all the time.
+// eras, and a server that reports changes all the time is not listed all the time.
 func TestUpstreamChanges(t *testing.T) {
 	for era, o := range map[string]*mcp.StreamableHTTPOptions{"sessions": {}, "stateless": {Stateless: true}} {
 		t.Run(era, func(t *testing.T) {

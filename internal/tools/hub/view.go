@@ -46,7 +46,7 @@ func (c *config) usable() []*serverConfig {
 }
 
 // contact returns the thread's connections to the servers, after a bounded wait for those that connect
-// for the first time. One that cannot be made is left out; an error is that the hub is closed.
+// for the first time. A failed connection is left out; an error is that the hub is closed.
 func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverConfig) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -101,7 +101,7 @@ func newView(epoch uint64, conns []*conn) *view {
 		refused: map[string]error{}, servers: map[string]bool{},
 	}
 	// In the order of the names: of two servers that collide, the same one is refused each time.
-	// A server of the file goes before one that a user brings along.
+	// A server of the file goes before a user's own.
 	conns = slices.SortedFunc(slices.Values(conns), func(a, b *conn) int {
 		if ofUser := a.cfg.user != nil; ofUser != (b.cfg.user != nil) {
 			if ofUser {

@@ -37,7 +37,7 @@ const (
 	firstUID = 1_000_000
 
 	removeTimeout = 30 * time.Second
-	// homeEvery is how often a home folder is brought from a sandbox that does not see this server's disk: of one that ends
+	// homeEvery is how often a home folder is brought from a sandbox that does not see this server's disk: of a server that ends
 	// by itself, what came after the last time is lost. homeTimeout bounds once, also before the sandbox is removed.
 	homeEvery   = 30 * time.Second
 	homeTimeout = 20 * time.Second
@@ -98,7 +98,7 @@ func (s *Sandboxes) sweep(ctx context.Context, of func(replica string) bool) err
 // Spec is one server to run.
 type Spec struct {
 	Server string        // its name in the configuration, for labels and the log
-	Owner  sandbox.Owner // whose server it is; empty for one that all share
+	Owner  sandbox.Owner // whose server it is; empty for a shared one
 	Home   string        // name of its home folder: the same name is the same folder
 	Argv   []string
 	Env    []string // "NAME=value", beside HOME, PATH and the proxy

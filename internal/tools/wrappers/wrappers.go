@@ -162,7 +162,7 @@ func (w *Wrappers) round() {
 	}
 }
 
-// push brings an instance up to date. One that has no wrappers yet gets them from its start, or, when it was
+// push brings an instance up to date. An instance without wrappers gets them from its start, or, when it was
 // adopted, from the first code that runs: a restart of the server must not start all MCP servers of all
 // users at once.
 func (w *Wrappers) push(inst *instance.Instance) error {

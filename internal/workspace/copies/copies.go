@@ -65,7 +65,7 @@ func New(ctx context.Context, o Options) *Copies {
 // Apart reports whether sandboxes have disks of their own.
 func (c *Copies) Apart() bool { return c.o.Remote != nil }
 
-// Attach makes this process the one that the instance's sandbox is connected with, by the token of the instance's ownership. It tries
+// Attach connects the instance's sandbox with this process, by the token of the instance's ownership. It tries
 // again while the sandbox cannot be reached, until ctx ends. A *FencedError: the sandbox was attached with a higher token.
 func (c *Copies) Attach(ctx context.Context, inst *instance.Instance, labels map[string]string) error {
 	fs := inst.FileSync
@@ -146,7 +146,7 @@ func (c *Copies) pull(ctx context.Context, inst *instance.Instance, patience tim
 	}
 }
 
-// mayPull says whether the thread's folder is still ours, and the one that the sandbox was given: a thread that was deleted while
+// mayPull says whether the thread's folder is still ours, and the sandbox's own: a thread that was deleted while
 // its sandbox began may be a new one by now.
 func (c *Copies) mayPull(inst *instance.Instance) bool {
 	uid, err := workspace.UID(c.o.Folders.Dir(inst.Thread))

@@ -79,14 +79,14 @@ const (
 	UnreachableTime = 20 * time.Second
 	// ReadPullTime is the same for a caller who reads or changes files, who can try again.
 	ReadPullTime = 30 * time.Second
-	// LastPullTime and deadPullTime bound the pull before a sandbox is removed, one that lives, and one that ended by
+	// LastPullTime and deadPullTime bound the pull before a sandbox is removed: a living one, and one that ended by
 	// itself: its disk may still be there.
 	LastPullTime, DeadPullTime = 20 * time.Second, 3 * time.Second
 	// UpToDateTime is how long an exec waits to begin until the sandbox has what is due.
 	UpToDateTime = 15 * time.Second
 	// followTime bounds one push that no caller waits for.
 	followTime = 10 * time.Second
-	// followParallel is how many of those go on side by side. One that waits for a sandbox out of reach holds a place.
+	// followParallel is how many of those go on side by side. A pull that waits for a sandbox out of reach holds a place.
 	followParallel = 32
 	// RetryPause is between two tries, and doubles up to lastRetryPause where no caller waits.
 	RetryPause, lastRetryPause = 200 * time.Millisecond, 5 * time.Second

@@ -186,7 +186,7 @@ func (g *grep) add(m Match) {
 	g.items = append(g.items, m)
 }
 
-// before returns the lines before the one that begins at start, in their order.
+// before returns the lines before the line that begins at start, in their order.
 func (g *grep) before(text []byte, start int) []string {
 	var out []string
 	for range g.o.Context {
@@ -200,7 +200,7 @@ func (g *grep) before(text []byte, start int) []string {
 	return out
 }
 
-// after returns the lines after the one that ends at end.
+// after returns the lines after the line that ends at end.
 func (g *grep) after(text []byte, end int) []string {
 	var out []string
 	for range g.o.Context {

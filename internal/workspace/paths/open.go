@@ -139,7 +139,7 @@ func (f *FS) describe(dir *os.Root, base, virtual string, info fs.FileInfo) Entr
 	return e
 }
 
-// folder opens the place as a folder to read. It returns nil for one that the host does not have.
+// folder opens the place as a folder to read. It returns nil for a place that the host does not have.
 func (p *place) folder() (*os.Root, error) {
 	if !p.isDir() {
 		if p.info == nil {

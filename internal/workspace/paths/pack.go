@@ -105,7 +105,7 @@ func (f *FS) Pack(ctx context.Context, name string, format Format, w io.Writer) 
 	return out.close()
 }
 
-// wholeBytes is how large a file is read before its size is told: one that is written to all the time is seldom larger.
+// wholeBytes is how large a file is read before its size is told: a file that is written to all the time is seldom larger.
 const wholeBytes = 1 << 20
 
 func packFile(ctx context.Context, out packer, e *found, rel string) (int64, error) {

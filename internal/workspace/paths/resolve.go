@@ -29,7 +29,7 @@ func (p *place) close() {
 	p.dir, p.own = nil, false
 }
 
-// isDir reports whether the place is a folder, also one that only mounts make.
+// isDir reports whether the place is a folder, also a folder that only mounts make.
 func (p *place) isDir() bool {
 	if p.info == nil {
 		return p.base == "."

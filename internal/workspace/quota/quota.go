@@ -71,7 +71,7 @@ func (s State) String() string {
 // enforcer is a way of the kernel's. Folders are absolute, on its file system, and owned by root; none of
 // its calls follows what code in a sandbox could have made.
 type enforcer interface {
-	// makeUser makes the folder of a user's threads, whose parent is there. One that is there is no error.
+	// makeUser makes the folder of a user's threads, whose parent is there. An existing folder is no error.
 	makeUser(dir string) error
 	// makeThread makes an empty folder in the folder of a user's threads, or in a folder of that.
 	makeThread(dir string) error

@@ -23,7 +23,7 @@ const (
 	uid        = 1_234_567
 )
 
-// folder is one that uids of threads pass through. It is in memory where it can be: at a limit, btrfs writes
+// folder is a folder that uids of threads can pass through. It is in memory where it can be: at a limit, btrfs writes
 // a transaction for nearly every file, which a busy disk makes minutes of.
 func folder(t testing.TB) string {
 	t.Helper()

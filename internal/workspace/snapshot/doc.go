@@ -2,7 +2,7 @@
 // is new is sent. A thread whose folder is not on this disk comes back from there, as a whole or not at all.
 //
 // Of each thread there are packs, which hold content and the list of its files, and one head, which says what is in which
-// pack. Packs are written first and the head last, in the place of the one that was read: so a server that was taken for
+// pack. Packs are written first and the head last, in the place of the head that was read: so a server that was taken for
 // dead cannot put the thread back. No thread refers to a pack of another, so that no tenant learns what another one has.
 // docs/workspaces.md describes the format and what is promised.
 //

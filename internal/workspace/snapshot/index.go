@@ -108,7 +108,7 @@ func (s *Snapshots) readIndex(t sandbox.Thread) *index {
 	return &idx
 }
 
-// writeIndex replaces it. It need not be durable: one that is torn or older is found out.
+// writeIndex replaces it. It need not be durable: a torn or older one is detected.
 func (s *Snapshots) writeIndex(t sandbox.Thread, idx *index) error {
 	idx.Where, idx.Head.About = s.o.Objects.Name(), nil
 	var text bytes.Buffer
@@ -170,7 +170,7 @@ func (s *Snapshots) dropIndex(t sandbox.Thread) error {
 
 func (s *Snapshots) intentFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "next") }
 
-// intend notes the id of a snapshot before it becomes what is kept, and returns the one that was noted before.
+// intend notes the id of a snapshot before it becomes what is kept, and returns the id that was noted before.
 func (s *Snapshots) intend(t sandbox.Thread, id string) (former string, err error) {
 	_, text, err := lockedfile.Read(s.intentFile(t), 100)
 	if err == nil {

@@ -19,7 +19,7 @@ const (
 	maxEntries   = 250_000
 	maxDepth     = 128 // of folders, as for the file API
 	maxPathBytes = 4096
-	partBytes    = 4 << 20  // of a file; one that grows is sent from its last part on
+	partBytes    = 4 << 20  // of a file; a growing file is sent from its last part on
 	packBytes    = 8 << 20  // of file content in one object, about
 	maxPackBytes = 16 << 20 // more is no pack
 	maxHeadBytes = 16 << 20
@@ -61,7 +61,7 @@ const (
 	kindHard   = "h" // another name of a file that came before
 )
 
-// name is a path or a link's target: any bytes but NUL. In JSON one that is no UTF-8 begins with a NUL and is in hex.
+// name is a path or a link's target: any bytes but NUL. In JSON a name that is not UTF-8 begins with a NUL and is in hex.
 type name string
 
 // MarshalJSON writes it.

@@ -33,7 +33,7 @@ type Objects interface {
 	Remove(ctx context.Context, name string) error
 }
 
-// Object is one that List found. Name is below the one that was listed.
+// Object is an object that List found. Name is below the listed one.
 type Object = s3.Object
 
 // Bucket keeps objects in a bucket that speaks S3.

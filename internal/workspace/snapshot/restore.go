@@ -93,7 +93,7 @@ func (s *Snapshots) bring(ctx context.Context, t sandbox.Thread, dir string, own
 	return s.claim(ctx, t, h, version)
 }
 
-// claim makes this data folder the one that goes on with a thread.
+// claim makes this data folder the thread's.
 func (s *Snapshots) claim(ctx context.Context, t sandbox.Thread, h *head, version string) error {
 	h.Holder = s.o.Holder
 	version, err := s.writeHead(ctx, t, h, version)

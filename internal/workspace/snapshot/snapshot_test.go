@@ -159,7 +159,7 @@ func TestManyChanges(t *testing.T) {
 	sameTree(t, tree(t, dir), tree(t, b.dir(thread1)))
 }
 
-// TestSweep: packs that no snapshot refers to are removed when they are old, and never one that is young or in use.
+// TestSweep: packs that no snapshot refers to are removed when they are old, and never a pack that is young or in use.
 func TestSweep(t *testing.T) {
 	stores(t, func(t *testing.T, o Objects) {
 		sv := newServer(t, o, nil)

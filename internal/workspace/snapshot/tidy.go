@@ -10,7 +10,7 @@ import (
 )
 
 // What no snapshot refers to is taken away: a pack that the last snapshot needed and this one does not after garbageGrace, for
-// a server that restores just now; one that no snapshot ever referred to, because its writer died or was too late,
+// a server that restores just now; a pack that no snapshot ever referred to, because its writer died or was too late,
 // after orphanGrace, for a snapshot that is being written: its packs are no older than its deadline.
 const (
 	garbageGrace = 10 * time.Minute

@@ -26,7 +26,7 @@ const (
 	keepTimeout = 10 * time.Minute
 	// lastTimeout bounds the snapshot at the end of a sandbox, which is tried again when it fails.
 	lastTimeout = time.Minute
-	// lateEvery is how often it is looked for threads that are due, lateRetry when one that failed is, lateParallel how
+	// lateEvery is how often it is looked for threads that are due, lateRetry when a failed one is, lateParallel how
 	// many are kept at once.
 	lateEvery    = 200 * time.Millisecond
 	lateRetry    = 30 * time.Second

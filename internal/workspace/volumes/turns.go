@@ -19,7 +19,7 @@ type turn struct {
 	err  error
 }
 
-// begin returns the round that goes on, or a new one that is the caller's to end.
+// begin returns the round that goes on, or a new one, which the caller ends.
 func (w *turns) begin(t sandbox.Thread) (x *turn, mine bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

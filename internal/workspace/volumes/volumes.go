@@ -48,7 +48,7 @@ type Options struct {
 	Group *sync.WaitGroup
 }
 
-// Driver is one that keeps files of threads on volumes: a driver.Driver that is a driver.Volumes, too.
+// Driver keeps files of threads on volumes: a driver.Driver that is a driver.Volumes, too.
 type Driver interface {
 	Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error)
 	Remove(ctx context.Context, id sandbox.ID) error
@@ -284,7 +284,7 @@ func (v *Volumes) endFiles(id sandbox.ID) {
 	}
 }
 
-// filesAge is how old a sandbox for files alone may be: one that is older was left behind by a server that ended.
+// filesAge is how old a sandbox for files alone may be: a server that ended left an older one behind.
 const filesAge = 10 * time.Minute
 
 // Left reports whether a sandbox was made for files alone, and no caller can be waiting for it any more.

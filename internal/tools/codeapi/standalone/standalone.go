@@ -97,7 +97,7 @@ func samples(tools []sandbox.Tool) []sandbox.Tool {
 	return list
 }
 
-// looks ranks a tool as a sample; -1 for one that is none.
+// looks ranks a tool as a sample; -1: it is none.
 func looks(t sandbox.Tool) int {
 	var schema struct {
 		Required []string          `json:"required"`

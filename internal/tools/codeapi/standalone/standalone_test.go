@@ -51,7 +51,7 @@ func generate(t *testing.T, c Connection) string {
 	return dir
 }
 
-// program finds one that the tests install; without it the test ends: skipped, in CI failed.
+// program finds a program that the tests install; without it the test ends: skipped, in CI failed.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	cache := os.Getenv("SKERRY_CACHE")

@@ -26,7 +26,7 @@ type Options struct {
 	URL      string // where it is, with everything put in
 	Settings Settings
 	Declared bool          // the configuration says something about OAuth
-	Owner    sandbox.Owner // whose login it is; the zero value for one that all share
+	Owner    sandbox.Owner // whose login it is; the zero value for a shared one
 	Vault    *Vault
 	Hide     func(secrets ...string) // is told what must not be in any text
 	// Confined says that the server was named by a user who may not reach what this machine does: then its own address is no

@@ -196,7 +196,7 @@ func metadataURLs(issuer string) []string {
 }
 
 // checkMeta refuses what must not be used. Requests to its addresses are checked when they are made; the
-// one that a person's browser opens is checked here.
+// an address that a person's browser opens is checked here.
 func (c *Client) checkMeta(meta *oauthex.AuthServerMeta) error {
 	if !isHTTP(meta.TokenEndpoint) {
 		return c.failed(nil, "has an authorization server without a token endpoint")

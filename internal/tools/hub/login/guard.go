@@ -140,7 +140,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	return d.DialContext(ctx, network, address)
 }
 
-// checkName checks a host that a proxy will resolve. One that is not known here is the proxy's to judge.
+// checkName checks a host that a proxy will resolve. The proxy judges a host that is unknown here.
 func (g *guard) checkName(ctx context.Context, host string) error {
 	all, err := g.resolver.LookupNetIP(ctx, "ip", host)
 	if err != nil {

@@ -87,7 +87,7 @@ func (c *Client) Begin(ctx context.Context, redirect string) (*Pending, error) {
 	return p, nil
 }
 
-// ask gets the server's challenge: the one that it made last, else that for a request without a token.
+// ask gets the server's challenge: its last one, else that for a request without a token.
 func (c *Client) ask(ctx context.Context) (challenge, error) {
 	if ch := c.slot.noted(); ch.there {
 		return ch, nil
@@ -158,7 +158,7 @@ func wish(supported []string) string {
 			return m
 		}
 	}
-	return methodBasic // the one that is meant by a missing list
+	return methodBasic // what a missing list stands for
 }
 
 // Finish takes what the browser came back with, and keeps the tokens that it is worth. An error is

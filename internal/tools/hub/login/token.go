@@ -242,7 +242,7 @@ func granted(t *oauth2.Token, asked []string) []string {
 	return asked
 }
 
-// refresh gets a new token for one that has ended.
+// refresh gets a new token for an expired one.
 func (c *Client) refresh(ctx context.Context, r *record) (*record, error) {
 	k := r.Client
 	if k.ID == c.o.Settings.ClientID {

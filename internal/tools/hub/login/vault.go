@@ -166,7 +166,7 @@ type slot struct {
 }
 
 // slot returns the place for a login. The URL is part of its name: tokens for one server are not sent to
-// another one that has taken over its name.
+// another server that has taken over its name.
 func (v *Vault) slot(server, url, client string, o sandbox.Owner) *slot {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", server, url, client, o.Tenant, o.User))
 	return v.use(hex.EncodeToString(sum[:16]))
