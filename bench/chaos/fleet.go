@@ -215,7 +215,7 @@ func (f *fleet) start(ctx context.Context) error {
 	return f.mend(ctx)
 }
 
-// mend brings everything up that is down, and waits until it serves.
+// mend starts everything that is down, and waits until it serves.
 func (f *fleet) mend(ctx context.Context) error {
 	if !f.redis.running() {
 		if err := f.redis.start(); err != nil {

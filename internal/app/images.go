@@ -17,8 +17,8 @@ const baseImage = "base"
 // importTime bounds one import. An image of 1.4 GB takes half a minute on a disk of 100 MB/s.
 const importTime = 10 * time.Minute
 
-// importing brings the image of a template into the driver's own store: now, when a server is of no use without it,
-// else at the first start of a sandbox, by what it returns. Nil: it is there, or there is nothing to bring.
+// importing copies the image of a template into the driver's own store: now, when a server is of no use without it,
+// else at the first start of a sandbox, by what it returns. Nil: it is there, or there is nothing to copy.
 func (p *App) importing(ctx context.Context, store driver.ImageStore, t template.Template, image string) (func(context.Context) error, error) {
 	if t.Name == p.cfg.DefaultTemplate || t.Image.OCI == baseImage {
 		return nil, p.importImage(ctx, store, t, image)
@@ -73,7 +73,7 @@ func (i *imageImport) wait(ctx context.Context) error {
 	}
 }
 
-// importImage brings what the images folder has of a template into the driver's own store, when it is
+// importImage copies what the images folder has of a template into the driver's own store, when it is
 // not there or is another by now. A template without any uses what is in the store.
 func (p *App) importImage(ctx context.Context, store driver.ImageStore, t template.Template, image string) error {
 	for _, source := range t.ImageSources(p.cfg.Images) {

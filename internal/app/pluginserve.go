@@ -68,7 +68,7 @@ func (p *App) pluginCommands(o sandbox.Owner) ([]prompt.Command, error) {
 	return commands, nil
 }
 
-// pluginsChanged brings a change to where it shows: tools, and the folders of sandboxes.
+// pluginsChanged applies a change of plugins to tools and to the folders of sandboxes.
 func (p *App) pluginsChanged() {
 	if p.hub != nil {
 		p.hub.LookAgain()

@@ -350,7 +350,7 @@ func TestManyAtOnce(t *testing.T) {
 	leave()
 }
 
-// TestTimeout: what nobody decides is denied, and nothing is left of it.
+// TestTimeout: a request without a decision is denied, and nothing is left of it.
 func TestTimeout(t *testing.T) {
 	r := newRig(t)
 	s := r.server("one", func(o *Options) { o.Timeout = 200 * time.Millisecond })

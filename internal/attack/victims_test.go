@@ -19,7 +19,7 @@ import (
 // victimUID is the uid of who is attacked on the host itself.
 const victimUID = controlUID - 1
 
-// hostVictim starts somebody on the host who is attacked when namespaces are shared, and tells where to
+// hostVictim starts a process on the host that is attacked when namespaces are shared, and tells where to
 // find it.
 func hostVictim(t testing.TB) wire.Facts {
 	t.Helper()

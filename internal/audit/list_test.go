@@ -97,7 +97,7 @@ func TestList(t *testing.T) {
 }
 
 // TestListAgainstAll compares pages with a walk over all records, for random filters, while records arrive and the log is
-// opened anew. Nobody sees a record of another tenant.
+// opened anew. No caller sees a record of another tenant.
 func TestListAgainstAll(t *testing.T) {
 	onViews(t, func(t *testing.T, rdb redis.UniversalClient) {
 		rng := rand.New(rand.NewPCG(7, 7))

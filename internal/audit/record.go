@@ -85,7 +85,7 @@ const (
 //
 // Children are found by Parent. The result of an attempt has the attempt as its parent and the same action. What code did
 // has the attempt of its exec: tool calls (their attempt) and changed files. What a tool call did has the attempt of the
-// call. All that one request of the API brought about has its RequestID.
+// call. All records of one request of the API have its RequestID.
 type Record struct {
 	ID       string          `json:"id"` // UUIDv7
 	Time     time.Time       `json:"time"`

@@ -6,7 +6,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// TestBy: a record names both principals of a request that was made for somebody else, and only then.
+// TestBy: a record names both principals of a request that was made on behalf of another, and only then.
 func TestBy(t *testing.T) {
 	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "bob"}, Role: sandbox.RoleAgent, Actor: "backend", KeyID: "key_1", Method: sandbox.ByKey}
 	r := Record{Tenant: c.Tenant, User: c.User}.By(c)

@@ -40,7 +40,7 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// admit says whether there is room for a record while no more can be made: half of what is made ahead is kept for
+// admit says whether there is room for a record while the reserve cannot be refilled: half of what is made ahead is kept for
 // results, the last eighth for the results of what was begun.
 func (l *Log) admit(r Record) error {
 	if l.full == nil && r.Phase == PhaseAttempt && l.room-l.size < l.o.Ahead/2 && l.broken == nil {
@@ -190,7 +190,7 @@ func (l *Log) mend() {
 	l.commit, l.broken, l.unsynced = groupcommit.New(l.sync), nil, nil
 	l.advance(seq)
 	l.mu.Unlock()
-	_ = old.Close() // it failed, and does so no more
+	_ = old.Close() // it failed, and works again
 	l.log.Info("the audit log can be written again")
 }
 

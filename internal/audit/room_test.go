@@ -18,7 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// waitFor waits until ok, which something in the background brings about.
+// waitFor waits until ok, which a background goroutine makes true.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -63,7 +63,7 @@ func TestRoomAhead(t *testing.T) {
 }
 
 // TestPowerCut: of what was written since the last commit a power cut keeps any sectors, in any order. What was
-// committed is there, and nobody takes the hole for damage.
+// committed is there, and no check takes the hole for damage.
 func TestPowerCut(t *testing.T) {
 	for round := range 60 {
 		random := rand.New(rand.NewPCG(uint64(round), 1)) //nolint:gosec // a test that can be repeated

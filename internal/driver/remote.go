@@ -28,8 +28,8 @@ type Remote interface {
 	// "/mnt/user-data/workspace/a.txt"); processes of the sandbox see each file whole, as it was or as it is.
 	// A read-only mount changes by whole folders: one below it is the old one or the new one.
 	Push(ctx context.Context, id sandbox.ID, paths ...string) error
-	// Pull makes the sources of all writable mounts have what the sandbox has. What it brought is on disk, durably,
-	// when it returns; changed is false when there was nothing to bring. Regular files, folders and symbolic links
+	// Pull makes the sources of all writable mounts have what the sandbox has. What it copied is on disk, durably,
+	// when it returns; changed is false when there was nothing to copy. Regular files, folders and symbolic links
 	// come; what else there is does not. QuotaExceeded: there is more than the limits of the sandbox let be.
 	Pull(ctx context.Context, id sandbox.ID) (changed bool, err error)
 }
@@ -50,7 +50,7 @@ type Attachment struct {
 	// no thread yet.
 	Token  int64
 	Mounts []sandbox.Mount
-	// UID is the owner of what Pull brings; 0: that of the sandbox. It is another one when the sandbox waited in a pool and
+	// UID is the owner of what Pull copies; 0: that of the sandbox. It is another one when the sandbox waited in a pool and
 	// its thread had files.
 	UID int
 	// Labels are put on the sandbox, beside those that it has; nil: none.

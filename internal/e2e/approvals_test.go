@@ -236,7 +236,7 @@ func TestApprovals(t *testing.T) {
 		if again.ID == a.ID {
 			t.Error("the decision was used twice")
 		}
-		// Nobody waits for a request whose exec is killed.
+		// No request waits whose exec is killed.
 		s.do("DELETE", "/api/threads/crash/execs/"+again.Exec, nil)
 		ended(t, run)
 		eventually(t, "the request is cancelled", func() bool {
@@ -278,7 +278,7 @@ func approvedByProgress(t *testing.T, s *server) {
 	}
 }
 
-// TestApprovalsRunOut: what nobody decides is denied in time, and code that computes beside a wait gains no more than the
+// TestApprovalsRunOut: a request without a decision is denied in time, and code that computes beside a wait gains no more than the
 // bound of all waits.
 func TestApprovalsRunOut(t *testing.T) {
 	t.Run("oci", func(t *testing.T) {

@@ -39,7 +39,7 @@ func (c *canaries) make(name string) string {
 	return c.all[name]
 }
 
-// formsOf are the ways in which a secret might be written, as nobody of ours makes them.
+// formsOf are the ways in which a secret might be written, in forms that our own code never writes.
 func formsOf(secret string) map[string]string {
 	quoted, err := json.Marshal(secret)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestClientOutlivesRestart(t *testing.T) {
 	go func() { defer close(stopped); s.stop() }()
 	for i := before; i < all; i++ {
 		begin(i)
-		time.Sleep(100 * time.Millisecond) // some meet the drain, some nobody
+		time.Sleep(100 * time.Millisecond) // some meet the drain, some a closed port
 	}
 	<-stopped
 	s.boot()

@@ -157,7 +157,7 @@ func compareChecks(t *testing.T, scenario string, d, b score, expected baseline)
 	}
 }
 
-// freePort returns a port of this machine that nobody listens on.
+// freePort returns a free port of this machine.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

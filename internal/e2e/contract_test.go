@@ -11,7 +11,7 @@ import (
 )
 
 // TestExecContract: what an exec started is gone when its end is told, however it hid, and nothing of its
-// neighbour's; a kill is no lack of memory; and a sandboxd that is frozen holds up nobody.
+// neighbour's; a kill is no lack of memory; and a frozen sandboxd delays no other caller.
 func TestExecContract(t *testing.T) {
 	on(t, []string{"oci"}, func(t *testing.T, o options) {
 		s := start(t, o)

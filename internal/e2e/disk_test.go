@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// TestDiskQuota: nobody gets past the limit of a thread or of a user, the host keeps its space, and a killed
+// TestDiskQuota: no sandbox gets past the limit of a thread or of a user, the host keeps its space, and a killed
 // server loses neither files nor limits.
 func TestDiskQuota(t *testing.T) {
 	t.Parallel()

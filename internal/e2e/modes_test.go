@@ -156,7 +156,7 @@ func TestMCPClient(t *testing.T) {
 	if res, err := session.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "everything__simple-prompt"}); err != nil || len(res.Messages) == 0 {
 		t.Errorf("prompt: %+v, %v", res, err)
 	}
-	// What the client does not wait for any more is ended, and nobody else's exec.
+	// What the client does not wait for any more is ended, and no other exec.
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { time.Sleep(time.Second); cancel() }()
 	if _, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "bash", Arguments: map[string]any{"command": "sleep 300", "timeout_s": 300}}); err == nil {

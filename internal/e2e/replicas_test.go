@@ -274,7 +274,7 @@ func TestRedisStartsEmpty(t *testing.T) {
 		}
 		eventually(t, "its record is in Redis again", func() bool { return b.results(id) == 1 })
 	}
-	a.ok("z", "true") // its uid is nobody else's
+	a.ok("z", "true") // no other thread has its uid
 	uids := map[string]bool{}
 	for _, thread := range []string{"x", "y", "z"} {
 		uids[b.workspaceUID(thread)] = true
@@ -335,7 +335,7 @@ func ownerStopped(t *testing.T, args ...string) {
 	}
 }
 
-// TestOnlyServersAmongServers: at the address for the other servers answers this one to servers, and to nobody else: not to a
+// TestOnlyServersAmongServers: at the address for the other servers answers this one to servers only: not to a
 // sandbox's sidecar, whose certificate the same authority signed.
 func TestOnlyServersAmongServers(t *testing.T) {
 	t.Parallel()

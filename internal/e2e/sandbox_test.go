@@ -472,7 +472,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestEnvironment: what the sandbox has, what an exec adds, and what nobody may set.
+// TestEnvironment: what the sandbox has, what an exec adds, and what no caller may set.
 func TestEnvironment(t *testing.T) {
 	s := start(t, options{})
 	if a := s.do("PUT", "/api/threads/env/sandbox", map[string]any{"env": map[string]string{"A": "sandbox", "B": "sandbox"}}); a.status != 200 {

@@ -25,7 +25,7 @@ func skillsFolder(t *testing.T, names ...string) string {
 }
 
 // TestTwoUsersSkills: two users switch on different skills. Each sandbox shows its own user's and no other, and a
-// change is seen in the sandbox that runs, whoever makes it.
+// change is seen in the sandbox that runs, whichever client makes it.
 func TestTwoUsersSkills(t *testing.T) {
 	t.Parallel()
 	onAll(t, func(t *testing.T, o options) {

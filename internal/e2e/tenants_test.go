@@ -207,7 +207,7 @@ func (m *matrix) document() []operation {
 	return all
 }
 
-// bodies of requests that would do something, for red or for whoever sends them.
+// bodies of requests that would do something, for red or for the sender.
 var matrixBodies = map[string]any{
 	"exec":            map[string]any{"command": "cat " + redFile + "; ls /mnt/skills/custom; env", "timeout_s": 30},
 	"executeCode":     map[string]any{"language": "bash", "code": "cat " + redFile},
@@ -355,7 +355,7 @@ func (m *matrix) foreign(op operation, c caller, a answer, what string) {
 	}
 }
 
-// idempotency: the answer to a request is for nobody else, also not for another role of the same user.
+// idempotency: the answer to a request is for its caller only, not even for another role of the same user.
 func (m *matrix) idempotency() {
 	op := operation{method: "POST", path: "/api/threads/{thread}/files/download", id: "downloadFiles"}
 	make1 := operation{method: "POST", path: "/api/skills/install", id: "installSkill"}

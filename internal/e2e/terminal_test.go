@@ -133,7 +133,7 @@ func TestTerminal(t *testing.T) {
 		c.say("echo after $?\n")
 		c.until("after 130\r\n")
 
-		// What is shown while nobody looks is there for who comes back.
+		// What is shown while no client is connected is there for the next one.
 		after := c.last
 		must(t, c.conn.CloseNow())
 		s.do("POST", "/api/threads/tty/execs/"+id+"/stdin", map[string]any{"data": "for i in 1 2 3; do echo away-$i; sleep 0.1; done; exit 7\n"})

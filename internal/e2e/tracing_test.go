@@ -162,7 +162,7 @@ func TestOneTrace(t *testing.T) {
 	if metrics.status != 200 || !strings.Contains(string(metrics.body), `skerry_http_request_duration_seconds_count{method="POST",route="/api/threads/:thread/exec",status="2xx"}`) {
 		t.Errorf("metrics: %d", metrics.status)
 	}
-	s.stop() // brings all spans
+	s.stop() // sends all spans
 	if !strings.Contains(s.log.String(), "trace_id="+trace) {
 		t.Error("the trace is not in the log")
 	}

@@ -143,7 +143,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	}
 }
 
-// TestTerminalKeepsTheNewest: events are let go of, whoever follows goes on with what is there, and the
+// TestTerminalKeepsTheNewest: old events are dropped, a follower goes on with what is there, and the
 // result is as long as any other.
 func TestTerminalKeepsTheNewest(t *testing.T) {
 	e := newExecution("x")

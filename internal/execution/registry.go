@@ -27,7 +27,7 @@ type Registry struct {
 	of    map[sandbox.Thread]*threadExecs
 	ended list.List // *Exec, oldest first
 	alive int       // execs that run, and those that are about to
-	shut  bool      // no more may begin
+	shut  bool      // none may begin any more
 	held  int64     // bytes of output of the ended ones
 }
 
@@ -60,7 +60,7 @@ func (g *Registry) Running() int {
 	return g.alive
 }
 
-// Begin counts an exec that is about to run, for add or cancel; false: no more may.
+// Begin counts an exec that is about to run, for add or cancel; false: none may begin any more.
 func (g *Registry) Begin() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +77,7 @@ func (g *Registry) Cancel() {
 	g.alive--
 }
 
-// Close lets no more begin, and reports whether it was the first to say so.
+// Close lets no exec begin, and reports whether it was the first to say so.
 func (g *Registry) Close() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 type Template struct {
 	sandbox.Template
 	Image string
-	// Prepare, when there is one, brings the image to where the driver looks for it, before each start. It does
+	// Prepare, when there is one, makes sure before each start that the driver finds the image. It does
 	// nothing when that was done. Errors are for the caller.
 	Prepare func(ctx context.Context) error
 }

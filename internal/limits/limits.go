@@ -67,7 +67,7 @@ const (
 	diskWait = 15 * time.Second
 	// maxScopes bounds those whose counts wait to be told, of one tenant. With more, only the tenant's go on.
 	maxScopes = 50_000
-	// maxBack bounds the places that one check brings back.
+	// maxBack bounds the places that one check frees.
 	maxBack = 512
 )
 

@@ -71,7 +71,7 @@ func refusal(t *testing.T, err error) *sandbox.LimitHit {
 	return e.Limit
 }
 
-// eventually waits for what other goroutines bring about.
+// eventually waits until other goroutines have made ok true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {

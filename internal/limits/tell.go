@@ -127,7 +127,7 @@ func (g *Gate) takeMark(id sandbox.ID) {
 	m.counted, m.told = m.told, -1
 }
 
-// tell brings what was counted, and which places are held and given back, to the state store.
+// tell writes what was counted, and which places are held and freed, to the state store.
 func (g *Gate) tell(ctx context.Context) {
 	defer close(g.done)
 	counting, holding := time.NewTicker(tellEvery), time.NewTicker(g.o.HoldTime/3)

@@ -37,7 +37,7 @@ func (r *Orchestrator) storedCapabilities(ctx context.Context, t sandbox.Thread)
 	return info.Capabilities, nil
 }
 
-// narrowCapabilities remembers what a thread is narrowed to, and brings it to a sandbox that runs. A caller gives no
+// narrowCapabilities remembers what a thread is narrowed to, and tells a running sandbox. A caller gives no
 // thread what it does not have itself.
 func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
 	if only == nil {

@@ -89,7 +89,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	}
 	shows(true)
 	calls(rich, true)
-	// Who runs code sees its own tools, not those of whoever was there before.
+	// Who runs code sees its own tools, not those of the user before.
 	if _, err := h.Runs.RunCode(ctx, caller, "a", sandbox.Code{Language: "python", Text: "1"}); err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func TestNothingRunsBeforeItIsWhole(t *testing.T) {
 	f.want("what the server has", f.here("t", "a")+f.here("t", "b"), "onetwo")
 }
 
-// TestFillFails: a sandbox that cannot be given the files is removed, and the thread gets a cold one. Nobody hears of it,
+// TestFillFails: a sandbox that cannot be given the files is removed, and the thread gets a cold one. No caller notices,
 // unless that fails, too: then there is one error, of that.
 func TestFillFails(t *testing.T) {
 	f := newFarHouse(t, onePooled())
@@ -258,7 +258,7 @@ printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, to
 	}
 }
 
-// TestAllAtOnce: whoever acquires, deletes, hibernates, releases, writes and sweeps the same thread at once gets an answer, the thread has
+// TestAllAtOnce: callers that acquire, delete, hibernate, release, write and sweep one thread at once get an answer, the thread has
 // the sandbox or none, and nothing is left over.
 func TestAllAtOnce(t *testing.T) {
 	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxInstances = 8 })

@@ -43,7 +43,7 @@ func inContext(t *testing.T, exit *sandboxv1.Exit) (*house, sandbox.CodeContext,
 }
 
 // TestResultsAreData: what the code's own process says that it displayed is bounded, typed, and never a path
-// of somebody else's file.
+// of another user's file.
 func TestResultsAreData(t *testing.T) {
 	raw := [][]byte{
 		[]byte(`{"text/plain":"x","image/png":7,"not a type":"x","../../etc":"x","application/json":{"a":[1]},"x/y+json":null}`),

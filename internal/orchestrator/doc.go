@@ -79,9 +79,9 @@
 // /run/skerry are reached by a tunnel. Package workspace/copies says when what is copied.
 //
 // Files at the server belong to the thread's uid as ever. That needs root with CHOWN, FOWNER and
-// DAC_OVERRIDE, and no more: quotas of the kernel need others, so there the limit is what the server
+// DAC_OVERRIDE only: quotas of the kernel need others, so there the limit is what the server
 // counts when it writes and pulls. A tool server in a sandbox (package tools/servers) has its home folder
-// brought every 30 s and at its end; a process of the server needs SETUID and SETGID, and is
+// copied back every 30 s and at its end; a process of the server needs SETUID and SETGID, and is
 // refused without.
 //
 // # Two servers

@@ -134,7 +134,7 @@ func TestDrainAtOnce(t *testing.T) {
 	}
 }
 
-// TestReap: what nobody knows is removed when it is old enough, and what is used is not.
+// TestReap: what no record names is removed when it is old enough, and what is used is not.
 func TestReap(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	ctx := t.Context()

@@ -180,7 +180,7 @@ func TestKilledBeforeThePull(t *testing.T) {
 	}
 }
 
-// TestCutConnection: execs go on while there is no way to their sandbox, nobody reads what may be old, what the API changed meanwhile
+// TestCutConnection: execs go on while there is no way to their sandbox, no caller reads what may be old, what the API changed meanwhile
 // is there before the next exec, and all ends well.
 func TestCutConnection(t *testing.T) {
 	f := newFarHouse(t)
@@ -268,7 +268,7 @@ func TestSlowUpload(t *testing.T) {
 	f.ok("t", "true")
 }
 
-// TestMoreThanTheLimit: the exec that made too much says so and is lost; the sandbox goes on, and what is left is brought by the next.
+// TestMoreThanTheLimit: the exec that made too much says so and is lost; the sandbox goes on, and the next exec copies what is left.
 func TestMoreThanTheLimit(t *testing.T) {
 	f := newFarHouse(t) // of 1 MiB
 	f.ok("t", "printf kept > a")
@@ -369,7 +369,7 @@ func TestClaimedFar(t *testing.T) {
 	}
 }
 
-// TestTakeOverFar: the server that takes a thread over brings what ran last; the former one reaches the sandbox no more, brings
+// TestTakeOverFar: the server that takes a thread over copies what ran last; the former one does not reach the sandbox any more, copies
 // nothing, and says that its exec is lost.
 func TestTakeOverFar(t *testing.T) {
 	w := newTown(t)

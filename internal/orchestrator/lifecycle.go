@@ -105,7 +105,7 @@ func (r *Orchestrator) putAwayLater(inst *instance.Instance, action, why string)
 	})
 }
 
-// putAway ends a claimed instance so that the next call brings it back. action and why are what its record
+// putAway ends a claimed instance so that the next call restarts it. action and why are what its record
 // says. What went wrong is told when all is done: the instance is gone in any case.
 func (r *Orchestrator) putAway(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string) (sandbox.Info, error) {
 	if inst.Ownership != nil && !r.owners.Confirm(inst.Ownership) { // which lets go of the instance
@@ -192,7 +192,7 @@ func (r *Orchestrator) changePause(ctx context.Context, c sandbox.Caller, inst *
 	return inst.Info(), err
 }
 
-// Resume thaws a paused sandbox and brings a hibernated one back. A running one stays as it is. NotFound:
+// Resume thaws a paused sandbox and starts a hibernated one again. A running one stays as it is. NotFound:
 // the thread has none.
 func (r *Orchestrator) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
 	inst, asleep, err := r.existing(ctx, c, id)

@@ -235,7 +235,7 @@ func (w *town) eventually(what string, ok func() bool) {
 
 var mainThread = sandbox.Thread{Owner: caller.Owner, ID: "main"}
 
-// TestTwoServersOneSandbox: whoever asks whichever server, the thread gets one sandbox, and all learn who runs it.
+// TestTwoServersOneSandbox: whichever server is asked, the thread gets one sandbox, and all learn who runs it.
 func TestTwoServersOneSandbox(t *testing.T) {
 	w := newTown(t)
 	servers := []*Orchestrator{w.settle("a"), w.settle("b")}

@@ -471,7 +471,7 @@ func TestServersShareAPool(t *testing.T) {
 		t.Errorf("%d wait, %v", len(folders), err)
 	}
 	w.die(b)
-	b.stop() // a process that is gone makes no more
+	b.stop() // an ended process makes none
 	b.wg.Wait()
 	a.pool.Sweep()
 	folders, err := pool.RootIn(a.o.DataDir).List()

@@ -15,7 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// recover brings this server to where those before it stopped, however that was: sandboxes that no living
+// recover continues where the servers before stopped, however that was: sandboxes that no living
 // server holds are adopted when they answer, else removed with their folders, and each exec that was under
 // way gets its one terminal record. An exec cannot be taken over: its token and its callers died with the
 // former server, so what still runs of it is killed.

@@ -77,7 +77,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	}
 }
 
-// TestScriptsOfUntrustedSourcesWantAnApproval: they run when somebody says so, as they are then, and else have an end
+// TestScriptsOfUntrustedSourcesWantAnApproval: they run once a person agrees, as they are then, and else have an end
 // in the log that says why not.
 func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})

@@ -129,7 +129,7 @@ func TestSnapshotsMoveOn(t *testing.T) {
 	if box := b.find(savedThread); box == nil || box.Template.Name != "other" {
 		t.Error("it has another template")
 	}
-	// a still has a sandbox, with files that count no more.
+	// a still has a sandbox, with files that do not count any more.
 	if err := a.run(t, map[string]string{"a": "late"}); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("a late exec: %v", err)
 	}

@@ -217,7 +217,7 @@ func TestServersThatStartKeepTheirWrappers(t *testing.T) {
 	within(t, time.Second, "the end of them", func() bool { return !there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 }
 
-// TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not bring its folder back.
+// TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not make its folder again.
 func TestNoWrappersAfterTheEnd(t *testing.T) {
 	hub := newChangingHub()
 	h := newHouseWith(t, daemon{run: exits}, hub)

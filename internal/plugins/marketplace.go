@@ -238,7 +238,7 @@ func (s *Source) check() string {
 	return ""
 }
 
-// componentKeys are those of a manifest that bring something along.
+// componentKeys are the keys of a manifest that name components.
 var componentKeys = []string{"skills", "commands", "agents", "workflows", "outputStyles", "hooks", "mcpServers", "lspServers"}
 
 func (f fields) components() []string {

@@ -198,7 +198,7 @@ func kindIs(t *testing.T, err error, want sandbox.Kind) {
 	}
 }
 
-// TestLifeOfAPlugin: installed, switched, removed; nobody else sees it, and nothing stays.
+// TestLifeOfAPlugin: installed, switched, removed; no other user sees it, and nothing stays.
 func TestLifeOfAPlugin(t *testing.T) {
 	changes := 0
 	b := newBed(t, func(o *Options) { o.Changed = func() { changes++ } })

@@ -76,7 +76,7 @@ func TestCapabilities(t *testing.T) {
 		{role: sandbox.RoleAdmin, thread: []string{"a"}, want: "free one"},
 		{caps: []string{"a", "b"}, thread: []string{"b"}, want: "free"},
 		{caps: []string{"a", "b"}, thread: []string{}, want: "free"},
-		{caps: []string{"a"}, thread: []string{"a", "b"}, want: "free one"}, // narrowed by somebody who had more
+		{caps: []string{"a"}, thread: []string{"a", "b"}, want: "free one"}, // narrowed by a caller who had more
 		{caps: []string{"A"}, want: "free"},
 	} {
 		h := &fakeHub{tools: tools, servers: map[string][]string{"s": nil}}

@@ -127,7 +127,7 @@ func TestOpenBroken(t *testing.T) {
 	}
 }
 
-// TestPut: rules that are put count at once, wrong ones change nothing, and nobody overwrites what he has not seen.
+// TestPut: rules that are put count at once, wrong ones change nothing, and no caller overwrites what it has not seen.
 func TestPut(t *testing.T) {
 	dir, ctx := t.TempDir(), context.Background()
 	o := EngineOptions{File: filepath.Join(dir, "a", "policy.yaml"), Tenants: filepath.Join(dir, "a", "tenants")}

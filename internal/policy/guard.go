@@ -274,7 +274,7 @@ func refusal(p Plan) error {
 	return sandbox.Errorf(sandbox.Forbidden, "%s is denied by the policy%s", what(p.request), because(p.decision, Deny))
 }
 
-// because names the first rule that brought about an effect.
+// because names the first rule that had an effect.
 func because(d Decision, e Effect) string {
 	for _, r := range d.Why.Rules {
 		switch {

@@ -35,7 +35,7 @@ func (c *counter) Take(_ context.Context, rates []Rate) (*Rate, time.Duration, e
 	return nil, 0, nil
 }
 
-// TestRateIsCounted: a call that has no rate asks nobody; one whose rate cannot be counted is not made.
+// TestRateIsCounted: a call without a rate makes no round trip; a call whose rate cannot be counted is not made.
 func TestRateIsCounted(t *testing.T) {
 	const text = "default: allow\nrules:\n- id: r\n  match: {tool: x}\n  limit: {calls: 2, per: 1h}"
 	h := &fakeHub{tools: []sandbox.Tool{tool("x", ""), tool("y", "")}}

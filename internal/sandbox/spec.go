@@ -26,7 +26,7 @@ const (
 	Paused   State = "paused"
 	Stopping State = "stopping"
 	Lost     State = "lost"
-	// Hibernated: there is no container; the next call that needs one brings it back.
+	// Hibernated: there is no container; the next call that needs one starts it again.
 	Hibernated State = "hibernated"
 )
 

@@ -43,7 +43,7 @@ func HTTPStatus(err error) int {
 	return kind.HTTPStatus()
 }
 
-// diskLimit is the limit of files: a caller who waits gets no more room.
+// diskLimit is the limit of files: waiting frees no space.
 const diskLimit = "disk_mib"
 
 func (e *Error) tooManyCalls() bool {

@@ -439,7 +439,7 @@ func TestBridge(t *testing.T) {
 	defer cancel()
 	addr := <-addrs
 
-	// Nobody is there: a plain answer, after a while.
+	// No server is there: a plain answer, after a while.
 	if got := ask(t, addr, "x"); !strings.HasPrefix(got, "HTTP/1.1 503 ") || !strings.HasSuffix(got, `answer"}}`) {
 		t.Errorf("without a bridge: %q", got)
 	}

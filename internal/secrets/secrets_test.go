@@ -146,7 +146,7 @@ func TestVariablesOutsideOfTheListAreNone(t *testing.T) {
 	}
 }
 
-// Who chooses an address must not get what others send there, and who brings a server along not what is the tenant's.
+// Who chooses an address must not get what others send there, and a user's own server must not get what is the tenant's.
 func TestOnlyOwnAndNotOwn(t *testing.T) {
 	h := newHouse(t)
 	h.put(t, admin, ScopeTenant, "HOST", "of-the-tenant", true)

@@ -28,7 +28,7 @@ func (b *bed) ended(c *Conn, kind error) {
 	}
 }
 
-// TestTokens: who has a token that is not lower than any before takes the sandbox over; nobody else does.
+// TestTokens: only a server whose token is not lower than any before takes the sandbox over.
 func TestTokens(t *testing.T) {
 	b := newBed(t)
 	dial := func(token int64) (*Conn, error) {
@@ -96,7 +96,7 @@ type cable struct {
 	ln   net.Listener
 	mu   sync.Mutex
 	open []net.Conn
-	dead bool // bytes go nowhere, and nobody is told
+	dead bool // bytes go nowhere, without an error
 	wg   sync.WaitGroup
 }
 
@@ -166,7 +166,7 @@ func (n *cable) kill(dead bool) {
 	n.dead = dead
 }
 
-// TestDeadNetworkIsNoticed: nobody says that the connection is gone.
+// TestDeadNetworkIsNoticed: the connection ends without a packet.
 func TestDeadNetworkIsNoticed(t *testing.T) {
 	b := newBed(t)
 	n := b.cable()

@@ -191,7 +191,7 @@ func send(ctx context.Context, session *yamux.Session, t *tree.Tree, ask *wire.P
 		err := outcome(s)
 		end <- err
 		if err != nil {
-			s.Close() // who sends does not wait for one who reads no more
+			s.Close() // a sender does not wait for a peer that stopped reading
 		}
 	})
 	defer wg.Wait()

@@ -51,7 +51,7 @@ type Options struct {
 	// Mounts are those of the Spec. The Source of the one at sandbox.RunDir holds the sockets that the sandbox's connections
 	// lead to; all others are copied. Each Target must be one of the sidecar's.
 	Mounts []sandbox.Mount
-	// Limits bound what Pull brings: DiskBytes for all files of a mount together, FileBytes for each. Both must be set.
+	// Limits bound what Pull copies: DiskBytes for all files of a mount together, FileBytes for each. Both must be set.
 	Limits sandbox.Limits
 	// UID is the owner, and the group, of what Pull makes; 0 leaves it to this process's own.
 	UID int

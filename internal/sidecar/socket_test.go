@@ -60,7 +60,7 @@ func (b *bed) connect(name string) *net.UnixConn {
 
 func echo(c *net.UnixConn) { _, _ = io.Copy(c, c) }
 
-// TestHeard: the sandbox is heard when it makes its first connection, and no more.
+// TestHeard: the sandbox is heard when it makes its first connection only.
 func TestHeard(t *testing.T) {
 	b := newBed(t)
 	o, heard := b.options(), make(chan struct{}, 10)
@@ -109,7 +109,7 @@ func TestSockets(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Nobody listens there: it is closed at once.
+	// No server listens there: it is closed at once.
 	if got, err := io.ReadAll(b.connect("egress.sock")); err != nil || len(got) > 0 {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -155,7 +155,7 @@ func TestHalfCloseAndClose(t *testing.T) {
 	}
 }
 
-// TestSocketWaitsForAServer: a connection that comes before anybody is attached is passed on when somebody is.
+// TestSocketWaitsForAServer: a connection that comes before a server is attached is passed on when one is.
 func TestSocketWaitsForAServer(t *testing.T) {
 	b := newBed(t)
 	b.server("bridge.sock", echo)

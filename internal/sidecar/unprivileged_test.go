@@ -57,7 +57,7 @@ func beSidecar(dir string) int {
 	return 0
 }
 
-// TestUnprivileged: the sidecar has the sandbox's uid, and brings what that uid has locked away from itself.
+// TestUnprivileged: the sidecar has the sandbox's uid, and copies what that uid has locked away from itself.
 func TestUnprivileged(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to be somebody else")

@@ -56,7 +56,7 @@ redis.call('ZADD', KEYS[2], 0, ARGV[1])
 redis.call('ZADD', KEYS[3], 0, ARGV[3])
 return ''`)
 
-// changeApprovalScript replaces a request that is as the caller saw it; with ARGV[5] it is open no more.
+// changeApprovalScript replaces a request that is as the caller saw it; with ARGV[5] it is closed.
 var changeApprovalScript = redis.NewScript(`
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])

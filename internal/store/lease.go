@@ -107,7 +107,7 @@ func (s *Store) RenewLease(ctx context.Context, t sandbox.Thread, replica string
 }
 
 // leasesAtOnce is how many leases one script renews: Redis does nothing else for a millisecond. scriptsAtOnce
-// is how many scripts one round trip brings.
+// is how many scripts one round trip runs.
 const (
 	leasesAtOnce  = 500
 	scriptsAtOnce = 20

@@ -66,12 +66,12 @@ func testHeld(t *testing.T, s *Store) {
 	if n, err := s.CountHeld(t.Context(), "acme", "execs", "t"); err != nil || n != 2 {
 		t.Fatal(n, err)
 	}
-	// The call that comes brings back what is free.
+	// The next call frees what expired.
 	a := Held{Limit: "execs", Scope: "t", Member: "a", Until: until}
 	if no := admit(t, s, []Held{a, a}, held("c", until)); no != nil {
 		t.Fatalf("after a was given back: %+v", no)
 	}
-	// What nobody holds on to is free when its time is over; what somebody does is not.
+	// A place that is not extended is free when its time is over; an extended one is not.
 	short := held("d", time.Time{})
 	short.Scope, short.Max, short.TTL = "u:short", 2, 300*time.Millisecond
 	keep := short

@@ -16,7 +16,7 @@ const (
 	DefaultThreads = 100
 	// MaxThreads is the longest page of Threads.
 	MaxThreads = 1000
-	// threadsAtOnce is how many records one round trip brings, threadsScanned how many one call of
+	// threadsAtOnce is how many records one round trip reads, threadsScanned how many one call of
 	// Threads looks at.
 	threadsAtOnce  = 500
 	threadsScanned = 10_000

@@ -15,7 +15,7 @@ type ErrorCode string
 
 // The codes of errors. They stay the same over time, unlike the texts.
 const (
-	NotFound         ErrorCode = "not_found"         // no such thing, or it is somebody else's
+	NotFound         ErrorCode = "not_found"         // no such thing, or it is another user's
 	Invalid          ErrorCode = "invalid"           // the request cannot be right, whatever the state
 	Conflict         ErrorCode = "conflict"          // right in another state
 	Forbidden        ErrorCode = "forbidden"         // the caller may not
@@ -59,7 +59,7 @@ type Limit struct {
 	Who        string     `json:"who"`
 	Max        int64      `json:"max"`
 	Used       int64      `json:"used"`
-	RetryAfter int        `json:"retry_after_s,omitempty"` // seconds; 0: nobody knows
+	RetryAfter int        `json:"retry_after_s,omitempty"` // seconds; 0: unknown
 	FreeAt     *time.Time `json:"free_at,omitempty"`
 }
 

@@ -196,7 +196,7 @@ func settled(err error) bool {
 	return errors.As(err, &e) && e.Status < http.StatusInternalServerError && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout
 }
 
-// connection follows over one connection. stopped: the caller wants no more.
+// connection follows over one connection. stopped: the caller stopped reading.
 func (f *following) connection(ctx context.Context, begin Request, yield func(Event, error) bool) (stopped bool, err error) {
 	wait := f.t.c.o.Wait
 	if f.exec != "" {

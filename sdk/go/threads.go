@@ -146,7 +146,7 @@ func (t *Thread) Pause(ctx context.Context) (*Sandbox, error) { return t.change(
 // Resume goes on after Pause or Hibernate.
 func (t *Thread) Resume(ctx context.Context) (*Sandbox, error) { return t.change(ctx, "resume") }
 
-// Hibernate ends the sandbox and keeps its files and what it was: the next exec brings it back.
+// Hibernate ends the sandbox and keeps its files and what it was: the next exec starts it again.
 func (t *Thread) Hibernate(ctx context.Context) (*Sandbox, error) { return t.change(ctx, "hibernate") }
 
 func (t *Thread) change(ctx context.Context, verb string) (*Sandbox, error) {

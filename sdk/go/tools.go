@@ -62,7 +62,7 @@ func (t *Thread) InterruptContext(ctx context.Context, id string) (*CodeContext,
 	return get[CodeContext](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("contexts", id, "interrupt"), Once: true})
 }
 
-// RestartContext empties a context, or brings back a lost one, empty.
+// RestartContext empties a context, or starts a lost one again, empty.
 func (t *Thread) RestartContext(ctx context.Context, id string) (*CodeContext, error) {
 	return get[CodeContext](ctx, t.c, Request{Method: http.MethodPost, Path: t.path("contexts", id, "restart"), Once: true})
 }

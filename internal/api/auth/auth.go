@@ -77,7 +77,7 @@ type use struct {
 	at     time.Time
 }
 
-// Credential is what a request brings.
+// Credential is what a request presents.
 type Credential struct {
 	Secret     string
 	OnBehalfOf string // the header, or ""

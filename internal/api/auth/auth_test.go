@@ -403,7 +403,7 @@ func (fakeTokens) Authenticate(_ context.Context, token string) (sandbox.Caller,
 	return sandbox.Caller{Owner: sandbox.Owner{Tenant: "acme", User: "ann"}, Role: sandbox.RoleAdmin, Method: sandbox.ByToken}, nil
 }
 
-// TestTokens: what has the shape of a token is one, costs no round trip, and acts for nobody else.
+// TestTokens: what has the shape of a token is one, costs no round trip, and acts for its user only.
 func TestTokens(t *testing.T) {
 	ctx := t.Context()
 	_, c, _ := setup(t)

@@ -14,7 +14,7 @@ import (
 
 func guess(i int) string { return fmt.Sprintf("sk_%016x%048x", uint64(i)*0x9e3779b97f4a7c15, i) }
 
-// TestGuessing: whoever sends wrong keys is slowed before the store is asked; keys that were good are not, not even
+// TestGuessing: a client that sends wrong keys is slowed before the store is asked; keys that were good are not, not even
 // from the same address.
 func TestGuessing(t *testing.T) {
 	ctx := t.Context()

@@ -187,7 +187,7 @@ func (a *Adapter) tell(ctx context.Context, w http.ResponseWriter, q request, id
 		}
 	}
 	if err != nil {
-		return nil //nolint:nilerr // the client is gone, and reads no more
+		return nil //nolint:nilerr // the client is gone
 	}
 	return out.end(nil)
 }

@@ -83,7 +83,7 @@ func TestSandboxes(t *testing.T) {
 	expect("DELETE", one, "", 404, "not found")
 	expect("GET", srv.URL+"/files?path=x", "", 502, "not found")
 
-	// A thread that was not made here is none of E2B's, whoever asks.
+	// No caller reaches a thread through E2B that was not made there.
 	h.threads["mine"] = sandbox.ThreadView{Sandbox: &sandbox.Info{}}
 	id = "mine"
 	expect("DELETE", srv.URL+"/sandboxes/mine", "", 404, "not found")

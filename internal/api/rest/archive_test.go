@@ -118,7 +118,7 @@ func archiveNames(t *testing.T, typ string, data []byte) string {
 	}
 }
 
-// TestArchivePlaces: so many at once, and no more; a place comes back however the request ends.
+// TestArchivePlaces: so many at once; a place comes back however the request ends.
 func TestArchivePlaces(t *testing.T) {
 	w := filesWorld(t)
 	o, _ := w.options(t)

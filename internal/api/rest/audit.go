@@ -37,7 +37,7 @@ type auditIn struct {
 }
 
 // auditPage is a page of records. It has the fields of page as its own: huma leaves out of the document
-// what a type that is not exported brings in.
+// the fields of an embedded type that is not exported.
 type auditPage struct {
 	Items      []audit.Record `json:"items"`
 	NextCursor string         `json:"next_cursor,omitempty" doc:"Send it as cursor to get the rest; not there at the end"`

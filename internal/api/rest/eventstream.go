@@ -45,7 +45,7 @@ func (a *eventStream) send(text []byte) error {
 	return sendEvents(a.w, a.x, &a.begun, text)
 }
 
-// sendEvents puts events on the wire, after the header when nothing has begun. errGone: the client takes them no more.
+// sendEvents puts events on the wire, after the header when nothing has begun. errGone: the client does not take them any more.
 func sendEvents(w http.ResponseWriter, x *exchange, begun *bool, text []byte) error {
 	if !*begun {
 		*begun = true

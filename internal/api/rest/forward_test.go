@@ -186,7 +186,7 @@ func TestForwardedOnce(t *testing.T) {
 	}
 }
 
-// TestHeldWhileAnswering: a thread that nobody holds is this server's as long as the request lasts.
+// TestHeldWhileAnswering: a thread without an owner is this server's as long as the request lasts.
 func TestHeldWhileAnswering(t *testing.T) {
 	w, s := newWorld(t), &street{}
 	during := -1

@@ -51,7 +51,7 @@ type limitShown struct {
 	FreeAt     *time.Time `json:"free_at,omitempty"`
 }
 
-// limited adds a limit that was met. A limit of files has no Retry-After: who waits gets no more room.
+// limited adds a limit that was met. A limit of files has no Retry-After: waiting frees no space.
 func (p *Problem) limited(h *sandbox.LimitHit) {
 	p.Limit = &limitShown{Limit: h.Limit, Scope: h.Scope, Who: h.Who, Max: h.Max, Used: h.Used, RetryAfter: h.RetryAfter()}
 	if !h.FreeAt.IsZero() {

@@ -46,7 +46,7 @@ func TestLimitMet(t *testing.T) {
 	if rec.Header().Get("Retry-After") != "2" || limit["limit"] != "execs" || limit["scope"] != "user" || limit["who"] != "ann" || limit["max"] != 2.0 || limit["used"] != 2.0 || limit["retry_after_s"] != 2.0 || limit["free_at"] == nil {
 		t.Errorf("%v %v", rec.Header(), m)
 	}
-	// Nobody knows when a sandbox goes.
+	// The end of a sandbox is unknown.
 	hit.Limit, hit.Wait, hit.FreeAt = "sandboxes", 0, time.Time{}
 	rec = send(h, "GET", "/api/threads/t1", "")
 	limit, _ = wantProblem(t, rec, 429, "quota_exceeded")["limit"].(map[string]any)

@@ -124,7 +124,7 @@ func reportTime(ctx context.Context, req *mcp.CallToolRequest) (stop func()) {
 			ran := time.Since(began).Truncate(time.Second)
 			p := &mcp.ProgressNotificationParams{ProgressToken: token, Progress: ran.Seconds(), Message: "running for " + ran.String()}
 			if req.Session.NotifyProgress(ctx, p) != nil {
-				return // the client listens no more
+				return // the client stopped listening
 			}
 		}
 	}()

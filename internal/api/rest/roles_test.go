@@ -99,7 +99,7 @@ func wantRefused(rule access, path, who string) bool {
 }
 
 // TestThreadScope: a credential for some threads is good for these, by path and by header, and for no route
-// that names none, nor for one that a header only pretends to be about.
+// that names none, nor for a thread that only a header names.
 func TestThreadScope(t *testing.T) {
 	w := newWorld(t)
 	h := handler(t, w, func(o *Options) { o.Keys, o.Anonymous = roleKeys{w}, nil })
@@ -119,7 +119,7 @@ func TestThreadScope(t *testing.T) {
 }
 
 // TestNoRuleNoRoute: a route without a role does not register, and a route that gin has and no rule
-// names answers nobody.
+// names answers no caller.
 func TestNoRuleNoRoute(t *testing.T) {
 	w := newWorld(t)
 	o, _ := w.options(t)

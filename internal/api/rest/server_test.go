@@ -280,7 +280,7 @@ func TestAuthentication(t *testing.T) {
 	if rec := send(h, "GET", "/api/threads/t1", "", "X-API-Key: guess"); rec.Code != 429 || rec.Header().Get("Retry-After") != "3" || !strings.Contains(rec.Body.String(), "quota_exceeded") {
 		t.Errorf("too many: %d %v %s", rec.Code, rec.Header(), rec.Body)
 	}
-	// Without authentication there is nobody to act for.
+	// Without authentication there is no user to act for.
 	wantProblem(t, send(handler(t, w), "GET", "/api/threads", "", "On-Behalf-Of: bob"), 403, "forbidden")
 	o, _ := w.options(t)
 	o.Anonymous = nil
@@ -328,7 +328,7 @@ func TestAdministration(t *testing.T) {
 	}
 	wantProblem(t, send(h, "PUT", "/api/mcp/servers/new", `5`, "X-API-Key: root"), 400, "invalid")
 
-	// The audit log shows a user nobody else's records.
+	// The audit log shows a user only its own records.
 	send(h, "GET", "/api/audit?thread=t1&limit=5&since=2026-01-02T03:04:05Z", "", "X-API-Key: ann")
 	if f := w.audited; f.Tenant != "acme" || f.User != "ann" || f.Thread != "t1" || f.Limit != 5 || f.Since.IsZero() {
 		t.Errorf("filter %+v", f)

@@ -198,7 +198,7 @@ func (e *examination) config(data, driverName string) config.Config {
 }
 
 // openDriver opens one driver, and probes its runtimes when it might be used: a probe leaves its image with an
-// engine, where nobody wants it who uses another one.
+// engine, unless the server uses another one.
 func (e *examination) openDriver(ctx context.Context, name string) (driver.Driver, error) {
 	if name == "oci" || name == e.cfg.Driver || name == "docker" && e.cfg.Driver == "auto" {
 		d, closing, err := app.OpenOnlyDriver(ctx, e.config(e.scratch, name), e.log)

@@ -208,7 +208,7 @@ func readManifest(root *os.Root) (map[string]string, error) {
 
 // replaceable reports whether a file may be written: it is not there, or a former run wrote it and
 // it was not changed since. Wrappers and helpers that were changed are replaced all the same: they are
-// nobody's own.
+// of no server.
 func replaceable(root *os.Root, name string, before map[string]string) (bool, error) {
 	raw, err := root.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {

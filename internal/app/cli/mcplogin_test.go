@@ -55,7 +55,7 @@ func TestLoginByPaste(t *testing.T) {
 	}
 }
 
-// browser asks for a page until somebody listens.
+// browser asks for a page until a server listens.
 func browser(t *testing.T, url string) (int, string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -71,7 +71,7 @@ func browser(t *testing.T, url string) (int, string) {
 	}
 }
 
-// TestLoginByBrowser: the browser comes back to where the configuration says. Somebody else who asks there
+// TestLoginByBrowser: the browser comes back to where the configuration says. Another client that asks there
 // does not end the login.
 func TestLoginByBrowser(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -103,7 +103,7 @@ func TestLoginByBrowser(t *testing.T) {
 	}
 }
 
-// TestLoginUnanswered: nobody waits for ever, and a port that is taken is not an error unless it was asked for.
+// TestLoginUnanswered: no login waits for ever, and a port that is taken is not an error unless it was asked for.
 func TestLoginUnanswered(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

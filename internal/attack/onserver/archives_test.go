@@ -134,7 +134,7 @@ func archives() []attack {
 					if list, e := os.ReadDir(dir); err == nil || e != nil || len(list) > 0 {
 						t.Errorf("tar, %s: %v, left %v", kind, s, list)
 					}
-					b.do(t, eve, "DELETE", "/api/skills/custom/linked", nil) // what a zip without hard links may have brought
+					b.do(t, eve, "DELETE", "/api/skills/custom/linked", nil) // what a zip without hard links may have written
 				}
 				c.untouched(t)
 			},

@@ -218,7 +218,7 @@ func nesting(raw []byte, depth int) int {
 	return nesting(raw[1:], depth+1)
 }
 
-// metadata is a server that nobody outside may reach, such as a cloud has.
+// metadata is a server that no outsider may reach, such as a cloud has.
 func metadata(t *testing.T) (asked *atomic.Int32, address string) {
 	t.Helper()
 	asked = new(atomic.Int32)

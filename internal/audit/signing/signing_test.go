@@ -89,7 +89,7 @@ func TestKeyFile(t *testing.T) {
 }
 
 // TestRotation: one log, signed by three keys, is believed with each of them as the anchor; with a lost key in between,
-// only as far as somebody vouches.
+// only as far as a trusted key vouches.
 func TestRotation(t *testing.T) {
 	data, dir, file := place(t)
 	f, _, err := OpenFile(file, data)
@@ -153,7 +153,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("the key that signs: %v", err)
 	}
 
-	// A key that was lost: the new one vouches for the old ones, nobody vouches for it.
+	// A key that was lost: the new one vouches for the old ones, no key vouches for it.
 	lost, err := Enrol(t.Context(), dir, other, nil)
 	must(t, err)
 	if list, err = List(dir); err != nil || !lost || len(list) != 4 {
@@ -169,7 +169,7 @@ func TestRotation(t *testing.T) {
 		t.Errorf("a key that was replaced signs again: %v", err)
 	}
 
-	// A line that somebody wrote into the list.
+	// A line that an attacker wrote into the list.
 	text, err := os.ReadFile(filepath.Join(dir, ringFile))
 	must(t, err)
 	forged := list[3]

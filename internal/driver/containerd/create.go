@@ -159,7 +159,7 @@ func (d *Driver) unclaim(ctx context.Context, id sandbox.ID, claim string) {
 	defer cancel()
 	c, err := d.container(ctx, id)
 	if err != nil || c == nil {
-		return // nothing to take away, or nobody there who could; List shows it then
+		return // nothing to remove, or no containerd to do it; List shows it then
 	}
 	if rec, ok := recordOf(*c); ok && rec.Claim == claim {
 		d.discard(ctx, id)

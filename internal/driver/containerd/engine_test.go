@@ -147,7 +147,7 @@ func testShimKilled(t *testing.T, daemon *containerdtest.Daemon) {
 		t.Errorf("got %+v, want lost", there)
 	}
 	must(t, d.Remove(ctx(t), spec.ID))
-	// Whoever inherited it may take a while to ask for its exit code, but it runs no more.
+	// Its new parent may take a while to ask for its exit code, but it has ended.
 	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", inside)); err == nil && !strings.Contains(string(stat), ") Z ") {
 		t.Errorf("PID 1 of the sandbox is still there: %s", stat)
 	}

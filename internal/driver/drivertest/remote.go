@@ -334,7 +334,7 @@ func (s *suite) remoteTokens(t *testing.T) {
 	same(t, "another label", f.inspect(t).Labels[runLabel], s.run)
 }
 
-// remoteNextServer: a second process takes the sandbox with a higher token; the first one reaches it no more, and changes
+// remoteNextServer: a second process takes the sandbox with a higher token; the first one cannot reach it any more, and changes
 // nothing at the server.
 func (s *suite) remoteNextServer(t *testing.T) {
 	f := s.far(t, func(spec *sandbox.Spec) { spec.Token = 1 })
@@ -388,7 +388,7 @@ func (s *suite) remoteOtherFolder(t *testing.T) {
 }
 
 // remoteOtherOwner: it becomes that of a thread which has files, of another owner: a Push of all makes it have those alone, and what
-// a Pull brings is theirs.
+// a Pull copies is theirs.
 func (s *suite) remoteOtherOwner(t *testing.T) {
 	f := s.far(t)
 	f.write(t, remoteWork+"/own", "waited")
@@ -423,7 +423,7 @@ func (s *suite) remoteOtherOwner(t *testing.T) {
 	same(t, "the folder of before", f.here(t, "workspace/own"), "")
 }
 
-// remoteQuota: what is more than the limit is not brought, and the next Pull brings what is left then.
+// remoteQuota: what is beyond the limit is not copied, and the next Pull copies what is left then.
 func (s *suite) remoteQuota(t *testing.T) {
 	f := s.far(t, func(spec *sandbox.Spec) { spec.Limits.DiskBytes = 1 << 20 })
 	for i := range 20 {

@@ -246,7 +246,7 @@ func (r *rig) tryAsk(t testing.TB, req probewire.Request, timeout time.Duration)
 	return probewire.Response{}, false
 }
 
-// tryPull tries a failed pull again, until the sandbox has ended or the caller waits no more.
+// tryPull tries a failed pull again, until the sandbox has ended or the caller stops waiting.
 func (r *rig) tryPull(remote driver.Remote, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

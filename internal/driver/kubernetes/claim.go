@@ -144,7 +144,7 @@ func (o Options) onVolume(p *corev1.Pod, spec sandbox.Spec) {
 	}
 }
 
-// oneNode: a volume that one node can have brings all pods of its user there.
+// oneNode: a volume that one node can have draws all pods of its user there.
 func (o Options) oneNode(v *sandbox.Volume) *corev1.Affinity {
 	if o.Volumes.AccessMode != corev1.ReadWriteOnce {
 		return nil

@@ -123,7 +123,7 @@ func newCluster(t testing.TB) *cluster {
 // userVolumes are the volumes of users that a cluster of these tests has.
 const userVolumes = 4
 
-// volumes makes them: folders of the node's, which is this machine, in a class named as the namespace. Nobody but a pod with the
+// volumes makes them: folders of the node's, which is this machine, in a class named as the namespace. Only a pod with the
 // right group can write there.
 func (c *cluster) volumes(t testing.TB) {
 	t.Helper()
@@ -188,7 +188,7 @@ var bridge struct {
 	err  error
 }
 
-// importBridge builds the image of the sidecar and brings it to the node, once a test process.
+// importBridge builds the image of the sidecar and loads it on the node, once a test process.
 func importBridge(t testing.TB) {
 	t.Helper()
 	bridge.once.Do(func() {

@@ -25,7 +25,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
 
-// pretended is an API server in memory, with somebody who plays the kubelet.
+// pretended is an API server in memory, with a goroutine that plays the kubelet.
 type pretended struct {
 	*testing.T
 	d       *Driver
@@ -38,7 +38,7 @@ type pretended struct {
 	status corev1.PodStatus // of each pod that is made
 	pushed []string
 	owner  int               // of what is pulled, as the last Remount said
-	made   func(*corev1.Pod) // is told of each pod; nil: nobody
+	made   func(*corev1.Pod) // is told of each pod; nil: none is
 
 	tries, openFor int // how often a sidecar was asked to leave its pod, and how often it could
 }
@@ -91,7 +91,7 @@ func pretend(t *testing.T) *pretended {
 			t.Error(err)
 		}
 	})
-	p.hangUp = p.watched().Stop // what happens before, this API server tells nobody
+	p.hangUp = p.watched().Stop // this API server tells no watcher what happens before
 	return p
 }
 
@@ -231,7 +231,7 @@ func TestHeard(t *testing.T) {
 			t.Errorf("%+v, %v, %+v, %v, want %s", one, err, list, e, want)
 		}
 	}
-	// What the cluster says of the end counts, whoever spoke before.
+	// What the cluster says of the end counts, whatever was said before.
 	ended := p.pods()[0]
 	ended.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
 	if _, err := p.api.CoreV1().Pods(p.d.o.Namespace).UpdateStatus(t.Context(), &ended, metav1.UpdateOptions{}); err != nil {
@@ -327,7 +327,7 @@ func TestWatchInterrupted(t *testing.T) {
 		once.Do(func() { taken, err = true, apierrors.NewResourceExpired("too old resource version") })
 		return taken, nil, err
 	})
-	// Not by the client: while a reactor waits, it answers nobody.
+	// Not by the client: while a reactor waits, it answers no request.
 	there, resource := p.api.Tracker(), corev1.SchemeGroupVersion.WithResource("pods")
 	ended := p.pods()[1]
 	p.hangUp()

@@ -54,7 +54,7 @@ func (d *Driver) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, 
 	return d.o.pod(spec, class)
 }
 
-// create has bring make the pod, or claim one, unless there is one.
+// create has start make the pod, or claim one, unless there is one.
 func (d *Driver) create(ctx context.Context, spec sandbox.Spec, bring func() (made bool, err error)) (sandbox.Instance, error) {
 	if there, err := d.existing(ctx, spec.ID); err == nil || !errors.Is(err, sandbox.NotFound) {
 		return there, err

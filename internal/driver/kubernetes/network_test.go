@@ -49,7 +49,7 @@ func TestNetwork(t *testing.T) {
 					t.Errorf("a sandbox reaches %s at %s: %+v", name, address, got)
 				}
 			}
-			// Nobody but the server comes in, and no sandbox gets to another.
+			// Only the server comes in, and no sandbox gets to another.
 			neighbour := net.JoinHostPort(c.address(t, c.namespace, string(two)), strconv.Itoa(sidecar.Port))
 			if got := from(neighbour); reached(got) {
 				t.Errorf("a pod that is not the server reaches a sidecar: %+v", got)

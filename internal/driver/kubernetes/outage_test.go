@@ -94,7 +94,7 @@ const (
 	mostAsked  = 60
 )
 
-// TestOutages: while the API server does not answer, what runs is reached, and nobody waits without end; afterwards all is
+// TestOutages: while the API server does not answer, what runs is reached, and no caller waits without end; afterwards all is
 // known that came to be meanwhile.
 func TestOutages(t *testing.T) {
 	c := newCluster(t)

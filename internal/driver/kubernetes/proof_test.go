@@ -47,7 +47,7 @@ func TestProof(t *testing.T) {
 	if _, err := p.d.Create(t.Context(), testSpec(t)); sandbox.KindOf(err) != sandbox.NotSupported || p.tries != 1 {
 		t.Errorf("the next one: %v, after %d tries", err, p.tries)
 	}
-	// Somebody installs a plugin.
+	// The operator installs a plugin.
 	p.d.proof.open = time.Now().Add(-failedTime - time.Second)
 	p.d.policy.at = time.Time{}
 	next := testSpec(t)

@@ -46,7 +46,7 @@ func (p *pretended) agentSandbox(spec sandbox.Spec, change func(*corev1.Pod)) {
 		return false, nil, nil
 	})
 	p.objects.PrependReactor("delete", "sandboxclaims", func(kubetesting.Action) (bool, runtime.Object, error) {
-		go func() { // the cluster collects what belongs to nobody, later
+		go func() { // the cluster collects what has no owner, later
 			if err := pods.Delete(context.Background(), pod.Name, metav1.DeleteOptions{}); err != nil {
 				p.Error(err)
 			}
@@ -215,7 +215,7 @@ func (p *pretended) policies(specs ...networkingv1.NetworkPolicySpec) {
 
 // claimSays makes claims have a status, and no pod.
 func (p *pretended) claimSays(ready, reason, sandboxName string) {
-	p.objects.ReactionChain = p.objects.ReactionChain[len(p.objects.ReactionChain)-1:] // nobody plays agent-sandbox
+	p.objects.ReactionChain = p.objects.ReactionChain[len(p.objects.ReactionChain)-1:] // no goroutine plays agent-sandbox
 	p.objects.PrependReactor("create", "sandboxclaims", func(a kubetesting.Action) (bool, runtime.Object, error) {
 		a.(kubetesting.CreateAction).GetObject().(*unstructured.Unstructured).Object["status"] = status(ready, reason, sandboxName)
 		return false, nil, nil

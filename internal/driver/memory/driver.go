@@ -80,7 +80,7 @@ func (d *Driver) Watch(ctx context.Context) (<-chan driver.Event, error) {
 	return d.host.events.Watch(ctx, d.closing, &d.watches), nil
 }
 
-// Close ends the driver's watches. Sandboxes go on, unless the Host is the driver's own: nobody could
+// Close ends the driver's watches. Sandboxes go on, unless the Host is the driver's own: no other could
 // find them again.
 func (d *Driver) Close() error {
 	d.close()

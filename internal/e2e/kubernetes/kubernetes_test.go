@@ -146,7 +146,7 @@ func sandboxKilled(t *testing.T, h *house) {
 	}
 }
 
-// killSandbox kills the sandbox of a thread while it runs a command, and says how long nobody knew.
+// killSandbox kills the sandbox of a thread while it runs a command, and returns how long the client did not know.
 func (h *house) killSandbox(d *door, thread, text string) time.Duration {
 	h.t.Helper()
 	h.ok(d, thread, "echo "+text+" > /mnt/user-data/workspace/f")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// dial is a program that connects to all of its arguments at once, each NAME=PROTOCOL:HOST:PORT, and says of each whether somebody
+// dial is a program that connects to all of its arguments at once, each NAME=PROTOCOL:HOST:PORT, and says of each whether a server
 // answered. A pod that is new has no network for a moment: with --patient it goes on for half a minute.
 const dial = `
 import concurrent.futures, json, socket, sys, time

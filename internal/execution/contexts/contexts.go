@@ -151,7 +151,7 @@ func checkContext(q sandbox.ContextRequest) error {
 	return nil
 }
 
-// openContext brings a context that is marked as starting to life in the thread's sandbox, and records it.
+// openContext starts the interpreter of a context that is marked as starting, and records it.
 func (x *Contexts) open(ctx context.Context, c sandbox.Caller, cc *entry, action string) error {
 	inst, common, err := x.o.Sandboxes.Enter(ctx, c, cc.thread) // a sandbox in which one starts is not idle
 	if err != nil {

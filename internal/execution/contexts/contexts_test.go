@@ -57,7 +57,7 @@ func TestEndOfAFormerLife(t *testing.T) {
 	}
 }
 
-// TestGoneWithItsSandbox: a context whose sandbox ends is lost, and counts no more.
+// TestGoneWithItsSandbox: a context whose sandbox ends is lost, and does not count any more.
 func TestGoneWithItsSandbox(t *testing.T) {
 	x, e, thread := idle(t)
 	e.inst.End(sandbox.StatusLost)

@@ -2,7 +2,7 @@
 //
 // RunCommand, RunCode and RunScript check what is asked for and have one way in common: a sandbox, a record of the
 // attempt, the decision of the policy, a token at the bridge, and a goroutine that streams the events of sandboxd until the
-// exit, whatever becomes of the caller. At the exit it brings the changed files to this disk, asks the bridge for the
+// exit, whatever becomes of the caller. At the exit it copies the changed files to this disk, asks the bridge for the
 // tool calls, records the end, and only then lets callers see it.
 //
 // sandboxd is hostile ground: the server has a deadline of its own (UnansweredGrace), and what sandboxd says is data.

@@ -13,7 +13,7 @@ import (
 
 // While a call of an exec waits for a person, the exec's deadline is held: ours, and sandboxd's, which is told every
 // few seconds, so that nothing is held any more when this server dies. Ours is held a little longer each time: it must
-// never pass before sandboxd's. All holds of one exec have a bound; code beside the wait goes on, and gains no more.
+// never pass before sandboxd's. All holds of one exec have a bound; code beside the wait goes on, and gains no further time.
 const (
 	heldFor     = 15 * time.Second // at a time
 	holdAgain   = 5 * time.Second

@@ -45,11 +45,11 @@ type Sandboxes interface {
 type Files interface {
 	// With opens the thread's files on this disk; with a uid they may be changed.
 	With(t sandbox.Thread, uid *int, use func(*paths.FS) error) error
-	// Change opens them for a change, which is brought to the sandbox.
+	// Change opens them for a change, which is copied to the sandbox.
 	Change(ctx context.Context, t sandbox.Thread, uid int, change func(*paths.FS) error) error
-	// Begin brings what is due to the sandbox before an exec begins.
+	// Begin copies what is due to the sandbox before an exec begins.
 	Begin(ctx context.Context, inst *instance.Instance, e *execution.Exec) error
-	// Pull brings what an exec changed to this disk, after its end.
+	// Pull copies what an exec changed to this disk, after its end.
 	Pull(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit) error
 	// Keep keeps what an exec changed, before its end is acknowledged.
 	Keep(inst *instance.Instance, e *execution.Exec) error

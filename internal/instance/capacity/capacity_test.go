@@ -75,7 +75,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTenantLimit: a tenant that has its most waits, and keeps nobody else from a place.
+// TestTenantLimit: a tenant at its limit waits, and keeps no other from a place.
 func TestTenantLimit(t *testing.T) {
 	p := New(Limits{Total: 3, PerTenant: 2, Queue: 10})
 	a := []*Ticket{take(t, p, "a"), take(t, p, "a"), take(t, p, "a")}
@@ -129,7 +129,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestGivingUp: a turn that is given up is nobody's, and a place that is given back twice is one.
+// TestGivingUp: a turn that is given up is lost, and a place that is freed twice is one.
 func TestGivingUp(t *testing.T) {
 	p := New(Limits{Total: 1, Queue: 5})
 	held, gone, next := take(t, p, "a"), take(t, p, "a"), take(t, p, "a")
@@ -159,7 +159,7 @@ func TestSeat(t *testing.T) {
 	}
 }
 
-// TestCrowd: whatever happens at once, no limit is passed and nobody waits beside a free place.
+// TestCrowd: whatever happens at once, no limit is passed and no caller waits beside a free place.
 func TestCrowd(t *testing.T) {
 	limits := Limits{Total: 5, PerTenant: 2, Queue: 50}
 	p := New(limits)
@@ -207,7 +207,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// TestSpares: a spare takes a free place, gives way to whoever wants it, and is refused where somebody waits.
+// TestSpares: a spare takes a free place, gives way to a caller that wants it, and is refused while a caller waits.
 func TestSpares(t *testing.T) {
 	p := New(Limits{Total: 2, Queue: 1})
 	if first, second := p.TakeSpare(), p.TakeSpare(); !first || !second || p.TakeSpare() {

@@ -8,7 +8,7 @@
 //	workspace  the thread has a folder and a uid                  what waited in the pool goes; the files are kept last
 //	folder     the run folder, with the view of skills            the view is given back, the folder goes
 //	sockets    sandboxd and the bridge can be reached             both are closed
-//	sandbox    it is made, claimed or attached                    what it changed last is brought, it is removed
+//	sandbox    it is made, claimed or attached                    its last changes are copied, it is removed
 //	skills     the view shows what the thread has                 -
 //	daemon     sandboxd answers; no exec of a former server runs  -
 //	running    the thread is still ours; other servers are told   -

@@ -215,7 +215,7 @@ func (p *Pool) lookAtImage(of *stock) {
 	of.image = image
 }
 
-// prepareImage brings a template's image to where the driver looks for it, and names it for good; "" where the driver
+// prepareImage makes sure that the driver finds a template's image, and names it for good; "" where the driver
 // cannot name it.
 func prepareImage(ctx context.Context, d driver.Driver, t instance.Template) (string, error) {
 	if t.Prepare != nil {

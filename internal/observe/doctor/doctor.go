@@ -69,7 +69,7 @@ func (r *Report) Add(l Line) {
 	}
 }
 
-// end returns all lines, and takes no more.
+// end returns all lines, and takes none after that.
 func (r *Report) end() []Line {
 	r.mu.Lock()
 	defer r.mu.Unlock()

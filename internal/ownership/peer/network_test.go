@@ -145,7 +145,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestOnlyServers: whoever shows nothing, or something else, gets no answer.
+// TestOnlyServers: a client without a certificate, or with another one, gets no answer.
 func TestOnlyServers(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	b := joinFar(t, dir, ca)
@@ -226,7 +226,7 @@ func TestAnotherAtTheAddress(t *testing.T) {
 	}
 }
 
-// TestSilentAddress: a replica whose lock stays although nobody is at its address, as that of a machine that lost its
+// TestSilentAddress: a replica whose lock stays although no process is at its address, as that of a machine that lost its
 // power, is there, does not answer, and costs no more than a question may take.
 func TestSilentAddress(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
@@ -249,7 +249,7 @@ func TestLocksMustReach(t *testing.T) {
 	dir, ca := t.TempDir(), newAuthority(t)
 	a := joinFar(t, dir, ca)
 	serveFar(t, dir, a)
-	if err := os.Remove(filepath.Join(dir, "1", "lock")); err != nil { // now nobody sees it
+	if err := os.Remove(filepath.Join(dir, "1", "lock")); err != nil { // now no replica sees it
 		t.Fatal(err)
 	}
 	b := joinFar(t, dir, ca)

@@ -139,7 +139,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestForgetful: who cannot remember is held by nobody.
+// TestForgetful: an anchor without memory is held by no process.
 func TestForgetful(t *testing.T) {
 	at := address(t)
 	ln, err := Listen(at)

@@ -78,7 +78,7 @@ func TestNoReplace(t *testing.T) {
 	})
 }
 
-// TestNoReplaceRace: of many who want the same name at once one gets it, and nobody's files are lost.
+// TestNoReplaceRace: of many who want the same name at once one gets it, and no files are lost.
 func TestNoReplaceRace(t *testing.T) {
 	for _, kind := range []string{"file", "folder"} {
 		bothWays(t, func(t *testing.T, dir string) {

@@ -260,7 +260,7 @@ func TestHalfOpenConnections(t *testing.T) {
 	}
 }
 
-// TestPeerThatStopsIsNoticed: by whoever calls it. As long as nobody does, it is not asked.
+// TestPeerThatStopsIsNoticed: by its callers. Without calls it is not asked.
 func TestPeerThatStopsIsNoticed(t *testing.T) {
 	f := newFixture(t)
 	l := f.listen()
@@ -379,7 +379,7 @@ func TestDialBadServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	sock := filepath.Join(t.TempDir(), "s")
-	ln, err := net.Listen("unix", sock) // nobody accepts
+	ln, err := net.Listen("unix", sock) // no process accepts
 	if err != nil {
 		t.Fatal(err)
 	}

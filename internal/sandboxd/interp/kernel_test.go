@@ -281,7 +281,7 @@ def frame(m):
 		t.Errorf("code %d, %d results, %d left out", r.Code, len(r.Results), r.LeftOut)
 	}
 	k.want(k.run("print('goes on')"), 0, "goes on\n")
-	// What nobody could answer ends the context.
+	// A question without an answer ends the context.
 	r = k.run("os.write(fd, b'\\xff\\xff\\xff\\x7f')\nimport time\ntime.sleep(100)")
 	if !r.Lost || r.Duration > 30*time.Second {
 		t.Errorf("%+v", r.Exit)

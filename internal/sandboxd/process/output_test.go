@@ -110,7 +110,7 @@ func TestSpillWriteFails(t *testing.T) {
 	}
 }
 
-// Output arrives while the exec runs, whether or not somebody reads it.
+// Output arrives while the exec runs, whether or not a client reads it.
 func TestOutputStreams(t *testing.T) {
 	b := newBed(t)
 	e := b.start(shell("echo first; sleep 30"))
@@ -203,7 +203,7 @@ func TestOOM(t *testing.T) {
 	}
 }
 
-// TestFlood: only a stream of which nobody reads the whole is slowed down.
+// TestFlood: only a stream that no client reads whole is slowed down.
 func TestFlood(t *testing.T) {
 	c := newCapture(&eventLog{}, false, 1<<20, nil)
 	for total, want := range map[uint64]time.Duration{0: 0, floodAfter: 0, floodAfter + 1: time.Second / 512} {

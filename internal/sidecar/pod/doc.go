@@ -1,7 +1,7 @@
 // Package pod is the end of the tunnel that lies beside a sandbox: the program skerry-bridge.
 //
 // It listens, and does not dial, except that a server has it try whether the pod's network lets anything out. Who comes with the certificate of a server and a fencing token that is not lower than any before
-// is attached, and ends the one before. The sandbox's connections to the sockets of the run folder are passed on to whoever is
+// is attached, and ends the one before. The sandbox's connections to the sockets of the run folder are passed on to the server that is
 // attached; its trees are changed and listed as that one asks.
 //
 // The sandbox shares the network, and sees the run folder and the trees, as far as each may be written by it, changing under

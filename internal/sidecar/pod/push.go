@@ -298,7 +298,7 @@ func adapt(c *tree.Changing, own tree.List, e tree.Entry) error {
 }
 
 // remember notes that the server has what was pushed. What the sandbox changed meanwhile is noted as something
-// else, so that the next pull brings it.
+// else, so that the next pull copies it.
 func (r *receiving) remember(ctx context.Context) error {
 	now, err := r.t.List(ctx, r.path, unbounded)
 	if err != nil {

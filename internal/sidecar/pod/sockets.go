@@ -147,7 +147,7 @@ func (p *sidecar) anchored() error {
 	return p.keep(next)
 }
 
-// pass brings one connection to the server that is attached, or waits for one.
+// pass hands one connection to the attached server, or waits for one.
 func (p *sidecar) pass(ctx context.Context, name string, conn *net.UnixConn) {
 	defer conn.Close()
 	stream, err := p.stream(ctx)

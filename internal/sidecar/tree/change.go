@@ -178,7 +178,7 @@ func (c *Changing) flush() error {
 	return err
 }
 
-// sync brings n files or folders to disk.
+// sync makes n files or folders durable.
 func (c *Changing) sync(n int, open func(i int) (*os.File, error)) error {
 	if n > syncEach {
 		if err := unix.Syncfs(c.t.root.fd()); err != nil {

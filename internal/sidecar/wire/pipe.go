@@ -18,7 +18,7 @@ import (
 // cannot tell the two apart.
 const (
 	maxPart = 32 << 10
-	// hangUpEvery is how often a socket that sends no more is asked whether its process still reads.
+	// hangUpEvery is how often a socket that stopped sending is asked whether its process still reads.
 	hangUpEvery = 250 * time.Millisecond
 )
 

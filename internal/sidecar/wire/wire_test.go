@@ -157,7 +157,7 @@ func FuzzParts(f *testing.F) {
 	})
 }
 
-// TestWaitsEnd with the context, whoever is waited for.
+// TestWaitsEnd with the context, whichever side waits.
 func TestWaitsEnd(t *testing.T) {
 	for name, wait := range map[string]func(s *Stream) error{
 		"receive": func(s *Stream) error { return s.Receive(&Socket{}) },

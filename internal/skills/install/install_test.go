@@ -267,7 +267,7 @@ type allOn struct{}
 func (allOn) Skill(string) (enabled, said bool) { return true, false }
 
 // TestRealLibrary: with the library of the server, the checked digest is kept, the
-// findings of the scan are told once, and nobody trusts what was uploaded.
+// findings of the scan are told once, and uploads are not trusted.
 func TestRealLibrary(t *testing.T) {
 	dir := t.TempDir()
 	lib, err := skills.Open(skills.Options{

@@ -3,7 +3,7 @@
 // the thread's list, and its virtual ones.
 //
 // A sandbox shows them in a folder of its own (skills.Folder). First fills it before any code runs, Refresh brings it up to
-// date before each exec, Push brings changes into all sandboxes within a second, and End lets go of it.
+// date before each exec, Push writes changes into all sandboxes within a second, and End lets go of it.
 //
 // Locks: SkillsView.Mu of package instance guards what a thread's skills were made of, and is held while a view is made in
 // memory. indexes.mu is held for a look at a map. No file is written under either.

@@ -244,7 +244,7 @@ func (k *Skills) ShowNow(ctx context.Context, inst *instance.Instance) {
 	k.o.Sandboxes.AwaitPushes(ctx, func(other *instance.Instance) bool { return other == inst })
 }
 
-// Push brings each change of skills into all sandboxes, until the orchestrator is closed: what this process
+// Push writes each change of skills into all sandboxes, until the orchestrator is closed: what this process
 // changed at once, what others did at the next look.
 func (k *Skills) Push() {
 	tick := time.NewTimer(skillsEvery)

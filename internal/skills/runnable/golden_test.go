@@ -55,7 +55,7 @@ func TestTemplatesDiffer(t *testing.T) {
 	}
 }
 
-// TestRealSkills holds the verdicts on skills that nobody on this project wrote, and prints their counts.
+// TestRealSkills checks the verdicts on skills that others wrote, and prints their counts.
 func TestRealSkills(t *testing.T) {
 	const data = "../../../testdata/knowledge-work-plugins"
 	if _, err := os.Stat(data); err != nil {

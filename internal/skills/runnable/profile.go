@@ -184,7 +184,7 @@ func (p Profile) hasDistribution(n Need) state {
 			return there
 		}
 	}
-	// Distributions such as opencv-python-headless bring the module of another one, and some modules
+	// Distributions such as opencv-python-headless contain the module of another one, and some modules
 	// come without any.
 	return is(n.Range == "" && p.Modules[strings.ReplaceAll(name, "-", "_")])
 }

@@ -25,7 +25,7 @@ type Locked struct {
 	Name   string    `json:"name"`
 	Source string    `json:"source"`
 	Digest string    `json:"digest"`
-	Time   time.Time `json:"installed_at"` // UTC, of the install that brought this digest
+	Time   time.Time `json:"installed_at"` // UTC, of the install of this digest
 }
 
 const (

@@ -65,7 +65,7 @@ func TestFinishCancels(t *testing.T) {
 	}
 }
 
-// TestFinishDoesNotWaitLong: a hub that does not listen to its context delays nobody.
+// TestFinishDoesNotWaitLong: a hub that ignores its context delays no other call.
 func TestFinishDoesNotWaitLong(t *testing.T) {
 	g := newRig(t)
 	started, gate := make(chan struct{}), make(chan struct{})

@@ -256,7 +256,7 @@ func (s *Service) append(ctx context.Context, o sandbox.Owner, r audit.Record) e
 	return err
 }
 
-// List returns the tools that are not as they were first seen, or approved: of the servers that the caller brought along,
+// List returns the tools that are not as they were first seen, or approved: of the caller's own servers,
 // and, for an operator, of those of the configuration. server "" is for all.
 func (s *Service) List(ctx context.Context, c sandbox.Caller, server string) ([]sandbox.ToolDrift, error) {
 	servers, err := s.o.Store.PinnedServers(ctx)

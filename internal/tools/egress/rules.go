@@ -66,7 +66,7 @@ func parseRule(text string) (r rule, why string) {
 }
 
 // hostName is a name as it is compared: ASCII, lower case, without the dot at the end. An address is
-// no name: what it stands for nobody checks by name.
+// no name: what it stands for is not checked by name.
 func hostName(s string) (string, bool) {
 	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(s, "."))
 	if err != nil || name == "" || len(name) > maxHost {

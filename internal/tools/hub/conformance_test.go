@@ -108,7 +108,7 @@ func (p *person) logsInFor(ctx context.Context, try func() error) error {
 	}
 }
 
-// calls calls a tool: as code does, for whom nobody answers, or as a client behind /mcp does that has its
+// calls calls a tool: as code does, without a person who answers, or as a client behind /mcp does that has its
 // user there. What a server asks such a client is passed on to it, and its answers are passed back; they
 // are the client's business, so this one remembers for each call what the server asked it to repeat.
 func (p *person) calls(ctx context.Context, c conformanceCall, there bool) (sandbox.ToolResult, error) {

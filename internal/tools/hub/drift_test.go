@@ -101,7 +101,7 @@ func TestChangedToolIsQuarantined(t *testing.T) {
 	if _, err := pins.Approve(t.Context(), operator, "s", "add", ""); err != nil {
 		t.Fatal(err)
 	}
-	// Also when another server got the approval, and nobody tells this one.
+	// Also when another server got the approval, and this one is not told.
 	untilNil(t, func() error { _, err := r.call("s__add", "{}"); return err })
 
 	// A strict policy that becomes a mild one lets what changed in.

@@ -32,7 +32,7 @@ func (l *lineReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dripRate is how many bytes a second a message has to bring to be on its way.
+// dripRate is how many bytes a second of a message must arrive.
 const dripRate = 64 << 10
 
 // stuck reports whether the same line has been coming in for d, and slowly.

@@ -197,7 +197,7 @@ func TestWatchedStateless(t *testing.T) {
 	}
 }
 
-// TestWatchersDoNotMix: on a link of many users a log message that is of nobody's stream is nobody's.
+// TestWatchersDoNotMix: on a link of many users a log message outside all streams reaches no user.
 func TestWatchersDoNotMix(t *testing.T) {
 	l := newListeners(quiet)
 	var heard int

@@ -38,7 +38,7 @@ type Options struct {
 	StateDir string
 	// Isolation starts the servers that have "sandbox" in their configuration; nil: they are refused.
 	Isolation Isolation
-	// UserServers are what users bring along with plugins; the zero value: nothing.
+	// UserServers are users' own servers, from plugins; the zero value: nothing.
 	UserServers UserServers
 	// Version is told to MCP servers.
 	Version string
@@ -49,7 +49,7 @@ type Options struct {
 	ConnectTimeout time.Duration // of one attempt to connect and to list the tools; 30 s
 	FirstWait      time.Duration // how long Tools waits for servers that connect for the first time; 8 s: a server that is silent on server/discover takes 5
 	IdleTimeout    time.Duration // after which an unused connection is closed; 10 min
-	DripTime       time.Duration // that one message of a stdio server may take while it brings less than 64 KiB a second: no other gets through meanwhile; 10 s
+	DripTime       time.Duration // that one message of a stdio server may take while less than 64 KiB a second arrive: no other gets through meanwhile; 10 s
 	MaxParallel    int           // calls at once for each connection; 16
 	MaxResult      int           // bytes of a result; 16 MiB
 	MaxConnections int           // of all servers and scopes; 200

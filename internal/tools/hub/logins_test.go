@@ -138,7 +138,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// checkVault: nobody else may read what is kept.
+// checkVault: only its owner may read what is kept.
 func checkVault(t *testing.T, dir string) {
 	t.Helper()
 	files := 0
@@ -289,7 +289,7 @@ func TestLoginHostile(t *testing.T) {
 	}
 }
 
-// TestLoginMachine: a server with a client of its own needs nobody. A secret that is wrong is named as
+// TestLoginMachine: a server with a client of its own needs no person. A secret that is wrong is named as
 // the reason, without it and without what the other side says about it, and is not tried over and over.
 func TestLoginMachine(t *testing.T) {
 	a := newAuthServer(t)

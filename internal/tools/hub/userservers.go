@@ -15,7 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 )
 
-// This file is about servers that users bring along with plugins. Each belongs to one user and is on no surface of
+// This file is about users' own servers, from plugins. Each belongs to one user and is on no surface of
 // another one. The configuration file goes before them: they never replace, rename or hide a server of it. Their values are
 // their user's, a program of theirs runs in a sandbox and nowhere else, and their addresses are public ones.
 
@@ -174,7 +174,7 @@ func (h *Hub) confine(t *http.Transport) {
 	t.DialContext = egress.PublicDialer(h.o.UserServers.Addresses).DialContext
 }
 
-// retireOf closes a user's connections to servers of his own that he has no more.
+// retireOf closes a user's connections to removed servers of their own.
 func (h *Hub) retireOf(o sandbox.Owner, cfg *config) {
 	h.retire(func(c *conn) bool {
 		if c.cfg.user == nil || c.key.scope.tenant != o.Tenant || c.key.scope.user != o.User {

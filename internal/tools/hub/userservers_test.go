@@ -22,7 +22,7 @@ import (
 
 var bob = sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "bob"}, ID: "one"}
 
-// brought is what users bring along.
+// brought are users' own servers.
 type brought struct {
 	mu  sync.Mutex
 	of  map[sandbox.Owner]*sandbox.UserServers
@@ -67,7 +67,7 @@ func (r *rig) serverNames(t sandbox.Thread) (names []string) {
 	return names
 }
 
-// TestServersOfOneUser: a server that alice brings along is there for her, and on no surface for bob.
+// TestServersOfOneUser: a server of alice's own is there for her, and on no surface for bob.
 func TestServersOfOneUser(t *testing.T) {
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
 	b := &brought{}
@@ -179,7 +179,7 @@ func TestServersComeAndGo(t *testing.T) {
 	}
 }
 
-// TestTheFileGoesFirst: a server of the file keeps its name and its tools, whatever users bring along.
+// TestTheFileGoesFirst: a server of the file keeps its name and its tools, whatever servers users have.
 func TestTheFileGoesFirst(t *testing.T) {
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
 	b := &brought{}

@@ -59,7 +59,7 @@ func recall(t testing.TB, tools []sandbox.Tool, queries []judged) (at1, at5, at1
 	return at1, at5, at15
 }
 
-// TestRecall measures the search on queries and tools that nobody here wrote. The set's own authors
+// TestRecall measures the search on queries and tools that others wrote. The set's own authors
 // reach a recall@5 of 0.68 with BM25.
 func TestRecall(t *testing.T) {
 	dir := "../../../testdata/tool-search"

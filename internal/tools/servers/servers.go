@@ -37,7 +37,7 @@ const (
 	firstUID = 1_000_000
 
 	removeTimeout = 30 * time.Second
-	// homeEvery is how often a home folder is brought from a sandbox that does not see this server's disk: of a server that ends
+	// homeEvery is how often a home folder is copied from a sandbox that does not see this server's disk: of a server that ends
 	// by itself, what came after the last time is lost. homeTimeout bounds once, also before the sandbox is removed.
 	homeEvery   = 30 * time.Second
 	homeTimeout = 20 * time.Second
@@ -141,7 +141,7 @@ func (s *Sandboxes) Start(ctx context.Context, spec Spec) (*Server, error) {
 	return v, nil
 }
 
-// keepHome brings what the server writes into its home folder from a sandbox with a disk of its own, until it is stopped,
+// keepHome copies what the server writes into its home folder from a sandbox with a disk of its own, until it is stopped,
 // and then a last time.
 func (v *Server) keepHome(remote driver.Remote) {
 	tick := time.NewTicker(homeEvery)
@@ -170,7 +170,7 @@ func (s *Sandboxes) start(ctx context.Context, v *Server, spec Spec, home string
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
-	defer ln.Close() // two connections, and no more
+	defer ln.Close() // two connections
 	if !spec.Egress.Empty() {
 		way, err := ownedsocket.Listen(sock, filepath.Base(sandbox.EgressSocket), uid)
 		if err != nil {

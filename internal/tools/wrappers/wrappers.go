@@ -126,7 +126,7 @@ func (w *Wrappers) withStarting(ctx context.Context, inst *instance.Instance, se
 	return set
 }
 
-// Push brings each change of the hub's tools into all sandboxes, until the orchestrator is closed:
+// Push writes each change of the hub's tools into all sandboxes, until the orchestrator is closed:
 // code that runs finds the tools of now.
 func (w *Wrappers) Push() {
 	for {

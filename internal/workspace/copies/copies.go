@@ -283,7 +283,7 @@ func (c *Copies) restoreFromVolume(ctx context.Context, t sandbox.Thread) error 
 	}
 }
 
-// Last brings what an instance that is ending has and the server does not, and ends the copying.
+// Last copies what an ending instance has and the server does not, and ends the copying.
 func (c *Copies) Last(ctx context.Context, inst *instance.Instance) {
 	fs := inst.FileSync
 	if fs == nil {

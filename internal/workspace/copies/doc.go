@@ -13,7 +13,7 @@
 //   - Attach with the token of the ownership: at Create, when a sandbox is adopted, when one of the pool
 //     gets a thread (its folder has moved), when a lease is taken again. Detach when the instance is let
 //     go. A higher token seen there is another server's: that one's sandbox is left alone.
-//   - When it fails: an exec whose files could not be brought ends as lost with a detail, the server's
+//   - When it fails: an exec whose files could not be copied ends as lost with a detail, the server's
 //     copy is that of the end told last, and a sandbox out of reach for 20 s is ended. One with more
 //     than its limit goes on. A change that could not be pushed is kept, and answered unavailable.
 //   - Requests about files go to the thread's owner (rest.Options.RemoteFiles), and an upload arrives

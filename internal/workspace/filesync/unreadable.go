@@ -6,7 +6,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// Unreadable is what a caller is told when a thread's files could not be brought from its sandbox.
+// Unreadable is the error when a thread's files could not be copied from its sandbox.
 func Unreadable(err error) error {
 	if errors.Is(err, sandbox.QuotaExceeded) {
 		return sandbox.Wrap(sandbox.QuotaExceeded, err, "the sandbox has more files than the thread may have: delete some there")

@@ -233,7 +233,7 @@ func (v *Volume) Pass(ctx context.Context, dir, to string) error {
 
 // Limit sets how much the thread whose files are in dir and belong to uid may have, in bytes, and its
 // user. It costs nothing when nothing has changed since it was called last. A thread that has more than its
-// limit keeps it and gets no more.
+// limit keeps it and gets no further space.
 func (v *Volume) Limit(dir string, uid int, bytes int64) error {
 	if v == nil || v.how == nil {
 		return nil

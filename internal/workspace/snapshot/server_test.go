@@ -123,7 +123,7 @@ func (sv *server) mustKeep(t sandbox.Thread) {
 	}
 }
 
-// bring is Bring with what the orchestrator does: the new folder appears by one rename.
+// bring calls Bring and does what the orchestrator does: the new folder appears by one rename.
 func (sv *server) bringIt(t sandbox.Thread, own bool) (about string, err error) {
 	about = "-"
 	err = sv.Bring(sv.t.Context(), t, sv.dir(t), own, func(r Restored) error {

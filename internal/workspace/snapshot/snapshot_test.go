@@ -127,7 +127,7 @@ func TestIncrement(t *testing.T) {
 	}
 }
 
-// TestManyChanges: a thread that changes file by file is restored from few objects, and what nobody needs goes.
+// TestManyChanges: a thread that changes file by file is restored from few objects, and unused objects are removed.
 func TestManyChanges(t *testing.T) {
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := sv.make(thread1)
@@ -416,7 +416,7 @@ func TestStoreFails(t *testing.T) {
 	sameTree(t, tree(t, sv.dir(thread1)), tree(t, c.dir(thread1)))
 }
 
-// TestWhileItChanges: files that come, go and change under a snapshot harm nobody, and the one after has what is there.
+// TestWhileItChanges: files that come, go and change under a snapshot break nothing, and the one after has what is there.
 func TestWhileItChanges(t *testing.T) {
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := sv.make(thread1)

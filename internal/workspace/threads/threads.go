@@ -37,7 +37,7 @@ const (
 type Sandboxes interface {
 	// Find returns the thread's sandbox, nil if it has none.
 	Find(t sandbox.Thread) *instance.Instance
-	// Outrun ends the sandbox of a thread that another server went on with: it has files that count no more.
+	// Outrun ends the sandbox of a thread that another server went on with: its files do not count any more.
 	Outrun(t sandbox.Thread)
 	// Forget drops what is known of a thread that no longer exists.
 	Forget(ctx context.Context, t sandbox.Thread) error

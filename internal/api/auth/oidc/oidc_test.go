@@ -254,7 +254,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestStorm: tokens with keys that nobody knows do not become questions to the issuer.
+// TestStorm: tokens with unknown keys do not become requests to the issuer.
 func TestStorm(t *testing.T) {
 	b := newBed(t, nil)
 	b.wants(t, "good", b.token(t, nil), "")

@@ -38,7 +38,7 @@ type Engine struct {
 	done chan struct{} // closed when cmd has ended
 }
 
-// Start starts an engine in a new folder and waits until it serves. images are brought from the engine of the machine.
+// Start starts an engine in a new folder and waits until it serves. images are copied from the engine of the machine.
 func Start(images ...string) (*Engine, error) {
 	programs, err := containerdtest.Installed()
 	if err != nil {

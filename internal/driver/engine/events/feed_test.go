@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestFeed: each reader has all events since it came, in their order, though nobody reads when they are put, and a reader
+// TestFeed: each reader has all events since it came, in their order, though no reader waits when they are put, and a reader
 // ends with its context or with the driver.
 func TestFeed(t *testing.T) {
 	var f Feed

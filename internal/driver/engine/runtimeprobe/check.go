@@ -221,7 +221,7 @@ func (p *probe) awaitReport(ctx context.Context) (report, error) {
 	}
 }
 
-// look waits a little, and fails when the sandbox has ended or the caller waits no more.
+// look waits a little, and fails when the sandbox has ended or the caller stops waiting.
 func (p *probe) look(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -31,7 +31,7 @@ func maker() string { return name(procid.This()) }
 
 func name(p procid.Process) string { return fmt.Sprintf("%s/%d/%d", world(), p.PID, p.Start) }
 
-// ended reports whether a maker is surely no more. Of a maker of another boot or namespace it is unknown.
+// ended reports whether a maker has surely ended. Of a maker of another boot or namespace it is unknown.
 func ended(maker string) bool {
 	rest, ok := strings.CutPrefix(maker, world()+"/")
 	pid, at, two := strings.Cut(rest, "/")

@@ -27,7 +27,7 @@ func (f *fleet) Remove(_ context.Context, id sandbox.ID) error {
 	return nil
 }
 
-// TestSweepSandboxes: the probe of a process that has ended goes at once, one of nobody knows whom when it is old, and
+// TestSweepSandboxes: the probe of a process that has ended goes at once, one of an unknown process when it is old, and
 // one whose process lives, or that is no probe, stays.
 func TestSweepSandboxes(t *testing.T) {
 	cmd := exec.Command("sleep", "100")

@@ -82,7 +82,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// corpora are real tools that nobody wrote for this test. docs/tool-drift.md tells what is found in them.
+// corpora are real tools that were not written for this test. docs/tool-drift.md tells what is found in them.
 func corpora(t *testing.T) map[string][]sandbox.Tool {
 	t.Helper()
 	all := map[string][]sandbox.Tool{}
