@@ -26,11 +26,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		return sandbox.Instance{}, err
 	}
 	defer unlock()
-	bring := func() (bool, error) { return d.make(ctx, spec.ID, pod) }
+	start := func() (bool, error) { return d.make(ctx, spec.ID, pod) }
 	if spec.ClaimPool != "" {
-		bring = func() (bool, error) { return d.claimPod(ctx, spec) }
+		start = func() (bool, error) { return d.claimPod(ctx, spec) }
 	}
-	return d.create(ctx, spec, bring)
+	return d.create(ctx, spec, start)
 }
 
 // describe returns the pod of a sandbox that may be made here.
@@ -55,7 +55,7 @@ func (d *Driver) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, 
 }
 
 // create has start make the pod, or claim one, unless there is one.
-func (d *Driver) create(ctx context.Context, spec sandbox.Spec, bring func() (made bool, err error)) (sandbox.Instance, error) {
+func (d *Driver) create(ctx context.Context, spec sandbox.Spec, start func() (made bool, err error)) (sandbox.Instance, error) {
 	if there, err := d.existing(ctx, spec.ID); err == nil || !errors.Is(err, sandbox.NotFound) {
 		return there, err
 	}
@@ -70,7 +70,7 @@ func (d *Driver) create(ctx context.Context, spec sandbox.Spec, bring func() (ma
 			return sandbox.Instance{}, err
 		}
 	}
-	made, err := bring()
+	made, err := start()
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
