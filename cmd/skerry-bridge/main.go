@@ -98,7 +98,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.StringVar(&c.run, "run", sandbox.RunDir, "folder of the sockets; the sandbox must not be able to write there")
 	f.BoolVar(&c.anchor, "anchor", false, "wait for skerry-sandboxd at "+anchor.Address+", too: it does not see the sockets of --run (gVisor)")
 	f.StringVar(&c.daemon, "daemon", "", "folder to put skerry-sandboxd into; the sandbox must not be able to write there")
-	f.DurationVar(&c.await, "await", 0, "wait so long at most for one that serves in --run, and end: 0 when it does")
+	f.DurationVar(&c.await, "await", 0, "wait at most so long for a bridge that serves in --run, then exit: 0 when there is one")
 	f.StringVar(&c.remove, "remove", "", "remove this folder with all that is in it, and end")
 	f.BoolVar(&c.version, "version", false, "print the version, and end")
 	f.Func("mount", "a tree of the sandbox, as TARGET=FOLDER:ro or TARGET=FOLDER:rw (as the sandbox may use it), or :kept (rw, and it outlives the pod); may be given again", func(s string) error {

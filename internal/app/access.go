@@ -76,7 +76,7 @@ func (a *access) open(ctx context.Context) error {
 		a.wg.Go(func() { a.watchKeys(own) })
 	case !has:
 		stop()
-		return errors.New("no key exists, and without one nobody could call this server: make one first with `skerry keys create --admin`, with the same --data or --redis, or give one in " + firstKeyEnv)
+		return errors.New("no key exists, and without one no client could call this server: make one first with `skerry keys create --admin`, with the same --data or --redis, or give one in " + firstKeyEnv)
 	default:
 		a.closed.Store(true)
 	}

@@ -75,7 +75,7 @@ func (p *App) openSigner(ctx context.Context) error {
 		return fmt.Errorf("audit log: %w", err)
 	}
 	if lost {
-		p.log.Warn("the audit log is signed with a new key for which the former one does not vouch; if nobody meant that, find out why (skerry audit keys list)",
+		p.log.Warn("the audit log is signed with a new key for which the former one does not vouch; if this was not intended, find out why (skerry audit keys list)",
 			"key_id", audit.KeyID(s.key.Public()))
 	}
 	p.signer = s

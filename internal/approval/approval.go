@@ -341,7 +341,7 @@ func (s *Approvals) verdict(ctx context.Context, a store.ApprovalRecord) error {
 		}
 		return sandbox.Errorf(sandbox.Forbidden, "denied by %s: %s", a.Decision.By, a.Decision.Reason)
 	case sandbox.ApprovalExpired:
-		return sandbox.Errorf(sandbox.Timeout, "this needs an approval, which nobody gave within %s", s.o.Timeout)
+		return sandbox.Errorf(sandbox.Timeout, "this needs an approval, and no decision came within %s", s.o.Timeout)
 	}
 	return sandbox.Errorf(sandbox.Unavailable, "the request for approval was cancelled")
 }
@@ -401,7 +401,7 @@ func (s *Approvals) late(ctx context.Context, a store.ApprovalRecord) bool {
 	case err != nil:
 		s.o.Log.Warn("a request for approval that is too late is left", "id", a.ID, "error", err)
 	case ended && now.Decision == nil:
-		s.recordEnd(ctx, now, string(sandbox.ApprovalExpired), "nobody decided in time: denied")
+		s.recordEnd(ctx, now, string(sandbox.ApprovalExpired), "no decision in time: denied")
 	case ended:
 		s.recordEnd(ctx, now, string(sandbox.ApprovalExpired), "no call used the decision")
 	}

@@ -75,7 +75,7 @@ func short(d time.Duration) string {
 
 var sections = []Section{
 	{"Serve the API", "Who reaches the server, and with which credentials.", []Setting{
-		{"listen", "Address of the API. One that is not loopback needs a key or OIDC.", ""},
+		{"listen", "Address of the API. Any other than loopback needs a key or OIDC.", ""},
 		{"auth", "`keys`: every call needs a credential. `none`: no call does, on loopback only. `auto`: `keys` as soon as a key exists or OIDC is configured.", ""},
 		{"oidc", "Identity providers whose tokens are credentials, beside keys: see [identity](identity.md).", ""},
 		{"operator_tenant", "Tenant whose administrators also administer what all tenants share.", ""},

@@ -186,7 +186,7 @@ func TestReap(t *testing.T) {
 		t.Error("the orphan's folder stays, or that of the known one went")
 	}
 	h.o.StartTime = 20 * time.Second
-	if got := h.records(t, audit.ActionSandboxReap); got["ok: a sandbox that nobody knew"] != 1 {
+	if got := h.records(t, audit.ActionSandboxReap); got["ok: a sandbox without a record"] != 1 {
 		t.Errorf("records: %v", got)
 	}
 	h.mustExec(t, "known")

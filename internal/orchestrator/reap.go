@@ -54,7 +54,7 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 	}
 	for _, id := range unknown {
 		if !used[id] {
-			r.noteReaped(sandbox.Thread{}, id, "a folder of a sandbox that is no more", os.RemoveAll(filepath.Join(r.runRoot(), string(id))))
+			r.noteReaped(sandbox.Thread{}, id, "a folder of a sandbox that does not exist", os.RemoveAll(filepath.Join(r.runRoot(), string(id))))
 		}
 	}
 }

@@ -198,5 +198,5 @@ func (r *Orchestrator) removeOrphan(ctx context.Context, entry sandbox.Instance)
 	if err == nil {
 		r.clearAway(entry.ID)
 	}
-	r.noteReaped(hooks.ThreadOf(entry), entry.ID, "a sandbox that nobody knew", err)
+	r.noteReaped(hooks.ThreadOf(entry), entry.ID, "a sandbox without a record", err)
 }

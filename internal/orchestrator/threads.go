@@ -32,7 +32,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 	}
 	if r.find(t) == nil { // nothing is started for its size
 	} else if err := r.copies.Restore(ctx, t); err != nil { // its size is that of what was copied before
-		r.o.Log.Debug("files not brought", "thread", t.String(), "error", err)
+		r.o.Log.Debug("files not copied", "thread", t.String(), "error", err)
 	}
 	err = r.withFiles(t, nil, func(fs *paths.FS) error {
 		view.Workspace, err = fs.Usage(ctx)

@@ -65,7 +65,7 @@ func (s *Service) userValues(o sandbox.Owner) (userValues, error) {
 
 // checkValues looks at values that a user sends for the options of a plugin.
 func checkValues(p *Plugin, values map[string]any) error {
-	e := &sandbox.Error{Kind: sandbox.Invalid, Detail: "a value is not one that the plugin asks for"}
+	e := &sandbox.Error{Kind: sandbox.Invalid, Detail: "the plugin does not ask for this value"}
 	bad := func(key, format string, args ...any) {
 		e.Fields = append(e.Fields, sandbox.Field{Name: "config." + key, Detail: fmt.Sprintf(format, args...)})
 	}

@@ -84,7 +84,7 @@ func compile(text string) (*condition, error) {
 		return nil, errors.New(explained(issues))
 	}
 	if out := checked.OutputType(); !out.IsExactType(cel.BoolType) && !out.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("gives a %s; want true or false, as in args.count > 10", out)
+		return nil, fmt.Errorf("is a %s; want true or false, as in args.count > 10", out)
 	}
 	c := &condition{text: text}
 	ast.PreOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {

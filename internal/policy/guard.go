@@ -216,7 +216,7 @@ func (g *Guard) Permit(ctx context.Context, p Plan, attempt string) error {
 		return err
 	}
 	if g.o.Approver == nil {
-		return sandbox.Errorf(sandbox.Forbidden, "%s needs an approval%s, and this server has nobody who could give it", what(p.request), because(d, RequireApproval))
+		return sandbox.Errorf(sandbox.Forbidden, "%s needs an approval%s, and no one can give it on this server", what(p.request), because(d, RequireApproval))
 	}
 	sum := sha256.Sum256(p.request.Arguments)
 	shown := []byte(p.request.Arguments)

@@ -138,7 +138,7 @@ func TestEffects(t *testing.T) {
 		{name: "unknown effect", effect: "perhaps", want: "denied"},
 		{name: "approved", effect: RequireApproval},
 		{name: "refused", effect: RequireApproval, approve: no, want: "no"},
-		{name: "nobody to ask", effect: RequireApproval, nobody: true, want: "needs an approval (rule r1: because), and this server has nobody who could give it"},
+		{name: "nobody to ask", effect: RequireApproval, nobody: true, want: "needs an approval (rule r1: because), and no one can give it on this server"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &fakeHub{tools: []sandbox.Tool{tool("x", "")}}

@@ -27,7 +27,7 @@ func (g *Guard) admit(ctx context.Context, p Plan) error {
 		return nil
 	}
 	if g.o.Counter == nil {
-		return uncounted(p, errors.New("nobody counts"))
+		return uncounted(p, errors.New("no counter is configured"))
 	}
 	spent, wait, err := g.o.Counter.Take(ctx, rates)
 	if err != nil {

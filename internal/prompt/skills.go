@@ -145,7 +145,7 @@ func skillTools(skills []skill.Skill, cut bool) []definition {
 	list := []definition{
 		{Name: "activate_skill", Description: "Get the instructions of a skill, with its folder and the list of its files.", InputSchema: schemaOf(map[string]any{"name": SkillName(names)}, "name")},
 		{
-			Name: "read_skill_file", Description: "Read a text file of a skill. One that is not text is given by its path in the sandbox.",
+			Name: "read_skill_file", Description: "Read a text file of a skill. For a binary file the result is its path in the sandbox.",
 			InputSchema: schemaOf(map[string]any{"skill": SkillName(names), "path": map[string]any{"type": "string", "description": "relative to the skill's folder"}}, "skill", "path"),
 		},
 	}

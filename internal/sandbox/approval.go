@@ -51,7 +51,7 @@ type Approval struct {
 	Why         string          `json:"why" doc:"The rule that asks"`
 
 	CreatedAt time.Time         `json:"created_at"`
-	ExpiresAt time.Time         `json:"expires_at" doc:"Denied when nobody has decided by then; of an approval that no call has used, its end"`
+	ExpiresAt time.Time         `json:"expires_at" doc:"Denied without a decision by then; for an approval that no call has used, its end"`
 	Decision  *ApprovalDecision `json:"decision,omitempty"`
 	// Used is when the call went on, or was refused, by the decision.
 	Used *time.Time `json:"used_at,omitempty"`

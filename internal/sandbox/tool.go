@@ -96,7 +96,7 @@ type ToolFound struct {
 	WrapperPath string          `json:"wrapper_path,omitempty"`
 	Findings    []Finding       `json:"findings,omitempty" doc:"Signs of poisoning, for administrators"`
 	Score       int             `json:"score,omitempty" doc:"Of the findings: 10 for each rule of severity error, 3 for a warning, 1 for info"`
-	Quarantined bool            `json:"quarantined,omitempty" doc:"Nobody gets it until it is approved"`
+	Quarantined bool            `json:"quarantined,omitempty" doc:"No thread gets it until it is approved"`
 	Why         []string        `json:"why,omitempty"` // the words of the query that matched, at detail "full"
 }
 

@@ -79,7 +79,7 @@ func (s *Store) Begin(ctx context.Context, o sandbox.Owner, key, fingerprint str
 		return false, nil, failure(err)
 	}
 	if len(got) != 3 {
-		return false, nil, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+		return false, nil, sandbox.Errorf(sandbox.Internal, "the state store sent an answer of the wrong shape")
 	}
 	switch got[0] {
 	case "first":

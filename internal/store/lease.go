@@ -86,7 +86,7 @@ func (s *Store) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
 	}
 	owner, _ := got[0].(string)
 	if owner == "" {
-		return Lease{}, sandbox.Errorf(sandbox.NotFound, "nobody has a lease of thread %q", t.ID)
+		return Lease{}, sandbox.Errorf(sandbox.NotFound, "no replica has a lease of thread %q", t.ID)
 	}
 	text, _ := got[1].(string)
 	token, err := strconv.ParseInt(text, 10, 64)
@@ -169,7 +169,7 @@ func (s *Store) keepSome(ctx context.Context, replica string, parts [][]sandbox.
 	for i, threads := range parts {
 		verdicts, err := answers[i].StringSlice()
 		if err = failure(err); err == nil && len(verdicts) != len(threads) {
-			err = sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+			err = sandbox.Errorf(sandbox.Internal, "the state store sent an answer of the wrong shape")
 		}
 		for n, t := range threads {
 			switch {
@@ -211,7 +211,7 @@ func (s *Store) lease(ctx context.Context, script *redis.Script, keys []string, 
 		return Lease{}, failure(err)
 	}
 	if len(answer) != 4 {
-		return Lease{}, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+		return Lease{}, sandbox.Errorf(sandbox.Internal, "the state store sent an answer of the wrong shape")
 	}
 	token, err := strconv.ParseInt(answer[2], 10, 64)
 	if err != nil {

@@ -201,7 +201,7 @@ func (s *Store) admit(ctx context.Context, keys []string, args []any) (*Refusal,
 	var n [3]int64
 	for i, text := range answer {
 		if n[i], err = strconv.ParseInt(text, 10, 64); err != nil || len(answer) != len(n) {
-			return nil, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+			return nil, sandbox.Errorf(sandbox.Internal, "the state store sent an answer of the wrong shape")
 		}
 	}
 	if n[0] == 0 {

@@ -182,7 +182,7 @@ func (s *Store) threadsPage(ctx context.Context, o sandbox.Owner, cursor string,
 
 func stringList(lists []any, i int) ([]string, error) {
 	if i >= len(lists) {
-		return nil, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+		return nil, sandbox.Errorf(sandbox.Internal, "the state store sent an answer of the wrong shape")
 	}
 	list, ok := lists[i].([]any)
 	out := make([]string, 0, len(list))
@@ -192,7 +192,7 @@ func stringList(lists []any, i int) ([]string, error) {
 		out = append(out, text)
 	}
 	if !ok {
-		return nil, sandbox.Errorf(sandbox.Internal, "the state store gave an answer of the wrong shape")
+		return nil, sandbox.Errorf(sandbox.Internal, "the state store sent an answer of the wrong shape")
 	}
 	return out, nil
 }

@@ -127,7 +127,7 @@ func (k *Keys) caller(ctx context.Context, cred Credential) (c sandbox.Caller, m
 	if k.o.Tokens != nil && looksLikeToken(cred.Secret) {
 		c, err = k.o.Tokens.Authenticate(ctx, cred.Secret)
 		if err == nil && cred.OnBehalfOf != "" {
-			err = sandbox.Errorf(sandbox.Forbidden, "a token acts for nobody but its user: leave out On-Behalf-Of, or use a key made with act_for")
+			err = sandbox.Errorf(sandbox.Forbidden, "a token acts for its own user only: leave out On-Behalf-Of, or use a key made with act_for")
 		}
 		return c, false, err
 	}

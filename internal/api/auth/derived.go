@@ -139,7 +139,7 @@ func (k *Keys) deriver(ctx context.Context, cred Credential) (sandbox.Caller, er
 	}
 	rec, err := k.find(ctx, cred)
 	if err == nil && rec.Parent != "" {
-		err = sandbox.Errorf(sandbox.Forbidden, "this key is one of a sandbox: use the one that it was made with")
+		err = sandbox.Errorf(sandbox.Forbidden, "this key belongs to a sandbox: use the key that it was made with")
 	}
 	return c, err
 }

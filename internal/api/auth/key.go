@@ -88,7 +88,7 @@ func (k *Key) checkRole() error {
 		return sandbox.Errorf(sandbox.Invalid, "role: admin is true, and the role is %s", k.Role)
 	}
 	if k.ActFor && k.Role == sandbox.RoleAuditor {
-		return sandbox.Errorf(sandbox.Invalid, "act_for: an auditor acts for nobody")
+		return sandbox.Errorf(sandbox.Invalid, "act_for: an auditor cannot act for users")
 	}
 	k.Admin = k.Role == sandbox.RoleAdmin
 	return nil

@@ -63,7 +63,7 @@ func (s *server) contextRoutes() {
 			cc, err := s.o.Contexts.InterruptContext(ctx, callerOf(ctx), in.Thread, in.Context)
 			return contextOut(cc, err)
 		})
-	register(s, s.api, on(http.MethodPost, one+"/restart", "restartContext", tagRun, agents, "Empty a context, or bring back a lost one, empty; a run in it is killed"),
+	register(s, s.api, on(http.MethodPost, one+"/restart", "restartContext", tagRun, agents, "Empty a context, or start a lost one again, empty; a run in it is killed"),
 		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {
 			cc, err := s.o.Contexts.RestartContext(ctx, callerOf(ctx), in.Thread, in.Context)
 			return contextOut(cc, err)

@@ -89,7 +89,7 @@ type ExecIn struct {
 
 func (s *server) execRoutes() {
 	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun, agents,
-		"Run a command. One that fails is 200 with its exit code. With Accept: text/event-stream the answer is a stream")), s.exec)
+		"Run a command. A command that fails is 200 with its exit code. With Accept: text/event-stream the answer is a stream")), s.exec)
 	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun, agents,
 		"Run a program text in a fresh interpreter, or in a context; it may call the thread's tools")), s.executeCode)
 	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, agents, "Run a script of a skill")), s.runSkill)

@@ -47,7 +47,7 @@ type limitShown struct {
 	Who        string     `json:"who"`
 	Max        int64      `json:"max"`
 	Used       int64      `json:"used"`
-	RetryAfter int        `json:"retry_after_s,omitempty" doc:"As Retry-After; absent when nobody knows, or waiting is of no use"`
+	RetryAfter int        `json:"retry_after_s,omitempty" doc:"As Retry-After; absent when it is unknown or waiting does not help"`
 	FreeAt     *time.Time `json:"free_at,omitempty"`
 }
 

@@ -57,8 +57,8 @@ type directoryReadParams struct {
 
 func (m *mcpCall) addSkills(srv *mcp.Server) {
 	addTool(srv, m, "activate_skill", "Get the instructions of a skill, with its folder and the list of its files.", m.activateSkill)
-	addTool(srv, m, "read_skill_file", "Read a text file of a skill. One that is not text is given by its path in the sandbox.", m.readSkillFile)
-	addTool(srv, m, "search_skills", "Find skills by what they do: at most 15, best first. An empty query gives the first by name.", m.searchSkills)
+	addTool(srv, m, "read_skill_file", "Read a text file of a skill. For a binary file the result is its path in the sandbox.", m.readSkillFile)
+	addTool(srv, m, "search_skills", "Find skills by what they do: at most 15, best first. An empty query returns the first by name.", m.searchSkills)
 	if m.scope.only != "" {
 		return
 	}

@@ -132,7 +132,7 @@ var referencePages = map[string]string{
 }
 
 var meanings = map[sandbox.Kind]string{
-	sandbox.NotFound:         "there is no such thing, or it is somebody else's",
+	sandbox.NotFound:         "there is no such thing, or it is another user's",
 	sandbox.Invalid:          "the request cannot be right, whatever the state; `errors` names the fields",
 	sandbox.Conflict:         "it would be right in another state",
 	sandbox.Forbidden:        "the caller may not do this",

@@ -104,7 +104,7 @@ func ruleOf(op huma.Operation) access {
 func (s *server) authorize(c *gin.Context) {
 	caller := callerOf(c.Request.Context())
 	a, ok := s.rules[c.Request.Method+" "+c.FullPath()]
-	err := sandbox.Errorf(sandbox.Forbidden, "nobody may call this route")
+	err := sandbox.Errorf(sandbox.Forbidden, "no role may call this route")
 	if ok {
 		err = a.check(caller)
 	}

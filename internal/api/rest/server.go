@@ -137,7 +137,7 @@ func newServer(o Options) (*server, error) {
 		return nil, errors.New("httpserver: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {
-		return nil, errors.New("httpserver: nobody could call: neither Keys nor Anonymous")
+		return nil, errors.New("rest: no client could call: neither Keys nor Anonymous")
 	}
 	g, err := newGuard(o.AllowedHosts, o.AllowedOrigins)
 	if err != nil {

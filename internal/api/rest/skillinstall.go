@@ -48,7 +48,7 @@ type skillInstalled struct {
 	SkillName string            `json:"skill_name"`
 	Message   string            `json:"message"`
 	Digest    string            `json:"digest" doc:"sha256: and 64 hex digits, of all files"`
-	Findings  []sandbox.Finding `json:"findings" doc:"What SKILL.md and the static scan gave rise to; errors are refused with strict only"`
+	Findings  []sandbox.Finding `json:"findings" doc:"Findings about SKILL.md and of the static scan; errors are refused with strict only"`
 }
 
 func (s *server) skillInstallRoutes() {

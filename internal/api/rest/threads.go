@@ -90,7 +90,7 @@ func (s *server) threadRoutes() {
 	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Threads.Pause)
 	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Threads.Resume)
 	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents,
-		"End the container and keep the files and what the sandbox was: the next call that needs one brings it back; 409 while execs run"), s.hibernate)
+		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
 	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
 		func(_ context.Context, in *ListIn) (*body[page[sandbox.Template]], error) {
 			return pageIn(*in, s.o.Threads.Templates(), templateKey)

@@ -27,7 +27,7 @@ type loggedIn struct {
 // share needs administration rights, which the hub checks, for it knows which one is shared.
 func (s *server) loginRoutes() {
 	const path = "/api/mcp/servers/{name}/login"
-	register(s, s.api, on(http.MethodPost, path, "beginMCPLogin", tagTools, developers, "Begin a login at an MCP server: gives the URL to open in a browser"), s.beginLogin)
+	register(s, s.api, on(http.MethodPost, path, "beginMCPLogin", tagTools, developers, "Begin a login at an MCP server; the answer has the URL to open in a browser"), s.beginLogin)
 	register(s, s.api, on(http.MethodPost, path+"/finish", "finishMCPLogin", tagTools, developers, "Finish a login at an MCP server"), s.finishLogin)
 	register(s, s.api, on(http.MethodDelete, path, "endMCPLogin", tagTools, developers, "Forget a login at an MCP server"), s.logout)
 }

@@ -24,7 +24,7 @@ const watchEvery = 2 * time.Second
 func newApprovals(api *apiClient) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "approvals", Short: "Decide on tool calls that wait for a person",
-		Long: "Calls that the policy lets through only with an approval wait here. What nobody decides in time is denied.",
+		Long: "Calls that the policy lets through only with an approval wait here. Without a decision in time they are denied.",
 	}
 	cmd.AddCommand(newApprovalsList(api), newApprovalsWatch(api), newDecide(api, "approve"), newDecide(api, "deny"),
 		&cobra.Command{Use: "show ID", Short: "Show a request with all that it is about", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {

@@ -112,7 +112,7 @@ func (f verifyFlags) verify(cmd *cobra.Command, api *apiClient) (res audit.Verif
 	}
 	o.Expect = append(o.Expect, held...)
 	if public == nil && len(o.Keys) > 0 && !api.json {
-		fmt.Fprintln(cmd.ErrOrStderr(), "skerry: no public key was named: those in the log's own folder are believed, which proves nothing against somebody who can write there (--public-key)")
+		fmt.Fprintln(cmd.ErrOrStderr(), "skerry: no public key was named: those in the log's own folder are trusted, which proves nothing against an attacker who can write there (--public-key)")
 	}
 	res, err = audit.VerifyWith(dir, o)
 	return res, f.publicKey != "", err
@@ -202,7 +202,7 @@ func newAuditCheckpoint(api *apiClient) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "checkpoint", Short: "Print signed heads of the audit log, to be kept elsewhere",
 		Long: "Prints a line of JSON for each writer of the audit log: the head as the server signs it now, or, with --segments, as it was signed last.\n" +
-			"Kept where nobody who can write to the log can, it shows later that the log was cut or written anew: skerry audit verify --checkpoint.",
+			"Kept out of reach of those who can write to the log, it shows later that the log was cut or written anew: skerry audit verify --checkpoint.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list struct {
@@ -246,7 +246,7 @@ func newAuditKeys(api *apiClient) *cobra.Command {
 			for _, e := range entries {
 				by := "itself"
 				if e.Former != "" {
-					by = "nobody: the former key was lost"
+					by = "no key: the former one was lost"
 				}
 				if len(e.Handed) > 0 {
 					by = e.Former
@@ -257,7 +257,7 @@ func newAuditKeys(api *apiClient) *cobra.Command {
 		},
 	}
 	rotate := &cobra.Command{
-		Use: "rotate", Short: "Put a new key in the place of the one that signs; servers take it by themselves", Args: cobra.NoArgs,
+		Use: "rotate", Short: "Replace the key that signs; servers pick the new one up by themselves", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			old, fresh, err := signing.Rotate(cmd.Context(), file, dir, filepath.Join(dir, "audit"))
 			if err != nil {

@@ -37,7 +37,7 @@ func newContexts(api *apiClient) *cobra.Command {
 		&cobra.Command{Use: "ls THREAD", Short: "List the contexts of a thread", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 			return api.table(cmd, threadPath(args[0], "contexts"), []string{"context_id", "language", "state", "runs", "last_used_at"})
 		}},
-		contextCommand(api, "restart", "Empty a context, or bring back a lost one", http.MethodPost, "restart"),
+		contextCommand(api, "restart", "Empty a context, or start a lost one again", http.MethodPost, "restart"),
 		contextCommand(api, "interrupt", "End the run in a context, which keeps its variables", http.MethodPost, "interrupt"),
 		contextCommand(api, "rm", "End a context", http.MethodDelete))
 	return cmd

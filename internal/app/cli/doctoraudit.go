@@ -50,7 +50,7 @@ func (e *examination) auditSink(ctx context.Context, r *doctor.Report, s audit.S
 	case err != nil:
 		r.Warn(s.Name(), fix, "%s", err)
 	case isSyslog && !udp.Answers():
-		r.OK(s.Name(), "goes by UDP: nobody can tell whether it is taken; tcp:// and tls:// lose less")
+		r.OK(s.Name(), "goes by UDP, which confirms nothing; tcp:// and tls:// lose less")
 	case isSyslog:
 		r.OK(s.Name(), "takes connections")
 	default:

@@ -193,7 +193,7 @@ func (e *examination) keys(ctx context.Context, r *doctor.Report, s *store.Store
 	case len(e.cfg.OIDC) > 0:
 		r.OK("keys", "every call needs a key, or a token of an identity provider")
 	case !has:
-		r.Problem("keys", "make one: skerry keys create --admin, with the same --data or --redis", "there is no key, and without one nobody could call a server on %s", e.cfg.Listen)
+		r.Problem("keys", "make one: skerry keys create --admin, with the same --data or --redis", "there is no key, and without one no client could call a server on %s", e.cfg.Listen)
 	default:
 		r.OK("keys", "there is one, and every call needs one")
 	}

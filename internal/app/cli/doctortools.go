@@ -285,7 +285,7 @@ func (t *skillTally) sum() {
 		t.r.OK("", "%s; whether they run is not known: %s", text, t.why)
 		return
 	}
-	t.r.OK("", "%s; in the template %s %d run, %d do not, and of %d nobody can tell", text, t.template, t.yes, t.no, t.unknown)
+	t.r.OK("", "%s; in the template %s %d run, %d do not, and %d are unknown", text, t.template, t.yes, t.no, t.unknown)
 }
 
 // s3 looks whether the store that skills are installed from answers.

@@ -204,6 +204,6 @@ func (l *loginDialog) serveBrowser(ctx context.Context, ln net.Listener, back *u
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
-		return failWith(exitFailed, "nobody came back from the browser: %w", ctx.Err())
+		return failWith(exitFailed, "the browser did not come back: %w", ctx.Err())
 	}
 }

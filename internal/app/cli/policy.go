@@ -71,7 +71,7 @@ func newPolicyTest(api *apiClient) *cobra.Command {
 	var tenant bool
 	cmd := &cobra.Command{
 		Use: "test FILE", Short: "Say what the rules of a file would do with a call",
-		Long: "Says what the rules of a file would do with a call: one that is made up (--call, which needs no server), or one that the audit log of a server has (--record), whose arguments are tried as they were kept, which is redacted.",
+		Long: "Shows what the rules of a file would do with a call: a made-up one (--call, which needs no server), or one from the audit log of a server (--record), whose arguments are tried as they were kept, which is redacted.",
 		Example: `  skerry policy test policy.yaml --call '{"server":"github","tool":"delete_repository","args":{"repo":"a/b"}}'
   skerry policy test policy.yaml --record 01990f5e-7c1a-7b7e-9d38-2f8f2c1f0a11 --expect deny`,
 		Args: cobra.ExactArgs(1),

@@ -51,7 +51,7 @@ func newServe() *cobra.Command {
 func configFlags(cmd *cobra.Command, file *string, flags *config.Config) {
 	cmd.Flags().StringVar(file, "config", app.EnvOr("SKERRY_CONFIG", ""), "YAML file (SKERRY_CONFIG)")
 	usage := map[string]string{
-		"listen": "address of the API; one that is not loopback needs keys", "data": "folder of everything that is kept",
+		"listen": "address of the API; any other than loopback needs keys", "data": "folder of everything that is kept",
 		"driver": "auto, docker, oci, containerd or kubernetes", "peer-listen": "ip:port where servers on other machines reach this one by TLS", "redis": "redis://…; empty keeps the state in the data folder", "auth": "auto, keys or none",
 	}
 	for name, field := range flagFields(flags) {

@@ -59,7 +59,7 @@ func dialsTo(network, address string) attempt {
 func dials(network, fact string) attempt {
 	return func(f wire.Facts) (string, error) {
 		if f[fact] == "" {
-			return "", fmt.Errorf("nobody said where: %s", fact)
+			return "", fmt.Errorf("no address was passed: %s", fact)
 		}
 		return dialsTo(network, f[fact])(f)
 	}

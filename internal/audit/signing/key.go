@@ -247,7 +247,7 @@ func (e *External) Sign(ctx context.Context, text []byte) ([]byte, error) {
 	}
 	sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(answer)))
 	if err != nil || !ed25519.Verify(e.public, text, sig) {
-		return nil, errors.New("the external signer gave no signature of audit.public_key_file's key")
+		return nil, errors.New("the external signer returned no signature of audit.public_key_file's key")
 	}
 	return sig, nil
 }

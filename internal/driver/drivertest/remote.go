@@ -153,7 +153,7 @@ func (s *suite) remoteCreated(t *testing.T) {
 	same(t, "a skill", f.there(t, remoteSkill), "a skill\n")
 	same(t, "a mount in a mount", f.there(t, sandbox.SkillsDir+"/public/NESTED.md"), "nested\n")
 	if f.pull(t) {
-		t.Error("the first Pull says that there was something to bring")
+		t.Error("the first Pull says that it copied something")
 	}
 	must(t, os.WriteFile(filepath.Join(f.thread, "workspace", "later"), []byte("x"), 0o644))
 	same(t, "what the server wrote and did not push", f.there(t, remoteWork+"/later"), "")
@@ -167,7 +167,7 @@ func (s *suite) remotePull(t *testing.T) {
 	f.write(t, remoteWork+"/new/file", "new")
 	f.write(t, sandbox.OutputsDir+"/out", "out")
 	if !f.pull(t) {
-		t.Error("Pull says that there was nothing to bring")
+		t.Error("Pull says that it copied nothing")
 	}
 	same(t, "a changed file", f.here(t, "workspace/before.txt"), "after")
 	same(t, "a new one", f.here(t, "workspace/new/file"), "new")
@@ -178,7 +178,7 @@ func (s *suite) remotePull(t *testing.T) {
 		}
 	}
 	if f.pull(t) {
-		t.Error("a second Pull says that there was something to bring")
+		t.Error("a second Pull says that it copied something")
 	}
 	f.inside(t, probewire.Request{Op: probewire.OpRemove, Path: remoteWork + "/new"})
 	f.write(t, remoteWork+"/new", "a file now")
@@ -356,7 +356,7 @@ func (s *suite) remoteNextServer(t *testing.T) {
 	if _, err := f.d.Pull(callCtx(t), f.spec.ID); !refused(err) {
 		t.Errorf("Pull of the first: %v, want conflict or unavailable", err)
 	}
-	same(t, "what the first brought", f.here(t, "workspace/more"), "")
+	same(t, "what the first copied", f.here(t, "workspace/more"), "")
 	if err := f.d.Push(callCtx(t), f.spec.ID, remoteWork+"/left"); !refused(err) {
 		t.Errorf("Push of the first: %v, want conflict or unavailable", err)
 	}

@@ -152,7 +152,7 @@ func onlyBridge(rule networkingv1.NetworkPolicyIngressRule) bool {
 }
 
 // noUserNamespace is why no pod has one.
-const noUserNamespace = "pods share the node's; a cluster that gives each its own does it for all users of the pod alike"
+const noUserNamespace = "pods share the node's; a cluster that has one for each does it for all users of the pod alike"
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
@@ -187,7 +187,7 @@ func (o Options) unkept() map[driver.Promise]string {
 		driver.VolumeFlags:  "Kubernetes mounts volumes without nosuid and nodev; what they would stop is stopped by no_new_privs and by the list of devices",
 		driver.TmpfsFiles:   "Kubernetes bounds the bytes of volumes in memory and not their files, and gVisor has a /dev/shm of its own; the memory limit bounds those",
 		driver.MaskedPaths:  "the container engine of the node says which parts of /proc and /sys are masked",
-		driver.OwnCgroup:    "the container engine of the node gives one on nodes of cgroup version 2",
+		driver.OwnCgroup:    "the container engine of the node makes one on nodes of cgroup version 2",
 		driver.EngineLimits: "the kubelet says the period of the CPU limit, the node whether there is swap, and processes are counted by uid",
 	}
 	if o.Seccomp == "" {

@@ -197,7 +197,7 @@ func (d *Driver) awaitClaimed(ctx context.Context, spec sandbox.Spec) (pod strin
 	if err == nil || errors.As(err, &ours) {
 		return pod, err
 	}
-	return "", sandbox.Wrap(sandbox.Timeout, err, "SandboxWarmPool %s gave no sandbox in time (%.*s)", spec.ClaimPool, maxWords, last)
+	return "", sandbox.Wrap(sandbox.Timeout, err, "SandboxWarmPool %s had no sandbox in time (%.*s)", spec.ClaimPool, maxWords, last)
 }
 
 // claimed reads the status of a claim: the pod's name when it is ready, else why it is not. A pod is called as its Sandbox.

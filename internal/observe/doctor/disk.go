@@ -56,7 +56,7 @@ func owner(r *Report, dir string, info fs.FileInfo) {
 	mode := info.Mode().Perm()
 	switch {
 	case ok && st.Uid != 0:
-		r.Warn("owner", "chown root "+dir, "%s belongs to uid %d: whoever that is can exchange what is in it", dir, st.Uid)
+		r.Warn("owner", "chown root "+dir, "%s belongs to uid %d, which can exchange what is in it", dir, st.Uid)
 	case mode&0o022 != 0:
 		r.Warn("mode", "chmod 0711 "+dir, "%s has mode %04o: others can exchange what is in it", dir, mode)
 	default:
@@ -68,7 +68,7 @@ func owner(r *Report, dir string, info fs.FileInfo) {
 func passage(r *Report, dir string) {
 	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
 		if info, err := os.Stat(parent); err == nil && info.Mode().Perm()&0o001 == 0 {
-			r.Warn("way", "chmod o+x "+parent+", or choose another folder with --data", "%s lets nobody but its owner through: MCP servers, which run with other uids, do not reach their homes below it", parent)
+			r.Warn("way", "chmod o+x "+parent+", or choose another folder with --data", "%s lets only its owner through: MCP servers, which run with other uids, do not reach their homes below it", parent)
 		}
 		if parent == filepath.Dir(parent) {
 			return

@@ -64,7 +64,7 @@ func New(version string) *Metrics {
 			Name: "skerry_sandbox_changes_total", Help: "Changes in the life of sandboxes after their start, by the action of their audit record and its reason.",
 		}, []string{"change", "reason"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "skerry_queue_refused_total", Help: "Requests for a sandbox that got no place: their queue was full, they waited for too long, or nobody waited for the answer any more.",
+			Name: "skerry_queue_refused_total", Help: "Requests for a sandbox that got no place: their queue was full, they waited for too long, or the client was gone.",
 		}, []string{"reason"}),
 		tools: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "skerry_tool_call_duration_seconds", Buckets: toolBuckets,

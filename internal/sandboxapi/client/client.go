@@ -174,7 +174,7 @@ func mapError(ctx context.Context, err error) error {
 
 func contractError(format string, args ...any) error {
 	cause := errors.Join(ErrContract, fmt.Errorf(format, args...))
-	return sandbox.Wrap(sandbox.SandboxLost, cause, "the sandbox gave an answer that it may not give")
+	return sandbox.Wrap(sandbox.SandboxLost, cause, "the sandbox sent an answer that breaks the contract")
 }
 
 func clean(s string) string {

@@ -250,7 +250,7 @@ func (k *Skills) Push() {
 	tick := time.NewTimer(skillsEvery)
 	defer tick.Stop()
 	if err := k.o.Library.Sweep(); err != nil {
-		k.o.Log.Warn("skills that nobody uses are kept", "error", err)
+		k.o.Log.Warn("unused skills are kept", "error", err)
 	}
 	for {
 		changed := k.o.Library.Changed() // before the look, so that no change falls between

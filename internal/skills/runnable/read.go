@@ -132,7 +132,7 @@ func kindOf(name string, head []byte, executable bool) func(place, string) {
 	case executable || bytes.HasPrefix(head, []byte("\x7fELF")):
 		return func(p place, text string) {
 			if !utf8.ValidString(text) {
-				p.doubt("is a program that nobody can look into")
+				p.doubt("is a compiled program")
 			}
 		}
 	}

@@ -72,17 +72,17 @@ var rules = []rule{
 		nil, inScripts, false, "runs what a web address answers, whatever that is today"},
 	{"decode-and-run", []string{"base64", "atob", "b64decode", "fromhex", "decompress", "frombase64", "xxd", "rot13", "marshal"},
 		re(`(?i)\bbase64\s+(?:-d|-D|--decode)\b[^|;]*\|\s*(?:` + shell + `)|\bxxd\s+-r\b[^|;]*\|\s*(?:` + shell + `)|\b(?:eval|exec|Function|system|popen)\s*\(\s*(?:\w+\s*\(\s*)*(?:[\w.]*b64decode|atob|Buffer\.from\s*\([^)]*base64|[\w.]*fromhex|[\w.]*decompress|marshal\.loads|__import__\(['"](?:base64|zlib|marshal))|\b(?:eval|exec)\s+["'$(` + "`" + `]*\s*(?:echo|printf)\b[^|]*\|\s*base64\s+(?:-d|--decode)|FromBase64String[^|]*\|\s*(?:iex|Invoke-Expression)`),
-		nil, everywhere, true, "runs code that is encoded so that nobody reads it"},
-	{"powershell-encoded", []string{"powershell", "pwsh"}, re(`(?i)\b(?:powershell|pwsh)(?:\.exe)?\b.*\s-e(?:nc|ncodedcommand)?\s+[A-Za-z0-9+/=]{40,}`), nil, everywhere, false, "runs code that is encoded so that nobody reads it"},
+		nil, everywhere, true, "runs code that is encoded to hide it"},
+	{"powershell-encoded", []string{"powershell", "pwsh"}, re(`(?i)\b(?:powershell|pwsh)(?:\.exe)?\b.*\s-e(?:nc|ncodedcommand)?\s+[A-Za-z0-9+/=]{40,}`), nil, everywhere, false, "runs code that is encoded to hide it"},
 	{"obfuscated", []string{`\x`, "chr(", "fromcharcode"},
-		re(`(?:\\x[0-9a-fA-F]{2}){24,}|(?:chr\(\d+\)\s*[+.]\s*){8,}|fromCharCode\(\s*(?:\d+\s*,\s*){12,}`), nil, map[where]string{inCode: w, inFence: w}, false, "text that is written so that nobody reads it"},
+		re(`(?:\\x[0-9a-fA-F]{2}){24,}|(?:chr\(\d+\)\s*[+.]\s*){8,}|fromCharCode\(\s*(?:\d+\s*,\s*){12,}`), nil, map[where]string{inCode: w, inFence: w}, false, "text that is written to be hidden"},
 
 	// Ways in and out.
 	{"reverse-shell", []string{"/dev/tcp/", "/dev/udp/", "nc ", "ncat", "netcat", "socat", "dup2", "mkfifo", "pty.spawn", "fsockopen", "tcpclient"},
 		re(`(?i)(?:>&|<>|<|>)\s*/dev/(?:tcp|udp)/|\b(?:nc|ncat|netcat)\b(?:\s+-\w+)*\s+-\w*[ec]\w*\s+(?:/bin/|/usr/bin/)?(?:ba|z|da)?sh\b|\b(?:nc|ncat|netcat)\b.*--(?:sh-)?exec\b|\bsocat\b.*\bexec:|os\.dup2\s*\(\s*\w+\.fileno\(\)|\bmkfifo\b.*\|\s*(?:nc|ncat|netcat)\b|fsockopen\s*\(.*\b(?:exec|proc_open|shell_exec)\b|\bpty\.spawn\s*\(\s*["']/bin/(?:ba)?sh`),
 		nil, everywhere, true, "opens a shell to another machine"},
 	{"metadata-address", []string{"169.254.169.254", "169.254.170.2", "metadata.google.internal", "100.100.100.200", "fd00:ec2::254", "0xa9fea9fe", "2852039166"},
-		re(`(?i)169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200|fd00:ec2::254|0xa9fea9fe|\b2852039166\b`), nil, inScripts, true, "asks the cloud's metadata service, which gives out credentials"},
+		re(`(?i)169\.254\.169\.254|169\.254\.170\.2\b|metadata\.google\.internal|100\.100\.100\.200|fd00:ec2::254|0xa9fea9fe|\b2852039166\b`), nil, inScripts, true, "asks the cloud's metadata service, which hands out credentials"},
 	{"exfiltration", []string{"curl", "wget", "requests.post", "fetch(", "urlopen", "invoke-"},
 		re("(?i)\\b(?:curl|wget)\\b.*(?:\\$\\(|`)\\s*(?:env|printenv|set|cat\\s+(?:~|\\$HOME|/etc|/root|/home|\\S*\\.env\\b))|\\b(?:env|printenv)\\s*\\|\\s*(?:base64[^|]*\\|\\s*)?(?:curl|wget|nc)\\b|\\bcurl\\b.*(?:-d|--data\\S*|-F|-T|--upload-file)\\s*\\S*@?(?:~|\\$HOME)/\\.(?:ssh|aws|netrc|config|kube|gnupg|docker)|requests\\.(?:post|get|put)\\(.*\\b(?:os\\.environ\\b(?:\\s*[,)]|\\.copy)|dict\\(os\\.environ)|JSON\\.stringify\\(process\\.env\\)"),
 		nil, everywhere, true, "sends the environment or credentials away"},
@@ -90,7 +90,7 @@ var rules = []rule{
 		re(`(?i)\b(?:webhook\.site|requestbin\.\w+|[\w-]+\.m\.pipedream\.net|[\w-]+\.ngrok(?:-free)?\.(?:io|app|dev)|burpcollaborator\.net|oast\.(?:pro|live|site|online|fun|me)|interact\.sh|transfer\.sh|requestcatcher\.com|[\w-]+\.beeceptor\.com)\b|discord(?:app)?\.com/api/webhooks/\d{6,}|api\.telegram\.org/bot\d{6,}|hooks\.slack\.com/services/T[A-Z0-9]{6,}/`),
 		nil, suspicious, false, "an address that takes data from anybody"},
 	{"bare-address", []string{"http://", "https://"},
-		re(`https?://(?:\d{1,3}\.){3}\d{1,3}\b`), re(`https?://(?:127\.|0\.0\.0\.0|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|192\.0\.2\.|198\.51\.100\.|203\.0\.113\.|169\.254\.|1\.2\.3\.4)`), suspicious, false, "an address without a name: nobody can tell whose it is"},
+		re(`https?://(?:\d{1,3}\.){3}\d{1,3}\b`), re(`https?://(?:127\.|0\.0\.0\.0|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|192\.0\.2\.|198\.51\.100\.|203\.0\.113\.|169\.254\.|1\.2\.3\.4)`), suspicious, false, "an address without a name: its owner is unknown"},
 
 	// Things of the user.
 	{"credential-file", []string{".ssh", ".aws/", ".netrc", ".kube/config", "etc/shadow", ".gnupg", "login data", ".docker/config", "authorized_keys", "id_rsa", "id_ed25519"},
@@ -104,5 +104,5 @@ var rules = []rule{
 		re(`(?i)\brm\s+(?:-\w+\s+|--\S+\s+)*-(?:\w*r\w*f|\w*f\w*r)\w*\s+(?:--\S+\s+)*["']?(?:/\*?|~/?\*?|\$\{?HOME\}?/?\*?)["']?(?:\s|;|&|\||\)|$)|--no-preserve-root|\bmkfs(?:\.\w+)?\s+/dev/|\bdd\b.*\bof=/dev/(?:sd|nvme|hd|vd|disk)|:\(\)\s*\{\s*:\|:&\s*\}\s*;|shutil\.rmtree\(\s*(?:["'](?:/|~)["']|Path\.home\(\)\s*[,)]|os\.path\.expanduser\(["']~["']\))|>\s*/dev/(?:sd[a-z]|nvme\d)`),
 		nil, inScripts, true, "destroys the files of a user or a machine"},
 	{"privilege", []string{"sudoers", "chmod", "setuid", "nopasswd"},
-		re(`(?i)\bNOPASSWD\s*:|(?:>>?|tee)\s*(?:-a\s+)?/etc/sudoers|\bchmod\s+(?:-\S+\s+)*(?:[ugo]*\+s|[2467][0-7]{3})\s|\bchmod\s+-R\s+0?777\s+/(?:\s|$)`), nil, suspicious, true, "gives rights that last"},
+		re(`(?i)\bNOPASSWD\s*:|(?:>>?|tee)\s*(?:-a\s+)?/etc/sudoers|\bchmod\s+(?:-\S+\s+)*(?:[ugo]*\+s|[2467][0-7]{3})\s|\bchmod\s+-R\s+0?777\s+/(?:\s|$)`), nil, suspicious, true, "grants rights that last"},
 }

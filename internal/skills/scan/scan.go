@@ -115,7 +115,7 @@ func (s *scanner) nameRules(data []byte) {
 	base := path.Base(s.name)
 	switch {
 	case strings.EqualFold(base, "SKILL.md") && s.name != "SKILL.md":
-		s.add("nested-skill", sandbox.SeverityWarning, 0, "a skill inside of a skill: nobody sees it in a list, and an agent may follow it")
+		s.add("nested-skill", sandbox.SeverityWarning, 0, "a skill inside of a skill: no list shows it, and an agent may follow it")
 	case strings.HasPrefix(base, ".") && base != ".gitignore" && base != ".gitkeep":
 		s.add("hidden-file", sandbox.SeverityInfo, 0, "a file that listings do not show")
 	}
@@ -125,7 +125,7 @@ func (s *scanner) nameRules(data []byte) {
 		}
 	}
 	if bytes.HasPrefix(data, []byte("\x7fELF")) || bytes.HasPrefix(data, []byte("MZ\x90")) || bytes.HasPrefix(data, []byte("\xcf\xfa\xed\xfe")) {
-		s.add("program", sandbox.SeverityWarning, 0, "a compiled program: nobody can read what it does")
+		s.add("program", sandbox.SeverityWarning, 0, "a compiled program: what it does cannot be read")
 	}
 }
 

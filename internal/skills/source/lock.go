@@ -49,7 +49,7 @@ func ReadLock(file string) (Lock, error) {
 	seen := map[string]bool{}
 	for i, s := range l.Skills {
 		if s.Name == "" || seen[s.Name] || !skill.CheckDigest(s.Digest) {
-			return Lock{}, sandbox.Errorf(sandbox.Invalid, "%s: skills[%d] has no name, one that is there twice, or no digest", filepath.Base(file), i)
+			return Lock{}, sandbox.Errorf(sandbox.Invalid, "%s: skills[%d] has no name, a name that is there twice, or no digest", filepath.Base(file), i)
 		}
 		seen[s.Name] = true
 	}

@@ -20,7 +20,7 @@ func (s *schema) answer(line string, required bool) (value json.RawMessage, prob
 		case s.fallback != nil:
 			return s.fallback, ""
 		case required && slices.Contains(s.types, "string") && len(s.enum) == 0:
-			return nil, `it is required; "" gives an empty text`
+			return nil, `it is required; "" stands for an empty text`
 		case required:
 			return nil, "it is required"
 		}

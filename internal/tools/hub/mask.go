@@ -152,7 +152,7 @@ func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
 			continue
 		}
 		if stored == nil || maskedURL(stored.URL) != text {
-			return nil, invalidField("url", "has %q, and is not the one that is stored; write it whole", mask)
+			return nil, invalidField("url", "has %q, and differs from the stored one; write it whole", mask)
 		}
 		var err error
 		if out, err = jsonedit.Set(out, nil, m.Key, quoted(stored.URL)); err != nil {

@@ -156,7 +156,7 @@ func (v *Server) keepHome(remote driver.Remote) {
 		_, err := remote.Pull(ctx, v.id)
 		cancel()
 		if err != nil {
-			v.s.o.Log.Warn("the home folder of an MCP server is not brought from its sandbox", "sandbox", string(v.id), "error", err)
+			v.s.o.Log.Warn("the home folder of an MCP server is not copied from its sandbox", "sandbox", string(v.id), "error", err)
 		}
 	}
 }

@@ -209,7 +209,7 @@ func Check(ctx context.Context, o Objects, holder string) error {
 		return e
 	}
 	if !errors.Is(err, sandbox.Conflict) {
-		return sandbox.Errorf(sandbox.NotSupported, "%s does not hold to If-None-Match: it stored an object in the place of one that was there; use a store that knows conditional writes", o.Name())
+		return sandbox.Errorf(sandbox.NotSupported, "%s does not hold to If-None-Match: it replaced an existing object; use a store that knows conditional writes", o.Name())
 	}
 	return nil
 }

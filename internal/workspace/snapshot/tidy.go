@@ -27,7 +27,7 @@ func (s *Snapshots) tidy(ctx context.Context, t sandbox.Thread, idx *index) {
 			return false
 		}
 		if err := s.o.Objects.Remove(ctx, packName(t, g.Pack)); err != nil {
-			s.o.Log.Warn("a pack that nobody needs is not removed; tried again", "thread", t.String(), "error", err)
+			s.o.Log.Warn("an unused pack is not removed; tried again", "thread", t.String(), "error", err)
 			return false
 		}
 		return true
@@ -37,7 +37,7 @@ func (s *Snapshots) tidy(ctx context.Context, t sandbox.Thread, idx *index) {
 	}
 	idx.Count = 0
 	if err := s.sweep(ctx, t, idx, now.Add(-orphanGrace)); err != nil {
-		s.o.Log.Warn("packs that nobody needs are not removed; tried again", "thread", t.String(), "error", err)
+		s.o.Log.Warn("unused packs are not removed; tried again", "thread", t.String(), "error", err)
 	}
 }
 

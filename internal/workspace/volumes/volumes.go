@@ -107,7 +107,7 @@ func (v *Volumes) read(t sandbox.Thread) (*state, error) {
 		err = json.Unmarshal(text, &s)
 	}
 	if err != nil {
-		return nil, sandbox.Wrap(sandbox.Internal, err, "nobody knows what of the thread is on its user's volume")
+		return nil, sandbox.Wrap(sandbox.Internal, err, "it is unknown what of the thread is on its user's volume")
 	}
 	return &s, nil
 }

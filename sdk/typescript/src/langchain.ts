@@ -132,7 +132,7 @@ export function skerryTools(skerry: Skerry, options: ToolOptions = {}): Structur
     ),
     make<{ skill: string; path: string }>(
       "read_skill_file",
-      "Read a text file of a skill. One that is not text is given by its path in the sandbox.",
+      "Read a text file of a skill. For a binary file the result is its path in the sandbox.",
       { skill: text("name of the skill"), path: text("relative to the skill's folder") },
       ["skill", "path"],
       async (t, i, o) => {

@@ -71,7 +71,7 @@ func (e *Engine) start(images []string) error {
 	for _, image := range images {
 		out, err := exec.CommandContext(ctx, "sh", "-c", `docker save "$1" | docker --host "$2" load`, "sh", image, "unix://"+e.Socket).CombinedOutput()
 		if err != nil {
-			return fmt.Errorf("%s is not brought into a dockerd of our own: %w: %s", image, err, out)
+			return fmt.Errorf("%s cannot be copied into a dockerd of our own: %w: %s", image, err, out)
 		}
 	}
 	return nil

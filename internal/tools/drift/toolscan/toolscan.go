@@ -159,7 +159,7 @@ func (s *scan) characters(place, text string) {
 		}
 		if r >= 0xFE00 && r <= 0xFE0F || r >= 0xE0100 && r <= 0xE01EF {
 			if run++; run == 3 {
-				s.add("hidden-characters", sandbox.SeverityError, place, "has a run of variation selectors, which carries a text that nobody sees")
+				s.add("hidden-characters", sandbox.SeverityError, place, "has a run of variation selectors, which carries an invisible text")
 			}
 		} else {
 			run = 0

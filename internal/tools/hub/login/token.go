@@ -86,7 +86,7 @@ func (c *Client) request(ctx context.Context, endpoint, issuer string, k client,
 	}
 	c.hide(t.AccessToken, t.RefreshToken)
 	if !strings.EqualFold(t.Type(), "Bearer") {
-		return nil, c.failed(nil, "has an authorization server that gives tokens of a type that is not supported")
+		return nil, c.failed(nil, "has an authorization server that issues tokens of a type that is not supported")
 	}
 	if !printable(t.AccessToken) {
 		return nil, c.failed(nil, "has an authorization server whose token is none")
@@ -110,9 +110,9 @@ func (c *Client) tokenError(err error) error {
 	case errors.As(err, &known):
 		return known
 	case !errors.As(err, &answer):
-		return c.failed(nil, "has an authorization server that gives no token: %s", reason(err))
+		return c.failed(nil, "has an authorization server that issues no token: %s", reason(err))
 	case answer.Response != nil && (answer.Response.StatusCode >= 500 || answer.Response.StatusCode == http.StatusTooManyRequests):
-		return c.failed(nil, "has an authorization server that gives no token: status %d", answer.Response.StatusCode)
+		return c.failed(nil, "has an authorization server that issues no token: status %d", answer.Response.StatusCode)
 	}
 	return c.failed(errRefused, "has an authorization server that refuses: %s", code(answer.ErrorCode))
 }

@@ -272,7 +272,7 @@ class Limit(Model):
     max: int
     retry_after_s: int | None = None
     """
-    As Retry-After; absent when nobody knows, or waiting is of no use
+    As Retry-After; absent when it is unknown or waiting does not help
     """
     scope: str
     """
@@ -660,7 +660,7 @@ class SkillInstalled(Model):
     """
     findings: list[Finding]
     """
-    What SKILL.md and the static scan gave rise to; errors are refused with strict only
+    Findings about SKILL.md and of the static scan; errors are refused with strict only
     """
     message: str
     skill_name: str
@@ -752,7 +752,7 @@ class ToolFound(Model):
     parameters: Any | None = None
     quarantined: bool | None = None
     """
-    Nobody gets it until it is approved
+    No thread gets it until it is approved
     """
     score: int | None = None
     """
@@ -920,7 +920,7 @@ class Approval(Model):
     exec_id: str | None = None
     expires_at: AwareDatetime
     """
-    Denied when nobody has decided by then; of an approval that no call has used, its end
+    Denied without a decision by then; for an approval that no call has used, its end
     """
     id: str
     key_id: str | None = None
