@@ -40,7 +40,7 @@ func TestMistakes(t *testing.T) {
 		"replicas of one volume":   {"replicaCount=3", "3 replicas share one volume, which persistence.accessMode ReadWriteOnce does not let them: set persistence.accessMode to ReadWriteMany"},
 		"more later":               {"autoscaling.enabled=true", "6 replicas share one volume"},
 		"fewer than the fewest":    {"autoscaling.enabled=true,autoscaling.minReplicas=7,persistence.accessMode=ReadWriteMany", "autoscaling.minReplicas is greater than autoscaling.maxReplicas"},
-		"no key":                   {"apiKey.existingSecret=", "apiKey.existingSecret is empty: nobody could call the server"},
+		"no key":                   {"apiKey.existingSecret=", "apiKey.existingSecret is empty: no client could call the server"},
 		"no Redis":                 {"redis.deploy=false", "redis.external.existingSecret is empty"},
 		"two Redis":                {"redis.external.existingSecret=r", "exclude each other"},
 		"two files":                {"extensions.existingSecret=e,extensions.config.mcpServers.x.command=y", "extensions.config and extensions.existingSecret exclude each other"},

@@ -294,7 +294,7 @@ try:
 except MCPToolError as e:
     print(e.code, e.status, e.message)
 `, 60))
-		if r.Stdout != "timeout 504 this needs an approval, which nobody gave within 4s\n" || r.ToolsCalled[0].Status != "timeout" {
+		if r.Stdout != "timeout 504 this needs an approval, and no decision came within 4s\n" || r.ToolsCalled[0].Status != "timeout" {
 			t.Errorf("%+v", r)
 		}
 		began := time.Now()

@@ -262,7 +262,7 @@ func TestProblems(t *testing.T) {
 		"version: 1\ndefault: allow\nrules:\n- {id: a}":                                                         "rules[0].effect: is missing",
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  when: arg.x == 1":                       "line 6: rules[0].when: column 1: undeclared reference to 'arg'; there are kind, server, tool, annotations, said, args",
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  when: user ==":                          "line 6: rules[0].when: column 8: Syntax error",
-		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  when: user":                             "line 6: rules[0].when: gives a string; want true or false",
+		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  when: user":                             "line 6: rules[0].when: is a string; want true or false",
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  match: {kind: tool}":                    `"tool" is none; there are tool_call, mcp_request`,
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  match: {annotations: {readonly: true}}": "rules[0].match.annotations.readonly: is not known; there are annotated, destructiveHint",
 		"version: 1\ndefault: allow\nrules:\n- id: a\n  effect: deny\n  match: {time: {zone: Berlin}}":          `"Berlin" is no time zone; want one as Europe/Berlin`,

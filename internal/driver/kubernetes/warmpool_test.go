@@ -172,7 +172,7 @@ func TestClaimRefused(t *testing.T) {
 			p.d.o.StartTimeout = 100 * time.Millisecond
 			p.claimSays("False", "SandboxNotReady", "")
 		},
-			want: sandbox.Timeout, words: "gave no sandbox in time (SandboxNotReady: of the test)"},
+			want: sandbox.Timeout, words: "had no sandbox in time (SandboxNotReady: of the test)"},
 		"no CRDs": {cluster: func(p *pretended) {
 			p.objects.PrependReactor("create", "sandboxclaims", func(kubetesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewNotFound(claimResource.GroupResource(), "")

@@ -107,7 +107,7 @@ app.kubernetes.io/component: redis
 {{- fail "gateway.parentRefs is empty: name the Gateway that the HTTPRoute belongs to" -}}
 {{- end -}}
 {{- if not (or .Values.apiKey.existingSecret .Values.config.oidc) -}}
-{{- fail "apiKey.existingSecret is empty: nobody could call the server; make a Secret with a key of your own (kubectl create secret generic NAME --from-literal=key=sk_$(openssl rand -hex 32)) and name it, or set config.oidc" -}}
+{{- fail "apiKey.existingSecret is empty: no client could call the server; make a Secret with a key of your own (kubectl create secret generic NAME --from-literal=key=sk_$(openssl rand -hex 32)) and name it, or set config.oidc" -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not (or .Values.metrics.serviceMonitor.keySecret .Values.apiKey.existingSecret)) -}}
 {{- fail "metrics.serviceMonitor.keySecret is empty: /metrics wants a key, name the Secret that has one" -}}

@@ -15,7 +15,7 @@ class Message:
 
 
 class Decoder:
-    """Takes bytes as they come, and gives the messages that are whole."""
+    """Takes bytes as they come, and returns the messages that are whole."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -126,7 +126,7 @@ class Internal(APIError):
 
 
 def from_answer(status: int, headers: dict[str, str], body: bytes) -> APIError:
-    """The error that an answer of status 400 or more is. One that is no problem document came from a proxy."""
+    """The error of an answer of status 400 or more. An answer that is no problem document came from a proxy."""
     request_id, retry = headers.get("x-request-id", ""), seconds(headers.get("retry-after", ""))
     try:
         p = json.loads(body) if headers.get("content-type", "").startswith("application/problem+json") else None

@@ -25,7 +25,7 @@ class Files:
         self._transport, self._path = transport, base + "/files"
 
     async def read(self, path: str, *, offset: int = 0, limit: int = 2000) -> models.FileText:
-        """Lines of a text file; of one that is not text, base64."""
+        """Lines of a text file; base64 of a binary file."""
         return models.FileText.model_validate(await self._get("", path=path, offset=offset, limit=limit))
 
     async def write(self, path: str, content: str | bytes, *, append: bool = False) -> models.Written:
@@ -90,7 +90,7 @@ class Files:
         )
 
     async def upload(self, path: str, content: AsyncSource, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Written:
-        """Writes bytes, an open file, or what an iterator gives, streamed. An iterator is sent once, so a broken connection is an error."""
+        """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once, so a broken connection is an error."""
         answer = await self._transport.call("PUT", self._path + "/content", params={"path": path}, content=content, deadline_s=deadline_s)
         return models.Written.model_validate(answer.json())
 
@@ -100,7 +100,7 @@ class Files:
             return b"".join([chunk async for chunk in chunks])
 
     async def download_to(self, path: str, target: BinaryIO, *, deadline_s: float = TRANSFER_DEADLINE) -> int:
-        """Copies a file's bytes into target, and gives their number."""
+        """Copies a file's bytes into target, and returns their number."""
         size = 0
         async with self.open(path, deadline_s=deadline_s) as chunks:
             async for chunk in chunks:
@@ -130,7 +130,7 @@ class Files:
         return [models.Transferred.model_validate(item) for item in answer.json()["items"]]
 
     async def download_many(self, paths: Iterable[str]) -> Sequence[models.Transferred]:
-        """Reads many files, at most 1000 and 32 MiB together. Each has its own result, in order; content_of gives its bytes."""
+        """Reads many files, at most 1000 and 32 MiB together. Each has its own result, in order; content_of returns its bytes."""
         answer = await self._transport.call(
             "POST", self._path + "/download", body={"paths": [*paths]}, kind=Kind.SAFE, deadline_s=TRANSFER_DEADLINE
         )
@@ -148,7 +148,7 @@ class Files:
     async def download_archive(
         self, path: str, target: BinaryIO, *, format: Literal["tar.gz", "tar", "zip"] = "tar.gz", deadline_s: float = TRANSFER_DEADLINE
     ) -> int:
-        """Copies the archive of a folder into target, and gives its number of bytes."""
+        """Copies the archive of a folder into target, and returns its number of bytes."""
         size = 0
         async with self.open_archive(path, format=format, deadline_s=deadline_s) as chunks:
             async for chunk in chunks:

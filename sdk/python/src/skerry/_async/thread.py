@@ -109,7 +109,7 @@ class Thread:
     def stream(
         self, command: str | Sequence[str], *, deadline_s: float | None = None, **options: Unpack[CommandOptions]
     ) -> AsyncIterator[Event]:
-        """Runs a command and gives its events as they come, across broken connections; the last one has the result."""
+        """Runs a command and yields its events as they come, across broken connections; the last one has the result."""
         deadline = deadline_of(deadline_s, options.get("timeout_s"), 60)
         return follow(self._transport, self._base, path=self._base + "/exec", body=command_body(command, options), deadline_s=deadline)
 
@@ -121,7 +121,7 @@ class Thread:
         pty: tuple[int, int] | None = None,
         **options: Unpack[CommandOptions],
     ) -> Exec:
-        """Starts a command in the background. pty (columns, rows) gives it a terminal."""
+        """Starts a command in the background. pty (columns, rows) attaches it to a terminal."""
         body = command_body(command, options)
         body |= given(background=True, keep_stdin=keep_stdin, pty=pty and {"cols": pty[0], "rows": pty[1]})
         result = await self._run("/exec", body, EXEC_GRACE)

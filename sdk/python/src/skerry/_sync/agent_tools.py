@@ -1,5 +1,5 @@
 # Made from the async client by scripts/generate.py.
-"""What an agent's tools do in its thread. Each gives the text that the model reads."""
+"""What an agent's tools do in its thread. Each returns the text that the model reads."""
 
 from __future__ import annotations
 
