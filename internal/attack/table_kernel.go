@@ -96,7 +96,7 @@ func insideKernel() []Attack {
 			Absent: []string{"ENOSYS"},
 		},
 		{
-			Name: "sethostname", Class: "settings of the host", What: "gives itself another name",
+			Name: "sethostname", Class: "settings of the host", What: "sets another host name",
 			Refused: []string{"EPERM"}, Guards: []string{guardSeccomp, capability("SYS_ADMIN")},
 		},
 		{

@@ -63,7 +63,7 @@ func insideNetwork() []Attack {
 			Absent: []string{"EAFNOSUPPORT"},
 		},
 		{
-			Name: "netlink-address", Class: "network settings", What: "gives an interface an address by netlink",
+			Name: "netlink-address", Class: "network settings", What: "adds an address to an interface by netlink",
 			Refused: []string{"EPERM"}, Guards: []string{capability("NET_ADMIN")},
 		},
 		{
