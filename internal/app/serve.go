@@ -605,7 +605,7 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}
 	if p.cfg.E2B {
-		adapter := e2b.New(e2b.Options{Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, DefaultTemplate: p.cfg.DefaultTemplate, FarFiles: far, Log: p.log})
+		adapter := e2b.New(e2b.Options{Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, DefaultTemplate: p.cfg.DefaultTemplate, RemoteFiles: far, Log: p.log})
 		p.onClose(func() error { adapter.Close(); return nil })
 		o.Adapters = append(o.Adapters, adapter.Routes())
 	}

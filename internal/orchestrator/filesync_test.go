@@ -79,7 +79,7 @@ func must(text string, err error) string {
 	return text
 }
 
-func (f *farHouse) eventually(what string, ok func() bool) {
+func (f *remoteHouse) eventually(what string, ok func() bool) {
 	f.t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -401,8 +401,8 @@ func TestTakeOverFar(t *testing.T) {
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
-	if box := b.find(mainThread); box == nil || box.ID != old.ID {
-		t.Fatalf("not adopted: %+v", box)
+	if inst := b.find(mainThread); inst == nil || inst.ID != old.ID {
+		t.Fatalf("not adopted: %+v", inst)
 	}
 	text := ""
 	err = b.ReadFiles(t.Context(), caller, "main", func(fs *vpath.FS) error {
@@ -461,9 +461,9 @@ func TestFenced(t *testing.T) {
 func BenchmarkExecCopies(b *testing.B) {
 	for name, far := range map[string]bool{"sees": false, "copies": true} {
 		b.Run(name, func(b *testing.B) {
-			before := farAway
-			farAway = far
-			defer func() { farAway = before }()
+			before := remoteSandbox
+			remoteSandbox = far
+			defer func() { remoteSandbox = before }()
 			h := newHouse(b, daemon{run: exits})
 			once := func() {
 				id, err := h.Runs.RunCommand(b.Context(), caller, "t", sandbox.Command{Shell: "true", Timeout: time.Minute})

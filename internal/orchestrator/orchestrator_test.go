@@ -119,8 +119,8 @@ func (p person) Approve(ctx context.Context, r policy.ApprovalRequest) error {
 	return p.h.approve(ctx, r)
 }
 
-// farAway says whether the sandboxes of all tests have disks of their own: scripts/test.sh runs them both ways.
-var farAway = os.Getenv("SKERRY_TEST_REMOTE") == "1"
+// remoteSandbox says whether the sandboxes of all tests have disks of their own: scripts/test.sh runs them both ways.
+var remoteSandbox = os.Getenv("SKERRY_TEST_REMOTE") == "1"
 
 // machine is what the tests need of the memory driver, or of that with disks of its own.
 type machine interface {
@@ -150,7 +150,7 @@ type remotePart interface {
 
 // seen returns where code in an instance's sandbox finds what the server has in a folder that it mounts.
 func (h *house) seen(inst *instance.Instance, target, folder string) string {
-	if !farAway {
+	if !remoteSandbox {
 		return folder
 	}
 	return h.driver.Host().Inside(inst.ID, target)
@@ -160,7 +160,7 @@ func (h *house) seen(inst *instance.Instance, target, folder string) string {
 func (h *house) within(t testing.TB, id, path string) string {
 	t.Helper()
 	thread := sandbox.Thread{Owner: caller.Owner, ID: id}
-	if !farAway {
+	if !remoteSandbox {
 		return strings.Replace(path, sandbox.UserDataDir, h.folders.Dir(thread), 1)
 	}
 	return h.driver.Host().Inside(h.find(thread).ID, path)
@@ -224,7 +224,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 		mux := http.NewServeMux()
 		mux.Handle(sandboxv1connect.NewSandboxServiceHandler(d))
 		return mux
-	}}, farAway)
+	}}, remoteSandbox)
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	guard := policy.New(policy.Options{
 		Hub: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},

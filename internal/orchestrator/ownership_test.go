@@ -115,7 +115,7 @@ func newTown(t *testing.T) *town { return newTownOf(t, daemon{}) }
 // newTownOf makes a town whose sandboxes have the daemon.
 func newTownOf(t *testing.T, d sandboxv1connect.SandboxServiceHandler) *town {
 	t.Helper()
-	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}, orchs: map[string]*Orchestrator{}, far: farAway}
+	w := &town{T: t, data: t.TempDir(), dead: map[string]bool{}, silent: map[string]bool{}, orchs: map[string]*Orchestrator{}, far: remoteSandbox}
 	st, err := store.Open(t.Context(), store.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -321,8 +321,8 @@ func TestTakenOver(t *testing.T) {
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
-	if box := b.find(mainThread); box == nil || box.ID != info.ID {
-		t.Fatalf("not adopted: %+v", box)
+	if inst := b.find(mainThread); inst == nil || inst.ID != info.ID {
+		t.Fatalf("not adopted: %+v", inst)
 	}
 	w.eventually("it counts as much as others", func() bool { return w.host.Weight(info.ID) == driver.UsualWeight })
 	res, err := a.Execs.Wait(t.Context(), caller, "main", id)
@@ -393,7 +393,7 @@ func TestRedisLosesAll(t *testing.T) {
 		c, ok, e := b.owners.Book.Read(mainThread)
 		return err == nil && e == nil && ok && c.Token == l.Token
 	})
-	if box := a.find(mainThread); box == nil || !a.owners.Confirm(box.Ownership) {
+	if inst := a.find(mainThread); inst == nil || !a.owners.Confirm(inst.Ownership) {
 		t.Error("the server gave its sandbox up")
 	}
 	views, _, err := b.Threads(t.Context(), caller, sandbox.ThreadFilter{})

@@ -206,7 +206,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	}
 	h.full(t, 2)
 	h.mustExec(t, "main")
-	if info := h.sandboxOf(t, "main"); info.Warm != farAway {
+	if info := h.sandboxOf(t, "main"); info.Warm != remoteSandbox {
 		t.Errorf("a thread with files got %+v", info)
 	}
 	if text, err := os.ReadFile(filepath.Join(h.folders.Dir(mainThread), "workspace/kept")); err != nil || string(text) != "x" {
@@ -517,9 +517,9 @@ func TestCrashInAClaim(t *testing.T) {
 			b := w.settle("b")
 			_, err := w.engine(t, b).Inspect(t.Context(), x.ID)
 			if step == "moved" {
-				box := b.find(mainThread)
-				if box == nil || box.ID != x.ID || box.UID != x.UID || err != nil {
-					t.Fatalf("the thread's sandbox is %+v, %v", box, err)
+				inst := b.find(mainThread)
+				if inst == nil || inst.ID != x.ID || inst.UID != x.UID || err != nil {
+					t.Fatalf("the thread's sandbox is %+v, %v", inst, err)
 				}
 				if err := b.DeleteThread(t.Context(), caller, "main"); err != nil {
 					t.Error(err)
@@ -575,15 +575,15 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	w.die(a)
 	x.Link.Close()
 	b := w.settle("b")
-	if box := b.find(mainThread); box != nil {
-		t.Errorf("the thread has %s, whose files are others", box.ID)
+	if inst := b.find(mainThread); inst != nil {
+		t.Errorf("the thread has %s, whose files are others", inst.ID)
 	}
 	if got, err := workspace.UID(b.folders.Dir(mainThread)); err != nil || got != uid {
 		t.Errorf("the thread's files: uid %d, %v", got, err)
 	}
 	// Another's folder: what there is of the first one goes with the sandbox that nothing has run in.
 	moved, err := b.hooks.PassWorkspace(t.Context(), mainThread, &instance.Pooled{Instance: &instance.Instance{}, Files: t.TempDir()})
-	if want := (farAway || errors.Is(err, instance.ErrGivenUp)); moved || !want {
+	if want := (remoteSandbox || errors.Is(err, instance.ErrGivenUp)); moved || !want {
 		t.Errorf("over a thread that has files: %v, %v", moved, err)
 	}
 }

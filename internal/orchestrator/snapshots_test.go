@@ -126,7 +126,7 @@ func TestSnapshotsMoveOn(t *testing.T) {
 	if err := b.run(t, map[string]string{"b": "by b"}); err != nil {
 		t.Fatal(err)
 	}
-	if box := b.find(savedThread); box == nil || box.Template.Name != "other" {
+	if inst := b.find(savedThread); inst == nil || inst.Template.Name != "other" {
 		t.Error("it has another template")
 	}
 	// a still has a sandbox, with files that do not count any more.

@@ -14,13 +14,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
-func newVolumeHouse(t *testing.T, change ...func(*Options)) *farHouse {
+func newVolumeHouse(t *testing.T, change ...func(*Options)) *remoteHouse {
 	t.Helper()
 	return newFarHouse(t, append([]func(*Options){func(o *Options) { o.OnVolumes = true }}, change...)...)
 }
 
 // quiet runs a script without asking what it changed.
-func (f *farHouse) quiet(id, script string) {
+func (f *remoteHouse) quiet(id, script string) {
 	f.t.Helper()
 	exec, err := f.Runs.RunCommand(f.t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute})
 	if err != nil {
@@ -32,20 +32,20 @@ func (f *farHouse) quiet(id, script string) {
 }
 
 // onVolume is what the thread's folder on the volume has at a path of the workspace; "": nothing.
-func (f *farHouse) onVolume(id, name string) string {
+func (f *remoteHouse) onVolume(id, name string) string {
 	v := volumes.Of(sandbox.Thread{Owner: caller.Owner, ID: id})
 	text, _ := os.ReadFile(filepath.Join(f.spy.Host().OnVolume(*v), "workspace", name))
 	return string(text)
 }
 
-func (f *farHouse) release(id string) {
+func (f *remoteHouse) release(id string) {
 	f.t.Helper()
 	if err := f.ReleaseSandbox(f.t.Context(), caller, id); err != nil {
 		f.t.Fatal(err)
 	}
 }
 
-func (f *farHouse) sandboxes() int {
+func (f *remoteHouse) sandboxes() int {
 	f.t.Helper()
 	list, err := f.spy.List(f.t.Context(), nil)
 	if err != nil {

@@ -73,11 +73,11 @@ type side struct {
 
 // item is one thing that the sandbox says.
 type item struct {
-	side   *side
-	e      tree.Entry
-	gone   bool
-	wanted bool
-	dress  bool // only its mode or time is another
+	side       *side
+	e          tree.Entry
+	gone       bool
+	wanted     bool
+	attributes bool // only its mode or time is another
 }
 
 func (p *pull) close(ctx context.Context) {
@@ -283,7 +283,7 @@ func (p *pull) compareOne(ctx context.Context, it *item) error {
 	}
 	if one[0].Digest == it.e.Digest {
 		it.wanted = false
-		it.dress = own.Mode != it.e.Mode || own.Mtime != it.e.Mtime
+		it.attributes = own.Mode != it.e.Mode || own.Mtime != it.e.Mtime
 	}
 	return nil
 }
@@ -317,7 +317,7 @@ func (p *pull) put(it *item) error {
 		return err
 	}
 	switch {
-	case it.gone, it.e.Kind == tree.File && !it.wanted && !it.dress:
+	case it.gone, it.e.Kind == tree.File && !it.wanted && !it.attributes:
 		return nil
 	case it.e.Kind == tree.Folder && ok && own.Kind == tree.Folder && (own.Mode == it.e.Mode || it.side.fixed(it.e.Path)):
 		return nil

@@ -77,9 +77,9 @@ type Options struct {
 	Files    files
 	// DefaultTemplate is what E2B's own templates stand for here.
 	DefaultTemplate string
-	// FarFiles: only the server that holds a thread reaches what its sandbox has written.
-	FarFiles bool
-	Log      *slog.Logger
+	// RemoteFiles: only the server that holds a thread reaches what its sandbox has written.
+	RemoteFiles bool
+	Log         *slog.Logger
 }
 
 // Adapter is E2B's API. Close ends what waits in it.
@@ -199,8 +199,8 @@ func (b *routes) envd() {
 	} {
 		rpc(rest.AdapterRoute{Path: path}, filesystem)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Owner: b.a.o.FarFiles}, b.a.download)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Hold: b.a.o.FarFiles}, b.a.upload)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Owner: b.a.o.RemoteFiles}, b.a.download)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Hold: b.a.o.RemoteFiles}, b.a.upload)
 	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Owner: true}, b.a.health)
 }
 

@@ -146,15 +146,15 @@ func (d *Driver) claim(ctx context.Context, rt *ociRuntime, userNamespace bool, 
 		return false, nil
 	}
 	if err != nil {
-		d.unclaim(ctx, spec.ID, mine)
+		d.deleteRecord(ctx, spec.ID, mine)
 		return false, engineError(err, "the sandbox was not made")
 	}
 	return true, nil
 }
 
-// unclaim takes away a record whose making failed: the answer alone may be what was lost. A record that
+// deleteRecord takes away a record whose making failed: the answer alone may be what was lost. A record that
 // another server made meanwhile is not touched.
-func (d *Driver) unclaim(ctx context.Context, id sandbox.ID, claim string) {
+func (d *Driver) deleteRecord(ctx context.Context, id sandbox.ID, claim string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	c, err := d.container(ctx, id)

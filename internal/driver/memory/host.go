@@ -22,18 +22,18 @@ import (
 // Host holds the instances, as a machine does: they outlive the driver that made them. Drivers on
 // the same Host stand for one server after another. Make one with NewHost.
 type Host struct {
-	handler HandlerFunc
-	log     *slog.Logger
-	mu      sync.Mutex
-	boxes   map[sandbox.ID]*box
-	events  events.Feed
-	daemons sync.WaitGroup
-	volumes string // the folder of all volumes; "": there is none yet
-	starts  idlock.Locks
+	handler    HandlerFunc
+	log        *slog.Logger
+	mu         sync.Mutex
+	containers map[sandbox.ID]*container
+	events     events.Feed
+	daemons    sync.WaitGroup
+	volumes    string // the folder of all volumes; "": there is none yet
+	starts     idlock.Locks
 }
 
-// box is one instance. Its fields are guarded by Host.mu.
-type box struct {
+// container is one instance. Its fields are guarded by Host.mu.
+type container struct {
 	spec   sandbox.Spec
 	seen   sandbox.Instance
 	cancel context.CancelFunc // ends the daemon
@@ -48,14 +48,14 @@ func NewHost(handler HandlerFunc, log *slog.Logger) *Host {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Host{handler: handler, log: log, boxes: make(map[sandbox.ID]*box)}
+	return &Host{handler: handler, log: log, containers: make(map[sandbox.ID]*container)}
 }
 
 // Stop ends all daemons and waits for them. The instances are Lost then.
 func (h *Host) Stop() {
 	h.mu.Lock()
-	ids := make([]sandbox.ID, 0, len(h.boxes))
-	for id := range h.boxes {
+	ids := make([]sandbox.ID, 0, len(h.containers))
+	for id := range h.containers {
 		ids = append(ids, id)
 	}
 	h.mu.Unlock()
@@ -65,7 +65,7 @@ func (h *Host) Stop() {
 	h.daemons.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, b := range h.boxes {
+	for _, b := range h.containers {
 		b.pod.remove()
 	}
 	if h.volumes != "" {
@@ -85,7 +85,7 @@ const killedBySIGKILL = 137
 func (h *Host) end(id sandbox.ID, oom bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := h.boxes[id]
+	b := h.containers[id]
 	if b == nil || b.seen.State == sandbox.Lost {
 		return false
 	}
@@ -101,18 +101,18 @@ func (h *Host) end(id sandbox.ID, oom bool) bool {
 func (h *Host) create(spec sandbox.Spec, p *pod) (inst sandbox.Instance, used bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[spec.ID]; b != nil {
+	if b := h.containers[spec.ID]; b != nil {
 		if b.seen.State == sandbox.Lost {
 			return inst, false, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", spec.ID)
 		}
 		return b.view(), false, nil
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	b := &box{spec: spec, cancel: cancel, weight: driver.UsualWeight, pod: p, seen: sandbox.Instance{
+	b := &container{spec: spec, cancel: cancel, weight: driver.UsualWeight, pod: p, seen: sandbox.Instance{
 		ID: spec.ID, State: sandbox.Running, Runtime: spec.Runtime,
 		Labels: maps.Clone(spec.Labels), CreatedAt: time.Now().UTC(),
 	}}
-	h.boxes[spec.ID] = b
+	h.containers[spec.ID] = b
 	if p != nil {
 		spec.Mounts = p.own(spec.Mounts) // what runs inside knows no other paths
 	}
@@ -137,8 +137,8 @@ func controlSocket(spec sandbox.Spec) string {
 func (h *Host) remove(id sandbox.ID) {
 	h.end(id, false)
 	h.mu.Lock()
-	b := h.boxes[id]
-	delete(h.boxes, id)
+	b := h.containers[id]
+	delete(h.containers, id)
 	h.mu.Unlock()
 	if b != nil {
 		b.pod.remove()
@@ -148,7 +148,7 @@ func (h *Host) remove(id sandbox.ID) {
 func (h *Host) inspect(id sandbox.ID) (sandbox.Instance, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[id]; b != nil {
+	if b := h.containers[id]; b != nil {
 		return b.view(), nil
 	}
 	return sandbox.Instance{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
@@ -157,8 +157,8 @@ func (h *Host) inspect(id sandbox.ID) (sandbox.Instance, error) {
 func (h *Host) list(labels map[string]string) []sandbox.Instance {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := make([]sandbox.Instance, 0, len(h.boxes))
-	for _, b := range h.boxes {
+	out := make([]sandbox.Instance, 0, len(h.containers))
+	for _, b := range h.containers {
 		if driver.HasLabels(b.seen.Labels, labels) {
 			out = append(out, b.view())
 		}
@@ -169,7 +169,7 @@ func (h *Host) list(labels map[string]string) []sandbox.Instance {
 func (h *Host) freeze(id sandbox.ID, want sandbox.State) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := h.boxes[id]
+	b := h.containers[id]
 	switch {
 	case b == nil:
 		return sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
@@ -184,7 +184,7 @@ func (h *Host) freeze(id sandbox.ID, want sandbox.State) error {
 func (h *Host) SetLoad(id sandbox.ID, load driver.Load) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[id]; b != nil {
+	if b := h.containers[id]; b != nil {
 		b.load = load
 	}
 }
@@ -193,7 +193,7 @@ func (h *Host) SetLoad(id sandbox.ID, load driver.Load) {
 func (h *Host) Weight(id sandbox.ID) driver.Weight {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[id]; b != nil {
+	if b := h.containers[id]; b != nil {
 		return b.weight
 	}
 	return 0
@@ -202,7 +202,7 @@ func (h *Host) Weight(id sandbox.ID) driver.Weight {
 func (h *Host) weigh(id sandbox.ID, weight driver.Weight) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[id]; b != nil {
+	if b := h.containers[id]; b != nil {
 		b.weight = weight
 		return nil
 	}
@@ -212,14 +212,14 @@ func (h *Host) weigh(id sandbox.ID, weight driver.Weight) error {
 func (h *Host) loadOf(id sandbox.ID) (driver.Load, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[id]; b != nil {
+	if b := h.containers[id]; b != nil {
 		return b.load, nil
 	}
 	return driver.Load{}, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
 }
 
 // view returns what a caller may keep and change.
-func (b *box) view() sandbox.Instance {
+func (b *container) view() sandbox.Instance {
 	out := b.seen
 	out.Labels = maps.Clone(out.Labels)
 	return out

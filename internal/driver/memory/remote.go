@@ -166,7 +166,7 @@ func (d *Remote) pod(id sandbox.ID) (*pod, error) {
 	}
 	d.host.mu.Lock()
 	defer d.host.mu.Unlock()
-	b := d.host.boxes[id]
+	b := d.host.containers[id]
 	switch {
 	case b == nil:
 		return nil, sandbox.Errorf(sandbox.NotFound, "there is no sandbox %s", id)
@@ -179,7 +179,7 @@ func (d *Remote) pod(id sandbox.ID) (*pod, error) {
 func (h *Host) label(id sandbox.ID, labels map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[id]; b != nil && len(labels) > 0 {
+	if b := h.containers[id]; b != nil && len(labels) > 0 {
 		all := maps.Clone(b.seen.Labels)
 		maps.Copy(all, labels)
 		b.seen.Labels = all
@@ -204,7 +204,7 @@ func (h *Host) Inside(id sandbox.ID, path string) string {
 func (h *Host) podOf(id sandbox.ID) *pod {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b := h.boxes[id]; b != nil {
+	if b := h.containers[id]; b != nil {
 		return b.pod
 	}
 	return nil

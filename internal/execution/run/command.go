@@ -313,9 +313,9 @@ func (x *Runner) ranOutOfMemory(inst *instance.Instance, exit *sandboxv1.Exit) b
 		float64(exit.GetMaxRssBytes()) > most*float64(inst.Template.Limits.MemoryBytes)
 }
 
-// farGrace is how much later the end of an exec may come from another machine, where a broken connection has to come
+// remoteGrace is how much later the end of an exec may come from another machine, where a broken connection has to come
 // back first.
-const farGrace = 15 * time.Second
+const remoteGrace = 15 * time.Second
 
 // errUnanswered says that sandboxd did not tell the end of an exec in time.
 var errUnanswered = errors.New("the deadline passed unanswered")
@@ -328,7 +328,7 @@ func (x *Runner) stream(inst *instance.Instance, e *execution.Exec, req *sandbox
 		grace += contexts.Grace
 	}
 	if inst.FileSync != nil {
-		grace += farGrace
+		grace += remoteGrace
 	}
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	defer cancel(nil)

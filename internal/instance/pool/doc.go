@@ -6,5 +6,5 @@
 // A server hands out only what it made itself. How many wait is in the store, so that several servers together have what the
 // template says. A pooled sandbox ends with its server: the next one removes what a server that was killed left.
 //
-// Locks: shelf.mu guards what waits and what is being made. The mutex of the places may be taken under it.
+// Locks: inventory.mu guards what waits and what is being made. The mutex of the places may be taken under it.
 package pool

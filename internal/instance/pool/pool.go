@@ -99,38 +99,38 @@ type Options struct {
 
 // Pool is what a server has waiting for threads.
 type Pool struct {
-	o     Options
-	ctx   context.Context // ends with the server
-	shelf *shelf
-	wake  chan struct{} // holds a token: the next look comes at once
-	cold  atomic.Int32  // starts that a caller waits for
+	o         Options
+	ctx       context.Context // ends with the server
+	inventory *inventory
+	wake      chan struct{} // holds a token: the next look comes at once
+	cold      atomic.Int32  // starts that a caller waits for
 }
 
 // New returns a pool in which nothing waits. Keep fills it.
 func New(ctx context.Context, o Options) *Pool {
-	return &Pool{o: o, ctx: ctx, shelf: newShelf(o.Templates), wake: make(chan struct{}, 1)}
+	return &Pool{o: o, ctx: ctx, inventory: newInventory(o.Templates), wake: make(chan struct{}, 1)}
 }
 
 // Any reports whether a template has a pool.
-func (p *Pool) Any() bool { return len(p.shelf.stocks) > 0 }
+func (p *Pool) Any() bool { return len(p.inventory.pools) > 0 }
 
 // Pick takes one for a thread; nil: none waits. Its claim ends with Forget, or PutBack undoes it.
-func (p *Pool) Pick(template string) *instance.Pooled { return p.shelf.pick(template) }
+func (p *Pool) Pick(template string) *instance.Pooled { return p.inventory.pick(template) }
 
 // PutBack undoes a Pick.
-func (p *Pool) PutBack(x *instance.Pooled) { p.shelf.putBack(x) }
+func (p *Pool) PutBack(x *instance.Pooled) { p.inventory.putBack(x) }
 
 // Forget is called when a claim has ended: the sandbox is a thread's, or gone.
-func (p *Pool) Forget(id sandbox.ID) { p.shelf.forget(id) }
+func (p *Pool) Forget(id sandbox.ID) { p.inventory.forget(id) }
 
 // Knows reports whether one waits, is being made, or is being claimed.
-func (p *Pool) Knows(id sandbox.ID) bool { return p.shelf.isKnown(id) }
+func (p *Pool) Knows(id sandbox.ID) bool { return p.inventory.isKnown(id) }
 
 // Levels is how many wait and are being made, by template.
-func (p *Pool) Levels() []metrics.Pool { return p.shelf.levels() }
+func (p *Pool) Levels() []metrics.Pool { return p.inventory.levels() }
 
 // Waiting are the sandboxes that wait.
-func (p *Pool) Waiting() []*instance.Pooled { return p.shelf.waiting() }
+func (p *Pool) Waiting() []*instance.Pooled { return p.inventory.waiting() }
 
 // Cold counts a start that a caller waits for, until done is called: it comes before what the pool makes.
 func (p *Pool) Cold() (done func()) {
@@ -140,7 +140,7 @@ func (p *Pool) Cold() (done func()) {
 
 // Ended reports whether a sandbox that ended was waiting here. Then it is removed.
 func (p *Pool) Ended(id sandbox.ID) bool {
-	x := p.shelf.remove(id)
+	x := p.inventory.remove(id)
 	if x != nil {
 		p.o.Group.Go(func() { p.discard(x, "ended") })
 	}
@@ -158,7 +158,7 @@ func (p *Pool) Keep() {
 		}
 		if !p.o.Sandboxes.Draining() {
 			p.evict()
-			for _, of := range p.shelf.list() {
+			for _, of := range p.inventory.list() {
 				p.tend(of)
 			}
 		}
@@ -171,18 +171,18 @@ func (p *Pool) Keep() {
 	}
 }
 
-// tend looks after the stock of one template.
-func (p *Pool) tend(of *stock) {
+// tend looks after the pool of one template.
+func (p *Pool) tend(of *templatePool) {
 	p.lookAtImage(of)
 	now := time.Now()
-	old, former := p.shelf.unfit(of, now)
+	old, former := p.inventory.unfit(of, now)
 	for _, x := range old {
 		p.o.Group.Go(func() { p.discard(x, "age") })
 	}
 	for _, x := range former {
 		p.o.Group.Go(func() { p.discard(x, "image") })
 	}
-	n, err := p.o.Store.SharePool(p.ctx, of.template.Name, p.o.Peers.ID(), p.shelf.count(of, now, p.cold.Load() > 0), countTTL)
+	n, err := p.o.Store.SharePool(p.ctx, of.template.Name, p.o.Peers.ID(), p.inventory.count(of, now, p.cold.Load() > 0), countTTL)
 	if err != nil {
 		if p.ctx.Err() == nil {
 			p.o.Log.Warn("the pool is not refilled: its count cannot be told", "template", of.template.Name, "error", err)
@@ -198,7 +198,7 @@ func (p *Pool) tend(of *stock) {
 }
 
 // lookAtImage asks, now and then, what the image of a template is now. While that cannot be told it counts as unchanged.
-func (p *Pool) lookAtImage(of *stock) {
+func (p *Pool) lookAtImage(of *templatePool) {
 	if time.Since(of.asked) < imageEvery { // only this goroutine uses it
 		return
 	}
@@ -210,8 +210,8 @@ func (p *Pool) lookAtImage(of *stock) {
 		p.o.Log.Debug("image of a pool", "template", of.template.Name, "error", err)
 		return
 	}
-	p.shelf.mu.Lock()
-	defer p.shelf.mu.Unlock()
+	p.inventory.mu.Lock()
+	defer p.inventory.mu.Unlock()
 	of.image = image
 }
 
@@ -234,7 +234,7 @@ func prepareImage(ctx context.Context, d driver.Driver, t instance.Template) (st
 
 // evict removes as many as there are too many by now, because callers have their places. It does not wait.
 func (p *Pool) evict() {
-	for _, x := range p.shelf.evict(p.o.Places.Over) {
+	for _, x := range p.inventory.evict(p.o.Places.Over) {
 		p.o.Group.Go(func() { p.discard(x, "room") })
 	}
 }
@@ -258,7 +258,7 @@ func (p *Pool) MakeWay(ctx context.Context) error {
 func (p *Pool) Empty() {
 	var wg sync.WaitGroup
 	free := make(chan struct{}, removeParallel)
-	for _, x := range p.shelf.empty() {
+	for _, x := range p.inventory.empty() {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
@@ -268,7 +268,7 @@ func (p *Pool) Empty() {
 	wg.Wait()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), leaveTimeout)
 	defer cancel()
-	for name := range p.shelf.stocks {
+	for name := range p.inventory.pools {
 		if err := p.o.Store.LeavePool(ctx, name, p.o.Peers.ID()); err != nil {
 			p.o.Log.Debug("pool not left", "template", name, "error", err)
 		}
@@ -276,18 +276,18 @@ func (p *Pool) Empty() {
 }
 
 // start begins to make one, whose place is taken.
-func (p *Pool) start(of *stock) {
+func (p *Pool) start(of *templatePool) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.o.StartTime)
 	x := p.newPooled(of.template)
 	x.Cancel = cancel
-	p.shelf.begin(of, x)
+	p.inventory.begin(of, x)
 	p.o.Group.Go(func() {
 		defer cancel()
 		err := p.attempt(ctx, x)
 		if err != nil && p.ctx.Err() == nil {
 			p.o.Log.Warn("no sandbox for the pool; tried again", "template", of.template.Name, "error", err)
 		}
-		if !p.shelf.add(of, x, cmp.Or(err, p.ctx.Err())) {
+		if !p.inventory.add(of, x, cmp.Or(err, p.ctx.Err())) {
 			p.discard(x, "unfinished")
 		}
 		select {
@@ -305,7 +305,7 @@ func (p *Pool) discard(x *instance.Pooled, why string) {
 		p.o.Log.Warn("a sandbox of the pool is not removed; tried again", "sandbox", string(x.ID), "error", err)
 	}
 	p.o.Places.LeaveSpare()
-	p.shelf.left(x.ID)
+	p.inventory.left(x.ID)
 	p.o.Metrics.Changed(audit.ActionSandboxPool, why)
 	rec := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionSandboxRemove, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(x.ID), x.Template.Name, "ok", "pool: "+why

@@ -91,7 +91,7 @@ func (p *Pool) stale(f Folder) bool {
 	if f.Replica != p.o.Peers.ID() {
 		return !p.o.Peers.Alive(f.Replica)
 	}
-	if p.shelf.isKnown(f.ID) {
+	if p.inventory.isKnown(f.ID) {
 		return false
 	}
 	_, err := os.Lstat(f.Path)

@@ -123,7 +123,7 @@ func (c *Changing) Drop(in *Incoming) {
 // File moves an incoming file to its place, with the mode and time of e. In any case it is the Changing's from then on.
 func (c *Changing) File(in *Incoming, e Entry) error {
 	in.to = e
-	err := c.dress(in.f, e)
+	err := c.setAttributes(in.f, e)
 	if err != nil {
 		c.Drop(in)
 		return err
@@ -142,8 +142,8 @@ func (c *Changing) File(in *Incoming, e Entry) error {
 	return nil
 }
 
-// dress sets a new file's owner, mode and time.
-func (c *Changing) dress(f *os.File, e Entry) error {
+// setAttributes sets a new file's owner, mode and time.
+func (c *Changing) setAttributes(f *os.File, e Entry) error {
 	if c.uid != 0 {
 		if err := f.Chown(c.uid, c.uid); err != nil {
 			return err

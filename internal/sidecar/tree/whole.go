@@ -173,7 +173,7 @@ func (b *builder) make(ctx context.Context, side *Tree, path string, e Entry) er
 			return b.copy(ctx, dir, name, e, in.f)
 		}
 		b.used[e.Digest] = true
-		if err := b.c.dress(in.f, e); err != nil {
+		if err := b.c.setAttributes(in.f, e); err != nil {
 			return err
 		}
 		if err := unix.Renameat(b.c.aside.fd(), in.name, dir.fd(), name); err != nil {
@@ -219,7 +219,7 @@ func (b *builder) copy(ctx context.Context, dir *Dir, name string, e Entry, from
 	}
 	_, err = io.Copy(f, &bound{ctx: ctx, r: io.NewSectionReader(from, 0, e.Size)})
 	if err == nil {
-		err = b.c.dress(f, e)
+		err = b.c.setAttributes(f, e)
 	}
 	return errors.Join(err, f.Close())
 }

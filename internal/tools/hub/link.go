@@ -86,12 +86,12 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 		ResourceUpdatedHandler: func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 			l.updates.changed(r.Params.URI)
 		},
-		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { cry(l.changed) },
+		ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) { notify(l.changed) },
 		PromptListChangedHandler: func(context.Context, *mcp.PromptListChangedRequest) {
-			cry(l.others[sandbox.UpstreamPrompts])
+			notify(l.others[sandbox.UpstreamPrompts])
 		},
 		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) {
-			cry(l.others[sandbox.UpstreamResources])
+			notify(l.others[sandbox.UpstreamResources])
 		},
 	})
 	client.AddSendingMiddleware(boundDiscover, ownTTL)
@@ -115,8 +115,8 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 	return l, tools, nil
 }
 
-// cry tells of a change; a change that was not seen yet says it all.
-func cry(c chan struct{}) {
+// notify tells of a change; a change that was not seen yet says it all.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

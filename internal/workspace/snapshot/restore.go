@@ -205,7 +205,7 @@ func (s *Snapshots) fill(ctx context.Context, t sandbox.Thread, h *head, version
 	if err := s.pour(ctx, t, h, root, spots, have); err != nil {
 		return nil, err
 	}
-	if err := dress(ctx, root, entries, uid); err != nil {
+	if err := setAttributes(ctx, root, entries, uid); err != nil {
 		return nil, unwritable(err)
 	}
 	if err := syncTree(dir); err != nil {
@@ -351,9 +351,9 @@ func zeroBlock(data []byte, at int) bool {
 	return string(block) == string(zeros[:len(block)])
 }
 
-// dress makes links, and sets the owner, mode and time of everything: folders last, because what is made in them changes
+// setAttributes makes links, and sets the owner, mode and time of everything: folders last, because what is made in them changes
 // theirs.
-func dress(ctx context.Context, root *os.Root, entries []entry, uid int) error {
+func setAttributes(ctx context.Context, root *os.Root, entries []entry, uid int) error {
 	dir, err := root.Open(".")
 	if err != nil {
 		return err

@@ -10,10 +10,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// shelfOf has n of a template "base" that wait.
-func shelfOf(n int, p sandbox.Pool) (*shelf, *stock) {
-	s := newShelf(map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Pool: &p}}, "none": {Template: sandbox.Template{Name: "none"}}})
-	of := s.stocks["base"]
+// inventoryOf has n of a template "base" that wait.
+func inventoryOf(n int, p sandbox.Pool) (*inventory, *templatePool) {
+	s := newInventory(map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Pool: &p}}, "none": {Template: sandbox.Template{Name: "none"}}})
+	of := s.pools["base"]
 	for range n {
 		x := pooled(of)
 		s.begin(of, x)
@@ -22,7 +22,7 @@ func shelfOf(n int, p sandbox.Pool) (*shelf, *stock) {
 	return s, of
 }
 
-func pooled(of *stock) *instance.Pooled {
+func pooled(of *templatePool) *instance.Pooled {
 	_, cancel := context.WithCancel(context.Background())
 	return &instance.Pooled{
 		Instance: instance.New(sandbox.Thread{}, of.template, sandbox.Info{ID: sandbox.NewID()}), Made: time.Now(), Image: of.image, Cancel: cancel,
@@ -31,7 +31,7 @@ func pooled(of *stock) *instance.Pooled {
 
 // TestPick: the oldest first, none that is too old or of a former image, and none once the server stops.
 func TestPick(t *testing.T) {
-	s, of := shelfOf(4, sandbox.Pool{Target: 4, Burst: 4, MaxAgeSeconds: 60})
+	s, of := inventoryOf(4, sandbox.Pool{Target: 4, Burst: 4, MaxAgeSeconds: 60})
 	first := of.idle[0]
 	if got := s.pick("base"); got != first {
 		t.Error("not the oldest")
@@ -59,7 +59,7 @@ func TestPick(t *testing.T) {
 
 // TestCount: a server makes what is missing, fewer beside starts of callers, and none in a pause or in a rush of claims.
 func TestCount(t *testing.T) {
-	s, of := shelfOf(2, sandbox.Pool{Target: 8, Min: 3, Burst: 4, MaxAgeSeconds: 60})
+	s, of := inventoryOf(2, sandbox.Pool{Target: 8, Min: 3, Burst: 4, MaxAgeSeconds: 60})
 	want := func(what string, now time.Time, cold bool, have, more int) {
 		t.Helper()
 		if c := s.count(of, now, cold); c.Have != have || c.Want != more || c.Target != 8 {
@@ -86,7 +86,7 @@ func TestCount(t *testing.T) {
 
 // TestEvict: what waits goes first, then what is being made; nothing is counted twice.
 func TestEvict(t *testing.T) {
-	s, of := shelfOf(2, sandbox.Pool{Target: 4, Burst: 4, MaxAgeSeconds: 60})
+	s, of := inventoryOf(2, sandbox.Pool{Target: 4, Burst: 4, MaxAgeSeconds: 60})
 	over := func(n int) func() int { return func() int { return n } }
 	x := pooled(of)
 	s.begin(of, x)

@@ -192,17 +192,17 @@ func (s *spied) hook(pull func(sandbox.ID), push func([]string)) {
 	s.onPull, s.onPush = pull, push
 }
 
-// farHouse is a house whose sandboxes have disks of their own, and run scripts.
-type farHouse struct {
+// remoteHouse is a house whose sandboxes have disks of their own, and run scripts.
+type remoteHouse struct {
 	*house
 	spy *spied
 	t   *testing.T
 }
 
-func newFarHouse(t *testing.T, change ...func(*Options)) *farHouse {
+func newFarHouse(t *testing.T, change ...func(*Options)) *remoteHouse {
 	t.Helper()
 	all := newShells(t)
-	f := &farHouse{t: t, spy: &spied{Remote: memory.NewRemote(memory.Options{Log: slog.New(slog.DiscardHandler), Handler: all.of})}}
+	f := &remoteHouse{t: t, spy: &spied{Remote: memory.NewRemote(memory.Options{Log: slog.New(slog.DiscardHandler), Handler: all.of})}}
 	t.Cleanup(func() {
 		if err := f.spy.Close(); err != nil {
 			t.Error(err)
@@ -212,7 +212,7 @@ func newFarHouse(t *testing.T, change ...func(*Options)) *farHouse {
 	return f
 }
 
-func (f *farHouse) start(id, script string) string {
+func (f *remoteHouse) start(id, script string) string {
 	f.t.Helper()
 	exec, err := f.Runs.RunCommand(f.t.Context(), caller, id, sandbox.Command{Shell: script, Timeout: time.Minute, ReportFiles: true})
 	if err != nil {
@@ -221,7 +221,7 @@ func (f *farHouse) start(id, script string) string {
 	return exec
 }
 
-func (f *farHouse) end(id, exec string) sandbox.Result {
+func (f *remoteHouse) end(id, exec string) sandbox.Result {
 	f.t.Helper()
 	res, err := f.Execs.Wait(f.t.Context(), caller, id, exec)
 	if err != nil {
@@ -230,13 +230,13 @@ func (f *farHouse) end(id, exec string) sandbox.Result {
 	return res
 }
 
-func (f *farHouse) run(id, script string) sandbox.Result {
+func (f *remoteHouse) run(id, script string) sandbox.Result {
 	f.t.Helper()
 	return f.end(id, f.start(id, script))
 }
 
 // ok runs a script that ends well.
-func (f *farHouse) ok(id, script string) sandbox.Result {
+func (f *remoteHouse) ok(id, script string) sandbox.Result {
 	f.t.Helper()
 	res := f.run(id, script)
 	if res.Status != sandbox.StatusExited || res.ExitCode == nil || *res.ExitCode != 0 {
@@ -246,22 +246,22 @@ func (f *farHouse) ok(id, script string) sandbox.Result {
 }
 
 // here is what the server has at a path of the thread; "": nothing.
-func (f *farHouse) here(id, name string) string {
+func (f *remoteHouse) here(id, name string) string {
 	text, _ := os.ReadFile(filepath.Join(f.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: id}), "workspace", name))
 	return string(text)
 }
 
-func (f *farHouse) instance(id string) *instance.Instance {
+func (f *remoteHouse) instance(id string) *instance.Instance {
 	return f.find(sandbox.Thread{Owner: caller.Owner, ID: id})
 }
 
 // there is where the sandbox has a file.
-func (f *farHouse) there(id, name string) string {
+func (f *remoteHouse) there(id, name string) string {
 	return f.spy.Host().Inside(f.instance(id).ID, sandbox.WorkspaceDir+"/"+name)
 }
 
 // read is what the API says of a file.
-func (f *farHouse) read(id, name string) (string, error) {
+func (f *remoteHouse) read(id, name string) (string, error) {
 	text := ""
 	err := f.ReadFiles(f.t.Context(), caller, id, func(fs *vpath.FS) error {
 		got, err := fs.Read(sandbox.WorkspaceDir+"/"+name, 0, 0)
@@ -271,14 +271,14 @@ func (f *farHouse) read(id, name string) (string, error) {
 	return text, err
 }
 
-func (f *farHouse) write(id, name, text string, add bool) error {
+func (f *remoteHouse) write(id, name, text string, add bool) error {
 	return f.ChangeFiles(f.t.Context(), caller, id, audit.ActionFileWrite, name, func(fs *vpath.FS) (int64, error) {
 		w, err := fs.Write(f.t.Context(), sandbox.WorkspaceDir+"/"+name, strings.NewReader(text), add)
 		return w.Added, err
 	})
 }
 
-func (f *farHouse) change(id string, change func(*vpath.FS) error) {
+func (f *remoteHouse) change(id string, change func(*vpath.FS) error) {
 	f.t.Helper()
 	err := f.ChangeFiles(f.t.Context(), caller, id, audit.ActionFileMove, "x", func(fs *vpath.FS) (int64, error) { return 0, change(fs) })
 	if err != nil {
@@ -286,7 +286,7 @@ func (f *farHouse) change(id string, change func(*vpath.FS) error) {
 	}
 }
 
-func (f *farHouse) want(what, got, want string) {
+func (f *remoteHouse) want(what, got, want string) {
 	f.t.Helper()
 	if got != want {
 		f.t.Errorf("%s is %q, want %q", what, got, want)

@@ -30,7 +30,7 @@ func onePooled() func(*Options) {
 }
 
 // sleep puts the thread's sandbox away, and waits until another one is ready for it.
-func (f *farHouse) sleep(id string, waiting int) {
+func (f *remoteHouse) sleep(id string, waiting int) {
 	f.t.Helper()
 	if _, err := f.Hibernate(f.t.Context(), caller, id, true); err != nil {
 		f.t.Fatal(err)
@@ -381,8 +381,8 @@ func TestCrashInAFill(t *testing.T) {
 			}
 			b := w.settle("b")
 			inside := w.host.Inside(x.ID, sandbox.WorkspaceDir+"/a")
-			box := b.find(mainThread)
-			if adopted := box != nil && box.ID == x.ID; adopted != (step == "noted") {
+			inst := b.find(mainThread)
+			if adopted := inst != nil && inst.ID == x.ID; adopted != (step == "noted") {
 				t.Errorf("adopted: %v", adopted)
 			}
 			if step == "noted" {

@@ -12,8 +12,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// stock is what a server has of one template. It is guarded by shelf.mu.
-type stock struct {
+// templatePool is what a server has of one template. It is guarded by inventory.mu.
+type templatePool struct {
 	template instance.Template
 	idle     []*instance.Pooled // the oldest first
 	making   []*instance.Pooled
@@ -24,14 +24,14 @@ type stock struct {
 }
 
 // fits reports whether one is neither too old nor of a former image.
-func (s *stock) fits(x *instance.Pooled, now time.Time) bool {
+func (s *templatePool) fits(x *instance.Pooled, now time.Time) bool {
 	return (s.image == "" || x.Image == s.image) && now.Sub(x.Made) < time.Duration(s.template.Pool.MaxAgeSeconds)*time.Second
 }
 
-// shelf is what a server has waiting.
-type shelf struct {
+// inventory is what a server has waiting.
+type inventory struct {
 	mu      sync.Mutex
-	stocks  map[string]*stock // of the templates that have a pool; the map does not change
+	pools   map[string]*templatePool // of the templates that have a pool; the map does not change
 	known   map[sandbox.ID]bool
 	leaving int // that are being removed
 	shut    bool
@@ -39,31 +39,31 @@ type shelf struct {
 	picked  time.Time // the last of them
 }
 
-func newShelf(templates map[string]instance.Template) *shelf {
-	s := &shelf{stocks: map[string]*stock{}, known: map[sandbox.ID]bool{}}
+func newInventory(templates map[string]instance.Template) *inventory {
+	s := &inventory{pools: map[string]*templatePool{}, known: map[sandbox.ID]bool{}}
 	for name, t := range templates {
 		if t.Pool != nil && t.Pool.Target > 0 {
-			s.stocks[name] = &stock{template: t}
+			s.pools[name] = &templatePool{template: t}
 		}
 	}
 	return s
 }
 
-// list returns the stocks by the names of their templates.
-func (s *shelf) list() []*stock {
-	list := make([]*stock, 0, len(s.stocks))
-	for _, of := range s.stocks {
+// list returns the pools by the names of their templates.
+func (s *inventory) list() []*templatePool {
+	list := make([]*templatePool, 0, len(s.pools))
+	for _, of := range s.pools {
 		list = append(list, of)
 	}
-	slices.SortFunc(list, func(a, b *stock) int { return strings.Compare(a.template.Name, b.template.Name) })
+	slices.SortFunc(list, func(a, b *templatePool) int { return strings.Compare(a.template.Name, b.template.Name) })
 	return list
 }
 
 // pick takes one for a thread, the oldest first; nil: none waits. It is known until the claim has ended.
-func (s *shelf) pick(template string) *instance.Pooled {
+func (s *inventory) pick(template string) *instance.Pooled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.stocks[template]
+	of := s.pools[template]
 	if of == nil || s.shut {
 		return nil
 	}
@@ -82,21 +82,21 @@ func (s *shelf) pick(template string) *instance.Pooled {
 }
 
 // putBack undoes a pick.
-func (s *shelf) putBack(x *instance.Pooled) {
+func (s *inventory) putBack(x *instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.stocks[x.Template.Name]
+	of := s.pools[x.Template.Name]
 	of.idle = slices.Insert(of.idle, 0, x)
 }
 
 // rushes reports whether threads are getting sandboxes right now: making new ones would slow their first execs. A run of
 // claims that goes on for long counts no longer. The caller holds mu.
-func (s *shelf) rushes(now time.Time) bool {
+func (s *inventory) rushes(now time.Time) bool {
 	return now.Sub(s.picked) < rushPause && now.Sub(s.rush) < rushMost
 }
 
 // begin adds a sandbox that is being made.
-func (s *shelf) begin(of *stock, x *instance.Pooled) {
+func (s *inventory) begin(of *templatePool, x *instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[x.ID] = true
@@ -104,7 +104,7 @@ func (s *shelf) begin(of *stock, x *instance.Pooled) {
 }
 
 // add puts a finished sandbox where threads find it, if it is wanted and err is nil. When not, it counts as leaving.
-func (s *shelf) add(of *stock, x *instance.Pooled, err error) bool {
+func (s *inventory) add(of *templatePool, x *instance.Pooled, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.making = slices.DeleteFunc(of.making, func(y *instance.Pooled) bool { return x == y })
@@ -121,10 +121,10 @@ func (s *shelf) add(of *stock, x *instance.Pooled, err error) bool {
 }
 
 // remove takes out a sandbox that must not be handed out; nil: none waits under that id. It counts as leaving.
-func (s *shelf) remove(id sandbox.ID) *instance.Pooled {
+func (s *inventory) remove(id sandbox.ID) *instance.Pooled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, of := range s.stocks {
+	for _, of := range s.pools {
 		if i := slices.IndexFunc(of.idle, func(x *instance.Pooled) bool { return x.ID == id }); i >= 0 {
 			got := of.idle[i]
 			of.idle = slices.Delete(of.idle, i, i+1)
@@ -137,11 +137,11 @@ func (s *shelf) remove(id sandbox.ID) *instance.Pooled {
 
 // evict takes out as many as there are too many by over, less those that are leaving: of the template with most that wait;
 // where nothing waits, what is being made is cancelled. Those returned are the caller's to remove.
-func (s *shelf) evict(over func() int) (out []*instance.Pooled) {
+func (s *inventory) evict(over func() int) (out []*instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := over() - s.leaving; n > 0; n-- {
-		var most *stock
+		var most *templatePool
 		for _, of := range s.list() {
 			if most == nil || len(of.idle) > len(most.idle) {
 				most = of
@@ -162,8 +162,8 @@ func (s *shelf) evict(over func() int) (out []*instance.Pooled) {
 }
 
 // cancelOne cancels the making of one sandbox. The caller holds mu.
-func (s *shelf) cancelOne() {
-	for _, of := range s.stocks {
+func (s *inventory) cancelOne() {
+	for _, of := range s.pools {
 		if i := slices.IndexFunc(of.making, func(x *instance.Pooled) bool { return !x.Unwanted }); i >= 0 {
 			of.making[i].Unwanted = true
 			of.making[i].Cancel()
@@ -174,11 +174,11 @@ func (s *shelf) cancelOne() {
 }
 
 // empty takes out all that wait. None is handed out from then on.
-func (s *shelf) empty() (all []*instance.Pooled) {
+func (s *inventory) empty() (all []*instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shut = true
-	for _, of := range s.stocks {
+	for _, of := range s.pools {
 		all = append(all, of.idle...)
 		of.idle = nil
 	}
@@ -187,7 +187,7 @@ func (s *shelf) empty() (all []*instance.Pooled) {
 }
 
 // unfit takes out what does not fit any more.
-func (s *shelf) unfit(of *stock, now time.Time) (old, former []*instance.Pooled) {
+func (s *inventory) unfit(of *templatePool, now time.Time) (old, former []*instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.idle = slices.DeleteFunc(of.idle, func(x *instance.Pooled) bool {
@@ -206,49 +206,49 @@ func (s *shelf) unfit(of *stock, now time.Time) (old, former []*instance.Pooled)
 }
 
 // left counts one of those that were leaving as removed.
-func (s *shelf) left(id sandbox.ID) {
+func (s *inventory) left(id sandbox.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving--
 	delete(s.known, id)
 }
 
-func (s *shelf) forget(id sandbox.ID) {
+func (s *inventory) forget(id sandbox.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, id)
 }
 
-func (s *shelf) isKnown(id sandbox.ID) bool {
+func (s *inventory) isKnown(id sandbox.ID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known[id]
 }
 
 // levels is how many wait and are being made, by template.
-func (s *shelf) levels() []metrics.Pool {
+func (s *inventory) levels() []metrics.Pool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []metrics.Pool
-	for _, of := range s.stocks {
+	for _, of := range s.pools {
 		all = append(all, metrics.Pool{Template: of.template.Name, Waiting: len(of.idle), Starting: len(of.making), Target: of.template.Pool.Target})
 	}
 	return all
 }
 
 // waiting are those that wait.
-func (s *shelf) waiting() (all []*instance.Pooled) {
+func (s *inventory) waiting() (all []*instance.Pooled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, of := range s.stocks {
+	for _, of := range s.pools {
 		all = append(all, of.idle...)
 	}
 	return all
 }
 
-// count is what the store is told of a stock: how many there are, and how many may begin to be made now. cold: callers' own
+// count is what the store is told of a pool: how many there are, and how many may begin to be made now. cold: callers' own
 // starts come first.
-func (s *shelf) count(of *stock, now time.Time, cold bool) store.PoolCount {
+func (s *inventory) count(of *templatePool, now time.Time, cold bool) store.PoolCount {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	want := of.template.Pool
