@@ -590,7 +590,7 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 	}
 	prober := runnable.NewProber(p.orch, p.log)
 	p.onClose(func() error { prober.Close(); return nil })
-	_, far := p.driver.(driver.Remote)
+	_, remote := p.driver.(driver.Remote)
 	o := rest.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
 			if sk.Broken || sk.Digest == "" {
@@ -599,13 +599,13 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
 		Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Terminals: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills.Threads, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
-		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers}, RemoteFiles: far,
+		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers}, RemoteFiles: remote,
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}
 	if p.cfg.E2B {
-		adapter := e2b.New(e2b.Options{Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, DefaultTemplate: p.cfg.DefaultTemplate, RemoteFiles: far, Log: p.log})
+		adapter := e2b.New(e2b.Options{Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, DefaultTemplate: p.cfg.DefaultTemplate, Log: p.log})
 		p.onClose(func() error { adapter.Close(); return nil })
 		o.Adapters = append(o.Adapters, adapter.Routes())
 	}

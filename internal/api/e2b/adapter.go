@@ -77,9 +77,7 @@ type Options struct {
 	Files    files
 	// DefaultTemplate is what E2B's own templates stand for here.
 	DefaultTemplate string
-	// RemoteFiles: only the server that holds a thread reaches what its sandbox has written.
-	RemoteFiles bool
-	Log         *slog.Logger
+	Log             *slog.Logger
 }
 
 // Adapter is E2B's API. Close ends what waits in it.
@@ -142,15 +140,15 @@ func (b *routes) add(route rest.AdapterRoute, h handler) {
 func (b *routes) control() {
 	const one = "/sandboxes/:thread"
 	for _, version := range []string{"", "/v2"} {
-		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Hold: true}, b.a.create)
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Server: rest.Holder}, b.a.create)
 		b.add(rest.AdapterRoute{Method: http.MethodGet, Path: version + "/sandboxes"}, b.a.list)
-		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Hold: true}, b.a.connect)
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Server: rest.Holder}, b.a.connect)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Owner: true}, b.a.get)
-	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Hold: true}, b.a.kill)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Hold: true}, b.a.timeout)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Hold: true}, b.a.resume)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Hold: true}, b.a.pause)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Server: rest.Owner}, b.a.get)
+	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: rest.Holder}, b.a.kill)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: rest.Holder}, b.a.timeout)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Server: rest.Holder}, b.a.resume)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Server: rest.Holder}, b.a.pause)
 }
 
 // sandboxHeader names the sandbox of a request to envd or the interpreter, which come to one host.
@@ -169,7 +167,7 @@ func (b *routes) envd() {
 	_, processes := processconnect.NewProcessHandler(&processService{a: b.a}, limit)
 	_, filesystem := filesystemconnect.NewFilesystemHandler(&filesystemService{a: b.a}, limit)
 	rpc := func(route rest.AdapterRoute, h http.Handler) {
-		route.Method, route.Thread, route.Hold = http.MethodPost, named, true
+		route.Method, route.Thread, route.Server = http.MethodPost, named, rest.Holder
 		route.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
 			// All of it, before a stream begins: a body that is not at its end has a deadline, and would end the stream.
 			body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
@@ -199,15 +197,15 @@ func (b *routes) envd() {
 	} {
 		rpc(rest.AdapterRoute{Path: path}, filesystem)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Owner: b.a.o.RemoteFiles}, b.a.download)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Hold: b.a.o.RemoteFiles}, b.a.upload)
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Owner: true}, b.a.health)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Server: rest.FileReader}, b.a.download)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Server: rest.FileWriter}, b.a.upload)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Server: rest.Owner}, b.a.health)
 }
 
 // interpreter is what E2B's code interpreter in a sandbox does.
 func (b *routes) interpreter() {
 	add := func(method, path string, starts bool, h handler) {
-		b.add(rest.AdapterRoute{Method: method, Path: path, Thread: named, Hold: true, Starts: starts}, h)
+		b.add(rest.AdapterRoute{Method: method, Path: path, Thread: named, Server: rest.Holder, Starts: starts}, h)
 	}
 	add(http.MethodPost, "/execute", true, b.a.execute)
 	add(http.MethodPost, "/contexts", false, b.a.createContext)

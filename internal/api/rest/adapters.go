@@ -17,9 +17,9 @@ type AdapterRoute struct {
 	Method, Path string // as gin has it: /sandboxes/:thread
 	// Thread names the thread of a request whose path has no :thread; nil: it is about none, or :thread is there.
 	Thread func(*http.Request) string
-	// Owner: only the server that holds the thread can answer; Hold: and a sandbox may be started.
-	Owner, Hold bool
-	// Starts: the use case behind it looks at the limits of the caller, as that of an exec does.
+	// Server answers the request.
+	Server Server
+	// Starts: the use case behind it counts the request together with the exec that it starts.
 	Starts bool
 	// Endless: the answer goes on until the client ends it; the server does when it stops.
 	Endless bool
@@ -37,12 +37,12 @@ type Adapter struct {
 
 // adapterRoutes serves the adapters beside the API.
 func (s *server) adapterRoutes(engine *gin.Engine) {
-	s.adapted = map[string]*AdapterRoute{}
 	for _, a := range s.o.Adapters {
 		for _, route := range a.Routes {
-			s.adapted[route.Method+" "+route.Path] = &route
-			s.rule(route.Method, route.Path, agents)
-			engine.Handle(route.Method, route.Path, prepared(a, route), s.authenticate, s.authorize, s.place, s.limit, s.adapt)
+			r := agents.at(route.Server)
+			r.deferred, r.endless = route.Starts, route.Endless
+			s.rule(route.Method, route.Path, r)
+			engine.Handle(route.Method, route.Path, prepared(a, route), s.authenticate, s.authorize, s.place, s.limit, s.adapt(route))
 		}
 	}
 }
@@ -62,33 +62,20 @@ func prepared(a Adapter, route AdapterRoute) gin.HandlerFunc {
 }
 
 // adapt answers with the adapter, as long as the credential is good.
-func (s *server) adapt(c *gin.Context) {
-	route := s.adapted[c.Request.Method+" "+c.FullPath()]
-	x := exchangeOf(c.Request.Context())
-	thread := c.Param("thread")
-	if thread != "" {
-		if err := sandbox.CheckThreadID(thread); err != nil {
-			writeProblem(c.Writer, s.problem(c.Request.Context(), notStarted{err}))
-			return
+func (s *server) adapt(route AdapterRoute) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		x := exchangeOf(c.Request.Context())
+		thread := c.Param("thread")
+		if thread != "" {
+			if err := sandbox.CheckThreadID(thread); err != nil {
+				writeProblem(c.Writer, s.problem(c.Request.Context(), notStarted{err}))
+				return
+			}
 		}
+		ctx, cancel := context.WithCancel(c.Request.Context())
+		defer cancel()
+		r := c.Request.WithContext(ctx)
+		defer s.watchCredential(r, x.caller, cancel)()
+		route.Serve(c.Writer, r, x.caller, thread)
 	}
-	ctx, cancel := context.WithCancel(c.Request.Context())
-	defer cancel()
-	r := c.Request.WithContext(ctx)
-	defer s.watchCredential(r, x.caller, cancel)()
-	route.Serve(c.Writer, r, x.caller, thread)
-}
-
-// adapterNeed is needOf for the routes of adapters.
-func (s *server) adapterNeed(c *gin.Context) (what need, adapted bool) {
-	route := s.adapted[c.Request.Method+" "+c.FullPath()]
-	switch {
-	case route == nil:
-		return needNothing, false
-	case route.Hold:
-		return needHold, true
-	case route.Owner:
-		return needOwner, true
-	}
-	return needNothing, true
 }

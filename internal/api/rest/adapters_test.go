@@ -21,7 +21,7 @@ func TestAdapter(t *testing.T) {
 		Prepare: func(r *http.Request) { r.Header.Set("X-API-Key", r.Header.Get("Other-Token")) },
 		Refused: func(status int, detail string) any { return map[string]any{"other": status, "why": detail} },
 		Routes: []AdapterRoute{
-			{Method: http.MethodPost, Path: "/other/:thread/go", Hold: true, Serve: serve},
+			{Method: http.MethodPost, Path: "/other/:thread/go", Server: Holder, Serve: serve},
 			{Method: http.MethodPost, Path: "/other.Service/Go", Thread: func(r *http.Request) string { return r.Header.Get("Other-Thread") }, Starts: true, Serve: serve},
 			{Method: http.MethodGet, Path: "/other", Serve: serve},
 		},

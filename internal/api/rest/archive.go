@@ -35,7 +35,7 @@ func (s *server) archiveRoutes() {
 	for _, typ := range archiveTypes {
 		content[typ] = &huma.MediaType{Schema: binary()}
 	}
-	op := on(http.MethodGet, route, "getArchive", tagFiles, agents, "What a folder holds, as one archive with names relative to the folder")
+	op := on(http.MethodGet, route, "getArchive", tagFiles, agents.at(FileReader), "What a folder holds, as one archive with names relative to the folder")
 	op.Description = "No symbolic link is followed: links, FIFOs, sockets and devices are left out, and " + leftOutHeader + " says how many. At most 100000 entries and 8 GiB of files. " +
 		"A connection that breaks off means that not all came."
 	op.Responses = map[string]*huma.Response{
@@ -45,7 +45,7 @@ func (s *server) archiveRoutes() {
 		"default": s.problemResponse(),
 	}
 	register(s, s.api, op, s.getArchive)
-	op = on(http.MethodPut, route, "putArchive", tagFiles, agents, "Write what is in an archive (tar, tar.gz or zip, by its first bytes) into a folder, which is made")
+	op = on(http.MethodPut, route, "putArchive", tagFiles, agents.at(FileWriter), "Write what is in an archive (tar, tar.gz or zip, by its first bytes) into a folder, which is made")
 	op.Description = "Files of the same names are replaced, the others stay. All of the archive is read and checked before anything is written: it is refused for paths that lead out of the folder, " +
 		"links, special files, setuid bits, a name that is there twice, more than 100000 entries, and more bytes than 1 GiB as it is sent or than the thread has room for. Nothing goes through a symbolic link of the folder."
 	op.RequestBody = &huma.RequestBody{Required: true, Content: content}

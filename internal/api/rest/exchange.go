@@ -36,6 +36,7 @@ type exchange struct {
 	refused func(status int, detail string) any // of an adapter: the shape of its errors
 
 	route string // as registered, "" before it is known; of what needs a caller
+	rule  rule   // of the route, set when authorized
 	span  *tracing.Span
 
 	status   int
@@ -50,7 +51,7 @@ type exchangeKey struct{}
 func exchangeOf(ctx context.Context) *exchange {
 	x, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {
-		panic("httpserver: a context without its exchange")
+		panic("rest: a context without its exchange")
 	}
 	return x
 }

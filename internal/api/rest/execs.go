@@ -88,23 +88,23 @@ type ExecIn struct {
 }
 
 func (s *server) execRoutes() {
-	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun, agents,
+	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun, agents.withExec(),
 		"Run a command. A command that fails is 200 with its exit code. With Accept: text/event-stream the answer is a stream")), s.exec)
-	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun, agents,
+	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun, agents.withExec(),
 		"Run a program text in a fresh interpreter, or in a context; it may call the thread's tools")), s.executeCode)
-	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, agents, "Run a script of a skill")), s.runSkill)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", tagRun, agents, "Execs of the thread, newest first"), s.listExecs)
-	op := s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", tagRun, agents, "An exec as it is now"))
+	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, agents.withExec(), "Run a script of a skill")), s.runSkill)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", tagRun, agents.at(Owner), "Execs of the thread, newest first"), s.listExecs)
+	op := s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", tagRun, agents.at(ExecOwner), "An exec as it is now"))
 	delete(op.Responses["200"].Content, "text/event-stream")
 	register(s, s.api, op, func(ctx context.Context, in *ExecIn) (*written, error) {
 		return s.result(ctx, in.Thread, in.Exec, s.o.Execs.Exec, shown)
 	})
-	op = s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", tagRun, agents, "The events of an exec after a number, as they come"))
+	op = s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", tagRun, agents.at(ExecOwner), "The events of an exec after a number, as they come"))
 	delete(op.Responses["200"].Content, "application/json")
 	register(s, s.api, op, s.execEvents)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", tagRun, agents, "Write to a running exec, or close its stdin"), s.execStdin)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", tagRun, agents, "Send a signal to every process of an exec"), s.execSignal)
-	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", tagRun, agents, "End the whole process tree of an exec"),
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", tagRun, agents.at(ExecOwner), "Write to a running exec, or close its stdin"), s.execStdin)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", tagRun, agents.at(ExecOwner), "Send a signal to every process of an exec"), s.execSignal)
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", tagRun, agents.at(ExecOwner), "End the whole process tree of an exec"),
 		func(ctx context.Context, in *ExecIn) (*struct{}, error) {
 			return nil, s.o.Execs.Kill(ctx, callerOf(ctx), in.Thread, in.Exec)
 		})

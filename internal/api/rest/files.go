@@ -64,17 +64,17 @@ type grepIn struct {
 
 func (s *server) fileRoutes() {
 	const files = "/api/threads/{thread}/files"
-	register(s, s.api, on(http.MethodGet, files, "readFile", tagFiles, agents, "A file by lines; base64 when it is not text"), s.readFile)
-	op := on(http.MethodPut, files, "writeFile", tagFiles, agents, "Write a text file: 201 when it is new; parents are made")
+	register(s, s.api, on(http.MethodGet, files, "readFile", tagFiles, agents.at(FileReader), "A file by lines; base64 when it is not text"), s.readFile)
+	op := on(http.MethodPut, files, "writeFile", tagFiles, agents.at(FileWriter), "Write a text file: 201 when it is new; parents are made")
 	register(s, s.api, also[paths.Written](s, op, "201", "The file is new"), s.writeFile)
-	register(s, s.api, on(http.MethodPost, files+"/edit", "editFile", tagFiles, agents, "Replace a text in a file; conflict when it is absent or not unique"), s.editFile)
-	register(s, s.api, on(http.MethodGet, files+"/list", "listFiles", tagFiles, agents, "What a folder holds"), s.listFiles)
-	register(s, s.api, on(http.MethodGet, files+"/glob", "globFiles", tagFiles, agents, "Files whose path matches a pattern"), s.globFiles)
-	register(s, s.api, on(http.MethodGet, files+"/grep", "grepFiles", tagFiles, agents, "Lines that match a pattern"), s.grepFiles)
-	register(s, s.api, on(http.MethodGet, files+"/stat", "statFile", tagFiles, agents, "One file or folder"), s.statFile)
-	register(s, s.api, on(http.MethodDelete, files, "deleteFile", tagFiles, agents, "Delete a file, or a folder with recursive"), s.deleteFile)
-	register(s, s.api, on(http.MethodPost, files+"/mkdir", "makeFolder", tagFiles, agents, "Make a folder and its parents"), s.makeFolder)
-	register(s, s.api, on(http.MethodPost, files+"/move", "moveFile", tagFiles, agents, "Rename a file or folder; conflict when the new name exists"), s.moveFile)
+	register(s, s.api, on(http.MethodPost, files+"/edit", "editFile", tagFiles, agents.at(FileWriter), "Replace a text in a file; conflict when it is absent or not unique"), s.editFile)
+	register(s, s.api, on(http.MethodGet, files+"/list", "listFiles", tagFiles, agents.at(FileReader), "What a folder holds"), s.listFiles)
+	register(s, s.api, on(http.MethodGet, files+"/glob", "globFiles", tagFiles, agents.at(FileReader), "Files whose path matches a pattern"), s.globFiles)
+	register(s, s.api, on(http.MethodGet, files+"/grep", "grepFiles", tagFiles, agents.at(FileReader), "Lines that match a pattern"), s.grepFiles)
+	register(s, s.api, on(http.MethodGet, files+"/stat", "statFile", tagFiles, agents.at(FileReader), "One file or folder"), s.statFile)
+	register(s, s.api, on(http.MethodDelete, files, "deleteFile", tagFiles, agents.at(FileWriter), "Delete a file, or a folder with recursive"), s.deleteFile)
+	register(s, s.api, on(http.MethodPost, files+"/mkdir", "makeFolder", tagFiles, agents.at(FileWriter), "Make a folder and its parents"), s.makeFolder)
+	register(s, s.api, on(http.MethodPost, files+"/move", "moveFile", tagFiles, agents.at(FileWriter), "Rename a file or folder; conflict when the new name exists"), s.moveFile)
 }
 
 // view runs read with the thread's files and answers with what it returns.

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,54 +78,49 @@ func FromPeer(api http.Handler) http.Handler {
 
 func fromPeer(r *http.Request) bool { return r.Context().Value(fromPeerKey{}) != nil }
 
-// need is what a request needs of a thread's owner.
-type need int
+// Server is the server that answers a request.
+type Server int
 
 const (
-	needNothing need = iota // any server may answer
-	needOwner               // the server that runs the sandbox, if any
-	needHold                // the same, and a sandbox may be started
-	needExec                // the server that ran the exec
+	// AnyServer answers. While this server stops, another one answers what changes something.
+	AnyServer Server = iota
+	// Owner is the server that runs the thread's sandbox; without one, this server answers.
+	Owner
+	// Holder is Owner for a request that may start a sandbox: without an owner this server holds the thread while it
+	// answers.
+	Holder
+	// ExecOwner is the server that ran the exec.
+	ExecOwner
+	// FileReader is AnyServer where all servers see the thread's files. Where its sandbox has copies, it is Owner.
+	FileReader
+	// FileWriter is AnyServer where all servers see the thread's files. Where its sandbox has copies, it is Holder.
+	FileWriter
 )
 
-// needOf says it by the route: files lie on the disk that all servers see. far: what runs has other copies of them, which
-// the owner alone reaches.
-func needOf(method, route string, far bool) need {
-	const threads = "/api/threads/:thread"
-	read := isRead(method)
+// of resolves FileReader and FileWriter. copies: sandboxes have copies of their threads' files.
+func (s Server) of(copies bool) Server {
 	switch {
-	case route == threads+"/files/watch": // it ends with the sandbox
-		return needOwner
-	case strings.HasPrefix(route, threads+"/files") && far && read:
-		return needOwner
-	case strings.HasPrefix(route, threads+"/files") && far:
-		return needHold
-	case strings.HasPrefix(route, threads+"/files"):
-		return needNothing
-	case strings.HasPrefix(route, threads+"/execs/") || route == threads+"/pty":
-		return needExec
-	case strings.HasPrefix(route, threads) && read, route == threads+"/sandbox" && method == http.MethodDelete:
-		return needOwner
-	case strings.HasPrefix(route, threads), strings.HasPrefix(route, "/mcp"):
-		return needHold
+	case s == FileReader && copies:
+		return Owner
+	case s == FileWriter && copies:
+		return Holder
+	case s == FileReader, s == FileWriter:
+		return AnyServer
 	}
-	return needNothing
+	return s
 }
 
 // place passes a request on when another server has to answer it.
 func (s *server) place(c *gin.Context) {
-	what, adapted := s.adapterNeed(c)
-	if !adapted {
-		what = needOf(c.Request.Method, c.FullPath(), s.o.RemoteFiles)
-	}
 	if s.o.Placement == nil {
 		return
 	}
+	what := exchangeOf(c.Request.Context()).rule.server.of(s.o.RemoteFiles)
 	thread := c.Param("thread")
 	if thread == "" {
 		thread = c.GetHeader("Skerry-Thread")
 	}
-	if what != needNothing && sandbox.CheckThreadID(thread) != nil {
+	if what != AnyServer && sandbox.CheckThreadID(thread) != nil {
 		return // the handler says what is wrong
 	}
 	for began := time.Now(); time.Since(began) < placeTime; {
@@ -160,8 +154,7 @@ func (s *server) stay(c *gin.Context, done func()) {
 		return
 	}
 	defer done()
-	route := s.adapted[c.Request.Method+" "+c.FullPath()]
-	if isRead(c.Request.Method) && endless(c.FullPath()) || route != nil && route.Endless {
+	if exchangeOf(c.Request.Context()).rule.endless {
 		ctx, cancel := context.WithCancel(c.Request.Context())
 		defer cancel()
 		defer context.AfterFunc(s.o.Placement.Stopping(), cancel)()
@@ -170,18 +163,13 @@ func (s *server) stay(c *gin.Context, done func()) {
 	c.Next()
 }
 
-// endless reports whether the answer to a GET of a route goes on until the client or the server ends it.
-func endless(route string) bool {
-	return strings.HasPrefix(route, "/mcp") || strings.HasSuffix(route, "/files/watch")
-}
-
 func isRead(method string) bool { return method == http.MethodGet || method == http.MethodHead }
 
 // errMoved is the answer to a server that forwarded a request to a former owner of the thread.
 var errMoved = sandbox.Errorf(sandbox.Unavailable, "another server took the thread over just now; try again")
 
 // find returns the server that has to answer and does, "" for this one.
-func (s *server) find(c *gin.Context, what need, thread string) (replica string, done func(), err error) {
+func (s *server) find(c *gin.Context, what Server, thread string) (replica string, done func(), err error) {
 	bound := placeTime
 	if s.o.Placement.Stopping().Err() != nil {
 		bound = stopTime
@@ -191,14 +179,14 @@ func (s *server) find(c *gin.Context, what need, thread string) (replica string,
 	caller := callerOf(ctx)
 	for {
 		switch what {
-		case needNothing:
+		case AnyServer:
 			if isRead(c.Request.Method) || sandbox.CheckThreadID(thread) != nil || s.o.Placement.PassOn(ctx) == "" {
 				return "", nil, nil
 			}
 			replica, done, err = s.o.Placement.Hold(ctx, caller, thread)
-		case needHold:
+		case Holder:
 			replica, done, err = s.o.Placement.Hold(ctx, caller, thread)
-		case needExec:
+		case ExecOwner:
 			exec := c.Param("exec")
 			if exec == "" {
 				exec = c.Query("exec")

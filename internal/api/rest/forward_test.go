@@ -263,33 +263,48 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-func TestNeedOf(t *testing.T) {
-	for _, c := range []struct {
-		method, route string
-		want          need
-	}{
-		{http.MethodPost, "/api/threads/:thread/exec", needHold},
-		{http.MethodPut, "/api/threads/:thread/sandbox", needHold},
-		{http.MethodDelete, "/api/threads/:thread/sandbox", needOwner},
-		{http.MethodDelete, "/api/threads/:thread", needHold},
-		{http.MethodGet, "/api/threads/:thread", needOwner},
-		{http.MethodGet, "/api/threads", needNothing},
-		{http.MethodGet, "/api/threads/:thread/execs", needOwner},
-		{http.MethodGet, "/api/threads/:thread/execs/:exec/events", needExec},
-		{http.MethodDelete, "/api/threads/:thread/execs/:exec", needExec},
-		{http.MethodGet, "/api/threads/:thread/pty", needExec},
-		{http.MethodPut, "/api/threads/:thread/files/content", needNothing},
-		{http.MethodPost, "/mcp/:thread", needHold},
-		{http.MethodPost, "/api/skills/install", needNothing},
+// TestServerOfRoutes: which server answers a route, without copies of files in sandboxes and with them.
+func TestServerOfRoutes(t *testing.T) {
+	w := newWorld(t)
+	o, _ := w.options(t)
+	s, err := newServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.handler(); err != nil {
+		t.Fatal(err)
+	}
+	for route, want := range map[string][2]Server{
+		"POST /api/threads/:thread/exec":              {Holder, Holder},
+		"PUT /api/threads/:thread/sandbox":            {Holder, Holder},
+		"DELETE /api/threads/:thread/sandbox":         {Owner, Owner},
+		"DELETE /api/threads/:thread":                 {Holder, Holder},
+		"GET /api/threads/:thread":                    {Owner, Owner},
+		"GET /api/threads":                            {AnyServer, AnyServer},
+		"GET /api/threads/:thread/execs":              {Owner, Owner},
+		"GET /api/threads/:thread/execs/:exec/events": {ExecOwner, ExecOwner},
+		"DELETE /api/threads/:thread/execs/:exec":     {ExecOwner, ExecOwner},
+		"GET /api/threads/:thread/pty":                {ExecOwner, ExecOwner},
+		"GET /api/threads/:thread/files/watch":        {Owner, Owner},
+		"GET /api/threads/:thread/files/content":      {AnyServer, Owner},
+		"HEAD /api/threads/:thread/files/content":     {AnyServer, Owner},
+		"PUT /api/threads/:thread/files/content":      {AnyServer, Holder},
+		"DELETE /api/threads/:thread/files":           {AnyServer, Holder},
+		"POST /api/threads/:thread/files/download":    {AnyServer, Holder},
+		"POST /mcp/:thread":                           {Holder, Holder},
+		"POST /api/skills/install":                    {AnyServer, AnyServer},
 	} {
-		if got := needOf(c.method, c.route, false); got != c.want {
-			t.Errorf("%s %s: %d, want %d", c.method, c.route, got, c.want)
+		r, ok := s.rules[route]
+		if got := [2]Server{r.server.of(false), r.server.of(true)}; !ok || got != want {
+			t.Errorf("%s: %v, want %v", route, got, want)
 		}
 	}
-	// Where a sandbox has copies of the files, its owner answers for them.
-	for method, want := range map[string]need{http.MethodGet: needOwner, http.MethodHead: needOwner, http.MethodPut: needHold, http.MethodDelete: needHold} {
-		if got := needOf(method, "/api/threads/:thread/files/content", true); got != want {
-			t.Errorf("%s of a far file: %d, want %d", method, got, want)
+	for route, r := range s.rules {
+		method, path, _ := strings.Cut(route, " ")
+		if thread := strings.Contains(path, ":thread"); thread && r.server == AnyServer {
+			t.Errorf("%s names no server", route)
+		} else if writes := r.server == FileWriter || r.server == Holder; thread && isRead(method) && writes && !strings.HasPrefix(path, mcpPath) {
+			t.Errorf("%s reads, and its server may start a sandbox", route)
 		}
 	}
 }

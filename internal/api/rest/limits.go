@@ -11,14 +11,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// deferred are the routes whose use case looks at the limits of the caller itself: that of the request goes along, in
-// one round trip.
-var deferred = map[string]bool{
-	"POST /api/threads/:thread/exec":              true,
-	"POST /api/threads/:thread/execute_code":      true,
-	"POST /api/threads/:thread/skills/:skill/run": true,
-}
-
 // limit refuses a request when there were too many. It comes after place: a request counts where it is answered.
 func (s *server) limit(c *gin.Context) {
 	if s.o.Limits == nil {
@@ -26,8 +18,7 @@ func (s *server) limit(c *gin.Context) {
 	}
 	ctx := c.Request.Context()
 	caller := callerOf(ctx)
-	route := c.Request.Method + " " + c.FullPath()
-	if a := s.adapted[route]; deferred[route] || a != nil && a.Starts {
+	if exchangeOf(ctx).rule.deferred {
 		ctx = s.o.Limits.Defer(ctx)
 		c.Request = c.Request.WithContext(ctx)
 		defer s.o.Limits.Settle(context.WithoutCancel(ctx), caller)

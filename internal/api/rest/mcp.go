@@ -51,7 +51,9 @@ func (s *server) mcpRoutes(engine *gin.Engine) {
 	group := engine.Group("", s.authenticate, s.authorize, s.place, s.limit, contentType)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		for _, path := range []string{mcpPath, mcpPath + "/:thread", mcpPath + "/:thread/:server"} {
-			s.rule(method, path, agents)
+			r := agents.at(Holder)
+			r.endless = method == http.MethodGet
+			s.rule(method, path, r)
 			group.Handle(method, path, m.serve)
 		}
 	}
@@ -79,7 +81,7 @@ type mcpScopeKey struct{}
 func scopeOf(ctx context.Context) *mcpScope {
 	scope, ok := ctx.Value(mcpScopeKey{}).(*mcpScope)
 	if !ok {
-		panic("httpserver: an MCP request without its scope")
+		panic("rest: an MCP request without its scope")
 	}
 	return scope
 }

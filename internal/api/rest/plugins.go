@@ -106,7 +106,7 @@ func (s *server) pluginRoutes() {
 		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": binary()}}},
 	}}
 	register(s, s.api, on(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", tagSkills, agents, "The commands of a plugin"), s.pluginCommands)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", tagSkills, agents,
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", tagSkills, agents.at(Holder),
 		"The text of a command with its arguments put in, ready to be the user's message"), s.invokeCommand)
 	register(s, s.api, on(http.MethodGet, "/api/marketplaces", "listMarketplaces", tagSkills, agents, "Marketplaces that were added"), s.listMarketplaces)
 	register(s, s.api, on(http.MethodPost, "/api/marketplaces", "addMarketplace", tagAdmin, admins, "Add a marketplace, or read one anew"), s.addMarketplace)

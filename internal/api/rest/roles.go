@@ -12,77 +12,114 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// access is the rule of a route: who may call it. Each route names one where it is registered, and one
-// that names none does not register. What a caller sees of the things behind a route is another question:
-// the use cases answer it, by the caller's tenant and user.
-type access struct {
+// rule is what a route declares beside its handler: who may call it, which server answers, and how its limits are
+// counted. A route without a rule does not register. What a caller sees of the things behind a route is another
+// question: the use cases answer it, by the caller's tenant and user.
+type rule struct {
 	roles    []sandbox.Role
 	operator bool // only an administrator of the operators' tenant
+	server   Server
+	// deferred: the use case counts the request together with the exec that it starts, in one round trip.
+	deferred bool
+	// endless: the answer goes on until the client or this server ends it.
+	endless bool
+}
+
+// at returns the rule with the server that answers.
+func (r rule) at(s Server) rule {
+	r.server = s
+	return r
+}
+
+// withExec returns the rule of a route that starts an exec.
+func (r rule) withExec() rule {
+	r.server, r.deferred = Holder, true
+	return r
+}
+
+// streaming returns the rule of a route whose answer has no end of its own.
+func (r rule) streaming() rule {
+	r.endless = true
+	return r
 }
 
 // The rules there are.
 var (
 	// anyone needs no credential at all.
-	anyone = access{}
+	anyone = rule{}
 	// agents: what a user does with its threads, and what it sees of its skills and plugins.
-	agents = access{roles: []sandbox.Role{sandbox.RoleAgent, sandbox.RoleDeveloper, sandbox.RoleAdmin}}
+	agents = rule{roles: []sandbox.Role{sandbox.RoleAgent, sandbox.RoleDeveloper, sandbox.RoleAdmin}}
 	// developers: changes of what a user's agents can do, and decisions about what they do.
-	developers = access{roles: []sandbox.Role{sandbox.RoleDeveloper, sandbox.RoleAdmin}}
+	developers = rule{roles: []sandbox.Role{sandbox.RoleDeveloper, sandbox.RoleAdmin}}
 	// admins: administration of a tenant.
-	admins = access{roles: []sandbox.Role{sandbox.RoleAdmin}}
+	admins = rule{roles: []sandbox.Role{sandbox.RoleAdmin}}
 	// auditors: the audit log as a whole.
-	auditors = access{roles: []sandbox.Role{sandbox.RoleAdmin, sandbox.RoleAuditor}}
+	auditors = rule{roles: []sandbox.Role{sandbox.RoleAdmin, sandbox.RoleAuditor}}
 	// auditReaders: the audit log, of which agents and developers see their own records.
-	auditReaders = access{roles: sandbox.Roles()}
+	auditReaders = rule{roles: sandbox.Roles()}
 	// operators: what all tenants share.
-	operators = access{roles: []sandbox.Role{sandbox.RoleAdmin}, operator: true}
+	operators = rule{roles: []sandbox.Role{sandbox.RoleAdmin}, operator: true}
 )
 
 // rolesExtension is where the document says who may call a route.
 const (
 	rolesExtension    = "x-skerry-roles"
 	operatorExtension = "x-skerry-operator"
-	ruleKey           = "access"
+	ruleKey           = "rule"
 )
 
 // ruled puts a rule onto the description of a route.
-func (a access) ruled(op huma.Operation) huma.Operation {
-	op.Metadata = map[string]any{ruleKey: a}
-	op.Extensions = map[string]any{rolesExtension: a.names()}
-	if a.operator {
+func (r rule) ruled(op huma.Operation) huma.Operation {
+	op.Metadata = map[string]any{ruleKey: r}
+	op.Extensions = map[string]any{rolesExtension: r.names()}
+	if r.operator {
 		op.Extensions[operatorExtension] = true
 	}
-	if len(a.roles) > 0 {
+	if len(r.roles) > 0 {
 		op.Security = []map[string][]string{{"bearer": {}}, {"apiKey": {}}}
 	}
 	return op
 }
 
-func (a access) names() []string {
-	names := make([]string, len(a.roles))
-	for i, r := range a.roles {
-		names[i] = string(r)
+func (r rule) names() []string {
+	names := make([]string, len(r.roles))
+	for i, role := range r.roles {
+		names[i] = string(role)
 	}
 	return names
 }
 
 // check says why a caller may not call a route.
-func (a access) check(c sandbox.Caller) error {
+func (r rule) check(c sandbox.Caller) error {
 	switch {
-	case !slices.Contains(a.roles, c.Role):
-		return sandbox.Errorf(sandbox.Forbidden, "the role %s may not do this: it takes %s", c.Role, strings.Join(a.names(), " or "))
-	case a.operator && !c.Operator:
+	case !slices.Contains(r.roles, c.Role):
+		return sandbox.Errorf(sandbox.Forbidden, "the role %s may not do this: it takes %s", c.Role, strings.Join(r.names(), " or "))
+	case r.operator && !c.Operator:
 		return sandbox.Errorf(sandbox.Forbidden, "all tenants share this: it takes an administrator of the operators' tenant (operator_tenant)")
 	}
 	return nil
 }
 
-// rule notes who may call a route. path is as in the document.
-func (s *server) rule(method, path string, a access) {
+// rule notes the rule of a route. path is as in the document.
+func (s *server) rule(method, path string, r rule) {
 	if s.rules == nil {
-		s.rules = map[string]access{}
+		s.rules = map[string]rule{}
 	}
-	s.rules[method+" "+ginPath(path)] = a
+	s.rules[method+" "+ginPath(path)] = r
+}
+
+// checkRules reports a route without a rule, or about a thread without the server that answers it.
+func (s *server) checkRules() error {
+	for _, route := range s.routes {
+		r, ok := s.rules[route.Method+" "+route.Path]
+		switch {
+		case !ok:
+			return fmt.Errorf("rest: %s %s: no rule says who may call it", route.Method, route.Path)
+		case r.server == AnyServer && (strings.HasPrefix(route.Path, "/api/threads/:thread") || strings.HasPrefix(route.Path, mcpPath)):
+			return fmt.Errorf("rest: %s %s: its rule names no server that answers", route.Method, route.Path)
+		}
+	}
+	return nil
 }
 
 // ginPath writes /a/{b} as gin does: /a/:b.
@@ -91,22 +128,23 @@ func ginPath(path string) string {
 }
 
 // ruleOf is the rule that an operation was given by on. A route without one is a mistake in this package.
-func ruleOf(op huma.Operation) access {
-	a, ok := op.Metadata[ruleKey].(access)
+func ruleOf(op huma.Operation) rule {
+	r, ok := op.Metadata[ruleKey].(rule)
 	if !ok {
-		panic(fmt.Sprintf("httpserver: %s %s says not who may call it", op.Method, op.Path))
+		panic(fmt.Sprintf("rest: %s %s has no rule", op.Method, op.Path))
 	}
-	return a
+	return r
 }
 
 // authorize refuses what the caller's role, or the threads of its credential, do not allow. It comes before
 // anything is looked up, so that its answer says nothing about what there is.
 func (s *server) authorize(c *gin.Context) {
 	caller := callerOf(c.Request.Context())
-	a, ok := s.rules[c.Request.Method+" "+c.FullPath()]
+	r, ok := s.rules[c.Request.Method+" "+c.FullPath()]
 	err := sandbox.Errorf(sandbox.Forbidden, "no role may call this route")
 	if ok {
-		err = a.check(caller)
+		exchangeOf(c.Request.Context()).rule = r
+		err = r.check(caller)
 	}
 	if err == nil {
 		err = threadAllowed(c, caller)

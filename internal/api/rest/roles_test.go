@@ -83,7 +83,7 @@ func TestRoleMatrix(t *testing.T) {
 	t.Logf("%d routes, %d calls, %d refused", len(s.routes), calls, no)
 }
 
-func wantRefused(rule access, path, who string) bool {
+func wantRefused(rule rule, path, who string) bool {
 	if len(rule.roles) == 0 {
 		return false
 	}

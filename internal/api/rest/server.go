@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"path"
@@ -114,12 +113,11 @@ type server struct {
 	open      huma.API // routes that do not
 	heartbeat time.Duration
 	idle      time.Duration
-	follows   chan struct{}            // places of those who follow or export the audit log
-	archives  chan struct{}            // places of those who send or get an archive
-	recheck   time.Duration            // of the credential of an MCP request that goes on
-	rules     map[string]access        // by method and path of gin; complete before the first request
-	routes    gin.RoutesInfo           // all there are
-	adapted   map[string]*AdapterRoute // by method and path of gin
+	follows   chan struct{}   // places of those who follow or export the audit log
+	archives  chan struct{}   // places of those who send or get an archive
+	recheck   time.Duration   // of the credential of an MCP request that goes on
+	rules     map[string]rule // by method and path of gin; complete before the first request
+	routes    gin.RoutesInfo  // all there are
 }
 
 // New makes the handler of the whole API. cmd serves it with a ReadHeaderTimeout and an IdleTimeout,
@@ -134,7 +132,7 @@ func New(o Options) (http.Handler, error) {
 
 func newServer(o Options) (*server, error) {
 	if o.Threads == nil || o.Runs == nil || o.Execs == nil || o.Terminals == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Prompts == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
-		return nil, errors.New("httpserver: a use case is missing")
+		return nil, errors.New("rest: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {
 		return nil, errors.New("rest: no client could call: neither Keys nor Anonymous")
@@ -197,10 +195,8 @@ func (s *server) handler() (http.Handler, error) {
 	s.mcpRoutes(engine)
 	s.adapterRoutes(engine)
 	s.routes = engine.Routes()
-	for _, r := range s.routes {
-		if _, ok := s.rules[r.Method+" "+r.Path]; !ok {
-			return nil, fmt.Errorf("httpserver: %s %s: no rule says who may call it", r.Method, r.Path)
-		}
+	if err := s.checkRules(); err != nil {
+		return nil, err
 	}
 	return s.exchanges(engine), nil
 }
@@ -292,11 +288,11 @@ func schemaName(t reflect.Type, hint string) string {
 
 // register adds a route. The handler's error becomes a problem document.
 func register[I, O any](s *server, api huma.API, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
-	rule := ruleOf(op)
-	if (api == s.open) != (len(rule.roles) == 0) {
-		panic("httpserver: " + op.OperationID + ": a route for anyone is one without a credential, and no other")
+	r := ruleOf(op)
+	if (api == s.open) != (len(r.roles) == 0) {
+		panic("rest: " + op.OperationID + ": a route for anyone is one without a credential, and no other")
 	}
-	s.rule(op.Method, op.Path, rule)
+	s.rule(op.Method, op.Path, r)
 	op.MaxBodyBytes = maxJSONBytes + 1 // huma refuses a body that reaches the limit
 	op.BodyReadTimeout = -1            // exchange has a rolling one; huma's is five seconds for the whole body
 	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
@@ -326,9 +322,9 @@ func (s *server) problemResponse() *huma.Response {
 	return &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{problemType: {Schema: schema}}}
 }
 
-// on describes a route of the API: its method and path, its stable id, group, who may call it, and a summary.
-func on(method, route, id, tag string, rule access, summary string) huma.Operation {
-	return rule.ruled(huma.Operation{Method: method, Path: path.Join("/", route), OperationID: id, Tags: []string{tag}, Summary: summary})
+// on describes a route of the API: its method and path, its stable id, group, rule, and a summary.
+func on(method, route, id, tag string, r rule, summary string) huma.Operation {
+	return r.ruled(huma.Operation{Method: method, Path: path.Join("/", route), OperationID: id, Tags: []string{tag}, Summary: summary})
 }
 
 // ThreadIn is the part of an input that names a thread. It and its likes are exported because huma

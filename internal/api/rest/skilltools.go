@@ -82,16 +82,16 @@ type ThreadSkillIn struct {
 
 func (s *server) skillToolRoutes() {
 	const list, one = "/api/threads/{thread}/skills", "/api/threads/{thread}/skills/{skill}"
-	register(s, s.api, on(http.MethodGet, list, "searchSkills", tagRun, agents, "Find skills of the thread by what they do; without a query, the first by name"), s.searchSkills)
-	op := on(http.MethodPost, list, "addVirtualSkill", tagRun, agents, "Give the thread a skill that is only in memory; its sandbox shows it at once")
+	register(s, s.api, on(http.MethodGet, list, "searchSkills", tagRun, agents.at(Owner), "Find skills of the thread by what they do; without a query, the first by name"), s.searchSkills)
+	op := on(http.MethodPost, list, "addVirtualSkill", tagRun, agents.at(Holder), "Give the thread a skill that is only in memory; its sandbox shows it at once")
 	op.DefaultStatus = http.StatusCreated
 	register(s, s.api, op, s.addVirtualSkill)
-	register(s, s.api, on(http.MethodDelete, one, "removeVirtualSkill", tagRun, agents, "Take a virtual skill away again"),
+	register(s, s.api, on(http.MethodDelete, one, "removeVirtualSkill", tagRun, agents.at(Holder), "Take a virtual skill away again"),
 		func(ctx context.Context, in *ThreadSkillIn) (*struct{}, error) {
 			return nil, s.o.ThreadSkills.RemoveVirtualSkill(ctx, callerOf(ctx), in.Thread, in.Skill)
 		})
-	register(s, s.api, on(http.MethodPost, one+"/activate", "activateSkill", tagRun, agents, "The instructions of a skill, for the model"), s.activateSkill)
-	register(s, s.api, on(http.MethodGet, one+"/files", "readSkillFile", tagRun, agents, "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
+	register(s, s.api, on(http.MethodPost, one+"/activate", "activateSkill", tagRun, agents.at(Holder), "The instructions of a skill, for the model"), s.activateSkill)
+	register(s, s.api, on(http.MethodGet, one+"/files", "readSkillFile", tagRun, agents.at(Owner), "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
 }
 
 func (s *server) searchSkills(ctx context.Context, in *struct {

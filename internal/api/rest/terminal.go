@@ -39,7 +39,7 @@ var (
 // document gets it by hand.
 func (s *server) terminalRoutes(engine *gin.Engine) {
 	engine.Group("", s.authenticate, s.authorize, s.place).GET("/api/threads/:thread/pty", s.terminal)
-	op := on(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", tagRun, agents, "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
+	op := on(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", tagRun, agents.at(ExecOwner), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
 		`The server sends as text {"next":n}: the next binary frame is event n, each one after it the next event, until it says so again; and {"exit":{…}} as the last frame. ` +
 		`With after the frames begin behind that event.`

@@ -75,21 +75,21 @@ func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
 }
 
 func (s *server) threadRoutes() {
-	op := on(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", tagThreads, agents, "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
+	op := on(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", tagThreads, agents.at(Holder), "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
 	register(s, s.api, also[sandboxAnswer](s, op, "202", "It starts"), s.acquire)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, agents, "One thread"), s.thread)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, agents.at(Owner), "One thread"), s.thread)
 	register(s, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, agents, "The caller's threads"), s.listThreads)
-	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, agents, "End the sandbox; the workspace stays"),
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, agents.at(Owner), "End the sandbox; the workspace stays"),
 		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
 			return nil, s.o.Threads.ReleaseSandbox(ctx, callerOf(ctx), in.Thread)
 		})
-	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, agents, "End the sandbox and delete the workspace"),
+	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, agents.at(Holder), "End the sandbox and delete the workspace"),
 		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
 			return nil, s.o.Threads.DeleteThread(ctx, callerOf(ctx), in.Thread)
 		})
 	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Threads.Pause)
 	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Threads.Resume)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents,
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents.at(Holder),
 		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
 	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
 		func(_ context.Context, in *ListIn) (*body[page[sandbox.Template]], error) {
@@ -98,7 +98,7 @@ func (s *server) threadRoutes() {
 }
 
 func (s *server) stateRoute(verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", tagThreads, agents, summary),
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", tagThreads, agents.at(Holder), summary),
 		func(ctx context.Context, in *ThreadIn) (*body[sandboxOnly], error) {
 			info, err := change(ctx, callerOf(ctx), in.Thread)
 			if err != nil {

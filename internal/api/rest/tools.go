@@ -42,11 +42,11 @@ type ServerIn struct {
 }
 
 func (s *server) toolRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, agents, "MCP servers that the thread may use"), s.toolServers)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, agents, "Find tools: at most 15, best first"), s.searchTools)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, agents, "All tools of one MCP server that the thread may use"), s.serverTools)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, agents, "Call a tool"), s.callTool)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, agents, "What to tell the agent, and which tools to register with it"), s.getPrompt)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, agents.at(Owner), "MCP servers that the thread may use"), s.toolServers)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, agents.at(Owner), "Find tools: at most 15, best first"), s.searchTools)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, agents.at(Owner), "All tools of one MCP server that the thread may use"), s.serverTools)
+	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, agents.at(Holder), "Call a tool"), s.callTool)
+	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, agents.at(Owner), "What to tell the agent, and which tools to register with it"), s.getPrompt)
 
 	register(s, s.api, on(http.MethodGet, "/api/mcp/servers", "listMCPServers", tagAdmin, operators, "The configuration of all MCP servers"), s.listMCPServers)
 	register(s, s.api, on(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", tagAdmin, operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)

@@ -38,14 +38,14 @@ type transferred struct {
 
 func (s *server) transferRoutes() {
 	const files = "/api/threads/{thread}/files"
-	op := s.binaryOp(on(http.MethodGet, files+"/content", "getContent", tagFiles, agents, "A file's bytes; ranges and ETag"))
+	op := s.binaryOp(on(http.MethodGet, files+"/content", "getContent", tagFiles, agents.at(FileReader), "A file's bytes; ranges and ETag"))
 	register(s, s.api, op, s.content)
-	op = s.binaryOp(on(http.MethodHead, files+"/content", "headContent", tagFiles, agents, "Size and ETag of a file"))
+	op = s.binaryOp(on(http.MethodHead, files+"/content", "headContent", tagFiles, agents.at(FileReader), "Size and ETag of a file"))
 	register(s, s.api, op, s.content)
-	op = on(http.MethodPut, files+"/content", "putContent", tagFiles, agents, "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
+	op = on(http.MethodPut, files+"/content", "putContent", tagFiles, agents.at(FileWriter), "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}}
 	register(s, s.api, also[paths.Written](s, op, "201", "The file is new"), s.putContent)
-	op = on(http.MethodPost, files+"/upload", "uploadFiles", tagFiles, agents,
+	op = on(http.MethodPost, files+"/upload", "uploadFiles", tagFiles, agents.at(FileWriter),
 		"Write many files. A part's file name is its path: absolute, or below the form field path (before the files; /mnt/user-data/uploads when absent)")
 	register(s, s.api, op, s.upload)
 	// The form is streamed, so huma must not know of it before the route is registered.
@@ -54,7 +54,7 @@ func (s *server) transferRoutes() {
 			"path": {Type: huma.TypeString}, "files": {Type: huma.TypeArray, Items: binary()},
 		}}},
 	}}
-	register(s, s.api, on(http.MethodPost, files+"/download", "downloadFiles", tagFiles, agents, "Read many files, at most 32 MiB together"), s.download)
+	register(s, s.api, on(http.MethodPost, files+"/download", "downloadFiles", tagFiles, agents.at(FileWriter), "Read many files, at most 32 MiB together"), s.download)
 }
 
 func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }

@@ -21,7 +21,7 @@ type watchIn struct {
 }
 
 func (s *server) watchRoutes() {
-	op := on(http.MethodGet, "/api/threads/{thread}/files/watch", "watchFiles", tagFiles, agents, "What changes in a folder, as it changes (server-sent events)")
+	op := on(http.MethodGet, "/api/threads/{thread}/files/watch", "watchFiles", tagFiles, agents.at(Owner).streaming(), "What changes in a folder, as it changes (server-sent events)")
 	op.Description = "First the event started: what changes from then on is told. Then an event change for each file or folder that was created, modified or deleted; " +
 		"a rename is both, and what comes and goes within a moment may not be told. An event end, and the end of the stream, when the thread's sandbox has ended: its last changes come before. " +
 		"An event error with a problem, when the thread or the folder is gone, has more than 10000 entries, or the server stops. It cannot be resumed: who was cut off lists the folder. " +
