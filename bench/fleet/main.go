@@ -35,6 +35,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
@@ -111,8 +112,11 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 		err = errors.Join(err, orch.Close(closing), hub.Close())
 	}()
 	api, err := rest.New(rest.Options{
-		Threads: orch, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch, Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads, MCPServers: hub,
-		Audit: records, Anonymous: &local, Idempotency: st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
+		Service: service.Service{
+			Threads: orch, Sandboxes: orch, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch,
+			Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads,
+		},
+		MCPServers: hub, MCPLogins: hub, Audit: records, Anonymous: &local, Idempotency: st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})
 	if err != nil {
 		return err

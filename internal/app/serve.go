@@ -41,6 +41,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/skills/runnable"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -591,6 +592,12 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 	prober := runnable.NewProber(p.orch, p.log)
 	p.onClose(func() error { prober.Close(); return nil })
 	_, remote := p.driver.(driver.Remote)
+	use := service.Service{
+		Threads: p.orch, Sandboxes: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Terminals: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch,
+		Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills.Threads, SkillInstalls: installs,
+		Approvals: p.approvals, Plugins: pluginUse{p.plugins, p.orch}, Marketplaces: p.plugins,
+	}
+	servers := mcpAdmin{p.hub, access}
 	o := rest.Options{
 		Runnable: func(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) sandbox.Runnable {
 			if sk.Broken || sk.Digest == "" {
@@ -598,14 +605,15 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
 		},
-		Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Terminals: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills.Threads, Plugins: pluginUse{p.plugins, p.orch}, MCPServers: mcpAdmin{p.hub, access}, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
-		Approvals: p.approvals, SkillInstalls: installs, Placement: placement{p.orch, p.peers}, RemoteFiles: remote,
+		Service:    use,
+		MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
+		Placement: placement{p.orch, p.peers}, RemoteFiles: remote,
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}
 	if p.cfg.E2B {
-		adapter := e2b.New(e2b.Options{Threads: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch, DefaultTemplate: p.cfg.DefaultTemplate, Log: p.log})
+		adapter := e2b.New(e2b.Options{Service: use, DefaultTemplate: p.cfg.DefaultTemplate, Log: p.log})
 		p.onClose(func() error { adapter.Close(); return nil })
 		o.Adapters = append(o.Adapters, adapter.Routes())
 	}

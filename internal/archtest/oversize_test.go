@@ -3,7 +3,7 @@ package archtest
 // oversize lists the parts that exceed a limit of sizes_test.go, with their sizes. A part may leave the list, and never
 // grows.
 var oversize = map[part]int{
-	{"internal/api/rest.Options", fields}:              38,
+	{"internal/api/rest.Options", fields}:              26,
 	{"internal/app.App", fields}:                       32,
 	{"internal/audit.Log", fields}:                     44,
 	{"internal/audit.Record", fields}:                  32,
@@ -18,7 +18,7 @@ var oversize = map[part]int{
 	{"internal/sandbox.Plugin", fields}:                21,
 	{"internal/tools/hub.serverConfig", fields}:        24,
 	{"sdk/go.AuditRecord", fields}:                     23,
-	{"internal/api/rest", packageLines}:                8007,
+	{"internal/api/rest", packageLines}:                7838,
 	{"internal/app/cli", packageLines}:                 7106,
 	{"internal/audit", packageLines}:                   5622,
 	{"internal/plugins", packageLines}:                 4462,
@@ -48,9 +48,6 @@ var oversize = map[part]int{
 	{"internal/tools/hub/login.Client", methods}:       27,
 	{"internal/workspace/paths.FS", methods}:           40,
 	{"internal/workspace/snapshot.Snapshots", methods}: 44,
-	{"internal/api/rest.mcpServers", interfaceMethods}: 9,
-	{"internal/api/rest.plugins", interfaceMethods}:    10,
-	{"internal/api/rest.threads", interfaceMethods}:    9,
 	{"internal/approval.requests", interfaceMethods}:   10,
 	{"internal/policy.Hub", interfaceMethods}:          15,
 	{"sdk/go.Thread", methods}:                         66,

@@ -23,12 +23,13 @@ var table = []row{
 	{"internal/api/auth", "sandbox store", "keys are records"},
 	{"internal/api/auth/oidc", "sandbox", "a token says all there is to know"},
 	{"internal/api/deerflow", "sandbox api/auth workspace/paths", "it translates to the public API, whose handler comes in; keys of addresses through an interface that it declares"},
-	{"internal/api/e2b", "sandbox audit workspace/paths api/rest api/e2b/...", "an adapter translates to use cases, by interfaces that it declares; its routes are served as all others"},
+	{"internal/api/e2b", "sandbox service audit workspace/paths api/rest api/e2b/...", "an adapter translates to use cases; its routes are served as all others"},
 	{"internal/api/e2b/envd/filesystem", "", "generated"},
 	{"internal/api/e2b/envd/filesystem/filesystemconnect", "api/e2b/envd/filesystem", "generated"},
 	{"internal/api/e2b/envd/process", "", "generated"},
 	{"internal/api/e2b/envd/process/processconnect", "api/e2b/envd/process", "generated"},
-	{"internal/api/rest", "sandbox api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export", "HTTP reaches the use cases through interfaces that it declares"},
+	{"internal/api/rest", "sandbox service api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
+	{"internal/service", "sandbox prompt workspace/paths", "use cases are interfaces; internal/app knows who implements them"},
 
 	{"internal/instance/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 	{"internal/instance", "audit driver instance/capacity limits ownership platform/redact sandbox sandboxapi/... skills tools/bridge workspace/filesync", "one sandbox on this server: what it is and how far it is; it calls no driver"},
@@ -168,7 +169,7 @@ var table = []row{
 	{"internal/config", "", "it stands below everything"},
 	{"internal/config/extensions", "sandbox platform/jsonedit platform/lockedfile", "what is switched on is text in files; what a switch means, others know"},
 
-	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance tools/call instance/hooks", "it builds the server of all its parts, and knows no command"},
+	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source service store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance tools/call instance/hooks", "it builds the server of all its parts, and knows no command"},
 	{"internal/app/cli", "api/auth api/rest app audit audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes observe/doctor orchestrator ownership/replica platform/buildinfo platform/redact platform/s3 plugins policy sandbox secrets sidecar/pki skills skills/archive skills/lint skills/runnable skills/scan skills/source store template template/sbom tools/argform tools/codeapi/standalone tools/egress tools/hub workspace/quota workspace/snapshot /sdk/go /skills instance", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
 
 	{"internal/archtest", "", "it reads text"},
@@ -184,7 +185,7 @@ var table = []row{
 
 	{"bench", "attack/bomb audit api/auth policy sandbox store driver/containerd/containerdtest /sandbox-templates", "the whole is measured through its public API; what rights and records cost, by who judges and writes them"},
 	{"bench/chaos", "audit driver/containerd/containerdtest driver/docker/dockertest", "the whole is harmed from outside; what it recorded is read by who wrote it"},
-	{"bench/fleet", "audit tools/bridge tools/codeapi driver/memory config/extensions api/rest tools/hub orchestrator ownership/peer tools/call instance policy prompt ownership/replica sandbox sandboxapi/... skills store observe/metrics", "a server on the memory driver: it wires all parts, as cmd does"},
+	{"bench/fleet", "audit tools/bridge tools/codeapi driver/memory config/extensions api/rest tools/hub orchestrator ownership/peer tools/call instance policy prompt ownership/replica sandbox service sandboxapi/... skills store observe/metrics", "a server on the memory driver: it wires all parts, as cmd does"},
 	{"deploy/helm", "driver/kubernetes template", "a chart is text; its tests read it, and compare its rights with those that the driver needs"},
 	{"sandbox-templates", "", "files, and nothing else"},
 	{"sdk/go", "", "programs of others import it, so it knows the public API and nothing of ours"},

@@ -18,7 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	vpath "github.com/skerry-sandbox/skerry/internal/workspace/paths"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // envdVersion says which abilities the SDKs may use: octet-stream uploads are the newest that we have; metadata of
@@ -28,53 +28,9 @@ const envdVersion = "0.5.7"
 // maxBodyBytes bounds a request that is no file.
 const maxBodyBytes = 32 << 20
 
-type threads interface {
-	Acquire(ctx context.Context, c sandbox.Caller, thread string, o sandbox.AcquireOptions) (sandbox.Info, error)
-	Thread(ctx context.Context, c sandbox.Caller, thread string) (sandbox.ThreadView, error)
-	Threads(ctx context.Context, c sandbox.Caller, f sandbox.ThreadFilter) (items []sandbox.ThreadView, next string, err error)
-	DeleteThread(ctx context.Context, c sandbox.Caller, thread string) error
-	Pause(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
-	Resume(ctx context.Context, c sandbox.Caller, thread string) (sandbox.Info, error)
-	Hibernate(ctx context.Context, c sandbox.Caller, thread string, force bool) (sandbox.Info, error)
-	Templates() []sandbox.Template
-}
-
-type runs interface {
-	RunCommand(ctx context.Context, c sandbox.Caller, thread string, cmd sandbox.Command) (execID string, err error)
-	RunCode(ctx context.Context, c sandbox.Caller, thread string, code sandbox.Code) (execID string, err error)
-}
-
-type execs interface {
-	Execs(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.ExecInfo, error)
-	Events(ctx context.Context, c sandbox.Caller, thread, execID string, after uint64, emit func(sandbox.Event) error) error
-	SendStdin(ctx context.Context, c sandbox.Caller, thread, execID string, data []byte, closeIt bool) error
-	Signal(ctx context.Context, c sandbox.Caller, thread, execID, signal string) error
-	Kill(ctx context.Context, c sandbox.Caller, thread, execID string) error
-	JoinTerminal(ctx context.Context, c sandbox.Caller, thread, execID string) error
-	Resize(ctx context.Context, c sandbox.Caller, thread, execID string, size sandbox.TerminalSize) error
-}
-
-type contexts interface {
-	CreateContext(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ContextRequest) (sandbox.CodeContext, error)
-	Contexts(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.CodeContext, error)
-	Context(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
-	RestartContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
-	DeleteContext(ctx context.Context, c sandbox.Caller, thread, id string) error
-}
-
-type files interface {
-	ReadFiles(ctx context.Context, c sandbox.Caller, thread string, read func(*vpath.FS) error) error
-	ChangeFiles(ctx context.Context, c sandbox.Caller, thread, action, path string, change func(*vpath.FS) (int64, error)) error
-	WatchFiles(ctx context.Context, c sandbox.Caller, thread, path string, recursive bool, emit func([]vpath.Change) error) error
-}
-
 // Options are the use cases behind the adapter.
 type Options struct {
-	Threads  threads
-	Runs     runs
-	Execs    execs
-	Contexts contexts
-	Files    files
+	service.Service
 	// DefaultTemplate is what E2B's own templates stand for here.
 	DefaultTemplate string
 	Log             *slog.Logger
@@ -90,7 +46,7 @@ type Adapter struct {
 
 // New makes the adapter.
 func New(o Options) *Adapter {
-	return &Adapter{o: o, known: newKnown(o.Threads, o.Execs, o.Log), watchers: newWatchers(), locks: locks{held: map[string]*lock{}}}
+	return &Adapter{o: o, known: newKnown(o.Service, o.Log), watchers: newWatchers(), locks: locks{held: map[string]*lock{}}}
 }
 
 // Close forgets when sandboxes end: the server that serves them next finds it in their labels.

@@ -95,7 +95,7 @@ func (a *Adapter) create(w http.ResponseWriter, r *http.Request, q request) erro
 	if b.AutoPause {
 		labels[labelPauses] = "1"
 	}
-	info, err := a.o.Threads.Acquire(r.Context(), q.caller, q.thread, sandbox.AcquireOptions{Template: template, Labels: labels, Env: b.Env, Wait: startTime})
+	info, err := a.o.Sandboxes.Acquire(r.Context(), q.caller, q.thread, sandbox.AcquireOptions{Template: template, Labels: labels, Env: b.Env, Wait: startTime})
 	if err == nil && info.State == sandbox.Starting {
 		err = sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox did not start within %s", startTime)
 	}
@@ -177,7 +177,7 @@ func (a *Adapter) describe(v sandbox.ThreadView) sandboxView {
 		return s
 	}
 	s.Template, s.Alias = v.Sandbox.Template, v.Sandbox.Template
-	for _, t := range a.o.Threads.Templates() {
+	for _, t := range a.o.Sandboxes.Templates() {
 		if t.Name == v.Sandbox.Template {
 			s.CPU, s.MemoryMB, s.DiskMB = max(1, int(t.Limits.CPUMillis/1000)), t.Limits.MemoryBytes>>20, t.Limits.DiskBytes>>20
 		}
@@ -288,7 +288,7 @@ func (a *Adapter) wake(w http.ResponseWriter, r *http.Request, q request, onlyPa
 	if state(v) == statePaused {
 		status = http.StatusCreated
 		if v.Sandbox != nil && (v.Sandbox.State == sandbox.Paused || v.Sandbox.State == sandbox.Hibernated) {
-			if _, err := a.o.Threads.Resume(r.Context(), q.caller, q.thread); err != nil {
+			if _, err := a.o.Sandboxes.Resume(r.Context(), q.caller, q.thread); err != nil {
 				return err
 			}
 		}
@@ -324,9 +324,9 @@ func (a *Adapter) pause(w http.ResponseWriter, r *http.Request, q request) error
 		return sandbox.Errorf(sandbox.Conflict, "sandbox %s is paused already", q.thread)
 	}
 	if b.Memory != nil && !*b.Memory {
-		_, err = a.o.Threads.Hibernate(r.Context(), q.caller, q.thread, false)
+		_, err = a.o.Sandboxes.Hibernate(r.Context(), q.caller, q.thread, false)
 	} else {
-		_, err = a.o.Threads.Pause(r.Context(), q.caller, q.thread)
+		_, err = a.o.Sandboxes.Pause(r.Context(), q.caller, q.thread)
 	}
 	if sandbox.KindOf(err) == sandbox.Conflict { // the SDKs read 409 as "paused"
 		err = sandbox.Wrap(sandbox.Invalid, err, "a sandbox in which commands or code run cannot be paused: end them first")

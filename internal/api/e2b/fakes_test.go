@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -263,7 +265,7 @@ func start(t *testing.T) (*house, *httptest.Server) {
 	if err := os.Mkdir(h.dir+"/workspace", 0o755); err != nil { //nolint:gosec // a test's
 		t.Fatal(err)
 	}
-	a := New(Options{Threads: h, Runs: h, Execs: h, Contexts: h, Files: h, DefaultTemplate: "base", Log: slog.New(slog.DiscardHandler)})
+	a := New(Options{Service: service.Service{Threads: h, Sandboxes: h, Runs: h, Execs: h, Terminals: h, Contexts: h, Files: h}, DefaultTemplate: "base", Log: slog.New(slog.DiscardHandler)})
 	served := a.Routes()
 	mux := http.NewServeMux()
 	for _, route := range served.Routes {
@@ -313,4 +315,25 @@ func call(t *testing.T, method, url, id, body string, headers ...string) (int, s
 
 func exited(code int) sandbox.Event {
 	return sandbox.Event{N: 9, Type: sandbox.EventExit, Result: &sandbox.Result{Status: sandbox.StatusExited, ExitCode: &code}}
+}
+
+// What E2B's API has no words for.
+var errNotAsked = errors.New("not asked for by this API")
+
+func (h *house) ReleaseSandbox(context.Context, sandbox.Caller, string) error { return errNotAsked }
+
+func (h *house) RunScript(context.Context, sandbox.Caller, string, sandbox.Script) (string, error) {
+	return "", errNotAsked
+}
+
+func (h *house) Wait(context.Context, sandbox.Caller, string, string) (sandbox.Result, error) {
+	return sandbox.Result{}, errNotAsked
+}
+
+func (h *house) Exec(context.Context, sandbox.Caller, string, string) (sandbox.Result, error) {
+	return sandbox.Result{}, errNotAsked
+}
+
+func (h *house) InterruptContext(context.Context, sandbox.Caller, string, string) (sandbox.CodeContext, error) {
+	return sandbox.CodeContext{}, errNotAsked
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // What the adapter remembers of a sandbox lies among the labels of its thread, under names that metadata cannot have.
@@ -31,9 +32,10 @@ const (
 // knownSandboxes are those that were asked about lately, and the clocks of those that end. Another server, or this one after
 // it started anew, finds all of it in the labels as soon as the sandbox is asked about, or listed.
 type knownSandboxes struct {
-	threads threads
-	execs   execs
-	log     *slog.Logger
+	threads   service.Threads
+	sandboxes service.Sandboxes
+	execs     service.Execs
+	log       *slog.Logger
 
 	mu     sync.Mutex
 	by     map[sandbox.Thread]*known
@@ -48,8 +50,8 @@ type known struct {
 	clock *time.Timer
 }
 
-func newKnown(t threads, e execs, log *slog.Logger) *knownSandboxes {
-	return &knownSandboxes{threads: t, execs: e, log: log, by: map[sandbox.Thread]*known{}, busy: map[sandbox.Thread]bool{}}
+func newKnown(o service.Service, log *slog.Logger) *knownSandboxes {
+	return &knownSandboxes{threads: o.Threads, sandboxes: o.Sandboxes, execs: o.Execs, log: log, by: map[sandbox.Thread]*known{}, busy: map[sandbox.Thread]bool{}}
 }
 
 func (k *knownSandboxes) close() {
@@ -162,7 +164,7 @@ func (k *knownSandboxes) end(q request) {
 		return
 	case view.Labels[labelPauses] != "":
 		if state(view) != statePaused {
-			_, err = k.threads.Pause(ctx, q.caller, q.thread)
+			_, err = k.sandboxes.Pause(ctx, q.caller, q.thread)
 		}
 	default:
 		err = k.threads.DeleteThread(ctx, q.caller, q.thread)
@@ -192,7 +194,7 @@ func (a *Adapter) relabel(ctx context.Context, q request, change map[string]stri
 	}
 	labels := maps.Clone(view.Labels)
 	maps.Copy(labels, change)
-	info, err := a.o.Threads.Acquire(ctx, q.caller, q.thread, sandbox.AcquireOptions{Labels: labels, Wait: startTime})
+	info, err := a.o.Sandboxes.Acquire(ctx, q.caller, q.thread, sandbox.AcquireOptions{Labels: labels, Wait: startTime})
 	if err != nil {
 		return view, err
 	}

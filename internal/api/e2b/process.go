@@ -156,7 +156,7 @@ func (p *processService) Connect(ctx context.Context, r *connect.Request[process
 	if err != nil {
 		return p.a.rpcError(ctx, err)
 	}
-	err = p.a.o.Execs.JoinTerminal(ctx, q.caller, q.thread, id)
+	err = p.a.o.Terminals.JoinTerminal(ctx, q.caller, q.thread, id)
 	terminal := err == nil
 	if err != nil && sandbox.KindOf(err) != sandbox.Conflict {
 		return p.a.rpcError(ctx, err)
@@ -291,7 +291,7 @@ func (p *processService) Update(ctx context.Context, r *connect.Request[process.
 		if err != nil {
 			return err
 		}
-		return p.a.o.Execs.Resize(ctx, q.caller, q.thread, id, size)
+		return p.a.o.Terminals.Resize(ctx, q.caller, q.thread, id, size)
 	})
 	return connect.NewResponse(&process.UpdateResponse{}), err
 }

@@ -7,14 +7,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// approvals is where people decide on calls that wait for them (internal/approval).
-type approvals interface {
-	List(ctx context.Context, c sandbox.Caller, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error)
-	Get(ctx context.Context, c sandbox.Caller, id string) (sandbox.Approval, error)
-	// Decide is a Conflict when the request is decided, or over.
-	Decide(ctx context.Context, c sandbox.Caller, id string, v sandbox.ApprovalVerdict) (sandbox.Approval, error)
-}
-
 type approvalsIn struct {
 	State  string `query:"state" enum:"pending,approved,denied,expired,cancelled"`
 	User   string `query:"user" maxLength:"128" doc:"Those who decide only, unless it is the caller"`

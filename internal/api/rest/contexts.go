@@ -7,20 +7,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// contexts are the interpreters of a thread that keep their variables between runs.
-type contexts interface {
-	// CreateContext returns once the context can be used.
-	CreateContext(ctx context.Context, c sandbox.Caller, thread string, q sandbox.ContextRequest) (sandbox.CodeContext, error)
-	// Contexts lists them, oldest first. It starts no sandbox.
-	Contexts(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.CodeContext, error)
-	Context(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
-	// InterruptContext ends the run in a context and keeps its variables.
-	InterruptContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
-	// RestartContext starts an empty interpreter for a context, also when its own was lost.
-	RestartContext(ctx context.Context, c sandbox.Caller, thread, id string) (sandbox.CodeContext, error)
-	DeleteContext(ctx context.Context, c sandbox.Caller, thread, id string) error
-}
-
 // contextBody is the body of POST /api/threads/{t}/contexts.
 type contextBody struct {
 	Language string `json:"language,omitempty" enum:"python,typescript,javascript" doc:"As the server is configured for execute_code when absent"`

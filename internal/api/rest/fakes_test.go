@@ -22,6 +22,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -458,7 +459,8 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Threads: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Tools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w, MCPServers: w, Audit: w, Idempotency: w, Version: "1.2.3", OperatorTenant: "acme",
+		Service:    service.Service{Threads: w, Sandboxes: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Tools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w},
+		MCPServers: w, MCPLogins: w, Audit: w, Idempotency: w, Version: "1.2.3", OperatorTenant: "acme",
 		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }

@@ -20,23 +20,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// plugins is the use cases of plugins (internal/plugins).
-type plugins interface {
-	List(ctx context.Context, c sandbox.Caller) ([]sandbox.Plugin, error)
-	Get(ctx context.Context, c sandbox.Caller, name string) (sandbox.Plugin, error)
-	// Install installs what req names, or the archive when it is not nil. It is in force when Install returns.
-	Install(ctx context.Context, c sandbox.Caller, archive io.Reader, req sandbox.PluginInstall) (sandbox.Plugin, error)
-	// Change switches a plugin on or off (nil: as it is), and sets values that it asks for.
-	Change(ctx context.Context, c sandbox.Caller, name string, enabled *bool, values map[string]any) (sandbox.Plugin, error)
-	Remove(ctx context.Context, c sandbox.Caller, name string) error
-	Commands(ctx context.Context, c sandbox.Caller, name string, skills bool) ([]sandbox.PluginCommand, error)
-	// Invoke makes the text of a command for a thread.
-	Invoke(ctx context.Context, c sandbox.Caller, thread, plugin, command, args string) (sandbox.PluginMessage, error)
-	Marketplaces(ctx context.Context, c sandbox.Caller) ([]sandbox.Marketplace, error)
-	AddMarketplace(ctx context.Context, c sandbox.Caller, req sandbox.PluginInstall) (sandbox.Marketplace, error)
-	RemoveMarketplace(ctx context.Context, c sandbox.Caller, name string) error
-}
-
 var errNoPlugins = sandbox.Errorf(sandbox.NotSupported, "this server has no plugins")
 
 // PluginIn names a plugin.
@@ -299,7 +282,7 @@ func (s *server) listMarketplaces(ctx context.Context, in *ListIn) (*body[page[s
 	if s.o.Plugins == nil {
 		return pageOf([]sandbox.Marketplace{}, ""), nil
 	}
-	list, err := s.o.Plugins.Marketplaces(ctx, callerOf(ctx))
+	list, err := s.o.Marketplaces.Marketplaces(ctx, callerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +298,7 @@ func (s *server) addMarketplace(ctx context.Context, in *struct{ Body SourceBody
 	}
 	var req sandbox.PluginInstall
 	in.Body.fill(&req)
-	m, err := s.o.Plugins.AddMarketplace(ctx, callerOf(ctx), req)
+	m, err := s.o.Marketplaces.AddMarketplace(ctx, callerOf(ctx), req)
 	if err != nil {
 		return nil, err
 	}
@@ -329,5 +312,5 @@ func (s *server) removeMarketplace(ctx context.Context, in *struct {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
-	return nil, s.o.Plugins.RemoveMarketplace(ctx, callerOf(ctx), in.Name)
+	return nil, s.o.Marketplaces.RemoveMarketplace(ctx, callerOf(ctx), in.Name)
 }

@@ -73,7 +73,7 @@ func (f *fakePlugins) RemoveMarketplace(_ context.Context, _ sandbox.Caller, nam
 
 func TestPluginsOverHTTP(t *testing.T) {
 	f := &fakePlugins{}
-	h := handler(t, newWorld(t), func(o *Options) { o.Plugins = f })
+	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = f, f })
 	if m := decodeBody(t, send(h, "GET", "/api/plugins", "")); fmt.Sprint(m["items"]) == "[]" || m["items"] == nil {
 		t.Errorf("%v", m)
 	}
@@ -105,7 +105,7 @@ func TestPluginsOverHTTP(t *testing.T) {
 	}
 	wantProblem(t, send(h, "POST", "/api/marketplaces", `{}`), 400, "invalid")
 	wantProblem(t, send(h, "DELETE", "/api/marketplaces/none", ""), 404, "not_found")
-	bare := handler(t, newWorld(t), func(o *Options) { o.Plugins = nil })
+	bare := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = nil, nil })
 	wantProblem(t, send(bare, "GET", "/api/plugins/sales", ""), 501, "not_supported")
 	if m := decodeBody(t, send(bare, "GET", "/api/plugins", "")); fmt.Sprint(m["items"]) != "[]" {
 		t.Errorf("%v", m)
@@ -114,7 +114,7 @@ func TestPluginsOverHTTP(t *testing.T) {
 
 func TestInstallPluginOverHTTP(t *testing.T) {
 	f := &fakePlugins{}
-	h := handler(t, newWorld(t), func(o *Options) { o.Plugins = f })
+	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = f, f })
 	const route = "/api/plugins/install"
 	m := decodeBody(t, send(h, "POST", route+"?shared=true&strict=true&enabled=false", `{"source":"https://x.example/p.zip","sha256":"`+strings.Repeat("a", 64)+`","folder":"sub"}`))
 	want := sandbox.PluginInstall{From: "https://x.example/p.zip", SHA256: strings.Repeat("a", 64), Path: "sub", Shared: true, Strict: true, Disabled: true}

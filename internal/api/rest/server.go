@@ -20,6 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -35,28 +36,13 @@ type Check struct {
 
 // Options are the use cases that the server translates to, and who may call it.
 type Options struct {
-	Threads      threads
-	Runs         runs
-	Execs        execs
-	Terminals    terminals
-	Contexts     contexts
-	Files        files
-	Tools        tools
-	Upstream     upstream
-	Prompts      prompts
-	Skills       skills
-	ThreadSkills threadSkills
-	MCPServers   mcpServers
-	Audit        auditLog
-	AuditProof   auditProof // nil: the log is not verified here
+	service.Service
+	MCPServers mcpServers
+	MCPLogins  mcpLogins
+	Audit      auditLog
+	AuditProof auditProof // nil: the log is not verified here
 	// Policy are the rules; nil: there are none.
 	Policy rules
-	// SkillInstalls installs skills from archives; nil: POST /api/skills/install is not_supported.
-	SkillInstalls skillInstalls
-	// Approvals are calls that wait for people; nil: there are none.
-	Approvals approvals
-	// Plugins are the caller's plugins and their commands; nil: there are none.
-	Plugins plugins
 	// Drift is what has changed of tools; nil: tools are not compared.
 	Drift toolDrift
 	// Secrets are named values; nil: there are none.
@@ -131,7 +117,7 @@ func New(o Options) (http.Handler, error) {
 }
 
 func newServer(o Options) (*server, error) {
-	if o.Threads == nil || o.Runs == nil || o.Execs == nil || o.Terminals == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Prompts == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.Audit == nil || o.Log == nil {
+	if o.Threads == nil || o.Sandboxes == nil || o.Runs == nil || o.Execs == nil || o.Terminals == nil || o.Files == nil || o.Tools == nil || o.Upstream == nil || o.Prompts == nil || o.Skills == nil || o.ThreadSkills == nil || o.MCPServers == nil || o.MCPLogins == nil || o.Audit == nil || o.Log == nil {
 		return nil, errors.New("rest: a use case is missing")
 	}
 	if o.Keys == nil && o.Anonymous == nil {

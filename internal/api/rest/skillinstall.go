@@ -18,15 +18,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// skillInstalls installs skills for the caller.
-type skillInstalls interface {
-	// Install reads an archive to its end. Invalid: it is refused; Conflict: there is a skill of that name, or it has
-	// not the digest that was asked for.
-	Install(ctx context.Context, c sandbox.Caller, archive io.Reader, req sandbox.SkillInstall) (sandbox.SkillInstalled, error)
-	// InstallURL fetches the archive at req.Source first. NotSupported, NotFound, Forbidden, Unavailable.
-	InstallURL(ctx context.Context, c sandbox.Caller, req sandbox.SkillInstall) (sandbox.SkillInstalled, error)
-}
-
 // maxInstallJSON bounds the JSON of a request to install.
 const maxInstallJSON = 16 << 10
 

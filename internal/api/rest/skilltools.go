@@ -12,22 +12,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// threadSkills is what agents do with the skills of their thread.
-type threadSkills interface {
-	// ThreadSkills lists them, sorted by name.
-	ThreadSkills(ctx context.Context, c sandbox.Caller, thread string) ([]sandbox.Skill, error)
-	SkillManifest(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.SkillManifest, error)
-	// SkillFile returns one file; path is relative to the skill's folder.
-	SkillFile(ctx context.Context, c sandbox.Caller, thread, skill, path string) ([]byte, error)
-	ActivateSkill(ctx context.Context, c sandbox.Caller, thread, name string) (sandbox.ActiveSkill, error)
-	// SearchSkills returns at most 15, best first, and how many fit; the first by name for an empty query.
-	SearchSkills(ctx context.Context, c sandbox.Caller, thread, query string) (found []sandbox.SkillFound, matches int, err error)
-	AddVirtualSkill(ctx context.Context, c sandbox.Caller, thread string, sk sandbox.VirtualSkill) (sandbox.Skill, error)
-	RemoveVirtualSkill(ctx context.Context, c sandbox.Caller, thread, name string) error
-	// SkillsChanged returns a channel that is closed when the skills of any thread may have changed.
-	SkillsChanged() <-chan struct{}
-}
-
 // maxSkillFileText is the longest text of a skill's file that is given as text; a longer one is given by its
 // place in the sandbox.
 const maxSkillFileText = 1 << 20

@@ -81,19 +81,19 @@ func (s *server) threadRoutes() {
 	register(s, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, agents, "The caller's threads"), s.listThreads)
 	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, agents.at(Owner), "End the sandbox; the workspace stays"),
 		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
-			return nil, s.o.Threads.ReleaseSandbox(ctx, callerOf(ctx), in.Thread)
+			return nil, s.o.Sandboxes.ReleaseSandbox(ctx, callerOf(ctx), in.Thread)
 		})
 	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, agents.at(Holder), "End the sandbox and delete the workspace"),
 		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
 			return nil, s.o.Threads.DeleteThread(ctx, callerOf(ctx), in.Thread)
 		})
-	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Threads.Pause)
-	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Threads.Resume)
+	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Sandboxes.Pause)
+	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Sandboxes.Resume)
 	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents.at(Holder),
 		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
 	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
 		func(_ context.Context, in *ListIn) (*body[page[sandbox.Template]], error) {
-			return pageIn(*in, s.o.Threads.Templates(), templateKey)
+			return pageIn(*in, s.o.Sandboxes.Templates(), templateKey)
 		})
 }
 
@@ -115,7 +115,7 @@ func (s *server) hibernate(ctx context.Context, in *struct {
 	}
 },
 ) (*body[sandboxOnly], error) {
-	info, err := s.o.Threads.Hibernate(ctx, callerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
+	info, err := s.o.Sandboxes.Hibernate(ctx, callerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (s *server) acquire(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.o.Threads.Acquire(ctx, callerOf(ctx), in.Thread, o)
+	info, err := s.o.Sandboxes.Acquire(ctx, callerOf(ctx), in.Thread, o)
 	if err != nil {
 		return nil, err
 	}

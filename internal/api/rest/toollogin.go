@@ -33,7 +33,7 @@ func (s *server) loginRoutes() {
 }
 
 func (s *server) beginLogin(ctx context.Context, in *loginIn) (*body[sandbox.ToolLogin], error) {
-	l, err := s.o.MCPServers.BeginLogin(ctx, callerOf(ctx), in.Name, in.Body.RedirectURI)
+	l, err := s.o.MCPLogins.BeginLogin(ctx, callerOf(ctx), in.Name, in.Body.RedirectURI)
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +41,9 @@ func (s *server) beginLogin(ctx context.Context, in *loginIn) (*body[sandbox.Too
 }
 
 func (s *server) finishLogin(ctx context.Context, in *loggedIn) (*struct{}, error) {
-	return nil, s.o.MCPServers.FinishLogin(ctx, callerOf(ctx), in.Name, in.Body.Redirected)
+	return nil, s.o.MCPLogins.FinishLogin(ctx, callerOf(ctx), in.Name, in.Body.Redirected)
 }
 
 func (s *server) logout(ctx context.Context, in *ServerIn) (*struct{}, error) {
-	return nil, s.o.MCPServers.Logout(ctx, callerOf(ctx), in.Name)
+	return nil, s.o.MCPLogins.Logout(ctx, callerOf(ctx), in.Name)
 }

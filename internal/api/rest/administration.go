@@ -1,0 +1,96 @@
+package rest
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/policy"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/secrets"
+)
+
+// What administrators do, and what requests pass on their way. The use cases of agents are in internal/service.
+
+// mcpServers is the administration of MCP servers (the hub). Config is one value of mcpServers in
+// extensions_config.json, its secrets as "***".
+type mcpServers interface {
+	ServerConfigs(ctx context.Context) (map[string]json.RawMessage, error)
+	PutServer(ctx context.Context, name string, config json.RawMessage) error
+	DeleteServer(ctx context.Context, name string) error
+	ReconnectServer(ctx context.Context, name string) error
+	ServerTools(ctx context.Context, c sandbox.Caller, name string) ([]sandbox.Tool, error)
+	// ServerStates lists the enabled servers as the caller's own connections have them. It connects to none.
+	ServerStates(c sandbox.Caller) []sandbox.ToolServer
+}
+
+// mcpLogins are the logins of callers at MCP servers.
+type mcpLogins interface {
+	// BeginLogin returns the URL at which a person logs in; FinishLogin takes the URL that the browser was
+	// sent back to. The login is the caller's own.
+	BeginLogin(ctx context.Context, c sandbox.Caller, name, redirect string) (sandbox.ToolLogin, error)
+	FinishLogin(ctx context.Context, c sandbox.Caller, name, redirected string) error
+	Logout(ctx context.Context, c sandbox.Caller, name string) error
+}
+
+// toolDrift is the tools of MCP servers that are not as they were first seen, or approved.
+type toolDrift interface {
+	List(ctx context.Context, c sandbox.Caller, server string) ([]sandbox.ToolDrift, error)
+	// Approve takes a tool as it is now, all of a server for tool "". A hash says what was looked at.
+	Approve(ctx context.Context, c sandbox.Caller, server, tool, hash string) (approved []string, err error)
+}
+
+// rules is the policy. tenant is whose own rules are meant, "" for those of the server.
+type rules interface {
+	Status(tenant string) policy.Status
+	// PutPolicy replaces rules. Invalid has a field for each problem; Conflict: digest is not that of what is there.
+	PutPolicy(ctx context.Context, c sandbox.Caller, tenant, text, digest string) (policy.Status, error)
+	// TryPolicy says what rules say of a call, or of a record of the caller's tenant. text "" are those that count.
+	TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text string, call *policy.Sample, record string) (policy.Trial, error)
+}
+
+// secretStore keeps secrets. Nothing that it returns has a value.
+type secretStore interface {
+	Put(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name, value string, exec bool) (info secrets.Info, made bool, err error)
+	Get(ctx context.Context, c sandbox.Caller, name string) ([]secrets.Info, error)
+	List(ctx context.Context, c sandbox.Caller) ([]secrets.Info, error)
+	Delete(ctx context.Context, c sandbox.Caller, scope secrets.Scope, name string) error
+	Rotate(ctx context.Context, c sandbox.Caller) (secrets.Rotation, error)
+}
+
+type auditLog interface {
+	List(ctx context.Context, f audit.Filter) (items []audit.Record, next string, err error)
+	// Follow calls emit with records as they come, from behind the cursor after on; "": from now on.
+	Follow(ctx context.Context, f audit.Filter, after string, emit func(r audit.Record, cursor string) error) error
+}
+
+// limiter bounds what callers take, and says what they took.
+type limiter interface {
+	// Request lets a request in, or says which limit it met.
+	Request(ctx context.Context, c sandbox.Caller) error
+	// Defer leaves that to the use case that the request asks for; Settle counts a request that asked for none after all.
+	Defer(ctx context.Context) context.Context
+	Settle(ctx context.Context, c sandbox.Caller)
+	Usage(ctx context.Context, c sandbox.Caller, q sandbox.UsageQuery) (sandbox.UsageReport, error)
+}
+
+type keys interface {
+	// Authenticate says whose a credential is; *auth.TooMany when it was not looked at.
+	Authenticate(ctx context.Context, cred auth.Credential) (sandbox.Caller, error)
+	CreateKey(ctx context.Context, c sandbox.Caller, k auth.Key) (made auth.Key, secret string, err error)
+	ListKeys(ctx context.Context, c sandbox.Caller) ([]auth.Key, error)
+	RevokeKey(ctx context.Context, c sandbox.Caller, id string) error
+}
+
+// idempotency remembers the answers to requests with an Idempotency-Key for 24 hours.
+type idempotency interface {
+	// Begin claims key for a request whose method, path and body have the hash fingerprint, and which,
+	// when it is a retry, was first sent age ago. first: go on and call Finish. Else answer is what the
+	// first request was answered with; sandbox.KeyConflict when that one is still running or unknown
+	// what became of it, Invalid when it had another fingerprint.
+	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error)
+	// Finish stores the answer; a nil answer frees the key.
+	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error
+}
