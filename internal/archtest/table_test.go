@@ -28,8 +28,9 @@ var table = []row{
 	{"internal/api/e2b/envd/filesystem/filesystemconnect", "api/e2b/envd/filesystem", "generated"},
 	{"internal/api/e2b/envd/process", "", "generated"},
 	{"internal/api/e2b/envd/process/processconnect", "api/e2b/envd/process", "generated"},
-	{"internal/api/rest", "sandbox service api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
-	{"internal/service", "sandbox prompt workspace/paths", "use cases are interfaces; internal/app knows who implements them"},
+	{"internal/api/mcp", "sandbox service audit prompt observe/tracing workspace/paths", "it translates the protocol to use cases; who checks requests comes in as an interface"},
+	{"internal/api/rest", "sandbox service api/mcp api/auth audit prompt secrets workspace/paths observe/tracing policy audit/export", "HTTP translates to use cases, and reaches administration through interfaces that it declares"},
+	{"internal/service", "sandbox audit prompt workspace/paths", "use cases are interfaces; internal/app knows who implements them"},
 
 	{"internal/instance/capacity", "sandbox", "it gives out places and knows nothing of what takes them"},
 	{"internal/instance", "audit driver instance/capacity limits ownership platform/redact sandbox sandboxapi/... skills tools/bridge workspace/filesync", "one sandbox on this server: what it is and how far it is; it calls no driver"},

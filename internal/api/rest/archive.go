@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -67,7 +68,7 @@ func (s *server) getArchive(ctx context.Context, in *getArchiveIn) (*written, er
 	if err != nil {
 		return nil, err
 	}
-	packed, err := view(ctx, s, in.Thread, func(f *paths.FS) (paths.Packed, error) { return f.Survey(ctx, in.Path) })
+	packed, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Packed, error) { return f.Survey(ctx, in.Path) })
 	if err != nil {
 		release()
 		return nil, err
@@ -99,7 +100,7 @@ func (s *server) putArchive(ctx context.Context, in *PathIn) (*body[paths.Unpack
 	}
 	defer release()
 	var u paths.Unpacked
-	_, err = s.put(ctx, in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
+	_, err = service.Put(ctx, s.o.Files, callerOf(ctx), in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
 		var err error
 		u, err = f.Unpack(ctx, in.Path, &upload{r: exchangeOf(ctx).req.Body})
 		return paths.Written{Added: u.Bytes}, err

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // execBody is the body of POST /api/threads/{t}/exec.
@@ -97,7 +98,7 @@ func (s *server) execRoutes() {
 	op := s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", tagRun, agents.at(ExecOwner), "An exec as it is now"))
 	delete(op.Responses["200"].Content, "text/event-stream")
 	register(s, s.api, op, func(ctx context.Context, in *ExecIn) (*written, error) {
-		return s.result(ctx, in.Thread, in.Exec, s.o.Execs.Exec, shown)
+		return s.result(ctx, in.Thread, in.Exec, s.o.Execs.Exec, service.Shown)
 	})
 	op = s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", tagRun, agents.at(ExecOwner), "The events of an exec after a number, as they come"))
 	delete(op.Responses["200"].Content, "application/json")
@@ -137,7 +138,7 @@ func (s *server) exec(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, notStarted{err}
 	}
-	return s.outcome(ctx, in.Thread, id, cmd.Background, shown)
+	return s.outcome(ctx, in.Thread, id, cmd.Background, service.Shown)
 }
 
 func (s *server) executeCode(ctx context.Context, in *struct {
@@ -149,7 +150,7 @@ func (s *server) executeCode(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, notStarted{err}
 	}
-	return s.outcome(ctx, in.Thread, id, false, shownCode)
+	return s.outcome(ctx, in.Thread, id, false, service.ShownCode)
 }
 
 func (s *server) runSkill(ctx context.Context, in *struct {
@@ -162,7 +163,7 @@ func (s *server) runSkill(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, notStarted{err}
 	}
-	return s.outcome(ctx, in.Thread, id, false, shown)
+	return s.outcome(ctx, in.Thread, id, false, service.Shown)
 }
 
 // outcome answers with the result of an exec that was started, or with its stream.
@@ -195,34 +196,6 @@ func (s *server) result(ctx context.Context, thread, id string, get getResult, s
 	}}, nil
 }
 
-// shown is a result as the API shows it: no list of files is an empty one.
-func shown(res *sandbox.Result) any {
-	if res.Files == nil {
-		r := *res
-		r.Files = []sandbox.FileChange{}
-		res = &r
-	}
-	if res.ToolsCalled != nil {
-		return &codeResult{Result: res, ToolsCalled: res.ToolsCalled}
-	}
-	return res
-}
-
-// codeResult is the result of execute_code, which lists the tools called also when there were none.
-type codeResult struct {
-	*sandbox.Result
-	ToolsCalled []sandbox.ToolCall `json:"tools_called"`
-}
-
-func shownCode(res *sandbox.Result) any {
-	if res.ToolsCalled == nil {
-		r := *res
-		r.ToolsCalled = []sandbox.ToolCall{}
-		res = &r
-	}
-	return shown(res)
-}
-
 func (s *server) listExecs(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.ExecInfo]], error) {
 	items, err := s.o.Execs.Execs(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
@@ -250,7 +223,7 @@ func (s *server) execEvents(ctx context.Context, in *struct {
 		break
 	}
 	return &written{Body: func(c huma.Context) {
-		s.stream(ctx, humagin.Unwrap(c).Writer, in.Thread, in.Exec, after, shown)
+		s.stream(ctx, humagin.Unwrap(c).Writer, in.Thread, in.Exec, after, service.Shown)
 	}}, nil
 }
 

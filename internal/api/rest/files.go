@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -77,18 +78,8 @@ func (s *server) fileRoutes() {
 	register(s, s.api, on(http.MethodPost, files+"/move", "moveFile", tagFiles, agents.at(FileWriter), "Rename a file or folder; conflict when the new name exists"), s.moveFile)
 }
 
-// view runs read with the thread's files and answers with what it returns.
-func view[T any](ctx context.Context, s *server, thread string, read func(*paths.FS) (T, error)) (out T, err error) {
-	err = s.o.Files.ReadFiles(ctx, callerOf(ctx), thread, func(f *paths.FS) error {
-		var err error
-		out, err = read(f)
-		return err
-	})
-	return out, err
-}
-
 func (s *server) readFile(ctx context.Context, in *readFileIn) (*body[paths.Text], error) {
-	text, err := view(ctx, s, in.Thread, func(f *paths.FS) (paths.Text, error) { return f.Read(in.Path, in.Offset, in.Limit) })
+	text, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Text, error) { return f.Read(in.Path, in.Offset, in.Limit) })
 	if err != nil {
 		return nil, err
 	}
@@ -100,23 +91,13 @@ func (s *server) writeFile(ctx context.Context, in *writeFileIn) (*statusBody[pa
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.put(ctx, in.Thread, in.Body.Path, func(f *paths.FS) (paths.Written, error) {
+	w, err := service.Put(ctx, s.o.Files, callerOf(ctx), in.Thread, in.Body.Path, func(f *paths.FS) (paths.Written, error) {
 		return f.Write(ctx, in.Body.Path, bytes.NewReader(data), in.Body.Append)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &statusBody[paths.Written]{Status: writtenStatus(w), Body: w}, nil
-}
-
-// put writes a file as a recorded change.
-func (s *server) put(ctx context.Context, thread, path string, write func(*paths.FS) (paths.Written, error)) (w paths.Written, err error) {
-	err = s.o.Files.ChangeFiles(ctx, callerOf(ctx), thread, audit.ActionFileWrite, path, func(f *paths.FS) (int64, error) {
-		var err error
-		w, err = write(f)
-		return w.Added, err
-	})
-	return w, err
 }
 
 func writtenStatus(w paths.Written) int {
@@ -140,7 +121,7 @@ func (s *server) editFile(ctx context.Context, in *editFileIn) (*body[paths.Edit
 }
 
 func (s *server) listFiles(ctx context.Context, in *listFilesIn) (*body[paths.Listing], error) {
-	l, err := view(ctx, s, in.Thread, func(f *paths.FS) (paths.Listing, error) { return f.List(ctx, in.Path, in.Depth, in.Limit) })
+	l, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Listing, error) { return f.List(ctx, in.Path, in.Depth, in.Limit) })
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +129,7 @@ func (s *server) listFiles(ctx context.Context, in *listFilesIn) (*body[paths.Li
 }
 
 func (s *server) globFiles(ctx context.Context, in *globIn) (*body[paths.Listing], error) {
-	l, err := view(ctx, s, in.Thread, func(f *paths.FS) (paths.Listing, error) { return f.Glob(ctx, in.Path, in.Pattern) })
+	l, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Listing, error) { return f.Glob(ctx, in.Path, in.Pattern) })
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +138,7 @@ func (s *server) globFiles(ctx context.Context, in *globIn) (*body[paths.Listing
 
 func (s *server) grepFiles(ctx context.Context, in *grepIn) (*body[paths.Matches], error) {
 	o := paths.GrepOptions{Pattern: in.Pattern, Regexp: in.Regex, Glob: in.Glob, IgnoreCase: in.IgnoreCase, Context: in.Context, Max: in.Max}
-	m, err := view(ctx, s, in.Thread, func(f *paths.FS) (paths.Matches, error) { return f.Grep(ctx, in.Path, o) })
+	m, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Matches, error) { return f.Grep(ctx, in.Path, o) })
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +146,7 @@ func (s *server) grepFiles(ctx context.Context, in *grepIn) (*body[paths.Matches
 }
 
 func (s *server) statFile(ctx context.Context, in *PathIn) (*body[paths.Entry], error) {
-	e, err := view(ctx, s, in.Thread, func(f *paths.FS) (paths.Entry, error) { return f.Stat(in.Path) })
+	e, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Entry, error) { return f.Stat(in.Path) })
 	if err != nil {
 		return nil, err
 	}

@@ -387,26 +387,3 @@ func TestMCPToolsFollowTheMode(t *testing.T) {
 		want("direct, no code, no skills", always[:1], always[2:], passed)
 	})
 }
-
-func TestMCPSessionsAreBounded(t *testing.T) {
-	var table mcpSessions
-	table.byID = map[string]*mcpSession{}
-	owner := func(user string) *mcpScope {
-		return &mcpScope{caller: sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: user}}}
-	}
-	for i := range maxOwnerSessions {
-		if err := table.add(&mcpSession{id: fmt.Sprint(i), scope: owner("ann")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := table.add(&mcpSession{id: "more", scope: owner("ann")}); sandbox.KindOf(err) != sandbox.CapacityExceeded {
-		t.Errorf("one too many: %v", err)
-	}
-	if err := table.add(&mcpSession{id: "other", scope: owner("bob")}); err != nil {
-		t.Errorf("another user: %v", err)
-	}
-	table.remove(&mcpSession{id: "0"})
-	if err := table.add(&mcpSession{id: "again", scope: owner("ann")}); err != nil {
-		t.Errorf("after one has ended: %v", err)
-	}
-}

@@ -140,17 +140,6 @@ func TestMCPNamesAreReversible(t *testing.T) {
 	})
 }
 
-func TestShownURI(t *testing.T) {
-	for _, server := range []string{"fs", "odd name/", "a%2Fb", "ü", "a/b/c", "{x}", "?#"} {
-		for _, uri := range []string{"f:///a", "/", "demo://x/{id}", "a b", "skerry-mcp://fs/x", "%2F"} {
-			s, u, ok := serverOfURI(shownURI(server, uri))
-			if !ok || s != server || u != uri {
-				t.Errorf("%q %q: %q %q %v", server, uri, s, u, ok)
-			}
-		}
-	}
-}
-
 func TestMCPSkills(t *testing.T) {
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
 		list := c.ok("skills/list", "{}")

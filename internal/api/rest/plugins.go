@@ -17,6 +17,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -217,7 +218,7 @@ func (s *server) installPluginNamed(ctx context.Context, r *http.Request, req sa
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}
 	req.Thread, req.From = b.ThreadID, b.Path
-	return view(ctx, s, b.ThreadID, func(f *paths.FS) (sandbox.Plugin, error) {
+	return service.View(ctx, s.o.Files, callerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.Plugin, error) {
 		file, err := f.Open(b.Path)
 		if err != nil {
 			return none, err

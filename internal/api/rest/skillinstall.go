@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -130,7 +131,7 @@ func (s *server) installNamed(ctx context.Context, r *http.Request, req sandbox.
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}
 	req.Thread, req.Source = b.ThreadID, b.Path
-	return view(ctx, s, b.ThreadID, func(f *paths.FS) (sandbox.SkillInstalled, error) {
+	return service.View(ctx, s.o.Files, callerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.SkillInstalled, error) {
 		// Opened within the install, so that a file that is not there or leads out is in the audit log, too.
 		file := &lateFile{fs: f, path: b.Path}
 		defer file.close()

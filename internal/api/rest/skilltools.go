@@ -2,19 +2,12 @@ package rest
 
 import (
 	"context"
-	"mime"
 	"net/http"
-	"path"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
-
-// maxSkillFileText is the longest text of a skill's file that is given as text; a longer one is given by its
-// place in the sandbox.
-const maxSkillFileText = 1 << 20
 
 // virtualBody is the body of POST /api/threads/{t}/skills.
 type virtualBody struct {
@@ -42,22 +35,6 @@ type activeSkill struct {
 	Resources []string `json:"resources" doc:"Its other files, relative to the folder of SKILL.md"`
 }
 
-// skillFile is a file of a skill. Without text it is binary, or longer than 1 MiB.
-type skillFile struct {
-	Path     string  `json:"path" doc:"Relative to the skill's folder"`
-	Location string  `json:"location" doc:"In the sandbox"`
-	Bytes    int     `json:"bytes"`
-	MIME     string  `json:"mime"`
-	Text     *string `json:"text,omitempty" doc:"Not there when the file is binary, or longer than 1 MiB: use it in the sandbox"`
-}
-
-// foundSkills is the answer of a search.
-type foundSkills struct {
-	Query      string               `json:"query"`
-	MatchCount int                  `json:"match_count"`
-	Skills     []sandbox.SkillFound `json:"skills" doc:"At most 15, best first"`
-}
-
 // ThreadSkillIn names a skill of a thread. The parameter is named as in the route of the runs.
 type ThreadSkillIn struct {
 	ThreadIn
@@ -82,12 +59,12 @@ func (s *server) searchSkills(ctx context.Context, in *struct {
 	ThreadIn
 	Query string `query:"query" maxLength:"1000"`
 },
-) (*body[foundSkills], error) {
+) (*body[service.FoundSkills], error) {
 	found, n, err := s.o.ThreadSkills.SearchSkills(ctx, callerOf(ctx), in.Thread, in.Query)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(foundSkills{Query: in.Query, MatchCount: n, Skills: found}), nil
+	return bodyOf(service.FoundSkills{Query: in.Query, MatchCount: n, Skills: found}), nil
 }
 
 func (s *server) addVirtualSkill(ctx context.Context, in *struct {
@@ -120,40 +97,10 @@ func (s *server) skillFile(ctx context.Context, in *struct {
 	ThreadSkillIn
 	Path string `query:"path" required:"true" minLength:"1" maxLength:"1024" doc:"Relative to the skill's folder: SKILL.md, scripts/run.py"`
 },
-) (*body[skillFile], error) {
-	f, err := s.readSkillFile(ctx, callerOf(ctx), in.Thread, in.Skill, in.Path)
+) (*body[service.SkillFile], error) {
+	f, err := service.ReadSkillFile(ctx, s.o.ThreadSkills, callerOf(ctx), in.Thread, in.Skill, in.Path)
 	if err != nil {
 		return nil, err
 	}
 	return bodyOf(f), nil
-}
-
-// readSkillFile returns a file of a skill. NotFound: no such skill or file.
-func (s *server) readSkillFile(ctx context.Context, c sandbox.Caller, thread, skill, file string) (skillFile, error) {
-	m, err := s.o.ThreadSkills.SkillManifest(ctx, c, thread, skill)
-	if err != nil {
-		return skillFile{}, err
-	}
-	data, err := s.o.ThreadSkills.SkillFile(ctx, c, thread, m.Name, file)
-	if err != nil {
-		return skillFile{}, err
-	}
-	f := skillFile{Path: file, Location: path.Join(path.Dir(m.Location), file), Bytes: len(data), MIME: mimeOf(file, data)}
-	if len(data) <= maxSkillFileText && utf8.Valid(data) {
-		text := string(data)
-		f.Text = &text
-	}
-	return f, nil
-}
-
-func mimeOf(name string, data []byte) string {
-	switch t := mime.TypeByExtension(path.Ext(name)); {
-	case strings.HasSuffix(name, ".md"):
-		return "text/markdown"
-	case t != "":
-		return t
-	case utf8.Valid(data):
-		return "text/plain"
-	}
-	return "application/octet-stream"
 }

@@ -7,13 +7,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
-
-// serversAnswer lists the MCP servers that a thread may use.
-type serversAnswer struct {
-	Servers    []sandbox.ToolServer `json:"servers"`
-	TotalTools int                  `json:"total_tools"`
-}
 
 type searchIn struct {
 	ThreadIn
@@ -63,23 +58,12 @@ func (s *server) toolRoutes() {
 	s.driftRoutes()
 }
 
-func (s *server) toolServers(ctx context.Context, in *ThreadIn) (*body[serversAnswer], error) {
+func (s *server) toolServers(ctx context.Context, in *ThreadIn) (*body[service.ServersAnswer], error) {
 	servers, err := s.o.Tools.ToolServers(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(sumServers(servers)), nil
-}
-
-func sumServers(servers []sandbox.ToolServer) serversAnswer {
-	a := serversAnswer{Servers: servers}
-	if a.Servers == nil {
-		a.Servers = []sandbox.ToolServer{}
-	}
-	for _, srv := range servers {
-		a.TotalTools += srv.ToolCount
-	}
-	return a
+	return bodyOf(service.ListServers(servers)), nil
 }
 
 func (s *server) searchTools(ctx context.Context, in *searchIn) (*body[sandbox.ToolSearch], error) {

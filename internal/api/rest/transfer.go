@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -73,7 +74,7 @@ func (s *server) binaryOp(op huma.Operation) huma.Operation {
 // content serves a file's bytes. What a sandbox wrote is hostile: it is never shown as a page of
 // this server.
 func (s *server) content(ctx context.Context, in *PathIn) (*written, error) {
-	file, err := view(ctx, s, in.Thread, func(f *paths.FS) (*paths.File, error) { return f.Open(in.Path) })
+	file, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (*paths.File, error) { return f.Open(in.Path) })
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func (w plainErrors) Write(p []byte) (int, error) {
 
 func (s *server) putContent(ctx context.Context, in *PathIn) (*statusBody[paths.Written], error) {
 	r := exchangeOf(ctx).req
-	w, err := s.put(ctx, in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
+	w, err := service.Put(ctx, s.o.Files, callerOf(ctx), in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
 		return f.Write(ctx, in.Path, &upload{r: r.Body}, false)
 	})
 	if err != nil {
@@ -200,7 +201,7 @@ func target(folder, name string) string {
 }
 
 func (s *server) uploadOne(ctx context.Context, thread, to string, content io.Reader) (transferred, error) {
-	w, err := s.put(ctx, thread, to, func(f *paths.FS) (paths.Written, error) {
+	w, err := service.Put(ctx, s.o.Files, callerOf(ctx), thread, to, func(f *paths.FS) (paths.Written, error) {
 		if strings.HasSuffix(to, "/") {
 			return paths.Written{}, sandbox.InvalidField("filename", "a file name is missing")
 		}
@@ -244,7 +245,7 @@ func (s *server) download(ctx context.Context, in *struct {
 	}
 },
 ) (*body[page[transferred]], error) {
-	items, err := view(ctx, s, in.Thread, func(f *paths.FS) ([]transferred, error) {
+	items, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) ([]transferred, error) {
 		left := int64(maxDownloadBytes)
 		items := make([]transferred, 0, len(in.Body.Paths))
 		for _, name := range in.Body.Paths {

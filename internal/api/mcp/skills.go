@@ -1,4 +1,4 @@
-package rest
+package mcp
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // The Skills extension of MCP (SEP-2640): skills are listed with the digests of all their files, which
@@ -24,52 +25,55 @@ const (
 	skillScheme     = "skill://"
 )
 
+// skills are the tools, methods and resources of the thread's skills.
+type skills struct{ *scoped }
+
 // skillTools are there for clients without the extension, when there are skills.
 var skillTools = map[string]bool{"activate_skill": true, "read_skill_file": true, "search_skills": true}
 
-type mcpSkill struct {
-	URI         string             `json:"uri"`
-	Frontmatter json.RawMessage    `json:"frontmatter"`
-	Resources   []mcpSkillResource `json:"resources"`
+type skillView struct {
+	URI         string          `json:"uri"`
+	Frontmatter json.RawMessage `json:"frontmatter"`
+	Resources   []skillResource `json:"resources"`
 }
 
-type mcpSkillResource struct {
+type skillResource struct {
 	URI    string `json:"uri"`
 	Digest string `json:"digest"`
 	Size   int64  `json:"size"`
 }
 
 type skillsListParams struct {
-	mcp.ParamsBase
+	sdk.ParamsBase
 	Cursor string `json:"cursor,omitempty"`
 }
 
 type skillsGetParams struct {
-	mcp.ParamsBase
+	sdk.ParamsBase
 	URI string `json:"uri"`
 }
 
 type directoryReadParams struct {
-	mcp.ParamsBase
+	sdk.ParamsBase
 	URI    string `json:"uri"`
 	Cursor string `json:"cursor,omitempty"`
 }
 
-func (m *mcpCall) addSkills(srv *mcp.Server) {
-	addTool(srv, m, "activate_skill", "Get the instructions of a skill, with its folder and the list of its files.", m.activateSkill)
-	addTool(srv, m, "read_skill_file", "Read a text file of a skill. For a binary file the result is its path in the sandbox.", m.readSkillFile)
-	addTool(srv, m, "search_skills", "Find skills by what they do: at most 15, best first. An empty query returns the first by name.", m.searchSkills)
-	if m.scope.only != "" {
+func (m *skills) add(srv *sdk.Server) {
+	addTool(srv, m.scoped, "activate_skill", "Get the instructions of a skill, with its folder and the list of its files.", m.activateSkill)
+	addTool(srv, m.scoped, "read_skill_file", "Read a text file of a skill. For a binary file the result is its path in the sandbox.", m.readSkillFile)
+	addTool(srv, m.scoped, "search_skills", "Find skills by what they do: at most 15, best first. An empty query returns the first by name.", m.searchSkills)
+	if m.scope.Only != "" {
 		return
 	}
 	// The names are not those of the protocol itself: no error can come of it.
-	_ = mcp.AddReceivingCustomMethod(srv, "skills/list", func(ctx context.Context, _ *mcp.ServerSession, p *skillsListParams) (*rawResult, error) {
+	_ = sdk.AddReceivingCustomMethod(srv, "skills/list", func(ctx context.Context, _ *sdk.ServerSession, p *skillsListParams) (*rawResult, error) {
 		return m.skillsList(ctx, p)
 	})
-	_ = mcp.AddReceivingCustomMethod(srv, "skills/get", func(ctx context.Context, _ *mcp.ServerSession, p *skillsGetParams) (*rawResult, error) {
+	_ = sdk.AddReceivingCustomMethod(srv, "skills/get", func(ctx context.Context, _ *sdk.ServerSession, p *skillsGetParams) (*rawResult, error) {
 		return m.skillsGet(ctx, p)
 	})
-	_ = mcp.AddReceivingCustomMethod(srv, "resources/directory/read", func(ctx context.Context, _ *mcp.ServerSession, p *directoryReadParams) (*rawResult, error) {
+	_ = sdk.AddReceivingCustomMethod(srv, "resources/directory/read", func(ctx context.Context, _ *sdk.ServerSession, p *directoryReadParams) (*rawResult, error) {
 		return m.readDirectory(ctx, p)
 	})
 }
@@ -77,8 +81,8 @@ func (m *mcpCall) addSkills(srv *mcp.Server) {
 // skillsPage is how many skills, with all of their files, one page of skills/list has.
 const skillsPage = 100
 
-func (m *mcpCall) skillsList(ctx context.Context, p *skillsListParams) (*rawResult, error) {
-	list, err := m.s.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.thread)
+func (m *skills) skillsList(ctx context.Context, p *skillsListParams) (*rawResult, error) {
+	list, err := m.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.Thread)
 	if err != nil {
 		return nil, m.wireError(ctx, err)
 	}
@@ -88,7 +92,7 @@ func (m *mcpCall) skillsList(ctx context.Context, p *skillsListParams) (*rawResu
 		from = sort.Search(len(list), func(i int) bool { return list[i].Name > p.Cursor })
 	}
 	result := map[string]any{}
-	shown := make([]mcpSkill, 0, min(len(list)-from, skillsPage))
+	shown := make([]skillView, 0, min(len(list)-from, skillsPage))
 	for _, sk := range list[from:] {
 		if len(shown) == skillsPage {
 			result["nextCursor"] = list[from+skillsPage-1].Name
@@ -107,7 +111,7 @@ func (m *mcpCall) skillsList(ctx context.Context, p *skillsListParams) (*rawResu
 	return m.skillsResult(result)
 }
 
-func (m *mcpCall) skillsGet(ctx context.Context, p *skillsGetParams) (*rawResult, error) {
+func (m *skills) skillsGet(ctx context.Context, p *skillsGetParams) (*rawResult, error) {
 	if p != nil {
 		name, file, ok := splitSkillURI(p.URI)
 		if ok && file == "SKILL.md" {
@@ -123,7 +127,7 @@ func (m *mcpCall) skillsGet(ctx context.Context, p *skillsGetParams) (*rawResult
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such skill"}
 }
 
-func (m *mcpCall) skillsResult(members map[string]any) (*rawResult, error) {
+func (m *skills) skillsResult(members map[string]any) (*rawResult, error) {
 	r, err := rawOf(members)
 	if err != nil {
 		return nil, err
@@ -132,14 +136,14 @@ func (m *mcpCall) skillsResult(members map[string]any) (*rawResult, error) {
 }
 
 // skill is a skill of the thread with all of its files.
-func (m *mcpCall) skill(ctx context.Context, name string) (mcpSkill, error) {
-	sk, err := m.s.o.ThreadSkills.SkillManifest(ctx, m.caller(ctx), m.scope.thread, name)
+func (m *skills) skill(ctx context.Context, name string) (skillView, error) {
+	sk, err := m.o.ThreadSkills.SkillManifest(ctx, m.caller(ctx), m.scope.Thread, name)
 	if err != nil {
-		return mcpSkill{}, err
+		return skillView{}, err
 	}
-	s := mcpSkill{URI: skillURI(sk.Name, "SKILL.md"), Frontmatter: sk.Frontmatter, Resources: []mcpSkillResource{}}
+	s := skillView{URI: skillURI(sk.Name, "SKILL.md"), Frontmatter: sk.Frontmatter, Resources: []skillResource{}}
 	for _, f := range sk.Files {
-		s.Resources = append(s.Resources, mcpSkillResource{URI: skillURI(sk.Name, f.Path), Digest: f.Digest, Size: f.Bytes})
+		s.Resources = append(s.Resources, skillResource{URI: skillURI(sk.Name, f.Path), Digest: f.Digest, Size: f.Bytes})
 	}
 	return s, nil
 }
@@ -154,7 +158,7 @@ func splitSkillURI(uri string) (name, file string, ok bool) {
 }
 
 // readDirectory lists what is directly in a folder of a skill.
-func (m *mcpCall) readDirectory(ctx context.Context, p *directoryReadParams) (*rawResult, error) {
+func (m *skills) readDirectory(ctx context.Context, p *directoryReadParams) (*rawResult, error) {
 	none := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such directory"}
 	if p == nil {
 		return nil, none
@@ -163,7 +167,7 @@ func (m *mcpCall) readDirectory(ctx context.Context, p *directoryReadParams) (*r
 	if !ok {
 		return nil, none
 	}
-	sk, err := m.s.o.ThreadSkills.SkillManifest(ctx, m.caller(ctx), m.scope.thread, name)
+	sk, err := m.o.ThreadSkills.SkillManifest(ctx, m.caller(ctx), m.scope.Thread, name)
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return nil, none
 	}
@@ -178,8 +182,8 @@ func (m *mcpCall) readDirectory(ctx context.Context, p *directoryReadParams) (*r
 }
 
 // childrenOf returns the files and folders directly in a folder of a skill, nil when it is none.
-func childrenOf(sk sandbox.SkillManifest, dir string) []*mcp.Resource {
-	var list []*mcp.Resource
+func childrenOf(sk sandbox.SkillManifest, dir string) []*sdk.Resource {
+	var list []*sdk.Resource
 	seen := map[string]bool{}
 	for _, f := range sk.Files {
 		rest := f.Path
@@ -194,18 +198,18 @@ func childrenOf(sk sandbox.SkillManifest, dir string) []*mcp.Resource {
 			continue
 		}
 		seen[child] = true
-		r := &mcp.Resource{URI: skillURI(sk.Name, path.Join(dir, child)), Name: child, MIMEType: "inode/directory"}
+		r := &sdk.Resource{URI: skillURI(sk.Name, path.Join(dir, child)), Name: child, MIMEType: "inode/directory"}
 		if !folder {
-			r.MIMEType, r.Size = mimeOf(child, nil), f.Bytes
+			r.MIMEType, r.Size = service.MIMEOf(child, nil), f.Bytes
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// skillItems adds the SKILL.md of each skill to the list of resources.
-func (m *mcpCall) skillItems(ctx context.Context, list []json.RawMessage) ([]json.RawMessage, error) {
-	skills, err := m.s.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.thread)
+// items adds the SKILL.md of each skill to the list of resources.
+func (m *skills) items(ctx context.Context, list []json.RawMessage) ([]json.RawMessage, error) {
+	skills, err := m.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +217,7 @@ func (m *mcpCall) skillItems(ctx context.Context, list []json.RawMessage) ([]jso
 		if sk.Hidden {
 			continue
 		}
-		raw, err := json.Marshal(&mcp.Resource{URI: skillURI(sk.Name, "SKILL.md"), Name: sk.Name, Description: sk.Description, MIMEType: "text/markdown"})
+		raw, err := json.Marshal(&sdk.Resource{URI: skillURI(sk.Name, "SKILL.md"), Name: sk.Name, Description: sk.Description, MIMEType: "text/markdown"})
 		if err != nil {
 			return nil, err
 		}
@@ -226,20 +230,20 @@ func skillURI(name, file string) string {
 	return (&url.URL{Scheme: "skill", Host: name, Path: "/" + file}).String()
 }
 
-// readSkill reads a file of a skill as a resource. Only files that a list shows can be read.
-func (m *mcpCall) readSkill(ctx context.Context, uri string) (mcp.Result, error) {
+// read reads a file of a skill as a resource. Only files that a list shows can be read.
+func (m *skills) read(ctx context.Context, uri string) (sdk.Result, error) {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return nil, m.resourceNotFound(uri)
 	}
-	data, err := m.s.o.ThreadSkills.SkillFile(ctx, m.caller(ctx), m.scope.thread, u.Host, strings.TrimPrefix(u.Path, "/"))
+	data, err := m.o.ThreadSkills.SkillFile(ctx, m.caller(ctx), m.scope.Thread, u.Host, strings.TrimPrefix(u.Path, "/"))
 	if sandbox.KindOf(err) == sandbox.NotFound {
 		return nil, m.resourceNotFound(uri)
 	}
 	if err != nil {
 		return nil, m.wireError(ctx, err)
 	}
-	c := &mcp.ResourceContents{URI: uri, MIMEType: mimeOf(u.Path, data)}
+	c := &sdk.ResourceContents{URI: uri, MIMEType: service.MIMEOf(u.Path, data)}
 	if utf8.Valid(data) {
 		c.Text = string(data)
 	} else {
@@ -281,25 +285,25 @@ func namedSkills(raw json.RawMessage, names []string) (json.RawMessage, error) {
 	return json.Marshal(t)
 }
 
-type mcpActivate struct {
+type activateIn struct {
 	Name string `json:"name"`
 }
 
-func (m *mcpCall) activateSkill(ctx context.Context, in mcpActivate) (any, error) {
-	a, err := m.s.o.ThreadSkills.ActivateSkill(ctx, m.caller(ctx), m.scope.thread, in.Name)
+func (m *skills) activateSkill(ctx context.Context, in activateIn) (any, error) {
+	a, err := m.o.ThreadSkills.ActivateSkill(ctx, m.caller(ctx), m.scope.Thread, in.Name)
 	if err != nil {
 		return nil, err
 	}
 	return prompt.Activated(a.Name, a.Location, a.Body, a.Resources), nil
 }
 
-type mcpReadSkill struct {
+type readSkillIn struct {
 	Skill string `json:"skill"`
 	Path  string `json:"path" jsonschema:"relative to the skill's folder"`
 }
 
-func (m *mcpCall) readSkillFile(ctx context.Context, in mcpReadSkill) (any, error) {
-	f, err := m.s.readSkillFile(ctx, m.caller(ctx), m.scope.thread, in.Skill, in.Path)
+func (m *skills) readSkillFile(ctx context.Context, in readSkillIn) (any, error) {
+	f, err := service.ReadSkillFile(ctx, m.o.ThreadSkills, m.caller(ctx), m.scope.Thread, in.Skill, in.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -309,14 +313,14 @@ func (m *mcpCall) readSkillFile(ctx context.Context, in mcpReadSkill) (any, erro
 	return *f.Text, nil
 }
 
-type mcpSearchSkills struct {
+type searchSkillsIn struct {
 	Query string `json:"query,omitempty"`
 }
 
-func (m *mcpCall) searchSkills(ctx context.Context, in mcpSearchSkills) (any, error) {
-	found, n, err := m.s.o.ThreadSkills.SearchSkills(ctx, m.caller(ctx), m.scope.thread, in.Query)
+func (m *skills) searchSkills(ctx context.Context, in searchSkillsIn) (any, error) {
+	found, n, err := m.o.ThreadSkills.SearchSkills(ctx, m.caller(ctx), m.scope.Thread, in.Query)
 	if err != nil {
 		return nil, err
 	}
-	return foundSkills{Query: in.Query, MatchCount: n, Skills: found}, nil
+	return service.FoundSkills{Query: in.Query, MatchCount: n, Skills: found}, nil
 }

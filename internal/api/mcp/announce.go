@@ -1,12 +1,13 @@
-package rest
+package mcp
 
 import (
 	"context"
 	"encoding/json"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // The SDK tells clients of a change when something is added to a server, whatever list we answer with. So
@@ -25,12 +26,12 @@ func isAnnouncement(raw json.RawMessage) bool {
 }
 
 // announceTo tells the clients of a server of changes, until stop is called.
-func (s *server) announceTo(srv *mcp.Server) (stop func()) {
-	up := s.o.Upstream
+func announceTo(o service.Service, srv *sdk.Server) (stop func()) {
+	up := o.Upstream
 	ended, done := make(chan struct{}), make(chan struct{})
 	// Before the goroutine: no change from here on is missed.
 	tools, prompts, resources := up.ToolsChanged(), up.UpstreamChanged(sandbox.UpstreamPrompts), up.UpstreamChanged(sandbox.UpstreamResources)
-	skills := s.o.ThreadSkills.SkillsChanged()
+	skills := o.ThreadSkills.SkillsChanged()
 	go func() {
 		defer close(done)
 		for {
@@ -41,13 +42,13 @@ func (s *server) announceTo(srv *mcp.Server) (stop func()) {
 				tools = up.ToolsChanged()
 				announceTools(srv)
 			case <-skills: // each is a resource, and named in the schema of activate_skill
-				skills = s.o.ThreadSkills.SkillsChanged()
+				skills = o.ThreadSkills.SkillsChanged()
 				announceTools(srv)
 				announceResources(srv)
 			case <-prompts:
 				prompts = up.UpstreamChanged(sandbox.UpstreamPrompts)
-				srv.AddPrompt(&mcp.Prompt{Name: announcement}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-					return &mcp.GetPromptResult{}, nil
+				srv.AddPrompt(&sdk.Prompt{Name: announcement}, func(context.Context, *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
+					return &sdk.GetPromptResult{}, nil
 				})
 			case <-resources:
 				resources = up.UpstreamChanged(sandbox.UpstreamResources)
@@ -58,14 +59,14 @@ func (s *server) announceTo(srv *mcp.Server) (stop func()) {
 	return func() { close(ended); <-done }
 }
 
-func announceTools(srv *mcp.Server) {
-	srv.AddTool(&mcp.Tool{Name: announcement, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+func announceTools(srv *sdk.Server) {
+	srv.AddTool(&sdk.Tool{Name: announcement, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		return toolText("not a tool", true), nil
 	})
 }
 
-func announceResources(srv *mcp.Server) {
-	srv.AddResource(&mcp.Resource{Name: announcement, URI: announcementURI}, func(context.Context, *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		return nil, mcp.ResourceNotFoundError(announcementURI)
+func announceResources(srv *sdk.Server) {
+	srv.AddResource(&sdk.Resource{Name: announcement, URI: announcementURI}, func(context.Context, *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+		return nil, sdk.ResourceNotFoundError(announcementURI)
 	})
 }

@@ -1,4 +1,4 @@
-package rest
+package mcp
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -19,25 +19,25 @@ const (
 	maxOwnerSessions = 100
 )
 
-// mcpSession is a session and what it is bound to. It is in the table from its beginning to its end.
-type mcpSession struct {
+// session is a session and what it is bound to. It is in the table from its beginning to its end.
+type session struct {
 	id      string
-	scope   *mcpScope
-	handler *mcp.StreamableHTTPHandler
+	scope   *Scope
+	handler *sdk.StreamableHTTPHandler
 	ctx     context.Context // ends with the session
 	end     context.CancelFunc
 	calls   context.Context // ends the calls in the session
 	stop    context.CancelFunc
 }
 
-type mcpSessions struct {
+type sessions struct {
 	mu   sync.Mutex
-	byID map[string]*mcpSession
+	byID map[string]*session
 }
 
 // sessionOf finds the session that a request names, when it is the caller's own and of this thread.
 // One of another user is as if it were not there.
-func (m *mcpService) sessionOf(r *http.Request, scope *mcpScope) *mcpSession {
+func (m *Server) sessionOf(r *http.Request, scope *Scope) *session {
 	id := r.Header.Get(sessionHeader)
 	if id == "" || scope.modern {
 		return nil
@@ -45,28 +45,28 @@ func (m *mcpService) sessionOf(r *http.Request, scope *mcpScope) *mcpSession {
 	m.sessions.mu.Lock()
 	defer m.sessions.mu.Unlock()
 	s := m.sessions.byID[id]
-	if s == nil || !s.scope.caller.SamePrincipal(scope.caller) || s.scope.thread != scope.thread || s.scope.only != scope.only {
+	if s == nil || !s.scope.Caller.SamePrincipal(scope.Caller) || s.scope.Thread != scope.Thread || s.scope.Only != scope.Only {
 		return nil
 	}
 	return s
 }
 
 // begin answers an initialize request, which makes a session.
-func (m *mcpService) begin(w http.ResponseWriter, r *http.Request, scope *mcpScope) {
-	s := &mcpSession{id: rand.Text(), scope: scope}
+func (m *Server) begin(w http.ResponseWriter, r *http.Request, scope *Scope) {
+	s := &session{id: rand.Text(), scope: scope}
 	s.ctx, s.end = context.WithCancel(context.WithoutCancel(r.Context()))
 	s.calls, s.stop = context.WithCancel(s.ctx)
 	if err := m.sessions.add(s); err != nil {
 		s.end()
-		writeProblem(w, m.s.problem(r.Context(), err))
+		m.o.Host.WriteError(w, r, err)
 		return
 	}
-	began := make(chan *mcp.ServerSession, 1)
+	began := make(chan *sdk.ServerSession, 1)
 	scope.server = m.newServer(scope, s)
-	scope.server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+	scope.server.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 			res, err := next(ctx, method, req)
-			if ss, ok := req.GetSession().(*mcp.ServerSession); ok && err == nil && method == "initialize" {
+			if ss, ok := req.GetSession().(*sdk.ServerSession); ok && err == nil && method == "initialize" {
 				began <- ss
 			}
 			return res, err
@@ -74,8 +74,8 @@ func (m *mcpService) begin(w http.ResponseWriter, r *http.Request, scope *mcpSco
 	})
 	options := m.options()
 	options.SessionTimeout = sessionIdle
-	s.handler = mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return scope.server }, options)
-	quiet := m.s.announceTo(scope.server) // from before the answer on: the client counts on it
+	s.handler = sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return scope.server }, options)
+	quiet := announceTo(m.o.Service, scope.server) // from before the answer on: the client counts on it
 	s.handler.ServeHTTP(w, r)
 	select {
 	case ss := <-began:
@@ -89,7 +89,7 @@ func (m *mcpService) begin(w http.ResponseWriter, r *http.Request, scope *mcpSco
 
 // mind sees a session to its end: by its client, by its key's revocation, or because it was not used. Then
 // quiet ends what tells the client of changes.
-func (m *mcpService) mind(s *mcpSession, ss *mcp.ServerSession, quiet func()) {
+func (m *Server) mind(s *session, ss *sdk.ServerSession, quiet func()) {
 	ended := make(chan struct{})
 	go func() {
 		_ = ss.Wait() // how it ended does not matter
@@ -106,19 +106,19 @@ func (m *mcpService) mind(s *mcpSession, ss *mcp.ServerSession, quiet func()) {
 	s.end()
 }
 
-func (s *mcpSession) serve(w http.ResponseWriter, r *http.Request) {
+func (s *session) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodDelete {
 		s.stop() // the SDK waits for the calls
 	}
 	s.handler.ServeHTTP(w, r)
 }
 
-func (t *mcpSessions) add(s *mcpSession) error {
+func (t *sessions) add(s *session) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := 0
 	for _, other := range t.byID {
-		if other.scope.caller.Owner == s.scope.caller.Owner {
+		if other.scope.Caller.Owner == s.scope.Caller.Owner {
 			own++
 		}
 	}
@@ -129,7 +129,7 @@ func (t *mcpSessions) add(s *mcpSession) error {
 	return nil
 }
 
-func (t *mcpSessions) remove(s *mcpSession) {
+func (t *sessions) remove(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.byID, s.id)

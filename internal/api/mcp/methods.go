@@ -1,4 +1,4 @@
-package rest
+package mcp
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// mcpPage is how many items one page of a list has.
-const mcpPage = 500
+// pageSize is how many items one page of a list has.
+const pageSize = 500
 
 // rawResult is a result whose members are passed on as they are.
 type rawResult struct {
-	mcp.ResultBase
+	sdk.ResultBase
 	members map[string]json.RawMessage
 }
 
@@ -60,81 +60,73 @@ func rawOf(v any) (*rawResult, error) {
 	return r, nil
 }
 
-// era completes a result for the era of the request. cached says that the protocol wants to know how long
-// it may be kept: what a thread sees is for that thread alone, and may change at any time.
-func (m *mcpCall) era(r *rawResult, cached bool) *rawResult {
-	if !m.scope.modern {
-		delete(r.members, "resultType")
-		return r
-	}
-	r.setMissing("resultType", `"complete"`)
-	if cached {
-		r.setMissing("ttlMs", "0")
-		r.members["cacheScope"] = json.RawMessage(`"private"`)
-	}
-	return r
-}
-
 func (r *rawResult) setMissing(key, value string) {
 	if _, ok := r.members[key]; !ok {
 		r.members[key] = json.RawMessage(value)
 	}
 }
 
+// methods are the methods of the protocol that the SDK leaves to us.
+type methods struct {
+	*scoped
+	skills  *skills
+	watched watchedResources
+}
+
 // receive answers the methods whose answers depend on the thread and its MCP servers, and leaves the rest
 // to the SDK.
-func (m *mcpCall) receive(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+func (m *methods) receive(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, req sdk.Request) (res sdk.Result, err error) {
 		ctx, cancel := m.enter(ctx, req.GetExtra())
 		defer cancel()
 		defer func() { // this goroutine is the SDK's: a panic would end the process
 			if v := recover(); v != nil {
-				m.s.o.Log.Error("panic", "request_id", exchangeOf(ctx).id, "method", method, "error", v, "stack", string(debug.Stack()))
+				m.o.Log.Error("panic", "request_id", requestOf(ctx).id, "method", method, "error", v, "stack", string(debug.Stack()))
 				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal error"}
 			}
 		}()
 		switch p := req.GetParams().(type) {
-		case *mcp.ListToolsParams:
+		case *sdk.ListToolsParams:
 			return m.list(ctx, "tools", cursorOf(p), method, req, next, m.toolItems)
-		case *mcp.ListResourcesParams:
+		case *sdk.ListResourcesParams:
 			return m.list(ctx, "resources", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamResources))
-		case *mcp.ListResourceTemplatesParams:
+		case *sdk.ListResourceTemplatesParams:
 			return m.list(ctx, "resourceTemplates", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamTemplates))
-		case *mcp.ListPromptsParams:
+		case *sdk.ListPromptsParams:
 			return m.list(ctx, "prompts", cursorOf(p), method, req, next, m.upstreamItems(sandbox.UpstreamPrompts))
-		case *mcp.CallToolParamsRaw:
-			if r, ok := req.(*mcp.CallToolRequest); ok && !m.own(p.Name) {
+		case *sdk.CallToolParamsRaw:
+			if r, ok := req.(*sdk.CallToolRequest); ok && !m.own(p.Name) {
 				return m.callTool(ctx, r)
 			}
-		case *mcp.ReadResourceParams:
+		case *sdk.ReadResourceParams:
 			return m.readResource(ctx, p)
-		case *mcp.GetPromptParams:
+		case *sdk.GetPromptParams:
 			return m.getPrompt(ctx, p)
-		case *mcp.CompleteParams:
+		case *sdk.CompleteParams:
 			return m.complete(ctx, p)
-		case *mcp.SubscriptionsListenParams:
-			defer m.s.announceTo(m.scope.server)()
+		case *sdk.SubscriptionsListenParams:
+			defer announceTo(m.o.Service, m.scope.server)()
 		}
 		return next(ctx, method, req)
 	}
 }
 
 // cursorOf is where a list goes on; nil when the request has no params, which lists may leave out.
-func cursorOf(p mcp.Params) *string {
+func cursorOf(p sdk.Params) *string {
 	switch p := p.(type) {
-	case *mcp.ListToolsParams:
+	case *sdk.ListToolsParams:
 		if p != nil {
 			return &p.Cursor
 		}
-	case *mcp.ListResourcesParams:
+	case *sdk.ListResourcesParams:
 		if p != nil {
 			return &p.Cursor
 		}
-	case *mcp.ListResourceTemplatesParams:
+	case *sdk.ListResourceTemplatesParams:
 		if p != nil {
 			return &p.Cursor
 		}
-	case *mcp.ListPromptsParams:
+	case *sdk.ListPromptsParams:
 		if p != nil {
 			return &p.Cursor
 		}
@@ -143,8 +135,8 @@ func cursorOf(p mcp.Params) *string {
 }
 
 // own reports whether a name is that of a tool of ours.
-func (m *mcpCall) own(name string) bool {
-	if m.scope.only != "" {
+func (m *methods) own(name string) bool {
+	if m.scope.Only != "" {
 		return false
 	}
 	return ownTools[name]
@@ -154,7 +146,7 @@ func (m *mcpCall) own(name string) bool {
 type items func(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error)
 
 // list answers with one page of a list: what the SDK says, completed by what the thread's servers have.
-func (m *mcpCall) list(ctx context.Context, member string, cursor *string, method string, req mcp.Request, next mcp.MethodHandler, more items) (mcp.Result, error) {
+func (m *methods) list(ctx context.Context, member string, cursor *string, method string, req sdk.Request, next sdk.MethodHandler, more items) (sdk.Result, error) {
 	from := 0
 	if cursor != nil && *cursor != "" {
 		c := *cursor
@@ -181,7 +173,7 @@ func (m *mcpCall) list(ctx context.Context, member string, cursor *string, metho
 		return nil, m.wireError(ctx, err)
 	}
 	delete(r.members, "nextCursor")
-	to := min(from+mcpPage, len(all))
+	to := min(from+pageSize, len(all))
 	if to < len(all) {
 		r.members["nextCursor"] = json.RawMessage(strconv.Quote(strconv.Itoa(to)))
 	}
@@ -192,27 +184,3 @@ func (m *mcpCall) list(ctx context.Context, member string, cursor *string, metho
 	r.members[member] = page
 	return m.era(r, true), nil
 }
-
-// wireError is what a client is told of an error that is not a tool's: the server's own, when it answered
-// with one.
-func (m *mcpCall) wireError(ctx context.Context, err error) error {
-	var own *sandbox.UpstreamError
-	if errors.As(err, &own) {
-		code := own.Code
-		if code == codeLegacyNotFound && m.scope.modern {
-			code = jsonrpc.CodeInvalidParams // as the protocol says since then
-		}
-		return &jsonrpc.Error{Code: code, Message: own.Message, Data: own.Data}
-	}
-	p := m.s.problem(ctx, err)
-	code := int64(jsonrpc.CodeInternalError)
-	switch sandbox.Kind(p.Code) {
-	case sandbox.NotFound, sandbox.Invalid, sandbox.Forbidden, sandbox.NotSupported:
-		code = jsonrpc.CodeInvalidParams
-	}
-	data, _ := json.Marshal(map[string]string{"code": p.Code}) // of two strings
-	return &jsonrpc.Error{Code: code, Message: p.Detail, Data: data}
-}
-
-// codeLegacyNotFound is what the protocol said before 2026-07-28 of a resource that is not there.
-const codeLegacyNotFound = -32002

@@ -1,4 +1,4 @@
-package rest
+package mcp
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -35,8 +35,8 @@ func serverOfURI(shown string) (server, uri string, ok bool) {
 
 // toolItems returns the tools of the thread in its mode: in code mode ours and those that are to be offered
 // always; in direct mode all, but not those that only a search finds.
-func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error) {
-	offer, err := m.s.o.Upstream.Offer(ctx, m.caller(ctx), m.scope.thread)
+func (m *methods) toolItems(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error) {
+	offer, err := m.o.Upstream.Offer(ctx, m.caller(ctx), m.scope.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 	deferred := false
 	for _, t := range offer.Tools.Tools {
 		switch {
-		case m.scope.only != "":
-			if t.Server != m.scope.only {
+		case m.scope.Only != "":
+			if t.Server != m.scope.Only {
 				continue
 			}
 		case t.Disclosure == sandbox.DiscloseDeferred:
@@ -60,14 +60,14 @@ func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 		}
 		others = append(others, raw)
 	}
-	if m.scope.only != "" {
+	if m.scope.Only != "" {
 		return others, nil
 	}
 	hide := map[string]bool{executeCodeTool: !offer.Code}
 	for name := range codeOnly {
 		hide[name] = offer.Mode == sandbox.ModeDirect && !deferred
 	}
-	skills, err := m.s.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.thread)
+	skills, err := m.o.ThreadSkills.ThreadSkills(ctx, m.caller(ctx), m.scope.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (m *mcpCall) toolItems(ctx context.Context, own []json.RawMessage) ([]json.
 }
 
 // toolItem is the definition of an MCP server's tool under the name that this scope has for it.
-func (m *mcpCall) toolItem(t sandbox.Tool) (json.RawMessage, error) {
+func (m *methods) toolItem(t sandbox.Tool) (json.RawMessage, error) {
 	shown := struct {
 		Name         string          `json:"name"`
 		Title        string          `json:"title,omitempty"`
@@ -108,27 +108,27 @@ func (m *mcpCall) toolItem(t sandbox.Tool) (json.RawMessage, error) {
 		Icons        json.RawMessage `json:"icons,omitempty"`
 		Meta         json.RawMessage `json:"_meta,omitempty"`
 	}{t.Printed, t.Title, t.Description, t.Input, t.Output, t.Annotations, t.Icons, t.Meta}
-	if m.scope.only != "" {
+	if m.scope.Only != "" {
 		shown.Name = t.Name
 	}
 	return json.Marshal(shown)
 }
 
 // upstreamItems returns what the thread's servers offer of a kind, under the names of this scope.
-func (m *mcpCall) upstreamItems(kind sandbox.UpstreamKind) items {
+func (m *methods) upstreamItems(kind sandbox.UpstreamKind) items {
 	return func(ctx context.Context, own []json.RawMessage) ([]json.RawMessage, error) {
-		list, err := m.s.o.Upstream.Upstream(ctx, m.caller(ctx), m.scope.thread, kind, m.scope.only)
+		list, err := m.o.Upstream.Upstream(ctx, m.caller(ctx), m.scope.Thread, kind, m.scope.Only)
 		if err != nil {
 			return nil, err
 		}
-		if kind == sandbox.UpstreamResources && m.scope.only == "" {
-			if own, err = m.skillItems(ctx, own); err != nil {
+		if kind == sandbox.UpstreamResources && m.scope.Only == "" {
+			if own, err = m.skills.items(ctx, own); err != nil {
 				return nil, err
 			}
 		}
 		taken := map[string]bool{}
 		for _, it := range list {
-			if m.scope.only != "" {
+			if m.scope.Only != "" {
 				own = append(own, it.Raw)
 				continue
 			}
@@ -168,11 +168,11 @@ func withMember(raw json.RawMessage, key, text string) (json.RawMessage, error) 
 }
 
 // callTool calls a tool of an MCP server and passes on what it answers and what it says meanwhile.
-func (m *mcpCall) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.Result, error) {
+func (m *methods) callTool(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
 	p := req.Params
 	ref := sandbox.ToolRef{Printed: p.Name}
-	if m.scope.only != "" {
-		ref = sandbox.ToolRef{Server: m.scope.only, Name: p.Name}
+	if m.scope.Only != "" {
+		ref = sandbox.ToolRef{Server: m.scope.Only, Name: p.Name}
 	}
 	input := p.Arguments
 	if len(input) == 0 || string(input) == "null" {
@@ -185,7 +185,7 @@ func (m *mcpCall) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.R
 			return nil, err
 		}
 	}
-	res, err := m.s.o.Upstream.WatchTool(ctx, m.caller(ctx), m.scope.thread, ref, input, watch)
+	res, err := m.o.Upstream.WatchTool(ctx, m.caller(ctx), m.scope.Thread, ref, input, watch)
 	var own *sandbox.UpstreamError
 	switch {
 	case sandbox.KindOf(err) == sandbox.NotFound, errors.As(err, &own):
@@ -211,26 +211,26 @@ func (m *mcpCall) callTool(ctx context.Context, req *mcp.CallToolRequest) (mcp.R
 // passedOn are the members of a client's request that concern the MCP server: what the client can do, and
 // its answers to what the server asked it before. A server may ask the client for input only in the era
 // without sessions: connections of the era before are shared, and do not say whom a server asks.
-func (m *mcpCall) passedOn(meta mcp.Meta, responses mcp.InputResponseMap, state string) (json.RawMessage, error) {
-	own := mcp.Meta{}
-	for _, key := range []string{mcp.MetaKeyClientCapabilities, "traceparent", "tracestate", "baggage"} {
+func (m *methods) passedOn(meta sdk.Meta, responses sdk.InputResponseMap, state string) (json.RawMessage, error) {
+	own := sdk.Meta{}
+	for _, key := range []string{sdk.MetaKeyClientCapabilities, "traceparent", "tracestate", "baggage"} {
 		if v, ok := meta[key]; ok {
 			own[key] = v
 		}
 	}
 	return json.Marshal(struct {
-		Meta           mcp.Meta             `json:"_meta"`
-		InputResponses mcp.InputResponseMap `json:"inputResponses,omitempty"`
+		Meta           sdk.Meta             `json:"_meta"`
+		InputResponses sdk.InputResponseMap `json:"inputResponses,omitempty"`
 		RequestState   string               `json:"requestState,omitempty"`
 	}{own, responses, state})
 }
 
 // serverOfTool is the server that a tool belongs to; a call has found it there already.
-func serverOfTool(ctx context.Context, m *mcpCall, ref sandbox.ToolRef) string {
+func serverOfTool(ctx context.Context, m *methods, ref sandbox.ToolRef) string {
 	if ref.Server != "" {
 		return ref.Server
 	}
-	offer, err := m.s.o.Upstream.Offer(ctx, m.caller(ctx), m.scope.thread)
+	offer, err := m.o.Upstream.Offer(ctx, m.caller(ctx), m.scope.Thread)
 	if err != nil {
 		return ""
 	}
@@ -243,22 +243,22 @@ func serverOfTool(ctx context.Context, m *mcpCall, ref sandbox.ToolRef) string {
 }
 
 // watch passes progress and log messages of a call on to the client.
-func (m *mcpCall) watch(ctx context.Context, req *mcp.CallToolRequest) sandbox.ToolWatch {
+func (m *methods) watch(ctx context.Context, req *sdk.CallToolRequest) sandbox.ToolWatch {
 	w := sandbox.ToolWatch{Log: func(l sandbox.ToolLog) {
 		//nolint:errcheck,staticcheck // a client that is gone misses it; clients of the era before have it
-		req.Session.Log(ctx, &mcp.LoggingMessageParams{Level: mcp.LoggingLevel(l.Level), Logger: l.Logger, Data: l.Data})
+		req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: sdk.LoggingLevel(l.Level), Logger: l.Logger, Data: l.Data})
 	}}
 	if token := req.Params.GetProgressToken(); token != nil {
 		w.Progress = func(p sandbox.ToolProgress) {
 			//nolint:errcheck // as above
-			req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: p.Progress, Total: p.Total, Message: p.Message})
+			req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: p.Progress, Total: p.Total, Message: p.Message})
 		}
 	}
 	return w
 }
 
 // ask sends a request to a server and makes its result one of ours.
-func (m *mcpCall) ask(ctx context.Context, server, method string, params map[string]any, meta mcp.Meta, responses mcp.InputResponseMap, state string) (*rawResult, error) {
+func (m *methods) ask(ctx context.Context, server, method string, params map[string]any, meta sdk.Meta, responses sdk.InputResponseMap, state string) (*rawResult, error) {
 	if m.scope.modern {
 		more, err := m.passedOn(meta, responses, state)
 		if err == nil {
@@ -272,7 +272,7 @@ func (m *mcpCall) ask(ctx context.Context, server, method string, params map[str
 	if err != nil {
 		return nil, err
 	}
-	raw, err := m.s.o.Upstream.AskUpstream(ctx, m.caller(ctx), m.scope.thread, sandbox.UpstreamRequest{Server: server, Method: method, Params: text})
+	raw, err := m.o.Upstream.AskUpstream(ctx, m.caller(ctx), m.scope.Thread, sandbox.UpstreamRequest{Server: server, Method: method, Params: text})
 	if err != nil {
 		return nil, m.wireError(ctx, err)
 	}
@@ -283,11 +283,11 @@ func (m *mcpCall) ask(ctx context.Context, server, method string, params map[str
 	return r, nil
 }
 
-func (m *mcpCall) readResource(ctx context.Context, p *mcp.ReadResourceParams) (mcp.Result, error) {
-	server, uri := m.scope.only, p.URI
+func (m *methods) readResource(ctx context.Context, p *sdk.ReadResourceParams) (sdk.Result, error) {
+	server, uri := m.scope.Only, p.URI
 	if server == "" {
 		if strings.HasPrefix(uri, skillScheme) {
-			return m.readSkill(ctx, uri)
+			return m.skills.read(ctx, uri)
 		}
 		var ok bool
 		if server, uri, ok = serverOfURI(uri); !ok {
@@ -302,16 +302,7 @@ func (m *mcpCall) readResource(ctx context.Context, p *mcp.ReadResourceParams) (
 	return m.era(r, true), nil
 }
 
-func (m *mcpCall) resourceNotFound(uri string) error {
-	code := int64(codeLegacyNotFound)
-	if m.scope.modern {
-		code = jsonrpc.CodeInvalidParams
-	}
-	data, _ := json.Marshal(map[string]string{"uri": uri}) // of a string
-	return &jsonrpc.Error{Code: code, Message: "Resource not found", Data: data}
-}
-
-func (m *mcpCall) getPrompt(ctx context.Context, p *mcp.GetPromptParams) (mcp.Result, error) {
+func (m *methods) getPrompt(ctx context.Context, p *sdk.GetPromptParams) (sdk.Result, error) {
 	server, name, err := m.promptOf(ctx, p.Name)
 	if err != nil {
 		return nil, err
@@ -327,11 +318,11 @@ func (m *mcpCall) getPrompt(ctx context.Context, p *mcp.GetPromptParams) (mcp.Re
 }
 
 // promptOf finds the prompt that a name stands for, among those that are listed.
-func (m *mcpCall) promptOf(ctx context.Context, shown string) (server, name string, err error) {
-	if m.scope.only != "" {
-		return m.scope.only, shown, nil
+func (m *methods) promptOf(ctx context.Context, shown string) (server, name string, err error) {
+	if m.scope.Only != "" {
+		return m.scope.Only, shown, nil
 	}
-	list, err := m.s.o.Upstream.Upstream(ctx, m.caller(ctx), m.scope.thread, sandbox.UpstreamPrompts, "")
+	list, err := m.o.Upstream.Upstream(ctx, m.caller(ctx), m.scope.Thread, sandbox.UpstreamPrompts, "")
 	if err != nil {
 		return "", "", m.wireError(ctx, err)
 	}
@@ -343,12 +334,12 @@ func (m *mcpCall) promptOf(ctx context.Context, shown string) (server, name stri
 	return "", "", &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "there is no such prompt"}
 }
 
-func (m *mcpCall) complete(ctx context.Context, p *mcp.CompleteParams) (mcp.Result, error) {
+func (m *methods) complete(ctx context.Context, p *sdk.CompleteParams) (sdk.Result, error) {
 	bad := &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "ref: names no prompt or resource template"}
 	if p.Ref == nil {
 		return nil, bad
 	}
-	server, ref := m.scope.only, *p.Ref
+	server, ref := m.scope.Only, *p.Ref
 	if server == "" {
 		var err error
 		ok := true
@@ -369,9 +360,9 @@ func (m *mcpCall) complete(ctx context.Context, p *mcp.CompleteParams) (mcp.Resu
 }
 
 // showBlocks writes the URIs in blocks of content as clients can ask for them.
-func (m *mcpCall) showBlocks(members map[string]json.RawMessage, key, server string) {
+func (m *methods) showBlocks(members map[string]json.RawMessage, key, server string) {
 	var blocks []json.RawMessage
-	if m.scope.only != "" || json.Unmarshal(members[key], &blocks) != nil {
+	if m.scope.Only != "" || json.Unmarshal(members[key], &blocks) != nil {
 		return
 	}
 	for i := range blocks {
@@ -382,9 +373,9 @@ func (m *mcpCall) showBlocks(members map[string]json.RawMessage, key, server str
 	}
 }
 
-func (m *mcpCall) showBlock(block json.RawMessage, server string) json.RawMessage {
+func (m *methods) showBlock(block json.RawMessage, server string) json.RawMessage {
 	var o map[string]json.RawMessage
-	if m.scope.only != "" || json.Unmarshal(block, &o) != nil {
+	if m.scope.Only != "" || json.Unmarshal(block, &o) != nil {
 		return block
 	}
 	switch string(o["type"]) {
@@ -411,9 +402,9 @@ func (m *mcpCall) showBlock(block json.RawMessage, server string) json.RawMessag
 	return raw
 }
 
-func (m *mcpCall) showURI(o map[string]json.RawMessage, server string) {
+func (m *methods) showURI(o map[string]json.RawMessage, server string) {
 	var uri string
-	if m.scope.only != "" || server == "" || json.Unmarshal(o["uri"], &uri) != nil || uri == "" {
+	if m.scope.Only != "" || server == "" || json.Unmarshal(o["uri"], &uri) != nil || uri == "" {
 		return
 	}
 	if raw, err := json.Marshal(shownURI(server, uri)); err == nil {
@@ -422,9 +413,9 @@ func (m *mcpCall) showURI(o map[string]json.RawMessage, server string) {
 }
 
 // eachObject changes the objects in a list.
-func (m *mcpCall) eachObject(members map[string]json.RawMessage, key string, change func(map[string]json.RawMessage)) {
+func (m *methods) eachObject(members map[string]json.RawMessage, key string, change func(map[string]json.RawMessage)) {
 	var list []map[string]json.RawMessage
-	if m.scope.only != "" || json.Unmarshal(members[key], &list) != nil {
+	if m.scope.Only != "" || json.Unmarshal(members[key], &list) != nil {
 		return
 	}
 	for _, o := range list {

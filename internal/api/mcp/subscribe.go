@@ -1,11 +1,11 @@
-package rest
+package mcp
 
 import (
 	"context"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -21,9 +21,9 @@ type watchedResources struct {
 
 // subscribe watches a resource of an MCP server for the client, until it unsubscribes, or its session or
 // the request that listens ends.
-func (m *mcpCall) subscribe(ctx context.Context, req *mcp.SubscribeRequest) error {
+func (m *methods) subscribe(ctx context.Context, req *sdk.SubscribeRequest) error {
 	shown := req.Params.URI
-	server, uri := m.scope.only, shown
+	server, uri := m.scope.Only, shown
 	if server == "" {
 		var ok bool
 		if server, uri, ok = serverOfURI(shown); !ok {
@@ -31,7 +31,7 @@ func (m *mcpCall) subscribe(ctx context.Context, req *mcp.SubscribeRequest) erro
 		}
 	}
 	if m.session != nil { // the watch outlives the request
-		ctx = context.WithValue(m.session.ctx, exchangeKey{}, exchangeOf(ctx))
+		ctx = m.within(m.session.ctx, requestOf(ctx))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	if known, err := m.watched.add(shown, cancel); known || err != nil {
@@ -39,9 +39,9 @@ func (m *mcpCall) subscribe(ctx context.Context, req *mcp.SubscribeRequest) erro
 		return err
 	}
 	srv := m.scope.server
-	err := m.s.o.Upstream.WatchUpstream(ctx, m.caller(ctx), m.scope.thread, server, uri, func() {
+	err := m.o.Upstream.WatchUpstream(ctx, m.caller(ctx), m.scope.Thread, server, uri, func() {
 		// It only writes to those who listen; the SDK logs what cannot be written.
-		_ = srv.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: shown})
+		_ = srv.ResourceUpdated(ctx, &sdk.ResourceUpdatedNotificationParams{URI: shown})
 	})
 	if err != nil {
 		m.watched.end(shown)
@@ -50,7 +50,7 @@ func (m *mcpCall) subscribe(ctx context.Context, req *mcp.SubscribeRequest) erro
 	return nil
 }
 
-func (m *mcpCall) unsubscribe(_ context.Context, req *mcp.UnsubscribeRequest) error {
+func (m *methods) unsubscribe(_ context.Context, req *sdk.UnsubscribeRequest) error {
 	m.watched.end(req.Params.URI)
 	return nil
 }
