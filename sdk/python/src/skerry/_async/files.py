@@ -90,7 +90,7 @@ class Files:
         )
 
     async def upload(self, path: str, content: AsyncSource, *, deadline_s: float = TRANSFER_DEADLINE) -> models.Written:
-        """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once, so a broken connection is an error."""
+        """Writes bytes, an open file, or the items of an iterator, streamed. An iterator is sent once: a broken connection is an error."""
         answer = await self._transport.call("PUT", self._path + "/content", params={"path": path}, content=content, deadline_s=deadline_s)
         return models.Written.model_validate(answer.json())
 
