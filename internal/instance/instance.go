@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
-	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
-	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
@@ -23,25 +21,22 @@ import (
 // Instance is the sandbox of one thread on this server, from the first call that asks for it until its last part is
 // removed. The fields above mu do not change once Ready is closed, except those that name another mutex.
 type Instance struct {
-	Thread       sandbox.Thread
-	Template     Template
-	ID           sandbox.ID
-	Dir          RunDir
-	UID          int
-	Link         *link.Listener
-	Client       *client.Client
-	Bridge       *bridge.Endpoint
-	Ready        chan struct{} // closed when the start has ended, well or with err
-	Err          error
-	Gone         chan struct{}        // closed when the instance is out of the map
-	Ownership    *ownership.Ownership // of the thread, nil when it was not got
-	Left         bool                 // Gone is closed; guarded as the map of the instances is
-	Slot         *capacity.Ticket
-	SlotReleased bool           // the place is another's, or given back; guarded as Left is
-	Limits       *limits.Place  // that it takes of its owner's; guarded as Left is
-	Asked        time.Time      // when its first caller did; zero: it was adopted
-	Pooled       *Pooled        // it was this one in the pool; nil: it was made for the thread, or adopted
-	FileSync     *filesync.Sync // nil: the sandbox sees this server's disk
+	Thread    sandbox.Thread
+	Template  Template
+	ID        sandbox.ID
+	Dir       RunDir
+	UID       int
+	Link      *link.Listener
+	Client    *client.Client
+	Bridge    *bridge.Endpoint
+	Ready     chan struct{} // closed when the start has ended, well or with err
+	Err       error
+	Gone      chan struct{}        // closed when the instance is out of the map
+	Ownership *ownership.Ownership // of the thread, nil when it was not got
+	Seat      Seat                 // what it counts against
+	Asked     time.Time            // when its first caller did; zero: it was adopted
+	Pooled    *Pooled              // it was this one in the pool; nil: it was made for the thread, or adopted
+	FileSync  *filesync.Sync       // nil: the sandbox sees this server's disk
 
 	PauseMu sync.Mutex // serialises pause and resume
 	SpecMu  sync.Mutex // serialises writes of the saved spec

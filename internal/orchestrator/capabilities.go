@@ -13,7 +13,7 @@ import (
 // Capabilities returns those that a thread was narrowed to, nil when it was not. While the thread has a sandbox, they are
 // in memory.
 func (r *Orchestrator) Capabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
-	inst := r.find(t)
+	inst := r.live.Find(t)
 	if inst == nil {
 		return r.storedCapabilities(ctx, t)
 	}
@@ -68,7 +68,7 @@ func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller,
 	if err := r.o.Store.PutThread(ctx, info); err != nil {
 		return err
 	}
-	if inst := r.find(t); inst != nil {
+	if inst := r.live.Find(t); inst != nil {
 		inst.Narrow.Mu.Lock()
 		inst.Narrow.Only, inst.Narrow.Known = only, true
 		inst.Narrow.Mu.Unlock()

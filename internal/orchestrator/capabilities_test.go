@@ -60,7 +60,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	if err := acquire(rich); err != nil {
 		t.Fatal(err)
 	}
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
 	dir := h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI())
 	shows := func(paid bool) {
 		t.Helper()

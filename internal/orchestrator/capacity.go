@@ -20,11 +20,12 @@ import (
 const queueNoted = time.Second
 
 // takePlace returns the place of a thread's new instance. It is that of the one before when that has not been
-// given back yet. The caller holds Orchestrator.mu.
+// released yet. It runs in instance.Map.Put.
 func (r *Orchestrator) takePlace(t sandbox.Thread, former *instance.Instance) (*capacity.Ticket, error) {
-	if former != nil && !former.SlotReleased {
-		former.SlotReleased = true
-		return former.Slot, nil
+	if former != nil {
+		if slot := former.Seat.TakeSlot(); slot != nil {
+			return slot, nil
+		}
 	}
 	ticket, err := r.places.Take(t.Tenant)
 	if err != nil {
@@ -37,18 +38,10 @@ func (r *Orchestrator) takePlace(t sandbox.Thread, former *instance.Instance) (*
 	return ticket, nil
 }
 
-// givePlaceBack ends an instance's claim to its place. The caller holds Orchestrator.mu.
-func givePlaceBack(inst *instance.Instance) {
-	if !inst.SlotReleased && inst.Slot != nil {
-		inst.SlotReleased = true
-		inst.Slot.Leave()
-	}
-}
-
 // begin waits for the place of a new instance, and starts it. While it waits the thread is ours, so that all who
 // ask for its sandbox come here.
 func (r *Orchestrator) begin(c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
-	if !inst.Slot.Held() {
+	if !inst.Seat.Slot.Held() {
 		ctx, cancel := context.WithTimeout(r.ctx, ownership.TakeTimeout)
 		own, err := r.owners.Acquire(ctx, inst.Thread, "")
 		cancel()
@@ -78,7 +71,7 @@ func (r *Orchestrator) begin(c sandbox.Caller, inst *instance.Instance, former *
 
 func (r *Orchestrator) awaitPlace(inst *instance.Instance) error {
 	select {
-	case <-inst.Slot.Granted():
+	case <-inst.Seat.Slot.Granted():
 	case <-inst.Turn.Unwanted():
 	case <-r.ctx.Done():
 		inst.Turn.GiveUp(errStopping)
@@ -138,11 +131,11 @@ func (r *Orchestrator) waitReady(ctx context.Context, inst *instance.Instance, d
 				inst.Turn.Depart(true, false)
 				return errStillStarting
 			}
-			if inst.Slot.Held() {
+			if inst.Seat.Slot.Held() {
 				continue // it starts, within StartTime
 			}
 			r.leaveEarly(inst, "late")
-			return inst.Slot.Refusal()
+			return inst.Seat.Slot.Refusal()
 		case <-ctx.Done():
 			r.leaveEarly(inst, "gone")
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
@@ -170,7 +163,7 @@ func (r *Orchestrator) makeRoom(now time.Time) {
 	if len(wants) == 0 || r.o.Lifecycle.ReclaimIdle <= 0 {
 		return
 	}
-	boxes := r.all()
+	boxes := r.live.All()
 	slices.SortFunc(boxes, func(a, inst *instance.Instance) int { return a.LastUse().Compare(inst.LastUse()) })
 	ending := map[string]int{}
 	spare := 0 // ending ones whose place goes to the next in the queue

@@ -76,7 +76,7 @@ func TestQueueEnds(t *testing.T) {
 			done <- err
 		}()
 	}
-	b := func() *instance.Instance { return h.find(sandbox.Thread{Owner: caller.Owner, ID: "gone"}) }
+	b := func() *instance.Instance { return h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "gone"}) }
 	eventually(t, "both wait", func() bool {
 		x := b()
 		if x == nil {
@@ -104,7 +104,7 @@ func TestQueueEnds(t *testing.T) {
 	if _, err := h.Acquire(ctx, caller, "first2", sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.retire(ctx, caller, h.find(sandbox.Thread{Owner: caller.Owner, ID: "first2"}), sandbox.StatusKilled, "released"); err != nil {
+	if err := h.retire(ctx, caller, h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "first2"}), sandbox.StatusKilled, "released"); err != nil {
 		t.Errorf("release of one that waits: %v", err)
 	}
 	h.waitFor(t, 0)
@@ -173,7 +173,7 @@ func TestTenantsLimit(t *testing.T) {
 	if _, err := h.Acquire(ctx, other, "theirs", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	inst := h.find(sandbox.Thread{Owner: other.Owner, ID: "theirs"})
+	inst := h.live.Find(sandbox.Thread{Owner: other.Owner, ID: "theirs"})
 	inst.Backdate(time.Hour) // by far the longest unused
 	h.mustExec(t, "mine")
 	if info, err := h.Acquire(ctx, caller, "more", sandbox.AcquireOptions{Wait: 2 * sweepEvery}); err != nil || info.State != sandbox.Starting {

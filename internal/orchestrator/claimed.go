@@ -13,7 +13,7 @@ import (
 
 // takePooled takes a sandbox of the pool for a thread, and makes its place the tenant's; nil: there is none, or the thread
 // may have none. Where sandboxes see the server's disk only a thread without files can: its files are those of the
-// sandbox from then on. The caller holds Orchestrator.mu.
+// sandbox from then on. It runs in instance.Map.Put.
 func (r *Orchestrator) takePooled(t sandbox.Thread, o order) (*instance.Pooled, *capacity.Ticket) {
 	if !r.pool.Any() || o.cold {
 		return nil, nil

@@ -381,7 +381,7 @@ func TestCrashInAFill(t *testing.T) {
 			}
 			b := w.settle("b")
 			inside := w.host.Inside(x.ID, sandbox.WorkspaceDir+"/a")
-			inst := b.find(mainThread)
+			inst := b.live.Find(mainThread)
 			if adopted := inst != nil && inst.ID == x.ID; adopted != (step == "noted") {
 				t.Errorf("adopted: %v", adopted)
 			}

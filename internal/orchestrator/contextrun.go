@@ -26,7 +26,7 @@ func (s contextSandboxes) Prepare(ctx context.Context, c sandbox.Caller, inst *i
 	return s.r.copies.UpToDate(ctx, inst)
 }
 
-func (s contextSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+func (s contextSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
 
 func (s contextSandboxes) Exists(ctx context.Context, t sandbox.Thread) error {
 	return s.r.threads.Exists(ctx, t)

@@ -109,8 +109,6 @@
 // owner record are deleted at a start and every ten seconds. What waited in the pool of a replica that
 // ended is removed by the others, or by the next one (pool.Pool.Sweep).
 //
-// Locks: Orchestrator.mu guards the map of the instances and the fields of an Instance that say so. Under it may be taken:
-// Instance.mu, the mutex of the pool, those of the places and of the limits, fileWatches.mu. A claim of the pool and the end of
-// an instance are one step so. The mutex of the places may be taken under that of the pool.
+// Locks: see package instance: the map of the instances is a part of its own. fileWatches.mu is held alone.
 // No driver, no sandbox and no store is asked while one of them is held.
 package orchestrator

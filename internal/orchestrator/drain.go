@@ -49,7 +49,7 @@ func (r *Orchestrator) Drain(ctx context.Context) {
 	r.endStreams()
 	if !d.passOn {
 		r.execs.Close()
-		for _, inst := range r.all() {
+		for _, inst := range r.live.All() {
 			inst.Turn.GiveUp(errStopping)
 		}
 	}
@@ -101,7 +101,7 @@ func (r *Orchestrator) endAll(ctx context.Context) int {
 	killed := 0
 	for _, e := range r.execs.Unfinished() {
 		wg.Go(func() {
-			inst := r.find(e.Thread)
+			inst := r.live.Find(e.Thread)
 			if inst == nil || e.WaitBegun(ctx) != nil {
 				return
 			}

@@ -139,7 +139,7 @@ func TestReap(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	ctx := t.Context()
 	h.mustExec(t, "known")
-	known := h.find(sandbox.Thread{Owner: caller.Owner, ID: "known"})
+	known := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "known"})
 	spec := h.hooks.ThreadSpec(known)
 	spec.ID = sandbox.NewID()
 	if _, err := h.driver.Create(ctx, spec); err != nil { // as a server that died left it

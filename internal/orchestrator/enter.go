@@ -85,7 +85,7 @@ func (r *Orchestrator) touch(inst *instance.Instance) {
 type execSandboxes struct{ r *Orchestrator }
 
 // Find implements execution.Sandboxes.
-func (s execSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+func (s execSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
 
 // Exists implements execution.Sandboxes.
 func (s execSandboxes) Exists(t sandbox.Thread) error { return s.r.folders.Exists(t) }

@@ -31,7 +31,7 @@ func (r *Orchestrator) withView(t sandbox.Thread, uid *int, view *skill.View, mo
 	if uid != nil {
 		o.UID = *uid
 	}
-	if inst := r.find(t); inst != nil {
+	if inst := r.live.Find(t); inst != nil {
 		o.Mounts[3].Host = inst.Dir.CodeAPI()
 		o.DiskBytes = inst.Template.Limits.DiskBytes
 	} else if id := r.owners.Record(t).Sandbox; id != "" { // another replica runs it
@@ -69,7 +69,7 @@ func (r *Orchestrator) changeFiles(ctx context.Context, t sandbox.Thread, uid in
 
 // viewFolders returns the host folders of a view: those of the thread's sandbox, or else others that show the same.
 func (r *Orchestrator) viewFolders(t sandbox.Thread, view *skill.View) (skills, plugins string, err error) {
-	if inst := r.find(t); inst != nil && inst.IsReady() && inst.Skills.Folder.Shows(view) {
+	if inst := r.live.Find(t); inst != nil && inst.IsReady() && inst.Skills.Folder.Shows(view) {
 		return inst.Skills.Folder.Skills(), inst.Skills.Folder.Plugins(), nil
 	}
 	return r.o.Views.Shared(view)

@@ -392,7 +392,7 @@ func TestTakeOverFar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := a.find(mainThread)
+	old := a.live.Find(mainThread)
 	w.eventually("it runs", func() bool {
 		_, err := os.Stat(w.host.Inside(old.ID, sandbox.WorkspaceDir+"/begun"))
 		return err == nil
@@ -401,7 +401,7 @@ func TestTakeOverFar(t *testing.T) {
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
-	if inst := b.find(mainThread); inst == nil || inst.ID != old.ID {
+	if inst := b.live.Find(mainThread); inst == nil || inst.ID != old.ID {
 		t.Fatalf("not adopted: %+v", inst)
 	}
 	text := ""

@@ -79,7 +79,7 @@ func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 	}
 	var wg sync.WaitGroup
 	free := make(chan struct{}, handOverParallel)
-	for _, inst := range r.all() {
+	for _, inst := range r.live.All() {
 		if !r.freeForHandOver(inst) {
 			continue
 		}
@@ -91,7 +91,7 @@ func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
 		})
 	}
 	wg.Wait()
-	return len(r.all())
+	return len(r.live.All())
 }
 
 // freeForHandOver takes an instance out of use when nothing uses it: no exec comes any more, and no request joins its ownership.

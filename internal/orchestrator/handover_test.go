@@ -59,21 +59,21 @@ func TestHandOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := w.mustRun(a, "busy")
-	busy := a.find(threadNamed("busy")).ID
+	busy := a.live.Find(threadNamed("busy")).ID
 	_, asked, err := a.Hold(t.Context(), caller, "asked") // a request that has not come to its work yet
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := w.drainOf(a, time.Minute)
 
-	w.eventually("the idle thread is handed over", func() bool { return a.find(threadNamed("idle")) == nil })
+	w.eventually("the idle thread is handed over", func() bool { return a.live.Find(threadNamed("idle")) == nil })
 	if replica, _, err := a.Hold(t.Context(), caller, "idle"); replica != "b" || err != nil {
 		t.Errorf("the idle thread: %q, %v", replica, err)
 	}
 	if owner, err := b.Owner(t.Context(), caller, "idle"); owner != "" || err != nil {
 		t.Errorf("for the other server it is held by %q, %v", owner, err)
 	}
-	if got := b.find(threadNamed("idle")); got == nil || got.ID != info.ID {
+	if got := b.live.Find(threadNamed("idle")); got == nil || got.ID != info.ID {
 		t.Errorf("the sandbox was not adopted: %+v", got)
 	}
 	second := w.mustRun(a, "busy") // something runs there, so that it is done there
@@ -105,12 +105,12 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("exec: %+v, %v", res, err)
 		}
 	}
-	if n := len(a.owners.All()) + len(a.all()); n != 0 {
+	if n := len(a.owners.All()) + len(a.live.All()); n != 0 {
 		t.Errorf("%d owned threads and instances are left", n)
 	}
 	w.mustRun(b, "busy")
 	w.mustRun(b, "asked")
-	if got := b.find(threadNamed("busy")).ID; got != busy {
+	if got := b.live.Find(threadNamed("busy")).ID; got != busy {
 		t.Errorf("the busy thread has the sandbox %s, had %s", got, busy)
 	}
 	if n := w.boxes.Load(); n != 3 {
@@ -139,7 +139,7 @@ func TestHandOverEnds(t *testing.T) {
 	if res, err := a.Execs.Wait(t.Context(), caller, "busy", id); err != nil || res.Status != sandbox.StatusKilled {
 		t.Errorf("exec: %+v, %v", res, err)
 	}
-	if owner, err := b.Owner(t.Context(), caller, "busy"); owner != "" || err != nil || b.find(threadNamed("busy")) == nil {
+	if owner, err := b.Owner(t.Context(), caller, "busy"); owner != "" || err != nil || b.live.Find(threadNamed("busy")) == nil {
 		t.Errorf("the other server does not have it: %q, %v", owner, err)
 	}
 	close(g.open)
@@ -158,7 +158,7 @@ func TestNobodyToHandOverTo(t *testing.T) {
 		t.Errorf("held by %q, %v", replica, err)
 	}
 	<-w.drainOf(a, time.Minute)
-	if a.find(mainThread) == nil {
+	if a.live.Find(mainThread) == nil {
 		t.Error("the thread was handed over to nobody")
 	}
 	if _, _, err := a.Hold(t.Context(), caller, "new"); !errors.Is(err, sandbox.Unavailable) {

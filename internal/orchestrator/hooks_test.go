@@ -131,7 +131,7 @@ func (w *town) kill(r *Orchestrator, inHand *instance.Instance) {
 	w.dead[r.peers.ID()] = true
 	w.mu.Unlock()
 	r.stop()
-	all := r.all()
+	all := r.live.All()
 	if inHand != nil && !slices.Contains(all, inHand) {
 		all = append(all, inHand)
 	}

@@ -35,15 +35,14 @@ func (r *Orchestrator) Inherit(ctx context.Context, own *ownership.Ownership, fo
 	}
 	if why == nil {
 		r.restore(ctx, inst, entry.State == sandbox.Paused)
-		r.mu.Lock()
-		if r.instances[own.Thread] == nil {
-			r.enterMap(inst)
-			inst.Slot = r.places.Seat(inst.Thread.Tenant) // whatever the limits are now
-			inst.Limits = r.o.Limits.Seat(sandbox.Caller{Owner: inst.Thread.Owner}, inst.ID)
-		} else {
-			why = errors.New("its thread has begun another one")
-		}
-		r.mu.Unlock()
+		_, why = r.live.Put(own.Thread, func(other *instance.Instance) (*instance.Instance, error) {
+			if other != nil {
+				return nil, errors.New("its thread has begun another one")
+			}
+			inst.Seat.Slot = r.places.Seat(inst.Thread.Tenant) // whatever the limits are now
+			inst.Seat.Sit(r.o.Limits.Seat(sandbox.Caller{Owner: inst.Thread.Owner}, inst.ID))
+			return inst, nil
+		})
 	}
 	if why == nil {
 		r.owners.Retain(own) // by the instance

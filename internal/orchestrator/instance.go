@@ -85,13 +85,24 @@ func (r *Orchestrator) remember(ctx context.Context, t sandbox.Thread, o sandbox
 // instance finds the thread's instance or puts a new one in, whose start goes on in the background. An instance that
 // is being removed is waited for by the start of the new one.
 func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) (*instance.Instance, error) {
-	tmpl := o.template
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	former := r.instances[t]
-	if former != nil && former.Ending() == "" {
-		return former, nil
+	var old, made *instance.Instance
+	inst, err := r.live.Put(t, func(former *instance.Instance) (next *instance.Instance, err error) {
+		if former != nil && former.Ending() == "" {
+			return former, nil
+		}
+		old = former
+		made, err = r.newInstance(t, o, former)
+		return made, err
+	})
+	if made != nil {
+		r.wg.Go(func() { r.begin(c, made, old) })
 	}
+	return inst, err
+}
+
+// newInstance makes the next instance of a thread, with its place. It runs in instance.Map.Put.
+func (r *Orchestrator) newInstance(t sandbox.Thread, o order, former *instance.Instance) (*instance.Instance, error) {
+	tmpl := o.template
 	var place *capacity.Ticket
 	var x *instance.Pooled
 	onVolume := r.onVolume(t)
@@ -113,7 +124,7 @@ func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) 
 		info.ID, info.Warm = x.ID, true
 	}
 	inst := instance.NewStarting(t, tmpl, info, o.env)
-	inst.Slot = place
+	inst.Seat.Slot = place
 	if x != nil {
 		inst.Pooled, inst.Dir, inst.FileSync = x, x.Dir, x.FileSync
 		inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
@@ -126,8 +137,6 @@ func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) 
 		inst.FileSync.OnVolume = true
 	}
 	r.copies.AskContexts(inst)
-	r.enterMap(inst)
-	r.wg.Go(func() { r.begin(c, inst, former) })
 	return inst, nil
 }
 
@@ -138,7 +147,7 @@ var errStillStarting = sandbox.Errorf(sandbox.Timeout, "the sandbox is still sta
 func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*instance.Instance)) (*instance.Instance, error) {
 	cold := false
 	for {
-		inst := r.find(t)
+		inst := r.live.Find(t)
 		if inst == nil || inst.Ending() != "" {
 			err := r.threads.Restore(ctx, t, true)
 			if err != nil {
@@ -238,24 +247,6 @@ func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
 	r.leaveMap(inst)
 }
 
-// find returns the thread's instance, or nil.
-func (r *Orchestrator) find(t sandbox.Thread) *instance.Instance {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.instances[t]
-}
-
-// all is every instance of this moment.
-func (r *Orchestrator) all() []*instance.Instance {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	list := make([]*instance.Instance, 0, len(r.instances))
-	for _, inst := range r.instances {
-		list = append(list, inst)
-	}
-	return list
-}
-
 // watch ends the instances whose sandbox died.
 func (r *Orchestrator) watch(events <-chan driver.Event) {
 	for ev := range events {
@@ -265,17 +256,10 @@ func (r *Orchestrator) watch(events <-chan driver.Event) {
 		if r.pool.Ended(ev.ID) {
 			continue
 		}
-		if inst := r.findSandbox(ev.ID); inst != nil { // after: a sandbox that was claimed from the pool meanwhile is here
+		if inst := r.live.FindID(ev.ID); inst != nil { // after: a sandbox that was claimed from the pool meanwhile is here
 			r.wg.Go(func() { r.died(inst, ev.OOM) })
 		}
 	}
-}
-
-// findSandbox returns the instance of a sandbox, or nil.
-func (r *Orchestrator) findSandbox(id sandbox.ID) *instance.Instance {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.byID[id]
 }
 
 // died retires an instance whose sandbox ended by itself. When it ran out of memory, its execs say so.

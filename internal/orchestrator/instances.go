@@ -25,31 +25,16 @@ func (r *Orchestrator) abandonTo(inst *instance.Instance) {
 	r.leaveMap(inst)
 }
 
-// enterMap puts an instance in. The caller holds Orchestrator.mu.
-func (r *Orchestrator) enterMap(inst *instance.Instance) {
-	r.instances[inst.Thread], r.byID[inst.ID] = inst, inst
-}
-
 // leaveMap takes an instance out of the map, once.
 func (r *Orchestrator) leaveMap(inst *instance.Instance) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.instances[inst.Thread] == inst {
-		delete(r.instances, inst.Thread)
-	}
-	delete(r.byID, inst.ID)
-	givePlaceBack(inst)
-	inst.Limits.Release()
-	if !inst.Left {
-		inst.Left = true
-		close(inst.Gone)
+	if r.live.Remove(inst) {
 		r.watches.sandboxEnded(inst.Thread)
 	}
 }
 
 // Lost ends the instance of a thread that another server has taken. False: this server has none.
 func (r *Orchestrator) Lost(own *ownership.Ownership) bool {
-	inst := r.find(own.Thread)
+	inst := r.live.Find(own.Thread)
 	if inst == nil || inst.Owned() != own {
 		return false
 	}
@@ -63,7 +48,7 @@ func (r *Orchestrator) Lost(own *ownership.Ownership) bool {
 
 // Renewed tells the thread's sandbox, and other servers, about a new token. The record went with the former lease.
 func (r *Orchestrator) Renewed(ctx context.Context, own *ownership.Ownership) error {
-	inst := r.find(own.Thread)
+	inst := r.live.Find(own.Thread)
 	if inst == nil || !inst.IsReady() || inst.Ending() != "" {
 		return nil
 	}

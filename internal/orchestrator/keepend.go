@@ -13,11 +13,11 @@ import (
 type threadSandboxes struct{ r *Orchestrator }
 
 // Find implements threads.Sandboxes.
-func (s threadSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+func (s threadSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
 
 // Outrun implements threads.Sandboxes.
 func (s threadSandboxes) Outrun(t sandbox.Thread) {
-	if inst := s.r.find(t); inst != nil {
+	if inst := s.r.live.Find(t); inst != nil {
 		s.r.wg.Go(func() { s.r.abandon(inst, "another server went on with the thread's files") })
 	}
 }

@@ -55,7 +55,7 @@ func (r *Orchestrator) watchLives() {
 
 // lookAtLives is one look of watchLives.
 func (r *Orchestrator) lookAtLives(now time.Time) {
-	for _, inst := range r.all() {
+	for _, inst := range r.live.All() {
 		r.expireTurn(inst, now)
 		r.checkLife(inst, now)
 	}
@@ -138,7 +138,7 @@ func (r *Orchestrator) active(t sandbox.Thread, kind string) {
 	if !slices.Contains(r.o.Lifecycle.Activity, kind) {
 		return
 	}
-	if inst := r.find(t); inst != nil {
+	if inst := r.live.Find(t); inst != nil {
 		inst.MarkActive()
 	}
 }
@@ -270,7 +270,7 @@ func (r *Orchestrator) existing(ctx context.Context, c sandbox.Caller, id string
 	if err := r.threads.Exists(ctx, t); err != nil {
 		return nil, nil, err
 	}
-	if inst := r.find(t); inst != nil {
+	if inst := r.live.Find(t); inst != nil {
 		return inst, nil, r.waitReady(ctx, inst, 0)
 	}
 	if saved := r.Specs.Read(t); saved != nil && saved.Hibernated != nil {

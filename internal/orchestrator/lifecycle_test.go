@@ -134,7 +134,7 @@ func (h *house) background(t *testing.T, id string) string {
 // age makes an instance look as if it was made, and used, so long ago.
 func (h *house) age(t *testing.T, id string, d time.Duration) {
 	t.Helper()
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: id})
 	if inst == nil {
 		t.Fatalf("%s has no sandbox", id)
 	}
@@ -283,7 +283,7 @@ func TestActivity(t *testing.T) {
 			}
 		})
 		h.mustExec(t, "x")
-		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "x"})
+		inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "x"})
 		for kind, use := range uses {
 			h.age(t, "x", time.Hour)
 			before := inst.LastUse()
@@ -360,7 +360,7 @@ func TestPause(t *testing.T) {
 			t.Fatalf("%+v, %v", info, err)
 		}
 	}
-	id := h.find(sandbox.Thread{Owner: caller.Owner, ID: "p"}).ID
+	id := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "p"}).ID
 	if entry, err := h.driver.Inspect(ctx, id); err != nil || entry.State != sandbox.Paused {
 		t.Errorf("the driver: %+v, %v", entry, err)
 	}
@@ -456,7 +456,7 @@ func TestRestart(t *testing.T) {
 	if err := h.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	h.driver.Kill(h.find(sandbox.Thread{Owner: caller.Owner, ID: "lost"}).ID)
+	h.driver.Kill(h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "lost"}).ID)
 	if h.Orchestrator, err = New(ctx, h.options); err != nil {
 		t.Fatal(err)
 	}
@@ -499,7 +499,7 @@ func TestAnotherTemplate(t *testing.T) {
 	}
 	th := sandbox.Thread{Owner: caller.Owner, ID: "x"}
 	eventually(t, "the former one is forgotten", func() bool { return h.Specs.Read(th) == nil })
-	if inst := h.find(th); len(inst.Environment()) != 0 {
+	if inst := h.live.Find(th); len(inst.Environment()) != 0 {
 		t.Errorf("it has the former one's environment: %v", inst.Environment())
 	}
 }

@@ -26,12 +26,7 @@ func (r *Orchestrator) letIn(c sandbox.Caller, inst, former *instance.Instance) 
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	inst.Limits = p
-	if inst.Left { // it was let go of meanwhile
-		p.Release()
-	}
+	r.live.SetLimits(inst, p)
 	return nil
 }
 

@@ -126,7 +126,7 @@ func TestCPULimit(t *testing.T) {
 	g := newGate()
 	h := newLimitedHouse(t, g, limits.Rules{CPUSecondsPerDay: 10})
 	h.background(t, "a")
-	id := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"}).ID
+	id := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "a"}).ID
 	h.driver.Host().SetLoad(id, driver.Load{CPU: 4 * time.Second})
 	eventually(t, "CPU time is counted", func() bool { return h.used(t).Total.CPUSeconds == 4 })
 	h.driver.Host().SetLoad(id, driver.Load{CPU: 11 * time.Second})
@@ -249,8 +249,8 @@ func TestClaimGivenUp(t *testing.T) {
 		_, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 		failed <- err
 	}()
-	eventually(t, "the thread has an instance", func() bool { return h.find(mainThread) != nil })
-	inst := h.find(mainThread)
+	eventually(t, "the thread has an instance", func() bool { return h.live.Find(mainThread) != nil })
+	inst := h.live.Find(mainThread)
 	if inst.Pooled == nil {
 		t.Error("it did not wait in the pool")
 	}

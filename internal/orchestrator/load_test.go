@@ -44,7 +44,7 @@ func TestWeight(t *testing.T) {
 	h := newHouseOf(t, newGate())
 	exec := h.background(t, "heavy")
 	h.background(t, "light")
-	inst, light := h.find(sandbox.Thread{Owner: caller.Owner, ID: "heavy"}), h.find(sandbox.Thread{Owner: caller.Owner, ID: "light"})
+	inst, light := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "heavy"}), h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "light"})
 	host := h.driver.Host()
 	began := time.Now()
 	var used time.Duration
@@ -83,7 +83,7 @@ func TestForkBomb(t *testing.T) {
 	c.mu.Lock()
 	c.tasks = map[string]uint32{innocent: 3, guilty: 60, newest: 1}
 	c.mu.Unlock()
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
 	status := func(id string) sandbox.Result {
 		res, err := h.Execs.Exec(t.Context(), caller, "bombed", id)
 		if err != nil {
@@ -116,7 +116,7 @@ func TestForkBomb(t *testing.T) {
 			t.Errorf("an exec that does not fork: %+v", r)
 		}
 	}
-	if h.find(inst.Thread) != inst {
+	if h.live.Find(inst.Thread) != inst {
 		t.Error("the sandbox was ended")
 	}
 }
@@ -127,12 +127,12 @@ func TestForkBombThatCannotBeEnded(t *testing.T) {
 	deaf.deaf = true
 	h := newHouseOf(t, deaf)
 	id := h.background(t, "bombed")
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "bombed"})
 	var refused uint64
 	soon(t, "the sandbox is ended", func() {
 		refused += 100
 		h.driver.Host().SetLoad(inst.ID, driver.Load{Refused: refused})
-	}, func() bool { return h.find(inst.Thread) != inst })
+	}, func() bool { return h.live.Find(inst.Thread) != inst })
 	res, err := h.Execs.Wait(t.Context(), caller, "bombed", id)
 	if err != nil || res.Status != sandbox.StatusKilled || !strings.Contains(res.Detail, "limits.pids") {
 		t.Errorf("%+v, %v", res, err)

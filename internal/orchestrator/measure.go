@@ -24,7 +24,7 @@ func (r *Orchestrator) measureStart(inst *instance.Instance, err error) {
 // levels is how full this server is now.
 func (r *Orchestrator) levels() metrics.Levels {
 	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxInstances, Execs: r.execs.Running(), Waiting: r.places.Waiting()}
-	for _, inst := range r.all() {
+	for _, inst := range r.live.All() {
 		l.Sandboxes[inst.Info().State]++
 	}
 	l.Pools = r.pool.Levels()

@@ -121,13 +121,11 @@ type Orchestrator struct {
 
 	ctx  context.Context // ends with Close; owns every goroutine
 	stop context.CancelFunc
-	wg   sync.WaitGroup
+	wg   *sync.WaitGroup
 
-	mu        sync.Mutex
-	instances map[sandbox.Thread]*instance.Instance
-	byID      map[sandbox.ID]*instance.Instance // also those that a thread's next instance has taken the place of
-	execs     *execution.Registry
-	watches   fileWatches
+	live    *instance.Map
+	execs   *execution.Registry
+	watches *fileWatches
 
 	// Skills are those of users and threads.
 	Skills *mounted.Skills
@@ -181,7 +179,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, instances: map[sandbox.Thread]*instance.Instance{}, byID: map[sandbox.ID]*instance.Instance{}}
+	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, wg: new(sync.WaitGroup), live: &instance.Map{}, watches: &fileWatches{}}
 	r.stopping, r.endStreams = context.WithCancel(own)
 	r.execs = execution.NewRegistry()
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.DataDir, Sealer: o.Sealer, Log: o.Log})
@@ -194,7 +192,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.Skills = mounted.New(own, mounted.Options{
 		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
 	})
-	r.wrappers = wrappers.New(own, wrappers.Options{Hub: o.Hub, Store: o.CodeAPI, All: r.all, Log: o.Log})
+	r.wrappers = wrappers.New(own, wrappers.Options{Hub: o.Hub, Store: o.CodeAPI, All: r.live.All, Log: o.Log})
 	r.Calls = call.New(call.Options{
 		Hub: o.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.CodeSettings,
 	})
@@ -218,30 +216,30 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		stop()
 		return nil, err
 	}
-	r.owners = ownership.New(own, ownership.Options{Store: o.Store, Book: book, Peers: r.peers, Sandboxes: r, Log: o.Log, Group: &r.wg})
+	r.owners = ownership.New(own, ownership.Options{Store: o.Store, Book: book, Peers: r.peers, Sandboxes: r, Log: o.Log, Group: r.wg})
 	r.renewal = ownership.NewRenewal(r.owners)
 	r.takeover = ownership.NewTakeover(r.owners, o.SettleReplicas)
 	r.drainTargets = ownership.NewTargets(r.peers, o.Log)
 	loads := load.New(own, load.Options{
-		Driver: o.Driver, Execs: r.execs, Contexts: r.Contexts, Sandboxes: loadSandboxes{r}, Limits: o.Limits, Log: o.Log, Group: &r.wg,
+		Driver: o.Driver, Execs: r.execs, Contexts: r.Contexts, Sandboxes: loadSandboxes{r}, Limits: o.Limits, Log: o.Log, Group: r.wg,
 	})
 	r.Runs = run.New(own, run.Options{
 		Parts: run.Parts{
 			Sandboxes: runSandboxes{r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
 		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Hub, Audit: o.Audit, Bridge: o.Bridge, Secrets: o.Secrets, Limits: o.Limits,
-		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: &r.wg,
+		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: r.wg,
 	})
 	if onVolumes, ok := o.Driver.(volumes.Driver); ok {
 		r.volumes = volumes.New(own, volumes.Options{
 			DataDir: o.DataDir, Driver: onVolumes, Sandboxes: volumeSandboxes{r}, Folders: r.folders, Owners: r.owners, Peers: r.peers,
-			Specs: r.Specs, Templates: o.Templates, Default: o.Default, Daemon: o.Daemon, Install: o.Install, StartTime: o.StartTime, Log: o.Log, Group: &r.wg,
+			Specs: r.Specs, Templates: o.Templates, Default: o.Default, Daemon: o.Daemon, Install: o.Install, StartTime: o.StartTime, Log: o.Log, Group: r.wg,
 		})
 	}
 	remote, _ := o.Driver.(driver.Remote)
 	r.copies = copies.New(own, copies.Options{
 		Remote: remote, Volumes: r.volumes, Sandboxes: copySandboxes{r}, Contexts: r.Contexts, Folders: r.folders, Spool: r.runRoot(),
-		Log: o.Log, Group: &r.wg,
+		Log: o.Log, Group: r.wg,
 	})
 	waiting := o.Templates
 	if o.OnVolumes { // a sandbox that waits has no volume
@@ -250,7 +248,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 	r.pool = pool.New(own, pool.Options{
 		Templates: waiting, Root: pool.RootIn(o.DataDir), RunRoot: r.runRoot(), Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
 		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: book, Library: o.Skills, Views: o.Views, Skills: r.Skills,
-		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: &r.wg,
+		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
 	})
 	r.hooks = hooks.New(own, hooks.Options{
 		Parts: hooks.Parts{
@@ -258,7 +256,7 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 			Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
 		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Bridge, Disk: o.Disk, RunRoot: r.runRoot(), Install: o.Install, Replica: r.peers.ID(),
-		Daemon: o.Daemon, Log: o.Log, Group: &r.wg, Passed: o.Lifecycle.PassedHook,
+		Daemon: o.Daemon, Log: o.Log, Group: r.wg, Passed: o.Lifecycle.PassedHook,
 	})
 	o.Metrics.Watch(r.levels)
 	events, err := o.Driver.Watch(own)
@@ -293,10 +291,8 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 	r.stop()
 	r.wg.Wait()
 	r.pool.Empty()
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	var errs []error
-	for _, inst := range r.instances {
+	for _, inst := range r.live.All() {
 		errs = append(errs, inst.Close())
 	}
 	return errors.Join(errs...)

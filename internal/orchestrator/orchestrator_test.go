@@ -163,7 +163,7 @@ func (h *house) within(t testing.TB, id, path string) string {
 	if !remoteSandbox {
 		return strings.Replace(path, sandbox.UserDataDir, h.folders.Dir(thread), 1)
 	}
-	return h.driver.Host().Inside(h.find(thread).ID, path)
+	return h.driver.Host().Inside(h.live.Find(thread).ID, path)
 }
 
 // house is an orchestrator over the memory driver.
@@ -250,7 +250,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		for _, inst := range h.all() {
+		for _, inst := range h.live.All() {
 			if err := h.ReleaseSandbox(ctx, caller, inst.Thread.ID); err != nil {
 				t.Errorf("release: %v", err)
 			}
@@ -314,7 +314,7 @@ func TestSilentSandboxIsEnded(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	deadline := time.Now().Add(10 * time.Second)
-	for h.find(sandbox.Thread{Owner: caller.Owner, ID: "silent"}) != nil {
+	for h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "silent"}) != nil {
 		if time.Now().After(deadline) {
 			t.Fatal("the sandbox lives on")
 		}
@@ -350,7 +350,7 @@ func TestDeadSandbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kill(h.driver, h.find(sandbox.Thread{Owner: caller.Owner, ID: "dead"}).ID)
+		kill(h.driver, h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "dead"}).ID)
 		res, err := h.Execs.Wait(t.Context(), caller, "dead", id)
 		if err != nil || res.Status != want {
 			t.Errorf("%s: %+v, %v", want, res, err)

@@ -19,7 +19,7 @@ type order struct {
 // else of the default template.
 func (r *Orchestrator) order(t sandbox.Thread, named string) order {
 	var saved *savedspec.Spec
-	if inst := r.find(t); inst != nil {
+	if inst := r.live.Find(t); inst != nil {
 		if env, _, kept := inst.SavedState(); kept {
 			saved = &savedspec.Spec{Template: inst.Template.Name, Env: env}
 		}

@@ -210,7 +210,7 @@ func (w *town) die(r *Orchestrator) {
 	w.mu.Lock()
 	w.dead[r.peers.ID()] = true
 	w.mu.Unlock()
-	for _, inst := range r.all() {
+	for _, inst := range r.live.All() {
 		w.wait.Go(func() {
 			for {
 				c, ok, err := r.owners.Book.Read(inst.Thread)
@@ -276,7 +276,7 @@ func TestTwoServersOneSandbox(t *testing.T) {
 		}
 	}
 	owner, other := servers[0], servers[1]
-	if owner.find(mainThread) == nil {
+	if owner.live.Find(mainThread) == nil {
 		owner, other = other, owner
 	}
 	if _, err := other.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true"}); !errors.Is(err, sandbox.Unavailable) {
@@ -321,7 +321,7 @@ func TestTakenOver(t *testing.T) {
 	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
-	if inst := b.find(mainThread); inst == nil || inst.ID != info.ID {
+	if inst := b.live.Find(mainThread); inst == nil || inst.ID != info.ID {
 		t.Fatalf("not adopted: %+v", inst)
 	}
 	w.eventually("it counts as much as others", func() bool { return w.host.Weight(info.ID) == driver.UsualWeight })
@@ -329,7 +329,7 @@ func TestTakenOver(t *testing.T) {
 	if err != nil || res.Status != sandbox.StatusLost {
 		t.Errorf("the exec of the former server: %+v, %v", res, err)
 	}
-	w.eventually("the former server lets go", func() bool { return a.find(mainThread) == nil && len(a.owners.All()) == 0 })
+	w.eventually("the former server lets go", func() bool { return a.live.Find(mainThread) == nil && len(a.owners.All()) == 0 })
 	w.mu.Lock()
 	w.dead["a"] = false
 	w.mu.Unlock()
@@ -352,7 +352,7 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stale := a.find(mainThread)
+	stale := a.live.Find(mainThread)
 	w.die(a)
 	if _, err := b.Owner(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 	if err != nil || !ok || c.Replica != "b" || c.Sandbox != info.ID {
 		t.Errorf("the claim is %+v, %v, %v", c, ok, err)
 	}
-	if a.find(mainThread) != nil || len(a.owners.All()) != 0 {
+	if a.live.Find(mainThread) != nil || len(a.owners.All()) != 0 {
 		t.Error("the former server has not let go")
 	}
 }
@@ -393,7 +393,7 @@ func TestRedisLosesAll(t *testing.T) {
 		c, ok, e := b.owners.Book.Read(mainThread)
 		return err == nil && e == nil && ok && c.Token == l.Token
 	})
-	if inst := a.find(mainThread); inst == nil || !a.owners.Confirm(inst.Ownership) {
+	if inst := a.live.Find(mainThread); inst == nil || !a.owners.Confirm(inst.Ownership) {
 		t.Error("the server gave its sandbox up")
 	}
 	views, _, err := b.Threads(t.Context(), caller, sandbox.ThreadFilter{})
@@ -414,10 +414,10 @@ func TestSecondServerStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := w.settle("b")
-	if b.find(mainThread) != nil || a.find(mainThread) == nil || a.find(mainThread).ID != info.ID {
+	if b.live.Find(mainThread) != nil || a.live.Find(mainThread) == nil || a.live.Find(mainThread).ID != info.ID {
 		t.Error("the second server took the sandbox of the first one")
 	}
-	if err := a.find(mainThread).Hello(t.Context()); err != nil {
+	if err := a.live.Find(mainThread).Hello(t.Context()); err != nil {
 		t.Errorf("the sandbox does not answer: %v", err)
 	}
 	b.removeOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
@@ -440,7 +440,7 @@ func TestSilentServer(t *testing.T) {
 	w.mu.Unlock()
 	long := map[string]time.Time{"a": time.Now().Add(-2 * ownership.LeaseTime)}
 	b.takeover.TakeOverSilent(long)
-	if b.find(mainThread) != nil {
+	if b.live.Find(mainThread) != nil {
 		t.Fatal("taken although the lease is there")
 	}
 	first := map[string]time.Time{}
@@ -449,7 +449,7 @@ func TestSilentServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.find(mainThread).Link.Close()
+	a.live.Find(mainThread).Link.Close()
 	page, err := b.owners.Book.Lock(t.Context(), mainThread) // so that a does not take its lease again
 	must(err)
 	c, _, err := page.Record()
@@ -458,11 +458,11 @@ func TestSilentServer(t *testing.T) {
 	must(page.Write(ownerrecord.Of(mainThread, "a", c.Token+1, c.Sandbox)))
 	page.Close()
 	b.takeover.TakeOverSilent(first)
-	if b.find(mainThread) != nil || first["a"].IsZero() {
+	if b.live.Find(mainThread) != nil || first["a"].IsZero() {
 		t.Fatal("taken at the first look")
 	}
 	b.takeover.TakeOverSilent(long)
-	if b.find(mainThread) == nil {
+	if b.live.Find(mainThread) == nil {
 		t.Fatal("not taken")
 	}
 }

@@ -76,7 +76,7 @@ rules:
 	if err := json.Unmarshal(list[1].Why, &why); err != nil || why.Effect != policy.Allow {
 		t.Errorf("why %s, %v", list[1].Why, err)
 	}
-	if n := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"}); n.Busy() {
+	if n := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "a"}); n.Busy() {
 		t.Errorf("execs are counted in")
 	}
 }

@@ -75,7 +75,7 @@ func (r *Orchestrator) Hold(ctx context.Context, c sandbox.Caller, id string) (r
 
 // runsHere reports whether the thread's instance is in this process, and no other took it.
 func (r *Orchestrator) runsHere(t sandbox.Thread) bool {
-	inst := r.find(t)
+	inst := r.live.Find(t)
 	return inst != nil && r.stillOurs(inst)
 }
 

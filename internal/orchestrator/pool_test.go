@@ -181,7 +181,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	if _, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{Env: map[string]string{"A": "1"}, Skills: []string{"one"}}); err != nil {
 		t.Fatal(err)
 	}
-	inst := h.find(mainThread)
+	inst := h.live.Find(mainThread)
 	after, err := os.Stat(filepath.Join(h.folders.Dir(mainThread), "workspace"))
 	if err != nil || !os.SameFile(before, after) || !inst.Info().Warm {
 		t.Errorf("the thread's folder is not the one that the sandbox has: %v", err)
@@ -269,7 +269,7 @@ func TestManyClaims(t *testing.T) {
 	<-swept
 	uids, ids, cold := map[int]bool{}, map[sandbox.ID]bool{}, 0
 	for i := range n {
-		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: fmt.Sprint("t", i)})
+		inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: fmt.Sprint("t", i)})
 		if inst == nil {
 			t.Fatalf("thread %d has no sandbox", i)
 		}
@@ -344,7 +344,7 @@ func TestPoolDies(t *testing.T) {
 	h.replaced(t, old, "ended")
 	h.nextPooled(t).Link.Close() // as a sandbox that runs but does not dial
 	h.mustExec(t, "main")        // gets another one
-	if inst := h.find(mainThread); inst.Pooled != nil && inst.Link == nil {
+	if inst := h.live.Find(mainThread); inst.Pooled != nil && inst.Link == nil {
 		t.Error("a sandbox without a connection")
 	}
 }
@@ -388,7 +388,7 @@ func TestPoolGivesWayUnfinished(t *testing.T) {
 		_, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 		done <- err
 	}()
-	eventually(t, "the caller has the place", func() bool { return h.find(mainThread) != nil })
+	eventually(t, "the caller has the place", func() bool { return h.live.Find(mainThread) != nil })
 	e.hangs.Store(false)
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -401,7 +401,7 @@ func TestPoolEmptied(t *testing.T) {
 	h.full(t, 3)
 	h.mustExec(t, "main")
 	h.Drain(t.Context())
-	claimed := h.find(mainThread).ID
+	claimed := h.live.Find(mainThread).ID
 	h.stop()
 	h.wg.Wait()
 	h.pool.Empty()
@@ -423,7 +423,7 @@ func TestPoolEmptied(t *testing.T) {
 // removeForGood takes away what a server that was stopped half way has left, for the end of the test.
 func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
 	t.Helper()
-	inst := h.find(mainThread)
+	inst := h.live.Find(mainThread)
 	h.leaveMap(inst)
 	if err := inst.Close(); err != nil {
 		return err
@@ -480,8 +480,8 @@ func TestServersShareAPool(t *testing.T) {
 			t.Errorf("left of b: %v", f)
 		}
 	}
-	w.eventually("the claimed one is adopted", func() bool { return a.find(mainThread) != nil })
-	got := a.find(mainThread).Info()
+	w.eventually("the claimed one is adopted", func() bool { return a.live.Find(mainThread) != nil })
+	got := a.live.Find(mainThread).Info()
 	if err != nil || got.ID != info.ID || !got.Warm || got.Template != "base" {
 		t.Errorf("%+v was adopted as %+v, %v", info, got, err)
 	}
@@ -517,7 +517,7 @@ func TestCrashInAClaim(t *testing.T) {
 			b := w.settle("b")
 			_, err := w.engine(t, b).Inspect(t.Context(), x.ID)
 			if step == "moved" {
-				inst := b.find(mainThread)
+				inst := b.live.Find(mainThread)
 				if inst == nil || inst.ID != x.ID || inst.UID != x.UID || err != nil {
 					t.Fatalf("the thread's sandbox is %+v, %v", inst, err)
 				}
@@ -575,7 +575,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	w.die(a)
 	x.Link.Close()
 	b := w.settle("b")
-	if inst := b.find(mainThread); inst != nil {
+	if inst := b.live.Find(mainThread); inst != nil {
 		t.Errorf("the thread has %s, whose files are others", inst.ID)
 	}
 	if got, err := workspace.UID(b.folders.Dir(mainThread)); err != nil || got != uid {

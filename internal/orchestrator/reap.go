@@ -26,7 +26,7 @@ func (r *Orchestrator) reapFolders(found []sandbox.Instance) {
 	var unknown []sandbox.ID
 	for _, e := range entries {
 		id := sandbox.ID(e.Name())
-		if used[id] || len(id) != len(sandbox.NewID()) || r.findSandbox(id) != nil {
+		if used[id] || len(id) != len(sandbox.NewID()) || r.live.FindID(id) != nil {
 			continue
 		}
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) >= r.o.StartTime {

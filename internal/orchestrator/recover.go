@@ -72,7 +72,7 @@ func (r *Orchestrator) adopt(ctx context.Context, own *ownership.Ownership, entr
 		return inst, fmt.Errorf("it is %s", entry.State)
 	case !ok:
 		return inst, errors.New("its template is gone")
-	case r.find(t) != nil:
+	case r.live.Find(t) != nil:
 		return inst, errors.New("its thread has another one")
 	}
 	if inst.FileSync = r.copies.Sync(inst.ID); inst.FileSync != nil {
@@ -123,7 +123,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 			}
 			continue
 		}
-		if r.findSandbox(entry.ID) != nil || entry.Labels[sandbox.LabelRole] != "" && !strays[entry.ID] || time.Since(entry.CreatedAt) < r.o.StartTime {
+		if r.live.FindID(entry.ID) != nil || entry.Labels[sandbox.LabelRole] != "" && !strays[entry.ID] || time.Since(entry.CreatedAt) < r.o.StartTime {
 			continue
 		}
 		c, ok, err := r.owners.Book.Read(hooks.ThreadOf(entry)) // after the list: an owner record comes before its sandbox
@@ -154,7 +154,7 @@ func (r *Orchestrator) reconcile(orphans map[sandbox.ID]time.Time) {
 func (r *Orchestrator) strayPooled(found []sandbox.Instance) map[sandbox.ID]bool {
 	strays := map[sandbox.ID]bool{}
 	for _, entry := range found {
-		if entry.Labels[sandbox.LabelRole] == sandbox.RolePool && r.findSandbox(entry.ID) == nil {
+		if entry.Labels[sandbox.LabelRole] == sandbox.RolePool && r.live.FindID(entry.ID) == nil {
 			strays[entry.ID] = true
 		}
 	}

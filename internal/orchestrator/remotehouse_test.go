@@ -252,7 +252,7 @@ func (f *remoteHouse) here(id, name string) string {
 }
 
 func (f *remoteHouse) instance(id string) *instance.Instance {
-	return f.find(sandbox.Thread{Owner: caller.Owner, ID: id})
+	return f.live.Find(sandbox.Thread{Owner: caller.Owner, ID: id})
 }
 
 // there is where the sandbox has a file.

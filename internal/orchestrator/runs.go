@@ -22,7 +22,7 @@ func (s runSandboxes) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 func (s runSandboxes) Leave(inst *instance.Instance) { s.r.left(inst) }
 
 // Find implements run.Sandboxes.
-func (s runSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+func (s runSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
 
 // Abandon implements run.Sandboxes.
 func (s runSandboxes) Abandon(inst *instance.Instance, why string) { s.r.abandon(inst, why) }

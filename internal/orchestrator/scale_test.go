@@ -41,7 +41,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 	for i := range list {
 		inst := instance.New(sandbox.Thread{Owner: caller.Owner, ID: "crowd-" + strconv.Itoa(i)}, tmpl,
 			sandbox.Info{ID: sandbox.NewID(), State: sandbox.Running, Template: tmpl.Name, CreatedAt: time.Now()})
-		inst.Slot = h.places.Seat(caller.Tenant)
+		inst.Seat.Slot = h.places.Seat(caller.Tenant)
 		close(inst.Ready)
 		inst.Dir = instance.RunDir(filepath.Join(h.runRoot(), string(inst.ID)))
 		var err error
@@ -63,9 +63,9 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 		if _, err := h.driver.Create(ctx, spec); err != nil {
 			t.Fatal(err)
 		}
-		h.mu.Lock()
-		h.enterMap(inst)
-		h.mu.Unlock()
+		if _, err := h.live.Put(inst.Thread, func(*instance.Instance) (*instance.Instance, error) { return inst, nil }); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return list
 }
@@ -79,7 +79,7 @@ func (h *house) rounds() map[string]func() {
 		"peers-1s":     func() { h.takeover.LookAtPeers(1, map[string]time.Time{}) },
 		"leases-3s":    h.renewal.RenewAll,
 		"reap-10s":     func() { h.reconcile(orphans) },
-		"event":        func() { h.findSandbox("skerry-0000") },
+		"event":        func() { h.live.FindID("skerry-0000") },
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 // skillSandboxes are the sandboxes of the orchestrator, as skills see them.
 type skillSandboxes struct{ r *Orchestrator }
 
-func (s skillSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+func (s skillSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
 
-func (s skillSandboxes) All() []*instance.Instance { return s.r.all() }
+func (s skillSandboxes) All() []*instance.Instance { return s.r.live.All() }
 
 func (s skillSandboxes) AwaitPushes(ctx context.Context, which func(*instance.Instance) bool) {
 	s.r.copies.Await(ctx, which)

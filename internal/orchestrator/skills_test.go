@@ -42,7 +42,7 @@ func (h *house) customSkill(t *testing.T, o sandbox.Owner, name string) {
 // inside lists the skills that a thread's sandbox shows.
 func (h *house) inside(t *testing.T, thread string) (all []string) {
 	t.Helper()
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: thread})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: thread})
 	if inst == nil {
 		t.Fatalf("thread %s has no sandbox", thread)
 	}

@@ -27,7 +27,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if _, err := h.Skills.Threads.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
 		t.Fatal(err)
 	}
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "t1"})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "t1"})
 	shown := filepath.Join(h.seen(inst, sandbox.SkillsDir, inst.Skills.Folder.Skills()), "virtual", "now", "scripts", "run.py")
 	if text, err := os.ReadFile(shown); err != nil || string(text) != "print(1)" {
 		t.Errorf("in the sandbox: %q, %v", text, err)

@@ -126,7 +126,7 @@ func TestSnapshotsMoveOn(t *testing.T) {
 	if err := b.run(t, map[string]string{"b": "by b"}); err != nil {
 		t.Fatal(err)
 	}
-	if inst := b.find(savedThread); inst == nil || inst.Template.Name != "other" {
+	if inst := b.live.Find(savedThread); inst == nil || inst.Template.Name != "other" {
 		t.Error("it has another template")
 	}
 	// a still has a sandbox, with files that do not count any more.
@@ -134,7 +134,7 @@ func TestSnapshotsMoveOn(t *testing.T) {
 		t.Errorf("a late exec: %v", err)
 	}
 	b.reads(t, "a", "by a")
-	for deadline := time.Now().Add(20 * time.Second); a.find(savedThread) != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); a.live.Find(savedThread) != nil && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 	}
 	if err := a.run(t, map[string]string{"a": "again"}); err != nil {
 		t.Fatal(err)

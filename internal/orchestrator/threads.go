@@ -30,7 +30,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 	if view.Sandbox != nil && view.Sandbox.State == sandbox.Running {
 		view.Sandbox.Waiting = r.interpreters(ctx, t)
 	}
-	if r.find(t) == nil { // nothing is started for its size
+	if r.live.Find(t) == nil { // nothing is started for its size
 	} else if err := r.copies.Restore(ctx, t); err != nil { // its size is that of what was copied before
 		r.o.Log.Debug("files not copied", "thread", t.String(), "error", err)
 	}
@@ -43,7 +43,7 @@ func (r *Orchestrator) Thread(ctx context.Context, c sandbox.Caller, id string) 
 
 func (r *Orchestrator) view(info sandbox.ThreadInfo) sandbox.ThreadView {
 	v := sandbox.ThreadView{ThreadInfo: info}
-	if inst := r.find(info.Thread); inst != nil {
+	if inst := r.live.Find(info.Thread); inst != nil {
 		i := inst.Info()
 		v.Sandbox = &i
 	} else if saved := r.Specs.Read(info.Thread); saved != nil {
@@ -86,7 +86,7 @@ func (r *Orchestrator) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id 
 	if err := r.threads.Exists(ctx, t); err != nil {
 		return err
 	}
-	if inst := r.find(t); inst != nil {
+	if inst := r.live.Find(t); inst != nil {
 		inst.Release()
 		if err := r.retire(ctx, c, inst, sandbox.StatusKilled, "released"); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (r *Orchestrator) DeleteThread(ctx context.Context, c sandbox.Caller, id st
 
 // releaseDeleted ends a sandbox that began while the thread's files, of that uid, were being deleted: it has them.
 func (r *Orchestrator) releaseDeleted(ctx context.Context, c sandbox.Caller, t sandbox.Thread, uid int) error {
-	inst := r.find(t)
+	inst := r.live.Find(t)
 	if inst == nil {
 		return nil
 	}

@@ -14,16 +14,16 @@ func (r *Orchestrator) onVolume(t sandbox.Thread) bool {
 type volumeSandboxes struct{ r *Orchestrator }
 
 // Has implements volumes.Sandboxes.
-func (s volumeSandboxes) Has(t sandbox.Thread) bool { return s.r.find(t) != nil }
+func (s volumeSandboxes) Has(t sandbox.Thread) bool { return s.r.live.Find(t) != nil }
 
 // copySandboxes are the sandboxes of the orchestrator, as copies see them.
 type copySandboxes struct{ r *Orchestrator }
 
 // Find implements copies.Sandboxes.
-func (s copySandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.find(t) }
+func (s copySandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
 
 // All implements copies.Sandboxes.
-func (s copySandboxes) All() []*instance.Instance { return s.r.all() }
+func (s copySandboxes) All() []*instance.Instance { return s.r.live.All() }
 
 // StillOurs implements copies.Sandboxes.
 func (s copySandboxes) StillOurs(inst *instance.Instance) bool { return s.r.stillOurs(inst) }

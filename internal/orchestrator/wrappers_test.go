@@ -99,7 +99,7 @@ func TestChangesArePushed(t *testing.T) {
 		if _, err := h.exec(t, id, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: id})
+		inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: id})
 		dirs = append(dirs, h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()))
 	}
 	for _, dir := range dirs {
@@ -175,7 +175,7 @@ func TestSlowServersDoNotHoldChanges(t *testing.T) {
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
 	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow = true
@@ -196,7 +196,7 @@ func TestServersThatStartKeepTheirWrappers(t *testing.T) {
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
 	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 	hub.mu.Lock()
 	hub.slow, hub.gone = true, true
@@ -224,7 +224,7 @@ func TestNoWrappersAfterTheEnd(t *testing.T) {
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	inst := h.find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
+	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
 	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
 	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)

@@ -1,0 +1,110 @@
+package instance
+
+import (
+	"sync"
+
+	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/limits"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+)
+
+// Map holds the instances of this server: each thread has at most one. The zero value is an empty map.
+type Map struct {
+	mu       sync.Mutex
+	byThread map[sandbox.Thread]*Instance
+	byID     map[sandbox.ID]*Instance // also those that a thread's next instance has replaced
+}
+
+// Seat is what an instance counts against: a slot of this server, and the limits of its owner. The mutex of the Map
+// guards it.
+type Seat struct {
+	Slot     *capacity.Ticket
+	released bool          // another instance has the slot, or it is free
+	limits   *limits.Place // nil until SetLimits
+	left     bool          // Instance.Gone is closed
+}
+
+// Find returns the thread's instance, or nil.
+func (m *Map) Find(t sandbox.Thread) *Instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.byThread[t]
+}
+
+// FindID returns the instance of a sandbox, or nil.
+func (m *Map) FindID(id sandbox.ID) *Instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.byID[id]
+}
+
+// All returns every instance of this moment.
+func (m *Map) All() []*Instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := make([]*Instance, 0, len(m.byThread))
+	for _, inst := range m.byThread {
+		list = append(list, inst)
+	}
+	return list
+}
+
+// Put calls next with the thread's instance, nil when there is none, and stores the instance that next returns as the
+// thread's. Nobody changes the map meanwhile. An error of next changes nothing.
+func (m *Map) Put(t sandbox.Thread, next func(former *Instance) (*Instance, error)) (*Instance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inst, err := next(m.byThread[t])
+	if err != nil {
+		return nil, err
+	}
+	if m.byThread == nil {
+		m.byThread, m.byID = map[sandbox.Thread]*Instance{}, map[sandbox.ID]*Instance{}
+	}
+	m.byThread[t], m.byID[inst.ID] = inst, inst
+	return inst, nil
+}
+
+// SetLimits makes p the place of an instance in the limits of its owner. An instance that has left the map releases p.
+func (m *Map) SetLimits(inst *Instance, p *limits.Place) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	inst.Seat.limits = p
+	if inst.Seat.left {
+		p.Release()
+	}
+}
+
+// Remove takes an instance out of the map, releases its slot and its limits, and closes Gone. It reports whether this
+// call did so: an instance leaves once.
+func (m *Map) Remove(inst *Instance) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.byThread[inst.Thread] == inst {
+		delete(m.byThread, inst.Thread)
+	}
+	delete(m.byID, inst.ID)
+	if slot := inst.Seat.TakeSlot(); slot != nil {
+		slot.Leave()
+	}
+	inst.Seat.limits.Release()
+	if inst.Seat.left {
+		return false
+	}
+	inst.Seat.left = true
+	close(inst.Gone)
+	return true
+}
+
+// TakeSlot returns the slot of an instance and makes the caller responsible for it; nil: it was taken before. Only a
+// function that runs in Map.Put may call it.
+func (s *Seat) TakeSlot() *capacity.Ticket {
+	if s.released || s.Slot == nil {
+		return nil
+	}
+	s.released = true
+	return s.Slot
+}
+
+// Sit sets the limits of an instance that no Map holds yet.
+func (s *Seat) Sit(p *limits.Place) { s.limits = p }
