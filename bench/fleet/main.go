@@ -113,8 +113,8 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 	}()
 	api, err := rest.New(rest.Options{
 		Service: service.Service{
-			Threads: orch, Sandboxes: orch, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch,
-			Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads,
+			Threads: orch.Threads, Sandboxes: orch.Sandboxes, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch.Files,
+			Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch.Prompts, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads,
 		},
 		MCPServers: hub, MCPLogins: hub, Audit: records, Anonymous: &local, Idempotency: st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})
@@ -156,11 +156,11 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 	orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
 		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
-			return orch.KeepResult(ctx, t, name, result)
+			return orch.Files.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "fleet", Peers: peers, MaxInstances: most, StartTime: time.Minute, Metrics: metrics, Log: log,
-		Lifecycle:    orchestrator.Lifecycle{Queue: most, QueueTime: time.Minute},
+		Lifecycle:    orchestrator.LifecycleOptions{Queue: most, QueueTime: time.Minute},
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
 	})

@@ -14,7 +14,7 @@ func (p *App) openLimits() {
 		State: p.store, Table: limitTable{&p.cfg.Limits}, Server: p.peers.ID(), Refused: p.metrics.Limited, Log: p.log,
 		// It is built before the orchestrator, and called only after it.
 		Disk: func(ctx context.Context, tenant, user string) (int64, error) {
-			return p.orch.DiskUsed(ctx, tenant, user)
+			return p.orch.Files.DiskUsed(ctx, tenant, user)
 		},
 	})
 	p.onClose(p.limits.Close)

@@ -39,10 +39,10 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 	defer end() // a WebSocket is none of srv's any more
 	srv := &http.Server{
 		BaseContext: func(net.Listener) context.Context { return requests },
-		Handler:     p.traffic.count(h, p.orch.Draining), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
+		Handler:     p.traffic.count(h, p.orch.Shutdown.Draining), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), p.orch, p.log)
+	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), p.orch.Placement, p.log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -69,8 +69,8 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 	stop, cancel := p.stopping(ctx)
 	defer cancel()
 	p.approvals.LetGo() // calls that wait for people are made again at the next server
-	p.orch.Drain(stop)
-	if p.orch.PassOn(context.WithoutCancel(stop)) != "" {
+	p.orch.Shutdown.Drain(stop)
+	if p.orch.Shutdown.PassOn(context.WithoutCancel(stop)) != "" {
 		p.traffic.linger(stop, began.Add(p.cfg.ShutdownDelay))
 	}
 	p.traffic.settle(stop)

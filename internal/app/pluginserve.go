@@ -116,7 +116,7 @@ type threadUse struct{ orch *orchestrator.Orchestrator }
 
 // ReadThreadFile implements plugin.Threads.
 func (u threadUse) ReadThreadFile(ctx context.Context, c sandbox.Caller, thread, path string, limit int64) (data []byte, more bool, err error) {
-	err = u.orch.ReadFiles(ctx, c, thread, func(f *paths.FS) error {
+	err = u.orch.Files.ReadFiles(ctx, c, thread, func(f *paths.FS) error {
 		file, err := f.Open(path)
 		if err != nil {
 			return err

@@ -221,7 +221,8 @@ func (p *App) settleReplicas(settle func(ownership.ExitedReplica) error) error {
 
 // placement is api/rest's view of the replicas.
 type placement struct {
-	*orchestrator.Orchestrator
+	*orchestrator.Placement
+	*orchestrator.Shutdown
 	*peer.Peers
 }
 

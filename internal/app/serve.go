@@ -384,7 +384,9 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 	}
 	guard := policy.New(policy.Options{
 		Hub: p.hub, Decider: policy.Untrusted{Decider: decider}, Approver: approver{p.approvals}, Counter: rateCounter{p.store}, Log: p.log,
-		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) { return p.orch.Capabilities(ctx, t) },
+		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) {
+			return p.orch.Narrowing.Capabilities(ctx, t)
+		},
 	})
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
@@ -392,13 +394,13 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 			Tools: guard, Recorder: call.NewRecorder(p.audit, p.metrics), Log: p.log,
 			// The bridge serves before the orchestrator is whole, but there is no exec before that.
 			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
-				return p.orch.KeepResult(ctx, t, name, result)
+				return p.orch.Files.KeepResult(ctx, t, name, result)
 			},
 			Admit: p.limits.ToolCall, Tracer: p.tracer,
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Snapshots: snapshots, SnapshotDelay: p.cfg.KeepDelay(), OnVolumes: p.cfg.OnVolumes(), Daemon: p.sandboxd, Install: p.install,
-		Lifecycle: orchestrator.Lifecycle{
+		Lifecycle: orchestrator.LifecycleOptions{
 			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
 		},
@@ -573,7 +575,7 @@ func (p *App) ready(ctx context.Context) []rest.Check {
 		checks = append(checks, p.tlsCheck())
 	}
 	checks = append(append(checks, p.sinkChecks()...), p.archiveCheck()...)
-	if p.orch.Draining() {
+	if p.orch.Shutdown.Draining() {
 		checks = append(checks, rest.Check{Name: "drain", Detail: "the server is stopping"})
 	}
 	return checks
@@ -589,12 +591,12 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	prober := runnable.NewProber(p.orch, p.log)
+	prober := runnable.NewProber(p.orch.Probes, p.log)
 	p.onClose(func() error { prober.Close(); return nil })
 	_, remote := p.driver.(driver.Remote)
 	use := service.Service{
-		Threads: p.orch, Sandboxes: p.orch, Runs: p.orch.Runs, Execs: p.orch.Execs, Terminals: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch,
-		Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills.Threads, SkillInstalls: installs,
+		Threads: p.orch.Threads, Sandboxes: p.orch.Sandboxes, Runs: p.orch.Runs, Execs: p.orch.Execs, Terminals: p.orch.Execs, Contexts: p.orch.Contexts, Files: p.orch.Files,
+		Tools: p.orch.Calls, Upstream: p.orch.Calls, Prompts: p.orch.Prompts, Skills: p.orch.Skills, ThreadSkills: p.orch.Skills.Threads, SkillInstalls: installs,
 		Approvals: p.approvals, Plugins: pluginUse{p.plugins, p.orch}, Marketplaces: p.plugins,
 	}
 	servers := mcpAdmin{p.hub, access}
@@ -603,11 +605,11 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 			if sk.Broken || sk.Digest == "" {
 				return sandbox.Runnable{Template: sandbox.RunnableUnknown, Missing: []string{}, Unsure: []string{"the skill does not load"}}
 			}
-			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.OpenSkill(c, sk.Name) })
+			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.Probes.OpenSkill(c, sk.Name) })
 		},
 		Service:    use,
 		MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
-		Placement: placement{p.orch, p.peers}, RemoteFiles: remote,
+		Placement: placement{p.orch.Placement, p.orch.Shutdown, p.peers}, RemoteFiles: remote,
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,

@@ -5,22 +5,33 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
+
+// Narrowing is the capabilities that threads were narrowed to.
+type Narrowing struct {
+	hub     toolHub
+	live    *instance.Map
+	store   *store.Store
+	threads *threads.Threads
+}
 
 // Capabilities returns those that a thread was narrowed to, nil when it was not. While the thread has a sandbox, they are
 // in memory.
-func (r *Orchestrator) Capabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
-	inst := r.live.Find(t)
+func (n *Narrowing) Capabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
+	inst := n.live.Find(t)
 	if inst == nil {
-		return r.storedCapabilities(ctx, t)
+		return n.storedCapabilities(ctx, t)
 	}
 	inst.Narrow.Mu.Lock()
 	defer inst.Narrow.Mu.Unlock()
 	if !inst.Narrow.Known {
-		only, err := r.storedCapabilities(ctx, t)
+		only, err := n.storedCapabilities(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -29,8 +40,8 @@ func (r *Orchestrator) Capabilities(ctx context.Context, t sandbox.Thread) ([]st
 	return inst.Narrow.Only, nil
 }
 
-func (r *Orchestrator) storedCapabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
-	info, err := r.o.Store.Thread(ctx, t)
+func (n *Narrowing) storedCapabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
+	info, err := n.store.Thread(ctx, t)
 	if err != nil && !errors.Is(err, sandbox.NotFound) { // a thread that is not there yet was narrowed to nothing
 		return nil, err
 	}
@@ -39,7 +50,7 @@ func (r *Orchestrator) storedCapabilities(ctx context.Context, t sandbox.Thread)
 
 // narrowCapabilities remembers what a thread is narrowed to, and tells a running sandbox. A caller gives no
 // thread what it does not have itself.
-func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
+func (n *Narrowing) narrowCapabilities(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
 	if only == nil {
 		return nil
 	}
@@ -57,7 +68,7 @@ func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller,
 			}
 		}
 	}
-	info, err := r.threads.EnsureRecord(ctx, t)
+	info, err := n.threads.EnsureRecord(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -65,14 +76,14 @@ func (r *Orchestrator) narrowCapabilities(ctx context.Context, c sandbox.Caller,
 		return nil
 	}
 	info.Capabilities = only
-	if err := r.o.Store.PutThread(ctx, info); err != nil {
+	if err := n.store.PutThread(ctx, info); err != nil {
 		return err
 	}
-	if inst := r.live.Find(t); inst != nil {
+	if inst := n.live.Find(t); inst != nil {
 		inst.Narrow.Mu.Lock()
 		inst.Narrow.Only, inst.Narrow.Known = only, true
 		inst.Narrow.Mu.Unlock()
 	}
-	r.o.Hub.Announce()
+	n.hub.Announce()
 	return nil
 }

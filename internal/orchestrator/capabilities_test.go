@@ -47,7 +47,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	rich := caller
 	rich.Capabilities = []string{"pay", "read"}
 	acquire := func(c sandbox.Caller, only ...string) error {
-		_, err := h.Acquire(ctx, c, "a", sandbox.AcquireOptions{Capabilities: only})
+		_, err := h.Starts.Acquire(ctx, c, "a", sandbox.AcquireOptions{Capabilities: only})
 		return err
 	}
 	calls := func(c sandbox.Caller, want bool) {
@@ -80,7 +80,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	if err := acquire(rich, "not a name"); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Errorf("%v", err)
 	}
-	view, err := h.Thread(ctx, rich, "a")
+	view, err := h.Threads.Thread(ctx, rich, "a")
 	if err != nil || len(view.Capabilities) != 1 {
 		t.Errorf("%+v, %v", view.ThreadInfo, err)
 	}
@@ -98,7 +98,7 @@ func TestCapabilitiesOfThreads(t *testing.T) {
 	if err := acquire(rich, "read"); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.ReleaseSandbox(ctx, rich, "a"); err != nil {
+	if err := h.Threads.ReleaseSandbox(ctx, rich, "a"); err != nil {
 		t.Fatal(err)
 	}
 	calls(rich, false)

@@ -14,7 +14,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-func places(total int, l Lifecycle) func(*Options) {
+func places(total int, l LifecycleOptions) func(*Options) {
 	return func(o *Options) { o.MaxInstances, o.Lifecycle = total, l }
 }
 
@@ -26,10 +26,10 @@ func (h *house) waitFor(t *testing.T, n int) {
 
 // TestQueue: who finds no place waits for one, is shown as starting, and its start says for how long it waited.
 func TestQueue(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, Lifecycle{Queue: 5, QueueTime: time.Minute}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, LifecycleOptions{Queue: 5, QueueTime: time.Minute}))
 	ctx := t.Context()
 	h.mustExec(t, "first")
-	info, err := h.Acquire(ctx, caller, "second", sandbox.AcquireOptions{Wait: 50 * time.Millisecond})
+	info, err := h.Starts.Acquire(ctx, caller, "second", sandbox.AcquireOptions{Wait: 50 * time.Millisecond})
 	if err != nil || info.State != sandbox.Starting {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -44,11 +44,11 @@ func TestQueue(t *testing.T) {
 	if !strings.Contains(h.metrics(t), "\nskerry_queue_waiting 1\n") {
 		t.Error("not in the metrics")
 	}
-	if err := h.ReleaseSandbox(ctx, caller, "first"); err != nil {
+	if err := h.Threads.ReleaseSandbox(ctx, caller, "first"); err != nil {
 		t.Fatal(err)
 	}
 	wg.Wait()
-	v, err := h.Thread(ctx, caller, "second")
+	v, err := h.Threads.Thread(ctx, caller, "second")
 	if err != nil || v.Sandbox.Timings.Queue < 1000 {
 		t.Errorf("%+v, %v", v.Sandbox, err)
 	}
@@ -58,7 +58,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestQueueEnds(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, Lifecycle{Queue: 2, QueueTime: 300 * time.Millisecond}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, LifecycleOptions{Queue: 2, QueueTime: 300 * time.Millisecond}))
 	ctx := t.Context()
 	h.mustExec(t, "first")
 	// An exec waits no longer than QueueTime.
@@ -72,7 +72,7 @@ func TestQueueEnds(t *testing.T) {
 	long, leaveLong := context.WithCancel(ctx)
 	for _, c := range []context.Context{gone, long} {
 		go func() {
-			_, err := h.Acquire(c, caller, "gone", sandbox.AcquireOptions{Wait: time.Minute})
+			_, err := h.Starts.Acquire(c, caller, "gone", sandbox.AcquireOptions{Wait: time.Minute})
 			done <- err
 		}()
 	}
@@ -96,25 +96,25 @@ func TestQueueEnds(t *testing.T) {
 	h.waitFor(t, 0)
 	eventually(t, "the instance is gone", func() bool { return b() == nil })
 	// A turn that was promised is kept for QueueTime after the last call.
-	if _, err := h.Acquire(ctx, caller, "promised", sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
+	if _, err := h.Starts.Acquire(ctx, caller, "promised", sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
 	h.waitFor(t, 0)
 	// A release takes a turn, too.
-	if _, err := h.Acquire(ctx, caller, "first2", sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
+	if _, err := h.Starts.Acquire(ctx, caller, "first2", sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.retire(ctx, caller, h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "first2"}), sandbox.StatusKilled, "released"); err != nil {
+	if err := h.teardown.retire(ctx, caller, h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "first2"}), sandbox.StatusKilled, "released"); err != nil {
 		t.Errorf("release of one that waits: %v", err)
 	}
 	h.waitFor(t, 0)
 	// The queue has its length.
 	for i := range 2 {
-		if _, err := h.Acquire(ctx, caller, fmt.Sprint("q", i), sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
+		if _, err := h.Starts.Acquire(ctx, caller, fmt.Sprint("q", i), sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := h.Acquire(ctx, caller, "full", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.CapacityExceeded) || !strings.Contains(err.Error(), "2 wait for one (queue_length 2)") {
+	if _, err := h.Starts.Acquire(ctx, caller, "full", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.CapacityExceeded) || !strings.Contains(err.Error(), "2 wait for one (queue_length 2)") {
 		t.Errorf("full: %v", err)
 	}
 	text := h.metrics(t)
@@ -131,17 +131,17 @@ func TestQueueEnds(t *testing.T) {
 // or was used just now.
 func TestRoomIsMade(t *testing.T) {
 	g := newGate()
-	h := newHouseOf(t, g, places(3, Lifecycle{Queue: 5, QueueTime: time.Minute, ReclaimIdle: 10 * time.Minute}))
+	h := newHouseOf(t, g, places(3, LifecycleOptions{Queue: 5, QueueTime: time.Minute, ReclaimIdle: 10 * time.Minute}))
 	h.background(t, "busy")
 	for _, id := range []string{"older", "old"} {
-		if _, err := h.Acquire(t.Context(), caller, id, sandbox.AcquireOptions{}); err != nil {
+		if _, err := h.Starts.Acquire(t.Context(), caller, id, sandbox.AcquireOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.age(t, "busy", 3*time.Hour)
 	h.age(t, "older", 2*time.Hour)
 	h.age(t, "old", time.Hour)
-	if _, err := h.Acquire(t.Context(), caller, "new", sandbox.AcquireOptions{}); err != nil {
+	if _, err := h.Starts.Acquire(t.Context(), caller, "new", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]sandbox.State{"busy": sandbox.Running, "older": sandbox.Hibernated, "old": sandbox.Running, "new": sandbox.Running} {
@@ -153,13 +153,13 @@ func TestRoomIsMade(t *testing.T) {
 		t.Errorf("records: %v", got)
 	}
 	// "older" wants to come back: only "old" is unused for long.
-	if _, err := h.Acquire(t.Context(), caller, "older", sandbox.AcquireOptions{}); err != nil {
+	if _, err := h.Starts.Acquire(t.Context(), caller, "older", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if s := h.state(t, "old"); s != sandbox.Hibernated {
 		t.Errorf("old is %q", s)
 	}
-	if info, err := h.Acquire(t.Context(), caller, "old", sandbox.AcquireOptions{Wait: 2500 * time.Millisecond}); err != nil || info.State != sandbox.Starting {
+	if info, err := h.Starts.Acquire(t.Context(), caller, "old", sandbox.AcquireOptions{Wait: 2500 * time.Millisecond}); err != nil || info.State != sandbox.Starting {
 		t.Errorf("with nobody unused for long: %+v, %v", info, err)
 	}
 	close(g.open)
@@ -167,20 +167,20 @@ func TestRoomIsMade(t *testing.T) {
 
 // TestTenantsLimit: a tenant that has its most makes room among its own, and others are not delayed.
 func TestTenantsLimit(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, Lifecycle{PerTenant: 1, Queue: 5, QueueTime: time.Minute, ReclaimIdle: time.Minute}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, LifecycleOptions{PerTenant: 1, Queue: 5, QueueTime: time.Minute, ReclaimIdle: time.Minute}))
 	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "u"}}
 	ctx := t.Context()
-	if _, err := h.Acquire(ctx, other, "theirs", sandbox.AcquireOptions{}); err != nil {
+	if _, err := h.Starts.Acquire(ctx, other, "theirs", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	inst := h.live.Find(sandbox.Thread{Owner: other.Owner, ID: "theirs"})
 	inst.Backdate(time.Hour) // by far the longest unused
 	h.mustExec(t, "mine")
-	if info, err := h.Acquire(ctx, caller, "more", sandbox.AcquireOptions{Wait: 2 * sweepEvery}); err != nil || info.State != sandbox.Starting {
+	if info, err := h.Starts.Acquire(ctx, caller, "more", sandbox.AcquireOptions{Wait: 2 * sweepEvery}); err != nil || info.State != sandbox.Starting {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	h.age(t, "mine", 2*time.Minute)
-	if info, err := h.Acquire(ctx, caller, "more", sandbox.AcquireOptions{}); err != nil || info.State != sandbox.Running {
+	if info, err := h.Starts.Acquire(ctx, caller, "more", sandbox.AcquireOptions{}); err != nil || info.State != sandbox.Running {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	if s := h.state(t, "mine"); s != sandbox.Hibernated {
@@ -189,14 +189,14 @@ func TestTenantsLimit(t *testing.T) {
 	if inst.Ending() != "" {
 		t.Error("another tenant's sandbox made room for one that had its most")
 	}
-	if err := h.ReleaseSandbox(ctx, other, "theirs"); err != nil {
+	if err := h.Threads.ReleaseSandbox(ctx, other, "theirs"); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // TestCrowdedHouse: many threads on few places, with sandboxes that die meanwhile: each exec has its turn.
 func TestCrowdedHouse(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, Lifecycle{Queue: 100, QueueTime: time.Minute, ReclaimIdle: time.Nanosecond}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, LifecycleOptions{Queue: 100, QueueTime: time.Minute, ReclaimIdle: time.Nanosecond}))
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {

@@ -32,7 +32,7 @@ func onePooled() func(*Options) {
 // sleep puts the thread's sandbox away, and waits until another one is ready for it.
 func (f *remoteHouse) sleep(id string, waiting int) {
 	f.t.Helper()
-	if _, err := f.Hibernate(f.t.Context(), caller, id, true); err != nil {
+	if _, err := f.Lifecycle.Hibernate(f.t.Context(), caller, id, true); err != nil {
 		f.t.Fatal(err)
 	}
 	f.full(f.t, waiting)
@@ -80,7 +80,7 @@ func TestClaimedWithFiles(t *testing.T) {
 		t.Errorf("the folder that it waited with: %v, %v", entries, err)
 	}
 	f.pool.Sweep()
-	f.reconcile(map[sandbox.ID]time.Time{inst.ID: {}})
+	f.reaper.reconcile(map[sandbox.ID]time.Time{inst.ID: {}})
 	f.ok("t", `[ "$(cat a)" = onemore ]`)
 	if f.instance("t").ID != waiting {
 		t.Error("the sandbox was taken for one that nobody knows")
@@ -267,16 +267,16 @@ func TestAllAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	acts := map[string]func() error{
-		"acquire":   func() error { _, err := f.Acquire(ctx, caller, "t", sandbox.AcquireOptions{}); return err },
-		"hibernate": func() error { _, err := f.Hibernate(ctx, caller, "t", true); return err },
-		"release":   func() error { return f.ReleaseSandbox(ctx, caller, "t") },
-		"delete":    func() error { return f.DeleteThread(ctx, caller, "t") },
+		"acquire":   func() error { _, err := f.Starts.Acquire(ctx, caller, "t", sandbox.AcquireOptions{}); return err },
+		"hibernate": func() error { _, err := f.Lifecycle.Hibernate(ctx, caller, "t", true); return err },
+		"release":   func() error { return f.Threads.ReleaseSandbox(ctx, caller, "t") },
+		"delete":    func() error { return f.Threads.DeleteThread(ctx, caller, "t") },
 		"write":     func() error { return f.write("t", "a", "two", false) },
 		"run": func() error {
 			_, err := f.Runs.RunCommand(ctx, caller, "t", sandbox.Command{Shell: "printf x >> b", Timeout: time.Minute})
 			return err
 		},
-		"sweep": func() error { f.pool.Sweep(); f.reapFolders(nil); return nil },
+		"sweep": func() error { f.pool.Sweep(); f.reaper.reapFolders(nil); return nil },
 		"evict": func() error {
 			if inst := f.instance("t"); inst != nil {
 				f.spy.Kill(inst.ID)
@@ -305,7 +305,7 @@ func TestAllAtOnce(t *testing.T) {
 	wg.Wait()
 	f.ok("t", "printf last > z")
 	f.want("the last file", f.here("t", "z"), "last")
-	if err := f.DeleteThread(t.Context(), caller, "t"); err != nil {
+	if err := f.Threads.DeleteThread(t.Context(), caller, "t"); err != nil {
 		t.Fatal(err)
 	}
 	f.eventually("nothing but the pool is left", func() bool {
@@ -363,7 +363,7 @@ func TestCrashInAFill(t *testing.T) {
 			t.Cleanup(w.host.Stop)
 			a := w.settle("a", onePooled())
 			w.eventually("one waits", func() bool { return poolOf(a) == 1 })
-			err := a.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *vpath.FS) (int64, error) {
+			err := a.Files.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *vpath.FS) (int64, error) {
 				_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/a", strings.NewReader("kept"), false)
 				return 4, err
 			})
@@ -402,7 +402,7 @@ func TestCrashInAFill(t *testing.T) {
 			if text, e := os.ReadFile(file); err != nil || e != nil || string(text) != "keptmore" || ownerHere(t, file) != uid {
 				t.Errorf("at the server: %q of %d, %v, %v", text, uid, err, e)
 			}
-			if err := b.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
+			if err := b.Threads.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
 				t.Error(err)
 			}
 			w.eventually("nothing is left", func() bool {

@@ -11,12 +11,12 @@ import (
 type contextSandboxes struct{ r *Orchestrator }
 
 func (s contextSandboxes) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
-	return s.r.enter(ctx, c, t)
+	return s.r.Starts.enter(ctx, c, t)
 }
 
 func (s contextSandboxes) Leave(inst *instance.Instance) {
 	s.r.execs.Cancel()
-	s.r.left(inst)
+	s.r.Lifecycle.left(inst)
 }
 
 func (s contextSandboxes) Prepare(ctx context.Context, c sandbox.Caller, inst *instance.Instance) error {

@@ -4,13 +4,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution"
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
+
+// Shutdown ends this server's work: it hands threads over to other servers, and ends what still runs.
+type Shutdown struct {
+	draining     atomic.Pointer[drainState] // nil until Drain
+	stopping     context.Context            // ends when Drain begins
+	endStreams   context.CancelFunc
+	drainTargets *ownership.Targets
+	audit        *audit.Log
+	execs        *execution.Registry
+	hooks        *hooks.Hooks
+	live         *instance.Map
+	log          *slog.Logger
+	owners       *ownership.Owners
+	takeover     *ownership.Takeover
+	teardown     *teardown
+}
 
 const (
 	// endTimeout bounds ending what still runs after a drain: sandboxd gives a tree about three seconds.
@@ -23,13 +45,13 @@ var errStopping error = &sandbox.Error{
 }
 
 // Draining reports whether the server is stopping.
-func (r *Orchestrator) Draining() bool { return r.draining.Load() != nil }
+func (s *Shutdown) Draining() bool { return s.draining.Load() != nil }
 
 // refuse is the answer to new work for a thread while the server stops. A thread that is still here, while others are
 // there to go on with it, has its work done here until it is handed over.
-func (r *Orchestrator) refuse(t sandbox.Thread) error {
-	d := r.draining.Load()
-	if d == nil || d.passOn && r.owners.Owns(t) {
+func (s *Shutdown) refuse(t sandbox.Thread) error {
+	d := s.draining.Load()
+	if d == nil || d.passOn && s.owners.Owns(t) {
 		return nil
 	}
 	return errStopping
@@ -40,46 +62,46 @@ func (r *Orchestrator) refuse(t sandbox.Thread) error {
 // returns when no exec runs and nothing is left to hand over. When ctx's deadline passes first, what
 // still runs is ended as killed; when ctx is cancelled, it is left alone: the next server ends it as lost. Draining
 // twice does nothing more.
-func (r *Orchestrator) Drain(ctx context.Context) {
-	d := &drain{passOn: r.drainTargets.One(ctx) != "", until: r.lastEntry(ctx)}
-	if !r.draining.CompareAndSwap(nil, d) {
+func (s *Shutdown) Drain(ctx context.Context) {
+	d := &drainState{passOn: s.drainTargets.One(ctx) != "", until: s.lastEntry(ctx)}
+	if !s.draining.CompareAndSwap(nil, d) {
 		return
 	}
-	r.takeover.Stop()
-	r.endStreams()
+	s.takeover.Stop()
+	s.endStreams()
 	if !d.passOn {
-		r.execs.Close()
-		for _, inst := range r.live.All() {
+		s.execs.Close()
+		for _, inst := range s.live.All() {
 			inst.Turn.GiveUp(errStopping)
 		}
 	}
-	began, running := time.Now(), r.execs.Running()
-	left := r.quiet(ctx)
+	began, running := time.Now(), s.execs.Running()
+	left := s.quiet(ctx)
 	killed := 0
 	if left > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		killed = r.endAll(ctx)
+		killed = s.endAll(ctx)
 	}
-	r.execs.Close()
+	s.execs.Close()
 	rec := audit.About(sandbox.Caller{}, sandbox.Thread{}, audit.ActionServerDrain, audit.PhaseResult)
 	rec.Outcome, rec.Millis = "ok", time.Since(began).Milliseconds()
-	rec.Detail = fmt.Sprintf("%d execs ran, %d were ended, %d left", running, killed, r.execs.Running())
+	rec.Detail = fmt.Sprintf("%d execs ran, %d were ended, %d left", running, killed, s.execs.Running())
 	if n := d.handed.Load(); n > 0 {
 		rec.Detail += fmt.Sprintf(", %d threads were handed over", n)
 	}
-	if err := r.o.Audit.AppendResult(context.WithoutCancel(ctx), rec); err != nil {
-		r.o.Log.Error("the end of the drain is not recorded", "error", err)
+	if err := s.audit.AppendResult(context.WithoutCancel(ctx), rec); err != nil {
+		s.log.Error("the end of the drain is not recorded", "error", err)
 	}
-	r.o.Log.Info("drained", "ran", running, "ended", killed, "handed over", d.handed.Load(), "took", time.Since(began).Round(time.Millisecond))
+	s.log.Info("drained", "ran", running, "ended", killed, "handed over", d.handed.Load(), "took", time.Since(began).Round(time.Millisecond))
 }
 
 // quiet waits until no exec runs and all threads are handed over that can be, or until ctx ends, and returns how many
 // execs still run.
-func (r *Orchestrator) quiet(ctx context.Context) int {
+func (s *Shutdown) quiet(ctx context.Context) int {
 	tick := time.NewTicker(drainLook)
 	defer tick.Stop()
 	for {
-		threads := r.handOverAll(ctx)
-		n := r.execs.Running()
+		threads := s.handOverAll(ctx)
+		n := s.execs.Running()
 		if n+threads == 0 {
 			return 0
 		}
@@ -93,21 +115,21 @@ func (r *Orchestrator) quiet(ctx context.Context) int {
 
 // endAll kills every exec that runs and waits, for a bounded time, until their ends are recorded, so that
 // those who follow them see the end before the server goes. It returns how many it could kill.
-func (r *Orchestrator) endAll(ctx context.Context) int {
+func (s *Shutdown) endAll(ctx context.Context) int {
 	ctx, cancel := deadline.Detached(ctx, endTimeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	killed := 0
-	for _, e := range r.execs.Unfinished() {
+	for _, e := range s.execs.Unfinished() {
 		wg.Go(func() {
-			inst := r.live.Find(e.Thread)
+			inst := s.live.Find(e.Thread)
 			if inst == nil || e.WaitBegun(ctx) != nil {
 				return
 			}
 			e.EndBecause("the server stopped")
 			if err := inst.Client.Kill(ctx, e.ID); err != nil {
-				r.o.Log.Warn("exec not ended; the next server does", "exec", e.ID, "error", err)
+				s.log.Warn("exec not ended; the next server does", "exec", e.ID, "error", err)
 				return
 			}
 			mu.Lock()
@@ -117,7 +139,7 @@ func (r *Orchestrator) endAll(ctx context.Context) int {
 	}
 	wg.Wait()
 	if killed > 0 {
-		r.quiet(ctx)
+		s.quiet(ctx)
 	}
 	return killed
 }

@@ -20,15 +20,15 @@ func (h *house) drain(t *testing.T, ctx context.Context) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
-		h.Drain(ctx)
+		h.Shutdown.Drain(ctx)
 	}()
-	eventually(t, "it drains", h.Draining)
+	eventually(t, "it drains", h.Shutdown.Draining)
 	return done
 }
 
 func TestDrainWaitsAndRefuses(t *testing.T) {
 	g := newGate()
-	h := newHouseOf(t, g, places(1, Lifecycle{Queue: 5, QueueTime: time.Minute}))
+	h := newHouseOf(t, g, places(1, LifecycleOptions{Queue: 5, QueueTime: time.Minute}))
 	e := h.background(t, "x")
 	queued := make(chan error, 1)
 	go func() {
@@ -43,15 +43,15 @@ func TestDrainWaitsAndRefuses(t *testing.T) {
 		t.Errorf("one that waited for a place: %v", err)
 	}
 	_, execErr := h.exec(t, "x", time.Minute)
-	_, acquireErr := h.Acquire(ctx, caller, "x", sandbox.AcquireOptions{})
+	_, acquireErr := h.Starts.Acquire(ctx, caller, "x", sandbox.AcquireOptions{})
 	_, toolErr := h.Calls.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil)
-	fileErr := h.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*paths.FS) (int64, error) { return 0, nil })
+	fileErr := h.Files.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*paths.FS) (int64, error) { return 0, nil })
 	for what, err := range map[string]error{"exec": execErr, "acquire": acquireErr, "tool call": toolErr, "file": fileErr} {
 		if !errors.Is(err, sandbox.Unavailable) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := h.Thread(ctx, caller, "x"); err != nil {
+	if _, err := h.Threads.Thread(ctx, caller, "x"); err != nil {
 		t.Errorf("looking: %v", err)
 	}
 	select {
@@ -90,7 +90,7 @@ func TestDrainEnds(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	h.Drain(ctx)
+	h.Shutdown.Drain(ctx)
 	var last sandbox.Event
 	for ev := range events {
 		last = ev
@@ -121,7 +121,7 @@ func TestDrainAtOnce(t *testing.T) {
 				cancel()
 			}
 			began := time.Now()
-			h.Drain(ctx)
+			h.Shutdown.Drain(ctx)
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}
@@ -146,7 +146,7 @@ func TestReap(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := func(id sandbox.ID, age time.Duration) string {
-		dir := filepath.Join(h.runRoot(), string(id))
+		dir := filepath.Join(h.runRoot, string(id))
 		if err := os.MkdirAll(filepath.Join(dir, "sock"), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestReap(t *testing.T) {
 	folder(known.ID, time.Hour)
 	ofOrphan := folder(spec.ID, time.Hour)
 	orphans := map[sandbox.ID]time.Time{}
-	h.reconcile(orphans)
+	h.reaper.reconcile(orphans)
 	if _, err := h.driver.Inspect(ctx, spec.ID); err != nil {
 		t.Errorf("a young sandbox, which may just be starting, was removed: %v", err)
 	}
@@ -168,24 +168,24 @@ func TestReap(t *testing.T) {
 	if !gone(old) || gone(young) || gone(foreign) || gone(string(known.Dir)) || gone(ofOrphan) {
 		t.Errorf("old %t, young %t, foreign %t, known %t, of the orphan %t", gone(old), gone(young), gone(foreign), gone(string(known.Dir)), gone(ofOrphan))
 	}
-	h.o.StartTime = 0 // now it is old
-	h.reconcile(orphans)
+	h.reaper.startTime = 0 // now it is old
+	h.reaper.reconcile(orphans)
 	if _, err := h.driver.Inspect(ctx, spec.ID); err != nil {
 		t.Errorf("an orphan that was not seen as one for a lease time was removed: %v", err)
 	}
 	orphans[spec.ID] = time.Now().Add(-2 * ownership.LeaseTime)
-	h.reconcile(orphans)
+	h.reaper.reconcile(orphans)
 	if _, err := h.driver.Inspect(ctx, spec.ID); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("the orphan: %v", err)
 	}
 	if _, err := h.driver.Inspect(ctx, known.ID); err != nil {
 		t.Errorf("the known one: %v", err)
 	}
-	h.reconcile(orphans)
+	h.reaper.reconcile(orphans)
 	if !gone(ofOrphan) || gone(string(known.Dir)) {
 		t.Error("the orphan's folder stays, or that of the known one went")
 	}
-	h.o.StartTime = 20 * time.Second
+	h.reaper.startTime = 20 * time.Second
 	if got := h.records(t, audit.ActionSandboxReap); got["ok: a sandbox without a record"] != 1 {
 		t.Errorf("records: %v", got)
 	}

@@ -14,27 +14,27 @@ const enterTries = 10
 // enter returns the thread's running instance with an exec counted in, and the environment that all execs have.
 // An instance that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
 // the default template.
-func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
+func (s *Starts) enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
 	var err error
 	for range enterTries {
-		if err := r.refuse(t); err != nil {
+		if err := s.Shutdown.refuse(t); err != nil {
 			return nil, nil, err
 		}
 		var inst *instance.Instance
 		var env map[string]string
-		if inst, err = r.join(ctx, c, t, "", 0, nil); err == nil {
+		if inst, err = s.join(ctx, c, t, "", 0, nil); err == nil {
 			if env, err = inst.Enter(); err == nil {
-				if r.execs.Begin() {
+				if s.execs.Begin() {
 					return inst, env, nil
 				}
-				r.left(inst)
+				s.Lifecycle.left(inst)
 				return nil, nil, errStopping
 			}
 		}
 		switch {
 		case errors.Is(err, sandbox.SandboxLost) && inst != nil && inst.Ending() != "" && inst.Err == nil: // another one is started
 		case errors.Is(err, instance.ErrPaused):
-			if _, err := r.wake(ctx, c, inst, "an exec"); err != nil {
+			if _, err := s.Lifecycle.wake(ctx, c, inst, "an exec"); err != nil {
 				return nil, nil, err
 			}
 		default:
@@ -44,40 +44,25 @@ func (r *Orchestrator) enter(ctx context.Context, c sandbox.Caller, t sandbox.Th
 	return nil, nil, err
 }
 
-// stillRuns reports whether a sandbox that does not answer just now is worth waiting for. An engine that does not tell has
-// as much to do as the rest of the machine.
-func (r *Orchestrator) stillRuns(ctx context.Context, inst *instance.Instance) bool {
-	if inst.Ending() != "" || r.ctx.Err() != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
-	defer cancel()
-	entry, err := r.o.Driver.Inspect(ctx, inst.ID)
-	if err != nil {
-		return !errors.Is(err, sandbox.NotFound)
-	}
-	return entry.State == sandbox.Running || entry.State == sandbox.Paused
-}
-
 // abandon ends a sandbox that does not keep the contract.
-func (r *Orchestrator) abandon(inst *instance.Instance, why string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), removeTimeout)
+func (d *teardown) abandon(inst *instance.Instance, why string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), removeTimeout)
 	defer cancel()
-	if err := r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusLost, why); err != nil {
-		r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
+	if err := d.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusLost, why); err != nil {
+		d.log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
 	}
 }
 
 // touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
-func (r *Orchestrator) touch(inst *instance.Instance) {
+func (l *Lifecycle) touch(inst *instance.Instance) {
 	now, due := inst.Touch(touchEvery)
 	if !due {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), cleanupTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), cleanupTimeout)
 	defer cancel()
-	if err := r.o.Store.TouchThread(ctx, inst.Thread, now.UTC()); err != nil {
-		r.o.Log.Warn("last activity not written", "thread", inst.Thread.String(), "error", err)
+	if err := l.store.TouchThread(ctx, inst.Thread, now.UTC()); err != nil {
+		l.log.Warn("last activity not written", "thread", inst.Thread.String(), "error", err)
 	}
 }
 

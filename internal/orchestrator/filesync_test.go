@@ -61,7 +61,7 @@ func TestEndBringsFiles(t *testing.T) {
 	}
 	f.end("t", exec)
 	f.want("a removed file", f.here("t", "d/f"), "")
-	if _, err := f.Hibernate(t.Context(), caller, "t", false); err != nil {
+	if _, err := f.Lifecycle.Hibernate(t.Context(), caller, "t", false); err != nil {
 		t.Fatal(err)
 	}
 	pulls = f.spy.pulls.Load()
@@ -116,7 +116,7 @@ func TestApiChangesAreThere(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(f.folders.Dir(sandbox.Thread{Owner: caller.Owner, ID: "t"}), "workspace/new/deep")); err != nil {
 		t.Error(err)
 	}
-	if _, err := f.KeepResult(t.Context(), sandbox.Thread{Owner: caller.Owner, ID: "t"}, "r", []byte(`{"a":1}`)); err != nil {
+	if _, err := f.Files.KeepResult(t.Context(), sandbox.Thread{Owner: caller.Owner, ID: "t"}, "r", []byte(`{"a":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	f.ok("t", "[ -s .skerry/results/r.json ]")
@@ -236,7 +236,7 @@ func TestSlowUpload(t *testing.T) {
 	body, sends := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		done <- f.ChangeFiles(t.Context(), caller, "t", audit.ActionFileWrite, "up", func(fs *vpath.FS) (int64, error) {
+		done <- f.Files.ChangeFiles(t.Context(), caller, "t", audit.ActionFileWrite, "up", func(fs *vpath.FS) (int64, error) {
 			w, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/new/up", body, false)
 			return w.Added, err
 		})
@@ -256,7 +256,7 @@ func TestSlowUpload(t *testing.T) {
 	go func() {
 		done <- errors.Join(func() error { _, err := sends.Write(make([]byte, 2<<20)); return err }(), sends.Close())
 	}()
-	err = f.ChangeFiles(t.Context(), caller, "t", audit.ActionFileWrite, "up", func(fs *vpath.FS) (int64, error) {
+	err = f.Files.ChangeFiles(t.Context(), caller, "t", audit.ActionFileWrite, "up", func(fs *vpath.FS) (int64, error) {
 		w, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/large", big, false)
 		return w.Added, err
 	})
@@ -292,8 +292,8 @@ func TestMoreThanTheLimit(t *testing.T) {
 func TestPutAwayBringsFiles(t *testing.T) {
 	f := newFarHouse(t)
 	for id, put := range map[string]func() error{
-		"hibernated": func() error { _, err := f.Hibernate(t.Context(), caller, "hibernated", true); return err },
-		"released":   func() error { return f.ReleaseSandbox(t.Context(), caller, "released") },
+		"hibernated": func() error { _, err := f.Lifecycle.Hibernate(t.Context(), caller, "hibernated", true); return err },
+		"released":   func() error { return f.Threads.ReleaseSandbox(t.Context(), caller, "released") },
 	} {
 		exec := f.start(id, "printf half > a; : > begun; "+untilThere("never"))
 		f.eventually("it runs", func() bool { _, err := os.Stat(f.there(id, "begun")); return err == nil })
@@ -398,14 +398,14 @@ func TestTakeOverFar(t *testing.T) {
 		return err == nil
 	})
 	w.die(a)
-	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
+	if owner, err := b.Placement.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
 	if inst := b.live.Find(mainThread); inst == nil || inst.ID != old.ID {
 		t.Fatalf("not adopted: %+v", inst)
 	}
 	text := ""
-	err = b.ReadFiles(t.Context(), caller, "main", func(fs *vpath.FS) error {
+	err = b.Files.ReadFiles(t.Context(), caller, "main", func(fs *vpath.FS) error {
 		got, err := fs.Read(sandbox.WorkspaceDir+"/b", 0, 0)
 		text = got.Content
 		return err
@@ -417,7 +417,7 @@ func TestTakeOverFar(t *testing.T) {
 	if err := old.FileSync.PullOnce(); err == nil {
 		t.Error("the former server can still pull")
 	}
-	err = b.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *vpath.FS) (int64, error) {
+	err = b.Files.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *vpath.FS) (int64, error) {
 		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/a", strings.NewReader("of b"), false)
 		return 0, err
 	})
@@ -434,7 +434,7 @@ func TestTakeOverFar(t *testing.T) {
 	if res, err := b.Execs.Wait(t.Context(), caller, "main", last); err != nil || res.ExitCode == nil || *res.ExitCode != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	if err := b.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
+	if err := b.Threads.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
 		t.Error(err)
 	}
 }

@@ -23,15 +23,15 @@ const (
 	lastEntryBefore = 5 * time.Second
 )
 
-// drain is the end of this server's work. It does not change, but for the count.
-type drain struct {
+// drainState is the end of this server's work. It does not change, but for the count.
+type drainState struct {
 	passOn bool      // others take what is not here
 	until  time.Time // when busy sandboxes take the last exec; zero: at any time
 	handed atomic.Int64
 }
 
 // lastEntry is when sandboxes take the last exec in a drain that ends with ctx.
-func (r *Orchestrator) lastEntry(ctx context.Context) time.Time {
+func (s *Shutdown) lastEntry(ctx context.Context) time.Time {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return time.Time{}
@@ -41,24 +41,24 @@ func (r *Orchestrator) lastEntry(ctx context.Context) time.Time {
 
 // PassOn returns the replica to which work goes that any server could do, while this one stops: "" when it does not,
 // or there is none.
-func (r *Orchestrator) PassOn(ctx context.Context) string {
-	if d := r.draining.Load(); d == nil || !d.passOn {
+func (s *Shutdown) PassOn(ctx context.Context) string {
+	if d := s.draining.Load(); d == nil || !d.passOn {
 		return ""
 	}
-	return r.drainTargets.One(ctx)
+	return s.drainTargets.One(ctx)
 }
 
 // Stopping ends when this server begins to stop: streams without an end must not keep threads here.
-func (r *Orchestrator) Stopping() context.Context { return r.stopping }
+func (s *Shutdown) Stopping() context.Context { return s.stopping }
 
 // waitForHandOver lets a request wait whose thread is being handed over just now, or that comes so late in a drain that
 // the thread is to be handed over first.
-func (r *Orchestrator) waitForHandOver(ctx context.Context, t sandbox.Thread) error {
-	d := r.draining.Load()
+func (s *Shutdown) waitForHandOver(ctx context.Context, t sandbox.Thread) error {
+	d := s.draining.Load()
 	if d == nil || !d.passOn {
 		return nil
 	}
-	ended, going := r.owners.Ending(t)
+	ended, going := s.owners.Ending(t)
 	if ended == nil || !going && (d.until.IsZero() || time.Now().Before(d.until)) {
 		return nil
 	}
@@ -72,43 +72,43 @@ func (r *Orchestrator) waitForHandOver(ctx context.Context, t sandbox.Thread) er
 
 // handOverAll hands over what can be now, and returns how many threads are left. When no server takes them, they
 // stay: the next server adopts what is left of this one.
-func (r *Orchestrator) handOverAll(ctx context.Context) (left int) {
-	d := r.draining.Load()
-	if d == nil || !d.passOn || r.drainTargets.One(ctx) == "" {
+func (s *Shutdown) handOverAll(ctx context.Context) (left int) {
+	d := s.draining.Load()
+	if d == nil || !d.passOn || s.drainTargets.One(ctx) == "" {
 		return 0
 	}
 	var wg sync.WaitGroup
 	free := make(chan struct{}, handOverParallel)
-	for _, inst := range r.live.All() {
-		if !r.freeForHandOver(inst) {
+	for _, inst := range s.live.All() {
+		if !s.freeForHandOver(inst) {
 			continue
 		}
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			r.handOverInstance(ctx, inst)
+			s.handOverInstance(ctx, inst)
 			d.handed.Add(1)
 		})
 	}
 	wg.Wait()
-	return len(r.live.All())
+	return len(s.live.All())
 }
 
 // freeForHandOver takes an instance out of use when nothing uses it: no exec comes any more, and no request joins its ownership.
-func (r *Orchestrator) freeForHandOver(inst *instance.Instance) bool {
+func (s *Shutdown) freeForHandOver(inst *instance.Instance) bool {
 	if !inst.IsReady() || inst.Owned() == nil {
 		return false
 	}
-	return r.owners.BeginHandOver(inst.Ownership, inst.StopIdle)
+	return s.owners.BeginHandOver(inst.Ownership, inst.StopIdle)
 }
 
 // handOverInstance gives a thread up, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
-func (r *Orchestrator) handOverInstance(ctx context.Context, inst *instance.Instance) {
+func (s *Shutdown) handOverInstance(ctx context.Context, inst *instance.Instance) {
 	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
 	defer cancel()
-	err := r.owners.HandOver(ctx, inst.Ownership, inst.ID, func() { _ = r.hooks.Undo(ctx, inst, true) })
+	err := s.owners.HandOver(ctx, inst.Ownership, inst.ID, func() { _ = s.hooks.Undo(ctx, inst, true) })
 	if err != nil {
-		r.o.Log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.Thread.String(), "error", err)
+		s.log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.Thread.String(), "error", err)
 	}
-	r.abandonTo(inst)
+	s.teardown.abandonTo(inst)
 }

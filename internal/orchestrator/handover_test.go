@@ -13,7 +13,7 @@ import (
 
 // run runs a command for a request that holds the thread, and returns its id, or the replica that is to be asked.
 func (w *town) run(r *Orchestrator, thread string) (id, elsewhere string, err error) {
-	elsewhere, done, err := r.Hold(w.Context(), caller, thread)
+	elsewhere, done, err := r.Placement.Hold(w.Context(), caller, thread)
 	if err != nil || elsewhere != "" {
 		return "", elsewhere, err
 	}
@@ -39,10 +39,10 @@ func (w *town) drainOf(r *Orchestrator, within time.Duration) (done chan struct{
 	go func() {
 		defer close(done)
 		defer cancel()
-		r.Drain(ctx)
+		r.Shutdown.Drain(ctx)
 	}()
 	w.Cleanup(func() { cancel(); <-done })
-	w.eventually("it drains", r.Draining)
+	w.eventually("it drains", r.Shutdown.Draining)
 	return done
 }
 
@@ -54,44 +54,44 @@ func TestHandOver(t *testing.T) {
 	g := newGate()
 	w := newTownOf(t, g)
 	a, b := w.settle("a"), w.settle("b")
-	info, err := a.Acquire(t.Context(), caller, "idle", sandbox.AcquireOptions{})
+	info, err := a.Starts.Acquire(t.Context(), caller, "idle", sandbox.AcquireOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := w.mustRun(a, "busy")
 	busy := a.live.Find(threadNamed("busy")).ID
-	_, asked, err := a.Hold(t.Context(), caller, "asked") // a request that has not come to its work yet
+	_, asked, err := a.Placement.Hold(t.Context(), caller, "asked") // a request that has not come to its work yet
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := w.drainOf(a, time.Minute)
 
 	w.eventually("the idle thread is handed over", func() bool { return a.live.Find(threadNamed("idle")) == nil })
-	if replica, _, err := a.Hold(t.Context(), caller, "idle"); replica != "b" || err != nil {
+	if replica, _, err := a.Placement.Hold(t.Context(), caller, "idle"); replica != "b" || err != nil {
 		t.Errorf("the idle thread: %q, %v", replica, err)
 	}
-	if owner, err := b.Owner(t.Context(), caller, "idle"); owner != "" || err != nil {
+	if owner, err := b.Placement.Owner(t.Context(), caller, "idle"); owner != "" || err != nil {
 		t.Errorf("for the other server it is held by %q, %v", owner, err)
 	}
 	if got := b.live.Find(threadNamed("idle")); got == nil || got.ID != info.ID {
 		t.Errorf("the sandbox was not adopted: %+v", got)
 	}
 	second := w.mustRun(a, "busy") // something runs there, so that it is done there
-	if owner, err := b.Owner(t.Context(), caller, "busy"); owner != "a" || err != nil {
+	if owner, err := b.Placement.Owner(t.Context(), caller, "busy"); owner != "a" || err != nil {
 		t.Errorf("the busy thread is held by %q, %v", owner, err)
 	}
-	if _, err := a.Acquire(t.Context(), caller, "asked", sandbox.AcquireOptions{}); err != nil {
+	if _, err := a.Starts.Acquire(t.Context(), caller, "asked", sandbox.AcquireOptions{}); err != nil {
 		t.Errorf("a request that was there before: %v", err)
 	}
 	asked()
-	if replica, _, err := a.Hold(t.Context(), caller, "new"); replica != "b" || err != nil {
+	if replica, _, err := a.Placement.Hold(t.Context(), caller, "new"); replica != "b" || err != nil {
 		t.Errorf("a new thread: %q, %v", replica, err)
 	}
-	if _, err := a.Acquire(t.Context(), caller, "new", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.Unavailable) {
+	if _, err := a.Starts.Acquire(t.Context(), caller, "new", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("a new sandbox: %v", err)
 	}
-	if a.PassOn(t.Context()) != "b" || b.PassOn(t.Context()) != "" {
-		t.Errorf("work of nobody goes to %q and %q", a.PassOn(t.Context()), b.PassOn(t.Context()))
+	if a.Shutdown.PassOn(t.Context()) != "b" || b.Shutdown.PassOn(t.Context()) != "" {
+		t.Errorf("work of nobody goes to %q and %q", a.Shutdown.PassOn(t.Context()), b.Shutdown.PassOn(t.Context()))
 	}
 	select {
 	case <-done:
@@ -130,7 +130,7 @@ func TestHandOverEnds(t *testing.T) {
 	a, b := w.settle("a"), w.settle("b")
 	id := w.mustRun(a, "busy")
 	done := w.drainOf(a, 2*time.Second)
-	until := a.draining.Load().until
+	until := a.Shutdown.draining.Load().until
 	w.eventually("it takes no exec any more", func() bool { return time.Now().After(until) })
 	if _, elsewhere, err := w.run(a, "busy"); elsewhere != "b" || err != nil {
 		t.Errorf("a late exec: passed on to %q, %v", elsewhere, err)
@@ -139,7 +139,7 @@ func TestHandOverEnds(t *testing.T) {
 	if res, err := a.Execs.Wait(t.Context(), caller, "busy", id); err != nil || res.Status != sandbox.StatusKilled {
 		t.Errorf("exec: %+v, %v", res, err)
 	}
-	if owner, err := b.Owner(t.Context(), caller, "busy"); owner != "" || err != nil || b.live.Find(threadNamed("busy")) == nil {
+	if owner, err := b.Placement.Owner(t.Context(), caller, "busy"); owner != "" || err != nil || b.live.Find(threadNamed("busy")) == nil {
 		t.Errorf("the other server does not have it: %q, %v", owner, err)
 	}
 	close(g.open)
@@ -150,18 +150,18 @@ func TestHandOverEnds(t *testing.T) {
 func TestNobodyToHandOverTo(t *testing.T) {
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
-	if _, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+	if _, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	<-w.drainOf(b, time.Minute)
-	if replica, _, err := b.Hold(t.Context(), caller, "main"); replica != "a" || err != nil {
+	if replica, _, err := b.Placement.Hold(t.Context(), caller, "main"); replica != "a" || err != nil {
 		t.Errorf("held by %q, %v", replica, err)
 	}
 	<-w.drainOf(a, time.Minute)
 	if a.live.Find(mainThread) == nil {
 		t.Error("the thread was handed over to nobody")
 	}
-	if _, _, err := a.Hold(t.Context(), caller, "new"); !errors.Is(err, sandbox.Unavailable) {
+	if _, _, err := a.Placement.Hold(t.Context(), caller, "new"); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("a new thread: %v", err)
 	}
 }

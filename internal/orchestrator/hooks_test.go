@@ -79,12 +79,12 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 	defer cancel()
 	if m.up && way != "adopted" {
 		m.armed.Store(true)
-		go a.Acquire(ctx, caller, "main", sandbox.AcquireOptions{}) //nolint:errcheck // it does not come back
+		go a.Starts.Acquire(ctx, caller, "main", sandbox.AcquireOptions{}) //nolint:errcheck // it does not come back
 	} else if !m.up {
 		w.acquire(a)
 		w.write(a, "kept")
 		m.armed.Store(true)
-		go a.ReleaseSandbox(ctx, caller, "main") //nolint:errcheck // as above
+		go a.Threads.ReleaseSandbox(ctx, caller, "main") //nolint:errcheck // as above
 	}
 	select {
 	case <-m.dead:
@@ -101,16 +101,16 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 			t.Errorf("the file has %q", got)
 		}
 	}
-	if err := b.DeleteThread(t.Context(), caller, "main"); err != nil {
+	if err := b.Threads.DeleteThread(t.Context(), caller, "main"); err != nil {
 		t.Error(err)
 	}
 	w.eventually("nothing is left", func() bool {
 		b.pool.Sweep()
-		b.reapFolders(nil)
+		b.reaper.reapFolders(nil)
 		folders, err := pool.RootIn(w.data).List()
 		claims, e1 := b.owners.Book.All()
 		found, e2 := w.engine(t, b).List(t.Context(), nil)
-		runs, e3 := filepath.Glob(filepath.Join(b.runRoot(), "skerry-*"))
+		runs, e3 := filepath.Glob(filepath.Join(b.runRoot, "skerry-*"))
 		if err := errors.Join(err, e1, e2, e3); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func (w *town) kill(r *Orchestrator, inHand *instance.Instance) {
 		all = append(all, inHand)
 	}
 	for _, inst := range all { // what waits for its end
-		r.leaveMap(inst)
+		r.teardown.leaveMap(inst)
 	}
 	r.wg.Wait()
 	for _, inst := range all {
@@ -149,14 +149,14 @@ func (w *town) kill(r *Orchestrator, inHand *instance.Instance) {
 
 func (w *town) acquire(r *Orchestrator) {
 	w.Helper()
-	if _, err := r.Acquire(w.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+	if _, err := r.Starts.Acquire(w.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
 
 func (w *town) write(r *Orchestrator, text string) {
 	w.Helper()
-	err := r.ChangeFiles(w.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *paths.FS) (int64, error) {
+	err := r.Files.ChangeFiles(w.Context(), caller, "main", audit.ActionFileWrite, "a", func(fs *paths.FS) (int64, error) {
 		_, err := fs.Write(w.Context(), sandbox.WorkspaceDir+"/a", strings.NewReader(text), false)
 		return int64(len(text)), err
 	})
@@ -167,7 +167,7 @@ func (w *town) write(r *Orchestrator, text string) {
 
 func (w *town) read(r *Orchestrator) (text string) {
 	w.Helper()
-	err := r.ReadFiles(w.Context(), caller, "main", func(fs *paths.FS) error {
+	err := r.Files.ReadFiles(w.Context(), caller, "main", func(fs *paths.FS) error {
 		f, err := fs.Open(sandbox.WorkspaceDir + "/a")
 		if err != nil {
 			return err

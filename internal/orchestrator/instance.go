@@ -3,69 +3,103 @@ package orchestrator
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/driver"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
+	"github.com/skerry-sandbox/skerry/internal/store"
+	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
+// Starts brings instances up: it finds the instance of a thread, or starts one, in a new sandbox or in one of the pool.
+type Starts struct {
+	Lifecycle *Lifecycle
+	Shutdown  *Shutdown
+	Skills    *mounted.Skills
+	audit     *audit.Log
+	ctx       context.Context
+	execs     *execution.Registry
+	hooks     *hooks.Hooks
+	live      *instance.Map
+	log       *slog.Logger
+	orders    *orders
+	owners    *ownership.Owners
+	pool      *pool.Pool
+	queue     *queue
+	startTime time.Duration
+	store     *store.Store
+	teardown  *teardown
+	threads   *threads.Threads
+	wg        *sync.WaitGroup
+	narrowing *Narrowing
+	maker     *maker
+}
+
 // Acquire returns the thread's sandbox and starts it when there is none. Many callers at once get one.
-func (r *Orchestrator) Acquire(ctx context.Context, c sandbox.Caller, id string, o sandbox.AcquireOptions) (sandbox.Info, error) {
+func (s *Starts) Acquire(ctx context.Context, c sandbox.Caller, id string, o sandbox.AcquireOptions) (sandbox.Info, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := r.refuse(t); err != nil {
+	if err := s.Shutdown.refuse(t); err != nil {
 		return sandbox.Info{}, err
 	}
-	if _, ok := r.o.Templates[o.Template]; !ok && o.Template != "" {
+	if _, ok := s.orders.templates[o.Template]; !ok && o.Template != "" {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Invalid, "there is no template %.80q; GET /api/templates lists them", o.Template)
 	}
 	if err := sandbox.CheckEnv("env", o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := r.Skills.Narrow(ctx, t, o.Skills); err != nil {
+	if err := s.Skills.Narrow(ctx, t, o.Skills); err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := r.narrowCapabilities(ctx, c, t, o.Capabilities); err != nil {
+	if err := s.narrowing.narrowCapabilities(ctx, c, t, o.Capabilities); err != nil {
 		return sandbox.Info{}, err
 	}
 	newEnv := false
-	inst, err := r.join(ctx, c, t, o.Template, o.Wait, func(inst *instance.Instance) {
+	inst, err := s.join(ctx, c, t, o.Template, o.Wait, func(inst *instance.Instance) {
 		newEnv = o.Env != nil && inst.SetEnvironment(o.Env)
 	})
 	if err != nil && !errors.Is(err, errStillStarting) {
 		if o.Skills != nil || o.Capabilities != nil { // what was narrowed is there, sandbox or not
-			_, e := r.threads.Ensure(context.WithoutCancel(ctx), t)
+			_, e := s.threads.Ensure(context.WithoutCancel(ctx), t)
 			err = errors.Join(err, e)
 		}
 		return sandbox.Info{}, err
 	}
 	if newEnv { // of a starting one it is kept when it runs
-		r.saveOrder(inst)
+		s.orders.saveOrder(inst)
 	}
-	r.active(t, ActivityAcquire)
+	s.Lifecycle.active(t, ActivityAcquire)
 	if o.Skills != nil && inst.IsReady() {
-		r.Skills.ShowNow(ctx, inst)
+		s.Skills.ShowNow(ctx, inst)
 	}
-	return inst.Info(), r.remember(ctx, t, o)
+	return inst.Info(), s.remember(ctx, t, o)
 }
 
 // remember writes down what the caller wants of the thread beyond the life of this sandbox.
-func (r *Orchestrator) remember(ctx context.Context, t sandbox.Thread, o sandbox.AcquireOptions) error {
+func (s *Starts) remember(ctx context.Context, t sandbox.Thread, o sandbox.AcquireOptions) error {
 	if o.Labels == nil && o.Mode == "" {
 		return nil
 	}
-	if _, err := r.threads.Ensure(ctx, t); err != nil { // the start may not have come to that yet
+	if _, err := s.threads.Ensure(ctx, t); err != nil { // the start may not have come to that yet
 		return err
 	}
-	info, err := r.o.Store.Thread(ctx, t)
+	info, err := s.store.Thread(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -79,45 +113,45 @@ func (r *Orchestrator) remember(ctx context.Context, t sandbox.Thread, o sandbox
 	if info.Mode == before.Mode && maps.Equal(info.Labels, before.Labels) {
 		return nil
 	}
-	return r.o.Store.PutThread(ctx, info)
+	return s.store.PutThread(ctx, info)
 }
 
 // instance finds the thread's instance or puts a new one in, whose start goes on in the background. An instance that
 // is being removed is waited for by the start of the new one.
-func (r *Orchestrator) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) (*instance.Instance, error) {
+func (s *Starts) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) (*instance.Instance, error) {
 	var old, made *instance.Instance
-	inst, err := r.live.Put(t, func(former *instance.Instance) (next *instance.Instance, err error) {
+	inst, err := s.live.Put(t, func(former *instance.Instance) (next *instance.Instance, err error) {
 		if former != nil && former.Ending() == "" {
 			return former, nil
 		}
 		old = former
-		made, err = r.newInstance(t, o, former)
+		made, err = s.maker.newInstance(t, o, former)
 		return made, err
 	})
 	if made != nil {
-		r.wg.Go(func() { r.begin(c, made, old) })
+		s.wg.Go(func() { s.begin(c, made, old) })
 	}
 	return inst, err
 }
 
 // newInstance makes the next instance of a thread, with its place. It runs in instance.Map.Put.
-func (r *Orchestrator) newInstance(t sandbox.Thread, o order, former *instance.Instance) (*instance.Instance, error) {
+func (m *maker) newInstance(t sandbox.Thread, o order, former *instance.Instance) (*instance.Instance, error) {
 	tmpl := o.template
 	var place *capacity.Ticket
 	var x *instance.Pooled
-	onVolume := r.onVolume(t)
+	onVolume := m.onVolume(t)
 	if former == nil && !onVolume { // a volume cannot be added to a sandbox that waits
-		x, place = r.takePooled(t, o)
+		x, place = m.takePooled(t, o)
 	}
 	if x == nil {
 		var err error
-		if place, err = r.takePlace(t, former); err != nil {
+		if place, err = m.queue.takePlace(t, former); err != nil {
 			return nil, err
 		}
 	}
 	now := time.Now().UTC()
 	info := sandbox.Info{
-		ID: sandbox.NewID(), State: sandbox.Starting, Template: tmpl.Name, Driver: r.caps.Name, Runtime: tmpl.Runtime,
+		ID: sandbox.NewID(), State: sandbox.Starting, Template: tmpl.Name, Driver: m.caps.Name, Runtime: tmpl.Runtime,
 		CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened,
 	}
 	if x != nil {
@@ -130,13 +164,13 @@ func (r *Orchestrator) newInstance(t sandbox.Thread, o order, former *instance.I
 		inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
 		inst.FileSync.Shut()
 	} else {
-		inst.Dir = instance.RunDir(filepath.Join(r.runRoot(), string(inst.ID)))
-		inst.FileSync = r.copies.Sync(inst.ID)
+		inst.Dir = instance.RunDir(filepath.Join(m.runRoot, string(inst.ID)))
+		inst.FileSync = m.copies.Sync(inst.ID)
 	}
 	if onVolume {
 		inst.FileSync.OnVolume = true
 	}
-	r.copies.AskContexts(inst)
+	m.copies.AskContexts(inst)
 	return inst, nil
 }
 
@@ -144,18 +178,18 @@ var errStillStarting = sandbox.Errorf(sandbox.Timeout, "the sandbox is still sta
 
 // join returns the thread's instance when it is ready, of the template that is named, or of any when none is. use
 // is called with the instance before it is waited for; nil: nothing is. On errStillStarting the instance is there.
-func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*instance.Instance)) (*instance.Instance, error) {
+func (s *Starts) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*instance.Instance)) (*instance.Instance, error) {
 	cold := false
 	for {
-		inst := r.live.Find(t)
+		inst := s.live.Find(t)
 		if inst == nil || inst.Ending() != "" {
-			err := r.threads.Restore(ctx, t, true)
+			err := s.threads.Restore(ctx, t, true)
 			if err != nil {
 				return nil, err
 			}
-			o := r.order(t, named)
+			o := s.orders.order(t, named)
 			o.cold = cold
-			if inst, err = r.instanceFor(c, t, o); err != nil {
+			if inst, err = s.instanceFor(c, t, o); err != nil {
 				return nil, err
 			}
 		}
@@ -165,7 +199,7 @@ func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 		if use != nil {
 			use(inst)
 		}
-		err := r.waitReady(ctx, inst, wait)
+		err := s.queue.waitReady(ctx, inst, wait)
 		if cold = cold || errors.Is(err, hooks.ErrNotFilled); !errors.Is(err, hooks.ErrNotFilled) && !errors.Is(err, instance.ErrGivenUp) {
 			return inst, err
 		}
@@ -173,7 +207,7 @@ func (r *Orchestrator) join(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 }
 
 // start brings the instance up and tells its waiters. When it fails nothing is left over.
-func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
+func (s *Starts) start(ctx context.Context, c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
 	began := inst.Asked
 	if former != nil {
 		select {
@@ -186,14 +220,14 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 	if inst.Pooled != nil {
 		way, action = hooks.Claimed, audit.ActionSandboxClaim
 	} else {
-		defer r.pool.Cold()()
+		defer s.pool.Cold()()
 	}
 	rec := audit.About(c, inst.Thread, action, audit.PhaseAttempt)
 	rec.Sandbox, rec.Subject = string(inst.ID), inst.Template.Name
 	instance.RecordLoosened(&rec, inst.Template.Loosened)
-	attempt, err := r.o.Audit.Append(ctx, rec)
+	attempt, err := s.audit.Append(ctx, rec)
 	if err == nil {
-		err = r.hooks.Up(ctx, &hooks.Start{Way: way, Instance: inst, Caller: c, Queued: queued.Sub(began)})
+		err = s.hooks.Up(ctx, &hooks.Start{Way: way, Instance: inst, Caller: c, Queued: queued.Sub(began)})
 	}
 	result := audit.About(c, inst.Thread, action, audit.PhaseResult)
 	result.Sandbox, result.Subject, result.Parent = string(inst.ID), inst.Template.Name, attempt.ID
@@ -201,28 +235,28 @@ func (r *Orchestrator) start(ctx context.Context, c sandbox.Caller, inst *instan
 	if err != nil {
 		result.Outcome, result.Detail = "error", string(sandbox.KindOf(err))
 	}
-	if _, e := r.o.Audit.Append(context.WithoutCancel(ctx), result); e != nil && err == nil {
+	if _, e := s.audit.Append(context.WithoutCancel(ctx), result); e != nil && err == nil {
 		err = e
 	}
-	r.measureStart(inst, err)
+	s.queue.measureStart(inst, err)
 	if err != nil {
-		r.o.Log.Error("sandbox did not start", "thread", inst.Thread.String(), "sandbox", string(inst.ID), "error", err)
+		s.log.Error("sandbox did not start", "thread", inst.Thread.String(), "sandbox", string(inst.ID), "error", err)
 		inst.Err = err
 		inst.End(sandbox.StatusLost)
-		r.remove(ctx, inst)
+		s.teardown.remove(ctx, inst)
 	}
 	close(inst.Ready)
 }
 
 // retire ends the sandbox of an instance, once; its execs end with status. It returns when all of it is gone.
-func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *instance.Instance, status sandbox.Status, why string) error {
+func (d *teardown) retire(ctx context.Context, c sandbox.Caller, inst *instance.Instance, status sandbox.Status, why string) error {
 	inst.Turn.GiveUp(sandbox.Errorf(sandbox.Conflict, "the sandbox was %s before it started", why)) // an instance that waits for its place
 	select {                                                                                        // an instance that is starting is not pulled from under its start
 	case <-inst.Ready:
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
 	}
-	if inst.Ownership != nil && inst.Err == nil && !r.owners.Confirm(inst.Ownership) {
+	if inst.Ownership != nil && inst.Err == nil && !d.owners.Confirm(inst.Ownership) {
 		return nil // it is another server's now
 	}
 	if !inst.StopAs(status) {
@@ -235,42 +269,52 @@ func (r *Orchestrator) retire(ctx context.Context, c sandbox.Caller, inst *insta
 	}
 	rec := audit.About(c, inst.Thread, audit.ActionSandboxRemove, audit.PhaseResult)
 	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), inst.Template.Name, "ok", why
-	err := r.o.Audit.AppendResult(context.WithoutCancel(ctx), rec)
-	r.o.Metrics.Changed(audit.ActionSandboxRemove, string(status))
-	r.remove(ctx, inst)
+	err := d.audit.AppendResult(context.WithoutCancel(ctx), rec)
+	d.metrics.Changed(audit.ActionSandboxRemove, string(status))
+	d.remove(ctx, inst)
 	return err
 }
 
 // remove takes away all of an instance whose ending is set, and takes it out of the map.
-func (r *Orchestrator) remove(ctx context.Context, inst *instance.Instance) {
-	r.hooks.Down(ctx, inst)
-	r.leaveMap(inst)
+func (d *teardown) remove(ctx context.Context, inst *instance.Instance) {
+	d.hooks.Down(ctx, inst)
+	d.leaveMap(inst)
 }
 
 // watch ends the instances whose sandbox died.
-func (r *Orchestrator) watch(events <-chan driver.Event) {
+func (d *teardown) watch(events <-chan driver.Event) {
 	for ev := range events {
 		if ev.State != sandbox.Lost {
 			continue
 		}
-		if r.pool.Ended(ev.ID) {
+		if d.pool.Ended(ev.ID) {
 			continue
 		}
-		if inst := r.live.FindID(ev.ID); inst != nil { // after: a sandbox that was claimed from the pool meanwhile is here
-			r.wg.Go(func() { r.died(inst, ev.OOM) })
+		if inst := d.live.FindID(ev.ID); inst != nil { // after: a sandbox that was claimed from the pool meanwhile is here
+			d.wg.Go(func() { d.died(inst, ev.OOM) })
 		}
 	}
 }
 
 // died retires an instance whose sandbox ended by itself. When it ran out of memory, its execs say so.
-func (r *Orchestrator) died(inst *instance.Instance, oom bool) {
+func (d *teardown) died(inst *instance.Instance, oom bool) {
 	status, why := sandbox.StatusLost, "the sandbox ended by itself"
 	if oom {
 		status, why = sandbox.StatusOOM, "the sandbox ran out of memory"
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.StartTime+removeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.startTime+removeTimeout)
 	defer cancel()
-	if err := r.retire(ctx, sandbox.Caller{}, inst, status, why); err != nil {
-		r.o.Log.Error("dead sandbox not retired", "thread", inst.Thread.String(), "error", err)
+	if err := d.retire(ctx, sandbox.Caller{}, inst, status, why); err != nil {
+		d.log.Error("dead sandbox not retired", "thread", inst.Thread.String(), "error", err)
 	}
+}
+
+// Templates lists what a sandbox can be made from.
+func (s *Starts) Templates() []sandbox.Template {
+	list := make([]sandbox.Template, 0, len(s.orders.templates))
+	for _, t := range s.orders.templates {
+		list = append(list, t.Template)
+	}
+	slices.SortFunc(list, func(a, b sandbox.Template) int { return strings.Compare(a.Name, b.Name) })
+	return list
 }

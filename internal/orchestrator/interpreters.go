@@ -7,8 +7,8 @@ import (
 )
 
 // interpreters asks a sandbox of this server which of them wait. A sandbox that does not answer at once is not asked again.
-func (r *Orchestrator) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.WaitingInterpreter {
-	inst := r.live.Find(t)
+func (u *Threads) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.WaitingInterpreter {
+	inst := u.live.Find(t)
 	if inst == nil || !inst.IsReady() {
 		return nil
 	}

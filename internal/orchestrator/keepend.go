@@ -18,7 +18,7 @@ func (s threadSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.
 // Outrun implements threads.Sandboxes.
 func (s threadSandboxes) Outrun(t sandbox.Thread) {
 	if inst := s.r.live.Find(t); inst != nil {
-		s.r.wg.Go(func() { s.r.abandon(inst, "another server went on with the thread's files") })
+		s.r.wg.Go(func() { s.r.teardown.abandon(inst, "another server went on with the thread's files") })
 	}
 }
 
@@ -34,15 +34,15 @@ func (s threadSandboxes) Forget(ctx context.Context, t sandbox.Thread) error {
 }
 
 // keepEnd keeps what an exec changed. When that fails, its end is not acknowledged.
-func (r *Orchestrator) keepEnd(inst *instance.Instance, e *execution.Exec) error {
-	err := r.threads.Keep(r.ctx, inst.Thread, inst.UID)
+func (f runFiles) keepEnd(inst *instance.Instance, e *execution.Exec) error {
+	err := f.r.threads.Keep(f.r.ctx, inst.Thread, inst.UID)
 	if err == nil {
 		return nil
 	}
-	r.o.Log.Error("files not kept after an exec", "exec", e.ID, "thread", inst.Thread.String(), "error", err)
+	f.r.o.Log.Error("files not kept after an exec", "exec", e.ID, "thread", inst.Thread.String(), "error", err)
 	e.EndBecause("its files could not be kept")
 	if errors.Is(err, sandbox.Conflict) {
-		threadSandboxes{r}.Outrun(inst.Thread)
+		threadSandboxes(f).Outrun(inst.Thread)
 	}
 	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
 }

@@ -25,7 +25,7 @@ func BenchmarkExec(b *testing.B) {
 func BenchmarkAcquire(b *testing.B) {
 	h := newHouse(b, daemon{run: exits})
 	for b.Loop() {
-		if _, err := h.Acquire(b.Context(), caller, "one", sandbox.AcquireOptions{}); err != nil {
+		if _, err := h.Starts.Acquire(b.Context(), caller, "one", sandbox.AcquireOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -35,10 +35,10 @@ func BenchmarkAcquire(b *testing.B) {
 func BenchmarkStart(b *testing.B) {
 	h := newHouse(b, daemon{run: exits})
 	for b.Loop() {
-		if _, err := h.Acquire(b.Context(), caller, "one", sandbox.AcquireOptions{}); err != nil {
+		if _, err := h.Starts.Acquire(b.Context(), caller, "one", sandbox.AcquireOptions{}); err != nil {
 			b.Fatal(err)
 		}
-		if err := h.ReleaseSandbox(b.Context(), caller, "one"); err != nil {
+		if err := h.Threads.ReleaseSandbox(b.Context(), caller, "one"); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -32,7 +32,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func (h *house) state(t *testing.T, id string) sandbox.State {
 	t.Helper()
-	v, err := h.Thread(t.Context(), caller, id)
+	v, err := h.Threads.Thread(t.Context(), caller, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 		env = r.GetEnv()
 	}}, noTools{}, withTemplates(func(b *instance.Template) { b.IdleSeconds = 100 }))
 	ctx := t.Context()
-	first, err := h.Acquire(ctx, caller, "idle", sandbox.AcquireOptions{
+	first, err := h.Starts.Acquire(ctx, caller, "idle", sandbox.AcquireOptions{
 		Template: "data", Env: map[string]string{"TOKEN": "blue"}, Labels: map[string]string{"a": "b"}, Mode: "code",
 	})
 	if err != nil {
@@ -181,18 +181,18 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 	if left, err := h.driver.List(ctx, nil); err != nil || len(left) != 0 {
 		t.Errorf("containers: %v, %v", left, err)
 	}
-	v, err := h.Thread(ctx, caller, "idle")
+	v, err := h.Threads.Thread(ctx, caller, "idle")
 	if err != nil || v.Sandbox.ID != first.ID || v.Sandbox.Template != "data" {
 		t.Errorf("it is shown as %+v, %v", v.Sandbox, err)
 	}
-	if list, _, err := h.Threads(ctx, caller, sandbox.ThreadFilter{State: sandbox.Hibernated}); err != nil || len(list) != 1 {
+	if list, _, err := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{State: sandbox.Hibernated}); err != nil || len(list) != 1 {
 		t.Errorf("list by state: %d, %v", len(list), err)
 	}
-	if info, err := h.Hibernate(ctx, caller, "idle", false); err != nil || info.State != sandbox.Hibernated {
+	if info, err := h.Lifecycle.Hibernate(ctx, caller, "idle", false); err != nil || info.State != sandbox.Hibernated {
 		t.Errorf("hibernate again: %+v, %v", info, err)
 	}
 	h.mustExec(t, "idle")
-	again, err := h.Acquire(ctx, caller, "idle", sandbox.AcquireOptions{})
+	again, err := h.Starts.Acquire(ctx, caller, "idle", sandbox.AcquireOptions{})
 	if err != nil || again.ID == first.ID || again.Template != "data" || again.State != sandbox.Running {
 		t.Errorf("it came back as %+v, %v", again, err)
 	}
@@ -201,7 +201,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 		t.Errorf("the environment is lost: %q", env)
 	}
 	mu.Unlock()
-	if v, err = h.Thread(ctx, caller, "idle"); err != nil || v.Labels["a"] != "b" || v.Mode != "code" {
+	if v, err = h.Threads.Thread(ctx, caller, "idle"); err != nil || v.Labels["a"] != "b" || v.Mode != "code" {
 		t.Errorf("labels and mode: %+v, %v", v, err)
 	}
 	if view, err := h.Skills.Of(ctx, sandbox.Thread{Owner: caller.Owner, ID: "idle"}); err != nil || len(view.List()) != 1 {
@@ -219,7 +219,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 func TestEnvironmentIsNotReadable(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	th := sandbox.Thread{Owner: caller.Owner, ID: "secret"}
-	if _, err := h.Acquire(t.Context(), caller, "secret", sandbox.AcquireOptions{Env: map[string]string{"K": "hunter2"}}); err != nil {
+	if _, err := h.Starts.Acquire(t.Context(), caller, "secret", sandbox.AcquireOptions{Env: map[string]string{"K": "hunter2"}}); err != nil {
 		t.Fatal(err)
 	}
 	var info os.FileInfo
@@ -237,7 +237,7 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
 		}
 	}
-	if err := h.ReleaseSandbox(t.Context(), caller, "secret"); err != nil {
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "secret"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(h.Specs.File(th)); !errors.Is(err, os.ErrNotExist) {
@@ -254,13 +254,13 @@ func TestActivity(t *testing.T) {
 	ctx := context.Background()
 	uses := map[string]func(h *house) error{
 		ActivityAcquire: func(h *house) error {
-			_, err := h.Acquire(ctx, caller, "x", sandbox.AcquireOptions{})
+			_, err := h.Starts.Acquire(ctx, caller, "x", sandbox.AcquireOptions{})
 			return err
 		},
 		ActivityFileWrite: func(h *house) error {
-			return h.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*paths.FS) (int64, error) { return 0, nil })
+			return h.Files.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*paths.FS) (int64, error) { return 0, nil })
 		},
-		ActivityFileRead: func(h *house) error { return h.ReadFiles(ctx, caller, "x", func(*paths.FS) error { return nil }) },
+		ActivityFileRead: func(h *house) error { return h.Files.ReadFiles(ctx, caller, "x", func(*paths.FS) error { return nil }) },
 		ActivityToolCall: func(h *house) error {
 			if _, err := h.Calls.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil); !errors.Is(err, sandbox.NotFound) {
 				return err
@@ -268,8 +268,8 @@ func TestActivity(t *testing.T) {
 			return nil
 		},
 		"": func(h *house) error { // never
-			_, threadErr := h.Thread(ctx, caller, "x")
-			_, _, listErr := h.Threads(ctx, caller, sandbox.ThreadFilter{})
+			_, threadErr := h.Threads.Thread(ctx, caller, "x")
+			_, _, listErr := h.Threads.Threads(ctx, caller, sandbox.ThreadFilter{})
 			execs, execsErr := h.Execs.Execs(ctx, caller, "x")
 			eventsErr := h.Execs.Events(ctx, caller, "x", execs[0].ExecID, 0, func(sandbox.Event) error { return nil })
 			_, _ = h.Calls.ToolServers(ctx, caller, "x")
@@ -307,13 +307,13 @@ func TestBusySandboxIsNotIdle(t *testing.T) {
 	if s := h.state(t, "busy"); s != sandbox.Running {
 		t.Fatalf("it is %q", s)
 	}
-	if _, err := h.Hibernate(t.Context(), caller, "busy", false); !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), "1 execs run") {
+	if _, err := h.Lifecycle.Hibernate(t.Context(), caller, "busy", false); !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), "1 execs run") {
 		t.Errorf("hibernate: %v", err)
 	}
-	if _, err := h.Pause(t.Context(), caller, "busy"); !errors.Is(err, sandbox.Conflict) {
+	if _, err := h.Lifecycle.Pause(t.Context(), caller, "busy"); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("pause: %v", err)
 	}
-	if info, err := h.Hibernate(t.Context(), caller, "busy", true); err != nil || info.State != sandbox.Hibernated {
+	if info, err := h.Lifecycle.Hibernate(t.Context(), caller, "busy", true); err != nil || info.State != sandbox.Hibernated {
 		t.Fatalf("by force: %+v, %v", info, err)
 	}
 	if res, err := h.Execs.Wait(t.Context(), caller, "busy", e); err != nil || res.Status != sandbox.StatusKilled {
@@ -351,12 +351,12 @@ func TestMaximumAge(t *testing.T) {
 func TestPause(t *testing.T) {
 	h := newHouse(t, daemon{run: exits})
 	ctx := t.Context()
-	if _, err := h.Pause(ctx, caller, "none"); !errors.Is(err, sandbox.NotFound) {
+	if _, err := h.Lifecycle.Pause(ctx, caller, "none"); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("of no thread: %v", err)
 	}
 	h.mustExec(t, "p")
 	for range 2 {
-		if info, err := h.Pause(ctx, caller, "p"); err != nil || info.State != sandbox.Paused {
+		if info, err := h.Lifecycle.Pause(ctx, caller, "p"); err != nil || info.State != sandbox.Paused {
 			t.Fatalf("%+v, %v", info, err)
 		}
 	}
@@ -372,11 +372,11 @@ func TestPause(t *testing.T) {
 	if s := h.state(t, "p"); s != sandbox.Running {
 		t.Errorf("after an exec it is %q", s)
 	}
-	if _, err := h.Pause(ctx, caller, "p"); err != nil {
+	if _, err := h.Lifecycle.Pause(ctx, caller, "p"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if info, err := h.Resume(ctx, caller, "p"); err != nil || info.State != sandbox.Running {
+		if info, err := h.Starts.Resume(ctx, caller, "p"); err != nil || info.State != sandbox.Running {
 			t.Fatalf("%+v, %v", info, err)
 		}
 	}
@@ -386,13 +386,13 @@ func TestPause(t *testing.T) {
 	if got := h.records(t, audit.ActionSandboxResume); got["ok: asked"] != 1 || got["ok: an exec"] != 1 || len(got) != 2 {
 		t.Errorf("resumed: %v", got)
 	}
-	if _, err := h.Hibernate(ctx, caller, "p", false); err != nil {
+	if _, err := h.Lifecycle.Hibernate(ctx, caller, "p", false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Pause(ctx, caller, "p"); !errors.Is(err, sandbox.Conflict) {
+	if _, err := h.Lifecycle.Pause(ctx, caller, "p"); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("pause of a hibernated one: %v", err)
 	}
-	if info, err := h.Resume(ctx, caller, "p"); err != nil || info.State != sandbox.Running || info.ID == id {
+	if info, err := h.Starts.Resume(ctx, caller, "p"); err != nil || info.State != sandbox.Running || info.ID == id {
 		t.Errorf("resume of a hibernated one: %+v, %v", info, err)
 	}
 }
@@ -412,9 +412,9 @@ func TestPausesAndExecsRace(t *testing.T) {
 			}
 			var err error
 			if n%3 == 2 {
-				_, err = h.Hibernate(t.Context(), caller, "race", false)
+				_, err = h.Lifecycle.Hibernate(t.Context(), caller, "race", false)
 			} else {
-				_, err = h.Pause(t.Context(), caller, "race")
+				_, err = h.Lifecycle.Pause(t.Context(), caller, "race")
 			}
 			if err != nil && !errors.Is(err, sandbox.Conflict) && !errors.Is(err, sandbox.SandboxLost) && !errors.Is(err, sandbox.NotFound) {
 				t.Error(err)
@@ -440,16 +440,16 @@ func TestRestart(t *testing.T) {
 	}}, noTools{}, withTemplates(func(*instance.Template) {}))
 	ctx := t.Context()
 	for _, id := range []string{"asleep", "paused", "lost"} {
-		if _, err := h.Acquire(ctx, caller, id, sandbox.AcquireOptions{Template: "data", Env: map[string]string{"WHO": id}}); err != nil {
+		if _, err := h.Starts.Acquire(ctx, caller, id, sandbox.AcquireOptions{Template: "data", Env: map[string]string{"WHO": id}}); err != nil {
 			t.Fatal(err)
 		}
 		th := sandbox.Thread{Owner: caller.Owner, ID: id}
 		eventually(t, "it is kept", func() bool { return h.Specs.Read(th) != nil })
 	}
-	if _, err := h.Hibernate(ctx, caller, "asleep", false); err != nil {
+	if _, err := h.Lifecycle.Hibernate(ctx, caller, "asleep", false); err != nil {
 		t.Fatal(err)
 	}
-	before, err := h.Pause(ctx, caller, "paused")
+	before, err := h.Lifecycle.Pause(ctx, caller, "paused")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,7 +475,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%s: the environment is lost: %q", id, env)
 		}
 		mu.Unlock()
-		if info, err := h.Acquire(ctx, caller, id, sandbox.AcquireOptions{}); err != nil || info.Template != "data" {
+		if info, err := h.Starts.Acquire(ctx, caller, id, sandbox.AcquireOptions{}); err != nil || info.Template != "data" {
 			t.Errorf("%s: %+v, %v", id, info, err)
 		}
 	}
@@ -485,16 +485,16 @@ func TestRestart(t *testing.T) {
 func TestAnotherTemplate(t *testing.T) {
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, withTemplates(func(*instance.Template) {}))
 	ctx := t.Context()
-	if _, err := h.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "data", Env: map[string]string{"A": "b"}}); err != nil {
+	if _, err := h.Starts.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "data", Env: map[string]string{"A": "b"}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "base"}); !errors.Is(err, sandbox.Conflict) {
+	if _, err := h.Starts.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "base"}); !errors.Is(err, sandbox.Conflict) {
 		t.Errorf("while one of another runs: %v", err)
 	}
-	if _, err := h.Hibernate(ctx, caller, "x", false); err != nil {
+	if _, err := h.Lifecycle.Hibernate(ctx, caller, "x", false); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := h.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "base"}); err != nil || info.Template != "base" {
+	if info, err := h.Starts.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "base"}); err != nil || info.Template != "base" {
 		t.Errorf("%+v, %v", info, err)
 	}
 	th := sandbox.Thread{Owner: caller.Owner, ID: "x"}
@@ -512,7 +512,7 @@ func TestFirstExecIsTimed(t *testing.T) {
 	eventually(t, "no exec is counted", func() bool { return h.execs.Running() == 0 }) // it is a moment after its end is told
 	text := h.metrics(t)
 	for _, phase := range []string{"queue", "create", "ready", "first_exec"} {
-		want := fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase=%q,runtime="runc",start="cold",template="base"} 1`, h.caps.Name, phase)
+		want := fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase=%q,runtime="runc",start="cold",template="base"} 1`, h.Lifecycle.caps.Name, phase)
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
 		}

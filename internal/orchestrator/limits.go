@@ -14,49 +14,49 @@ import (
 )
 
 // letIn takes a place of the limits for an instance that begins. That of the one before has to be given back first.
-func (r *Orchestrator) letIn(c sandbox.Caller, inst, former *instance.Instance) error {
+func (q *queue) letIn(c sandbox.Caller, inst, former *instance.Instance) error {
 	if former != nil {
 		select {
 		case <-former.Gone:
-		case <-time.After(r.o.StartTime): // start says what is wrong
-		case <-r.ctx.Done():
+		case <-time.After(q.startTime): // start says what is wrong
+		case <-q.ctx.Done():
 		}
 	}
-	p, err := r.o.Limits.Sandbox(r.ctx, c, inst.ID)
+	p, err := q.limits.Sandbox(q.ctx, c, inst.ID)
 	if err != nil {
 		return err
 	}
-	r.live.SetLimits(inst, p)
+	q.live.SetLimits(inst, p)
 	return nil
 }
 
 // DiskUsed returns the bytes of the files of a user, or of all users of a tenant when user is "".
-func (r *Orchestrator) DiskUsed(ctx context.Context, tenant, user string) (int64, error) {
+func (f *Files) DiskUsed(ctx context.Context, tenant, user string) (int64, error) {
 	users := []string{user}
 	if user == "" {
 		var err error
-		if users, err = folders(filepath.Join(r.o.DataDir, "tenants", tenant, "users")); err != nil {
+		if users, err = folders(filepath.Join(f.dataDir, "tenants", tenant, "users")); err != nil {
 			return 0, err
 		}
 	}
 	var sum int64
 	for _, u := range users {
 		owner := sandbox.Owner{Tenant: tenant, User: u}
-		threads, err := folders(filepath.Dir(r.folders.Dir(sandbox.Thread{Owner: owner, ID: "any"})))
+		threads, err := folders(filepath.Dir(f.folders.Dir(sandbox.Thread{Owner: owner, ID: "any"})))
 		if err != nil {
 			return 0, err
 		}
 		for _, id := range threads {
 			t := sandbox.Thread{Owner: owner, ID: id}
-			if sandbox.CheckThreadID(id) != nil || errors.Is(r.folders.Exists(t), sandbox.NotFound) {
+			if sandbox.CheckThreadID(id) != nil || errors.Is(f.folders.Exists(t), sandbox.NotFound) {
 				continue // being made, or deleted
 			}
 			var used sandbox.DiskUsage
-			err := r.withFiles(t, nil, func(fs *paths.FS) (err error) {
+			err := f.withFiles(t, nil, func(fs *paths.FS) (err error) {
 				used, err = fs.Usage(ctx)
 				return err
 			})
-			if err != nil && !errors.Is(r.folders.Exists(t), sandbox.NotFound) {
+			if err != nil && !errors.Is(f.folders.Exists(t), sandbox.NotFound) {
 				return 0, err
 			}
 			sum += used.Bytes

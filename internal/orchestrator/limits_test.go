@@ -72,14 +72,14 @@ func TestExecLimit(t *testing.T) {
 	if got := limitOf(t, h.start(t, "c")); got != limits.Execs {
 		t.Fatal(got)
 	}
-	if _, err := h.Thread(t.Context(), caller, "c"); sandbox.KindOf(err) != sandbox.NotFound {
+	if _, err := h.Threads.Thread(t.Context(), caller, "c"); sandbox.KindOf(err) != sandbox.NotFound {
 		t.Errorf("a refused exec made a thread: %v", err)
 	}
 	if err := h.Execs.Kill(t.Context(), caller, "a", first); err != nil {
 		t.Fatal(err)
 	}
 	h.background(t, "a")
-	if err := h.ReleaseSandbox(t.Context(), caller, "b"); err != nil { // its exec is lost
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "b"); err != nil { // its exec is lost
 		t.Fatal(err)
 	}
 	eventually(t, "the place of a lost exec", func() bool { return h.start(t, "a") == nil })
@@ -109,12 +109,12 @@ func TestSandboxLimit(t *testing.T) {
 		t.Errorf("%d sandboxes were started", n)
 	}
 	for range 3 {
-		if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
+		if err := h.Threads.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 			t.Fatal(err)
 		}
 		h.mustExec(t, "a")
 	}
-	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)
 	}
 	h.mustExec(t, "b")
@@ -130,7 +130,7 @@ func TestCPULimit(t *testing.T) {
 	h.driver.Host().SetLoad(id, driver.Load{CPU: 4 * time.Second})
 	eventually(t, "CPU time is counted", func() bool { return h.used(t).Total.CPUSeconds == 4 })
 	h.driver.Host().SetLoad(id, driver.Load{CPU: 11 * time.Second})
-	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the last CPU time is counted", func() bool { return h.used(t).Total.CPUSeconds == 11 })
@@ -192,13 +192,15 @@ func TestDiskLimit(t *testing.T) {
 	h = newLimitedHouse(t, g, limits.Rules{}, func(o *Options) {
 		l := limits.New(limits.Options{
 			State: o.Store, Table: forAll{DiskMiB: 1}, Server: "disk", Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
-			Disk: func(ctx context.Context, tenant, user string) (int64, error) { return h.DiskUsed(ctx, tenant, user) },
+			Disk: func(ctx context.Context, tenant, user string) (int64, error) {
+				return h.Files.DiskUsed(ctx, tenant, user)
+			},
 		})
 		t.Cleanup(func() { _ = l.Close() })
 		o.Limits = l
 	})
 	write := func(id string) error {
-		return h.ChangeFiles(t.Context(), caller, id, audit.ActionFileWrite, "/mnt/user-data/x", func(fs *paths.FS) (int64, error) {
+		return h.Files.ChangeFiles(t.Context(), caller, id, audit.ActionFileWrite, "/mnt/user-data/x", func(fs *paths.FS) (int64, error) {
 			w, err := fs.Write(t.Context(), "/mnt/user-data/workspace/x", strings.NewReader(strings.Repeat("x", 600<<10)), false)
 			return w.Bytes, err
 		})
@@ -206,7 +208,7 @@ func TestDiskLimit(t *testing.T) {
 	if err := errors.Join(write("a"), write("b")); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := h.DiskUsed(t.Context(), caller.Tenant, ""); err != nil || n < 1200<<10 {
+	if n, err := h.Files.DiskUsed(t.Context(), caller.Tenant, ""); err != nil || n < 1200<<10 {
 		t.Fatal(n, err)
 	}
 	later.Store(int64(time.Minute)) // what was measured before there was a file is old by then
@@ -218,7 +220,7 @@ func TestDiskLimit(t *testing.T) {
 	if got := limitOf(t, write("a")); got != limits.Disk {
 		t.Fatal(got)
 	}
-	err = h.ChangeFiles(t.Context(), caller, "a", audit.ActionFileDelete, "/mnt/user-data/x", func(fs *paths.FS) (int64, error) { return 0, nil })
+	err = h.Files.ChangeFiles(t.Context(), caller, "a", audit.ActionFileDelete, "/mnt/user-data/x", func(fs *paths.FS) (int64, error) { return 0, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +248,7 @@ func TestClaimGivenUp(t *testing.T) {
 	held.Lock()
 	failed := make(chan error, 1)
 	go func() {
-		_, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+		_, err := h.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 		failed <- err
 	}()
 	eventually(t, "the thread has an instance", func() bool { return h.live.Find(mainThread) != nil })

@@ -5,37 +5,51 @@ import (
 	"math"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// gauges tell how full this server is.
+type gauges struct {
+	audit        *audit.Log
+	execs        *execution.Registry
+	live         *instance.Map
+	maxInstances int
+	places       *capacity.Places
+	pool         *pool.Pool
+}
+
 // measureStart counts a start that has ended, with err or well.
-func (r *Orchestrator) measureStart(inst *instance.Instance, err error) {
+func (q *queue) measureStart(inst *instance.Instance, err error) {
 	i := inst.Info()
 	if err != nil {
-		r.o.Metrics.StartFailed(metrics.StartOf(i), sandbox.KindOf(err))
+		q.metrics.StartFailed(metrics.StartOf(i), sandbox.KindOf(err))
 		return
 	}
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
-	r.o.Metrics.Started(metrics.StartOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
+	q.metrics.Started(metrics.StartOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
 }
 
 // levels is how full this server is now.
-func (r *Orchestrator) levels() metrics.Levels {
-	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: r.o.MaxInstances, Execs: r.execs.Running(), Waiting: r.places.Waiting()}
-	for _, inst := range r.live.All() {
+func (g *gauges) levels() metrics.Levels {
+	l := metrics.Levels{Sandboxes: map[sandbox.State]int{}, Places: g.maxInstances, Execs: g.execs.Running(), Waiting: g.places.Waiting()}
+	for _, inst := range g.live.All() {
 		l.Sandboxes[inst.Info().State]++
 	}
-	l.Pools = r.pool.Levels()
-	archive, _ := r.o.Audit.Archive()
+	l.Pools = g.pool.Levels()
+	archive, _ := g.audit.Archive()
 	l.Unarchived = archive.Behind
 	l.Sinks = map[string]int{}
-	for _, s := range r.o.Audit.Sinks() {
+	for _, s := range g.audit.Sinks() {
 		l.Sinks[s.Name] = bounded(s.Behind)
 	}
-	l.AuditLag = bounded(r.o.Audit.Lag())
-	s := r.o.Audit.State()
+	l.AuditLag = bounded(g.audit.Lag())
+	s := g.audit.State()
 	l.Audit = metrics.AuditLevels{Room: int(s.Room), Missed: bounded(s.Missed), Unsigned: bounded(s.Unsigned)}
 	if s.Err != nil {
 		l.Audit.Failing = 1
@@ -53,7 +67,7 @@ func (s loadSandboxes) Kill(inst *instance.Instance, why string) {
 	s.r.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.ctx), removeTimeout)
 		defer cancel()
-		if err := s.r.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusKilled, why); err != nil {
+		if err := s.r.teardown.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusKilled, why); err != nil {
 			s.r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
 		}
 	})

@@ -26,22 +26,22 @@ func TestModeOutlivesTheSandbox(t *testing.T) {
 		if got, err := h.Calls.Offer(t.Context(), c, thread); err != nil || got.Mode != mode {
 			t.Errorf("%s: mode %q, %v, want %q", thread, got.Mode, err, mode)
 		}
-		if p, err := h.Prompt(t.Context(), c, thread); err != nil || p.Mode != mode {
+		if p, err := h.Prompts.Prompt(t.Context(), c, thread); err != nil || p.Mode != mode {
 			t.Errorf("%s: prompt in mode %q, %v, want %q", thread, p.Mode, err, mode)
 		}
 	}
 	coder := sandbox.Caller{Owner: sandbox.Owner{Tenant: "coders", User: "u"}}
 	want(caller, "new", sandbox.ModeDirect)
 	want(coder, "new", sandbox.ModeCode)
-	if _, err := h.Acquire(t.Context(), caller, "t", sandbox.AcquireOptions{Mode: sandbox.ModeCode}); err != nil {
+	if _, err := h.Starts.Acquire(t.Context(), caller, "t", sandbox.AcquireOptions{Mode: sandbox.ModeCode}); err != nil {
 		t.Fatal(err)
 	}
 	want(caller, "t", sandbox.ModeCode)
-	if err := h.ReleaseSandbox(t.Context(), caller, "t"); err != nil {
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "t"); err != nil {
 		t.Fatal(err)
 	}
 	want(caller, "t", sandbox.ModeCode)
-	if _, err := h.Acquire(t.Context(), caller, "t", sandbox.AcquireOptions{Mode: sandbox.ModeDirect, Labels: map[string]string{"a": "b"}}); err != nil {
+	if _, err := h.Starts.Acquire(t.Context(), caller, "t", sandbox.AcquireOptions{Mode: sandbox.ModeDirect, Labels: map[string]string{"a": "b"}}); err != nil {
 		t.Fatal(err)
 	}
 	want(caller, "t", sandbox.ModeDirect)

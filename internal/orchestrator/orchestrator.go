@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -97,7 +96,7 @@ type Options struct {
 	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
 	Limits       *limits.Gate
 	MaxInstances int
-	Lifecycle    Lifecycle
+	Lifecycle    LifecycleOptions
 	Metrics      *metrics.Metrics
 	Tracer       *tracing.Tracer // nil: nothing is traced
 	StartTime    time.Duration   // bound of one start
@@ -112,49 +111,74 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Orchestrator holds the sandboxes of this server. Make one with New.
+// Orchestrator is the sandboxes of this server, with what callers do with them. Make one with New.
 type Orchestrator struct {
-	o       Options
-	caps    driver.Capabilities
-	volumes *volumes.Volumes // nil when the driver keeps none
-	copies  *copies.Copies
-
-	ctx  context.Context // ends with Close; owns every goroutine
-	stop context.CancelFunc
-	wg   *sync.WaitGroup
-
-	live    *instance.Map
-	execs   *execution.Registry
-	watches *fileWatches
-
+	// Sandboxes are those of threads, for callers.
+	Sandboxes Sandboxes
+	// Starts bring them up, and Lifecycle pauses and hibernates them.
+	Starts    *Starts
+	Lifecycle *Lifecycle
+	// Narrowing is the capabilities that threads were narrowed to.
+	Narrowing *Narrowing
+	// Shutdown ends this server's work.
+	Shutdown *Shutdown
+	// Placement says which server answers a request.
+	Placement *Placement
+	// Threads are those of callers.
+	Threads *Threads
+	// Files are those of threads.
+	Files *Files
 	// Skills are those of users and threads.
 	Skills *mounted.Skills
 	// Execs are the execs of threads, for callers who look at them, follow them, and steer them.
 	Execs *execution.Execs
-	// Specs are what the sandboxes of threads were asked to be.
-	Specs *savedspec.Specs
 	// Runs starts execs.
 	Runs *run.Runner
 	// Calls are the tool calls of agents.
 	Calls *call.Calls
 	// Contexts are the interpreters that keep their variables between runs.
-	Contexts     *contexts.Contexts
-	peers        ownership.Peers
-	owners       *ownership.Owners
-	takeover     *ownership.Takeover
-	draining     atomic.Pointer[drain] // nil until Drain
-	stopping     context.Context       // ends when Drain begins
-	endStreams   context.CancelFunc
-	drainTargets *ownership.Targets
-	folders      *workspace.Folders
-	threads      *threads.Threads
-	wrappers     *wrappers.Wrappers
-	places       *capacity.Places
-	pool         *pool.Pool
-	hooks        *hooks.Hooks
-	renewal      *ownership.Renewal
-	nudged       chan struct{} // holds a token: an instance waits for a place
+	Contexts *contexts.Contexts
+	// Prompts are the sections of prompts.
+	Prompts *Prompts
+	// Probes run in sandboxes of templates.
+	Probes *Probes
 
+	o    Options
+	ctx  context.Context // ends with Close; owns every goroutine
+	stop context.CancelFunc
+	wg   *sync.WaitGroup
+	parts
+}
+
+// Sandboxes is what callers do with the sandboxes of their threads: acquire, pause, resume, hibernate, release.
+type Sandboxes struct {
+	*Starts
+	*Lifecycle
+	*Threads
+}
+
+// parts are what the exported parts of an Orchestrator share.
+type parts struct {
+	runRoot    string // has the run folders of sandboxes
+	live       *instance.Map
+	execs      *execution.Registry
+	Specs      *savedspec.Specs
+	folders    *workspace.Folders
+	threads    *threads.Threads
+	wrappers   *wrappers.Wrappers
+	places     *capacity.Places
+	peers      ownership.Peers
+	owners     *ownership.Owners
+	renewal    *ownership.Renewal
+	takeover   *ownership.Takeover
+	volumes    *volumes.Volumes // nil when the driver keeps none
+	copies     *copies.Copies
+	pool       *pool.Pool
+	hooks      *hooks.Hooks
+	teardown   *teardown
+	recovery   *recovery
+	reaper     *reaper
+	settlement *settlement
 }
 
 // Deadlines, each with its reason.
@@ -179,20 +203,52 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	own, stop := context.WithCancel(context.Background())
-	r := &Orchestrator{o: o, caps: caps, ctx: own, stop: stop, wg: new(sync.WaitGroup), live: &instance.Map{}, watches: &fileWatches{}}
-	r.stopping, r.endStreams = context.WithCancel(own)
-	r.execs = execution.NewRegistry()
+	r := &Orchestrator{o: o, ctx: own, stop: stop, wg: new(sync.WaitGroup)}
+	if err := r.build(caps); err != nil {
+		stop()
+		return nil, err
+	}
+	events, err := o.Driver.Watch(own)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("watch sandboxes: %w", err)
+	}
+	r.wg.Go(r.renewal.Keep) // recovering may take longer than a lease lasts
+	if err := r.recovery.recover(ctx); err != nil {
+		stop()
+		r.wg.Wait()
+		return nil, err
+	}
+	for _, loop := range []func(){
+		func() { r.teardown.watch(events) }, r.takeover.Watch, r.reaper.housekeeping, r.Lifecycle.watchLives, r.wrappers.Push, r.Skills.Push,
+		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, r.pool.Keep, r.threads.KeepLate,
+	} {
+		r.wg.Go(loop)
+	}
+	return r, nil
+}
+
+// build makes the parts, those first that others are made of. A part that calls one which is made after it does so
+// through an adapter (runSandboxes and its like), and not before all are there.
+func (r *Orchestrator) build(caps driver.Capabilities) error {
+	o := r.o
+	r.runRoot, r.live, r.execs = filepath.Join(o.DataDir, "run"), &instance.Map{}, execution.NewRegistry()
+	for _, dir := range []string{r.runRoot, filepath.Join(o.DataDir, "tenants")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("data folder: %w", err)
+		}
+	}
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.DataDir, Sealer: o.Sealer, Log: o.Log})
 	r.folders = workspace.New(workspace.Options{DataDir: o.DataDir, Disk: o.Disk, UIDs: o.Store, Log: o.Log})
-	r.threads = threads.New(own, threads.Options{
+	r.threads = threads.New(r.ctx, threads.Options{
 		Folders: r.folders, Disk: o.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r}, Store: o.Store,
 		Snapshots: o.Snapshots, Delay: o.SnapshotDelay, Log: o.Log,
 	})
 	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r}, Audit: o.Audit})
-	r.Skills = mounted.New(own, mounted.Options{
+	r.Skills = mounted.New(r.ctx, mounted.Options{
 		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
 	})
-	r.wrappers = wrappers.New(own, wrappers.Options{Hub: o.Hub, Store: o.CodeAPI, All: r.live.All, Log: o.Log})
+	r.wrappers = wrappers.New(r.ctx, wrappers.Options{Hub: o.Hub, Store: o.CodeAPI, All: r.live.All, Log: o.Log})
 	r.Calls = call.New(call.Options{
 		Hub: o.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.CodeSettings,
 	})
@@ -201,92 +257,149 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		Language: func(tenant string) string { return o.CodeSettings(tenant).Language },
 	})
 	r.places = capacity.New(capacity.Limits{Total: o.MaxInstances, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
-	r.nudged = make(chan struct{}, 1)
-	for _, dir := range []string{r.runRoot(), filepath.Join(o.DataDir, "tenants")} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			stop()
-			return nil, fmt.Errorf("data folder: %w", err)
-		}
+	if err := r.buildOwnership(); err != nil {
+		return err
 	}
-	if r.peers = o.Peers; r.peers == nil {
-		r.peers = ownership.Alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
-	}
-	book, err := ownerrecord.Open(filepath.Join(r.runRoot(), "claims"))
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	r.owners = ownership.New(own, ownership.Options{Store: o.Store, Book: book, Peers: r.peers, Sandboxes: r, Log: o.Log, Group: r.wg})
-	r.renewal = ownership.NewRenewal(r.owners)
-	r.takeover = ownership.NewTakeover(r.owners, o.SettleReplicas)
-	r.drainTargets = ownership.NewTargets(r.peers, o.Log)
-	loads := load.New(own, load.Options{
+	loads := load.New(r.ctx, load.Options{
 		Driver: o.Driver, Execs: r.execs, Contexts: r.Contexts, Sandboxes: loadSandboxes{r}, Limits: o.Limits, Log: o.Log, Group: r.wg,
 	})
-	r.Runs = run.New(own, run.Options{
+	r.Runs = run.New(r.ctx, run.Options{
 		Parts: run.Parts{
 			Sandboxes: runSandboxes{r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
 		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Hub, Audit: o.Audit, Bridge: o.Bridge, Secrets: o.Secrets, Limits: o.Limits,
 		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: r.wg,
 	})
+	r.buildWorkspace()
+	r.buildPool(caps, loads)
+	r.buildInstances(caps)
+	r.buildUseCases()
+	return nil
+}
+
+func (r *Orchestrator) buildOwnership() error {
+	o := r.o
+	if r.peers = o.Peers; r.peers == nil {
+		r.peers = ownership.Alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
+	}
+	book, err := ownerrecord.Open(filepath.Join(r.runRoot, "claims"))
+	if err != nil {
+		return err
+	}
+	r.owners = ownership.New(r.ctx, ownership.Options{Store: o.Store, Book: book, Peers: r.peers, Sandboxes: ownedSandboxes{r}, Log: o.Log, Group: r.wg})
+	r.renewal = ownership.NewRenewal(r.owners)
+	r.takeover = ownership.NewTakeover(r.owners, o.SettleReplicas)
+	return nil
+}
+
+func (r *Orchestrator) buildWorkspace() {
+	o := r.o
 	if onVolumes, ok := o.Driver.(volumes.Driver); ok {
-		r.volumes = volumes.New(own, volumes.Options{
+		r.volumes = volumes.New(r.ctx, volumes.Options{
 			DataDir: o.DataDir, Driver: onVolumes, Sandboxes: volumeSandboxes{r}, Folders: r.folders, Owners: r.owners, Peers: r.peers,
 			Specs: r.Specs, Templates: o.Templates, Default: o.Default, Daemon: o.Daemon, Install: o.Install, StartTime: o.StartTime, Log: o.Log, Group: r.wg,
 		})
 	}
 	remote, _ := o.Driver.(driver.Remote)
-	r.copies = copies.New(own, copies.Options{
-		Remote: remote, Volumes: r.volumes, Sandboxes: copySandboxes{r}, Contexts: r.Contexts, Folders: r.folders, Spool: r.runRoot(),
+	r.copies = copies.New(r.ctx, copies.Options{
+		Remote: remote, Volumes: r.volumes, Sandboxes: copySandboxes{r}, Contexts: r.Contexts, Folders: r.folders, Spool: r.runRoot,
 		Log: o.Log, Group: r.wg,
 	})
+}
+
+func (r *Orchestrator) buildPool(caps driver.Capabilities, loads *load.Watcher) {
+	o := r.o
 	waiting := o.Templates
 	if o.OnVolumes { // a sandbox that waits has no volume
 		waiting = nil
 	}
-	r.pool = pool.New(own, pool.Options{
-		Templates: waiting, Root: pool.RootIn(o.DataDir), RunRoot: r.runRoot(), Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
-		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: book, Library: o.Skills, Views: o.Views, Skills: r.Skills,
+	r.pool = pool.New(r.ctx, pool.Options{
+		Templates: waiting, Root: pool.RootIn(o.DataDir), RunRoot: r.runRoot, Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
+		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: r.owners.Book, Library: o.Skills, Views: o.Views, Skills: r.Skills,
 		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
 	})
-	r.hooks = hooks.New(own, hooks.Options{
+	r.hooks = hooks.New(r.ctx, hooks.Options{
 		Parts: hooks.Parts{
 			Server: hookServer{r}, Owners: r.owners, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, Pool: r.pool,
 			Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
-		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Bridge, Disk: o.Disk, RunRoot: r.runRoot(), Install: o.Install, Replica: r.peers.ID(),
+		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Bridge, Disk: o.Disk, RunRoot: r.runRoot, Install: o.Install, Replica: r.peers.ID(),
 		Daemon: o.Daemon, Log: o.Log, Group: r.wg, Passed: o.Lifecycle.PassedHook,
 	})
-	o.Metrics.Watch(r.levels)
-	events, err := o.Driver.Watch(own)
-	if err != nil {
-		stop()
-		return nil, fmt.Errorf("watch sandboxes: %w", err)
+}
+
+// buildInstances makes the parts that begin and end instances.
+func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
+	o := r.o
+	watches, nudged := &fileWatches{}, make(chan struct{}, 1)
+	orders := &orders{specs: r.Specs, ctx: r.ctx, defaultName: o.Default, live: r.live, log: o.Log, templates: o.Templates}
+	queue := &queue{
+		audit: o.Audit, ctx: r.ctx, lifecycle: o.Lifecycle, limits: o.Limits, live: r.live, log: o.Log, metrics: o.Metrics, nudged: nudged,
+		places: r.places, startTime: o.StartTime,
 	}
-	r.wg.Go(r.renewal.Keep) // recovering may take longer than a lease lasts
-	if err := r.recover(ctx); err != nil {
-		stop()
-		r.wg.Wait()
-		return nil, err
+	r.teardown = &teardown{
+		audit: o.Audit, copies: r.copies, ctx: r.ctx, hooks: r.hooks, live: r.live, log: o.Log, metrics: o.Metrics, owners: r.owners, pool: r.pool,
+		startTime: o.StartTime, watches: watches, wg: r.wg,
 	}
-	r.wg.Go(func() { r.watch(events) })
-	r.wg.Go(r.takeover.Watch)
-	r.wg.Go(r.housekeeping)
-	r.wg.Go(r.watchLives)
-	r.wg.Go(r.wrappers.Push)
-	r.wg.Go(r.Skills.Push)
-	r.wg.Go(r.Skills.PrepareSpares)
-	r.wg.Go(func() { r.folders.Sweep(r.ctx) })
-	r.wg.Go(r.pool.Keep)
-	r.wg.Go(r.threads.KeepLate)
-	return r, nil
+	stopping, endStreams := context.WithCancel(r.ctx)
+	r.Shutdown = &Shutdown{
+		stopping: stopping, endStreams: endStreams, drainTargets: ownership.NewTargets(r.peers, o.Log),
+		audit: o.Audit, execs: r.execs, hooks: r.hooks, live: r.live, log: o.Log, owners: r.owners, takeover: r.takeover, teardown: r.teardown,
+	}
+	r.Lifecycle = &Lifecycle{
+		nudged: nudged, specs: r.Specs, audit: o.Audit, caps: caps, ctx: r.ctx, driver: o.Driver, hooks: r.hooks, lifecycle: o.Lifecycle, live: r.live,
+		log: o.Log, metrics: o.Metrics, orders: orders, owners: r.owners, places: r.places, queue: queue, store: o.Store, teardown: r.teardown,
+		threads: r.threads, wg: r.wg,
+	}
+	narrowing := &Narrowing{hub: o.Hub, live: r.live, store: o.Store, threads: r.threads}
+	r.Starts = &Starts{
+		Lifecycle: r.Lifecycle, Shutdown: r.Shutdown, Skills: r.Skills, audit: o.Audit, ctx: r.ctx, execs: r.execs, hooks: r.hooks, live: r.live,
+		log: o.Log, narrowing: narrowing, orders: orders, owners: r.owners, pool: r.pool, queue: queue, startTime: o.StartTime, store: o.Store,
+		teardown: r.teardown, threads: r.threads, wg: r.wg,
+		maker: &maker{
+			caps: caps, copies: r.copies, folders: r.folders, onVolumes: o.OnVolumes, places: r.places, pool: r.pool, queue: queue,
+			runRoot: r.runRoot, volumes: r.volumes,
+		},
+	}
+	r.Narrowing = narrowing
+	r.reaper = &reaper{
+		contexts: r.Contexts, audit: o.Audit, ctx: r.ctx, dataDir: o.DataDir, driver: o.Driver, execs: r.execs, install: o.Install, live: r.live,
+		log: o.Log, metrics: o.Metrics, owners: r.owners, runRoot: r.runRoot, startTime: o.StartTime, volumes: r.volumes,
+	}
+	r.recovery = &recovery{
+		specs: r.Specs, audit: o.Audit, caps: caps, copies: r.copies, driver: o.Driver, hooks: r.hooks, install: o.Install, limits: o.Limits,
+		live: r.live, log: o.Log, orders: orders, owners: r.owners, peers: r.peers, places: r.places, reaper: r.reaper, runRoot: r.runRoot,
+		takeover: r.takeover, templates: o.Templates, volumes: r.volumes,
+	}
+	r.settlement = &settlement{execs: r.execs, openAudit: o.OpenAudit, sweepReplica: o.SweepReplica}
+	r.Placement = &Placement{Shutdown: r.Shutdown, execs: r.execs, live: r.live, owners: r.owners, peers: r.peers, teardown: r.teardown}
+	r.Files = &Files{
+		Lifecycle: r.Lifecycle, Shutdown: r.Shutdown, Skills: r.Skills, audit: o.Audit, copies: r.copies, ctx: r.ctx, dataDir: o.DataDir,
+		defaultName: o.Default, folders: r.folders, limits: o.Limits, live: r.live, log: o.Log, owners: r.owners, runRoot: r.runRoot,
+		templates: o.Templates, threads: r.threads, views: o.Views, watches: watches,
+	}
+}
+
+// buildUseCases makes the parts that call the others.
+func (r *Orchestrator) buildUseCases() {
+	o := r.o
+	r.Threads = &Threads{
+		Files: r.Files, specs: r.Specs, audit: o.Audit, copies: r.copies, folders: r.folders, live: r.live, log: o.Log, peers: r.peers,
+		store: o.Store, teardown: r.teardown, threads: r.threads, volumes: r.volumes,
+	}
+	r.Sandboxes = Sandboxes{r.Starts, r.Lifecycle, r.Threads}
+	r.Probes = &Probes{
+		Execs: r.Execs, Runs: r.Runs, Starts: r.Starts, Threads: r.Threads, log: o.Log, skills: o.Skills, startTime: o.StartTime, templates: o.Templates,
+	}
+	r.Prompts = &Prompts{Calls: r.Calls, Skills: r.Skills, codeSettings: o.CodeSettings, commands: o.Commands, hub: o.Hub}
+	gauges := &gauges{audit: o.Audit, execs: r.execs, live: r.live, maxInstances: o.MaxInstances, places: r.places, pool: r.pool}
+	o.Metrics.Watch(gauges.levels)
 }
 
 // Close lets go of all sandboxes of threads without ending them: the next server adopts them. It drains first, and
 // removes the sandboxes that waited for threads.
 func (r *Orchestrator) Close(ctx context.Context) error {
-	r.Drain(ctx)
+	r.Shutdown.Drain(ctx)
 	r.threads.KeepAllLate(ctx)
 	r.stop()
 	r.wg.Wait()
@@ -297,5 +410,3 @@ func (r *Orchestrator) Close(ctx context.Context) error {
 	}
 	return errors.Join(errs...)
 }
-
-func (r *Orchestrator) runRoot() string { return filepath.Join(r.o.DataDir, "run") }

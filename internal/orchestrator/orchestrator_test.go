@@ -228,12 +228,14 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	guard := policy.New(policy.Options{
 		Hub: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},
-		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) { return h.Capabilities(ctx, t) },
+		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) {
+			return h.Starts.narrowing.Capabilities(ctx, t)
+		},
 	})
 	h.options = Options{
 		Driver: h.driver, Store: st, Audit: h.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
 		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
-			return h.KeepResult(ctx, t, name, result)
+			return h.Files.KeepResult(ctx, t, name, result)
 		}}),
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxInstances: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
@@ -251,7 +253,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		for _, inst := range h.live.All() {
-			if err := h.ReleaseSandbox(ctx, caller, inst.Thread.ID); err != nil {
+			if err := h.Threads.ReleaseSandbox(ctx, caller, inst.Thread.ID); err != nil {
 				t.Errorf("release: %v", err)
 			}
 		}
@@ -297,7 +299,7 @@ func TestCapacityIsNamed(t *testing.T) {
 	if _, err := h.exec(t, "d", time.Minute); !errors.Is(err, sandbox.CapacityExceeded) {
 		t.Errorf("the fourth: %v", err)
 	}
-	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.exec(t, "d", time.Minute); err != nil {
@@ -368,9 +370,9 @@ func TestThreadsOfOthersDoNotExist(t *testing.T) {
 	}
 	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "t", User: "other"}}
 	ctx := t.Context()
-	_, threadErr := h.Thread(ctx, other, "mine")
+	_, threadErr := h.Threads.Thread(ctx, other, "mine")
 	_, execsErr := h.Execs.Execs(ctx, other, "mine")
-	for what, err := range map[string]error{"thread": threadErr, "execs": execsErr, "release": h.ReleaseSandbox(ctx, other, "mine"), "delete": h.DeleteThread(ctx, other, "mine")} {
+	for what, err := range map[string]error{"thread": threadErr, "execs": execsErr, "release": h.Threads.ReleaseSandbox(ctx, other, "mine"), "delete": h.Threads.DeleteThread(ctx, other, "mine")} {
 		if !errors.Is(err, sandbox.NotFound) {
 			t.Errorf("%s: %v", what, err)
 		}

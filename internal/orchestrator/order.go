@@ -1,12 +1,24 @@
 package orchestrator
 
 import (
+	"context"
+	"log/slog"
 	"maps"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
+
+// orders know what the next instance of a thread is, and what an instance was when it ended.
+type orders struct {
+	specs       *savedspec.Specs
+	ctx         context.Context
+	defaultName string
+	live        *instance.Map
+	log         *slog.Logger
+	templates   map[string]instance.Template
+}
 
 // order is what a new instance is to be.
 type order struct {
@@ -17,55 +29,55 @@ type order struct {
 
 // order says what the thread's next instance is: of the template that is named, else what the one before was,
 // else of the default template.
-func (r *Orchestrator) order(t sandbox.Thread, named string) order {
+func (s *orders) order(t sandbox.Thread, named string) order {
 	var saved *savedspec.Spec
-	if inst := r.live.Find(t); inst != nil {
+	if inst := s.live.Find(t); inst != nil {
 		if env, _, kept := inst.SavedState(); kept {
 			saved = &savedspec.Spec{Template: inst.Template.Name, Env: env}
 		}
 	} else {
-		saved = r.Specs.Read(t)
+		saved = s.specs.Read(t)
 	}
 	if saved != nil && (named == "" || named == saved.Template) {
-		if tmpl, ok := r.o.Templates[saved.Template]; ok {
+		if tmpl, ok := s.templates[saved.Template]; ok {
 			return order{template: tmpl, env: saved.Env}
 		}
-		r.o.Log.Warn("the template of a thread's sandbox is gone; it gets the default one", "thread", t.String(), "template", saved.Template)
+		s.log.Warn("the template of a thread's sandbox is gone; it gets the default one", "thread", t.String(), "template", saved.Template)
 	}
 	if named == "" {
-		named = r.o.Default
+		named = s.defaultName
 	}
-	return order{template: r.o.Templates[named]}
+	return order{template: s.templates[named]}
 }
 
 // saveOrder keeps what an instance that runs is. The default without an environment needs no file.
-func (r *Orchestrator) saveOrder(inst *instance.Instance) {
+func (s *orders) saveOrder(inst *instance.Instance) {
 	inst.SpecMu.Lock()
 	defer inst.SpecMu.Unlock()
 	now := savedspec.Spec{Template: inst.Template.Name, Env: inst.Environment()}
 	if inst.Ending() != "" || !inst.IsReady() { // its end wrote what is to be kept
 		return
 	}
-	had := r.Specs.Read(inst.Thread)
-	plain := now.Template == r.o.Default && len(now.Env) == 0
+	had := s.specs.Read(inst.Thread)
+	plain := now.Template == s.defaultName && len(now.Env) == 0
 	var err error
 	switch {
 	case plain && had != nil:
-		err = r.Specs.Forget(inst.Thread)
+		err = s.specs.Forget(inst.Thread)
 	case !plain && (had == nil || had.Hibernated != nil || had.Template != now.Template || !maps.Equal(had.Env, now.Env)):
-		err = r.Specs.Write(r.ctx, inst.Thread, now)
+		err = s.specs.Write(s.ctx, inst.Thread, now)
 	}
 	if err != nil {
-		r.o.Log.Error("what the sandbox is cannot be kept: after a restart it is another", "thread", inst.Thread.String(), "error", err)
+		s.log.Error("what the sandbox is cannot be kept: after a restart it is another", "thread", inst.Thread.String(), "error", err)
 	}
 }
 
 // saveHibernated keeps an instance that is being put away, and returns it as it is shown from now on.
-func (r *Orchestrator) saveHibernated(inst *instance.Instance) (sandbox.Info, error) {
+func (s *orders) saveHibernated(inst *instance.Instance) (sandbox.Info, error) {
 	inst.SpecMu.Lock()
 	defer inst.SpecMu.Unlock()
 	env, info, _ := inst.SavedState()
 	saved := savedspec.Spec{Template: inst.Template.Name, Env: env, Hibernated: &info}
 	info.State = sandbox.Hibernated
-	return info, r.Specs.Write(r.ctx, inst.Thread, saved)
+	return info, s.specs.Write(s.ctx, inst.Thread, saved)
 }

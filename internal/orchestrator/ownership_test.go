@@ -85,7 +85,7 @@ func (n neighbour) TakesWork(_ context.Context, id string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r := n.orchs[id]
-	return r != nil && !n.dead[id] && !n.silent[id] && !r.Draining()
+	return r != nil && !n.dead[id] && !n.silent[id] && !r.Shutdown.Draining()
 }
 
 func (n neighbour) Others() (ids []string, err error) {
@@ -246,17 +246,17 @@ func TestTwoServersOneSandbox(t *testing.T) {
 	for i := range 40 {
 		wg.Go(func() {
 			at := servers[i%2]
-			replica, done, err := at.Hold(t.Context(), caller, "main")
+			replica, done, err := at.Placement.Hold(t.Context(), caller, "main")
 			if err == nil && replica != "" {
 				at = ids[replica]
-				replica, done, err = at.Hold(t.Context(), caller, "main")
+				replica, done, err = at.Placement.Hold(t.Context(), caller, "main")
 			}
 			if err != nil || replica != "" {
 				t.Errorf("held by %q, %v", replica, err)
 				return
 			}
 			defer done()
-			info, err := at.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+			info, err := at.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -270,7 +270,7 @@ func TestTwoServersOneSandbox(t *testing.T) {
 		t.Fatalf("sandboxes %v, %d started", got, w.boxes.Load())
 	}
 	for _, r := range servers {
-		views, _, err := r.Threads(t.Context(), caller, sandbox.ThreadFilter{})
+		views, _, err := r.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{})
 		if err != nil || len(views) != 1 || views[0].Sandbox == nil || views[0].Sandbox.State != sandbox.Running {
 			t.Errorf("%s lists %+v, %v", r.peers.ID(), views, err)
 		}
@@ -282,7 +282,7 @@ func TestTwoServersOneSandbox(t *testing.T) {
 	if _, err := other.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true"}); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("the other server runs it, too: %v", err)
 	}
-	if err := owner.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
+	if err := owner.Threads.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := other.owners.Book.Read(mainThread); ok || err != nil {
@@ -301,7 +301,7 @@ func TestTwoServersOneSandbox(t *testing.T) {
 func TestTakenOver(t *testing.T) {
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
-	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +309,7 @@ func TestTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "a" || err != nil {
+	if owner, err := b.Placement.Owner(t.Context(), caller, "main"); owner != "a" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
 	hands := memory.New(memory.Options{Host: w.host})
@@ -318,7 +318,7 @@ func TestTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.die(a)
-	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
+	if owner, err := b.Placement.Owner(t.Context(), caller, "main"); owner != "" || err != nil {
 		t.Fatalf("owner %q, %v", owner, err)
 	}
 	if inst := b.live.Find(mainThread); inst == nil || inst.ID != info.ID {
@@ -333,7 +333,7 @@ func TestTakenOver(t *testing.T) {
 	w.mu.Lock()
 	w.dead["a"] = false
 	w.mu.Unlock()
-	if owner, err := a.Owner(t.Context(), caller, "main"); owner != "b" || err != nil {
+	if owner, err := a.Placement.Owner(t.Context(), caller, "main"); owner != "b" || err != nil {
 		t.Errorf("for the former server the owner is %q, %v", owner, err)
 	}
 	if _, err := b.Runs.RunCommand(t.Context(), caller, "main", sandbox.Command{Shell: "true", Timeout: time.Minute}); err != nil {
@@ -348,17 +348,17 @@ func TestTakenOver(t *testing.T) {
 func TestStaleRemovalIsRefused(t *testing.T) {
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
-	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	stale := a.live.Find(mainThread)
 	w.die(a)
-	if _, err := b.Owner(t.Context(), caller, "main"); err != nil {
+	if _, err := b.Placement.Owner(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
 	}
 	stale.End(sandbox.StatusKilled)
-	a.remove(t.Context(), stale)
+	a.teardown.remove(t.Context(), stale)
 	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
 		t.Errorf("the sandbox is gone: %v", err)
 	}
@@ -375,13 +375,13 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 func TestRedisLosesAll(t *testing.T) {
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
-	if _, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+	if _, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.store.Redis().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if replica, _, err := b.Hold(t.Context(), caller, "main"); replica != "a" || err != nil {
+	if replica, _, err := b.Placement.Hold(t.Context(), caller, "main"); replica != "a" || err != nil {
 		t.Errorf("held by %q, %v", replica, err)
 	}
 	w.eventually("the lease is there again", func() bool {
@@ -396,7 +396,7 @@ func TestRedisLosesAll(t *testing.T) {
 	if inst := a.live.Find(mainThread); inst == nil || !a.owners.Confirm(inst.Ownership) {
 		t.Error("the server gave its sandbox up")
 	}
-	views, _, err := b.Threads(t.Context(), caller, sandbox.ThreadFilter{})
+	views, _, err := b.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{})
 	if err != nil || len(views) != 0 { // the list of threads was in Redis only
 		t.Errorf("%+v, %v", views, err)
 	}
@@ -409,7 +409,7 @@ func TestRedisLosesAll(t *testing.T) {
 func TestSecondServerStarts(t *testing.T) {
 	w := newTown(t)
 	a := w.settle("a")
-	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +420,7 @@ func TestSecondServerStarts(t *testing.T) {
 	if err := a.live.Find(mainThread).Hello(t.Context()); err != nil {
 		t.Errorf("the sandbox does not answer: %v", err)
 	}
-	b.removeOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
+	b.reaper.removeOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
 		sandbox.LabelTenant: mainThread.Tenant, sandbox.LabelUser: mainThread.User, sandbox.LabelThread: mainThread.ID,
 	}})
 	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
@@ -432,7 +432,7 @@ func TestSecondServerStarts(t *testing.T) {
 func TestSilentServer(t *testing.T) {
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
-	if _, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+	if _, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.mu.Lock()
@@ -471,18 +471,18 @@ func TestSilentServer(t *testing.T) {
 func TestNotRemoved(t *testing.T) {
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
-	info, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.stuck.Store(true)
-	if err := a.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
+	if err := a.Threads.ReleaseSandbox(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.Unavailable) {
+	if _, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("a second sandbox is started: %v", err)
 	}
-	if owner, err := b.Owner(t.Context(), caller, "main"); owner != "a" || err != nil {
+	if owner, err := b.Placement.Owner(t.Context(), caller, "main"); owner != "a" || err != nil {
 		t.Errorf("owner %q, %v", owner, err)
 	}
 	w.stuck.Store(false)
@@ -491,7 +491,7 @@ func TestNotRemoved(t *testing.T) {
 		_, claimed, e := b.owners.Book.Read(mainThread)
 		return errors.Is(err, sandbox.NotFound) && !claimed && e == nil
 	})
-	if _, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+	if _, err := b.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
 }

@@ -125,7 +125,7 @@ func (h *house) full(t testing.TB, n int) {
 
 func (h *house) sandboxOf(t *testing.T, id string) sandbox.Info {
 	t.Helper()
-	v, err := h.Thread(t.Context(), caller, id)
+	v, err := h.Threads.Thread(t.Context(), caller, id)
 	if err != nil || v.Sandbox == nil {
 		t.Fatalf("thread %s: %+v, %v", id, v, err)
 	}
@@ -156,7 +156,7 @@ func TestClaimAsksNoEngine(t *testing.T) {
 	m := h.metrics(t)
 	for _, want := range []string{
 		`skerry_pool_sandboxes{state="waiting",template="base"} 3`, `skerry_pool_target{template="base"} 3`,
-		fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase="first_exec",runtime="runc",start="warm",template="base"} 3`, h.caps.Name),
+		fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase="first_exec",runtime="runc",start="warm",template="base"} 3`, h.Lifecycle.caps.Name),
 	} {
 		if !strings.Contains(m, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
@@ -178,7 +178,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{Env: map[string]string{"A": "1"}, Skills: []string{"one"}}); err != nil {
+	if _, err := h.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{Env: map[string]string{"A": "1"}, Skills: []string{"one"}}); err != nil {
 		t.Fatal(err)
 	}
 	inst := h.live.Find(mainThread)
@@ -195,13 +195,13 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	if inst.Environment()["A"] != "1" {
 		t.Errorf("env %v", inst.Environment())
 	}
-	if err := h.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *paths.FS) (int64, error) {
+	if err := h.Files.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *paths.FS) (int64, error) {
 		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/kept", strings.NewReader("x"), false)
 		return 1, err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Hibernate(t.Context(), caller, "main", false); err != nil {
+	if _, err := h.Lifecycle.Hibernate(t.Context(), caller, "main", false); err != nil {
 		t.Fatal(err)
 	}
 	h.full(t, 2)
@@ -212,7 +212,7 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(h.folders.Dir(mainThread), "workspace/kept")); err != nil || string(text) != "x" {
 		t.Errorf("%q, %v", text, err)
 	}
-	if err := h.DeleteThread(t.Context(), caller, "main"); err != nil {
+	if err := h.Threads.DeleteThread(t.Context(), caller, "main"); err != nil {
 		t.Fatal(err)
 	}
 	h.mustExec(t, "main")
@@ -286,7 +286,7 @@ func TestManyClaims(t *testing.T) {
 	}
 	for i := range n { // there are more than the end of a test has time for
 		wg.Go(func() {
-			if err := h.ReleaseSandbox(context.WithoutCancel(t.Context()), caller, fmt.Sprint("t", i)); err != nil {
+			if err := h.Threads.ReleaseSandbox(context.WithoutCancel(t.Context()), caller, fmt.Sprint("t", i)); err != nil {
 				t.Errorf("release: %v", err)
 			}
 		})
@@ -357,15 +357,15 @@ func TestPoolGivesWay(t *testing.T) {
 	})
 	h.full(t, 3)
 	for i := range 3 {
-		if _, err := h.Acquire(t.Context(), caller, fmt.Sprint("t", i), sandbox.AcquireOptions{Template: "other"}); err != nil {
+		if _, err := h.Starts.Acquire(t.Context(), caller, fmt.Sprint("t", i), sandbox.AcquireOptions{Template: "other"}); err != nil {
 			t.Fatalf("%d: %v", i, err)
 		}
 	}
 	h.full(t, 0)
-	if _, err := h.Acquire(t.Context(), caller, "more", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.CapacityExceeded) {
+	if _, err := h.Starts.Acquire(t.Context(), caller, "more", sandbox.AcquireOptions{}); !errors.Is(err, sandbox.CapacityExceeded) {
 		t.Errorf("the fourth: %v", err)
 	}
-	if err := h.DeleteThread(t.Context(), caller, "t0"); err != nil {
+	if err := h.Threads.DeleteThread(t.Context(), caller, "t0"); err != nil {
 		t.Fatal(err)
 	}
 	h.full(t, 1)
@@ -385,7 +385,7 @@ func TestPoolGivesWayUnfinished(t *testing.T) {
 	h.full(t, 0)
 	done := make(chan error, 1)
 	go func() {
-		_, err := h.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+		_, err := h.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 		done <- err
 	}()
 	eventually(t, "the caller has the place", func() bool { return h.live.Find(mainThread) != nil })
@@ -400,7 +400,7 @@ func TestPoolEmptied(t *testing.T) {
 	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 3, Burst: 3, MaxAgeSeconds: 3600})
 	h.full(t, 3)
 	h.mustExec(t, "main")
-	h.Drain(t.Context())
+	h.Shutdown.Drain(t.Context())
 	claimed := h.live.Find(mainThread).ID
 	h.stop()
 	h.wg.Wait()
@@ -412,7 +412,7 @@ func TestPoolEmptied(t *testing.T) {
 	if folders, err := pool.RootIn(h.o.DataDir).List(); err != nil || len(folders) != 0 {
 		t.Errorf("left: %v, %v", folders, err)
 	}
-	if entries, err := filepath.Glob(filepath.Join(h.runRoot(), "skerry-*")); err != nil || len(entries) != 1 {
+	if entries, err := filepath.Glob(filepath.Join(h.runRoot, "skerry-*")); err != nil || len(entries) != 1 {
 		t.Errorf("left: %v, %v", entries, err)
 	}
 	if err := errors.Join(h.removeForGood(t, claimed)); err != nil {
@@ -424,7 +424,7 @@ func TestPoolEmptied(t *testing.T) {
 func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
 	t.Helper()
 	inst := h.live.Find(mainThread)
-	h.leaveMap(inst)
+	h.teardown.leaveMap(inst)
 	if err := inst.Close(); err != nil {
 		return err
 	}
@@ -456,13 +456,13 @@ func TestServersShareAPool(t *testing.T) {
 	w.eventually("a is used, and b has its share", func() bool {
 		if poolOf(a) > 2 {
 			n++
-			if _, err := a.Acquire(t.Context(), caller, fmt.Sprint("a", n), sandbox.AcquireOptions{}); err != nil {
+			if _, err := a.Starts.Acquire(t.Context(), caller, fmt.Sprint("a", n), sandbox.AcquireOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		return poolOf(a) == 2 && poolOf(b) == 2
 	})
-	info, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
+	info, err := b.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
 	if err != nil || !info.Warm {
 		t.Fatalf("%+v, %v", info, err)
 	}
@@ -521,7 +521,7 @@ func TestCrashInAClaim(t *testing.T) {
 				if inst == nil || inst.ID != x.ID || inst.UID != x.UID || err != nil {
 					t.Fatalf("the thread's sandbox is %+v, %v", inst, err)
 				}
-				if err := b.DeleteThread(t.Context(), caller, "main"); err != nil {
+				if err := b.Threads.DeleteThread(t.Context(), caller, "main"); err != nil {
 					t.Error(err)
 				}
 			}
@@ -536,7 +536,7 @@ func TestCrashInAClaim(t *testing.T) {
 				b.pool.Sweep()
 				return len(folders) == 0 && len(claims) == 0 && errors.Is(gone, sandbox.NotFound) && errors.Is(run, os.ErrNotExist)
 			})
-			if _, err := b.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
+			if _, err := b.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
 				t.Errorf("the thread afterwards: %v", err)
 			}
 		})

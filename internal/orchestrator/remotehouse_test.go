@@ -263,7 +263,7 @@ func (f *remoteHouse) there(id, name string) string {
 // read is what the API says of a file.
 func (f *remoteHouse) read(id, name string) (string, error) {
 	text := ""
-	err := f.ReadFiles(f.t.Context(), caller, id, func(fs *vpath.FS) error {
+	err := f.Files.ReadFiles(f.t.Context(), caller, id, func(fs *vpath.FS) error {
 		got, err := fs.Read(sandbox.WorkspaceDir+"/"+name, 0, 0)
 		text = got.Content
 		return err
@@ -272,7 +272,7 @@ func (f *remoteHouse) read(id, name string) (string, error) {
 }
 
 func (f *remoteHouse) write(id, name, text string, add bool) error {
-	return f.ChangeFiles(f.t.Context(), caller, id, audit.ActionFileWrite, name, func(fs *vpath.FS) (int64, error) {
+	return f.Files.ChangeFiles(f.t.Context(), caller, id, audit.ActionFileWrite, name, func(fs *vpath.FS) (int64, error) {
 		w, err := fs.Write(f.t.Context(), sandbox.WorkspaceDir+"/"+name, strings.NewReader(text), add)
 		return w.Added, err
 	})
@@ -280,7 +280,7 @@ func (f *remoteHouse) write(id, name, text string, add bool) error {
 
 func (f *remoteHouse) change(id string, change func(*vpath.FS) error) {
 	f.t.Helper()
-	err := f.ChangeFiles(f.t.Context(), caller, id, audit.ActionFileMove, "x", func(fs *vpath.FS) (int64, error) { return 0, change(fs) })
+	err := f.Files.ChangeFiles(f.t.Context(), caller, id, audit.ActionFileMove, "x", func(fs *vpath.FS) (int64, error) { return 0, change(fs) })
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 	t.Cleanup(func() {
 		for _, inst := range list {
 			if inst != nil {
-				h.leaveMap(inst)
+				h.teardown.leaveMap(inst)
 				h.owners.Release(inst.Ownership)
 			}
 		}
@@ -43,7 +43,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 			sandbox.Info{ID: sandbox.NewID(), State: sandbox.Running, Template: tmpl.Name, CreatedAt: time.Now()})
 		inst.Seat.Slot = h.places.Seat(caller.Tenant)
 		close(inst.Ready)
-		inst.Dir = instance.RunDir(filepath.Join(h.runRoot(), string(inst.ID)))
+		inst.Dir = instance.RunDir(filepath.Join(h.runRoot, string(inst.ID)))
 		var err error
 		if inst.Ownership, err = h.Orchestrator.owners.Acquire(ctx, inst.Thread, ""); err != nil {
 			t.Fatal(err)
@@ -75,10 +75,10 @@ func (h *house) rounds() map[string]func() {
 	orphans := map[sandbox.ID]time.Time{}
 	return map[string]func(){
 		"skills-250ms": h.Skills.Look,
-		"lives-1s":     func() { h.lookAtLives(time.Now()) },
+		"lives-1s":     func() { h.Lifecycle.lookAtLives(time.Now()) },
 		"peers-1s":     func() { h.takeover.LookAtPeers(1, map[string]time.Time{}) },
 		"leases-3s":    h.renewal.RenewAll,
-		"reap-10s":     func() { h.reconcile(orphans) },
+		"reap-10s":     func() { h.reaper.reconcile(orphans) },
 		"event":        func() { h.live.FindID("skerry-0000") },
 	}
 }
@@ -157,16 +157,16 @@ func commandsWith(t *testing.T, n int) map[string]int64 {
 	}
 	what := h.rounds()
 	what["acquire"] = func() {
-		_, err := h.Acquire(t.Context(), caller, "crowd-7", sandbox.AcquireOptions{})
+		_, err := h.Starts.Acquire(t.Context(), caller, "crowd-7", sandbox.AcquireOptions{})
 		ok(err)
 	}
 	what["start, release"] = func() {
-		_, err := h.Acquire(t.Context(), caller, "fresh", sandbox.AcquireOptions{})
+		_, err := h.Starts.Acquire(t.Context(), caller, "fresh", sandbox.AcquireOptions{})
 		ok(err)
-		ok(h.ReleaseSandbox(t.Context(), caller, "fresh"))
+		ok(h.Threads.ReleaseSandbox(t.Context(), caller, "fresh"))
 	}
 	what["list"] = func() {
-		page, _, err := h.Threads(t.Context(), caller, sandbox.ThreadFilter{Limit: 5})
+		page, _, err := h.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{Limit: 5})
 		if ok(err); len(page) != 5 {
 			t.Errorf("a page of %d", len(page))
 		}

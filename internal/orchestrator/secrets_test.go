@@ -195,7 +195,7 @@ func TestSecretsOfTheSandbox(t *testing.T) {
 		{map[string]string{"K": "another-0123456789"}, "key " + secretValue + " and [redacted]", "echo " + secretValue},
 		{map[string]string{"K": "another-0123456789", "L": secretValue}, "key [redacted] and [redacted]", "echo [redacted]"},
 	} {
-		if _, err := h.Acquire(t.Context(), caller, "t1", sandbox.AcquireOptions{Env: c.env}); err != nil {
+		if _, err := h.Starts.Acquire(t.Context(), caller, "t1", sandbox.AcquireOptions{Env: c.env}); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // made anew, and known

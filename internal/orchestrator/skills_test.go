@@ -70,7 +70,7 @@ func below(t *testing.T, dir string) (all []string) {
 // throughFiles lists them by the file API.
 func (h *house) throughFiles(t *testing.T, thread string) (all []string) {
 	t.Helper()
-	err := h.ReadFiles(t.Context(), caller, thread, func(f *paths.FS) error {
+	err := h.Files.ReadFiles(t.Context(), caller, thread, func(f *paths.FS) error {
 		for _, group := range []string{"custom", "public", "virtual"} {
 			list, err := f.List(t.Context(), sandbox.SkillsDir+"/"+group, 1, 100)
 			if err != nil {
@@ -90,7 +90,7 @@ func (h *house) throughFiles(t *testing.T, thread string) (all []string) {
 
 func (h *house) acquire(t *testing.T, thread string, skills []string) error {
 	t.Helper()
-	_, err := h.Acquire(t.Context(), caller, thread, sandbox.AcquireOptions{Skills: skills})
+	_, err := h.Starts.Acquire(t.Context(), caller, thread, sandbox.AcquireOptions{Skills: skills})
 	return err
 }
 
@@ -156,7 +156,7 @@ func TestThreadsSeeTheirSkills(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// Without a sandbox the thread has the same: its list outlives it.
-	if err := errors.Join(h.ReleaseSandbox(t.Context(), caller, "narrow"), h.ReleaseSandbox(t.Context(), caller, "all")); err != nil {
+	if err := errors.Join(h.Threads.ReleaseSandbox(t.Context(), caller, "narrow"), h.Threads.ReleaseSandbox(t.Context(), caller, "all")); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.throughFiles(t, "narrow"); len(got) != 0 {
@@ -273,7 +273,7 @@ func TestVirtualSkills(t *testing.T) {
 	if got := h.inside(t, "y"); !slices.Equal(got, []string{"public/a"}) {
 		t.Errorf("%q", got)
 	}
-	p, err := h.Prompt(t.Context(), caller, "x")
+	p, err := h.Prompts.Prompt(t.Context(), caller, "x")
 	if err != nil || !strings.Contains(p.Text, "/mnt/skills/virtual/v/SKILL.md") || !strings.Contains(p.Sections["commands"], "/sales:call-prep") || strings.Contains(p.Text, "/public/a") {
 		t.Errorf("%s, %v", p.Text, err)
 	}

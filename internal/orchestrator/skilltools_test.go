@@ -36,7 +36,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if err != nil || a.Body != "\nRun /mnt/skills/virtual/now/scripts/run.py\n" || !slices.Equal(a.Resources, []string{"scripts/run.py"}) || a.Location != "/mnt/skills/virtual/now/SKILL.md" {
 		t.Errorf("%+v, %v", a, err)
 	}
-	p, err := h.Prompt(t.Context(), caller, "t1")
+	p, err := h.Prompts.Prompt(t.Context(), caller, "t1")
 	if err != nil || !strings.Contains(p.Sections["skills"], "<name>now</name>") {
 		t.Errorf("prompt: %s, %v", p.Text, err)
 	}
@@ -69,7 +69,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 	if _, err := h.Skills.Threads.AddVirtualSkill(t.Context(), caller, "t1", sk); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.DeleteThread(t.Context(), caller, "t1"); err != nil {
+	if err := h.Threads.DeleteThread(t.Context(), caller, "t1"); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Skills.Threads.RemoveVirtualSkill(t.Context(), caller, "t1", "now"); !errors.Is(err, sandbox.NotFound) {

@@ -81,7 +81,7 @@ func (k *keptHouse) run(t *testing.T, files map[string]string) error {
 func (k *keptHouse) read(t *testing.T, name string) (string, error) {
 	t.Helper()
 	var text []byte
-	err := k.ReadFiles(t.Context(), caller, savedThread.ID, func(fs *paths.FS) error {
+	err := k.Files.ReadFiles(t.Context(), caller, savedThread.ID, func(fs *paths.FS) error {
 		f, err := fs.Open(sandbox.WorkspaceDir + "/" + name)
 		if err != nil {
 			return err
@@ -105,13 +105,13 @@ func (k *keptHouse) reads(t *testing.T, name, want string) {
 func TestSnapshotsMoveOn(t *testing.T) {
 	dir := t.TempDir()
 	a, b := newKeptHouse(t, dir, 0), newKeptHouse(t, dir, 0)
-	if _, err := a.Acquire(t.Context(), caller, savedThread.ID, sandbox.AcquireOptions{Template: "other", Labels: map[string]string{"k": "v"}, Wait: time.Minute}); err != nil {
+	if _, err := a.Starts.Acquire(t.Context(), caller, savedThread.ID, sandbox.AcquireOptions{Template: "other", Labels: map[string]string{"k": "v"}, Wait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.run(t, map[string]string{"a": "by a"}); err != nil {
 		t.Fatal(err)
 	}
-	err := a.ChangeFiles(t.Context(), caller, savedThread.ID, audit.ActionFileWrite, "x", func(fs *paths.FS) (int64, error) {
+	err := a.Files.ChangeFiles(t.Context(), caller, savedThread.ID, audit.ActionFileWrite, "x", func(fs *paths.FS) (int64, error) {
 		w, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/api", strings.NewReader("by the API"), false)
 		return w.Added, err
 	})
@@ -120,7 +120,7 @@ func TestSnapshotsMoveOn(t *testing.T) {
 	}
 	b.reads(t, "a", "by a")
 	b.reads(t, "api", "by the API")
-	if view, err := b.Thread(t.Context(), caller, savedThread.ID); err != nil || view.Labels["k"] != "v" {
+	if view, err := b.Threads.Thread(t.Context(), caller, savedThread.ID); err != nil || view.Labels["k"] != "v" {
 		t.Errorf("%+v, %v", view, err)
 	}
 	if err := b.run(t, map[string]string{"b": "by b"}); err != nil {
@@ -141,13 +141,13 @@ func TestSnapshotsMoveOn(t *testing.T) {
 	}
 	a.reads(t, "b", "by b")
 	a.reads(t, "a", "again")
-	if err := a.DeleteThread(t.Context(), caller, savedThread.ID); err != nil {
+	if err := a.Threads.DeleteThread(t.Context(), caller, savedThread.ID); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.read(t, "a"); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("where it was deleted: %v", err)
 	}
-	if err := b.ReleaseSandbox(t.Context(), caller, savedThread.ID); err != nil {
+	if err := b.Threads.ReleaseSandbox(t.Context(), caller, savedThread.ID); err != nil {
 		t.Error(err)
 	}
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
@@ -213,7 +213,7 @@ func TestSnapshotsLater(t *testing.T) {
 	if err := c.run(t, map[string]string{"c": "3"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ReleaseSandbox(t.Context(), caller, savedThread.ID); err != nil {
+	if err := c.Threads.ReleaseSandbox(t.Context(), caller, savedThread.ID); err != nil {
 		t.Fatal(err)
 	}
 	d := newKeptHouse(t, dir, 0)

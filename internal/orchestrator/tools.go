@@ -5,35 +5,46 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
+// Prompts make the prompt sections of threads.
+type Prompts struct {
+	Calls        *call.Calls
+	Skills       *mounted.Skills
+	codeSettings func(tenant string) sandbox.CodeSettings
+	commands     func(o sandbox.Owner) ([]prompt.Command, error)
+	hub          toolHub
+}
+
 // Prompt makes the prompt sections of a thread.
-func (r *Orchestrator) Prompt(ctx context.Context, c sandbox.Caller, id string) (prompt.Prompt, error) {
+func (p *Prompts) Prompt(ctx context.Context, c sandbox.Caller, id string) (prompt.Prompt, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	offer, err := r.Calls.Offer(ctx, c, t.ID)
+	offer, err := p.Calls.Offer(ctx, c, t.ID)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	servers, err := r.o.Hub.Servers(ctx, c, t)
+	servers, err := p.hub.Servers(ctx, c, t)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	view, err := r.Skills.Of(ctx, t)
+	view, err := p.Skills.Of(ctx, t)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	commands, err := r.o.Commands(t.Owner)
+	commands, err := p.commands(t.Owner)
 	if err != nil {
 		return prompt.Prompt{}, err
 	}
-	p, err := prompt.Build(prompt.Input{
-		Mode: offer.Mode, Settings: r.o.CodeSettings(t.Tenant), Tools: offer.Tools, Servers: servers, Skills: view.List(), Commands: commands,
+	made, err := prompt.Build(prompt.Input{
+		Mode: offer.Mode, Settings: p.codeSettings(t.Tenant), Tools: offer.Tools, Servers: servers, Skills: view.List(), Commands: commands,
 	})
 	if err != nil {
-		return p, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")
+		return made, sandbox.Wrap(sandbox.Internal, err, "the prompt cannot be made")
 	}
-	return p, nil
+	return made, nil
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // onVolume reports whether the next sandbox of a thread has its files on a volume.
-func (r *Orchestrator) onVolume(t sandbox.Thread) bool {
-	return r.volumes != nil && (r.o.OnVolumes || r.volumes.On(t))
+func (m *maker) onVolume(t sandbox.Thread) bool {
+	return m.volumes != nil && (m.onVolumes || m.volumes.On(t))
 }
 
 // volumeSandboxes are the sandboxes of the orchestrator, as volumes see them.
@@ -26,7 +26,7 @@ func (s copySandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.li
 func (s copySandboxes) All() []*instance.Instance { return s.r.live.All() }
 
 // StillOurs implements copies.Sandboxes.
-func (s copySandboxes) StillOurs(inst *instance.Instance) bool { return s.r.stillOurs(inst) }
+func (s copySandboxes) StillOurs(inst *instance.Instance) bool { return s.r.teardown.stillOurs(inst) }
 
 // Mounts implements copies.Sandboxes.
 func (s copySandboxes) Mounts(inst *instance.Instance) []sandbox.Mount {
@@ -34,4 +34,4 @@ func (s copySandboxes) Mounts(inst *instance.Instance) []sandbox.Mount {
 }
 
 // Abandon implements copies.Sandboxes.
-func (s copySandboxes) Abandon(inst *instance.Instance, why string) { s.r.abandon(inst, why) }
+func (s copySandboxes) Abandon(inst *instance.Instance, why string) { s.r.teardown.abandon(inst, why) }

@@ -40,7 +40,7 @@ func (f *remoteHouse) onVolume(id, name string) string {
 
 func (f *remoteHouse) release(id string) {
 	f.t.Helper()
-	if err := f.ReleaseSandbox(f.t.Context(), caller, id); err != nil {
+	if err := f.Threads.ReleaseSandbox(f.t.Context(), caller, id); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -88,7 +88,7 @@ func TestVolume(t *testing.T) {
 	f.want("what was written while it runs", f.onVolume("t", "e"), "pushed")
 
 	f.quiet("other", "[ ! -e a ] && echo mine > a")
-	if err := f.DeleteThread(t.Context(), caller, "t"); err != nil {
+	if err := f.Threads.DeleteThread(t.Context(), caller, "t"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(f.spy.Host().OnVolume(*volumes.Of(sandbox.Thread{Owner: caller.Owner, ID: "t"}))); !errors.Is(err, os.ErrNotExist) {
@@ -196,11 +196,11 @@ func TestVolumeIsForGood(t *testing.T) {
 	f := newFarHouse(t)
 	f.quiet("t", "echo 1 > a")
 	f.release("t")
-	f.o.OnVolumes = true
+	f.Starts.maker.onVolumes = true
 	f.quiet("t", "[ $(cat a) = 1 ] && echo 2 > a")
 	f.want("moved", f.onVolume("t", "a"), "2\n")
 	f.release("t")
-	f.o.OnVolumes = false
+	f.Starts.maker.onVolumes = false
 	f.quiet("t", "[ $(cat a) = 2 ] && echo 3 > a")
 	f.want("stayed", f.onVolume("t", "a"), "3\n")
 	f.quiet("new", "echo 4 > a")
@@ -232,13 +232,13 @@ func TestVolumeDeleteFails(t *testing.T) {
 	})
 	f.quiet("t", "echo 1 > a")
 	broken.err = sandbox.Errorf(sandbox.Unavailable, "no node has room")
-	if err := f.DeleteThread(t.Context(), caller, "t"); !errors.Is(err, sandbox.Unavailable) {
+	if err := f.Threads.DeleteThread(t.Context(), caller, "t"); !errors.Is(err, sandbox.Unavailable) {
 		t.Errorf("deleted: %v", err)
 	}
 	f.want("on the volume", f.onVolume("t", "a"), "1\n")
 	f.want("read", must(f.read("t", "a")), "1\n")
 	broken.err = nil
-	if err := f.DeleteThread(t.Context(), caller, "t"); err != nil {
+	if err := f.Threads.DeleteThread(t.Context(), caller, "t"); err != nil {
 		t.Error(err)
 	}
 	f.want("on the volume", f.onVolume("t", "a"), "")

@@ -72,14 +72,14 @@ var errSandboxEnded = errors.New("the sandbox has ended")
 // changes. It returns nil when the sandbox that the thread has, or gets meanwhile, has ended and its last changes are told, else what
 // ended it: NotFound when the thread is deleted, Unavailable when this server stops. It starts no sandbox, and keeps none from
 // being idle.
-func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, path string, recursive bool, emit func([]paths.Change) error) error {
+func (f *Files) WatchFiles(ctx context.Context, c sandbox.Caller, id, path string, recursive bool, emit func([]paths.Change) error) error {
 	t, err := c.Thread(id)
 	if err != nil {
 		return err
 	}
 	lives, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done, err := r.watches.begin(t, &fileWatch{end: cancel})
+	done, err := f.watches.begin(t, &fileWatch{end: cancel})
 	if err != nil {
 		return err
 	}
@@ -87,18 +87,18 @@ func (r *Orchestrator) WatchFiles(ctx context.Context, c sandbox.Caller, id, pat
 	w := paths.NewWatch(path, recursive)
 	defer w.Close()
 	look := func(ctx context.Context) (changes []paths.Change, err error) {
-		if err := r.threads.Exists(ctx, t); err != nil {
+		if err := f.threads.Exists(ctx, t); err != nil {
 			return nil, err
 		}
-		err = r.readFiles(ctx, t, func(f *paths.FS) error { changes, err = w.Look(ctx, f); return err })
+		err = f.readFiles(ctx, t, func(fs *paths.FS) error { changes, err = w.Look(ctx, fs); return err })
 		return changes, err
 	}
 	most := watchEvery
-	if r.copies.Apart() {
+	if f.copies.Apart() {
 		most = watchFar
 	}
 	w.Listen()
-	defer context.AfterFunc(r.ctx, func() { cancel(sandbox.Errorf(sandbox.Unavailable, "the server stops: watch again")) })()
+	defer context.AfterFunc(f.ctx, func() { cancel(sandbox.Errorf(sandbox.Unavailable, "the server stops: watch again")) })()
 	for first := true; ; first = false {
 		ended := errors.Is(context.Cause(lives), errSandboxEnded)
 		changes, err := look(ctx)

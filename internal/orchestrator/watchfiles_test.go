@@ -26,7 +26,7 @@ func (h *house) watch(t *testing.T, id string) *watching {
 	t.Cleanup(cancel)
 	go func() {
 		began := false
-		w.done <- h.WatchFiles(ctx, caller, id, sandbox.WorkspaceDir, true, func(changes []paths.Change) error {
+		w.done <- h.Files.WatchFiles(ctx, caller, id, sandbox.WorkspaceDir, true, func(changes []paths.Change) error {
 			if !began {
 				began = true
 				w.told <- "began"
@@ -69,7 +69,7 @@ func (w *watching) ended(t *testing.T) error {
 
 func (h *house) put(t *testing.T, id, name, text string) {
 	t.Helper()
-	err := h.ChangeFiles(t.Context(), caller, id, audit.ActionFileWrite, name, func(fs *paths.FS) (int64, error) {
+	err := h.Files.ChangeFiles(t.Context(), caller, id, audit.ActionFileWrite, name, func(fs *paths.FS) (int64, error) {
 		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/"+name, strings.NewReader(text), false)
 		return 0, err
 	})
@@ -87,7 +87,7 @@ func TestWatchFiles(t *testing.T) {
 	w.want(t, "created d", "created d/e", "created d/e/new")
 	h.put(t, "x", "d/e/new", "other")
 	w.want(t, "modified d/e/new")
-	err := h.ChangeFiles(t.Context(), caller, "x", audit.ActionFileMove, "x", func(fs *paths.FS) (int64, error) {
+	err := h.Files.ChangeFiles(t.Context(), caller, "x", audit.ActionFileMove, "x", func(fs *paths.FS) (int64, error) {
 		_, err := fs.Move(sandbox.WorkspaceDir+"/there", sandbox.WorkspaceDir+"/d/moved")
 		return 0, errors.Join(err, fs.Remove(t.Context(), sandbox.WorkspaceDir+"/d/e", true))
 	})
@@ -102,7 +102,7 @@ func TestWatchFiles(t *testing.T) {
 	h.put(t, "x", "last", "1")
 	w.want(t, "created last")
 	other := h.watch(t, "x")
-	if err := h.ReleaseSandbox(t.Context(), caller, "x"); err != nil {
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "x"); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range []*watching{w, other} {
@@ -111,17 +111,17 @@ func TestWatchFiles(t *testing.T) {
 		}
 	}
 	w = h.watch(t, "x")
-	if err := h.DeleteThread(t.Context(), caller, "x"); err != nil {
+	if err := h.Threads.DeleteThread(t.Context(), caller, "x"); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.ended(t); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("the end of the thread: %v", err)
 	}
-	if err := h.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, func([]paths.Change) error { return nil }); !errors.Is(err, sandbox.NotFound) {
+	if err := h.Files.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, func([]paths.Change) error { return nil }); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("no thread: %v", err)
 	}
-	if h.watches.all != 0 || len(h.watches.of) != 0 {
-		t.Errorf("%d watches are counted, %v", h.watches.all, h.watches.of)
+	if h.Files.watches.all != 0 || len(h.Files.watches.of) != 0 {
+		t.Errorf("%d watches are counted, %v", h.Files.watches.all, h.Files.watches.of)
 	}
 }
 
@@ -134,10 +134,10 @@ func TestWatchesAreBounded(t *testing.T) {
 	for range maxWatchesOfThread {
 		all = append(all, h.watch(t, "x"))
 	}
-	if err := h.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, nothing); !errors.Is(err, sandbox.CapacityExceeded) {
+	if err := h.Files.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, nothing); !errors.Is(err, sandbox.CapacityExceeded) {
 		t.Errorf("one more: %v", err)
 	}
-	if err := h.DeleteThread(t.Context(), caller, "x"); err != nil {
+	if err := h.Threads.DeleteThread(t.Context(), caller, "x"); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range all {
@@ -148,7 +148,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	h.put(t, "x", "a", "1")
 	h.watch(t, "x")
 	stop := errors.New("enough")
-	if err := h.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, func([]paths.Change) error { return stop }); !errors.Is(err, stop) {
+	if err := h.Files.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, func([]paths.Change) error { return stop }); !errors.Is(err, stop) {
 		t.Error(err)
 	}
 }

@@ -226,7 +226,7 @@ func TestNoWrappersAfterTheEnd(t *testing.T) {
 	}
 	inst := h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "a"})
 	within(t, 5*time.Second, "the first wrappers", func() bool { return there(h.seen(inst, sandbox.CodeAPIDir, inst.Dir.CodeAPI()), "servers/s/v1.ts") })
-	if err := h.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
+	if err := h.Threads.ReleaseSandbox(t.Context(), caller, "a"); err != nil {
 		t.Fatal(err)
 	}
 	within(t, 5*time.Second, "the end", func() bool { return !there(string(inst.Dir)) })

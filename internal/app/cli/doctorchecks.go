@@ -417,7 +417,7 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App
 		image = "the host's own /usr"
 	}
 	began := time.Now()
-	out, err := p.Orchestrator().Probe(ctx, t.Name, "echo there")
+	out, err := p.Orchestrator().Probes.Probe(ctx, t.Name, "echo there")
 	took := time.Since(began).Round(time.Millisecond)
 	add := r.Warn
 	if t.Name == e.cfg.DefaultTemplate {
@@ -443,7 +443,7 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App
 // smoke runs a template's own tests. For the host's own programs there is no promise.
 func (e *examination) smoke(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, add func(name, fix, format string, args ...any)) {
 	began := time.Now()
-	failed, err := p.Orchestrator().Smoke(ctx, t.Name)
+	failed, err := p.Orchestrator().Probes.Smoke(ctx, t.Name)
 	if err != nil {
 		add(t.Name+" smoke", "look at the line of the template", "its smoke tests could not be run: %s", err)
 		return

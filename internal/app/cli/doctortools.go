@@ -148,7 +148,7 @@ func (e *examination) skills(ctx context.Context, r *doctor.Report) {
 	}
 	t := &skillTally{r: r, ctx: ctx, template: e.cfg.DefaultTemplate}
 	if sandboxes {
-		t.prober = runnable.NewProber(p.Orchestrator(), e.log)
+		t.prober = runnable.NewProber(p.Orchestrator().Probes, e.log)
 		defer t.prober.Close()
 		t.wait()
 	}
