@@ -28,6 +28,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/driver/memory"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
@@ -160,7 +161,7 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 		}}),
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},
 		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "fleet", Peers: peers, MaxInstances: most, StartTime: time.Minute, Metrics: metrics, Log: log,
-		Lifecycle:    orchestrator.LifecycleOptions{Queue: most, QueueTime: time.Minute},
+		Lifecycle:    lifecycle.Bounds{Queue: most, QueueTime: time.Minute},
 		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
 		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
 	})

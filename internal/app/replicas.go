@@ -18,9 +18,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit/archive"
 	"github.com/skerry-sandbox/skerry/internal/audit/sink"
 	"github.com/skerry-sandbox/skerry/internal/config"
-	"github.com/skerry-sandbox/skerry/internal/orchestrator"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/ownership/drain"
 	"github.com/skerry-sandbox/skerry/internal/ownership/peer"
+	"github.com/skerry-sandbox/skerry/internal/ownership/placement"
 	"github.com/skerry-sandbox/skerry/internal/ownership/replica"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
@@ -219,16 +220,16 @@ func (p *App) settleReplicas(settle func(ownership.ExitedReplica) error) error {
 	return p.peers.Settle(func(i replica.Info) error { return settle(ownership.ExitedReplica{Replica: i.ID, Slot: i.Slot}) })
 }
 
-// placement is api/rest's view of the replicas.
-type placement struct {
-	*orchestrator.Placement
-	*orchestrator.Shutdown
+// routing is api/rest's view of the replicas.
+type routing struct {
+	*placement.Placement
+	*drain.Drain
 	*peer.Peers
 }
 
 // ExecOwner returns the replica that knows an exec, "" when it is this one or none does. Unavailable: a replica that
 // may know it does not answer, or has ended and is not settled yet.
-func (p placement) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec string) (string, error) {
+func (p routing) ExecOwner(ctx context.Context, c sandbox.Caller, thread, exec string) (string, error) {
 	t := sandbox.Thread{Owner: c.Owner, ID: thread}
 	if p.HasExec(t, exec) {
 		return "", nil

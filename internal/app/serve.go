@@ -30,6 +30,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver/docker"
 	"github.com/skerry-sandbox/skerry/internal/driver/oci"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
@@ -400,7 +401,7 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 		}),
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Snapshots: snapshots, SnapshotDelay: p.cfg.KeepDelay(), OnVolumes: p.cfg.OnVolumes(), Daemon: p.sandboxd, Install: p.install,
-		Lifecycle: orchestrator.LifecycleOptions{
+		Lifecycle: lifecycle.Bounds{
 			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
 		},
@@ -609,7 +610,7 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 		},
 		Service:    use,
 		MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
-		Placement: placement{p.orch.Placement, p.orch.Shutdown, p.peers}, RemoteFiles: remote,
+		Placement: routing{p.orch.Placement, p.orch.Shutdown, p.peers}, RemoteFiles: remote,
 		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
 		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,

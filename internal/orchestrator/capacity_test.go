@@ -11,10 +11,11 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-func places(total int, l LifecycleOptions) func(*Options) {
+func places(total int, l lifecycle.Bounds) func(*Options) {
 	return func(o *Options) { o.MaxInstances, o.Lifecycle = total, l }
 }
 
@@ -26,7 +27,7 @@ func (h *house) waitFor(t *testing.T, n int) {
 
 // TestQueue: who finds no place waits for one, is shown as starting, and its start says for how long it waited.
 func TestQueue(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, LifecycleOptions{Queue: 5, QueueTime: time.Minute}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, lifecycle.Bounds{Queue: 5, QueueTime: time.Minute}))
 	ctx := t.Context()
 	h.mustExec(t, "first")
 	info, err := h.Starts.Acquire(ctx, caller, "second", sandbox.AcquireOptions{Wait: 50 * time.Millisecond})
@@ -37,7 +38,7 @@ func TestQueue(t *testing.T) {
 	for range 5 { // one turn for all
 		wg.Go(func() { h.mustExec(t, "second") })
 	}
-	time.Sleep(queueNoted + 100*time.Millisecond)
+	time.Sleep(lifecycle.QueueNoted + 100*time.Millisecond)
 	if n := h.places.Waiting(); n != 1 || h.boxes.Load() != 1 {
 		t.Errorf("%d wait, %d were started", n, h.boxes.Load())
 	}
@@ -58,7 +59,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestQueueEnds(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, LifecycleOptions{Queue: 2, QueueTime: 300 * time.Millisecond}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, lifecycle.Bounds{Queue: 2, QueueTime: 300 * time.Millisecond}))
 	ctx := t.Context()
 	h.mustExec(t, "first")
 	// An exec waits no longer than QueueTime.
@@ -104,7 +105,7 @@ func TestQueueEnds(t *testing.T) {
 	if _, err := h.Starts.Acquire(ctx, caller, "first2", sandbox.AcquireOptions{Wait: time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.teardown.retire(ctx, caller, h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "first2"}), sandbox.StatusKilled, "released"); err != nil {
+	if err := h.teardown.Retire(ctx, caller, h.live.Find(sandbox.Thread{Owner: caller.Owner, ID: "first2"}), sandbox.StatusKilled, "released"); err != nil {
 		t.Errorf("release of one that waits: %v", err)
 	}
 	h.waitFor(t, 0)
@@ -131,7 +132,7 @@ func TestQueueEnds(t *testing.T) {
 // or was used just now.
 func TestRoomIsMade(t *testing.T) {
 	g := newGate()
-	h := newHouseOf(t, g, places(3, LifecycleOptions{Queue: 5, QueueTime: time.Minute, ReclaimIdle: 10 * time.Minute}))
+	h := newHouseOf(t, g, places(3, lifecycle.Bounds{Queue: 5, QueueTime: time.Minute, ReclaimIdle: 10 * time.Minute}))
 	h.background(t, "busy")
 	for _, id := range []string{"older", "old"} {
 		if _, err := h.Starts.Acquire(t.Context(), caller, id, sandbox.AcquireOptions{}); err != nil {
@@ -167,7 +168,7 @@ func TestRoomIsMade(t *testing.T) {
 
 // TestTenantsLimit: a tenant that has its most makes room among its own, and others are not delayed.
 func TestTenantsLimit(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, LifecycleOptions{PerTenant: 1, Queue: 5, QueueTime: time.Minute, ReclaimIdle: time.Minute}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, lifecycle.Bounds{PerTenant: 1, Queue: 5, QueueTime: time.Minute, ReclaimIdle: time.Minute}))
 	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "u"}}
 	ctx := t.Context()
 	if _, err := h.Starts.Acquire(ctx, other, "theirs", sandbox.AcquireOptions{}); err != nil {
@@ -176,7 +177,7 @@ func TestTenantsLimit(t *testing.T) {
 	inst := h.live.Find(sandbox.Thread{Owner: other.Owner, ID: "theirs"})
 	inst.Backdate(time.Hour) // by far the longest unused
 	h.mustExec(t, "mine")
-	if info, err := h.Starts.Acquire(ctx, caller, "more", sandbox.AcquireOptions{Wait: 2 * sweepEvery}); err != nil || info.State != sandbox.Starting {
+	if info, err := h.Starts.Acquire(ctx, caller, "more", sandbox.AcquireOptions{Wait: 2 * lifecycle.SweepEvery}); err != nil || info.State != sandbox.Starting {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	h.age(t, "mine", 2*time.Minute)
@@ -196,7 +197,7 @@ func TestTenantsLimit(t *testing.T) {
 
 // TestCrowdedHouse: many threads on few places, with sandboxes that die meanwhile: each exec has its turn.
 func TestCrowdedHouse(t *testing.T) {
-	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, LifecycleOptions{Queue: 100, QueueTime: time.Minute, ReclaimIdle: time.Nanosecond}))
+	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, lifecycle.Bounds{Queue: 100, QueueTime: time.Minute, ReclaimIdle: time.Nanosecond}))
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {

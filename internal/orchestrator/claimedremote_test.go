@@ -80,7 +80,7 @@ func TestClaimedWithFiles(t *testing.T) {
 		t.Errorf("the folder that it waited with: %v, %v", entries, err)
 	}
 	f.pool.Sweep()
-	f.reaper.reconcile(map[sandbox.ID]time.Time{inst.ID: {}})
+	f.reaper.Reconcile(map[sandbox.ID]time.Time{inst.ID: {}})
 	f.ok("t", `[ "$(cat a)" = onemore ]`)
 	if f.instance("t").ID != waiting {
 		t.Error("the sandbox was taken for one that nobody knows")
@@ -276,7 +276,7 @@ func TestAllAtOnce(t *testing.T) {
 			_, err := f.Runs.RunCommand(ctx, caller, "t", sandbox.Command{Shell: "printf x >> b", Timeout: time.Minute})
 			return err
 		},
-		"sweep": func() error { f.pool.Sweep(); f.reaper.reapFolders(nil); return nil },
+		"sweep": func() error { f.pool.Sweep(); f.reaper.ReapFolders(nil); return nil },
 		"evict": func() error {
 			if inst := f.instance("t"); inst != nil {
 				f.spy.Kill(inst.ID)

@@ -1,6 +1,8 @@
-// Package orchestrator is the use cases of Skerry, written once for every driver: acquire a sandbox,
-// run something in it, read and change its files, call its tools, release it, and find again what a
-// former server left behind.
+// Package orchestrator builds the sandboxes of a server from their parts, once for every driver. The parts that callers use are
+// the exported fields of an Orchestrator; each has a package of its own, but for Threads, Prompts and Probes.
+//
+// A part is built after those that it is made of. One that calls a part which is built later does so through an adapter
+// (adapters.go), and not before New starts the goroutines.
 //
 // Instances (package instance) are in one map: the goroutine that puts one in starts it, all others wait for it.
 // An Exec (package execution) is one run of something in an instance; it has exactly one end, which is recorded and
@@ -9,7 +11,7 @@
 // # An exec
 //
 //  1. api/rest authenticates (cache, else one Redis round trip), compares the role with the route's
-//     rule, and calls orchestrator.RunCommand.
+//     rule, and calls run.Runner.RunCommand.
 //  2. The orchestrator finds the thread's instance in its map (else starts a sandbox), gives the exec a
 //     token at the bridge, appends the attempt to the audit log, and calls Run on the connection that
 //     sandboxd dialled. No container engine is asked.
@@ -59,18 +61,17 @@
 // holds sock/ (mounted at /run/skerry), code-api/ (mounted), view/skills and view/plugins (mounted), and
 // secret.json (not mounted): the secret by which sandboxd is known again when the server comes back.
 //
-// With a pool in its template, pool.go keeps sandboxes ready (pooled.go makes them), and instanceFor gives
-// one to a thread without files: claimed.go renames its workspace to where the thread's files are and asks
-// no engine (decision 0020). Where sandboxes have disks of their own a thread with files gets one, too:
+// With a pool in its template, package instance/pool keeps sandboxes ready, and start.Maker takes one for a
+// thread without files: a hook renames its workspace to where the thread's files are and asks no engine (decision 0020). Where sandboxes have disks of their own a thread with files gets one, too:
 // they are copied into it, and a note in its run folder (filled, not mounted) says so before anything runs
 // there (decision 0032).
 //
-// A new instance takes a place (capacity.go), waiting in its tenant's queue when there is none, and gives
-// it back when its sandbox is gone. lifecycle.go looks every second for instances that are idle or too
+// A new instance takes a slot, waiting in its tenant's queue when there is none, and releases
+// it when its sandbox is gone. Package instance/lifecycle looks every second for instances that are idle or too
 // old: BeginStop takes one out of use in the same step that sees that nothing runs in it, and putAway ends
 // it. Package instance/savedspec is what outlives an instance. Package instance/load watches what an instance with something in it
 // does to its neighbours: it lowers the weight of an instance that computes, and ends a fork bomb (decision 0019).
-// The way of an exec into an instance is enter: it waits for an instance, wakes a paused one, and
+// The way of an exec into an instance is start.Starts.Enter: it waits for an instance, wakes a paused one, and
 // starts over when the instance was put away meanwhile. See docs/lifecycle.md.
 //
 // # Where the server's disk is not the sandbox's
@@ -94,7 +95,7 @@
 // on to that replica, once at most; a request that may start a sandbox holds the thread itself when no replica
 // does. Replicas reach each other by the sockets in their slots, or, when they announce addresses, by TLS
 // with certificates that name replicas (peer/network.go). A replica that stops hands each thread over when
-// only its instance needs it (handover.go): the owner record names no replica then, and the next server that is
+// only its instance needs it (package ownership/drain): the owner record names no replica then, and the next server that is
 // asked adopts the sandbox. Before a sandbox is removed, its owner record's page is locked and read: one
 // that names another owner is let go of. decision 0013 says why there are two.
 //
@@ -103,7 +104,7 @@
 // Package ownership: each second every server asks whether a replica ended; only then it reads the owner
 // records, takes those of the dead one, and adopts their sandboxes when they dial again within 15 s, else
 // removes them; what still ran in an adopted one is killed. Then it settles the replica: each attempt in
-// its audit log without a result gets one, lost, in that same log. recover.go does the same at a start,
+// its audit log without a result gets one, lost, in that same log. Package ownership/recovery does the same at a start,
 // and adopts sandboxes with this data folder's label that no owner record names. A sandbox that no owner
 // record names later on is removed when it was seen so for a whole lease time. Run folders without an
 // owner record are deleted at a start and every ten seconds. What waited in the pool of a replica that

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -28,7 +29,7 @@ func (h *house) drain(t *testing.T, ctx context.Context) (done chan struct{}) {
 
 func TestDrainWaitsAndRefuses(t *testing.T) {
 	g := newGate()
-	h := newHouseOf(t, g, places(1, LifecycleOptions{Queue: 5, QueueTime: time.Minute}))
+	h := newHouseOf(t, g, places(1, lifecycle.Bounds{Queue: 5, QueueTime: time.Minute}))
 	e := h.background(t, "x")
 	queued := make(chan error, 1)
 	go func() {
@@ -160,7 +161,7 @@ func TestReap(t *testing.T) {
 	folder(known.ID, time.Hour)
 	ofOrphan := folder(spec.ID, time.Hour)
 	orphans := map[sandbox.ID]time.Time{}
-	h.reaper.reconcile(orphans)
+	h.reaper.Reconcile(orphans)
 	if _, err := h.driver.Inspect(ctx, spec.ID); err != nil {
 		t.Errorf("a young sandbox, which may just be starting, was removed: %v", err)
 	}
@@ -168,24 +169,24 @@ func TestReap(t *testing.T) {
 	if !gone(old) || gone(young) || gone(foreign) || gone(string(known.Dir)) || gone(ofOrphan) {
 		t.Errorf("old %t, young %t, foreign %t, known %t, of the orphan %t", gone(old), gone(young), gone(foreign), gone(string(known.Dir)), gone(ofOrphan))
 	}
-	h.reaper.startTime = 0 // now it is old
-	h.reaper.reconcile(orphans)
+	h.reaper.Young = 0 // now it is old
+	h.reaper.Reconcile(orphans)
 	if _, err := h.driver.Inspect(ctx, spec.ID); err != nil {
 		t.Errorf("an orphan that was not seen as one for a lease time was removed: %v", err)
 	}
 	orphans[spec.ID] = time.Now().Add(-2 * ownership.LeaseTime)
-	h.reaper.reconcile(orphans)
+	h.reaper.Reconcile(orphans)
 	if _, err := h.driver.Inspect(ctx, spec.ID); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("the orphan: %v", err)
 	}
 	if _, err := h.driver.Inspect(ctx, known.ID); err != nil {
 		t.Errorf("the known one: %v", err)
 	}
-	h.reaper.reconcile(orphans)
+	h.reaper.Reconcile(orphans)
 	if !gone(ofOrphan) || gone(string(known.Dir)) {
 		t.Error("the orphan's folder stays, or that of the known one went")
 	}
-	h.reaper.startTime = 20 * time.Second
+	h.reaper.Young = 20 * time.Second
 	if got := h.records(t, audit.ActionSandboxReap); got["ok: a sandbox without a record"] != 1 {
 		t.Errorf("records: %v", got)
 	}

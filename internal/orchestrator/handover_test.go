@@ -130,7 +130,7 @@ func TestHandOverEnds(t *testing.T) {
 	a, b := w.settle("a"), w.settle("b")
 	id := w.mustRun(a, "busy")
 	done := w.drainOf(a, 2*time.Second)
-	until := a.Shutdown.draining.Load().until
+	until := a.Shutdown.LastEntry()
 	w.eventually("it takes no exec any more", func() bool { return time.Now().After(until) })
 	if _, elsewhere, err := w.run(a, "busy"); elsewhere != "b" || err != nil {
 		t.Errorf("a late exec: passed on to %q, %v", elsewhere, err)

@@ -106,7 +106,7 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 	}
 	w.eventually("nothing is left", func() bool {
 		b.pool.Sweep()
-		b.reaper.reapFolders(nil)
+		b.reaper.ReapFolders(nil)
 		folders, err := pool.RootIn(w.data).List()
 		claims, e1 := b.owners.Book.All()
 		found, e2 := w.engine(t, b).List(t.Context(), nil)
@@ -136,7 +136,7 @@ func (w *town) kill(r *Orchestrator, inHand *instance.Instance) {
 		all = append(all, inHand)
 	}
 	for _, inst := range all { // what waits for its end
-		r.teardown.leaveMap(inst)
+		r.teardown.Forget(inst)
 	}
 	r.wg.Wait()
 	for _, inst := range all {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -141,7 +142,7 @@ func (h *house) age(t *testing.T, id string, d time.Duration) {
 	inst.Backdate(d)
 }
 
-// template changes the default template, and adds one named "data".
+// Template changes the default template, and adds one named "data".
 func withTemplates(change func(*instance.Template)) func(*Options) {
 	return func(o *Options) {
 		base := o.Templates["base"]
@@ -172,7 +173,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 	}
 	h.mustExec(t, "idle")
 	h.age(t, "idle", 90*time.Second)
-	time.Sleep(2 * sweepEvery)
+	time.Sleep(2 * lifecycle.SweepEvery)
 	if s := h.state(t, "idle"); s != sandbox.Running {
 		t.Fatalf("after 90 of 100 seconds it is %q", s)
 	}
@@ -250,18 +251,18 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 
 // TestActivity: what counts keeps a sandbox, and looking at it does not.
 func TestActivity(t *testing.T) {
-	all := []string{ActivityAcquire, ActivityFileWrite, ActivityFileRead, ActivityToolCall}
+	all := []string{lifecycle.ActivityAcquire, lifecycle.ActivityFileWrite, lifecycle.ActivityFileRead, lifecycle.ActivityToolCall}
 	ctx := context.Background()
 	uses := map[string]func(h *house) error{
-		ActivityAcquire: func(h *house) error {
+		lifecycle.ActivityAcquire: func(h *house) error {
 			_, err := h.Starts.Acquire(ctx, caller, "x", sandbox.AcquireOptions{})
 			return err
 		},
-		ActivityFileWrite: func(h *house) error {
+		lifecycle.ActivityFileWrite: func(h *house) error {
 			return h.Files.ChangeFiles(ctx, caller, "x", audit.ActionFileMkdir, "/mnt/user-data/workspace/d", func(*paths.FS) (int64, error) { return 0, nil })
 		},
-		ActivityFileRead: func(h *house) error { return h.Files.ReadFiles(ctx, caller, "x", func(*paths.FS) error { return nil }) },
-		ActivityToolCall: func(h *house) error {
+		lifecycle.ActivityFileRead: func(h *house) error { return h.Files.ReadFiles(ctx, caller, "x", func(*paths.FS) error { return nil }) },
+		lifecycle.ActivityToolCall: func(h *house) error {
 			if _, err := h.Calls.CallTool(ctx, caller, "x", sandbox.ToolRef{}, nil); !errors.Is(err, sandbox.NotFound) {
 				return err
 			}
@@ -303,7 +304,7 @@ func TestBusySandboxIsNotIdle(t *testing.T) {
 	h := newHouseOf(t, g, withTemplates(func(b *instance.Template) { b.IdleSeconds = 60 }))
 	e := h.background(t, "busy")
 	h.age(t, "busy", time.Hour)
-	time.Sleep(2 * sweepEvery)
+	time.Sleep(2 * lifecycle.SweepEvery)
 	if s := h.state(t, "busy"); s != sandbox.Running {
 		t.Fatalf("it is %q", s)
 	}
@@ -512,7 +513,7 @@ func TestFirstExecIsTimed(t *testing.T) {
 	eventually(t, "no exec is counted", func() bool { return h.execs.Running() == 0 }) // it is a moment after its end is told
 	text := h.metrics(t)
 	for _, phase := range []string{"queue", "create", "ready", "first_exec"} {
-		want := fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase=%q,runtime="runc",start="cold",template="base"} 1`, h.Lifecycle.caps.Name, phase)
+		want := fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase=%q,runtime="runc",start="cold",template="base"} 1`, h.driverName(t), phase)
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
 		}

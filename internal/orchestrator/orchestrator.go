@@ -18,14 +18,19 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/instance"
 	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/instance/load"
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
+	"github.com/skerry-sandbox/skerry/internal/instance/start"
 	"github.com/skerry-sandbox/skerry/internal/limits"
 	"github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/ownership/drain"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
+	"github.com/skerry-sandbox/skerry/internal/ownership/placement"
+	"github.com/skerry-sandbox/skerry/internal/ownership/recovery"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
@@ -37,6 +42,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/wrappers"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
+	"github.com/skerry-sandbox/skerry/internal/workspace/files"
 	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
 	"github.com/skerry-sandbox/skerry/internal/workspace/snapshot"
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
@@ -96,7 +102,7 @@ type Options struct {
 	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
 	Limits       *limits.Gate
 	MaxInstances int
-	Lifecycle    LifecycleOptions
+	Lifecycle    lifecycle.Bounds
 	Metrics      *metrics.Metrics
 	Tracer       *tracing.Tracer // nil: nothing is traced
 	StartTime    time.Duration   // bound of one start
@@ -116,18 +122,18 @@ type Orchestrator struct {
 	// Sandboxes are those of threads, for callers.
 	Sandboxes Sandboxes
 	// Starts bring them up, and Lifecycle pauses and hibernates them.
-	Starts    *Starts
-	Lifecycle *Lifecycle
+	Starts    *start.Starts
+	Lifecycle *lifecycle.Lifecycle
 	// Narrowing is the capabilities that threads were narrowed to.
-	Narrowing *Narrowing
-	// Shutdown ends this server's work.
-	Shutdown *Shutdown
+	Narrowing *start.Narrowing
+	// Drain ends this server's work.
+	Shutdown *drain.Drain
 	// Placement says which server answers a request.
-	Placement *Placement
+	Placement *placement.Placement
 	// Threads are those of callers.
 	Threads *Threads
 	// Files are those of threads.
-	Files *Files
+	Files *files.Files
 	// Skills are those of users and threads.
 	Skills *mounted.Skills
 	// Execs are the execs of threads, for callers who look at them, follow them, and steer them.
@@ -152,8 +158,8 @@ type Orchestrator struct {
 
 // Sandboxes is what callers do with the sandboxes of their threads: acquire, pause, resume, hibernate, release.
 type Sandboxes struct {
-	*Starts
-	*Lifecycle
+	*start.Starts
+	*lifecycle.Lifecycle
 	*Threads
 }
 
@@ -175,25 +181,14 @@ type parts struct {
 	copies     *copies.Copies
 	pool       *pool.Pool
 	hooks      *hooks.Hooks
-	teardown   *teardown
-	recovery   *recovery
-	reaper     *reaper
-	settlement *settlement
+	teardown   *lifecycle.Teardown
+	recovery   *recovery.Recovery
+	reaper     *recovery.Reaper
+	settlement *recovery.Settlement
 }
 
-// Deadlines, each with its reason.
-const (
-	// removeTimeout bounds the removal of a sandbox.
-	removeTimeout = hooks.RemoveTimeout
-	// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
-	inspectTimeout = 2 * time.Second
-	// cleanupTimeout bounds records and releases that must outlive the request they belong to.
-	cleanupTimeout = 10 * time.Second
-	// touchEvery is how often the last activity of a thread is written down.
-	touchEvery = 10 * time.Second
-	// reapEvery is how often idle sandboxes are looked for.
-	reapEvery = 10 * time.Second
-)
+// inspectTimeout bounds the question how a sandbox died, which stands between an exec and its end.
+const inspectTimeout = 2 * time.Second
 
 // New adopts what a former server of the same data folder left running, removes what cannot be
 // adopted, ends the execs that it left open, and starts to watch.
@@ -214,13 +209,13 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 		return nil, fmt.Errorf("watch sandboxes: %w", err)
 	}
 	r.wg.Go(r.renewal.Keep) // recovering may take longer than a lease lasts
-	if err := r.recovery.recover(ctx); err != nil {
+	if err := r.recovery.Recover(ctx); err != nil {
 		stop()
 		r.wg.Wait()
 		return nil, err
 	}
 	for _, loop := range []func(){
-		func() { r.teardown.watch(events) }, r.takeover.Watch, r.reaper.housekeeping, r.Lifecycle.watchLives, r.wrappers.Push, r.Skills.Push,
+		func() { r.teardown.Watch(events) }, r.takeover.Watch, r.reaper.Watch, r.Lifecycle.Watch, r.wrappers.Push, r.Skills.Push,
 		r.Skills.PrepareSpares, func() { r.folders.Sweep(own) }, r.pool.Keep, r.threads.KeepLate,
 	} {
 		r.wg.Go(loop)
@@ -331,53 +326,47 @@ func (r *Orchestrator) buildPool(caps driver.Capabilities, loads *load.Watcher) 
 // buildInstances makes the parts that begin and end instances.
 func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 	o := r.o
-	watches, nudged := &fileWatches{}, make(chan struct{}, 1)
-	orders := &orders{specs: r.Specs, ctx: r.ctx, defaultName: o.Default, live: r.live, log: o.Log, templates: o.Templates}
-	queue := &queue{
-		audit: o.Audit, ctx: r.ctx, lifecycle: o.Lifecycle, limits: o.Limits, live: r.live, log: o.Log, metrics: o.Metrics, nudged: nudged,
-		places: r.places, startTime: o.StartTime,
-	}
-	r.teardown = &teardown{
-		audit: o.Audit, copies: r.copies, ctx: r.ctx, hooks: r.hooks, live: r.live, log: o.Log, metrics: o.Metrics, owners: r.owners, pool: r.pool,
-		startTime: o.StartTime, watches: watches, wg: r.wg,
-	}
-	stopping, endStreams := context.WithCancel(r.ctx)
-	r.Shutdown = &Shutdown{
-		stopping: stopping, endStreams: endStreams, drainTargets: ownership.NewTargets(r.peers, o.Log),
-		audit: o.Audit, execs: r.execs, hooks: r.hooks, live: r.live, log: o.Log, owners: r.owners, takeover: r.takeover, teardown: r.teardown,
-	}
-	r.Lifecycle = &Lifecycle{
-		nudged: nudged, specs: r.Specs, audit: o.Audit, caps: caps, ctx: r.ctx, driver: o.Driver, hooks: r.hooks, lifecycle: o.Lifecycle, live: r.live,
-		log: o.Log, metrics: o.Metrics, orders: orders, owners: r.owners, places: r.places, queue: queue, store: o.Store, teardown: r.teardown,
-		threads: r.threads, wg: r.wg,
-	}
-	narrowing := &Narrowing{hub: o.Hub, live: r.live, store: o.Store, threads: r.threads}
-	r.Starts = &Starts{
-		Lifecycle: r.Lifecycle, Shutdown: r.Shutdown, Skills: r.Skills, audit: o.Audit, ctx: r.ctx, execs: r.execs, hooks: r.hooks, live: r.live,
-		log: o.Log, narrowing: narrowing, orders: orders, owners: r.owners, pool: r.pool, queue: queue, startTime: o.StartTime, store: o.Store,
-		teardown: r.teardown, threads: r.threads, wg: r.wg,
-		maker: &maker{
-			caps: caps, copies: r.copies, folders: r.folders, onVolumes: o.OnVolumes, places: r.places, pool: r.pool, queue: queue,
-			runRoot: r.runRoot, volumes: r.volumes,
+	watches := &files.Watches{}
+	var orders *lifecycle.Orders
+	var queue *lifecycle.Queue
+	orders, queue, r.teardown, r.Lifecycle = lifecycle.New(r.ctx, caps, lifecycle.Options{
+		Parts: lifecycle.Parts{
+			Live: r.live, Specs: r.Specs, Slots: r.places, Owners: r.owners, Copies: r.copies, Hooks: r.hooks, Pool: r.pool, Threads: r.threads, Watcher: watches,
 		},
-	}
-	r.Narrowing = narrowing
-	r.reaper = &reaper{
-		contexts: r.Contexts, audit: o.Audit, ctx: r.ctx, dataDir: o.DataDir, driver: o.Driver, execs: r.execs, install: o.Install, live: r.live,
-		log: o.Log, metrics: o.Metrics, owners: r.owners, runRoot: r.runRoot, startTime: o.StartTime, volumes: r.volumes,
-	}
-	r.recovery = &recovery{
-		specs: r.Specs, audit: o.Audit, caps: caps, copies: r.copies, driver: o.Driver, hooks: r.hooks, install: o.Install, limits: o.Limits,
-		live: r.live, log: o.Log, orders: orders, owners: r.owners, peers: r.peers, places: r.places, reaper: r.reaper, runRoot: r.runRoot,
-		takeover: r.takeover, templates: o.Templates, volumes: r.volumes,
-	}
-	r.settlement = &settlement{execs: r.execs, openAudit: o.OpenAudit, sweepReplica: o.SweepReplica}
-	r.Placement = &Placement{Shutdown: r.Shutdown, execs: r.execs, live: r.live, owners: r.owners, peers: r.peers, teardown: r.teardown}
-	r.Files = &Files{
-		Lifecycle: r.Lifecycle, Shutdown: r.Shutdown, Skills: r.Skills, audit: o.Audit, copies: r.copies, ctx: r.ctx, dataDir: o.DataDir,
-		defaultName: o.Default, folders: r.folders, limits: o.Limits, live: r.live, log: o.Log, owners: r.owners, runRoot: r.runRoot,
-		templates: o.Templates, threads: r.threads, views: o.Views, watches: watches,
-	}
+		Driver: o.Driver, Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, Templates: o.Templates, Default: o.Default,
+		Bounds: o.Lifecycle, StartTime: o.StartTime, Log: o.Log, Group: r.wg,
+	})
+	r.Shutdown = drain.New(r.ctx, drain.Options{
+		Live: r.live, Execs: r.execs, Hooks: r.hooks, Teardown: r.teardown, Owners: r.owners, Takeover: r.takeover, Peers: r.peers, Audit: o.Audit, Log: o.Log,
+	})
+	r.Starts, r.Narrowing = start.New(r.ctx, caps, start.Options{
+		Parts: start.Parts{
+			Live: r.live, Execs: r.execs, Slots: r.places, Owners: r.owners, Drain: r.Shutdown, Hooks: r.hooks, Pool: r.pool, Orders: orders, Queue: queue,
+			Teardown: r.teardown, Lifecycle: r.Lifecycle,
+		},
+		Workspace: start.Workspace{
+			Skills: r.Skills, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, OnVolumes: o.OnVolumes,
+		},
+		Hub: o.Hub, Store: o.Store, Audit: o.Audit, StartTime: o.StartTime, RunRoot: r.runRoot, Log: o.Log, Group: r.wg,
+	})
+	r.recovery, r.reaper, r.settlement = recovery.New(r.ctx, caps, recovery.Options{
+		Parts: recovery.Parts{
+			Live: r.live, Execs: r.execs, Contexts: r.Contexts, Specs: r.Specs, Slots: r.places, Owners: r.owners, Takeover: r.takeover, Peers: r.peers,
+			Volumes: r.volumes, Copies: r.copies, Hooks: r.hooks, Orders: orders,
+		},
+		Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, StartTime: o.StartTime, DataDir: o.DataDir,
+		RunRoot: r.runRoot, Install: o.Install, Log: o.Log, OpenAudit: o.OpenAudit, SweepReplica: o.SweepReplica,
+	})
+	r.Placement = placement.New(placement.Options{
+		Live: r.live, Execs: r.execs, Owners: r.owners, Peers: r.peers, Drain: r.Shutdown, Teardown: r.teardown,
+	})
+	r.Files = files.New(r.ctx, files.Options{
+		Parts: files.Parts{
+			Live: r.live, Owners: r.owners, Drain: r.Shutdown, Lifecycle: r.Lifecycle, Skills: r.Skills, Threads: r.threads, Folders: r.folders,
+			Copies: r.copies, Watches: watches,
+		},
+		Audit: o.Audit, Limits: o.Limits, Views: o.Views, Templates: o.Templates, Default: o.Default, DataDir: o.DataDir, RunRoot: r.runRoot, Log: o.Log,
+	})
 }
 
 // buildUseCases makes the parts that call the others.

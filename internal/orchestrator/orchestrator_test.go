@@ -229,7 +229,7 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 	guard := policy.New(policy.Options{
 		Hub: hub, Decider: policy.Untrusted{Decider: policy.AllowAll{}}, Approver: person{h},
 		Narrowed: func(ctx context.Context, t sandbox.Thread) ([]string, error) {
-			return h.Starts.narrowing.Capabilities(ctx, t)
+			return h.Narrowing.Capabilities(ctx, t)
 		},
 	})
 	h.options = Options{
@@ -377,4 +377,13 @@ func TestThreadsOfOthersDoNotExist(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+func (h *house) driverName(t *testing.T) string {
+	t.Helper()
+	caps, err := h.o.Driver.Capabilities(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caps.Name
 }

@@ -358,7 +358,7 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	stale.End(sandbox.StatusKilled)
-	a.teardown.remove(t.Context(), stale)
+	a.teardown.Remove(t.Context(), stale)
 	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {
 		t.Errorf("the sandbox is gone: %v", err)
 	}
@@ -420,7 +420,7 @@ func TestSecondServerStarts(t *testing.T) {
 	if err := a.live.Find(mainThread).Hello(t.Context()); err != nil {
 		t.Errorf("the sandbox does not answer: %v", err)
 	}
-	b.reaper.removeOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
+	b.reaper.RemoveOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
 		sandbox.LabelTenant: mainThread.Tenant, sandbox.LabelUser: mainThread.User, sandbox.LabelThread: mainThread.ID,
 	}})
 	if _, err := b.o.Driver.Inspect(t.Context(), info.ID); err != nil {

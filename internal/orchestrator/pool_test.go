@@ -156,7 +156,7 @@ func TestClaimAsksNoEngine(t *testing.T) {
 	m := h.metrics(t)
 	for _, want := range []string{
 		`skerry_pool_sandboxes{state="waiting",template="base"} 3`, `skerry_pool_target{template="base"} 3`,
-		fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase="first_exec",runtime="runc",start="warm",template="base"} 3`, h.Lifecycle.caps.Name),
+		fmt.Sprintf(`skerry_sandbox_start_seconds_count{driver=%q,phase="first_exec",runtime="runc",start="warm",template="base"} 3`, h.driverName(t)),
 	} {
 		if !strings.Contains(m, want+"\n") {
 			t.Errorf("the metrics lack %s", want)
@@ -424,7 +424,7 @@ func TestPoolEmptied(t *testing.T) {
 func (h *house) removeForGood(t *testing.T, id sandbox.ID) error {
 	t.Helper()
 	inst := h.live.Find(mainThread)
-	h.teardown.leaveMap(inst)
+	h.teardown.Forget(inst)
 	if err := inst.Close(); err != nil {
 		return err
 	}
@@ -488,7 +488,7 @@ func TestServersShareAPool(t *testing.T) {
 }
 
 // TestCrashInAClaim: at every step of a claim the server may die. The thread then has its files or none, its sandbox or none, and nothing is
-// left over.
+// Left over.
 func TestCrashInAClaim(t *testing.T) {
 	for _, step := range []string{"picked", "named", "moved"} {
 		t.Run(step, func(t *testing.T) {

@@ -32,7 +32,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 	t.Cleanup(func() {
 		for _, inst := range list {
 			if inst != nil {
-				h.teardown.leaveMap(inst)
+				h.teardown.Forget(inst)
 				h.owners.Release(inst.Ownership)
 			}
 		}
@@ -75,10 +75,10 @@ func (h *house) rounds() map[string]func() {
 	orphans := map[sandbox.ID]time.Time{}
 	return map[string]func(){
 		"skills-250ms": h.Skills.Look,
-		"lives-1s":     func() { h.Lifecycle.lookAtLives(time.Now()) },
+		"lives-1s":     func() { h.Lifecycle.Look(time.Now()) },
 		"peers-1s":     func() { h.takeover.LookAtPeers(1, map[string]time.Time{}) },
 		"leases-3s":    h.renewal.RenewAll,
-		"reap-10s":     func() { h.reaper.reconcile(orphans) },
+		"reap-10s":     func() { h.reaper.Reconcile(orphans) },
 		"event":        func() { h.live.FindID("skerry-0000") },
 	}
 }

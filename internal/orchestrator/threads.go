@@ -8,12 +8,14 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/instance/savedspec"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
 	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
+	"github.com/skerry-sandbox/skerry/internal/workspace/files"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
@@ -21,7 +23,7 @@ import (
 
 // Threads are the threads of callers, with their sandboxes.
 type Threads struct {
-	Files    *Files
+	Files    *files.Files
 	specs    *savedspec.Specs
 	audit    *audit.Log
 	copies   *copies.Copies
@@ -30,7 +32,7 @@ type Threads struct {
 	log      *slog.Logger
 	peers    ownership.Peers
 	store    *store.Store
-	teardown *teardown
+	teardown *lifecycle.Teardown
 	threads  *threads.Threads
 	volumes  *volumes.Volumes
 }
@@ -56,7 +58,7 @@ func (u *Threads) Thread(ctx context.Context, c sandbox.Caller, id string) (sand
 	} else if err := u.copies.Restore(ctx, t); err != nil { // its size is that of what was copied before
 		u.log.Debug("files not copied", "thread", t.String(), "error", err)
 	}
-	err = u.Files.withFiles(t, nil, func(fs *paths.FS) error {
+	err = u.Files.With(t, nil, func(fs *paths.FS) error {
 		view.Workspace, err = fs.Usage(ctx)
 		return err
 	})
@@ -110,7 +112,7 @@ func (u *Threads) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id strin
 	}
 	if inst := u.live.Find(t); inst != nil {
 		inst.Release()
-		if err := u.teardown.retire(ctx, c, inst, sandbox.StatusKilled, "released"); err != nil {
+		if err := u.teardown.Retire(ctx, c, inst, sandbox.StatusKilled, "released"); err != nil {
 			return err
 		}
 	}
@@ -161,5 +163,49 @@ func (u *Threads) releaseDeleted(ctx context.Context, c sandbox.Caller, t sandbo
 	if inst.UID != uid {
 		return nil
 	}
-	return errors.Join(u.teardown.retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), u.specs.Forget(t))
+	return errors.Join(u.teardown.Retire(ctx, c, inst, sandbox.StatusKilled, "deleted"), u.specs.Forget(t))
+}
+
+// elsewhereViews adds to views the sandboxes that other replicas run.
+func (u *Threads) elsewhereViews(ctx context.Context, views []sandbox.ThreadView) error {
+	var absent []sandbox.Thread
+	for _, v := range views {
+		if v.Sandbox == nil {
+			absent = append(absent, v.Thread)
+		}
+	}
+	records, err := u.store.Sandboxes(ctx, absent)
+	if err != nil || len(records) == 0 {
+		return err
+	}
+	for i := range views {
+		if rec, ok := records[views[i].Thread]; ok && views[i].Sandbox == nil && u.lives(rec) {
+			views[i].Sandbox = &rec.Info
+		}
+	}
+	return nil
+}
+
+// lives reports whether a record is of a sandbox that another replica runs now. Ours are in the map.
+func (u *Threads) lives(rec store.SandboxRecord) bool {
+	return rec.Replica != u.peers.ID() && u.peers.Alive(rec.Replica)
+}
+
+// interpreters asks a sandbox of this server which of them wait. A sandbox that does not answer at once is not asked again.
+func (u *Threads) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.WaitingInterpreter {
+	inst := u.live.Find(t)
+	if inst == nil || !inst.IsReady() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
+	defer cancel()
+	st, err := inst.Client.Status(ctx)
+	if err != nil {
+		return nil
+	}
+	var list []sandbox.WaitingInterpreter
+	for _, i := range st.GetInterpreters() {
+		list = append(list, sandbox.WaitingInterpreter{Language: i.GetLanguage(), Starting: i.GetStarts(), Forks: i.GetForks(), MemoryBytes: i.GetMemoryBytes()})
+	}
+	return list
 }

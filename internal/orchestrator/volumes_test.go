@@ -196,11 +196,11 @@ func TestVolumeIsForGood(t *testing.T) {
 	f := newFarHouse(t)
 	f.quiet("t", "echo 1 > a")
 	f.release("t")
-	f.Starts.maker.onVolumes = true
+	f.Starts.Maker.OnVolumes = true
 	f.quiet("t", "[ $(cat a) = 1 ] && echo 2 > a")
 	f.want("moved", f.onVolume("t", "a"), "2\n")
 	f.release("t")
-	f.Starts.maker.onVolumes = false
+	f.Starts.Maker.OnVolumes = false
 	f.quiet("t", "[ $(cat a) = 2 ] && echo 3 > a")
 	f.want("stayed", f.onVolume("t", "a"), "3\n")
 	f.quiet("new", "echo 4 > a")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/files"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
@@ -120,8 +121,8 @@ func TestWatchFiles(t *testing.T) {
 	if err := h.Files.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, func([]paths.Change) error { return nil }); !errors.Is(err, sandbox.NotFound) {
 		t.Errorf("no thread: %v", err)
 	}
-	if h.Files.watches.all != 0 || len(h.Files.watches.of) != 0 {
-		t.Errorf("%d watches are counted, %v", h.Files.watches.all, h.Files.watches.of)
+	if n := h.Files.Watching(); n != 0 {
+		t.Errorf("%d watches are counted", n)
 	}
 }
 
@@ -131,7 +132,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	h.put(t, "x", "a", "1")
 	nothing := func([]paths.Change) error { return nil }
 	var all []*watching
-	for range maxWatchesOfThread {
+	for range files.MaxWatchesOfThread {
 		all = append(all, h.watch(t, "x"))
 	}
 	if err := h.Files.WatchFiles(t.Context(), caller, "x", sandbox.WorkspaceDir, true, nothing); !errors.Is(err, sandbox.CapacityExceeded) {

@@ -1,4 +1,4 @@
-package orchestrator
+package lifecycle
 
 import (
 	"context"
@@ -10,26 +10,26 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// orders know what the next instance of a thread is, and what an instance was when it ended.
-type orders struct {
+// Orders know what the next instance of a thread is, and what an instance was when it ended.
+type Orders struct {
 	specs       *savedspec.Specs
 	ctx         context.Context
 	defaultName string
 	live        *instance.Map
 	log         *slog.Logger
-	templates   map[string]instance.Template
+	Templates   map[string]instance.Template
 }
 
-// order is what a new instance is to be.
-type order struct {
-	template instance.Template
-	env      map[string]string
-	cold     bool // none of the pool
+// Next is what a new instance is to be.
+type Order struct {
+	Template instance.Template
+	Env      map[string]string
+	Cold     bool // none of the pool
 }
 
-// order says what the thread's next instance is: of the template that is named, else what the one before was,
+// Next says what the thread's next instance is: of the template that is named, else what the one before was,
 // else of the default template.
-func (s *orders) order(t sandbox.Thread, named string) order {
+func (s *Orders) Next(t sandbox.Thread, named string) Order {
 	var saved *savedspec.Spec
 	if inst := s.live.Find(t); inst != nil {
 		if env, _, kept := inst.SavedState(); kept {
@@ -39,19 +39,19 @@ func (s *orders) order(t sandbox.Thread, named string) order {
 		saved = s.specs.Read(t)
 	}
 	if saved != nil && (named == "" || named == saved.Template) {
-		if tmpl, ok := s.templates[saved.Template]; ok {
-			return order{template: tmpl, env: saved.Env}
+		if tmpl, ok := s.Templates[saved.Template]; ok {
+			return Order{Template: tmpl, Env: saved.Env}
 		}
 		s.log.Warn("the template of a thread's sandbox is gone; it gets the default one", "thread", t.String(), "template", saved.Template)
 	}
 	if named == "" {
 		named = s.defaultName
 	}
-	return order{template: s.templates[named]}
+	return Order{Template: s.Templates[named]}
 }
 
-// saveOrder keeps what an instance that runs is. The default without an environment needs no file.
-func (s *orders) saveOrder(inst *instance.Instance) {
+// Save keeps what an instance that runs is. The default without an environment needs no file.
+func (s *Orders) Save(inst *instance.Instance) {
 	inst.SpecMu.Lock()
 	defer inst.SpecMu.Unlock()
 	now := savedspec.Spec{Template: inst.Template.Name, Env: inst.Environment()}
@@ -72,8 +72,8 @@ func (s *orders) saveOrder(inst *instance.Instance) {
 	}
 }
 
-// saveHibernated keeps an instance that is being put away, and returns it as it is shown from now on.
-func (s *orders) saveHibernated(inst *instance.Instance) (sandbox.Info, error) {
+// SaveHibernated keeps an instance that is being put away, and returns it as it is shown from now on.
+func (s *Orders) SaveHibernated(inst *instance.Instance) (sandbox.Info, error) {
 	inst.SpecMu.Lock()
 	defer inst.SpecMu.Unlock()
 	env, info, _ := inst.SavedState()

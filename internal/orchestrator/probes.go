@@ -12,6 +12,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/execution/run"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
+	"github.com/skerry-sandbox/skerry/internal/instance/start"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
@@ -21,7 +23,7 @@ import (
 type Probes struct {
 	Execs     *execution.Execs
 	Runs      *run.Runner
-	Starts    *Starts
+	Starts    *start.Starts
 	Threads   *Threads
 	log       *slog.Logger
 	skills    *skills.Library
@@ -74,7 +76,7 @@ func (p *Probes) inProbe(ctx context.Context, template string, do func(c sandbox
 	c := sandbox.Caller{Owner: probeOwner, Source: "internal"}
 	id := "probe-" + uuid.NewString()
 	defer func() {
-		ctx, cancel := deadline.Detached(ctx, removeTimeout)
+		ctx, cancel := deadline.Detached(ctx, hooks.RemoveTimeout)
 		defer cancel()
 		if e := p.Threads.DeleteThread(ctx, c, id); e != nil && sandbox.KindOf(e) != sandbox.NotFound {
 			p.log.Warn("probe not cleaned up", "template", template, "error", e)

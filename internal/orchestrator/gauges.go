@@ -1,9 +1,7 @@
 package orchestrator
 
 import (
-	"context"
 	"math"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/execution"
@@ -22,17 +20,6 @@ type gauges struct {
 	maxInstances int
 	places       *capacity.Places
 	pool         *pool.Pool
-}
-
-// measureStart counts a start that has ended, with err or well.
-func (q *queue) measureStart(inst *instance.Instance, err error) {
-	i := inst.Info()
-	if err != nil {
-		q.metrics.StartFailed(metrics.StartOf(i), sandbox.KindOf(err))
-		return
-	}
-	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
-	q.metrics.Started(metrics.StartOf(i), ms(i.Timings.Queue), ms(i.Timings.Create), ms(i.Timings.Ready))
 }
 
 // levels is how full this server is now.
@@ -58,17 +45,3 @@ func (g *gauges) levels() metrics.Levels {
 }
 
 func bounded(n uint64) int { return int(min(n, math.MaxInt32)) } //nolint:gosec // bounded
-
-// loadSandboxes are the sandboxes of the orchestrator, as those who watch their load see them.
-type loadSandboxes struct{ r *Orchestrator }
-
-// Kill implements load.Sandboxes.
-func (s loadSandboxes) Kill(inst *instance.Instance, why string) {
-	s.r.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.ctx), removeTimeout)
-		defer cancel()
-		if err := s.r.teardown.retire(ctx, sandbox.Caller{}, inst, sandbox.StatusKilled, why); err != nil {
-			s.r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
-		}
-	})
-}

@@ -1,4 +1,4 @@
-package orchestrator
+package lifecycle
 
 import (
 	"context"
@@ -21,32 +21,87 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
-// Lifecycle pauses and hibernates instances: on request, when they are idle or too old, and when another one needs the slot.
-type Lifecycle struct {
-	nudged    chan struct{} // holds a token: an instance waits for a place
-	specs     *savedspec.Specs
-	audit     *audit.Log
-	caps      driver.Capabilities
-	ctx       context.Context
-	driver    driver.Driver
-	hooks     *hooks.Hooks
-	lifecycle LifecycleOptions
-	live      *instance.Map
-	log       *slog.Logger
-	metrics   *metrics.Metrics
-	orders    *orders
-	owners    *ownership.Owners
-	places    *capacity.Places
-	queue     *queue
-	store     *store.Store
-	teardown  *teardown
-	threads   *threads.Threads
-	wg        *sync.WaitGroup
+// makeRoom hibernates sandboxes that were not used for ReclaimIdle, the longest unused first, as many
+// as there are instances that wait for a place, less those that are ending anyway.
+func (l *Lifecycle) makeRoom(now time.Time) {
+	wants := l.places.Wants()
+	if len(wants) == 0 || l.bounds.ReclaimIdle <= 0 {
+		return
+	}
+	boxes := l.live.All()
+	slices.SortFunc(boxes, func(a, inst *instance.Instance) int { return a.LastUse().Compare(inst.LastUse()) })
+	ending := map[string]int{}
+	spare := 0 // ending ones whose place goes to the next in the queue
+	for _, inst := range boxes {
+		if inst.Ending() != "" {
+			ending[inst.Thread.Tenant]++
+			spare++
+		}
+	}
+	for _, w := range wants {
+		need := w.Count
+		if w.Own {
+			need -= ending[w.Tenant]
+		} else {
+			taken := min(need, spare)
+			need, spare = need-taken, spare-taken
+		}
+		for _, inst := range boxes {
+			if need <= 0 {
+				break
+			}
+			if w.Own && inst.Thread.Tenant != w.Tenant {
+				continue
+			}
+			if inst.BeginStop(func(u instance.Usage) bool {
+				return u.Running == 0 && now.Sub(u.LastActive) > l.bounds.ReclaimIdle
+			}) {
+				need--
+				l.putAwayLater(inst, audit.ActionSandboxHibernate, "room")
+			}
+		}
+	}
 }
 
-// LifecycleOptions say how long sandboxes live and how many there are. The zero value: no queue, and nothing
+// Touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
+func (l *Lifecycle) Touch(inst *instance.Instance) {
+	now, due := inst.Touch(touchEvery)
+	if !due {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), CleanupTimeout)
+	defer cancel()
+	if err := l.store.TouchThread(ctx, inst.Thread, now.UTC()); err != nil {
+		l.log.Warn("last activity not written", "thread", inst.Thread.String(), "error", err)
+	}
+}
+
+// Lifecycle pauses and hibernates instances: on request, when they are idle or too old, and when another one needs the slot.
+type Lifecycle struct {
+	nudged   chan struct{} // holds a token: an instance waits for a place
+	specs    *savedspec.Specs
+	audit    *audit.Log
+	caps     driver.Capabilities
+	ctx      context.Context
+	driver   driver.Driver
+	hooks    *hooks.Hooks
+	bounds   Bounds
+	live     *instance.Map
+	log      *slog.Logger
+	metrics  *metrics.Metrics
+	orders   *Orders
+	owners   *ownership.Owners
+	places   *capacity.Places
+	queue    *Queue
+	store    *store.Store
+	teardown *Teardown
+	threads  *threads.Threads
+	wg       *sync.WaitGroup
+}
+
+// Bounds say how long sandboxes live and how many there are. The zero value: no queue, and nothing
 // ends but by its template's idle timeout.
-type LifecycleOptions struct {
+type Bounds struct {
 	PerTenant   int           // sandboxes of one tenant; 0: Options.MaxBoxes
 	Queue       int           // instances of one tenant that may wait for a place
 	QueueTime   time.Duration // how long an exec waits for a place, and a turn for a caller who asks again
@@ -66,12 +121,12 @@ const (
 	ActivityToolCall  = "tool_call"  // a tool call by the agent; those of code belong to its exec
 )
 
-// sweepEvery is how often it is looked for sandboxes that are idle or too old.
-const sweepEvery = time.Second
+// SweepEvery is how often it is looked for sandboxes that are idle or too old.
+const SweepEvery = time.Second
 
-// watchLives puts sandboxes away that are idle or too old, or whose place another one needs.
-func (l *Lifecycle) watchLives() {
-	tick := time.NewTicker(sweepEvery)
+// Watch puts sandboxes away that are idle or too old, or whose place another one needs.
+func (l *Lifecycle) Watch() {
+	tick := time.NewTicker(SweepEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -80,12 +135,12 @@ func (l *Lifecycle) watchLives() {
 		case <-tick.C:
 		case <-l.nudged:
 		}
-		l.lookAtLives(time.Now())
+		l.Look(time.Now())
 	}
 }
 
-// lookAtLives is one look of watchLives.
-func (l *Lifecycle) lookAtLives(now time.Time) {
+// Look is one look of watchLives.
+func (l *Lifecycle) Look(now time.Time) {
 	for _, inst := range l.live.All() {
 		l.queue.expireTurn(inst, now)
 		l.checkLife(inst, now)
@@ -93,19 +148,11 @@ func (l *Lifecycle) lookAtLives(now time.Time) {
 	l.makeRoom(now)
 }
 
-// nudge makes the next look come at once.
-func (q *queue) nudge() {
-	select {
-	case q.nudged <- struct{}{}:
-	default:
-	}
-}
-
 func (l *Lifecycle) maxAge(t instance.Template) time.Duration {
 	if t.MaxAgeSeconds > 0 {
 		return time.Duration(t.MaxAgeSeconds) * time.Second
 	}
-	return l.lifecycle.MaxAge
+	return l.bounds.MaxAge
 }
 
 // checkLife puts an instance away that is too old or idle. An instance that is too old and busy is put away when its
@@ -120,7 +167,7 @@ func (l *Lifecycle) checkLife(inst *instance.Instance, now time.Time) {
 	switch {
 	case old && inst.BeginStop(func(u instance.Usage) bool { return u.Running == 0 }):
 		l.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
-	case old && age > most+l.lifecycle.AgeGrace && inst.BeginStop(func(u instance.Usage) bool { return u.Waits == 0 }):
+	case old && age > most+l.bounds.AgeGrace && inst.BeginStop(func(u instance.Usage) bool { return u.Waits == 0 }):
 		l.putAwayLater(inst, audit.ActionSandboxExpire, "age")
 	case idle > 0 && inst.BeginStop(func(u instance.Usage) bool { return u.Running == 0 && now.Sub(u.LastActive) > idle }):
 		l.putAwayLater(inst, audit.ActionSandboxHibernate, "idle")
@@ -142,7 +189,7 @@ func (l *Lifecycle) putAway(ctx context.Context, c sandbox.Caller, inst *instanc
 	if inst.Ownership != nil && !l.owners.Confirm(inst.Ownership) { // which lets go of the instance
 		return sandbox.Info{}, ownership.NotHere(&ownership.Elsewhere{})
 	}
-	info, err := l.orders.saveHibernated(inst)
+	info, err := l.orders.SaveHibernated(inst)
 	if err != nil {
 		err = sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be kept")
 	}
@@ -152,21 +199,21 @@ func (l *Lifecycle) putAway(ctx context.Context, c sandbox.Caller, inst *instanc
 		err = e
 	}
 	l.metrics.Changed(action, why)
-	l.teardown.remove(ctx, inst)
+	l.teardown.Remove(ctx, inst)
 	return info, err
 }
 
-// left counts an exec out of its instance, which was its last one when the instance is too old.
-func (l *Lifecycle) left(inst *instance.Instance) {
+// Left counts an exec out of its instance, which was its last one when the instance is too old.
+func (l *Lifecycle) Left(inst *instance.Instance) {
 	inst.Leave()
 	if inst.BeginStop(func(u instance.Usage) bool { return u.OverAge && u.Running == 0 }) {
 		l.putAwayLater(inst, audit.ActionSandboxHibernate, "age")
 	}
 }
 
-// active notes that a thread was used, if the configuration counts that.
-func (l *Lifecycle) active(t sandbox.Thread, kind string) {
-	if !slices.Contains(l.lifecycle.Activity, kind) {
+// Active notes that a thread was used, if the configuration counts that.
+func (l *Lifecycle) Active(t sandbox.Thread, kind string) {
+	if !slices.Contains(l.bounds.Activity, kind) {
 		return
 	}
 	if inst := l.live.Find(t); inst != nil {
@@ -178,7 +225,7 @@ func (l *Lifecycle) active(t sandbox.Thread, kind string) {
 // nothing. Conflict: execs run in it, whose deadlines go on, or it is hibernated; NotFound: there is
 // none; NotSupported: the driver cannot. The next exec resumes it by itself.
 func (l *Lifecycle) Pause(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
-	inst, asleep, err := l.existing(ctx, c, id)
+	inst, asleep, err := l.Existing(ctx, c, id)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -195,7 +242,7 @@ func (l *Lifecycle) Pause(ctx context.Context, c sandbox.Caller, id string) (san
 	if done || err != nil {
 		return inst.Info(), err
 	}
-	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
+	ctx, cancel := deadline.Detached(ctx, CleanupTimeout)
 	defer cancel()
 	return l.changePause(ctx, c, inst, audit.ActionSandboxPause, "asked", func() error { return p.Pause(ctx, inst.ID) }, func() {
 		inst.ChangeState(sandbox.Paused, sandbox.Running)
@@ -223,25 +270,8 @@ func (l *Lifecycle) changePause(ctx context.Context, c sandbox.Caller, inst *ins
 	return inst.Info(), err
 }
 
-// Resume thaws a paused sandbox and starts a hibernated one again. A running one stays as it is. NotFound:
-// the thread has none.
-func (s *Starts) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
-	inst, asleep, err := s.Lifecycle.existing(ctx, c, id)
-	if err == nil && (asleep != nil || inst.Ending() != "") {
-		if t := (sandbox.Thread{Owner: c.Owner, ID: id}); s.Shutdown.refuse(t) == nil {
-			inst, err = s.join(ctx, c, t, "", 0, nil)
-		} else {
-			err = errStopping
-		}
-	}
-	if err != nil {
-		return sandbox.Info{}, err
-	}
-	return s.Lifecycle.wake(ctx, c, inst, "asked")
-}
-
-// wake thaws an instance if it is paused.
-func (l *Lifecycle) wake(ctx context.Context, c sandbox.Caller, inst *instance.Instance, why string) (sandbox.Info, error) {
+// Wake thaws an instance if it is paused.
+func (l *Lifecycle) Wake(ctx context.Context, c sandbox.Caller, inst *instance.Instance, why string) (sandbox.Info, error) {
 	inst.PauseMu.Lock()
 	defer inst.PauseMu.Unlock()
 	if info := inst.Info(); info.State != sandbox.Paused {
@@ -251,7 +281,7 @@ func (l *Lifecycle) wake(ctx context.Context, c sandbox.Caller, inst *instance.I
 	if !ok {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.NotSupported, "the driver %s cannot resume a sandbox", l.caps.Name)
 	}
-	ctx, cancel := deadline.Detached(ctx, cleanupTimeout)
+	ctx, cancel := deadline.Detached(ctx, CleanupTimeout)
 	defer cancel()
 	return l.changePause(ctx, c, inst, audit.ActionSandboxResume, why, func() error {
 		err := p.Resume(ctx, inst.ID)
@@ -267,7 +297,7 @@ func (l *Lifecycle) wake(ctx context.Context, c sandbox.Caller, inst *instance.I
 // sandbox brings it back. A hibernated one stays so. Conflict: execs run in it; with force they end
 // as killed. NotFound: the thread has none.
 func (l *Lifecycle) Hibernate(ctx context.Context, c sandbox.Caller, id string, force bool) (sandbox.Info, error) {
-	inst, asleep, err := l.existing(ctx, c, id)
+	inst, asleep, err := l.Existing(ctx, c, id)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -292,8 +322,8 @@ func (l *Lifecycle) Hibernate(ctx context.Context, c sandbox.Caller, id string, 
 	return sandbox.Info{}, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
 }
 
-// existing returns the thread's instance when there is one, ready, or its hibernated sandbox. It starts none.
-func (l *Lifecycle) existing(ctx context.Context, c sandbox.Caller, id string) (*instance.Instance, *sandbox.Info, error) {
+// Existing returns the thread's instance when there is one, ready, or its hibernated sandbox. It starts none.
+func (l *Lifecycle) Existing(ctx context.Context, c sandbox.Caller, id string) (*instance.Instance, *sandbox.Info, error) {
 	t, err := c.Thread(id)
 	if err != nil {
 		return nil, nil, err
@@ -302,10 +332,16 @@ func (l *Lifecycle) existing(ctx context.Context, c sandbox.Caller, id string) (
 		return nil, nil, err
 	}
 	if inst := l.live.Find(t); inst != nil {
-		return inst, nil, l.queue.waitReady(ctx, inst, 0)
+		return inst, nil, l.queue.WaitReady(ctx, inst, 0)
 	}
 	if saved := l.specs.Read(t); saved != nil && saved.Hibernated != nil {
 		return nil, saved.Hibernated, nil
 	}
 	return nil, nil, sandbox.Errorf(sandbox.NotFound, "thread %q has no sandbox now", id)
 }
+
+// CleanupTimeout bounds records and releases that must outlive the request they belong to.
+const CleanupTimeout = 10 * time.Second
+
+// touchEvery is how often the last activity of a thread is written down.
+const touchEvery = 10 * time.Second

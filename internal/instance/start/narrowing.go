@@ -1,4 +1,4 @@
-package orchestrator
+package start
 
 import (
 	"context"
@@ -13,9 +13,12 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
+// announcer tells all who list tools that they may have changed.
+type announcer interface{ Announce() }
+
 // Narrowing is the capabilities that threads were narrowed to.
 type Narrowing struct {
-	hub     toolHub
+	hub     announcer
 	live    *instance.Map
 	store   *store.Store
 	threads *threads.Threads
@@ -26,12 +29,12 @@ type Narrowing struct {
 func (n *Narrowing) Capabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
 	inst := n.live.Find(t)
 	if inst == nil {
-		return n.storedCapabilities(ctx, t)
+		return n.stored(ctx, t)
 	}
 	inst.Narrow.Mu.Lock()
 	defer inst.Narrow.Mu.Unlock()
 	if !inst.Narrow.Known {
-		only, err := n.storedCapabilities(ctx, t)
+		only, err := n.stored(ctx, t)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +43,7 @@ func (n *Narrowing) Capabilities(ctx context.Context, t sandbox.Thread) ([]strin
 	return inst.Narrow.Only, nil
 }
 
-func (n *Narrowing) storedCapabilities(ctx context.Context, t sandbox.Thread) ([]string, error) {
+func (n *Narrowing) stored(ctx context.Context, t sandbox.Thread) ([]string, error) {
 	info, err := n.store.Thread(ctx, t)
 	if err != nil && !errors.Is(err, sandbox.NotFound) { // a thread that is not there yet was narrowed to nothing
 		return nil, err
@@ -48,9 +51,9 @@ func (n *Narrowing) storedCapabilities(ctx context.Context, t sandbox.Thread) ([
 	return info.Capabilities, nil
 }
 
-// narrowCapabilities remembers what a thread is narrowed to, and tells a running sandbox. A caller gives no
+// narrow remembers what a thread is narrowed to, and tells a running sandbox. A caller gives no
 // thread what it does not have itself.
-func (n *Narrowing) narrowCapabilities(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
+func (n *Narrowing) narrow(ctx context.Context, c sandbox.Caller, t sandbox.Thread, only []string) error {
 	if only == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package orchestrator
+package placement
 
 import (
 	"context"
@@ -6,23 +6,21 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/ownership/drain"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
 // Placement says which server answers a request about a thread.
 type Placement struct {
-	Shutdown *Shutdown
+	drain    *drain.Drain
 	execs    *execution.Registry
 	live     *instance.Map
 	owners   *ownership.Owners
 	peers    ownership.Peers
-	teardown *teardown
+	teardown *lifecycle.Teardown
 }
-
-// Where a request about a thread is answered. Those that need its sandbox are answered by the replica that
-// holds the thread. On that one none of this costs more than a look into a map.
 
 // Owner returns the replica that holds the thread: "" when it is this one, or none does. A replica that has ended
 // is none: its sandbox is adopted first.
@@ -56,10 +54,10 @@ func (p *Placement) Hold(ctx context.Context, c sandbox.Caller, id string) (repl
 	if err != nil {
 		return "", nil, err
 	}
-	if err := p.Shutdown.waitForHandOver(ctx, t); err != nil {
+	if err := p.drain.AwaitHandOver(ctx, t); err != nil {
 		return "", nil, err
 	}
-	if p.runsHere(t) || p.Shutdown.Draining() {
+	if p.runsHere(t) || p.drain.Draining() {
 		if own := p.owners.Join(t); own != nil {
 			return "", func() { p.owners.Release(own) }, nil
 		}
@@ -68,9 +66,9 @@ func (p *Placement) Hold(ctx context.Context, c sandbox.Caller, id string) (repl
 	if held, ok, err := p.owners.Book.Read(t); err == nil && ok && held.Replica != p.peers.ID() && p.peers.Alive(held.Replica) {
 		return held.Replica, nil, nil
 	}
-	if p.Shutdown.Draining() {
-		if replica = p.Shutdown.drainTargets.One(ctx); replica == "" {
-			err = errStopping
+	if p.drain.Draining() {
+		if replica = p.drain.Target(ctx); replica == "" {
+			err = lifecycle.ErrStopping
 		}
 		return replica, nil, err
 	}
@@ -88,7 +86,7 @@ func (p *Placement) Hold(ctx context.Context, c sandbox.Caller, id string) (repl
 // runsHere reports whether the thread's instance is in this process, and no other took it.
 func (p *Placement) runsHere(t sandbox.Thread) bool {
 	inst := p.live.Find(t)
-	return inst != nil && p.teardown.stillOurs(inst)
+	return inst != nil && p.teardown.StillOurs(inst)
 }
 
 // HasExec reports whether this replica ran an exec of the thread, and still knows it.
@@ -97,30 +95,5 @@ func (p *Placement) HasExec(t sandbox.Thread, execID string) bool {
 	return err == nil
 }
 
-// elsewhereViews adds to views the sandboxes that other replicas run.
-func (u *Threads) elsewhereViews(ctx context.Context, views []sandbox.ThreadView) error {
-	var absent []sandbox.Thread
-	for _, v := range views {
-		if v.Sandbox == nil {
-			absent = append(absent, v.Thread)
-		}
-	}
-	records, err := u.store.Sandboxes(ctx, absent)
-	if err != nil || len(records) == 0 {
-		return err
-	}
-	for i := range views {
-		if rec, ok := records[views[i].Thread]; ok && views[i].Sandbox == nil && u.lives(rec) {
-			views[i].Sandbox = &rec.Info
-		}
-	}
-	return nil
-}
-
-// lives reports whether a record is of a sandbox that another replica runs now. Ours are in the map.
-func (u *Threads) lives(rec store.SandboxRecord) bool {
-	return rec.Replica != u.peers.ID() && u.peers.Alive(rec.Replica)
-}
-
 // Draining reports whether this server is stopping.
-func (p *Placement) Draining() bool { return p.Shutdown.Draining() }
+func (p *Placement) Draining() bool { return p.drain.Draining() }

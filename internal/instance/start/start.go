@@ -1,52 +1,132 @@
-package orchestrator
+package start
 
 import (
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
-	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
-	"github.com/skerry-sandbox/skerry/internal/instance/capacity"
 	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
+	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
+	"github.com/skerry-sandbox/skerry/internal/ownership/drain"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
+// begin waits for the place of a new instance, and starts it. While it waits the thread is ours, so that all who
+// ask for its sandbox come here.
+func (s *Starts) begin(c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
+	if !inst.Seat.Slot.Held() {
+		ctx, cancel := context.WithTimeout(s.ctx, ownership.TakeTimeout)
+		own, err := s.owners.Acquire(ctx, inst.Thread, "")
+		cancel()
+		if err != nil {
+			inst.Turn.GiveUp(ownership.NotHere(err))
+		} else {
+			defer s.owners.Release(own)
+		}
+	}
+	if err := s.queue.LetIn(c, inst, former); err != nil {
+		inst.Turn.GiveUp(err)
+		s.dismiss(inst, err)
+		return
+	}
+	if err := s.queue.AwaitSlot(inst); err != nil {
+		s.dismiss(inst, err)
+		return
+	}
+	if waited := time.Since(inst.Asked); waited > lifecycle.QueueNoted && former == nil {
+		s.queue.Note(c, inst, waited, nil)
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, s.startTime)
+	defer cancel()
+	s.start(ctx, c, inst, former)
+	s.orders.Save(inst)
+}
+
+// dismiss takes away an instance that was never started. A sandbox that waited for it is removed: it left the pool
+// when the thread took it, so nothing else knows it.
+func (s *Starts) dismiss(inst *instance.Instance, err error) {
+	s.queue.Note(sandbox.Caller{}, inst, time.Since(inst.Asked), err)
+	inst.Err = err
+	if inst.Pooled == nil {
+		s.teardown.Forget(inst)
+	} else {
+		inst.End(sandbox.StatusLost)
+		s.teardown.Remove(s.ctx, inst)
+	}
+	close(inst.Ready)
+}
+
+// enterTries bounds how often an instance may be put away, or paused, between being ready and being entered.
+const enterTries = 10
+
+// Enter returns the thread's running instance with an exec counted in, and the environment that all execs have.
+// An instance that is paused is resumed; when there is none, one is acquired: as the last one was, or else of
+// the default template.
+func (s *Starts) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
+	var err error
+	for range enterTries {
+		if err := s.drain.Refuse(t); err != nil {
+			return nil, nil, err
+		}
+		var inst *instance.Instance
+		var env map[string]string
+		if inst, err = s.Join(ctx, c, t, "", 0, nil); err == nil {
+			if env, err = inst.Enter(); err == nil {
+				if s.execs.Begin() {
+					return inst, env, nil
+				}
+				s.lifecycle.Left(inst)
+				return nil, nil, lifecycle.ErrStopping
+			}
+		}
+		switch {
+		case errors.Is(err, sandbox.SandboxLost) && inst != nil && inst.Ending() != "" && inst.Err == nil: // another one is started
+		case errors.Is(err, instance.ErrPaused):
+			if _, err := s.lifecycle.Wake(ctx, c, inst, "an exec"); err != nil {
+				return nil, nil, err
+			}
+		default:
+			return nil, nil, err
+		}
+	}
+	return nil, nil, err
+}
+
 // Starts brings instances up: it finds the instance of a thread, or starts one, in a new sandbox or in one of the pool.
 type Starts struct {
-	Lifecycle *Lifecycle
-	Shutdown  *Shutdown
-	Skills    *mounted.Skills
+	lifecycle *lifecycle.Lifecycle
+	drain     *drain.Drain
+	skills    *mounted.Skills
 	audit     *audit.Log
 	ctx       context.Context
 	execs     *execution.Registry
 	hooks     *hooks.Hooks
 	live      *instance.Map
 	log       *slog.Logger
-	orders    *orders
+	orders    *lifecycle.Orders
 	owners    *ownership.Owners
 	pool      *pool.Pool
-	queue     *queue
+	queue     *lifecycle.Queue
 	startTime time.Duration
 	store     *store.Store
-	teardown  *teardown
+	teardown  *lifecycle.Teardown
 	threads   *threads.Threads
 	wg        *sync.WaitGroup
 	narrowing *Narrowing
-	maker     *maker
+	Maker     *Maker
 }
 
 // Acquire returns the thread's sandbox and starts it when there is none. Many callers at once get one.
@@ -55,26 +135,26 @@ func (s *Starts) Acquire(ctx context.Context, c sandbox.Caller, id string, o san
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := s.Shutdown.refuse(t); err != nil {
+	if err := s.drain.Refuse(t); err != nil {
 		return sandbox.Info{}, err
 	}
-	if _, ok := s.orders.templates[o.Template]; !ok && o.Template != "" {
+	if _, ok := s.orders.Templates[o.Template]; !ok && o.Template != "" {
 		return sandbox.Info{}, sandbox.Errorf(sandbox.Invalid, "there is no template %.80q; GET /api/templates lists them", o.Template)
 	}
 	if err := sandbox.CheckEnv("env", o.Env); err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := s.Skills.Narrow(ctx, t, o.Skills); err != nil {
+	if err := s.skills.Narrow(ctx, t, o.Skills); err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := s.narrowing.narrowCapabilities(ctx, c, t, o.Capabilities); err != nil {
+	if err := s.narrowing.narrow(ctx, c, t, o.Capabilities); err != nil {
 		return sandbox.Info{}, err
 	}
 	newEnv := false
-	inst, err := s.join(ctx, c, t, o.Template, o.Wait, func(inst *instance.Instance) {
+	inst, err := s.Join(ctx, c, t, o.Template, o.Wait, func(inst *instance.Instance) {
 		newEnv = o.Env != nil && inst.SetEnvironment(o.Env)
 	})
-	if err != nil && !errors.Is(err, errStillStarting) {
+	if err != nil && !errors.Is(err, lifecycle.ErrStillStarting) {
 		if o.Skills != nil || o.Capabilities != nil { // what was narrowed is there, sandbox or not
 			_, e := s.threads.Ensure(context.WithoutCancel(ctx), t)
 			err = errors.Join(err, e)
@@ -82,11 +162,11 @@ func (s *Starts) Acquire(ctx context.Context, c sandbox.Caller, id string, o san
 		return sandbox.Info{}, err
 	}
 	if newEnv { // of a starting one it is kept when it runs
-		s.orders.saveOrder(inst)
+		s.orders.Save(inst)
 	}
-	s.Lifecycle.active(t, ActivityAcquire)
+	s.lifecycle.Active(t, lifecycle.ActivityAcquire)
 	if o.Skills != nil && inst.IsReady() {
-		s.Skills.ShowNow(ctx, inst)
+		s.skills.ShowNow(ctx, inst)
 	}
 	return inst.Info(), s.remember(ctx, t, o)
 }
@@ -118,14 +198,14 @@ func (s *Starts) remember(ctx context.Context, t sandbox.Thread, o sandbox.Acqui
 
 // instance finds the thread's instance or puts a new one in, whose start goes on in the background. An instance that
 // is being removed is waited for by the start of the new one.
-func (s *Starts) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) (*instance.Instance, error) {
+func (s *Starts) instanceFor(c sandbox.Caller, t sandbox.Thread, o lifecycle.Order) (*instance.Instance, error) {
 	var old, made *instance.Instance
 	inst, err := s.live.Put(t, func(former *instance.Instance) (next *instance.Instance, err error) {
 		if former != nil && former.Ending() == "" {
 			return former, nil
 		}
 		old = former
-		made, err = s.maker.newInstance(t, o, former)
+		made, err = s.Maker.newInstance(t, o, former)
 		return made, err
 	})
 	if made != nil {
@@ -134,51 +214,9 @@ func (s *Starts) instanceFor(c sandbox.Caller, t sandbox.Thread, o order) (*inst
 	return inst, err
 }
 
-// newInstance makes the next instance of a thread, with its place. It runs in instance.Map.Put.
-func (m *maker) newInstance(t sandbox.Thread, o order, former *instance.Instance) (*instance.Instance, error) {
-	tmpl := o.template
-	var place *capacity.Ticket
-	var x *instance.Pooled
-	onVolume := m.onVolume(t)
-	if former == nil && !onVolume { // a volume cannot be added to a sandbox that waits
-		x, place = m.takePooled(t, o)
-	}
-	if x == nil {
-		var err error
-		if place, err = m.queue.takePlace(t, former); err != nil {
-			return nil, err
-		}
-	}
-	now := time.Now().UTC()
-	info := sandbox.Info{
-		ID: sandbox.NewID(), State: sandbox.Starting, Template: tmpl.Name, Driver: m.caps.Name, Runtime: tmpl.Runtime,
-		CreatedAt: now, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: tmpl.Loosened,
-	}
-	if x != nil {
-		info.ID, info.Warm = x.ID, true
-	}
-	inst := instance.NewStarting(t, tmpl, info, o.env)
-	inst.Seat.Slot = place
-	if x != nil {
-		inst.Pooled, inst.Dir, inst.FileSync = x, x.Dir, x.FileSync
-		inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
-		inst.FileSync.Shut()
-	} else {
-		inst.Dir = instance.RunDir(filepath.Join(m.runRoot, string(inst.ID)))
-		inst.FileSync = m.copies.Sync(inst.ID)
-	}
-	if onVolume {
-		inst.FileSync.OnVolume = true
-	}
-	m.copies.AskContexts(inst)
-	return inst, nil
-}
-
-var errStillStarting = sandbox.Errorf(sandbox.Timeout, "the sandbox is still starting")
-
-// join returns the thread's instance when it is ready, of the template that is named, or of any when none is. use
+// Join returns the thread's instance when it is ready, of the template that is named, or of any when none is. use
 // is called with the instance before it is waited for; nil: nothing is. On errStillStarting the instance is there.
-func (s *Starts) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*instance.Instance)) (*instance.Instance, error) {
+func (s *Starts) Join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, named string, wait time.Duration, use func(*instance.Instance)) (*instance.Instance, error) {
 	cold := false
 	for {
 		inst := s.live.Find(t)
@@ -187,8 +225,8 @@ func (s *Starts) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, n
 			if err != nil {
 				return nil, err
 			}
-			o := s.orders.order(t, named)
-			o.cold = cold
+			o := s.orders.Next(t, named)
+			o.Cold = cold
 			if inst, err = s.instanceFor(c, t, o); err != nil {
 				return nil, err
 			}
@@ -199,7 +237,7 @@ func (s *Starts) join(ctx context.Context, c sandbox.Caller, t sandbox.Thread, n
 		if use != nil {
 			use(inst)
 		}
-		err := s.queue.waitReady(ctx, inst, wait)
+		err := s.queue.WaitReady(ctx, inst, wait)
 		if cold = cold || errors.Is(err, hooks.ErrNotFilled); !errors.Is(err, hooks.ErrNotFilled) && !errors.Is(err, instance.ErrGivenUp) {
 			return inst, err
 		}
@@ -238,83 +276,39 @@ func (s *Starts) start(ctx context.Context, c sandbox.Caller, inst *instance.Ins
 	if _, e := s.audit.Append(context.WithoutCancel(ctx), result); e != nil && err == nil {
 		err = e
 	}
-	s.queue.measureStart(inst, err)
+	s.queue.Measure(inst, err)
 	if err != nil {
 		s.log.Error("sandbox did not start", "thread", inst.Thread.String(), "sandbox", string(inst.ID), "error", err)
 		inst.Err = err
 		inst.End(sandbox.StatusLost)
-		s.teardown.remove(ctx, inst)
+		s.teardown.Remove(ctx, inst)
 	}
 	close(inst.Ready)
 }
 
-// retire ends the sandbox of an instance, once; its execs end with status. It returns when all of it is gone.
-func (d *teardown) retire(ctx context.Context, c sandbox.Caller, inst *instance.Instance, status sandbox.Status, why string) error {
-	inst.Turn.GiveUp(sandbox.Errorf(sandbox.Conflict, "the sandbox was %s before it started", why)) // an instance that waits for its place
-	select {                                                                                        // an instance that is starting is not pulled from under its start
-	case <-inst.Ready:
-	case <-ctx.Done():
-		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
-	}
-	if inst.Ownership != nil && inst.Err == nil && !d.owners.Confirm(inst.Ownership) {
-		return nil // it is another server's now
-	}
-	if !inst.StopAs(status) {
-		select {
-		case <-inst.Gone:
-			return nil
-		case <-ctx.Done():
-			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still stopping")
-		}
-	}
-	rec := audit.About(c, inst.Thread, audit.ActionSandboxRemove, audit.PhaseResult)
-	rec.Sandbox, rec.Subject, rec.Outcome, rec.Detail = string(inst.ID), inst.Template.Name, "ok", why
-	err := d.audit.AppendResult(context.WithoutCancel(ctx), rec)
-	d.metrics.Changed(audit.ActionSandboxRemove, string(status))
-	d.remove(ctx, inst)
-	return err
-}
-
-// remove takes away all of an instance whose ending is set, and takes it out of the map.
-func (d *teardown) remove(ctx context.Context, inst *instance.Instance) {
-	d.hooks.Down(ctx, inst)
-	d.leaveMap(inst)
-}
-
-// watch ends the instances whose sandbox died.
-func (d *teardown) watch(events <-chan driver.Event) {
-	for ev := range events {
-		if ev.State != sandbox.Lost {
-			continue
-		}
-		if d.pool.Ended(ev.ID) {
-			continue
-		}
-		if inst := d.live.FindID(ev.ID); inst != nil { // after: a sandbox that was claimed from the pool meanwhile is here
-			d.wg.Go(func() { d.died(inst, ev.OOM) })
-		}
-	}
-}
-
-// died retires an instance whose sandbox ended by itself. When it ran out of memory, its execs say so.
-func (d *teardown) died(inst *instance.Instance, oom bool) {
-	status, why := sandbox.StatusLost, "the sandbox ended by itself"
-	if oom {
-		status, why = sandbox.StatusOOM, "the sandbox ran out of memory"
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.startTime+removeTimeout)
-	defer cancel()
-	if err := d.retire(ctx, sandbox.Caller{}, inst, status, why); err != nil {
-		d.log.Error("dead sandbox not retired", "thread", inst.Thread.String(), "error", err)
-	}
-}
-
 // Templates lists what a sandbox can be made from.
 func (s *Starts) Templates() []sandbox.Template {
-	list := make([]sandbox.Template, 0, len(s.orders.templates))
-	for _, t := range s.orders.templates {
+	list := make([]sandbox.Template, 0, len(s.orders.Templates))
+	for _, t := range s.orders.Templates {
 		list = append(list, t.Template)
 	}
 	slices.SortFunc(list, func(a, b sandbox.Template) int { return strings.Compare(a.Name, b.Name) })
 	return list
+}
+
+// Resume thaws a paused sandbox and starts a hibernated one again. A running one stays as it is. NotFound:
+// the thread has none.
+func (s *Starts) Resume(ctx context.Context, c sandbox.Caller, id string) (sandbox.Info, error) {
+	inst, asleep, err := s.lifecycle.Existing(ctx, c, id)
+	if err == nil && (asleep != nil || inst.Ending() != "") {
+		if t := (sandbox.Thread{Owner: c.Owner, ID: id}); s.drain.Refuse(t) == nil {
+			inst, err = s.Join(ctx, c, t, "", 0, nil)
+		} else {
+			err = lifecycle.ErrStopping
+		}
+	}
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	return s.lifecycle.Wake(ctx, c, inst, "asked")
 }
