@@ -58,6 +58,7 @@ func startedExec(t *testing.T, h *house) string {
 // TestApprovalHoldsTheDeadline: an exec whose call waits for a person outlives its own deadline, and those who follow
 // it hear why.
 func TestApprovalHoldsTheDeadline(t *testing.T) {
+	t.Parallel()
 	p := &patient{end: make(chan struct{})}
 	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.ApprovalWait = time.Minute })
 	id := startedExec(t, h)
@@ -102,6 +103,7 @@ func TestApprovalHoldsTheDeadline(t *testing.T) {
 
 // TestHoldsHaveABound: with all its holds used up, an exec ends at its deadline, whatever waits.
 func TestHoldsHaveABound(t *testing.T) {
+	t.Parallel()
 	p := &patient{end: make(chan struct{})}
 	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.ApprovalWait = 200 * time.Millisecond })
 	id := startedExec(t, h)

@@ -42,6 +42,7 @@ func (h guardedHub) CallChecked(context.Context, sandbox.Thread, sandbox.Tool, [
 // TestCapabilitiesOfThreads: narrowing a thread, and widening it again, reaches its running sandbox and its next call at once, is
 // remembered, and grants nothing that the caller does not have.
 func TestCapabilitiesOfThreads(t *testing.T) {
+	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, guardedHub{newChangingHub()})
 	ctx := t.Context()
 	rich := caller

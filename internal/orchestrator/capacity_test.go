@@ -27,6 +27,7 @@ func (h *house) waitFor(t *testing.T, n int) {
 
 // TestQueue: who finds no place waits for one, is shown as starting, and its start says for how long it waited.
 func TestQueue(t *testing.T) {
+	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, lifecycle.Bounds{Queue: 5, QueueTime: time.Minute}))
 	ctx := t.Context()
 	h.mustExec(t, "first")
@@ -59,6 +60,7 @@ func TestQueue(t *testing.T) {
 }
 
 func TestQueueEnds(t *testing.T) {
+	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(1, lifecycle.Bounds{Queue: 2, QueueTime: 300 * time.Millisecond}))
 	ctx := t.Context()
 	h.mustExec(t, "first")
@@ -131,6 +133,7 @@ func TestQueueEnds(t *testing.T) {
 // TestRoomIsMade: a waiting caller gets the place of the sandbox that was unused longest, not of a busy one
 // or was used just now.
 func TestRoomIsMade(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	h := newHouseOf(t, g, places(3, lifecycle.Bounds{Queue: 5, QueueTime: time.Minute, ReclaimIdle: 10 * time.Minute}))
 	h.background(t, "busy")
@@ -168,6 +171,7 @@ func TestRoomIsMade(t *testing.T) {
 
 // TestTenantsLimit: a tenant that has its most makes room among its own, and others are not delayed.
 func TestTenantsLimit(t *testing.T) {
+	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, lifecycle.Bounds{PerTenant: 1, Queue: 5, QueueTime: time.Minute, ReclaimIdle: time.Minute}))
 	other := sandbox.Caller{Owner: sandbox.Owner{Tenant: "other", User: "u"}}
 	ctx := t.Context()
@@ -197,6 +201,7 @@ func TestTenantsLimit(t *testing.T) {
 
 // TestCrowdedHouse: many threads on few places, with sandboxes that die meanwhile: each exec has its turn.
 func TestCrowdedHouse(t *testing.T) {
+	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, places(3, lifecycle.Bounds{Queue: 100, QueueTime: time.Minute, ReclaimIdle: time.Nanosecond}))
 	var wg sync.WaitGroup
 	for i := range 12 {

@@ -50,6 +50,7 @@ func ownerHere(t *testing.T, path string) int {
 // TestClaimedWithFiles: a thread with files gets a sandbox that waited, with all of its files and nothing else; what runs there
 // changes them as theirs, and the folder that the sandbox waited with goes.
 func TestClaimedWithFiles(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t, onePooled())
 	f.full(t, 1)
 	f.ok("t", "printf one > a; mkdir -p deep/er; printf two > deep/er/b; ln -s a link; printf gone > c")
@@ -89,6 +90,7 @@ func TestClaimedWithFiles(t *testing.T) {
 
 // TestNothingRunsBeforeItIsWhole: while the files are copied no exec begins, and what the API writes meanwhile is there for the first.
 func TestNothingRunsBeforeItIsWhole(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t, onePooled())
 	f.full(t, 1)
 	f.ok("t", "printf one > a")
@@ -133,6 +135,7 @@ func TestNothingRunsBeforeItIsWhole(t *testing.T) {
 // TestFillFails: a sandbox that cannot be given the files is removed, and the thread gets a cold one. No caller notices,
 // unless that fails, too: then there is one error, of that.
 func TestFillFails(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t, onePooled())
 	f.full(t, 1)
 	f.ok("t", "printf one > a")
@@ -179,6 +182,7 @@ func TestFillFails(t *testing.T) {
 // TestEvicted: pods end at any moment of a thread's work. Whatever exec was told to have ended, its files are in the next
 // sandbox, whether that waited or is made.
 func TestEvicted(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxInstances = 20 })
 	f.full(t, 2)
 	const threads, rounds = 3, 16
@@ -261,6 +265,7 @@ printf v%d > f%d.new; mv f%d.new f%d; printf x >> log`, told, told+1, told+1, to
 // TestAllAtOnce: callers that acquire, delete, hibernate, release, write and sweep one thread at once get an answer, the thread has
 // the sandbox or none, and nothing is left over.
 func TestAllAtOnce(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t, withPool(sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600}), func(o *Options) { o.MaxInstances = 8 })
 	f.full(t, 2)
 	f.ok("t", "printf one > a")
@@ -323,6 +328,7 @@ func TestAllAtOnce(t *testing.T) {
 
 // TestPoolRollsInAClaim: another image while files are copied changes nothing for the thread; the next one gets the new image.
 func TestPoolRollsInAClaim(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t, onePooled())
 	f.spy.image.Store("image-1")
 	f.full(t, 1)
@@ -354,6 +360,7 @@ func TestPoolRollsInAClaim(t *testing.T) {
 // TestCrashInAFill: at every step of a claim of a thread with files the server may die. The files are all there afterwards, and the
 // sandbox is the thread's only when it has them.
 func TestCrashInAFill(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"named", "attached", "half", "filled", "noted"} {
 		t.Run(step, func(t *testing.T) {
 			w := newTown(t)

@@ -45,6 +45,7 @@ func inContext(t *testing.T, exit *sandboxv1.Exit) (*house, sandbox.CodeContext,
 // TestResultsAreData: what the code's own process says that it displayed is bounded, typed, and never a path
 // of another user's file.
 func TestResultsAreData(t *testing.T) {
+	t.Parallel()
 	raw := [][]byte{
 		[]byte(`{"text/plain":"x","image/png":7,"not a type":"x","../../etc":"x","application/json":{"a":[1]},"x/y+json":null}`),
 		[]byte(`{"application/vnd.skerry.file+json":[{"mime":"text/html","path":"/mnt/user-data/workspace/other","bytes":1},{"mime":"text/html","path":"/etc/passwd"}]}`),
@@ -66,6 +67,7 @@ func TestResultsAreData(t *testing.T) {
 
 // TestContextRules: who may run in a context, when, and what its loss says.
 func TestContextRules(t *testing.T) {
+	t.Parallel()
 	h, cc, res, err := inContext(t, &sandboxv1.Exit{Status: sandboxv1.Exit_STATUS_EXITED, Code: 3, ContextLost: true})
 	if err != nil || res.Context.State != sandbox.ContextLost || !strings.Contains(res.Context.Detail, "code 3") {
 		t.Fatalf("%+v, %v", res.Context, err)
@@ -116,6 +118,7 @@ func TestContextRules(t *testing.T) {
 
 // TestContextThatDiedBetweenRuns: sandboxd does not know it any more.
 func TestContextThatDiedBetweenRuns(t *testing.T) {
+	t.Parallel()
 	h, cc, _, err := inContext(t, nil)
 	if !errors.Is(err, sandbox.Conflict) || !strings.Contains(err.Error(), "ended by itself") {
 		t.Errorf("%v", err)

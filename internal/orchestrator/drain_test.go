@@ -28,6 +28,7 @@ func (h *house) drain(t *testing.T, ctx context.Context) (done chan struct{}) {
 }
 
 func TestDrainWaitsAndRefuses(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	h := newHouseOf(t, g, places(1, lifecycle.Bounds{Queue: 5, QueueTime: time.Minute}))
 	e := h.background(t, "x")
@@ -79,6 +80,7 @@ func TestDrainWaitsAndRefuses(t *testing.T) {
 
 // TestDrainEnds: what runs longer than the drain is killed, and who follows it sees that.
 func TestDrainEnds(t *testing.T) {
+	t.Parallel()
 	h := newHouseOf(t, newGate())
 	e := h.background(t, "x")
 	events := make(chan sandbox.Event, 10)
@@ -110,6 +112,7 @@ func TestDrainEnds(t *testing.T) {
 
 // TestDrainAtOnce: a drain that is cancelled waits for nothing, and one whose execs cannot be ended is bounded.
 func TestDrainAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, deaf := range map[string]bool{"cancelled": false, "deaf": true} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate()
@@ -137,6 +140,7 @@ func TestDrainAtOnce(t *testing.T) {
 
 // TestReap: what no record names is removed when it is old enough, and what is used is not.
 func TestReap(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	ctx := t.Context()
 	h.mustExec(t, "known")

@@ -26,6 +26,7 @@ import (
 // TestEndBringsFiles: when the end of an exec is told, the server has what it changed, of the thread's owner, and says what that
 // was; reading costs no pull as long as nothing ran since, and one while something runs.
 func TestEndBringsFiles(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	if err := f.write("t", "before", "b", false); err != nil {
 		t.Fatal(err)
@@ -91,6 +92,7 @@ func (f *remoteHouse) eventually(what string, ok func() bool) {
 // TestApiChangesAreThere: what the API changes is in a sandbox that runs when it says so, on top of what runs there has changed, and no
 // pull undoes it.
 func TestApiChangesAreThere(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("t", "printf one > a; printf x > gone; mkdir dir; printf y > dir/f; ln -s a link")
 	exec := f.start("t", "printf two > a; : > begun; "+untilThere("go")+"cat a > saw; ls > listed; cat moved/f >> saw")
@@ -124,6 +126,7 @@ func TestApiChangesAreThere(t *testing.T) {
 
 // TestEndsShareAPull: execs that end at the same time are served by one pull that began after the last of them.
 func TestEndsShareAPull(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("t", "true")
 	const n = 12
@@ -157,6 +160,7 @@ func TestEndsShareAPull(t *testing.T) {
 // TestKilledBeforeThePull: a sandbox that dies between an exec's end and its pull: the exec is lost and says so, the server
 // has what was told before, whole, and the next exec begins with that.
 func TestKilledBeforeThePull(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("t", "printf kept > a")
 	f.spy.hook(func(id sandbox.ID) { f.spy.Kill(id) }, nil)
@@ -183,6 +187,7 @@ func TestKilledBeforeThePull(t *testing.T) {
 // TestCutConnection: execs go on while there is no way to their sandbox, no caller reads what may be old, what the API changed meanwhile
 // is there before the next exec, and all ends well.
 func TestCutConnection(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a")
 	execs := []string{f.start("t", "printf 2 > a; : > begun; "+untilThere("go")+"printf 3 > b"), f.start("t", ": > begun2; "+untilThere("go")+"printf 4 > c")}
@@ -216,6 +221,7 @@ func TestCutConnection(t *testing.T) {
 
 // TestChangeWhileCut: a change by the API that could not be pushed is not undone by the next pull, and no exec misses it.
 func TestChangeWhileCut(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a; rm -f gone")
 	f.spy.Host().Cut(f.instance("t").ID, true)
@@ -231,6 +237,7 @@ func TestChangeWhileCut(t *testing.T) {
 
 // TestSlowUpload: an upload that takes its time holds up no end of an exec, nor does a pull take away what has come of it.
 func TestSlowUpload(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("t", "printf 1 > a")
 	body, sends := io.Pipe()
@@ -270,6 +277,7 @@ func TestSlowUpload(t *testing.T) {
 
 // TestMoreThanTheLimit: the exec that made too much says so and is lost; the sandbox goes on, and the next exec copies what is left.
 func TestMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t) // of 1 MiB
 	f.ok("t", "printf kept > a")
 	res := f.run("t", "printf changed > a; head -c 2000000 /dev/zero > large")
@@ -290,6 +298,7 @@ func TestMoreThanTheLimit(t *testing.T) {
 
 // TestPutAwayBringsFiles: what runs when a sandbox is hibernated, released or too old is ended, and what it wrote is there.
 func TestPutAwayBringsFiles(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	for id, put := range map[string]func() error{
 		"hibernated": func() error { _, err := f.Lifecycle.Hibernate(t.Context(), caller, "hibernated", true); return err },
@@ -309,6 +318,7 @@ func TestPutAwayBringsFiles(t *testing.T) {
 
 // TestPushesAreOne: what changes while a push goes on is pushed once after it, and instances do not wait for each other.
 func TestPushesAreOne(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("a", "true")
 	f.ok("b", "true")
@@ -347,6 +357,7 @@ func TestPushesAreOne(t *testing.T) {
 
 // TestClaimedFar: a sandbox of the pool is attached with the thread's folder, token and labels, and its files are the thread's.
 func TestClaimedFar(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
 	f.full(t, 1)
 	waiting := f.waiting()
@@ -372,6 +383,7 @@ func TestClaimedFar(t *testing.T) {
 // TestTakeOverFar: the server that takes a thread over copies what ran last; the former one does not reach the sandbox any more, copies
 // nothing, and says that its exec is lost.
 func TestTakeOverFar(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	w.far = true
 	all := newShells(t)
@@ -442,6 +454,7 @@ func TestTakeOverFar(t *testing.T) {
 // TestFenced: a server whose token is lower than the highest that the sandbox has seen does not adopt it, and does not remove it when it
 // is another's.
 func TestFenced(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.ok("t", "true")
 	inst := f.instance("t")

@@ -51,6 +51,7 @@ func threadNamed(id string) sandbox.Thread { return sandbox.Thread{Owner: caller
 // TestHandOver: a server that stops hands its threads over to the other one, each when nothing runs for it; what runs ends
 // where it runs, and what is new is passed on.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	w := newTownOf(t, g)
 	a, b := w.settle("a"), w.settle("b")
@@ -125,6 +126,7 @@ func TestHandOver(t *testing.T) {
 // TestHandOverEnds: an exec that runs for longer than the drain is killed, then its thread is handed over. Who asks
 // for the thread shortly before waits for that.
 func TestHandOverEnds(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	w := newTownOf(t, g)
 	a, b := w.settle("a"), w.settle("b")
@@ -148,6 +150,7 @@ func TestHandOverEnds(t *testing.T) {
 // TestNobodyToHandOverTo: without a server that takes work nothing is handed over: new work is refused, and the sandboxes
 // wait for the next server.
 func TestNobodyToHandOverTo(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
 	if _, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {

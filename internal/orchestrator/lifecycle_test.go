@@ -154,6 +154,7 @@ func withTemplates(change func(*instance.Template)) func(*Options) {
 }
 
 func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
+	t.Parallel()
 	var env []string
 	var mu sync.Mutex
 	h := newHouseWith(t, daemon{run: exits, asked: func(r *sandboxv1.RunRequest) {
@@ -218,6 +219,7 @@ func TestIdleSandboxIsHibernatedAndComesBack(t *testing.T) {
 
 // TestEnvironmentIsNotReadable: what is kept may be secret.
 func TestEnvironmentIsNotReadable(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	th := sandbox.Thread{Owner: caller.Owner, ID: "secret"}
 	if _, err := h.Starts.Acquire(t.Context(), caller, "secret", sandbox.AcquireOptions{Env: map[string]string{"K": "hunter2"}}); err != nil {
@@ -251,6 +253,7 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 
 // TestActivity: what counts keeps a sandbox, and looking at it does not.
 func TestActivity(t *testing.T) {
+	t.Parallel()
 	all := []string{lifecycle.ActivityAcquire, lifecycle.ActivityFileWrite, lifecycle.ActivityFileRead, lifecycle.ActivityToolCall}
 	ctx := context.Background()
 	uses := map[string]func(h *house) error{
@@ -300,6 +303,7 @@ func TestActivity(t *testing.T) {
 
 // TestBusySandboxIsNotIdle: a background exec keeps its sandbox, however long ago it began.
 func TestBusySandboxIsNotIdle(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	h := newHouseOf(t, g, withTemplates(func(b *instance.Template) { b.IdleSeconds = 60 }))
 	e := h.background(t, "busy")
@@ -323,6 +327,7 @@ func TestBusySandboxIsNotIdle(t *testing.T) {
 }
 
 func TestMaximumAge(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	h := newHouseOf(t, g, withTemplates(func(b *instance.Template) { b.MaxAgeSeconds = 1000 }), func(o *Options) { o.Lifecycle.AgeGrace = 1000 * time.Second })
 	waiting, over := h.background(t, "waits"), h.background(t, "over")
@@ -350,6 +355,7 @@ func TestMaximumAge(t *testing.T) {
 }
 
 func TestPause(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	ctx := t.Context()
 	if _, err := h.Lifecycle.Pause(ctx, caller, "none"); !errors.Is(err, sandbox.NotFound) {
@@ -400,6 +406,7 @@ func TestPause(t *testing.T) {
 
 // TestPausesAndExecsRace: whatever comes between, every exec runs.
 func TestPausesAndExecsRace(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	h.mustExec(t, "race")
 	stop := make(chan struct{})
@@ -432,6 +439,7 @@ func TestPausesAndExecsRace(t *testing.T) {
 
 // TestRestart: a server that comes back has hibernated sandboxes, paused ones, and what all were asked to be.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	var env []string
 	var mu sync.Mutex
 	h := newHouseWith(t, daemon{run: exits, asked: func(r *sandboxv1.RunRequest) {
@@ -484,6 +492,7 @@ func TestRestart(t *testing.T) {
 
 // TestAnotherTemplate: a request for another template than that of a hibernated sandbox starts a new one.
 func TestAnotherTemplate(t *testing.T) {
+	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, withTemplates(func(*instance.Template) {}))
 	ctx := t.Context()
 	if _, err := h.Starts.Acquire(ctx, caller, "x", sandbox.AcquireOptions{Template: "data", Env: map[string]string{"A": "b"}}); err != nil {
@@ -506,6 +515,7 @@ func TestAnotherTemplate(t *testing.T) {
 }
 
 func TestFirstExecIsTimed(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	for range 3 {
 		h.mustExec(t, "x")

@@ -65,6 +65,7 @@ func (h *house) used(t *testing.T) sandbox.UsageReport {
 
 // TestExecLimit: an exec takes a place until it ends, however it ends, and a refused exec takes none.
 func TestExecLimit(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	h := newLimitedHouse(t, g, limits.Rules{Execs: 2})
 	first := h.background(t, "a")
@@ -97,6 +98,7 @@ func (h *house) start(t *testing.T, id string) error {
 
 // TestSandboxLimit: a refused sandbox leaves nothing; a removed one makes room; the thread's next one is no second.
 func TestSandboxLimit(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	close(g.open)
 	h := newLimitedHouse(t, g, limits.Rules{Sandboxes: 1})
@@ -123,6 +125,7 @@ func TestSandboxLimit(t *testing.T) {
 
 // TestCPULimit: what the driver measured counts, also what a sandbox computed last.
 func TestCPULimit(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	h := newLimitedHouse(t, g, limits.Rules{CPUSecondsPerDay: 10})
 	h.background(t, "a")
@@ -160,6 +163,7 @@ func (o *oneTool) CallChecked(context.Context, sandbox.Thread, sandbox.Tool, []b
 
 // TestToolLimit: a call that is refused is not made, and recorded as denied.
 func TestToolLimit(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	hub := &oneTool{}
 	h := newLimitedHouseWith(t, g, hub, limits.Rules{ToolCallsPerDay: 1})
@@ -185,6 +189,7 @@ func TestToolLimit(t *testing.T) {
 
 // TestDiskLimit: who has too many files may delete some, and read them, and do nothing else.
 func TestDiskLimit(t *testing.T) {
+	t.Parallel()
 	g := newGate()
 	close(g.open)
 	var h *house
@@ -238,6 +243,7 @@ func (h heldRules) Of(sandbox.Caller) (tenant, user, key limits.Rules) {
 // TestClaimGivenUp: a thread is deleted while its sandbox, which waited in the pool, is held up by the limits. The
 // sandbox is removed, and the pool has another one.
 func TestClaimGivenUp(t *testing.T) {
+	t.Parallel()
 	var held sync.Mutex
 	h, e := pooledHouse(t, sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}, func(o *Options) {
 		l := limits.New(limits.Options{State: o.Store, Table: heldRules{&held}, Server: "test", Refused: o.Metrics.Limited})

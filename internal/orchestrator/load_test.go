@@ -41,6 +41,7 @@ func soon(t *testing.T, what string, step func(), ok func() bool) {
 
 // TestWeight: a sandbox that computes counts little, until it stops or its exec ends.
 func TestWeight(t *testing.T) {
+	t.Parallel()
 	h := newHouseOf(t, newGate())
 	exec := h.background(t, "heavy")
 	h.background(t, "light")
@@ -75,6 +76,7 @@ func TestWeight(t *testing.T) {
 // TestForkBomb: the exec with the most processes is ended, and says why, in its result and in its record; others and
 // the sandbox go on.
 func TestForkBomb(t *testing.T) {
+	t.Parallel()
 	c := &counter{gate: newGate()}
 	h := newHouseWith(t, c, noTools{})
 	innocent := h.background(t, "bombed")
@@ -123,6 +125,7 @@ func TestForkBomb(t *testing.T) {
 
 // TestForkBombThatCannotBeEnded: when its exec cannot be ended, the sandbox is.
 func TestForkBombThatCannotBeEnded(t *testing.T) {
+	t.Parallel()
 	deaf := newGate()
 	deaf.deaf = true
 	h := newHouseOf(t, deaf)

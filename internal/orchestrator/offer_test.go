@@ -12,6 +12,7 @@ import (
 // TestModeOutlivesTheSandbox: what a thread asked for when it acquired its sandbox still holds when the
 // sandbox has ended; a thread that asked for nothing follows its tenant.
 func TestModeOutlivesTheSandbox(t *testing.T) {
+	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) {
 		o.CodeSettings = func(tenant string) sandbox.CodeSettings {
 			s := sandbox.DefaultCodeSettings()
@@ -67,6 +68,7 @@ func (o offering) Tools(context.Context, sandbox.Thread) (sandbox.ToolSet, error
 
 // TestAutoCountsWhatIsShown: the mode follows from the tools that would take room in the model's context.
 func TestAutoCountsWhatIsShown(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		hub  offering
 		want string

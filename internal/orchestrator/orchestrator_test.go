@@ -274,6 +274,7 @@ func (h *house) exec(t *testing.T, thread string, timeout time.Duration) (sandbo
 }
 
 func TestManyCallersStartOneSandbox(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	var wg sync.WaitGroup
 	for range 20 {
@@ -290,6 +291,7 @@ func TestManyCallersStartOneSandbox(t *testing.T) {
 }
 
 func TestCapacityIsNamed(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	for _, id := range []string{"a", "b", "c"} {
 		if _, err := h.exec(t, id, time.Minute); err != nil {
@@ -310,6 +312,7 @@ func TestCapacityIsNamed(t *testing.T) {
 // TestSilentSandboxIsEnded: a sandboxd that does not keep the deadline loses its sandbox, and the
 // exec has its end and one terminal record.
 func TestSilentSandboxIsEnded(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{})
 	res, err := h.exec(t, "silent", 100*time.Millisecond)
 	if err != nil || res.Status != sandbox.StatusTimeout {
@@ -336,6 +339,7 @@ func TestSilentSandboxIsEnded(t *testing.T) {
 
 // TestDeadSandbox: the exec of a sandbox that dies is lost, or out of memory; the next call gets a new one.
 func TestDeadSandbox(t *testing.T) {
+	t.Parallel()
 	for want, kill := range map[sandbox.Status]func(machine, sandbox.ID){
 		sandbox.StatusLost: func(d machine, id sandbox.ID) { d.Kill(id) },
 		sandbox.StatusOOM:  func(d machine, id sandbox.ID) { d.KillOOM(id) },
@@ -364,6 +368,7 @@ func TestDeadSandbox(t *testing.T) {
 }
 
 func TestThreadsOfOthersDoNotExist(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	if _, err := h.exec(t, "mine", time.Minute); err != nil {
 		t.Fatal(err)

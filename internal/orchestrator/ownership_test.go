@@ -237,6 +237,7 @@ var mainThread = sandbox.Thread{Owner: caller.Owner, ID: "main"}
 
 // TestTwoServersOneSandbox: whichever server is asked, the thread gets one sandbox, and all learn who runs it.
 func TestTwoServersOneSandbox(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	servers := []*Orchestrator{w.settle("a"), w.settle("b")}
 	ids := map[string]*Orchestrator{"a": servers[0], "b": servers[1]}
@@ -299,6 +300,7 @@ func TestTwoServersOneSandbox(t *testing.T) {
 // TestTakenOver: the sandbox of a server that ended is adopted by another one. Should the first one go on, because it
 // was only stopped, it lets go of the sandbox, whose execs end there, and does not remove it.
 func TestTakenOver(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
 	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
@@ -346,6 +348,7 @@ func TestTakenOver(t *testing.T) {
 
 // TestStaleRemovalIsRefused: a server that does not know yet that its sandbox is another one's, and removes it.
 func TestStaleRemovalIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
 	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
@@ -373,6 +376,7 @@ func TestStaleRemovalIsRefused(t *testing.T) {
 
 // TestRedisLosesAll: neither is a sandbox taken from its server, nor is a second one started; the lease comes back.
 func TestRedisLosesAll(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
 	if _, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
@@ -407,6 +411,7 @@ func TestRedisLosesAll(t *testing.T) {
 
 // TestSecondServerStarts: the start of another server leaves the sandboxes of the first one alone, and their folders.
 func TestSecondServerStarts(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a := w.settle("a")
 	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})
@@ -430,6 +435,7 @@ func TestSecondServerStarts(t *testing.T) {
 
 // TestSilentServer: from a server that is there but does not answer a thread is taken only when its lease ran out.
 func TestSilentServer(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
 	if _, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{}); err != nil {
@@ -469,6 +475,7 @@ func TestSilentServer(t *testing.T) {
 
 // TestNotRemoved: as long as a sandbox cannot be removed its thread gets no second one, on no server.
 func TestNotRemoved(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a, b := w.settle("a"), w.settle("b")
 	info, err := a.Starts.Acquire(t.Context(), caller, "main", sandbox.AcquireOptions{})

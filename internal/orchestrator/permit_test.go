@@ -25,6 +25,7 @@ func (r ruled) Decide(ctx context.Context, q policy.Request) policy.Decision {
 // TestRunsAreDecidedOn: a command, code or script that the rules deny does not reach the sandbox, and its two records say
 // why; what they allow says so, too.
 func TestRunsAreDecidedOn(t *testing.T) {
+	t.Parallel()
 	rules, err := policy.Parse([]byte(`
 version: 1
 default: allow

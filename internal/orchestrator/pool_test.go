@@ -134,6 +134,7 @@ func (h *house) sandboxOf(t *testing.T, id string) sandbox.Info {
 
 // TestClaimAsksNoEngine: while the engine answers nothing at all, new threads get the sandboxes that wait, each its own.
 func TestClaimAsksNoEngine(t *testing.T) {
+	t.Parallel()
 	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 1, Burst: 3, MaxAgeSeconds: 3600})
 	h.full(t, 3)
 	waiting := h.waiting()
@@ -167,6 +168,7 @@ func TestClaimAsksNoEngine(t *testing.T) {
 // TestClaimedIsTheThreads: the folder that the sandbox was made with is the thread's, with its uid, and outlives the sandbox;
 // with files a thread starts cold where they cannot be copied into a sandbox, and has them either way.
 func TestClaimedIsTheThreads(t *testing.T) {
+	t.Parallel()
 	h, _ := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
 	h.publicSkill(t, "one")
 	h.publicSkill(t, "two")
@@ -229,6 +231,7 @@ func (h *house) nextPooled(t *testing.T) *instance.Pooled {
 
 // TestManyClaims: a hundred threads at once, some of them asked for twice, get a hundred sandboxes.
 func TestManyClaims(t *testing.T) {
+	t.Parallel()
 	const n = 100
 	h, _ := pooledHouse(t, sandbox.Pool{Target: n, Min: n, Burst: 16, MaxAgeSeconds: 3600})
 	h.full(t, n)
@@ -296,6 +299,7 @@ func TestManyClaims(t *testing.T) {
 
 // TestPoolAges: a sandbox that waited for too long is replaced, and never handed out.
 func TestPoolAges(t *testing.T) {
+	t.Parallel()
 	h, _ := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3})
 	h.full(t, 2)
 	old := h.waiting()
@@ -326,6 +330,7 @@ func (h *house) replaced(t *testing.T, old []sandbox.ID, why string) {
 
 // TestPoolRolls: another image under the same name replaces those that wait.
 func TestPoolRolls(t *testing.T) {
+	t.Parallel()
 	h, e := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
 	h.full(t, 2)
 	old := h.waiting()
@@ -335,6 +340,7 @@ func TestPoolRolls(t *testing.T) {
 
 // TestPoolDies: a sandbox that ends by itself, or stops answering, is replaced and not handed out.
 func TestPoolDies(t *testing.T) {
+	t.Parallel()
 	h, e := pooledHouse(t, sandbox.Pool{Target: 2, Min: 2, Burst: 2, MaxAgeSeconds: 3600})
 	h.full(t, 2)
 	old := h.waiting()
@@ -351,6 +357,7 @@ func TestPoolDies(t *testing.T) {
 
 // TestPoolGivesWay: a caller's sandbox takes the place of a waiting one, and there are never more than there may be.
 func TestPoolGivesWay(t *testing.T) {
+	t.Parallel()
 	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 1, Burst: 3, MaxAgeSeconds: 3600}, func(o *Options) {
 		o.MaxInstances = 3
 		o.Templates["other"] = instance.Template{Template: sandbox.Template{Name: "other", Runtime: "runc", Limits: o.Templates["base"].Limits}}
@@ -378,6 +385,7 @@ func TestPoolGivesWay(t *testing.T) {
 
 // TestPoolGivesWayUnfinished: so does a sandbox that is still being made.
 func TestPoolGivesWayUnfinished(t *testing.T) {
+	t.Parallel()
 	h, e := pooledHouse(t, sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}, func(o *Options) { o.MaxInstances = 1 })
 	h.full(t, 1)
 	e.hangs.Store(true)
@@ -397,6 +405,7 @@ func TestPoolGivesWayUnfinished(t *testing.T) {
 
 // TestPoolEmptied: nothing of it is left when the server stops in order.
 func TestPoolEmptied(t *testing.T) {
+	t.Parallel()
 	h, e := pooledHouse(t, sandbox.Pool{Target: 3, Min: 3, Burst: 3, MaxAgeSeconds: 3600})
 	h.full(t, 3)
 	h.mustExec(t, "main")
@@ -447,6 +456,7 @@ func poolOf(r *Orchestrator) int {
 // TestServersShareAPool: two servers together have what one would, each hands out its own, and what a server that
 // ended had waiting is removed by the other.
 func TestServersShareAPool(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	p := sandbox.Pool{Target: 4, Min: 4, Burst: 4, MaxAgeSeconds: 3600}
 	a := w.settle("a", withPool(p))
@@ -490,6 +500,7 @@ func TestServersShareAPool(t *testing.T) {
 // TestCrashInAClaim: at every step of a claim the server may die. The thread then has its files or none, its sandbox or none, and nothing is
 // Left over.
 func TestCrashInAClaim(t *testing.T) {
+	t.Parallel()
 	for _, step := range []string{"picked", "named", "moved"} {
 		t.Run(step, func(t *testing.T) {
 			w := newTown(t)
@@ -554,6 +565,7 @@ func (w *town) engine(t *testing.T, r *Orchestrator) machine {
 
 // TestClaimOfAnotherFolder: a sandbox of the pool that a claim names is not adopted for a thread whose files it does not have.
 func TestClaimOfAnotherFolder(t *testing.T) {
+	t.Parallel()
 	w := newTown(t)
 	a := w.settle("a", withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
 	w.eventually("one waits", func() bool { return poolOf(a) == 1 })

@@ -13,6 +13,7 @@ import (
 
 // TestKilledInTheSandbox: the caller reads why an exec ended that no caller killed.
 func TestKilledInTheSandbox(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: func(out *connect.ServerStream[sandboxv1.Event]) error {
 		return errors.Join(
 			out.Send(&sandboxv1.Event{N: 1, Kind: &sandboxv1.Event_Started{Started: &sandboxv1.Started{Pid: 2}}}),

@@ -126,6 +126,7 @@ func (c *commands) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 // TestCommandsDoNotGrow: a call, and a round of what is done all the time, asks as much of the state with 1,000
 // sandboxes as with ten; but leases are renewed by one command for each 500, and some again that ran out on a slow machine.
 func TestCommandsDoNotGrow(t *testing.T) {
+	t.Parallel()
 	few, many := commandsWith(t, 10), commandsWith(t, 1000)
 	for name, n := range many {
 		if most := int64(20); name == "leases-3s" && n <= most {

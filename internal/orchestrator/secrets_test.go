@@ -56,6 +56,7 @@ func output(stderr bool, text string) *sandboxv1.Event {
 }
 
 func TestSecretsOfARequestAreHidden(t *testing.T) {
+	t.Parallel()
 	encoded := base64.StdEncoding.EncodeToString([]byte("user:" + secretValue))
 	// stdout, stderr, stdout …: the secret lies over two pieces of each, and over both sides of the cut.
 	d := says([]string{"a sk-live-", "e sk-", "0123456789 b sk-live", "live-0123456789"}, "3456789 c "+encoded, 5000)
@@ -149,6 +150,7 @@ func allText(t *testing.T, dir string) string {
 }
 
 func TestSecretsOfCode(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, says([]string{"key sk-live-", "e", "0123456789."}, "", 23))
 	id, err := h.Runs.RunCode(t.Context(), caller, "t1", sandbox.Code{Language: "python", Text: "print(1)", Env: map[string]string{"KEY": secretValue}})
 	if err != nil {
@@ -170,6 +172,7 @@ func TestSecretsOfCode(t *testing.T) {
 
 // The environment of the sandbox is hidden as a request's own is, from the moment on that it is another.
 func TestSecretsOfTheSandbox(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, says([]string{"key " + secretValue + " and another-0123456789"}, "", 44))
 	run := func() (stdout, subject string) {
 		t.Helper()
@@ -223,6 +226,7 @@ func (v values) ForExec(_ context.Context, a sandbox.SecretAsker, names []string
 
 // An exec gets the secrets that it names, and they are hidden in it and in those after it.
 func TestEnvSecrets(t *testing.T) {
+	t.Parallel()
 	var env []string
 	d := says([]string{"key " + secretValue}, "", 22)
 	d.asked = func(req *sandboxv1.RunRequest) { env = req.GetEnv() }

@@ -107,6 +107,7 @@ func (h *house) named(t *testing.T, thread string) (all []string) {
 }
 
 func TestThreadsSeeTheirSkills(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
 	h.publicSkill(t, "b")
@@ -173,6 +174,7 @@ func TestThreadsSeeTheirSkills(t *testing.T) {
 
 // TestChangesOfOthersArePushed: what another process writes reaches sandboxes in which nothing runs.
 func TestChangesOfOthersArePushed(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
 	if err := h.acquire(t, "x", nil); err != nil {
@@ -209,6 +211,7 @@ func TestChangesOfOthersArePushed(t *testing.T) {
 }
 
 func TestSkillChangesAreRecorded(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
 	h.customSkill(t, caller.Owner, "c")
@@ -259,6 +262,7 @@ func TestSkillChangesAreRecorded(t *testing.T) {
 
 // TestVirtualSkills: what a thread has in memory is in its view, and only there.
 func TestVirtualSkills(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
 	if _, err := h.Skills.Threads.AddVirtualSkill(t.Context(), caller, "x", sandbox.VirtualSkill{Name: "v", Description: "v", Body: "Do it.\n"}); err != nil {
@@ -281,6 +285,7 @@ func TestVirtualSkills(t *testing.T) {
 
 // TestBrokenSwitchesHideAll: when it cannot be known what is on, a new sandbox has nothing.
 func TestBrokenSwitchesHideAll(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	h.publicSkill(t, "a")
 	if err := os.WriteFile(h.extensions.Path(), []byte("{"), 0o600); err != nil {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	if _, err := h.exec(t, "t1", time.Minute); err != nil { // its sandbox runs
 		t.Fatal(err)
@@ -80,6 +81,7 @@ func TestVirtualSkillIsLikeAnyOther(t *testing.T) {
 // TestScriptsOfUntrustedSourcesWantAnApproval: they run once a person agrees, as they are then, and else have an end
 // in the log that says why not.
 func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	add := func(name, script string, trusted bool) {
 		t.Helper()
@@ -136,6 +138,7 @@ func TestScriptsOfUntrustedSourcesWantAnApproval(t *testing.T) {
 
 // TestSearchInManySkills: the right one comes first.
 func TestSearchInManySkills(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	files := fstest.MapFS{}
 	for i := range 300 {

@@ -103,6 +103,7 @@ func (k *keptHouse) reads(t *testing.T, name, want string) {
 // TestSnapshotsMoveOn: a thread that was begun on one server goes on on another with another disk, with its files, labels
 // and template; the first one cannot put it back, and goes on from there; deleted on one, it is gone on both.
 func TestSnapshotsMoveOn(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a, b := newKeptHouse(t, dir, 0), newKeptHouse(t, dir, 0)
 	if _, err := a.Starts.Acquire(t.Context(), caller, savedThread.ID, sandbox.AcquireOptions{Template: "other", Labels: map[string]string{"k": "v"}, Wait: time.Minute}); err != nil {
@@ -163,6 +164,7 @@ func TestSnapshotsMoveOn(t *testing.T) {
 // TestSnapshotsFailClosed: an exec whose files could not be kept is not acknowledged; when the store is back, the next one
 // has all.
 func TestSnapshotsFailClosed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a := newKeptHouse(t, dir, 0)
 	if err := a.run(t, map[string]string{"a": "1"}); err != nil {
@@ -188,6 +190,7 @@ func TestSnapshotsFailClosed(t *testing.T) {
 // TestSnapshotsLater: with a delay an exec is acknowledged before its files are kept, which they are soon, or when the
 // store is back, or when the server stops.
 func TestSnapshotsLater(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a := newKeptHouse(t, dir, time.Millisecond)
 	a.store.gone.Store(true)

@@ -14,6 +14,7 @@ import (
 )
 
 func TestTerminalOfAnExec(t *testing.T) {
+	t.Parallel()
 	asked := make(chan *sandboxv1.RunRequest, 1)
 	sizes, done := make(chan *sandboxv1.TerminalSize, 1), make(chan struct{})
 	d := daemon{asked: func(r *sandboxv1.RunRequest) { asked <- r }, resized: func(s *sandboxv1.TerminalSize) { sizes <- s }}
@@ -76,6 +77,7 @@ func TestTerminalOfAnExec(t *testing.T) {
 }
 
 func TestTerminalNeedsBackground(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	for name, c := range map[string]sandbox.Command{
 		"in front": {Shell: "true", Terminal: &sandbox.TerminalSize{Cols: 80, Rows: 24}},

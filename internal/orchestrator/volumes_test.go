@@ -56,6 +56,7 @@ func (f *remoteHouse) sandboxes() int {
 
 // TestVolume: files stay on the volume; nothing is copied but for who looks, and a deleted thread has nothing there.
 func TestVolume(t *testing.T) {
+	t.Parallel()
 	f := newVolumeHouse(t)
 	if err := f.write("t", "before", "b", false); err != nil {
 		t.Fatal(err)
@@ -100,6 +101,7 @@ func TestVolume(t *testing.T) {
 
 // TestVolumeHasNoPool: a sandbox that waits could have no volume, so none does.
 func TestVolumeHasNoPool(t *testing.T) {
+	t.Parallel()
 	f := newVolumeHouse(t, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
 	f.quiet("t", "echo 1 > a")
 	if f.instance("t").Info().Warm || f.sandboxes() != 1 {
@@ -109,6 +111,7 @@ func TestVolumeHasNoPool(t *testing.T) {
 
 // TestVolumeLists: an exec that is asked what it changed says so.
 func TestVolumeLists(t *testing.T) {
+	t.Parallel()
 	f := newVolumeHouse(t)
 	f.quiet("t", "echo 1 > a")
 	f.release("t")
@@ -120,6 +123,7 @@ func TestVolumeLists(t *testing.T) {
 
 // TestVolumeSandboxEndsByItself: what it wrote is there, whatever became of it and of the server's copy.
 func TestVolumeSandboxEndsByItself(t *testing.T) {
+	t.Parallel()
 	f := newVolumeHouse(t)
 	f.quiet("t", "echo 1 > a")
 	f.want("read", must(f.read("t", "a")), "1\n")
@@ -133,6 +137,7 @@ func TestVolumeSandboxEndsByItself(t *testing.T) {
 
 // TestVolumeChangedOutOfReach: what the API changed and the sandbox did not get, the next one has.
 func TestVolumeChangedOutOfReach(t *testing.T) {
+	t.Parallel()
 	for _, read := range []bool{false, true} {
 		f := newVolumeHouse(t)
 		f.quiet("t", "echo 1 > a; echo 1 > b")
@@ -154,6 +159,7 @@ func TestVolumeChangedOutOfReach(t *testing.T) {
 
 // TestVolumeFetchAndStart: who reads while a sandbox starts, and the other way round, misses nothing.
 func TestVolumeFetchAndStart(t *testing.T) {
+	t.Parallel()
 	f := newVolumeHouse(t)
 	f.quiet("t", "echo 1 > a")
 	f.release("t")
@@ -193,6 +199,7 @@ func TestVolumeFetchAndStart(t *testing.T) {
 
 // TestVolumeIsForGood: a thread that was on a volume stays there when new ones are not; a thread that was not moves.
 func TestVolumeIsForGood(t *testing.T) {
+	t.Parallel()
 	f := newFarHouse(t)
 	f.quiet("t", "echo 1 > a")
 	f.release("t")
@@ -209,6 +216,7 @@ func TestVolumeIsForGood(t *testing.T) {
 
 // TestVolumeLeftovers: a sandbox for files that a server left behind is removed, unless a caller waits for it.
 func TestVolumeLeftovers(t *testing.T) {
+	t.Parallel()
 	f := newVolumeHouse(t)
 	mine := sandbox.Instance{ID: "skerry-00000000000000a1", CreatedAt: time.Now(), Labels: map[string]string{
 		sandbox.LabelRole: sandbox.RoleFiles, sandbox.LabelReplica: f.peers.ID(),
@@ -225,6 +233,7 @@ func TestVolumeLeftovers(t *testing.T) {
 
 // TestVolumeDeleteFails: a thread whose folder cannot be removed is not said to be deleted, and can be later.
 func TestVolumeDeleteFails(t *testing.T) {
+	t.Parallel()
 	broken := &brokenVolumes{}
 	f := newVolumeHouse(t, func(o *Options) {
 		broken.spied = o.Driver.(*spied)

@@ -81,6 +81,7 @@ func (h *house) put(t *testing.T, id, name, text string) {
 
 // TestWatchFiles: changes are told as they come, also in new folders; a watch ends with the sandbox, the thread and the server.
 func TestWatchFiles(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{run: exits})
 	h.put(t, "x", "there", "1")
 	w := h.watch(t, "x")
@@ -128,6 +129,7 @@ func TestWatchFiles(t *testing.T) {
 
 // TestWatchesAreBounded: a thread has so many; a place comes back.
 func TestWatchesAreBounded(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, daemon{})
 	h.put(t, "x", "a", "1")
 	nothing := func([]paths.Change) error { return nil }

@@ -92,6 +92,7 @@ func there(parts ...string) bool {
 // TestChangesArePushed: a change reaches sandboxes in which no code is started, within a second, and a
 // program that reads all the time sees whole trees only.
 func TestChangesArePushed(t *testing.T) {
+	t.Parallel()
 	hub := newChangingHub()
 	h := newHouseWith(t, daemon{run: exits}, hub)
 	var dirs []string
@@ -170,6 +171,7 @@ func wholeTree(servers string) error {
 // TestSlowServersDoNotHoldChanges: a listing that ends at its deadline is written, and done again when
 // code runs.
 func TestSlowServersDoNotHoldChanges(t *testing.T) {
+	t.Parallel()
 	hub := newChangingHub()
 	h := newHouseWith(t, daemon{run: exits}, hub)
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
@@ -191,6 +193,7 @@ func TestSlowServersDoNotHoldChanges(t *testing.T) {
 
 // TestServersThatStartKeepTheirWrappers until it is known what they have.
 func TestServersThatStartKeepTheirWrappers(t *testing.T) {
+	t.Parallel()
 	hub := newChangingHub()
 	h := newHouseWith(t, daemon{run: exits}, hub)
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
@@ -219,6 +222,7 @@ func TestServersThatStartKeepTheirWrappers(t *testing.T) {
 
 // TestNoWrappersAfterTheEnd: a change that comes while a sandbox is released does not make its folder again.
 func TestNoWrappersAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	hub := newChangingHub()
 	h := newHouseWith(t, daemon{run: exits}, hub)
 	if _, err := h.exec(t, "a", time.Minute); err != nil {
