@@ -152,7 +152,8 @@ images=$!
 programs() { [ -n "${SKERRY_K8S_IMPORT:-}" ] || scripts/cluster.sh --programs; }
 [ "$wanted" = quick ] || tier cluster programs &
 cluster=$!
-tier unit go test -race -short -timeout 15m "${unit[@]}"
+# Tests wait more than they compute, so more of them run side by side than there are cores.
+tier unit go test -race -short -parallel 8 -timeout 15m "${unit[@]}"
 show unit
 wait $images
 show_rest images
@@ -161,7 +162,7 @@ show_rest cluster
 rest evidence ./internal/audit "" go test -race -v -timeout 15m -run '^(TestKill|TestTamper)$' ./internal/audit
 show_rest evidence
 # -count=1: go does not see that a test asks for this variable, and would show the result of the other run.
-rest copies ./internal/orchestrator "" env SKERRY_TEST_REMOTE=1 go test -race -count=1 -timeout 15m ./internal/orchestrator
+rest copies ./internal/orchestrator "" env SKERRY_TEST_REMOTE=1 go test -race -count=1 -parallel 8 -timeout 15m ./internal/orchestrator
 show_rest copies
 # Containers and clocks: after the tests that keep both cores busy, and one package at a time, because
 # the suite of the drivers wants an end to be told within a second. The others have time.
@@ -178,7 +179,7 @@ show drivers
 } &
 beside=$!
 # shellcheck disable=SC2046 # names of packages have no spaces
-tier system go test -race -p 1 -timeout 40m -skip "$templates" $(of "$system")
+tier system go test -race -p 1 -parallel 4 -timeout 40m -skip "$templates" $(of "$system")
 show system
 wait $beside
 show python

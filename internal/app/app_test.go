@@ -14,6 +14,7 @@ import (
 
 // TestNewFails: a server that cannot be built leaves its data folder to the next one.
 func TestNewFails(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("a server runs as root")
 	}
@@ -35,6 +36,7 @@ func TestNewFails(t *testing.T) {
 
 // TestClose: parts close in reverse order, all of them, and Close reports each error.
 func TestClose(t *testing.T) {
+	t.Parallel()
 	var order []int
 	p := &App{}
 	broken := errors.New("broken")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestImageImport(t *testing.T) {
+	t.Parallel()
 	go1 := make(chan struct{})
 	var runs atomic.Int64
 	i := &imageImport{template: "office", run: func() error {

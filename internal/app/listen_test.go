@@ -51,6 +51,7 @@ func start(t *testing.T, cfg config.Config, keys bool) error {
 
 // TestOpenListeners: whatever others can reach does not start without keys, however it is configured.
 func TestOpenListeners(t *testing.T) {
+	t.Parallel()
 	issuer := []config.OIDCIssuer{{Issuer: "https://login.example.com", Audiences: []string{"skerry"}, Tenant: "acme", DefaultRole: "agent"}}
 	tried := 0
 	for _, c := range []struct {
@@ -135,6 +136,7 @@ func TestFirstKey(t *testing.T) {
 
 // TestStartWaitsForRedis that comes later; it does not wait for ever.
 func TestStartWaitsForRedis(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	s, err := store.Open(t.Context(), store.Options{URL: redis.URL()})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 // TestIdentityConfiguration reads the configurations that docs/identity.md shows.
 func TestIdentityConfiguration(t *testing.T) {
+	t.Parallel()
 	blocks := docblock.Marked(t)
 	if len(blocks) != 2 {
 		t.Fatalf("the document has %d configurations", len(blocks))

@@ -48,6 +48,7 @@ func permitted(t *testing.T, g *policy.Guard, tenant, user, code string) error {
 // TestRatesAcrossServers: the servers of one Redis keep to a rule's rate together and use all of it, each key by itself; a refused
 // call counts nowhere; without Redis what has a rate is refused, and everything else goes on.
 func TestRatesAcrossServers(t *testing.T) {
+	t.Parallel()
 	const text = `
 version: 1
 default: allow

@@ -16,6 +16,7 @@ import (
 // TestSkillSources: a server's list of sources makes public skills of all that can be read, the earlier one wins, and a
 // source that cannot be read takes no other with it.
 func TestSkillSources(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	skillFolder(t, dir, "skills/public/first")
 	skillFolder(t, dir, "many/second")

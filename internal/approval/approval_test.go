@@ -160,6 +160,7 @@ var approve = sandbox.ApprovalVerdict{Approve: true}
 
 // TestDecide: what one server asks, another shows and decides; the call goes on at once, by the decision of one.
 func TestDecide(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	one, two := r.server("one", nil, "two"), r.server("two", nil, "one")
 	answer, _ := r.ask(one, call(`{"path":"/x","password":"p"}`))
@@ -213,6 +214,7 @@ func TestDecide(t *testing.T) {
 
 // TestOneDecisionWins: of many on two servers.
 func TestOneDecisionWins(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	servers := []*srv{r.server("one", nil, "two"), r.server("two", nil, "one")}
 	for round := range 10 {
@@ -244,6 +246,7 @@ func TestOneDecisionWins(t *testing.T) {
 
 // TestScopes: an approval for a thread, or for the same arguments, is asked for once.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := r.server("one", nil)
 	give := func(c sandbox.ApprovalCall, scope sandbox.ApprovalScope) {
@@ -307,6 +310,7 @@ func (s slowAnswers) AddApproval(ctx context.Context, a store.ApprovalRecord) er
 
 // TestLeavesWhileStored: a request whose caller left while it was stored does not stay pending.
 func TestLeavesWhileStored(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	ctx, leave := context.WithCancel(t.Context())
 	s := r.server("one", func(o *Options) { o.Store = slowAnswers{o.Store, leave} })
@@ -321,6 +325,7 @@ func TestLeavesWhileStored(t *testing.T) {
 
 // TestManyAtOnce: a lasting approval lets all calls go on that wait for it, and no others.
 func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := r.server("one", nil)
 	var answers []<-chan error
@@ -352,6 +357,7 @@ func TestManyAtOnce(t *testing.T) {
 
 // TestTimeout: a request without a decision is denied, and nothing is left of it.
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := r.server("one", func(o *Options) { o.Timeout = 200 * time.Millisecond })
 	answer, _ := r.ask(s, call("1"))
@@ -373,6 +379,7 @@ func TestTimeout(t *testing.T) {
 // TestServerDies: the request outlives its server, a decision stands for the same call, made again, once; what no
 // call takes up expires.
 func TestServerDies(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	one, two := r.server("one", nil), r.server("two", nil) // neither is alive to the other
 	for _, at := range []string{"decided before the call is made again", "decided after"} {
@@ -413,6 +420,7 @@ func TestServerDies(t *testing.T) {
 
 // TestTakenOver: a server that was held for dead uses no decision that another call has.
 func TestTakenOver(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	one, two := r.server("one", nil), r.server("two", nil)
 	first, _ := r.ask(one, call("1"))
@@ -433,6 +441,7 @@ func TestTakenOver(t *testing.T) {
 }
 
 func TestNobodyTakesItUp(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	brief := func(o *Options) { o.Timeout = 300 * time.Millisecond }
 	one, two := r.server("one", brief), r.server("two", brief)
@@ -450,6 +459,7 @@ func TestNobodyTakesItUp(t *testing.T) {
 
 // TestLetGo: a server that stops in order leaves the request to the next one.
 func TestLetGo(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	one, two := r.server("one", nil, "two"), r.server("two", nil, "one")
 	answer, _ := r.ask(one, call("1"))
@@ -469,6 +479,7 @@ func TestLetGo(t *testing.T) {
 
 // TestWithoutRecord: what cannot be recorded is not asked, and not made.
 func TestWithoutRecord(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	s := r.server("one", nil)
 	r.book.fail = errors.New("disk full")
@@ -480,6 +491,7 @@ func TestWithoutRecord(t *testing.T) {
 
 // TestWaits: who runs the exec hears of the wait and of its end.
 func TestWaits(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	var mu sync.Mutex
 	var heard []string
@@ -543,6 +555,7 @@ func signed(secret string, at time.Time, text string) func(http.Header, string) 
 
 // TestWebhook: it hears of each request, with what it needs to decide, and an answer that it signed is a decision.
 func TestWebhook(t *testing.T) {
+	t.Parallel()
 	yes := `{"decision":"approve","by":"slack: eve","reason":"ok"}`
 	for name, c := range map[string]struct {
 		reply   func(http.Header, string) (int, string)

@@ -127,6 +127,7 @@ func pruned(t *testing.T, l *Log) {
 
 // TestArchiveAway: an archive that is away holds up nothing, and gets all when it is back. What it has agrees with the log.
 func TestArchiveAway(t *testing.T) {
+	t.Parallel()
 	to := newFakeArchive()
 	to.away = true
 	l := openLog(t, Options{Dir: t.TempDir(), SegmentBytes: smallSegments, Archive: to, KeepSegments: time.Nanosecond})
@@ -159,6 +160,7 @@ func TestArchiveAway(t *testing.T) {
 // TestRetentionKeeps: nothing is removed that a sink does not have, that the archive has lost or has otherwise, that was changed, or
 // that is young.
 func TestRetentionKeeps(t *testing.T) {
+	t.Parallel()
 	for name, x := range map[string]struct {
 		o      func(o *Options, to *fakeArchive)
 		before func(t *testing.T, l *Log, to *fakeArchive) // after all is archived, before it may be removed
@@ -219,6 +221,7 @@ func TestRetentionKeeps(t *testing.T) {
 
 // TestArchiveHarmed: what cannot be read back is not taken for archived.
 func TestArchiveHarmed(t *testing.T) {
+	t.Parallel()
 	to := newFakeArchive()
 	to.harm = func(b []byte) []byte { return b[:len(b)*2/3] }
 	l := openLog(t, Options{Dir: t.TempDir(), SegmentBytes: smallSegments, Archive: to, KeepSegments: time.Nanosecond})
@@ -234,6 +237,7 @@ func TestArchiveHarmed(t *testing.T) {
 
 // TestVerifyArchive: copies are compared, and what is missing is found.
 func TestVerifyArchive(t *testing.T) {
+	t.Parallel()
 	ev := gather(t)
 	to := newFakeArchive()
 	dir := t.TempDir()
@@ -293,6 +297,7 @@ func cutFile(t *testing.T, path string) {
 
 // TestRetentionIsRecorded: a beginning that is missing is believed only when a record says that it was archived.
 func TestRetentionIsRecorded(t *testing.T) {
+	t.Parallel()
 	l := openLog(t, Options{Dir: t.TempDir(), SegmentBytes: smallSegments, Archive: newFakeArchive(), KeepSegments: time.Nanosecond})
 	fill(t, l, 60)
 	pruned(t, l)
@@ -315,6 +320,7 @@ func TestRetentionIsRecorded(t *testing.T) {
 
 // TestListEndsAtTheDisk: without Redis a query shows what is on the disk, and ends there, also a query that was begun before.
 func TestListEndsAtTheDisk(t *testing.T) {
+	t.Parallel()
 	to := newFakeArchive()
 	to.away = true
 	l := openLog(t, Options{Dir: t.TempDir(), SegmentBytes: smallSegments, Archive: to, KeepSegments: time.Nanosecond})
@@ -356,6 +362,7 @@ func BenchmarkArchive(b *testing.B) {
 
 // TestArchiveS3: a real server has what the log had, and a store that is not there holds up nothing.
 func TestArchiveS3(t *testing.T) {
+	t.Parallel()
 	server := s3test.Start(t)
 	server.Put("audit", "x", nil) // makes the bucket
 	o := s3.Options{
@@ -477,6 +484,7 @@ func archiveUntilKilled(dir string) {
 // TestArchiveKill kills the server at every step of archiving and removing: each record is there, on one side or both, nothing
 // half is under a final name, and the next server ends what was begun.
 func TestArchiveKill(t *testing.T) {
+	t.Parallel()
 	pattern := t.TempDir()
 	l := openLog(t, Options{Dir: pattern, SegmentBytes: smallSegments})
 	for fill(t, l, 1); len(fullSegments(t, l.dir)) < 2; {

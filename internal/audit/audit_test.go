@@ -78,6 +78,7 @@ func wantOK(t *testing.T, dir string, records uint64) {
 var uuid7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
 func TestAppend(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, Options{Dir: dir})
 	recs := fill(t, l, 3)
@@ -109,6 +110,7 @@ func TestAppend(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, Options{Dir: dir, SegmentBytes: 4 << 10})
 	var wg sync.WaitGroup
@@ -137,6 +139,7 @@ func TestRotation(t *testing.T) {
 }
 
 func TestHostileText(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, Options{Dir: dir})
 	long := strings.Repeat("é", 3000)
@@ -151,6 +154,7 @@ func TestHostileText(t *testing.T) {
 }
 
 func TestCut(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		in   string
 		max  int
@@ -166,6 +170,7 @@ func TestCut(t *testing.T) {
 }
 
 func TestTornTail(t *testing.T) {
+	t.Parallel()
 	for name, tail := range map[string]string{
 		"half a record":   `{"id":"0190","time":"2026`,
 		"half, then room": `{"id":"0190","time":"2026` + strings.Repeat("\x00", 5000),
@@ -201,6 +206,7 @@ func TestTornTail(t *testing.T) {
 
 // TestCrashAfterRotation: the new segment is there, its first record is not.
 func TestCrashAfterRotation(t *testing.T) {
+	t.Parallel()
 	for _, tail := range []string{"", `{"id":`} {
 		dir := t.TempDir()
 		l := openLog(t, Options{Dir: dir})
@@ -226,6 +232,7 @@ func appendTo(t *testing.T, path, text string) {
 }
 
 func TestOpenAttempts(t *testing.T) {
+	t.Parallel()
 	for _, withHelp := range []bool{true, false} {
 		dir := t.TempDir()
 		o := Options{Dir: dir, SegmentBytes: 4 << 10}
@@ -277,6 +284,7 @@ func TestOpenAttempts(t *testing.T) {
 }
 
 func TestArgs(t *testing.T) {
+	t.Parallel()
 	args, hash := Args(map[string]any{
 		"API_Key": "s1", "nested": []any{map[string]any{"password": map[string]any{"a": "s2"}, "n": 12345678901234567}},
 		"Authorization": "Bearer s3", "x-cookie": "s4", "credentials": []string{"s5"}, "path": "/a", "auth_token": nil,
@@ -307,6 +315,7 @@ func TestArgs(t *testing.T) {
 }
 
 func TestAppendRedacts(t *testing.T) {
+	t.Parallel()
 	l := openLog(t, Options{Dir: t.TempDir()})
 	for _, in := range []string{`{"token":"hunter2"}`, `{"t\u006fken":"hunter2"}`, `{"a":[{"PASSWORD":"hunter2"}]}`} {
 		r, err := l.Append(t.Context(), Record{Args: json.RawMessage(in)})
@@ -318,6 +327,7 @@ func TestAppendRedacts(t *testing.T) {
 }
 
 func TestCommitEndsWithContext(t *testing.T) {
+	t.Parallel()
 	l := openLog(t, Options{Dir: t.TempDir()})
 	r := fill(t, l, 1)[0]
 	ctx, cancel := context.WithCancel(t.Context())
@@ -330,6 +340,7 @@ func TestCommitEndsWithContext(t *testing.T) {
 
 // TestSlots: two logs of one folder are written side by side, each is one process's, and both are verified.
 func TestSlots(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	one, two := openLog(t, Options{Dir: dir}), openLog(t, Options{Dir: dir, Slot: 2})
 	if one.Writer() == two.Writer() {
@@ -360,6 +371,7 @@ func TestSlots(t *testing.T) {
 
 // TestTelling: what is found without the expression is what the expression finds.
 func TestTelling(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"", "k", "ke", "key", "KEY", "kEy", "api_key", "keen", "Authorization", "authorizatio", "COOKIES", "passWord", "pas", "tok", "tokEn",
 		"CREDENTIAL", "c", "crcookie", "a\xffkey", "\u212aey", "pa\u017fs", "ſecret", "é", "k\u00e9y", "{[@`argv", strings.Repeat("x", 100) + "secre", strings.Repeat("c", 100) + "ookie",

@@ -20,6 +20,7 @@ const kills = 1000
 // TestKill kills a writing process again and again, at random moments: every record that it was told is written is
 // there, once, and the chain is whole and signed.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	n := kills
 	if testing.Short() {
 		n = 50

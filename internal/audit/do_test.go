@@ -35,6 +35,7 @@ func (m *memo) AppendSync(ctx context.Context, r Record) (Record, error) {
 }
 
 func TestDo(t *testing.T) {
+	t.Parallel()
 	full, refused := errors.New("the disk is full"), sandbox.Errorf(sandbox.Forbidden, "no")
 	for name, c := range map[string]struct {
 		log     memo

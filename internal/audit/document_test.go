@@ -15,6 +15,7 @@ import (
 
 // TestWithoutSkerry runs the script of docs/audit.md on a log, as it is and changed.
 func TestWithoutSkerry(t *testing.T) {
+	t.Parallel()
 	for _, needed := range []string{"python3", "openssl"} {
 		if _, err := exec.LookPath(needed); err != nil {
 			t.Skip(err)

@@ -28,6 +28,7 @@ func onViews(t *testing.T, test func(t *testing.T, rdb redis.UniversalClient)) {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	onViews(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ctx := t.Context()
 		l := openLog(t, Options{Dir: t.TempDir(), Redis: rdb, SegmentBytes: 8 << 10})
@@ -99,6 +100,7 @@ func TestList(t *testing.T) {
 // TestListAgainstAll compares pages with a walk over all records, for random filters, while records arrive and the log is
 // opened anew. No caller sees a record of another tenant.
 func TestListAgainstAll(t *testing.T) {
+	t.Parallel()
 	onViews(t, func(t *testing.T, rdb redis.UniversalClient) {
 		rng := rand.New(rand.NewPCG(7, 7))
 		pick := func(prefix string, n int) string { return fmt.Sprint(prefix, rng.IntN(n)) }
@@ -174,6 +176,7 @@ func TestListAgainstAll(t *testing.T) {
 
 // TestKeep: the oldest records leave Redis by number, bytes and age, and their entries with them.
 func TestKeep(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
 		rdb, ctx := s.Redis(), t.Context()
 		l := openLog(t, Options{Dir: t.TempDir(), Redis: rdb, Keep: Keep{Records: 300}})
@@ -221,6 +224,7 @@ func TestKeep(t *testing.T) {
 
 // TestFollow: each record once and in order, from the cursor on, over a new start of the log; none of another tenant.
 func TestFollow(t *testing.T) {
+	t.Parallel()
 	onViews(t, func(t *testing.T, rdb redis.UniversalClient) {
 		o := Options{Dir: t.TempDir(), Redis: rdb, SegmentBytes: 8 << 10}
 		l := openLog(t, o)

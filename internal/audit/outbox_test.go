@@ -81,6 +81,7 @@ func caughtUp(t *testing.T, l *Log, name string) {
 // TestOutbox: a sink that is away, loses answers, and sees the server start anew gets every record, in order; another sink that
 // is stuck holds it up no more than it does Append.
 func TestOutbox(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := &fakeSink{name: "hook", flaky: 3}
 	stuck := &fakeSink{name: "stuck", up: true, block: make(chan struct{})}

@@ -37,6 +37,7 @@ func sizeOf(t testing.TB, path string) int64 {
 
 // TestRoomAhead: a segment has zeros behind its records while it is written, and none when it is full or closed.
 func TestRoomAhead(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := Options{Dir: dir, SegmentBytes: 64 << 10, Ahead: 16 << 10}
 	l := openLog(t, o)
@@ -65,6 +66,7 @@ func TestRoomAhead(t *testing.T) {
 // TestPowerCut: of what was written since the last commit a power cut keeps any sectors, in any order. What was
 // committed is there, and no check takes the hole for damage.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	for round := range 60 {
 		random := rand.New(rand.NewPCG(uint64(round), 1)) //nolint:gosec // a test that can be repeated
 		dir := t.TempDir()
@@ -104,6 +106,7 @@ func TestPowerCut(t *testing.T) {
 
 // TestHoleBehindASignature: what a signature covers was durable, so a hole in it is no power cut.
 func TestHoleBehindASignature(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, Options{Dir: dir, Signer: testKey(1), SignWithin: time.Hour})
 	fill(t, l, 5)
@@ -123,6 +126,7 @@ func TestHoleBehindASignature(t *testing.T) {
 
 // TestMend: a log whose sync fails refuses, and goes on when it works again, with nothing twice.
 func TestMend(t *testing.T) {
+	t.Parallel()
 	for _, open := range []bool{false, true} {
 		t.Run(fmt.Sprint("open ", open), func(t *testing.T) {
 			dir := t.TempDir()
@@ -219,6 +223,7 @@ func smallDisk(t *testing.T, kind string) string {
 // TestFullDisk fills a real disk under a log. What was begun has its end recorded, what begins is refused, the refusal
 // is recorded, and all goes on when there is room again.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"tmpfs", "ext4"} {
 		for _, open := range []bool{false, true} {
 			t.Run(fmt.Sprint(kind, " open ", open), func(t *testing.T) { testFullDisk(t, smallDisk(t, kind), open) })
@@ -293,6 +298,7 @@ func testFullDisk(t *testing.T, disk string, open bool) {
 // TestFullDiskUnnoticed: the disk is full, and the background does not know it yet. An attempt is refused, a result
 // is not: else a burst of attempts would take the room of the results of what was begun.
 func TestFullDiskUnnoticed(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t, "tmpfs")
 	l, err := Open(Options{Dir: filepath.Join(disk, "audit"), Ahead: 256 << 10})
 	must(t, err)
@@ -319,6 +325,7 @@ func TestFullDiskUnnoticed(t *testing.T) {
 
 // TestFullDiskAtRotation: a log that cannot begin a segment goes on in the room of the full one.
 func TestFullDiskAtRotation(t *testing.T) {
+	t.Parallel()
 	disk := smallDisk(t, "tmpfs")
 	dir := filepath.Join(disk, "audit")
 	l, err := Open(Options{Dir: dir, SegmentBytes: 300 << 10, Ahead: 256 << 10})

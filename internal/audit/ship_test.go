@@ -86,6 +86,7 @@ func write(t testing.TB, l *Log, tenant string, list []string) {
 }
 
 func TestShip(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, s *store.Store) {
 		dir := t.TempDir()
 		l := openLog(t, Options{Dir: dir, Redis: s.Redis(), SegmentBytes: 64 << 10})
@@ -112,6 +113,7 @@ func TestShip(t *testing.T) {
 
 // TestShipLostCursor: the last word of where the writer is was lost; the streams know themselves.
 func TestShipLostCursor(t *testing.T) {
+	t.Parallel()
 	onAll(t, func(t *testing.T, s *store.Store) {
 		dir := t.TempDir()
 		l := openLog(t, Options{Dir: dir, Redis: s.Redis()})
@@ -132,6 +134,7 @@ func TestShipLostCursor(t *testing.T) {
 
 // TestShipRedisAway kills Redis while records come, and starts it again: each is there once.
 func TestShipRedisAway(t *testing.T) {
+	t.Parallel()
 	for _, wiped := range []bool{false, true} {
 		t.Run(fmt.Sprint("wiped ", wiped), func(t *testing.T) {
 			r := redistest.Start(t)
@@ -171,6 +174,7 @@ func TestShipRedisAway(t *testing.T) {
 
 // TestShipRestoredFolder: the folder is an older copy, so numbers are given a second time.
 func TestShipRestoredFolder(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
 		dir := t.TempDir()
 		l := openLog(t, Options{Dir: dir, Redis: s.Redis()})
@@ -196,6 +200,7 @@ func TestShipRestoredFolder(t *testing.T) {
 
 // TestShipDamagedLog: a hole in the log on disk does not hide what follows.
 func TestShipDamagedLog(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, Options{Dir: dir})
 	write(t, l, "acme", subjects(0, 10))
@@ -214,6 +219,7 @@ func TestShipDamagedLog(t *testing.T) {
 }
 
 func TestTwoWriters(t *testing.T) {
+	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
 		a := openLog(t, Options{Dir: t.TempDir(), Redis: s.Redis()})
 		b := openLog(t, Options{Dir: t.TempDir(), Redis: s.Redis()})

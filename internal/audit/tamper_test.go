@@ -221,6 +221,7 @@ const tamperings = 10_000
 // TestTamper tampers with a log at random. Each is found, or leaves a log that is shorter, and then the answer says up
 // to where it is signed; and a head that is held elsewhere finds those, too.
 func TestTamper(t *testing.T) {
+	t.Parallel()
 	ev := gather(t)
 	n := tamperings
 	if testing.Short() {

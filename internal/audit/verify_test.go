@@ -61,6 +61,7 @@ var tampers = map[string]tamper{
 }
 
 func TestVerifyNamesTheRecord(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, Options{Dir: dir})
 	recs := fill(t, l, 10)
@@ -108,6 +109,7 @@ func TestVerifyNamesTheRecord(t *testing.T) {
 
 // TestVerifyWhileWriting: a record that is being written is no damage.
 func TestVerifyWhileWriting(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := openLog(t, Options{Dir: dir, SegmentBytes: 16 << 10})
 	done := make(chan struct{})
@@ -135,6 +137,7 @@ func TestVerifyWhileWriting(t *testing.T) {
 }
 
 func TestVerifyNothing(t *testing.T) {
+	t.Parallel()
 	wantOK(t, filepath.Join(t.TempDir(), "missing"), 0)
 	wantOK(t, t.TempDir(), 0)
 }

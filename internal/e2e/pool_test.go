@@ -82,9 +82,11 @@ func TestClaimedIsAsCold(t *testing.T) {
 			t.Errorf("after kill -9 of the server: %q, warm: %v", got, s.warm("claimed"))
 		}
 		s.waiting("2") // those of the server before are gone
-		eventually(t, "nothing else is left", func() bool {
-			left, err := filepath.Glob(filepath.Join(s.data, "run/skerry-*"))
-			return err == nil && len(left) == 4
+		var left []string
+		t.Cleanup(func() { t.Logf("run folders: %q", left) })
+		eventually(t, "nothing else is left", func() (ok bool) {
+			left, _ = filepath.Glob(filepath.Join(s.data, "run/skerry-*"))
+			return len(left) == 4
 		})
 		s.stop()
 		left, err := filepath.Glob(filepath.Join(s.data, "tenants/.pool/users/pool/threads/skerry-*"))

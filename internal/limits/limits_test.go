@@ -83,6 +83,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 // TestTwoServers: the servers of one Redis keep to a limit together, and use all of it.
 func TestTwoServers(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	const most, calls = 3, 120
 	rules := table{tenant: Rules{Execs: most}, user: Rules{ToolCallsPerDay: 50}}
@@ -127,6 +128,7 @@ func TestTwoServers(t *testing.T) {
 // TestPlacesOfTheDead: a server that dies frees nothing, and what it had is free after HoldTime; what a living one
 // has is not.
 func TestPlacesOfTheDead(t *testing.T) {
+	t.Parallel()
 	for name, url := range map[string]string{"redis": redistest.Start(t).URL(), "embedded": ""} {
 		t.Run(name, func(t *testing.T) {
 			s := stateAt(t, url)
@@ -166,6 +168,7 @@ func second[T any](_ T, err error) error { return err }
 
 // TestAnswerFreesThePlace: who has the answer of an exec may begin the next one at once, a hundred times.
 func TestAnswerFreesThePlace(t *testing.T) {
+	t.Parallel()
 	g := gate(t, stateAt(t, redistest.Start(t).URL()), table{key: Rules{Execs: 1}})
 	for i := range 100 {
 		p, err := g.Exec(t.Context(), ann, strconv.Itoa(i), time.Minute)
@@ -179,6 +182,7 @@ func TestAnswerFreesThePlace(t *testing.T) {
 
 // TestRetryAfterIsTrue: after the time that a refusal says, the call goes through.
 func TestRetryAfterIsTrue(t *testing.T) {
+	t.Parallel()
 	s := stateAt(t, redistest.Start(t).URL())
 	g := gate(t, s, table{user: Rules{RequestsPerMinute: 120, RequestsBurst: 2, Execs: 1}})
 	for range 3 {
@@ -215,6 +219,7 @@ func TestRetryAfterIsTrue(t *testing.T) {
 
 // TestDayEnds: what is used up for a day is free when the next one begins.
 func TestDayEnds(t *testing.T) {
+	t.Parallel()
 	var now atomic.Pointer[time.Time]
 	at := time.Date(2026, 5, 6, 23, 30, 0, 0, time.UTC)
 	now.Store(&at)
@@ -246,6 +251,7 @@ func TestDayEnds(t *testing.T) {
 
 // TestRoundTrips: no limit costs none; all limits of an exec, that of its request among them, cost one.
 func TestRoundTrips(t *testing.T) {
+	t.Parallel()
 	s := stateAt(t, "")
 	free := gate(t, s, table{})
 	ctx := free.Defer(t.Context())
@@ -271,6 +277,7 @@ func TestRoundTrips(t *testing.T) {
 
 // TestRedisAway: what is limited is refused, what is not goes on, and nothing that was counted is lost or counted twice.
 func TestRedisAway(t *testing.T) {
+	t.Parallel()
 	redis := redistest.Start(t)
 	s := stateAt(t, redis.URL())
 	limited, free := gate(t, s, table{user: Rules{Execs: 1}}), gate(t, s, table{})
@@ -311,6 +318,7 @@ func TestRedisAway(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	s := stateAt(t, "")
 	g := gate(t, s, table{user: Rules{Execs: 3}})
 	for i, c := range []sandbox.Caller{ann, ann, bob} {
@@ -357,6 +365,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestDisk(t *testing.T) {
+	t.Parallel()
 	var bytes atomic.Int64
 	bytes.Store(11 << 20)
 	var now atomic.Int64

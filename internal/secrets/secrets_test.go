@@ -111,6 +111,7 @@ func (h *house) files(t *testing.T) string {
 
 // A name stands for the most special value: the user's, the server's, the tenant's, the file, the variable.
 func TestPrecedence(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.env["FROM_ENV"] = "of-the-variable"
 	asker := at("acme", "alice", "crm")
@@ -138,6 +139,7 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestVariablesOutsideOfTheListAreNone(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.env["AWS_SECRET_ACCESS_KEY"] = "not-on-the-list"
 	v, err := h.ForServer(t.Context(), at("acme", "alice", ""), "AWS_SECRET_ACCESS_KEY")
@@ -148,6 +150,7 @@ func TestVariablesOutsideOfTheListAreNone(t *testing.T) {
 
 // Who chooses an address must not get what others send there, and a user's own server must not get what is the tenant's.
 func TestOnlyOwnAndNotOwn(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.put(t, admin, ScopeTenant, "HOST", "of-the-tenant", true)
 	h.put(t, alice, "", "HOST", "of-the-user", true)
@@ -165,6 +168,7 @@ func TestOnlyOwnAndNotOwn(t *testing.T) {
 
 // Kubernetes exchanges a link to a folder; the next use gets the new value, and who follows is told.
 func TestFilesAreFollowed(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	for i, v := range []string{"the-first-value", "the-second-value"} {
 		dir := filepath.Join(h.dir, fmt.Sprintf("..2026_%d", i))
@@ -199,6 +203,7 @@ func TestFilesAreFollowed(t *testing.T) {
 }
 
 func TestWhoMayWrite(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	for _, c := range []struct {
 		who   sandbox.Caller
@@ -223,6 +228,7 @@ func TestWhoMayWrite(t *testing.T) {
 
 // An error tells the name and what is wrong, never the value.
 func TestWhatCanBeASecret(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	for _, c := range []struct{ name, value string }{
 		{"NAME", ""}, {"NAME", "short12"}, {"NAME", "with-\x00-in-it"}, {"NAME", "\xff\xfeno-text"}, {"NAME", strings.Repeat("x", MaxBytes+1)},
@@ -243,6 +249,7 @@ func TestWhatCanBeASecret(t *testing.T) {
 
 // What is listed: for users their own and what their execs may have, of other tenants nothing, never a value.
 func TestList(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.env["FROM_ENV"], h.env["ALSO_ENV"] = "value-of-env-1", "value-of-env-2"
 	h.put(t, admin, ScopeTenant, "SHARED", "value-of-tenant", true)
@@ -282,6 +289,7 @@ func TestList(t *testing.T) {
 }
 
 func TestForExec(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.env["FROM_ENV"], h.env["ALSO_ENV"] = "value-of-env-1", "value-of-env-2"
 	h.put(t, admin, ScopeTenant, "YES", "value-with-exec", true)
@@ -302,6 +310,7 @@ func TestForExec(t *testing.T) {
 
 // The data folder never has a value, and what it has is of no use anywhere else in it.
 func TestAtRest(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.put(t, alice, "", "TOKEN", "value-of-alice", false)
 	h.put(t, bob, "", "TOKEN", "value-of-bob", false)
@@ -326,6 +335,7 @@ func TestAtRest(t *testing.T) {
 }
 
 func TestKeyFile(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	data, keys := filepath.Join(root, "data"), filepath.Join(root, "keys")
 	if err := errors.Join(os.Mkdir(data, 0o711), os.Mkdir(keys, 0o700), os.Symlink(data, filepath.Join(root, "link")), os.Symlink(filepath.Join(data, "k"), filepath.Join(keys, "k"))); err != nil {
@@ -371,6 +381,7 @@ func TestKeyFile(t *testing.T) {
 
 // A rotation leaves one key, a new one, which opens everything; the old one opens nothing any more.
 func TestRotate(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	for i := range 5 {
 		h.put(t, admin, ScopeTenant, fmt.Sprint("N", i), fmt.Sprint("value-number-", i), false)
@@ -432,6 +443,7 @@ func (c *crashing) ResealSecret(ctx context.Context, was, now store.SecretRecord
 
 // Wherever a rotation is cut off, everything can be read, and the next one finishes it.
 func TestRotationIsCutOff(t *testing.T) {
+	t.Parallel()
 	const n = 4
 	for writes := range n + 1 {
 		h := newHouse(t)
@@ -465,6 +477,7 @@ func TestRotationIsCutOff(t *testing.T) {
 
 // A secret that is set while a rotation goes on keeps its new value.
 func TestSetWhileRotating(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.put(t, admin, ScopeTenant, "TOKEN", "the-old-value", false)
 	read, err := h.store.Secrets(t.Context(), "acme")
@@ -483,6 +496,7 @@ func TestSetWhileRotating(t *testing.T) {
 
 // What no key opens keeps the old keys where they are.
 func TestRotationOfWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t)
 	h.put(t, admin, ScopeTenant, "GOOD", "long-enough", false)
 	bad := store.SecretRecord{Tenant: "acme", Scope: "tenant", Name: "BAD", Sealed: []byte("not age")}

@@ -173,6 +173,7 @@ func testWatchApprovals(t *testing.T, s *Store) {
 
 // TestApprovalsSurvive: what was asked and decided is there after a restart of the embedded state.
 func TestApprovalsSurvive(t *testing.T) {
+	t.Parallel()
 	o := Options{Journal: filepath.Join(t.TempDir(), "state.jsonl")}
 	s, err := Open(t.Context(), o)
 	must(t, err)

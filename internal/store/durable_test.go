@@ -18,6 +18,7 @@ import (
 )
 
 func TestJournalSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	o := Options{Journal: filepath.Join(t.TempDir(), "state.jsonl")}
 	s, err := Open(ctx, o)
@@ -74,6 +75,7 @@ func TestJournalSurvivesRestart(t *testing.T) {
 }
 
 func TestJournalDamage(t *testing.T) {
+	t.Parallel()
 	good := `{"k":"skerry:{:uid}","f":"last","v":1000007}` + "\n"
 	for name, c := range map[string]struct {
 		text string
@@ -108,6 +110,7 @@ func TestJournalDamage(t *testing.T) {
 }
 
 func TestJournalCompactsWhileOpen(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	o := Options{Journal: filepath.Join(t.TempDir(), "j")}
 	s := open(t, o)
@@ -138,6 +141,7 @@ func TestJournalCompactsWhileOpen(t *testing.T) {
 
 // TestJournalSurvivesKill kills a process that writes, and looks for all that it was told is done.
 func TestJournalSurvivesKill(t *testing.T) {
+	t.Parallel()
 	if path := os.Getenv("SKERRY_TEST_JOURNAL"); path != "" {
 		writeUntilKilled(path)
 	}
@@ -192,6 +196,7 @@ func writeUntilKilled(path string) {
 }
 
 func TestRedisAway(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	r := redistest.Start(t)
 	s := open(t, Options{URL: r.URL()})
@@ -218,6 +223,7 @@ func TestRedisAway(t *testing.T) {
 }
 
 func TestOpenURL(t *testing.T) {
+	t.Parallel()
 	for _, bad := range []string{"http://x", "redis://:s3cret@host:notaport", "redis://:s3cret@h:1/x", "redis://:s3cret@h?nope=1", "::"} {
 		_, err := Open(t.Context(), Options{URL: bad})
 		wantKind(t, err, sandbox.Invalid)
@@ -237,6 +243,7 @@ func TestOpenURL(t *testing.T) {
 
 // TestEmbeddedAnswersAreBounded: what is dropped is not run again.
 func TestEmbeddedAnswersAreBounded(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	s := open(t, Options{})
 	big := make([]byte, MaxAnswer)
@@ -256,6 +263,7 @@ func TestEmbeddedAnswersAreBounded(t *testing.T) {
 
 // TestFullDisk: a journal that found no room goes on when there is some.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("SKERRY_TEST_FULL_DISK") == "" {
 		// In a process of its own: the limit below would fail the writes of the test tool too.
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$")

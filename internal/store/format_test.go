@@ -34,6 +34,7 @@ func wantVersion(t *testing.T, text string, err error) {
 }
 
 func TestCheckFolder(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	for range 2 { // the first one writes it
 		if err := CheckFolder(data); err != nil {
@@ -58,6 +59,7 @@ func TestCheckFolder(t *testing.T) {
 }
 
 func TestCheckFormat(t *testing.T) {
+	t.Parallel()
 	r := redistest.Start(t)
 	s, err := Open(t.Context(), Options{URL: r.URL()})
 	if err != nil {

@@ -234,6 +234,7 @@ func testCPUMarks(t *testing.T, s *Store) {
 
 // TestUsageSurvivesARestart, and the days of long ago do not.
 func TestUsageSurvivesARestart(t *testing.T) {
+	t.Parallel()
 	o := Options{Journal: filepath.Join(t.TempDir(), "state.jsonl")}
 	today, old := Day(time.Now()), Day(time.Now().AddDate(0, 0, -usageDays-2))
 	s := open(t, o)

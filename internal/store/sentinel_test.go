@@ -11,6 +11,7 @@ import (
 
 // TestSentinel: a store that is told of Sentinels finds the master, and the next one when that dies.
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	master, replica := redistest.Start(t), redistest.Start(t)
 	replica.Follow(master)
 	s, err := Open(t.Context(), Options{URL: "redis://" + redistest.StartSentinel(t, master, "") + "?master_name=mymaster"})
@@ -36,6 +37,7 @@ func TestSentinel(t *testing.T) {
 
 // TestSentinelPasswords: before the @ is the password of the Sentinels, in the query that of Redis, as the documentation says.
 func TestSentinelPasswords(t *testing.T) {
+	t.Parallel()
 	for _, sentinels := range []string{"", "theirs"} {
 		master := redistest.Start(t)
 		master.Protect("of-redis")

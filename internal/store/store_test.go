@@ -44,6 +44,7 @@ func open(t *testing.T, o Options) *Store {
 // TestStore runs one suite on the embedded state, with and without a journal, on a real Redis and on a
 // cluster.
 func TestStore(t *testing.T) {
+	t.Parallel()
 	suite := map[string]func(*testing.T, *Store){
 		"Threads": testThreads, "ThreadPages": testThreadPages, "Touch": testTouch, "UID": testUID,
 		"Sandbox": testSandbox, "Lease": testLease, "TakeLease": testTakeLease, "KeepLeases": testKeepLeases, "IdempotencyOfTheDead": testIdempotencyOfTheDead, "IdempotencyOfTheForgetful": testIdempotencyOfTheForgetful, "Sandboxes": testSandboxes, "UIDLost": testUIDLost, "UIDBehind": testUIDBehind, "LeaseRace": testLeaseRace, "LeaseExpires": testLeaseExpires,

@@ -11,6 +11,7 @@ import (
 // TestAdapter: a route of another product's API goes the way of ours: its credential, role and threads are looked at,
 // wherever the clients of that product put them.
 func TestAdapter(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var served []string
 	serve := func(rw http.ResponseWriter, _ *http.Request, c sandbox.Caller, thread string) {

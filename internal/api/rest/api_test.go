@@ -25,6 +25,7 @@ import (
 )
 
 func TestThreads(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	rec := send(h, "PUT", "/api/threads/t1/sandbox", `{"template":"base","labels":{"a":"b"},"env":{"K":"v"},"skills":["csv"],"mode":"code","wait_s":0}`)
@@ -81,6 +82,7 @@ func filesWorld(t *testing.T) *world {
 func at(path string) string { return "?path=" + url.QueryEscape("/mnt/user-data/"+path) }
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	h := handler(t, w)
 	rec := send(h, "PUT", filesURL, `{"path":"/mnt/user-data/workspace/d/a.txt","content":"one\ntwo\n"}`)
@@ -137,6 +139,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestContent(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	w.quota = 1 << 20
 	h := handler(t, w)
@@ -174,6 +177,7 @@ func TestContent(t *testing.T) {
 // TestUploadBeyondJSON streams more than a JSON body may have, over a real connection, and a body that
 // breaks off.
 func TestUploadBeyondJSON(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	srv := httptest.NewServer(handler(t, w))
 	defer srv.Close()
@@ -205,6 +209,7 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestUploadDownload(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	w.quota = 1000
 	h := handler(t, w)
@@ -284,6 +289,7 @@ func results(t *testing.T, rec *httptest.ResponseRecorder) string {
 }
 
 func TestTools(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	m := decodeBody(t, send(h, "GET", "/api/threads/t1/servers", ""))
@@ -325,6 +331,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestMCP(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	srv := httptest.NewServer(handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil }))
 	defer srv.Close()
@@ -388,6 +395,7 @@ func TestMCP(t *testing.T) {
 
 // TestErrorsAreBrief: what is wrong with a request is not said in the request's own length.
 func TestErrorsAreBrief(t *testing.T) {
+	t.Parallel()
 	many := make([]string, 5000)
 	for i := range many {
 		many[i] = fmt.Sprintf(`"unknown%d":1`, i)

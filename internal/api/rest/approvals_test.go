@@ -32,6 +32,7 @@ func (d *decisions) Decide(_ context.Context, c sandbox.Caller, id string, v san
 }
 
 func TestApprovals(t *testing.T) {
+	t.Parallel()
 	d := &decisions{}
 	h := handler(t, &world{}, func(o *Options) { o.Approvals = d })
 	m := decodeBody(t, send(h, "GET", "/api/approvals?state=pending&thread=t1&user=ann&tool=fs__write&cursor=x&limit=5", ""))

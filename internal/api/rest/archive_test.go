@@ -15,6 +15,7 @@ import (
 
 // TestArchive: a folder goes out in each format and comes back in; what is refused is a problem, and leaves nothing.
 func TestArchive(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	h := handler(t, w)
 	work := filepath.Join(w.dir, "workspace")
@@ -120,6 +121,7 @@ func archiveNames(t *testing.T, typ string, data []byte) string {
 
 // TestArchivePlaces: so many at once; a place comes back however the request ends.
 func TestArchivePlaces(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	o, _ := w.options(t)
 	s, err := newServer(o)

@@ -32,6 +32,7 @@ func follow(t *testing.T, ctx context.Context, url string, headers ...string) *h
 
 // TestAuditStream: records come with ids, from behind Last-Event-ID on, and only the caller's own.
 func TestAuditStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	srv := httptest.NewServer(handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil }))
 	t.Cleanup(srv.Close) // after the streams below are closed
@@ -71,6 +72,7 @@ func TestAuditStream(t *testing.T) {
 
 // TestAuditStreamPlaces: there are only so many, and a client that leaves frees its place.
 func TestAuditStreamPlaces(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	srv := httptest.NewServer(handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil }))
 	t.Cleanup(srv.Close) // after the streams below are closed
@@ -95,6 +97,7 @@ func TestAuditStreamPlaces(t *testing.T) {
 
 // TestAuditExport: all pages, in each format; an export that breaks off is not taken for whole.
 func TestAuditExport(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.auditPages = 3
 	h := handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil })
@@ -137,6 +140,7 @@ func TestAuditExport(t *testing.T) {
 
 // TestAuditPageDescribed: the document has all that a page of records has.
 func TestAuditPageDescribed(t *testing.T) {
+	t.Parallel()
 	doc := decodeBody(t, send(handler(t, newWorld(t)), "GET", "/openapi.json", ""))
 	schemas := doc["components"].(map[string]any)["schemas"].(map[string]any)
 	fields := schemas["AuditPage"].(map[string]any)["properties"].(map[string]any)

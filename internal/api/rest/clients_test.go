@@ -12,6 +12,7 @@ import (
 // TestClients: each operation of the document is a method of each client in sdk/, or sdk/operations.json says why it is not. A
 // method that is named there exists, in the client's own text.
 func TestClients(t *testing.T) {
+	t.Parallel()
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID string }
 	}

@@ -41,6 +41,7 @@ func (w *world) DeleteContext(_ context.Context, c sandbox.Caller, _, id string)
 }
 
 func TestContexts(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	const url = "/api/threads/t1/contexts"

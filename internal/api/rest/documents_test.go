@@ -12,6 +12,7 @@ import (
 
 // TestDocuments: bodies that documents show fit the schemas of the OpenAPI document.
 func TestDocuments(t *testing.T) {
+	t.Parallel()
 	schemas := map[string]string{"docs/limits.md": "Problem", "docs/secrets.md": "ExecBody"}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(send(handler(t, newWorld(t)), "GET", "/openapi.json", "").Body.Bytes()))
 	if err != nil {

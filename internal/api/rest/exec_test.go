@@ -20,6 +20,7 @@ import (
 )
 
 func TestExec(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	rec := send(h, "POST", execURL, `{"command":"ls | head","cwd":"/mnt/user-data/workspace","env":{"K":"v"},"stdin":"in","timeout_s":1.5,"max_output_bytes":7,"report_files":true}`)
@@ -47,6 +48,7 @@ func TestExec(t *testing.T) {
 }
 
 func TestExecuteCodeAndSkill(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	m := decodeBody(t, send(h, "POST", "/api/threads/t1/execute_code", `{"code":"1"}`))
@@ -69,6 +71,7 @@ func TestExecuteCodeAndSkill(t *testing.T) {
 }
 
 func TestExecControl(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	const url = "/api/threads/t1/execs"
@@ -119,6 +122,7 @@ func parse(t testing.TB, text string) (events []event) {
 }
 
 func TestStream(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	rec := send(h, "POST", execURL, `{"command":"x"}`, "Accept: text/event-stream")
@@ -168,6 +172,7 @@ func TestStream(t *testing.T) {
 // TestStreamText cuts a text in pieces of every size: it always arrives as text, and whole also when
 // the stream is taken up again after any event.
 func TestStreamText(t *testing.T) {
+	t.Parallel()
 	const text = "añ€😀 — 終わり\n"
 	w := newWorld(t)
 	h := handler(t, w)
@@ -197,6 +202,7 @@ func TestStreamText(t *testing.T) {
 }
 
 func TestStreamBinary(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.events = []sandbox.Event{
 		{N: 1, Type: sandbox.EventStdout, Data: []byte{0xff, 0xfe}},
@@ -213,6 +219,7 @@ func TestStreamBinary(t *testing.T) {
 // TestStreamLive holds a stream open over a real connection: events come at once, comments keep it
 // alive, and it ends for the use case when the client goes away.
 func TestStreamLive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	more, gone := make(chan sandbox.Event), make(chan struct{})
 	w.follow = func(ctx context.Context, _ uint64, emit func(sandbox.Event) error) error {
@@ -274,6 +281,7 @@ func TestStreamLive(t *testing.T) {
 }
 
 func TestClientGoesAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	waiting := make(chan error, 1)
 	w.wait = func(ctx context.Context) error {
@@ -331,6 +339,7 @@ func impatient(t *testing.T, w *world, idle time.Duration) *httptest.Server {
 // TestSlowResult: a result may come much later than a client may be idle, and no deadline is left
 // over on the connection.
 func TestSlowResult(t *testing.T) {
+	t.Parallel()
 	const idle = 150 * time.Millisecond
 	w := newWorld(t)
 	w.wait = func(ctx context.Context) error {
@@ -359,6 +368,7 @@ func TestSlowResult(t *testing.T) {
 
 // TestIdleClients: a client that stops to send or to read is given up.
 func TestIdleClients(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	srv := impatient(t, w, 150*time.Millisecond)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
@@ -404,6 +414,7 @@ func mustRequest(t testing.TB, method, url string) *http.Request {
 }
 
 func TestIdempotency(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w, func(o *Options) { o.Keys = w })
 	post := func(body string, headers ...string) *httptest.ResponseRecorder {
@@ -480,6 +491,7 @@ func TestIdempotency(t *testing.T) {
 
 // TestIdempotentGoesOn: the client goes away, the request does not, and the retry finds its answer.
 func TestIdempotentGoesOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	release := make(chan struct{})
 	w.wait = func(ctx context.Context) error {
@@ -551,6 +563,7 @@ func BenchmarkExec(b *testing.B) {
 
 // TestNotStarted: an error says whether something ran, because a client may repeat an exec only when nothing did.
 func TestNotStarted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	said := func(path, body string) bool {

@@ -128,6 +128,7 @@ func ask(t *testing.T, method, url, body string, headers ...string) (*http.Respo
 // TestForward: the owner answers, with the credential, the id and the source of the request, and the answer's headers
 // are there once.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	behind := newWorld(t)
 	url, _ := neighbours(t, behind)
 	res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`, "X-Request-Id: mine", "Skerry-Forwarded-Source: 9.9.9.9", "User-Agent: me")
@@ -154,6 +155,7 @@ func TestForward(t *testing.T) {
 
 // TestForwardStream: events come through as they are.
 func TestForwardStream(t *testing.T) {
+	t.Parallel()
 	behind := newWorld(t)
 	url, _ := neighbours(t, behind)
 	res, text := ask(t, http.MethodPost, url+execURL, `{"command":"true"}`, "Accept: text/event-stream")
@@ -164,6 +166,7 @@ func TestForwardStream(t *testing.T) {
 
 // TestNotForwarded: files are answered by any server, and so is what names no thread.
 func TestNotForwarded(t *testing.T) {
+	t.Parallel()
 	url, s := neighbours(t, newWorld(t))
 	s.err = errors.New("was asked")
 	for _, path := range []string{"/api/threads/t/files/list?path=/mnt/user-data", "/api/threads", "/api/templates", "/healthz"} {
@@ -178,6 +181,7 @@ func TestNotForwarded(t *testing.T) {
 
 // TestForwardedOnce: what was passed on once goes no further.
 func TestForwardedOnce(t *testing.T) {
+	t.Parallel()
 	front := httptest.NewServer(FromPeer(handler(t, newWorld(t), func(o *Options) { o.Placement = &street{owner: "other", exec: "other"} })))
 	defer front.Close()
 	res, text := ask(t, http.MethodPost, front.URL+execURL, `{"command":"true"}`)
@@ -188,6 +192,7 @@ func TestForwardedOnce(t *testing.T) {
 
 // TestHeldWhileAnswering: a thread without an owner is this server's as long as the request lasts.
 func TestHeldWhileAnswering(t *testing.T) {
+	t.Parallel()
 	w, s := newWorld(t), &street{}
 	during := -1
 	w.wait = func(context.Context) error {
@@ -209,6 +214,7 @@ func TestHeldWhileAnswering(t *testing.T) {
 // TestOwnerIsSilent: a request whose server does not answer is given up in time, and so is one whose server is gone:
 // nothing of it was done.
 func TestOwnerIsSilent(t *testing.T) {
+	t.Parallel()
 	url, s := neighbours(t, newWorld(t))
 	s.deaf = true
 	began := time.Now()
@@ -224,6 +230,7 @@ func TestOwnerIsSilent(t *testing.T) {
 
 // TestMovedMeanwhile: a request whose thread moves while it is passed on is passed on anew, with its whole body.
 func TestMovedMeanwhile(t *testing.T) {
+	t.Parallel()
 	behind, theirs := newWorld(t), &street{moved: 3}
 	url, s := neighboursWith(t, behind, theirs)
 	body := fmt.Sprintf(`{"command":"true","stdin":%q}`, strings.Repeat("x", 1<<20))
@@ -245,6 +252,7 @@ func TestMovedMeanwhile(t *testing.T) {
 
 // TestStopping: a server that stops has files changed by another one, and ends streams of threads that it holds.
 func TestStopping(t *testing.T) {
+	t.Parallel()
 	behind := newWorld(t)
 	url, s := neighbours(t, behind)
 	const path, folder = "/api/threads/t/files/mkdir", `{"path":"/mnt/user-data/workspace"}`
@@ -265,6 +273,7 @@ func TestStopping(t *testing.T) {
 
 // TestServerOfRoutes: which server answers a route, without copies of files in sandboxes and with them.
 func TestServerOfRoutes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o, _ := w.options(t)
 	s, err := newServer(o)

@@ -35,6 +35,7 @@ func (l *limiting) Usage(_ context.Context, c sandbox.Caller, q sandbox.UsageQue
 
 // TestLimitMet: the answer says which limit of whom was met, how much it is, and when to come again.
 func TestLimitMet(t *testing.T) {
+	t.Parallel()
 	w, l := newWorld(t), &limiting{}
 	h := handler(t, w, func(o *Options) { o.Limits = l })
 	free := time.Now().Add(90 * time.Second).UTC()
@@ -65,6 +66,7 @@ func TestLimitMet(t *testing.T) {
 
 // TestRequestsAreCounted: each once, and those that start an exec together with its own limits.
 func TestRequestsAreCounted(t *testing.T) {
+	t.Parallel()
 	w, l := newWorld(t), &limiting{}
 	h := handler(t, w, func(o *Options) { o.Limits = l })
 	for _, c := range []struct {
@@ -90,6 +92,7 @@ func TestRequestsAreCounted(t *testing.T) {
 }
 
 func TestUsageRoute(t *testing.T) {
+	t.Parallel()
 	w, l := newWorld(t), &limiting{}
 	h := handler(t, w, func(o *Options) { o.Limits = l })
 	m := decodeBody(t, send(h, "GET", "/api/usage?from=2026-01-01&to=2026-01-31&by=user", ""))

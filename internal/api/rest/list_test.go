@@ -13,6 +13,7 @@ import (
 
 // TestLists: each list of the document takes limit and cursor, and says what is wrong with a limit.
 func TestLists(t *testing.T) {
+	t.Parallel()
 	h := handler(t, newWorld(t))
 	var doc struct {
 		Paths map[string]map[string]struct {
@@ -70,6 +71,7 @@ func faulty(problem map[string]any) string {
 }
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	items := []sandbox.Template{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	var seen string
 	for in := (ListIn{Limit: 3}); ; {
@@ -118,6 +120,7 @@ func (s *scoped) TryPolicy(_ context.Context, _ sandbox.Caller, tenant, _ string
 
 // TestPolicyScope: an operator who names the tenant's rules does not get, and above all does not replace, the server's.
 func TestPolicyScope(t *testing.T) {
+	t.Parallel()
 	rules := &scoped{}
 	h := handler(t, newWorld(t), func(o *Options) { o.Policy = rules })
 	for _, scope := range []string{"?scope=tenant", "?scope=server", ""} {

@@ -228,6 +228,7 @@ func eras(t *testing.T, key, path string, test func(t *testing.T, h *mcpHost, c 
 
 // TestMCPSessionIsBound: a session is of use only to the key, the thread and the view that began it.
 func TestMCPSessionIsBound(t *testing.T) {
+	t.Parallel()
 	h := newMCPHost(t)
 	mine := h.begin("ann", "/mcp/t1")
 	for name, c := range map[string]struct {
@@ -271,6 +272,7 @@ func TestMCPSessionIsBound(t *testing.T) {
 
 // TestMCPRevokedKey: a key that is revoked is of no use to the next request, and ends what is open.
 func TestMCPRevokedKey(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		h.w.hang, h.w.release = make(chan struct{}), make(chan struct{})
 		done := make(chan struct{})
@@ -312,6 +314,7 @@ func eventuallyTrue(t *testing.T, what string, ok func() bool) {
 
 // TestMCPCancel: a request that is taken back ends its exec, or its call of a tool.
 func TestMCPCancel(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		waiting := make(chan struct{})
 		h.w.killed = make(chan string, 1)
@@ -347,6 +350,7 @@ func TestMCPCancel(t *testing.T) {
 
 // TestMCPProgress: what a tool says meanwhile comes before its result; our own tools say how long they run.
 func TestMCPProgress(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		c.ok("tools/call", `{"_meta":{"progressToken":"p1"},"name":"fs__read","arguments":{}}`)
 		if !slices.Equal(c.notifications, []string{"notifications/progress"}) {
@@ -362,6 +366,7 @@ func TestMCPProgress(t *testing.T) {
 }
 
 func TestMCPToolsFollowTheMode(t *testing.T) {
+	t.Parallel()
 	always := []string{"bash", "execute_code", "glob", "grep", "ls", "read_file", "str_replace", "write_file"}
 	skills, search := []string{"activate_skill", "read_skill_file", "search_skills"}, []string{"list_servers", "search_tools"}
 	passed := []string{"fs__rare", "fs__read", "odd_name___x"}

@@ -40,6 +40,7 @@ func member(t *testing.T, text string, path ...any) string {
 
 // TestMCPPassesToolsOn: definitions and results come through as the server wrote them, but for the names.
 func TestMCPPassesToolsOn(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		h.w.mode, h.w.noSkills, h.w.noCode = sandbox.ModeDirect, true, true
 		list := c.ok("tools/list", "{}")
@@ -82,6 +83,7 @@ func TestMCPPassesToolsOn(t *testing.T) {
 
 // TestMCPOneServer: /mcp/<thread>/<server> is that server under its own names, and nothing else.
 func TestMCPOneServer(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1/odd%20name%2F", func(t *testing.T, h *mcpHost, c *talk) {
 		if got := c.tools(); len(got) != 1 || got[0] != "x" {
 			t.Errorf("tools %v", got)
@@ -106,6 +108,7 @@ func TestMCPOneServer(t *testing.T) {
 
 // TestMCPNamesAreReversible: what a list shows can be asked for, and finds its server again.
 func TestMCPNamesAreReversible(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		list := c.ok("resources/list", "{}")
 		uri := member(t, list, "resources", 2, "uri") // after the skill and the other server's
@@ -141,6 +144,7 @@ func TestMCPNamesAreReversible(t *testing.T) {
 }
 
 func TestMCPSkills(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
 		list := c.ok("skills/list", "{}")
 		if member(t, list, "skills", 1, "uri") != `"skill://pdf/SKILL.md"` || member(t, list, "skills", 1, "resources", 0, "digest") != `"sha256:00"` {
@@ -176,6 +180,7 @@ func TestMCPSkills(t *testing.T) {
 }
 
 func TestMCPSkillNamesAreAnEnum(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
 		var list struct {
 			Tools []struct {
@@ -207,6 +212,7 @@ func TestMCPSkillNamesAreAnEnum(t *testing.T) {
 }
 
 func TestMCPDirectories(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
 		for uri, want := range map[string]string{
 			"skill://pdf":    "skill://pdf/SKILL.md text/markdown, skill://pdf/a inode/directory",
@@ -270,6 +276,7 @@ func wait[T any](t *testing.T, what string, c <-chan T) (v T) {
 // TestMCPChanges: a client that listens hears of other tools and of resources that it watches, until it
 // stops.
 func TestMCPChanges(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, h *mcpHost, c *talk) {
 		h.w.watching = make(chan watching, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -329,6 +336,7 @@ func TestMCPChanges(t *testing.T) {
 
 // TestMCPListsWithoutParams: a list may be asked for without params, as the official TypeScript client does.
 func TestMCPListsWithoutParams(t *testing.T) {
+	t.Parallel()
 	eras(t, "ann", "/mcp/t1", func(t *testing.T, _ *mcpHost, c *talk) {
 		if !c.legacy {
 			return // since 2026-07-28 every request has params

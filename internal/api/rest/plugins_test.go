@@ -72,6 +72,7 @@ func (f *fakePlugins) RemoveMarketplace(_ context.Context, _ sandbox.Caller, nam
 }
 
 func TestPluginsOverHTTP(t *testing.T) {
+	t.Parallel()
 	f := &fakePlugins{}
 	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = f, f })
 	if m := decodeBody(t, send(h, "GET", "/api/plugins", "")); fmt.Sprint(m["items"]) == "[]" || m["items"] == nil {
@@ -113,6 +114,7 @@ func TestPluginsOverHTTP(t *testing.T) {
 }
 
 func TestInstallPluginOverHTTP(t *testing.T) {
+	t.Parallel()
 	f := &fakePlugins{}
 	h := handler(t, newWorld(t), func(o *Options) { o.Plugins, o.Marketplaces = f, f })
 	const route = "/api/plugins/install"
@@ -139,6 +141,7 @@ func TestInstallPluginOverHTTP(t *testing.T) {
 
 // TestPluginInstallDocument: the document has all that the body of an install may have.
 func TestPluginInstallDocument(t *testing.T) {
+	t.Parallel()
 	doc := send(handler(t, newWorld(t)), "GET", "/openapi.json", "").Body.String()
 	at := strings.Index(doc, `"operationId":"installPlugin"`)
 	if at < 0 || !strings.Contains(doc[at:at+4000], `"source":{`) || !strings.Contains(doc[at:at+4000], `"marketplace":{`) {

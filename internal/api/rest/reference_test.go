@@ -23,6 +23,7 @@ var update = flag.Bool("update", false, "write the pages of docs/api anew")
 // TestReference: the pages of docs/api are what the OpenAPI document makes, with the examples of docs/api/examples.json,
 // which TestExamples of internal/e2e sends to a server.
 func TestReference(t *testing.T) {
+	t.Parallel()
 	raw := send(handler(t, newWorld(t)), "GET", "/openapi.json", "").Body.Bytes()
 	r := &reference{t: t, home: map[string]string{}}
 	if err := json.Unmarshal(raw, &r.doc); err != nil {

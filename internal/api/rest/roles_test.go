@@ -35,6 +35,7 @@ var pathParameter = regexp.MustCompile(`:[a-z]+`)
 // TestRoleMatrix calls every route that gin knows with every role: what its rule refuses is a 403 that comes
 // before anything else, what it allows is not.
 func TestRoleMatrix(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.auditEnds = true
 	var refused int
@@ -101,6 +102,7 @@ func wantRefused(rule rule, path, who string) bool {
 // TestThreadScope: a credential for some threads is good for these, by path and by header, and for no route
 // that names none, nor for a thread that only a header names.
 func TestThreadScope(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w, func(o *Options) { o.Keys, o.Anonymous = roleKeys{w}, nil })
 	for url, want := range map[string]bool{
@@ -121,6 +123,7 @@ func TestThreadScope(t *testing.T) {
 // TestNoRuleNoRoute: a route without a role does not register, and a route that gin has and no rule
 // names answers no caller.
 func TestNoRuleNoRoute(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o, _ := w.options(t)
 	s, err := newServer(o)

@@ -39,6 +39,7 @@ func (f *fakeSecrets) Rotate(context.Context, sandbox.Caller) (secrets.Rotation,
 }
 
 func TestSecrets(t *testing.T) {
+	t.Parallel()
 	w, f := newWorld(t), &fakeSecrets{}
 	h := handler(t, w, func(o *Options) { o.Keys, o.Anonymous, o.Secrets = w, nil, f })
 	const value = "sk-live-0123456789"

@@ -20,6 +20,7 @@ import (
 const execURL = "/api/threads/t1/exec"
 
 func TestKinds(t *testing.T) {
+	t.Parallel()
 	for kind, status := range map[sandbox.Kind]int{
 		sandbox.NotFound: 404, sandbox.Invalid: 400, sandbox.Conflict: 409, sandbox.Forbidden: 403, sandbox.Unauthorized: 401, sandbox.QuotaExceeded: 413,
 		sandbox.CapacityExceeded: 503, sandbox.NotSupported: 501, sandbox.SandboxLost: 503, sandbox.ToolFailed: 502, sandbox.Timeout: 504, sandbox.Unavailable: 503, sandbox.Internal: 500,
@@ -44,6 +45,7 @@ func TestKinds(t *testing.T) {
 }
 
 func TestInternalErrorsAreLoggedOnceAndHidden(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.err = errors.New("open /var/lib/skerry/x: boom")
 	o, log := w.options(t)
@@ -62,6 +64,7 @@ func TestInternalErrorsAreLoggedOnceAndHidden(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.wait = func(context.Context) error { panic("at the disco") }
 	o, log := w.options(t)
@@ -80,12 +83,14 @@ func TestPanic(t *testing.T) {
 }
 
 func TestMethodNotAllowedSaysWhatIs(t *testing.T) {
+	t.Parallel()
 	if allow := send(handler(t, newWorld(t)), "GET", execURL, "").Header().Get("Allow"); allow != "POST" {
 		t.Errorf("Allow: %q", allow)
 	}
 }
 
 func TestRequestID(t *testing.T) {
+	t.Parallel()
 	h := handler(t, newWorld(t))
 	for given, keep := range map[string]bool{"abc-_9": true, "": false, "a b": false, strings.Repeat("a", 65): false, "a/b": false} {
 		got := send(h, "GET", "/healthz", "", "X-Request-Id: "+given).Header().Get("X-Request-Id")
@@ -96,6 +101,7 @@ func TestRequestID(t *testing.T) {
 }
 
 func TestShapes(t *testing.T) {
+	t.Parallel()
 	h := handler(t, newWorld(t))
 	for _, c := range []struct {
 		method, url, body, field string
@@ -153,6 +159,7 @@ func TestShapes(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	h := handler(t, newWorld(t))
 	big := `{"command":"` + strings.Repeat("a", maxJSONBytes) + `"}`
 	wantProblem(t, send(h, "POST", execURL, big), 413, "invalid")
@@ -163,6 +170,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestContentType(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	for given, status := range map[string]int{
@@ -192,6 +200,7 @@ func TestContentType(t *testing.T) {
 }
 
 func TestHostAndOrigin(t *testing.T) {
+	t.Parallel()
 	h := handler(t, newWorld(t), func(o *Options) { o.AllowedHosts = []string{"skerry.example", "other.example:8443"} })
 	for host, ok := range map[string]bool{
 		"localhost": true, "localhost:8080": true, "127.0.0.1:1": true, "127.9.9.9": true, "[::1]:8080": true, "[::1]": true, "LOCALHOST:1": true, "localhost.": true,
@@ -242,6 +251,7 @@ func TestHostAndOrigin(t *testing.T) {
 }
 
 func TestAuthentication(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var refused []string
 	h := handler(t, w, func(o *Options) {
@@ -290,6 +300,7 @@ func TestAuthentication(t *testing.T) {
 }
 
 func TestAdministration(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil })
 	for _, c := range []struct{ method, url, body string }{
@@ -341,6 +352,7 @@ func TestAdministration(t *testing.T) {
 }
 
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o, _ := w.options(t)
 	s, err := newServer(o)
@@ -550,6 +562,7 @@ PUT /api/threads/{thread}/sandbox acquireSandbox agent,developer,admin
 `
 
 func TestDocsAndHealth(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ready := true
 	h := handler(t, w, func(o *Options) {

@@ -95,6 +95,7 @@ const (
 
 // TestInstallSkill: each way in, and each way in which it is refused.
 func TestInstallSkill(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := &shelf{have: map[string]bool{}}
 	pdf := skillZip(t, "pdf/SKILL.md", pdfText, "pdf/x.sh", "cat ~/.ssh/id_rsa\n")
@@ -166,6 +167,7 @@ func TestInstallSkill(t *testing.T) {
 
 // TestUploadSkill: a form with one file.
 func TestUploadSkill(t *testing.T) {
+	t.Parallel()
 	s := &shelf{have: map[string]bool{}}
 	installs, err := install.New(install.Options{Library: s, Audit: noLog{}, Dir: filepath.Join(t.TempDir(), "i"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

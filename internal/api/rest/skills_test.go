@@ -10,6 +10,7 @@ import (
 )
 
 func TestSkills(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	const want = `{"skills":[` +

@@ -6,6 +6,7 @@ import (
 )
 
 func TestSkillTools(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	h := handler(t, w)
 	rec := send(h, "POST", "/api/threads/t1/skills", `{"name":"now","description":"d","body":"b","files":{"scripts/a.py":"x"}}`)

@@ -81,6 +81,7 @@ func (h *terminalHost) frames(conn *websocket.Conn) (all []string, last error) {
 }
 
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	h := newTerminalHost(t)
 	h.w.events = []sandbox.Event{
 		{N: 1, Type: sandbox.EventStarted},
@@ -129,6 +130,7 @@ func (h *terminalHost) runs() (stop chan struct{}, left chan struct{}) {
 }
 
 func TestTerminalInput(t *testing.T) {
+	t.Parallel()
 	h := newTerminalHost(t)
 	stop, left := h.runs()
 	conn, _ := h.dial("exec=tty", key("ann"))
@@ -159,6 +161,7 @@ func TestTerminalInput(t *testing.T) {
 
 // TestTerminalRules: a frame that breaks one ends the connection with a reason, never the exec.
 func TestTerminalRules(t *testing.T) {
+	t.Parallel()
 	h := newTerminalHost(t)
 	_, left := h.runs()
 	for name, c := range map[string]struct {
@@ -184,6 +187,7 @@ func TestTerminalRules(t *testing.T) {
 
 // TestTerminalRefusals: as every route, it checks who calls, from where, and what for.
 func TestTerminalRefusals(t *testing.T) {
+	t.Parallel()
 	h := newTerminalHost(t)
 	h.runs()
 	for name, c := range map[string]struct {
@@ -227,6 +231,7 @@ func TestTerminalRefusals(t *testing.T) {
 
 // TestTerminalRevokedKey: a key that is revoked ends what it opened.
 func TestTerminalRevokedKey(t *testing.T) {
+	t.Parallel()
 	h := newTerminalHost(t)
 	_, left := h.runs()
 	conn, _ := h.dial("exec=tty", key("ann"))
@@ -242,6 +247,7 @@ func TestTerminalRevokedKey(t *testing.T) {
 // TestTerminalClientGone: the follower of a client that went away ends, and so does that of a client that
 // takes nothing, while the exec goes on for others.
 func TestTerminalClientGone(t *testing.T) {
+	t.Parallel()
 	h := newTerminalHost(t)
 	_, left := h.runs()
 	conn, _ := h.dial("exec=tty", key("ann"))
@@ -254,6 +260,7 @@ func TestTerminalClientGone(t *testing.T) {
 }
 
 func TestTerminalSlowReader(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	o, _ := w.options(t)
 	s, err := newServer(o)
@@ -292,6 +299,7 @@ func TestTerminalSlowReader(t *testing.T) {
 }
 
 func TestExecWithTerminal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	send(handler(t, w), "POST", execURL, `{"command":"top","background":true,"pty":{"cols":80,"rows":24}}`)
 	if c := w.cmd; c.Terminal == nil || *c.Terminal != (sandbox.TerminalSize{Cols: 80, Rows: 24}) || !c.KeepStdin || !c.Background {

@@ -8,6 +8,7 @@ import (
 
 // TestMCPLogin: everybody logs in at MCP servers in their own name, and administrators see who waits.
 func TestMCPLogin(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.configs["crm"] = json.RawMessage(`{"url":"https://crm.example/mcp"}`)
 	h := handler(t, w, func(o *Options) { o.Keys, o.Anonymous = w, nil })

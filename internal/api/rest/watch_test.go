@@ -9,6 +9,7 @@ import (
 
 // TestWatchFiles: changes are events; the end of the sandbox, and what else ends a watch, is one, too.
 func TestWatchFiles(t *testing.T) {
+	t.Parallel()
 	w := filesWorld(t)
 	h := handler(t, w)
 	const route = filesURL + "/watch"

@@ -145,6 +145,7 @@ func exit(n uint64, change ...func(*sandboxv1.Exit)) *sandboxv1.Event {
 func ignore(*sandboxv1.Event) error { return nil }
 
 func TestEventsAreChecked(t *testing.T) {
+	t.Parallel()
 	stream := func(s *sandboxv1.Stream) func(*sandboxv1.Exit) { return func(x *sandboxv1.Exit) { x.Stdout = s } }
 	for name, events := range map[string][]*sandboxv1.Event{
 		"a gap":               {started(1), output(3, 1)},
@@ -175,6 +176,7 @@ func TestEventsAreChecked(t *testing.T) {
 }
 
 func TestGoodEvents(t *testing.T) {
+	t.Parallel()
 	x := func(x *sandboxv1.Exit) {
 		x.Stdout = &sandboxv1.Stream{Total: 2000, Tail: make([]byte, 500), SpillPath: "/mnt/user-data/x/stdout"}
 		x.CpuUs, x.Reason = -5, "bad\x1b[31m\n"+strings.Repeat("long", 1000)
@@ -204,6 +206,7 @@ func TestGoodEvents(t *testing.T) {
 }
 
 func TestErrorsOfRun(t *testing.T) {
+	t.Parallel()
 	h := &hostile{events: []*sandboxv1.Event{started(1)}, hang: true}
 	c, stop := h.serve(t)
 	ours := errors.New("ours")
@@ -230,6 +233,7 @@ func TestErrorsOfRun(t *testing.T) {
 
 // A sandbox that runs is waited for beyond Grace, and no longer than it runs.
 func TestPatience(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ln, err := link.Listen(link.ListenOptions{Dir: dir, SecretFile: filepath.Join(t.TempDir(), "secret"), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -252,6 +256,7 @@ func TestPatience(t *testing.T) {
 
 // After a break the client asks for the rest, and tells when sandboxd does not know the exec any more.
 func TestExecIsLostWithItsSandbox(t *testing.T) {
+	t.Parallel()
 	h := &hostile{events: []*sandboxv1.Event{started(1)}, hang: true}
 	c, _ := h.serve(t)
 	_, err := c.Run(t.Context(), &sandboxv1.RunRequest{ExecId: "x"}, func(*sandboxv1.Event) error {
@@ -275,6 +280,7 @@ func TestExecIsLostWithItsSandbox(t *testing.T) {
 }
 
 func TestErrorKinds(t *testing.T) {
+	t.Parallel()
 	for code, want := range kinds {
 		h := &hostile{err: connect.NewError(code, errors.New("text\x00 of\nsandboxd"))}
 		c, _ := h.serve(t)
@@ -303,6 +309,7 @@ func TestErrorKinds(t *testing.T) {
 }
 
 func TestAnswersAreChecked(t *testing.T) {
+	t.Parallel()
 	h := &hostile{status: &sandboxv1.StatusResponse{Languages: make([]string, maxStrings+1)}, info: &sandboxv1.FileInfo{Path: strings.Repeat("x", maxPath+1)}}
 	c, _ := h.serve(t)
 	if _, err := c.Status(t.Context()); !errors.Is(err, ErrContract) {

@@ -10,6 +10,7 @@ import (
 
 // TestTerminalEvents: what a terminal shows has gaps and no bound, but goes forward only.
 func TestTerminalEvents(t *testing.T) {
+	t.Parallel()
 	req := &sandboxv1.RunRequest{ExecId: "x", MaxOutputBytes: 1000, Terminal: &sandboxv1.TerminalSize{Cols: 80, Rows: 24}}
 	h := &hostile{events: []*sandboxv1.Event{started(1), output(2, 900), output(7, 900), exit(8)}}
 	c, _ := h.serve(t)
@@ -33,6 +34,7 @@ func TestTerminalEvents(t *testing.T) {
 
 // TestResizeOfAnOlderDaemon: a daemon without terminals says so.
 func TestResizeOfAnOlderDaemon(t *testing.T) {
+	t.Parallel()
 	h := &hostile{}
 	c, _ := h.serve(t)
 	if err := c.Resize(t.Context(), "x", sandbox.TerminalSize{Cols: 1, Rows: 1}); !errors.Is(err, sandbox.NotSupported) {

@@ -35,6 +35,7 @@ func base(t testing.TB) Profile { return probeOf(t, "base") }
 
 // TestTemplatesDiffer: what a skill needs is there in one template and missing in another.
 func TestTemplatesDiffer(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]map[string]string{
 		"Run `pandoc in.docx -o out.pdf`.":                                           {"base": "no", "data": "no", "office": "yes"},
 		"```python\nimport sklearn, seaborn\n```\nand `pip install scikit-learn`":    {"base": "no", "data": "yes", "office": "no"},
@@ -57,6 +58,7 @@ func TestTemplatesDiffer(t *testing.T) {
 
 // TestRealSkills checks the verdicts on skills that others wrote, and prints their counts.
 func TestRealSkills(t *testing.T) {
+	t.Parallel()
 	const data = "../../../testdata/knowledge-work-plugins"
 	if _, err := os.Stat(data); err != nil {
 		t.Fatal(err)

@@ -61,6 +61,7 @@ func newProber(t *testing.T, answer func(ctx context.Context, template string) (
 }
 
 func TestProbedOncePerImage(t *testing.T) {
+	t.Parallel()
 	p, f := newProber(t, func(context.Context, string) ([]byte, error) {
 		return []byte("c\tpandoc\nm\tjson\nd\tPandas\t1.0\nv\t3.11.2\nn\tdocx\t9.0.0\ng\tx\t1\ns\tpoppler-utils\t1\nend\n"), nil
 	})
@@ -84,6 +85,7 @@ func TestProbedOncePerImage(t *testing.T) {
 }
 
 func TestWhatCannotBeProbed(t *testing.T) {
+	t.Parallel()
 	p, f := newProber(t, func(context.Context, string) ([]byte, error) { return nil, errors.New("/host/path: broken") })
 	needy := opener(t, md("`pandoc x`"))
 	for range 2 {
@@ -105,6 +107,7 @@ func TestWhatCannotBeProbed(t *testing.T) {
 
 // TestListsDoNotWaitForAProbe: who asks while a probe is under way is told so when their time is over.
 func TestListsDoNotWaitForAProbe(t *testing.T) {
+	t.Parallel()
 	p, _ := newProber(t, func(ctx context.Context, _ string) ([]byte, error) {
 		<-ctx.Done() // until the prober is closed
 		return nil, ctx.Err()
@@ -118,6 +121,7 @@ func TestListsDoNotWaitForAProbe(t *testing.T) {
 
 // TestWhatIsKnownStaysKnown: an answer that was there is given however long ago its probe began, and also to who has no time.
 func TestWhatIsKnownStaysKnown(t *testing.T) {
+	t.Parallel()
 	p, f := newProber(t, func(context.Context, string) ([]byte, error) { return []byte("c\tpandoc\nend\n"), nil })
 	files := opener(t, md("`pandoc x`"))
 	p.Of(t.Context(), "base", "sha256:a", files)
@@ -137,6 +141,7 @@ func TestWhatIsKnownStaysKnown(t *testing.T) {
 }
 
 func TestProbeOutputIsData(t *testing.T) {
+	t.Parallel()
 	for name, out := range map[string]string{
 		"cut":     "c\tpandoc\n",
 		"garbage": "c\tpandoc\nrm -rf\nend\n",
@@ -152,6 +157,7 @@ func TestProbeOutputIsData(t *testing.T) {
 
 // TestProbeScript runs the script where it runs in a sandbox: under sh.
 func TestProbeScript(t *testing.T) {
+	t.Parallel()
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +182,7 @@ func TestProbeScript(t *testing.T) {
 // TestNothingRunsOutOfStack: parsers go one call deeper for each bracket, and a stack that is full cannot
 // be recovered from.
 func TestNothingRunsOutOfStack(t *testing.T) {
+	t.Parallel()
 	for _, open := range []string{"(", "$(", "!", "a=>", "${a:-", "f() {\n"} {
 		deep := strings.Repeat(open, maxParsed/len(open))
 		n, err := Read(skillOf(map[string]string{"SKILL.md": "```bash\n" + deep + "\n```\n```js\n" + deep + "\n```\n", "a.js": deep, "a.sh": deep, "a.py": deep, "package.json": deep, "pyproject.toml": deep}))

@@ -28,6 +28,7 @@ func md(text string) map[string]string {
 
 // TestNeeds: what each way of saying it comes to. A doubt is written with a question mark.
 func TestNeeds(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string // sorted, separated by "; "
@@ -98,12 +99,14 @@ func TestNeeds(t *testing.T) {
 }
 
 func TestNoSkill(t *testing.T) {
+	t.Parallel()
 	if _, err := Read(fstest.MapFS{"a.py": {}}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	n, err := Read(skillOf(map[string]string{"SKILL.md": "---\nname: x\n---\n\n```bash\ntrue\npandoc x\n```\n", "scripts/a.py": "\nimport docx\n"}))
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +118,7 @@ func TestPlaces(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	p := Profile{
 		Python: "3.11.2", Commands: map[string]bool{"pandoc": true, "mmdc": true}, Modules: map[string]bool{"docx": true, "json": true},
 		Distributions: map[string]string{"pandas": "1.5.3", "python-docx": "1.1"}, Node: map[string]string{"docx": "9.1.0"}, NodeGlobal: map[string]string{"pptxgenjs": "3"},

@@ -187,6 +187,7 @@ func corpus(t testing.TB) []sandbox.Tool {
 
 // TestRealToolsCompile: every tool with a real schema that we have, and a use of some.
 func TestRealToolsCompile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTree(t, dir, generate(t, npmTools(t)...))
 	must(t, os.WriteFile(filepath.Join(dir, "use.ts"), []byte(`import { readTextFile } from "./servers/filesystem/index.ts";
@@ -207,6 +208,7 @@ kubectl_get(resourceType="pods", name="", namespace="x")
 }
 
 func TestCorpusCompiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTree(t, dir, generate(t, corpus(t)...))
 	compile(t, dir)
@@ -215,6 +217,7 @@ func TestCorpusCompiles(t *testing.T) {
 }
 
 func TestHardSchemasCompile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var tools []sandbox.Tool
 	for i, s := range hardSchemas {
@@ -241,6 +244,7 @@ func TestHardSchemasCompile(t *testing.T) {
 
 // TestTypedUseOfPython: what pyright must accept with the generated types, and what not.
 func TestTypedUseOfPython(t *testing.T) {
+	t.Parallel()
 	pyright := program(t, "pyright", npmBin())
 	dir := t.TempDir()
 	writeTree(t, dir, generate(t,
@@ -283,6 +287,7 @@ func TestTypedUseOfPython(t *testing.T) {
 
 // TestTypedUse: what must compile with the generated types, and what must not.
 func TestTypedUse(t *testing.T) {
+	t.Parallel()
 	tools := []sandbox.Tool{
 		tool("files", "read_text_file", `{"type":"object","properties":{"path":{"type":"string"},"head":{"type":"integer","default":5}},"required":["path"],"additionalProperties":false}`,
 			`{"type":"object","properties":{"content":{"type":"string"},"size":{"type":["integer","null"]}},"required":["content","size"]}`),
@@ -321,6 +326,7 @@ await files.new_({ pair: ["a", 1], tags: { x: 1 } });`, true},
 }
 
 func TestNames(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, file, camel, snake string }{
 		{"read_text_file", "read_text_file", "readTextFile", "read_text_file"},
 		{"getHTTPResponse", "getHTTPResponse", "getHTTPResponse", "get_http_response"},
@@ -348,6 +354,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestCollisions(t *testing.T) {
+	t.Parallel()
 	tree := generate(t, tool("s", "a_b", `{}`, ""), tool("s", "a-b", `{}`, ""), tool("s", "aB", `{}`, ""), tool("s", "a b", `{}`, ""), tool("s", "index", `{}`, ""), tool("s", "class", `{}`, ""),
 		tool("my-server", "x", `{}`, ""), tool("my_server", "x", `{}`, ""), tool("my.server", "x", `{}`, ""))
 	all := ""
@@ -383,6 +390,7 @@ func TestCollisions(t *testing.T) {
 
 // TestWhatReadersSee: the text of one wrapper, as an agent reads it.
 func TestWhatReadersSee(t *testing.T) {
+	t.Parallel()
 	tl := tool("files", "edit_file", `{"type":"object","properties":{"dry-run":{"type":"boolean","default":false,"description":"Show only"},"mode":{"enum":["a","b",1,null]},"edits":{"type":"array","items":{"type":"object","properties":{"old":{"type":"string","description":"what is there"}},"required":["old"]}},"path":{"type":"string"}},"required":["path"]}`, "")
 	tree := generate(t, tl)
 	const ts = `import { callMCPTool } from "../../helpers/callMCPTool.ts";
@@ -429,6 +437,7 @@ export async function editFile(input: EditFileInput): Promise<EditFileOutput> {
 
 // TestPythonKeywordsInObjects: a member that Python cannot name is still shown.
 func TestPythonKeywordsInObjects(t *testing.T) {
+	t.Parallel()
 	tree := generate(t, tool("m", "rel", `{"type":"object","properties":{"all":{"type":"array","items":{"type":"object","properties":{"from":{"type":"string","description":"x"},"to-kind":{"enum":["a"]}},"required":["from"],"additionalProperties":false}}}}`, ""))
 	const want = `
     RelAllItem = TypedDict("RelAllItem", {
@@ -442,6 +451,7 @@ func TestPythonKeywordsInObjects(t *testing.T) {
 }
 
 func TestSameSetSameBytes(t *testing.T) {
+	t.Parallel()
 	tools := append(hostileTools(), tool("a", "b", hardSchemas[0], ""))
 	one := generate(t, tools...)
 	slices.Reverse(tools)
@@ -452,6 +462,7 @@ func TestSameSetSameBytes(t *testing.T) {
 }
 
 func TestPathsStayInside(t *testing.T) {
+	t.Parallel()
 	for path := range generate(t, tool("../../etc", "../passwd", "", ""), tool(".", "..", "", ""), tool("a/b", "/", "", ""), tool("", "", "", ""), tool(strings.Repeat("x", 5000), strings.Repeat("y", 5000), "", "")) {
 		if !fs.ValidPath(path) || !strings.HasPrefix(path, "servers/") && !strings.HasPrefix(path, "helpers/") {
 			t.Errorf("path %q", path)
@@ -467,6 +478,7 @@ func TestPathsStayInside(t *testing.T) {
 // TestLongDescription: 10 KB of a tool's description are all there in TypeScript, and a part of them in
 // Python.
 func TestLongDescription(t *testing.T) {
+	t.Parallel()
 	tl := tool("s", "t", `{"type":"object"}`, "")
 	tl.Description = strings.Repeat("a word */ or \"\"\"\n", 650) + "the end"
 	tree := generate(t, tl)
@@ -479,6 +491,7 @@ func TestLongDescription(t *testing.T) {
 }
 
 func TestDefaultsAreTold(t *testing.T) {
+	t.Parallel()
 	tree := generate(t, tool("s", "t", `{"type":"object","properties":{"a":{"default":{"b":[1,"x",null,true]},"description":"An a."},"b":{"type":"string","default":""},"c":{"default":null},"long":{"default":["`+strings.Repeat("x", 200)+`"]}}}`, ""))
 	for path, wants := range map[string][]string{
 		"servers/s/t.ts":        {`/** An a. (default: {"b":[1,"x",null,true]}) */`, `/** (default: "") */`, `/** (default: null) */`},
@@ -506,6 +519,7 @@ func thousand(t testing.TB) []sandbox.Tool {
 
 // TestGenerateIsFast: a second for a thousand tools, on disk and all.
 func TestGenerateIsFast(t *testing.T) {
+	t.Parallel()
 	set := sandbox.ToolSet{Tools: thousand(t)}
 	s, dir := newStore(t)
 	start := time.Now()

@@ -121,6 +121,7 @@ s__cut 0 unavailable MCPToolError
 
 // TestTypeScriptRuns on every runtime that is here. Node gets it without types, as from the server.
 func TestTypeScriptRuns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTree(t, dir, generate(t, tool("s", "echo", `{"type":"object"}`, "")))
 	must(t, os.WriteFile(filepath.Join(dir, "main.ts"), []byte(useTS), 0o644))
@@ -202,6 +203,7 @@ not JSON
 `
 
 func TestPythonRuns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTree(t, dir, generate(t, tool("s", "echo", `{"type":"object","properties":{"b":{"type":["string","null"]},"a":{},"x-y":{}},"required":["a"]}`, "")))
 	b := newFakeBridge(t)
@@ -260,6 +262,7 @@ func deadBridge(t *testing.T, answers ...int) (url string, requests *atomic.Int6
 
 // TestPythonResends only what a kept connection has lost before a byte of the answer.
 func TestPythonResends(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeTree(t, dir, generate(t))
 	for name, c := range map[string]struct {

@@ -80,6 +80,7 @@ func materialize(t *testing.T) {
 
 // TestMaterializeAgain: the same set again costs nothing, also when the folder was replaced meanwhile.
 func TestMaterializeAgain(t *testing.T) {
+	t.Parallel()
 	s, dir := newStore(t)
 	must(t, s.Materialize(numbered(1), dir))
 	start := time.Now()
@@ -113,6 +114,7 @@ func TestMaterializeAgain(t *testing.T) {
 
 // TestBrokenTree: a tree of the store that a power cut left empty is made again.
 func TestBrokenTree(t *testing.T) {
+	t.Parallel()
 	s, dir := newStore(t)
 	must(t, s.Materialize(numbered(1), dir))
 	trees, err := filepath.Glob(filepath.Join(s.dir, "*", "servers/s/t1.ts"))
@@ -130,6 +132,7 @@ func TestBrokenTree(t *testing.T) {
 }
 
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	s, dir := newStore(t)
 	must(t, s.Materialize(numbered(1), dir))
 	must(t, os.Mkdir(filepath.Join(s.dir, tempPrefix+"x"), 0o755))
@@ -148,6 +151,7 @@ func TestSweep(t *testing.T) {
 
 // TestReaderDuringSwaps: who reads while the tree is exchanged finds every file whole, always.
 func TestReaderDuringSwaps(t *testing.T) {
+	t.Parallel()
 	s, dir := newStore(t)
 	must(t, s.Materialize(numbered(0), dir))
 	stop, done := make(chan struct{}), make(chan int)
@@ -179,6 +183,7 @@ func TestReaderDuringSwaps(t *testing.T) {
 }
 
 func TestConcurrentTargets(t *testing.T) {
+	t.Parallel()
 	s, dir := newStore(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -197,6 +202,7 @@ func TestConcurrentTargets(t *testing.T) {
 }
 
 func TestCopyWhereNoLink(t *testing.T) {
+	t.Parallel()
 	shm, err := os.MkdirTemp("/dev/shm", "codeapi-test-")
 	if err != nil {
 		t.Skipf("no second file system: %v", err)

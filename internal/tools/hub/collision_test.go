@@ -8,6 +8,7 @@ import (
 // TestCollisionsGoByName: which of two servers is refused does not depend on the order of the file, and
 // a server that is wrong or off takes no name from another.
 func TestCollisionsGoByName(t *testing.T) {
+	t.Parallel()
 	for text, refused := range map[string]string{
 		`{"mcpServers":{"a_b":{"command":"x"},"a-b":{"command":"x"}}}`:                 "a_b",
 		`{"mcpServers":{"a-b":{"command":"x"},"a_b":{"command":"x"}}}`:                 "a_b",

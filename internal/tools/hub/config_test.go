@@ -13,6 +13,7 @@ import (
 )
 
 func TestBrokenFile(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"{\n  \"mcpServers\": {\n    \"a\": {,}\n  }\n}": "line 3, column 11",
 		`{"mcpServers": [1]}`:                            "mcpServers is not an object",
@@ -47,6 +48,7 @@ func TestBrokenFile(t *testing.T) {
 // TestHotReload: a change counts at once, a broken file keeps the last good one, and servers that did
 // not change keep their process.
 func TestHotReload(t *testing.T) {
+	t.Parallel()
 	r := open(t, "")
 	if r.ConfigError() != nil {
 		t.Fatal(r.ConfigError())
@@ -97,6 +99,7 @@ const stored = `{
 `
 
 func TestAdministration(t *testing.T) {
+	t.Parallel()
 	r := open(t, stored)
 	ctx := context.Background()
 	configs, err := r.ServerConfigs(ctx)
@@ -184,6 +187,7 @@ func TestAdministration(t *testing.T) {
 }
 
 func TestFirstServerOfANewFile(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "{}", "{\"a\":1}", `{"mcpServers":null}`, "{\n}\n", `{"mcpServers":{}}`} {
 		r := open(t, text)
 		for _, name := range []string{"x", `y "z"`} {
@@ -203,6 +207,7 @@ func TestFirstServerOfANewFile(t *testing.T) {
 }
 
 func TestServerTools(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer+`,"bad":{"command":"no-such"},"off":{"command":"true","enabled":false}`))
 	admin := sandbox.Caller{Owner: alice.Owner, Role: sandbox.RoleAdmin, Operator: true}
 	list, err := r.ServerTools(context.Background(), admin, "x")
@@ -222,6 +227,7 @@ func TestServerTools(t *testing.T) {
 
 // TestRealPlugins: the .mcp.json files of real plugins are read, their odd servers are refused by name.
 func TestRealPlugins(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../../testdata/knowledge-work-plugins/*/.mcp.json")
 	if err != nil || len(files) == 0 {
 		t.Fatal("the test data is not there: ", err)

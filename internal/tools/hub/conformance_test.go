@@ -265,6 +265,7 @@ type conformanceCheck struct {
 // TestConformanceClient: the official suite's scenarios for clients, against the hub, in both eras. What
 // fails has to stand in the baseline with its reason, and what stands there has to fail.
 func TestConformanceClient(t *testing.T) {
+	t.Parallel()
 	node, suite := conformanceSuite(t)
 	self, err := os.Executable()
 	if err != nil {

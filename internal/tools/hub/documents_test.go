@@ -13,6 +13,7 @@ import (
 
 // TestDocuments: the servers that documents show are read without an error, and no key of theirs is unknown.
 func TestDocuments(t *testing.T) {
+	t.Parallel()
 	for _, b := range docblock.Marked(t) {
 		cfg, err := parseConfig([]byte(b.Text))
 		if err != nil || len(cfg.servers) == 0 {
@@ -34,6 +35,7 @@ func TestDocuments(t *testing.T) {
 
 // TestClientFiles: the settings of other programs in docs/mcp-clients.md are whole, name /mcp of one thread, and send a key.
 func TestClientFiles(t *testing.T) {
+	t.Parallel()
 	read := map[string]func([]byte, any) error{"json": json.Unmarshal, "toml": toml.Unmarshal, "yaml": yaml.Unmarshal}
 	for _, b := range docblock.Marked(t) {
 		var v map[string]any

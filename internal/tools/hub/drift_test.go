@@ -55,6 +55,7 @@ func withPins(t *testing.T) (*tooldrift.Service, func(*Options)) {
 
 // A tool that turns into another one stays away until it is approved; the others go on.
 func TestChangedToolIsQuarantined(t *testing.T) {
+	t.Parallel()
 	s, url := changing(t)
 	describe(s, "add", "Adds two numbers.")
 	pins, with := withPins(t)
@@ -128,6 +129,7 @@ func (failingPins) Check(context.Context, sandbox.ToolListing) ([]string, error)
 
 // Who wants a quarantine gets no tools while that is unknown; who does not gets them.
 func TestNobodyKnowsWhetherToolsChanged(t *testing.T) {
+	t.Parallel()
 	_, url := changing(t)
 	for drift, want := range map[string]sandbox.Kind{"record": "", "quarantine": sandbox.Unavailable} {
 		r := open(t, withServers(`"s":{"type":"http","url":"`+url+`","drift":"`+drift+`"}`), func(o *Options) { o.Pins = failingPins{} })
@@ -142,6 +144,7 @@ func TestNobodyKnowsWhetherToolsChanged(t *testing.T) {
 
 // A new token is no new server; another address is.
 func TestDefinition(t *testing.T) {
+	t.Parallel()
 	of := func(config string) string {
 		t.Helper()
 		s := parseServer("s", []byte(config))

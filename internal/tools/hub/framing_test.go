@@ -16,6 +16,7 @@ import (
 )
 
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	big := strings.Repeat("x", 300_000)
 	in := "\n  \n{\"a\":1}\r\n" + `{"result":{"id":7,"t":"` + big + `"},"x":"id","jsonrpc":"2.0","id":42}` + "\n" +
 		`{"id":"a\"b","result":"` + big + "\"}\n" + `["` + big + "\"]\n" + `{"b":"` + strings.Repeat("y", 90_000) + "\"}\nlast"
@@ -88,6 +89,7 @@ func readEvents(t *testing.T, in string, limit int, c *capture) string {
 }
 
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	in := "id: 1\r\ndata:\r\n\r\n: comment\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/x\"}\n\n" +
 		"data: {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"}],\"structuredContent\":{\"z\":1.50}}}\n\nid: 9"
 	c := &capture{}
@@ -124,6 +126,7 @@ func FuzzEvents(f *testing.F) {
 
 // TestLighten: what the SDK reads in place of a result has the flags that it acts upon.
 func TestLighten(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		`{"content":[{"type":"text","text":"a"}],"isError":true,"_meta":{"x":1}}`:           `{"content":[],"isError":true}`,
 		`{"content":[],"resultType":"complete"}`:                                            `{"content":[],"resultType":"complete"}`,
@@ -143,6 +146,7 @@ func TestLighten(t *testing.T) {
 }
 
 func TestTooLargeAnswer(t *testing.T) {
+	t.Parallel()
 	msg, err := jsonrpc.DecodeMessage(tooLargeAnswer(json.RawMessage(`"a"`), 5))
 	if res, ok := msg.(*jsonrpc.Response); err != nil || !ok || res.ID.Raw() != "a" || res.Error == nil {
 		t.Errorf("%v %+v", err, msg)

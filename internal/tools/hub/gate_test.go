@@ -12,6 +12,7 @@ import (
 
 // TestTimeouts: a tool's own limit goes before that of its server, and both before the hub's.
 func TestTimeouts(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"timeout":20000,"tools":{"sleep":{"timeout":300}}},
 		"y":{"command":"%BIN%","args":["test-server"],"timeout":400}`), func(o *Options) { o.CallTimeout = time.Hour })
 	r.fails("x__sleep", `{"ms":60000}`, sandbox.Timeout, "x__sleep: no answer within 300ms")
@@ -48,6 +49,7 @@ func (r *rig) inProgress(n int, tool, input string) (wait func()) {
 // TestConcurrency: a call that finds no place waits within its own time, then it says what is busy. A
 // busy tool leaves its neighbours alone, a busy server the other servers.
 func TestConcurrency(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"concurrency":3,"timeout":500,
 		"tools":{"sleep":{"concurrency":2,"timeout":20000},"json":{"timeout":10000}}},
 		"y":`+testServer))
@@ -80,6 +82,7 @@ func TestConcurrency(t *testing.T) {
 
 // TestTooManyWait: the calls that wait are bounded too.
 func TestTooManyWait(t *testing.T) {
+	t.Parallel()
 	terms := newTerms(&serverConfig{Concurrency: 1}, 16)
 	leave, err := terms.enter(context.Background(), "s", &tool{})
 	if err != nil {

@@ -49,6 +49,7 @@ func configOf(text string) string { return strings.ReplaceAll(text, "%s", "") }
 // TestHostileServers: whatever a server does, it fails its own call, with a name for it; calls beside it
 // on the same server, and other servers, go on.
 func TestHostileServers(t *testing.T) {
+	t.Parallel()
 	configs, _ := rawServers(t)
 	for name, config := range configs {
 		t.Run(name, func(t *testing.T) {
@@ -93,6 +94,7 @@ func TestHostileServers(t *testing.T) {
 // TestDripEndsEarly: an answer that drips in does not hold up the other calls of its process for as long as
 // its own call may take.
 func TestDripEndsEarly(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"bad":{"command":"%BIN%","args":["test-server","raw"],"timeout":120000}`), func(o *Options) { o.DripTime = time.Second })
 	r.ok("bad__echo", "")
 	began := time.Now()
@@ -112,6 +114,7 @@ func TestDripEndsEarly(t *testing.T) {
 
 // TestOldSSEThatEnds: the stream breaks under a call, and the next call makes a new one.
 func TestOldSSEThatEnds(t *testing.T) {
+	t.Parallel()
 	done := make(chan struct{})
 	defer close(done)
 	s := &rawServer{done: done}
@@ -130,6 +133,7 @@ func TestOldSSEThatEnds(t *testing.T) {
 // TestWatchedCall: a caller hears of the progress of its own call, in order and before the result, and
 // of the server's log messages, within limits.
 func TestWatchedCall(t *testing.T) {
+	t.Parallel()
 	configs, _ := rawServers(t)
 	delete(configs, "json") // one message has no room for others
 	for name, config := range configs {
@@ -173,6 +177,7 @@ func (r *rig) spoken(server string) string {
 
 // TestWatchedStateless: the same with a server of the official SDK, in the protocol without sessions.
 func TestWatchedStateless(t *testing.T) {
+	t.Parallel()
 	srv := newTestServer()
 	srv.AddTool(&mcp.Tool{Name: "talk", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		for i := range 3 {
@@ -199,6 +204,7 @@ func TestWatchedStateless(t *testing.T) {
 
 // TestWatchersDoNotMix: on a link of many users a log message outside all streams reaches no user.
 func TestWatchersDoNotMix(t *testing.T) {
+	t.Parallel()
 	l := newListeners(quiet)
 	var heard int
 	a := l.add(sandbox.ToolWatch{Log: func(sandbox.ToolLog) { heard++ }})
@@ -219,6 +225,7 @@ func TestWatchersDoNotMix(t *testing.T) {
 
 // TestSlowListener: a server that talks faster than its listener hears loses the oldest sayings only.
 func TestSlowListener(t *testing.T) {
+	t.Parallel()
 	l := newListeners(quiet)
 	var mu sync.Mutex
 	var got []float64
@@ -290,6 +297,7 @@ func TestCancellationReachesTheServer(t *testing.T) {
 
 // TestTTL: a list of tools is asked for again when it is as old as its server allows.
 func TestTTL(t *testing.T) {
+	t.Parallel()
 	configs, servers := rawServers(t)
 	s := servers["events"]
 	s.ttl = 1
@@ -329,6 +337,7 @@ func TestTTL(t *testing.T) {
 
 // TestPages: a list of many pages is read to its end, and an endless one is not.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	configs, servers := rawServers(t)
 	for pages, want := range map[int]int{3: 3, 1 << 30: maxPages} {
 		servers["json"].pages = pages
@@ -341,6 +350,7 @@ func TestPages(t *testing.T) {
 
 // TestBackOff: a server that is down is not asked with every call, and is found again when it is up.
 func TestBackOff(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int32
 	var up atomic.Bool
 	s := &rawServer{}

@@ -61,6 +61,7 @@ func remoteConfig(kind, url string) string {
 
 // TestHTTP: the same over each way in which HTTP servers answer.
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]*mcp.StreamableHTTPOptions{
 		"events": {}, "json": {JSONResponse: true}, "stateless": {Stateless: true, JSONResponse: true},
 	} {
@@ -93,6 +94,7 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestHTTPListChanged(t *testing.T) {
+	t.Parallel()
 	s := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{}))
 	r := open(t, remoteConfig("http", s.URL))
 	r.ok("r__echo", `{"message":"a"}`)
@@ -105,6 +107,7 @@ func TestHTTPListChanged(t *testing.T) {
 }
 
 func TestOldSSE(t *testing.T) {
+	t.Parallel()
 	srv := newTestServer()
 	s := serveHTTP(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return srv }, nil))
 	r := open(t, remoteConfig("sse", s.URL))
@@ -117,6 +120,7 @@ func TestOldSSE(t *testing.T) {
 }
 
 func TestHTTPErrors(t *testing.T) {
+	t.Parallel()
 	s := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{}))
 	r := open(t, withServers(fmt.Sprintf(`"r":{"type":"http","url":%q,"headers":{"Authorization":"Bearer wrong-token-99"}}`, s.URL)))
 	r.fails("r__echo", `{"message":"a"}`, sandbox.Unavailable, "MCP Error (401): bad token ***")
@@ -160,6 +164,7 @@ func TestHTTPErrors(t *testing.T) {
 // TestForgottenSession: a server that was started anew knows no session; the call has not been made and
 // is sent once more.
 func TestForgottenSession(t *testing.T) {
+	t.Parallel()
 	s := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{}))
 	r := open(t, remoteConfig("http", s.URL))
 	r.ok("r__echo", `{"message":"a"}`)
@@ -179,6 +184,7 @@ func TestForgottenSession(t *testing.T) {
 
 // TestRedirect: a server that sends its clients elsewhere does not send their credentials along.
 func TestRedirect(t *testing.T) {
+	t.Parallel()
 	var leaked atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		leaked.Store(true)

@@ -168,6 +168,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestResults(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"my-test":`+testServer))
 	for tool, want := range map[string]string{
 		"blocks":     `[{"type":"text","text":"a"},{"type":"image","mimeType":"image/png","data":"AQ=="}]`,
@@ -188,6 +189,7 @@ func TestResults(t *testing.T) {
 }
 
 func TestToolsAsTheyAre(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"my-test":`+testServer))
 	set, err := r.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 12 || set.Hash == "" {
@@ -210,6 +212,7 @@ func TestToolsAsTheyAre(t *testing.T) {
 }
 
 func TestArgumentsAreChecked(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer))
 	for input, want := range map[string][]string{
 		`{"message":7}`:               {"input.message", "string"},
@@ -237,6 +240,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 }
 
 func TestNamesThatAreNotThere(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer))
 	r.fails("x__ecko", "", sandbox.NotFound, "x__ecko", "did you mean x__echo?")
 	r.fails("echo", "", sandbox.NotFound, "x__echo")
@@ -307,6 +311,7 @@ func (r *rig) pid(server string) int {
 }
 
 func TestCrashFloodAndHang(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server","noisy"],"timeout":30000},"slow":{"command":"%BIN%","args":["test-server"],"timeout":1500}`))
 	pid := r.pid("x")
 	r.fails("x__flood", `{"bytes":20000000}`, sandbox.ToolFailed, "16777216 bytes")
@@ -332,6 +337,7 @@ func TestCrashFloodAndHang(t *testing.T) {
 }
 
 func TestBreaker(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"timeout":100},"y":`+testServer))
 	for range breakAfter {
 		r.fails("x__sleep", `{"ms":60000}`, sandbox.Timeout)
@@ -345,6 +351,7 @@ func TestBreaker(t *testing.T) {
 }
 
 func TestManyCallsAtOnce(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer), func(o *Options) { o.MaxParallel = 4 })
 	r.ok("x__echo", `{"message":"a"}`)
 	began := time.Now()
@@ -367,6 +374,7 @@ func TestManyCallsAtOnce(t *testing.T) {
 
 // TestScopes: each user has a process of its own, and so a state of its own.
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"u":`+testServer+`,"t":{"command":"%BIN%","args":["test-server"],"scope":"thread"},"s":{"command":"%BIN%","args":["test-server"],"scope":"shared"}`))
 	who := func(user, id, server string) string {
 		th := sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: user}, ID: id}
@@ -442,6 +450,7 @@ func TestProcessOfAServer(t *testing.T) {
 
 // TestNothingIsLeft: a closed hub leaves no process, not even a server's child.
 func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer))
 	pid := r.pid("x")
 	var child int
@@ -469,6 +478,7 @@ func zombie(pid int) bool {
 }
 
 func TestToolsThatChange(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer))
 	before, err := r.Tools(context.Background(), alice)
 	if err != nil {
@@ -491,6 +501,7 @@ func TestToolsThatChange(t *testing.T) {
 }
 
 func TestSilentOnDiscover(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server","legacy"]}`))
 	if r.ok("x__echo", `{"message":"a"}`) != `"a"` {
 		t.Error("no echo")
@@ -498,6 +509,7 @@ func TestSilentOnDiscover(t *testing.T) {
 }
 
 func TestDisabledTools(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"disabledTools":["crash","echo"]}`))
 	set, err := r.Tools(context.Background(), alice)
 	if err != nil || len(set.Tools) != 10 {
@@ -511,6 +523,7 @@ func TestDisabledTools(t *testing.T) {
 
 // TestPrintedNamesThatCollide: a tool "b__c" of a, a tool "c" of a__b.
 func TestPrintedNamesThatCollide(t *testing.T) {
+	t.Parallel()
 	mk := func(server string, names ...string) (*conn, *toolList) {
 		c := &conn{key: connKey{server: server}, cfg: &serverConfig{name: server}}
 		var list []*tool
@@ -536,6 +549,7 @@ func TestPrintedNamesThatCollide(t *testing.T) {
 }
 
 func TestWrapperPathFollowsCodeAPI(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"", "a", "my server", "google calendar", ".hidden", "x.d", "x.d.ts", "a/b", "ä", "__init__.py", strings.Repeat("n", 300), "..", "a.b-c_D9", "x.d.d", "x.d.d.d"} {
 		if got, want := fileName(name), codeapi.FileName(name); got != want {
 			t.Errorf("%q: %q, codeapi has %q", name, got, want)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestIsolationConfig(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`true`:                                "",
 		`false`:                               "",

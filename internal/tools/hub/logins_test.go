@@ -69,6 +69,7 @@ func (r *rig) needsLogin() {
 // TestLogin: a login from its beginning to its end: discovery, registration, PKCE, refresh with rotation,
 // a restart, the end of what a refresh token is good for, and logout.
 func TestLogin(t *testing.T) {
+	t.Parallel()
 	a, dir, log := newAuthServer(t), t.TempDir(), &logBook{}
 	setup := func(o *Options) {
 		o.StateDir, o.Log = dir, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -170,6 +171,7 @@ func checkVault(t *testing.T, dir string) {
 // TestLoginStepUp: a tool that needs more than was agreed to asks for a login, with the scopes that there
 // were; the others go on. A server that is not content with what it wanted is not asked for ever.
 func TestLoginStepUp(t *testing.T) {
+	t.Parallel()
 	a := newAuthServer(t)
 	a.adminTo = "whoami"
 	r := open(t, loginConfig(a, ""))
@@ -198,6 +200,7 @@ func TestLoginStepUp(t *testing.T) {
 
 // TestLoginAnswers: what comes back from the browser is not believed.
 func TestLoginAnswers(t *testing.T) {
+	t.Parallel()
 	a := newAuthServer(t)
 	a.iss = true
 	r := open(t, loginConfig(a, ""))
@@ -255,6 +258,7 @@ func TestLoginAnswers(t *testing.T) {
 
 // TestLoginHostile: metadata that leads elsewhere is refused, before anybody is asked for a token.
 func TestLoginHostile(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		resource, change map[string]any
 		want             string
@@ -292,6 +296,7 @@ func TestLoginHostile(t *testing.T) {
 // TestLoginMachine: a server with a client of its own needs no person. A secret that is wrong is named as
 // the reason, without it and without what the other side says about it, and is not tried over and over.
 func TestLoginMachine(t *testing.T) {
+	t.Parallel()
 	a := newAuthServer(t)
 	a.adminTo = "whoami"
 	oauth := `,"oauth":{"grant":"client_credentials","client_id":"us","client_secret":"%s"}`
@@ -321,6 +326,7 @@ func TestLoginMachine(t *testing.T) {
 // TestLoginElsewhere: a login is good for the address that it was made for. Where OAuth is off, or the
 // configuration has a header of its own, a 401 is what it was before.
 func TestLoginElsewhere(t *testing.T) {
+	t.Parallel()
 	a, evil := newAuthServer(t), newAuthServer(t)
 	r := open(t, loginConfig(a, ""))
 	r.login()
@@ -352,6 +358,7 @@ func TestLoginElsewhere(t *testing.T) {
 
 // TestLoginConfig: what is wrong with "oauth" is named; its secrets are not shown, and kept by their mask.
 func TestLoginConfig(t *testing.T) {
+	t.Parallel()
 	r := open(t, "")
 	ctx := context.Background()
 	for config, field := range map[string]string{

@@ -11,6 +11,7 @@ import (
 )
 
 func TestMaskedArguments(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ in, want []string }{
 		{[]string{"-y", "@org/server", "--port", "8080", "/srv/files"}, []string{"-y", "@org/server", "--port", "8080", "/srv/files"}},
 		{[]string{"--api-key", "abc", "--token=def", "--verbose"}, []string{"--api-key", "***", "--token=***", "--verbose"}},
@@ -42,6 +43,7 @@ func TestMaskedArguments(t *testing.T) {
 
 // TestMasksSentBack: what was shown masked can be sent back as it was shown, and nothing is lost.
 func TestMasksSentBack(t *testing.T) {
+	t.Parallel()
 	const file = `{"mcpServers":{"a":{"command":"true","args":["--token","first-secret","x","--key=second-secret"]},"b":{"url":"http://u:third-secret@127.0.0.1:1/mcp"}}}`
 	r := open(t, file)
 	ctx := context.Background()

@@ -20,6 +20,7 @@ const hubOfAnother = "SKERRY_TEST_HUB_CONFIG"
 // TestKilledHub: the servers of a hub whose process is killed do not outlive it, not even a server that does
 // not notice the end of its input.
 func TestKilledHub(t *testing.T) {
+	t.Parallel()
 	if path := os.Getenv(hubOfAnother); path != "" {
 		beKilled(path)
 		return

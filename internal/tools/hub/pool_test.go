@@ -9,6 +9,7 @@ import (
 
 // TestIdleConnectionIsClosed: its tools stay known, and the next call starts the server anew.
 func TestIdleConnectionIsClosed(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer), func(o *Options) { o.IdleTimeout = 300 * time.Millisecond })
 	pid := r.pid("x")
 	key := connKey{"x", keyOf(scopeUser, alice)}
@@ -30,6 +31,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 
 // TestMostConnections: an unused one makes room, one in use does not.
 func TestMostConnections(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer), func(o *Options) { o.MaxConnections = 1 })
 	bob := sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "bob"}, ID: "one"}
 	r.pid("x")

@@ -15,6 +15,7 @@ import (
 // TestRootThatGivesNoUIDs: in a container without the capabilities for it, a stdio server as a process is refused with what to do
 // instead, and never runs as root.
 func TestRootThatGivesNoUIDs(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("is about root")
 	}

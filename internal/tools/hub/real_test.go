@@ -52,6 +52,7 @@ func publicFolder(t testing.TB) string {
 
 // TestRealServers: the three reference servers from npm, as they are.
 func TestRealServers(t *testing.T) {
+	t.Parallel()
 	dir := publicFolder(t)
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n"), 0o644); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ func alternatives(depth int, around string) string {
 
 // TestSchemaThatTakesForever: without a count of steps each of these would run for years.
 func TestSchemaThatTakesForever(t *testing.T) {
+	t.Parallel()
 	deep := strings.Repeat(`{"a":`, 60) + "{}" + strings.Repeat("}", 60)
 	for name, c := range map[string]struct{ schema, input string }{
 		"alternatives": {alternatives(60, `{"$ref":"#/$defs/a0"}`), `{"x":1}`},
@@ -52,6 +53,7 @@ func TestSchemaThatTakesForever(t *testing.T) {
 }
 
 func TestNumbersOutOfRange(t *testing.T) {
+	t.Parallel()
 	for _, schema := range []string{`{}`, `{"properties":{"x":{"minimum":1}}}`, `{"properties":{"x":{"items":{"multipleOf":3}}}}`} {
 		v := newValidator([]byte(schema), inputField)
 		for _, number := range []string{"1e99999999", "-1E-99999999", "1e99999999999999999999", "1e401", strings.Repeat("7", 1001)} {
@@ -72,6 +74,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 
 // TestSchemasOfNoUse: the server is left to judge, and nothing outside of the schema is read.
 func TestSchemasOfNoUse(t *testing.T) {
+	t.Parallel()
 	for _, schema := range []string{
 		`{"$ref":"http://127.0.0.1:1/x"}`, `{"$ref":"file:///etc/passwd"}`, `{"$schema":"http://example.org/none"}`,
 		`{"type":7}`, `{"$dynamicRef":"#"}`, `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveRef":"#"}`,
@@ -94,6 +97,7 @@ func TestSchemasOfNoUse(t *testing.T) {
 // TestCountingChangesNothing: formats are still looked at where the draft says so, and a schema that
 // refers to a meta-schema, which all validators share, is not one for two.
 func TestCountingChangesNothing(t *testing.T) {
+	t.Parallel()
 	draft7 := `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"x":{"format":"ipv4"},"r":{"format":"regex"}}}`
 	v := newValidator([]byte(draft7), inputField)
 	if _, _, err := v.check("t", []byte(`{"x":"1.2.3"}`)); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "input.x '1.2.3' is not valid ipv4") {

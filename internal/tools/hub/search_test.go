@@ -12,6 +12,7 @@ import (
 )
 
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x y":`+testServer+`,"z":`+testServer))
 	search := func(q sandbox.ToolQuery) sandbox.ToolSearch {
 		t.Helper()
@@ -43,6 +44,7 @@ func TestSearch(t *testing.T) {
 }
 
 func TestShorten(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("word ", 100)
 	if s := shorten(long, 200); utf8.RuneCountInString(s) > 200 || !strings.HasSuffix(s, "word…") {
 		t.Errorf("%q", s)
@@ -54,6 +56,7 @@ func TestShorten(t *testing.T) {
 
 // TestWrappersOfTwins: names that differ in case share the file that codeapi makes.
 func TestWrappersOfTwins(t *testing.T) {
+	t.Parallel()
 	var tools []sandbox.Tool
 	for _, server := range []string{"Files", "files", "x"} {
 		for _, name := range []string{"INDEX", "List", "list", "read"} {
@@ -80,6 +83,7 @@ func TestWrappersOfTwins(t *testing.T) {
 
 // TestConfiguredSearch: keywords find a tool, and its summary stands for its description.
 func TestConfiguredSearch(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"tools":{"echo":{"summary":"Says it again.","keywords":["parrot"]}}}`))
 	for _, query := range []string{"parrots", "what says it again"} {
 		found, err := r.Search(context.Background(), alice, sandbox.ToolQuery{Query: query})

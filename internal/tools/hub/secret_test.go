@@ -52,6 +52,7 @@ func withSecrets(values map[string]string) (*someSecrets, func(*Options)) {
 
 // The process has the value; its answers, errors and the configuration do not, in any form.
 func TestSecretOfAProgram(t *testing.T) {
+	t.Parallel()
 	_, with := withSecrets(map[string]string{"TOKEN": envToken})
 	r := open(t, withServers(`"s":{"command":"%BIN%","args":["test-server"],"env":{"T":"${secret:TOKEN}","DIR":"/srv/public-folder"}}`), with)
 	if got := r.ok("s__env", `{"name":"DIR"}`); got != `"/srv/public-folder"` {
@@ -85,6 +86,7 @@ func TestSecretOfAProgram(t *testing.T) {
 
 // A secret that is not there is an error of each call, which names it; when it is set, the next call works.
 func TestMissingSecret(t *testing.T) {
+	t.Parallel()
 	values, with := withSecrets(map[string]string{})
 	r := open(t, withServers(`"s":{"command":"%BIN%","args":["test-server"],"env":{"T":"${secret:TOKEN}"}}`), with)
 	_, err := r.call("s__echo", `{"message":"a"}`)
@@ -117,6 +119,7 @@ func untilNil(t *testing.T, try func() error) {
 }
 
 func TestWhereSecretsCannotBe(t *testing.T) {
+	t.Parallel()
 	_, with := withSecrets(map[string]string{"TOKEN": envToken, "alice:HOST": "https://evil.example"})
 	for config, want := range map[string]string{
 		`{"command":"%BIN%","args":["test-server","${secret:TOKEN}"]}`:                      "args[1]: the secret \"TOKEN\" cannot be here",
@@ -137,6 +140,7 @@ func TestWhereSecretsCannotBe(t *testing.T) {
 
 // Each user's connection has that user's value.
 func TestSecretOfAUser(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	mcpServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -178,6 +182,7 @@ func (sealing) Open(purpose string, sealed []byte) ([]byte, error) {
 
 // A plugin gets what its user lends it by name, and can name nothing itself.
 func TestSecretsOfPlugins(t *testing.T) {
+	t.Parallel()
 	_, with := withSecrets(map[string]string{"TOKEN": crmToken, "alice:MINE": "of-alice-0123456789"})
 	sealed, err := sealing{}.Seal(sandbox.PluginValuePurpose(alice.Owner), []byte("sealed-0123456789"))
 	if err != nil {

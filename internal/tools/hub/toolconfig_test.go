@@ -11,6 +11,7 @@ import (
 
 // TestToolConfig: what the configuration says of a tool is with the tool; a hidden one is nowhere.
 func TestToolConfig(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(`"x":{"command":"%BIN%","args":["test-server"],"tools":{
 		"echo":{"disclosure":"always","summary":"  says \n it again ","keywords":["parrot","repeat  after"]},
 		"json":{"disclosure":"deferred"},
@@ -53,6 +54,7 @@ func TestToolConfig(t *testing.T) {
 }
 
 func TestWrongToolConfig(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`[]`:                                    "tools",
 		`{"a":7}`:                               "tools",

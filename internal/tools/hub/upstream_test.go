@@ -43,6 +43,7 @@ func library(t *testing.T) string {
 }
 
 func TestUpstream(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(fmt.Sprintf(`"lib-rary":{"url":%q,"headers":{"X-Key":"${SECRET}"}},"dead":{"command":"/nowhere"}`, library(t))))
 	list := func(kind sandbox.UpstreamKind) string {
 		items, err := r.Upstream(t.Context(), alice, kind, "")
@@ -102,6 +103,7 @@ func TestUpstream(t *testing.T) {
 
 // TestUpstreamOfARealServer: the npm server "everything", which speaks the protocol before 2026-07-28.
 func TestUpstreamOfARealServer(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(fmt.Sprintf(`"everything":{"command":"node","args":[%q]}`, realServer(t, "server-everything"))))
 	for kind, least := range map[sandbox.UpstreamKind]int{sandbox.UpstreamResources: 3, sandbox.UpstreamTemplates: 2, sandbox.UpstreamPrompts: 3} {
 		items, err := r.Upstream(t.Context(), alice, kind, "everything")
@@ -118,6 +120,7 @@ func TestUpstreamOfARealServer(t *testing.T) {
 // TestSubscribe: who watches a resource hears of its changes, on a server of either era, until the watch
 // ends; the last of several watchers ends the subscription at the server.
 func TestSubscribe(t *testing.T) {
+	t.Parallel()
 	for era, stateless := range map[string]bool{"2025-11-25": false, "2026-07-28": true} {
 		t.Run(era, func(t *testing.T) {
 			ended := make(chan string, 1)
@@ -170,6 +173,7 @@ func TestSubscribe(t *testing.T) {
 }
 
 func TestSubscribeWhereThereIsNone(t *testing.T) {
+	t.Parallel()
 	r := open(t, withServers(fmt.Sprintf(`"lib":{"url":%q}`, library(t))))
 	if err := r.Subscribe(t.Context(), alice, "lib", "lib:///1", func() {}); sandbox.KindOf(err) != sandbox.NotSupported {
 		t.Errorf("%v", err)
@@ -179,6 +183,7 @@ func TestSubscribeWhereThereIsNone(t *testing.T) {
 // TestUpstreamChanges: a server that says that its prompts or resources are others now is heard, in both
 // eras, and a server that reports changes all the time is not listed all the time.
 func TestUpstreamChanges(t *testing.T) {
+	t.Parallel()
 	for era, o := range map[string]*mcp.StreamableHTTPOptions{"sessions": {}, "stateless": {Stateless: true}} {
 		t.Run(era, func(t *testing.T) {
 			srv := newTestServer()

@@ -69,6 +69,7 @@ func (r *rig) serverNames(t sandbox.Thread) (names []string) {
 
 // TestServersOfOneUser: a server of alice's own is there for her, and on no surface for bob.
 func TestServersOfOneUser(t *testing.T) {
+	t.Parallel()
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
 	b := &brought{}
 	const name = "plugin:sales:my web"
@@ -131,6 +132,7 @@ func TestServersOfOneUser(t *testing.T) {
 
 // TestServersComeAndGo: a change is told, and what is gone cannot be called.
 func TestServersComeAndGo(t *testing.T) {
+	t.Parallel()
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
 	b := &brought{}
 	r := open(t, "", b.use)
@@ -181,6 +183,7 @@ func TestServersComeAndGo(t *testing.T) {
 
 // TestTheFileGoesFirst: a server of the file keeps its name and its tools, whatever servers users have.
 func TestTheFileGoesFirst(t *testing.T) {
+	t.Parallel()
 	web := serveHTTP(t, newHandler(t, &mcp.StreamableHTTPOptions{Stateless: true}))
 	b := &brought{}
 	b.set(alice.Owner, webServer("plugin:p:w", web.URL), webServer("plugin:q:w", web.URL), webServer("plugin:q-w", web.URL))
@@ -201,6 +204,7 @@ func TestTheFileGoesFirst(t *testing.T) {
 
 // TestNoPrivateAddresses: without leave a user's server is not reached where only this machine gets.
 func TestNoPrivateAddresses(t *testing.T) {
+	t.Parallel()
 	var hits atomic.Int32
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		hits.Add(1)
@@ -244,6 +248,7 @@ func (n *noIsolation) Start(_ context.Context, s IsolatedServer) (IsolatedProces
 
 // TestProgramsOfUsers: they run in sandboxes of their own with their user's values, whatever they ask for.
 func TestProgramsOfUsers(t *testing.T) {
+	t.Parallel()
 	b := &brought{}
 	u := sandbox.UserServer{
 		Name: "plugin:p:s", Root: "/data/plugins/store/x", Key: "sha256:1",

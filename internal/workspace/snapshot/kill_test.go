@@ -13,6 +13,7 @@ import (
 
 // TestKilledWriter is the process that TestKill kills: it changes files and keeps them, until it is.
 func TestKilledWriter(t *testing.T) {
+	t.Parallel()
 	dir := os.Getenv("SKERRY_TEST_KILL")
 	if dir == "" {
 		t.Skip("only as a process of TestKill")
@@ -38,6 +39,7 @@ func killed(t *testing.T, dir string) *server {
 
 // TestKill: whenever a server is killed, what is kept is one whole snapshot, and the next process goes on from its disk.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "store"), 0o700); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 // TestNoPathLeads: an entry that would be written anywhere but into a folder of the thread's is refused.
 func TestNoPathLeads(t *testing.T) {
+	t.Parallel()
 	const folder = `{"path":"workspace","kind":"d","mode":448}` + "\n"
 	for what, line := range map[string]string{
 		"up":                    `{"path":"workspace/../../x","kind":"f"}`,

@@ -23,6 +23,7 @@ func keys(t *testing.T) *secrets.Keys {
 
 // TestSealed: nothing of a thread's files can be read in the store without the key, and packs cannot be exchanged.
 func TestSealed(t *testing.T) {
+	t.Parallel()
 	o, k := NewFolder(t.TempDir()), keys(t)
 	a := newServer(t, o, k)
 	put(t, a.make(thread1), "workspace/secret-name", []byte("secret content"))
@@ -92,6 +93,7 @@ func (stale) Stale(string, []byte) bool { return true }
 
 // TestRenew: after a rotation of the key file all is read as before, and no pack is written again.
 func TestRenew(t *testing.T) {
+	t.Parallel()
 	o, k := NewFolder(t.TempDir()), keys(t)
 	a := newServer(t, o, stale{k})
 	put(t, a.make(thread1), "workspace/a", []byte("x"))

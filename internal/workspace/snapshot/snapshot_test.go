@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestThereAndBack: what code left in a thread comes back on another disk byte for byte, is owned by the uid that it has
 // there, and is not sent again.
 func TestThereAndBack(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, o Objects) {
 		a, b := newServer(t, o, nil), newServer(t, o, nil)
 		dir := a.make(thread1)
@@ -61,6 +62,7 @@ func TestThereAndBack(t *testing.T) {
 
 // TestIncrement: only what is new is sent, and nothing when nothing is.
 func TestIncrement(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := sv.make(thread1)
 	for i := range 10_000 {
@@ -129,6 +131,7 @@ func TestIncrement(t *testing.T) {
 
 // TestManyChanges: a thread that changes file by file is restored from few objects, and unused objects are removed.
 func TestManyChanges(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := sv.make(thread1)
 	for i := range 150 {
@@ -161,6 +164,7 @@ func TestManyChanges(t *testing.T) {
 
 // TestSweep: packs that no snapshot refers to are removed when they are old, and never a pack that is young or in use.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, o Objects) {
 		sv := newServer(t, o, nil)
 		dir := sv.make(thread1)
@@ -191,6 +195,7 @@ func TestSweep(t *testing.T) {
 
 // TestFencing: a server whose thread another one went on with cannot put it back, and gets what that one has.
 func TestFencing(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, o Objects) {
 		a, b := newServer(t, o, nil), newServer(t, o, nil)
 		put(t, a.make(thread1), "workspace/a", []byte("1"))
@@ -220,6 +225,7 @@ func TestFencing(t *testing.T) {
 
 // TestLostAnswer: a head that is there although the answer got lost is this server's own.
 func TestLostAnswer(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	put(t, sv.make(thread1), "workspace/a", []byte("1"))
 	sv.mustKeep(thread1)
@@ -239,6 +245,7 @@ func TestLostAnswer(t *testing.T) {
 // TestOlderDisk: files of before the last snapshot, as from a copy of the disk, do not win over what is kept; those of a
 // server that died before it noted its last snapshot do.
 func TestOlderDisk(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	put(t, sv.make(thread1), "workspace/a", []byte("1"))
 	sv.mustKeep(thread1)
@@ -276,6 +283,7 @@ func TestOlderDisk(t *testing.T) {
 // TestRestoreRefused: when what is kept is not put in the place of what is here, nothing of what is known changes: not when
 // it is a newer snapshot, and not when the thread was deleted.
 func TestRestoreRefused(t *testing.T) {
+	t.Parallel()
 	o := NewFolder(t.TempDir())
 	a, b := newServer(t, o, nil), newServer(t, o, nil)
 	put(t, a.make(thread1), "workspace/a", []byte("1"))
@@ -319,6 +327,7 @@ func TestRestoreRefused(t *testing.T) {
 // TestForget: nothing of a deleted thread is left but a mark, it does not come back on a disk that has it, and its name
 // can be used again.
 func TestForget(t *testing.T) {
+	t.Parallel()
 	stores(t, func(t *testing.T, o Objects) {
 		a, b := newServer(t, o, nil), newServer(t, o, nil)
 		put(t, a.make(thread1), "workspace/a", []byte("1"))
@@ -351,6 +360,7 @@ func TestForget(t *testing.T) {
 
 // TestBroken: whatever is wrong with an object is one error that names it, and no half of a thread.
 func TestBroken(t *testing.T) {
+	t.Parallel()
 	o := NewFolder(t.TempDir())
 	a := newServer(t, o, nil)
 	hostile(t, a.make(thread1))
@@ -396,6 +406,7 @@ func TestBroken(t *testing.T) {
 
 // TestStoreFails: a snapshot that could not be written changes nothing of what is kept, and the next one has all.
 func TestStoreFails(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	put(t, sv.make(thread1), "workspace/a", []byte("1"))
 	sv.mustKeep(thread1)
@@ -418,6 +429,7 @@ func TestStoreFails(t *testing.T) {
 
 // TestWhileItChanges: files that come, go and change under a snapshot break nothing, and the one after has what is there.
 func TestWhileItChanges(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := sv.make(thread1)
 	w := filepath.Join(dir, "workspace")
@@ -466,6 +478,7 @@ func TestWhileItChanges(t *testing.T) {
 // TestRewriteWithinATick: a file that is written again so shortly after it was kept that size and times are the same is
 // kept again.
 func TestRewriteWithinATick(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := sv.make(thread1)
 	for i := range 20 {
@@ -480,6 +493,7 @@ func TestRewriteWithinATick(t *testing.T) {
 
 // TestTooMuch: a tree beyond the limits is one clear error.
 func TestTooMuch(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := sv.make(thread1)
 	deep := filepath.Join(dir, "workspace", strings.Repeat("d/", maxDepth))
@@ -509,6 +523,7 @@ func TestTooMuch(t *testing.T) {
 
 // TestMany: a thread with many files waits for its turn, and passes it on.
 func TestMany(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	dir := filepath.Join(sv.make(thread1), "workspace")
 	for n := range manyEntries {
@@ -538,6 +553,7 @@ func TestMany(t *testing.T) {
 
 // TestLate: what is still to be kept is known to the next process, until it was kept.
 func TestLate(t *testing.T) {
+	t.Parallel()
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	put(t, sv.make(thread1), "workspace/a", nil)
 	if err := sv.Late(thread1); err != nil {
@@ -554,6 +570,7 @@ func TestLate(t *testing.T) {
 
 // TestNoConditions: a store that does not hold to conditions is refused at the start.
 func TestNoConditions(t *testing.T) {
+	t.Parallel()
 	_, err := Open(t.Context(), Options{Objects: careless{NewFolder(t.TempDir())}, Dir: t.TempDir(), Holder: "h"})
 	if !errors.Is(err, sandbox.NotSupported) {
 		t.Error(err)
