@@ -155,15 +155,15 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 	guard := policy.New(policy.Options{Hub: hub, Log: log})
 	var orch *orchestrator.Orchestrator
 	orch, err = orchestrator.New(ctx, orchestrator.Options{
-		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: switches,
-		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Storage:  orchestrator.Storage{DataDir: data},
+		Replicas: orchestrator.Replicas{Peers: peers},
+		Tools: orchestrator.Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return orch.Files.KeepResult(ctx, t, name, result)
-		}}),
+		}}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
+		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Skills: skills, Views: views, Switches: switches,
 		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits, IdleSeconds: 3600}}},
-		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "fleet", Peers: peers, MaxInstances: most, StartTime: time.Minute, Metrics: metrics, Log: log,
-		Lifecycle:    lifecycle.Bounds{Queue: most, QueueTime: time.Minute},
-		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
-		Commands:     func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil },
+		Default:   "base", Daemon: "/bin/true", Install: "fleet", MaxInstances: most, StartTime: time.Minute, Metrics: metrics, Log: log,
+		Lifecycle: lifecycle.Bounds{Queue: most, QueueTime: time.Minute},
 	})
 	return orch, hub, metrics, err
 }

@@ -390,24 +390,32 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 		},
 	})
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
-		Driver: p.driver, Store: p.store, Audit: p.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: p.extensions,
-		Bridge: bridge.New(bridge.Options{
-			Tools: guard, Recorder: call.NewRecorder(p.audit, p.metrics), Log: p.log,
-			// The bridge serves before the orchestrator is whole, but there is no exec before that.
-			Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
-				return p.orch.Files.KeepResult(ctx, t, name, result)
-			},
-			Admit: p.limits.ToolCall, Tracer: p.tracer,
-			Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
-		}),
-		Templates: p.templates, Default: p.cfg.DefaultTemplate, DataDir: p.cfg.Data, Disk: p.disk, Snapshots: snapshots, SnapshotDelay: p.cfg.KeepDelay(), OnVolumes: p.cfg.OnVolumes(), Daemon: p.sandboxd, Install: p.install,
+		Driver: p.driver, Store: p.store, Audit: p.audit, Skills: skills, Views: views, Switches: p.extensions,
+		Templates: p.templates, Default: p.cfg.DefaultTemplate, Daemon: p.sandboxd, Install: p.install,
+		Tools: orchestrator.Tools{
+			Hub: guard, CodeAPI: wrappers, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Secrets: p.secrets,
+			ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
+			Bridge: bridge.New(bridge.Options{
+				Tools: guard, Recorder: call.NewRecorder(p.audit, p.metrics), Log: p.log,
+				// The bridge serves before the orchestrator is whole, but there is no exec before that.
+				Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+					return p.orch.Files.KeepResult(ctx, t, name, result)
+				},
+				Admit: p.limits.ToolCall, Tracer: p.tracer,
+				Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
+			}),
+		},
+		Storage: orchestrator.Storage{
+			DataDir: p.cfg.Data, Disk: p.disk, Snapshots: snapshots, SnapshotDelay: p.cfg.KeepDelay(), OnVolumes: p.cfg.OnVolumes(), Sealer: p.sealer,
+		},
+		Replicas: orchestrator.Replicas{
+			Peers: p.peers, SettleReplicas: p.settleReplicas, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
+		},
 		Lifecycle: lifecycle.Bounds{
 			PerTenant: p.cfg.MaxSandboxesPerTenant, Queue: p.cfg.QueueLength, QueueTime: p.cfg.QueueTimeout, ReclaimIdle: p.cfg.ReclaimIdle,
 			MaxAge: p.cfg.MaxAge, AgeGrace: p.cfg.MaxAgeGrace, Activity: p.cfg.Activity,
 		},
-		Secrets: p.secrets, Sealer: p.sealer, Limits: p.limits, Metrics: p.metrics, Tracer: p.tracer, MaxInstances: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Log: p.log,
-		ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
-		Peers: p.peers, SettleReplicas: p.settleReplicas, OpenAudit: p.openAudit, SweepReplica: p.isolation.sandboxes.Sweep,
+		Limits: p.limits, Metrics: p.metrics, Tracer: p.tracer, MaxInstances: p.cfg.MaxSandboxes, StartTime: p.cfg.StartTimeout, Log: p.log,
 	})
 	if err != nil {
 		return err

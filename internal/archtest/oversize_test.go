@@ -12,7 +12,6 @@ var oversize = map[part]int{
 	{"internal/driver/kubernetes.Options", fields}:     25,
 	{"internal/execution.Exec", fields}:                33,
 	{"internal/instance.Instance", fields}:             33,
-	{"internal/orchestrator.Options", fields}:          35,
 	{"internal/sandbox.Approval", fields}:              21,
 	{"internal/sandbox.Plugin", fields}:                21,
 	{"internal/tools/hub.serverConfig", fields}:        24,

@@ -152,13 +152,13 @@ func (s threadSandboxes) Outrun(t sandbox.Thread) {
 
 // Forget implements threads.Sandboxes.
 func (s threadSandboxes) Forget(ctx context.Context, t sandbox.Thread) error {
-	s.r.o.Hub.ForgetThread(t)
+	s.r.o.Tools.Hub.ForgetThread(t)
 	s.r.Skills.Forget(t)
 	s.r.Contexts.Forget(t)
-	if s.r.o.ForgetApprovals == nil {
+	if s.r.o.Tools.ForgetApprovals == nil {
 		return nil
 	}
-	return s.r.o.ForgetApprovals(ctx, t)
+	return s.r.o.Tools.ForgetApprovals(ctx, t)
 }
 
 // keepEnd keeps what an exec changed. When that fails, its end is not acknowledged.

@@ -60,7 +60,7 @@ func startedExec(t *testing.T, h *house) string {
 func TestApprovalHoldsTheDeadline(t *testing.T) {
 	t.Parallel()
 	p := &patient{end: make(chan struct{})}
-	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.ApprovalWait = time.Minute })
+	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.Tools.ApprovalWait = time.Minute })
 	id := startedExec(t, h)
 	a := sandbox.Approval{ID: "a1", State: sandbox.ApprovalPending, Exec: id, Tool: "fs__write", Arguments: []byte(`{"secret":1}`)}
 	over := h.Runs.ApprovalWaits(t.Context(), a)
@@ -105,7 +105,7 @@ func TestApprovalHoldsTheDeadline(t *testing.T) {
 func TestHoldsHaveABound(t *testing.T) {
 	t.Parallel()
 	p := &patient{end: make(chan struct{})}
-	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.ApprovalWait = 200 * time.Millisecond })
+	h := newHouseWith(t, p, noTools{}, func(o *Options) { o.Tools.ApprovalWait = 200 * time.Millisecond })
 	id := startedExec(t, h)
 	over := h.Runs.ApprovalWaits(t.Context(), sandbox.Approval{ID: "a1", Exec: id})
 	defer over(sandbox.Approval{})

@@ -77,7 +77,7 @@ func TestClaimedWithFiles(t *testing.T) {
 		t.Errorf("the API cannot write what the sandbox made: %v", err)
 	}
 	f.ok("t", `[ "$(cat e)" = newx ]`)
-	if entries, err := os.ReadDir(string(pool.RootIn(f.o.DataDir))); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
+	if entries, err := os.ReadDir(string(pool.RootIn(f.o.Storage.DataDir))); err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
 		t.Errorf("the folder that it waited with: %v, %v", entries, err)
 	}
 	f.pool.Sweep()
@@ -317,7 +317,7 @@ func TestAllAtOnce(t *testing.T) {
 		f.pool.Sweep()
 		busy := f.pool.Levels()[0].Starting
 		claims, err := f.owners.Book.All()
-		folders, e := pool.RootIn(f.o.DataDir).List()
+		folders, e := pool.RootIn(f.o.Storage.DataDir).List()
 		found, e2 := f.spy.List(t.Context(), nil)
 		if err := errors.Join(err, e, e2); err != nil {
 			t.Fatal(err)
@@ -414,7 +414,7 @@ func TestCrashInAFill(t *testing.T) {
 			}
 			w.eventually("nothing is left", func() bool {
 				b.pool.Sweep()
-				folders, err := pool.RootIn(b.o.DataDir).List()
+				folders, err := pool.RootIn(b.o.Storage.DataDir).List()
 				_, gone := w.engine(t, b).Inspect(t.Context(), x.ID)
 				_, run := os.Stat(string(x.Dir))
 				return err == nil && len(folders) == 0 && errors.Is(gone, sandbox.NotFound) && errors.Is(run, os.ErrNotExist)

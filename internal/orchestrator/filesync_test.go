@@ -375,7 +375,7 @@ func TestClaimedFar(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.ok("t", "[ $(cat b) = api ]")
-	if entries, err := os.ReadDir(string(pool.RootIn(f.o.DataDir))); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
+	if entries, err := os.ReadDir(string(pool.RootIn(f.o.Storage.DataDir))); err == nil && slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasPrefix(e.Name(), string(inst.ID)) }) {
 		t.Error("the folder that it waited with is there again")
 	}
 }

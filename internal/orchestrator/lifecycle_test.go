@@ -234,9 +234,9 @@ func TestEnvironmentIsNotReadable(t *testing.T) {
 	if info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
-	for dir := h.Specs.File(th); dir != h.o.DataDir; {
+	for dir := h.Specs.File(th); dir != h.o.Storage.DataDir; {
 		dir = dir[:strings.LastIndexByte(dir, '/')]
-		if st, err := os.Stat(dir); err != nil || dir != h.o.DataDir && st.Mode().Perm() != 0o700 {
+		if st, err := os.Stat(dir); err != nil || dir != h.o.Storage.DataDir && st.Mode().Perm() != 0o700 {
 			t.Errorf("%s: %v, %v", dir, st.Mode(), err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func TestModeOutlivesTheSandbox(t *testing.T) {
 	t.Parallel()
 	h := newHouseWith(t, daemon{run: exits}, noTools{}, func(o *Options) {
-		o.CodeSettings = func(tenant string) sandbox.CodeSettings {
+		o.Tools.CodeSettings = func(tenant string) sandbox.CodeSettings {
 			s := sandbox.DefaultCodeSettings()
 			if tenant == "coders" {
 				s.Mode = sandbox.ModeCode

@@ -63,29 +63,32 @@ type toolHub interface {
 
 // Options are the parts that an Orchestrator works with. A field is needed unless its comment says what nil means.
 type Options struct {
-	Driver  driver.Driver
-	Store   *store.Store
-	Audit   *audit.Log
-	Hub     toolHub
-	Bridge  *bridge.Bridge
-	CodeAPI *codeapi.Store
-	Skills  *skills.Library
-	Views   *skills.Views
+	Driver driver.Driver
+	Store  *store.Store
+	Audit  *audit.Log
+	Skills *skills.Library
+	Views  *skills.Views
 	// Switches say which skills are on; the library reads them, too.
 	Switches  mounted.Switches
 	Templates map[string]instance.Template
 	Default   string // name of the default template
-	DataDir   string
-	// Snapshots keep the files of threads elsewhere, before a change is acknowledged, or SnapshotDelay later when that is
-	// not 0; nil: they are on this disk alone.
-	Snapshots     *snapshot.Snapshots
-	SnapshotDelay time.Duration
-	// OnVolumes: files of threads lie on volumes of their users', which the Driver, a driver.Volumes, knows.
-	OnVolumes bool
-	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
-	Disk    *quota.Volume
-	Daemon  string // host path of skerry-sandboxd
-	Install string // id of the data folder
+	Daemon    string // host path of skerry-sandboxd
+	Install   string // id of the data folder
+	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
+	Limits       *limits.Gate
+	MaxInstances int
+	Lifecycle    lifecycle.Bounds
+	Metrics      *metrics.Metrics
+	Tracer       *tracing.Tracer // nil: nothing is traced
+	StartTime    time.Duration   // bound of one start
+	Log          *slog.Logger
+	Tools        Tools
+	Storage      Storage
+	Replicas     Replicas
+}
+
+// Replicas are the other servers of the data folder.
+type Replicas struct {
 	// Peers are the other servers of the data folder; nil: there are none, and never will be.
 	Peers ownership.Peers
 	// SettleReplicas calls settle for each replica that ended and was not settled yet, one at a time among all servers;
@@ -95,17 +98,30 @@ type Options struct {
 	OpenAudit func(slot int) (*audit.Log, error)
 	// SweepReplica removes what else a replica that ended left running.
 	SweepReplica func(ctx context.Context, replica string) error
-	// Secrets returns values by name; nil: there are none.
-	Secrets run.SecretValues
+}
+
+// Storage is where files of threads lie, and what else is kept on disk.
+type Storage struct {
+	DataDir string
 	// Sealer encrypts the environments that are kept; nil: they are kept as they are.
 	Sealer savedspec.Sealer
-	// Limits are those of tenants, users and keys; nil: there are none, and nothing is counted.
-	Limits       *limits.Gate
-	MaxInstances int
-	Lifecycle    lifecycle.Bounds
-	Metrics      *metrics.Metrics
-	Tracer       *tracing.Tracer // nil: nothing is traced
-	StartTime    time.Duration   // bound of one start
+	// Snapshots keep the files of threads elsewhere, before a change is acknowledged, or SnapshotDelay later when that is
+	// not 0; nil: they are on this disk alone.
+	Snapshots     *snapshot.Snapshots
+	SnapshotDelay time.Duration
+	// OnVolumes: files of threads lie on volumes of their users', which the Driver, a driver.Volumes, knows.
+	OnVolumes bool
+	// Disk makes the folders of threads and bounds them. nil: nothing but this server's own counting does.
+	Disk *quota.Volume
+}
+
+// Tools are what code and agents reach.
+type Tools struct {
+	// Secrets returns values by name; nil: there are none.
+	Secrets run.SecretValues
+	Hub     toolHub
+	Bridge  *bridge.Bridge
+	CodeAPI *codeapi.Store
 	// ApprovalWait is how long, altogether, an exec's deadline is held while calls of it wait for people.
 	ApprovalWait time.Duration
 	// ForgetApprovals takes back what a thread that no longer exists was given; nil: nothing was.
@@ -114,7 +130,6 @@ type Options struct {
 	CodeSettings func(tenant string) sandbox.CodeSettings
 	// Commands are those that a user's plugins add to prompts.
 	Commands func(o sandbox.Owner) ([]prompt.Command, error)
-	Log      *slog.Logger
 }
 
 // Orchestrator is the sandboxes of this server, with what callers do with them. Make one with New.
@@ -227,29 +242,29 @@ func New(ctx context.Context, o Options) (*Orchestrator, error) {
 // through an adapter (runSandboxes and its like), and not before all are there.
 func (r *Orchestrator) build(caps driver.Capabilities) error {
 	o := r.o
-	r.runRoot, r.live, r.execs = filepath.Join(o.DataDir, "run"), &instance.Map{}, execution.NewRegistry()
-	for _, dir := range []string{r.runRoot, filepath.Join(o.DataDir, "tenants")} {
+	r.runRoot, r.live, r.execs = filepath.Join(o.Storage.DataDir, "run"), &instance.Map{}, execution.NewRegistry()
+	for _, dir := range []string{r.runRoot, filepath.Join(o.Storage.DataDir, "tenants")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("data folder: %w", err)
 		}
 	}
-	r.Specs = savedspec.New(savedspec.Options{DataDir: o.DataDir, Sealer: o.Sealer, Log: o.Log})
-	r.folders = workspace.New(workspace.Options{DataDir: o.DataDir, Disk: o.Disk, UIDs: o.Store, Log: o.Log})
+	r.Specs = savedspec.New(savedspec.Options{DataDir: o.Storage.DataDir, Sealer: o.Storage.Sealer, Log: o.Log})
+	r.folders = workspace.New(workspace.Options{DataDir: o.Storage.DataDir, Disk: o.Storage.Disk, UIDs: o.Store, Log: o.Log})
 	r.threads = threads.New(r.ctx, threads.Options{
-		Folders: r.folders, Disk: o.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r}, Store: o.Store,
-		Snapshots: o.Snapshots, Delay: o.SnapshotDelay, Log: o.Log,
+		Folders: r.folders, Disk: o.Storage.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r}, Store: o.Store,
+		Snapshots: o.Storage.Snapshots, Delay: o.Storage.SnapshotDelay, Log: o.Log,
 	})
 	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r}, Audit: o.Audit})
 	r.Skills = mounted.New(r.ctx, mounted.Options{
 		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
 	})
-	r.wrappers = wrappers.New(r.ctx, wrappers.Options{Hub: o.Hub, Store: o.CodeAPI, All: r.live.All, Log: o.Log})
+	r.wrappers = wrappers.New(r.ctx, wrappers.Options{Hub: o.Tools.Hub, Store: o.Tools.CodeAPI, All: r.live.All, Log: o.Log})
 	r.Calls = call.New(call.Options{
-		Hub: o.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.CodeSettings,
+		Hub: o.Tools.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.Tools.CodeSettings,
 	})
 	r.Contexts = contexts.New(contexts.Options{
 		Sandboxes: contextSandboxes{r}, Audit: o.Audit, Log: o.Log,
-		Language: func(tenant string) string { return o.CodeSettings(tenant).Language },
+		Language: func(tenant string) string { return o.Tools.CodeSettings(tenant).Language },
 	})
 	r.places = capacity.New(capacity.Limits{Total: o.MaxInstances, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
 	if err := r.buildOwnership(); err != nil {
@@ -262,8 +277,8 @@ func (r *Orchestrator) build(caps driver.Capabilities) error {
 		Parts: run.Parts{
 			Sandboxes: runSandboxes{r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
-		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Hub, Audit: o.Audit, Bridge: o.Bridge, Secrets: o.Secrets, Limits: o.Limits,
-		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.ApprovalWait, CodeSettings: o.CodeSettings, Log: o.Log, Group: r.wg,
+		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Tools.Hub, Audit: o.Audit, Bridge: o.Tools.Bridge, Secrets: o.Tools.Secrets, Limits: o.Limits,
+		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.Tools.ApprovalWait, CodeSettings: o.Tools.CodeSettings, Log: o.Log, Group: r.wg,
 	})
 	r.buildWorkspace()
 	r.buildPool(caps, loads)
@@ -274,7 +289,7 @@ func (r *Orchestrator) build(caps driver.Capabilities) error {
 
 func (r *Orchestrator) buildOwnership() error {
 	o := r.o
-	if r.peers = o.Peers; r.peers == nil {
+	if r.peers = o.Replicas.Peers; r.peers == nil {
 		r.peers = ownership.Alone(o.Install + "-" + string(sandbox.NewID())) // not the one of the process before
 	}
 	book, err := ownerrecord.Open(filepath.Join(r.runRoot, "claims"))
@@ -283,7 +298,7 @@ func (r *Orchestrator) buildOwnership() error {
 	}
 	r.owners = ownership.New(r.ctx, ownership.Options{Store: o.Store, Book: book, Peers: r.peers, Sandboxes: ownedSandboxes{r}, Log: o.Log, Group: r.wg})
 	r.renewal = ownership.NewRenewal(r.owners)
-	r.takeover = ownership.NewTakeover(r.owners, o.SettleReplicas)
+	r.takeover = ownership.NewTakeover(r.owners, o.Replicas.SettleReplicas)
 	return nil
 }
 
@@ -291,7 +306,7 @@ func (r *Orchestrator) buildWorkspace() {
 	o := r.o
 	if onVolumes, ok := o.Driver.(volumes.Driver); ok {
 		r.volumes = volumes.New(r.ctx, volumes.Options{
-			DataDir: o.DataDir, Driver: onVolumes, Sandboxes: volumeSandboxes{r}, Folders: r.folders, Owners: r.owners, Peers: r.peers,
+			DataDir: o.Storage.DataDir, Driver: onVolumes, Sandboxes: volumeSandboxes{r}, Folders: r.folders, Owners: r.owners, Peers: r.peers,
 			Specs: r.Specs, Templates: o.Templates, Default: o.Default, Daemon: o.Daemon, Install: o.Install, StartTime: o.StartTime, Log: o.Log, Group: r.wg,
 		})
 	}
@@ -305,11 +320,11 @@ func (r *Orchestrator) buildWorkspace() {
 func (r *Orchestrator) buildPool(caps driver.Capabilities, loads *load.Watcher) {
 	o := r.o
 	waiting := o.Templates
-	if o.OnVolumes { // a sandbox that waits has no volume
+	if o.Storage.OnVolumes { // a sandbox that waits has no volume
 		waiting = nil
 	}
 	r.pool = pool.New(r.ctx, pool.Options{
-		Templates: waiting, Root: pool.RootIn(o.DataDir), RunRoot: r.runRoot, Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
+		Templates: waiting, Root: pool.RootIn(o.Storage.DataDir), RunRoot: r.runRoot, Install: o.Install, StartTime: o.StartTime, Driver: o.Driver, DriverName: caps.Name,
 		Sandboxes: poolSandboxes{r}, Peers: r.peers, Places: r.places, Folders: r.folders, Records: r.owners.Book, Library: o.Skills, Views: o.Views, Skills: r.Skills,
 		Store: o.Store, Audit: o.Audit, Metrics: o.Metrics, Log: o.Log, Group: r.wg,
 	})
@@ -318,7 +333,7 @@ func (r *Orchestrator) buildPool(caps driver.Capabilities, loads *load.Watcher) 
 			Server: hookServer{r}, Owners: r.owners, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, Pool: r.pool,
 			Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
-		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Bridge, Disk: o.Disk, RunRoot: r.runRoot, Install: o.Install, Replica: r.peers.ID(),
+		Driver: o.Driver, Store: o.Store, Views: o.Views, Bridge: o.Tools.Bridge, Disk: o.Storage.Disk, RunRoot: r.runRoot, Install: o.Install, Replica: r.peers.ID(),
 		Daemon: o.Daemon, Log: o.Log, Group: r.wg, Passed: o.Lifecycle.PassedHook,
 	})
 }
@@ -345,17 +360,17 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 			Teardown: r.teardown, Lifecycle: r.Lifecycle,
 		},
 		Workspace: start.Workspace{
-			Skills: r.Skills, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, OnVolumes: o.OnVolumes,
+			Skills: r.Skills, Threads: r.threads, Folders: r.folders, Copies: r.copies, Volumes: r.volumes, OnVolumes: o.Storage.OnVolumes,
 		},
-		Hub: o.Hub, Store: o.Store, Audit: o.Audit, StartTime: o.StartTime, RunRoot: r.runRoot, Log: o.Log, Group: r.wg,
+		Hub: o.Tools.Hub, Store: o.Store, Audit: o.Audit, StartTime: o.StartTime, RunRoot: r.runRoot, Log: o.Log, Group: r.wg,
 	})
 	r.recovery, r.reaper, r.settlement = recovery.New(r.ctx, caps, recovery.Options{
 		Parts: recovery.Parts{
 			Live: r.live, Execs: r.execs, Contexts: r.Contexts, Specs: r.Specs, Slots: r.places, Owners: r.owners, Takeover: r.takeover, Peers: r.peers,
 			Volumes: r.volumes, Copies: r.copies, Hooks: r.hooks, Orders: orders,
 		},
-		Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, StartTime: o.StartTime, DataDir: o.DataDir,
-		RunRoot: r.runRoot, Install: o.Install, Log: o.Log, OpenAudit: o.OpenAudit, SweepReplica: o.SweepReplica,
+		Driver: o.Driver, Audit: o.Audit, Metrics: o.Metrics, Limits: o.Limits, StartTime: o.StartTime, DataDir: o.Storage.DataDir,
+		RunRoot: r.runRoot, Install: o.Install, Log: o.Log, OpenAudit: o.Replicas.OpenAudit, SweepReplica: o.Replicas.SweepReplica,
 	})
 	r.Placement = placement.New(placement.Options{
 		Live: r.live, Execs: r.execs, Owners: r.owners, Peers: r.peers, Drain: r.Shutdown, Teardown: r.teardown,
@@ -365,7 +380,7 @@ func (r *Orchestrator) buildInstances(caps driver.Capabilities) {
 			Live: r.live, Owners: r.owners, Drain: r.Shutdown, Lifecycle: r.Lifecycle, Skills: r.Skills, Threads: r.threads, Folders: r.folders,
 			Copies: r.copies, Watches: watches,
 		},
-		Audit: o.Audit, Limits: o.Limits, Views: o.Views, Templates: o.Templates, Default: o.Default, DataDir: o.DataDir, RunRoot: r.runRoot, Log: o.Log,
+		Audit: o.Audit, Limits: o.Limits, Views: o.Views, Templates: o.Templates, Default: o.Default, DataDir: o.Storage.DataDir, RunRoot: r.runRoot, Log: o.Log,
 	})
 }
 
@@ -380,7 +395,7 @@ func (r *Orchestrator) buildUseCases() {
 	r.Probes = &Probes{
 		Execs: r.Execs, Runs: r.Runs, Starts: r.Starts, Threads: r.Threads, log: o.Log, skills: o.Skills, startTime: o.StartTime, templates: o.Templates,
 	}
-	r.Prompts = &Prompts{Calls: r.Calls, Skills: r.Skills, codeSettings: o.CodeSettings, commands: o.Commands, hub: o.Hub}
+	r.Prompts = &Prompts{Calls: r.Calls, Skills: r.Skills, codeSettings: o.Tools.CodeSettings, commands: o.Tools.Commands, hub: o.Tools.Hub}
 	gauges := &gauges{audit: o.Audit, execs: r.execs, live: r.live, maxInstances: o.MaxInstances, places: r.places, pool: r.pool}
 	o.Metrics.Watch(gauges.levels)
 }

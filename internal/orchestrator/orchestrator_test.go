@@ -233,16 +233,15 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 		},
 	})
 	h.options = Options{
-		Driver: h.driver, Store: st, Audit: h.audit, Hub: guard, CodeAPI: wrappers, Skills: skills, Views: views, Switches: h.extensions,
-		Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Storage: Storage{DataDir: data},
+		Tools: Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.Files.KeepResult(ctx, t, name, result)
-		}}),
-		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
-		Default:   "base", DataDir: data, Daemon: "/bin/true", Install: "install", MaxInstances: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
-		CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() },
-		Commands: func(sandbox.Owner) ([]prompt.Command, error) {
+		}}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) {
 			return []prompt.Command{{Name: "sales:call-prep", Description: "prepares a call"}}, nil
-		},
+		}},
+		Driver: h.driver, Store: st, Audit: h.audit, Skills: skills, Views: views, Switches: h.extensions,
+		Templates: map[string]instance.Template{"base": {Template: sandbox.Template{Name: "base", Runtime: "runc", Limits: limits}}},
+		Default:   "base", Daemon: "/bin/true", Install: "install", MaxInstances: 3, StartTime: 20 * time.Second, Metrics: metrics, Log: log,
 	}
 	for _, c := range change {
 		c(&h.options)

@@ -319,7 +319,7 @@ func (h *house) replaced(t *testing.T, old []sandbox.ID, why string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		folders, err := pool.RootIn(h.o.DataDir).List()
+		folders, err := pool.RootIn(h.o.Storage.DataDir).List()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +418,7 @@ func TestPoolEmptied(t *testing.T) {
 	if err != nil || len(left) != 1 || left[0].ID != claimed {
 		t.Errorf("left: %+v, %v", left, err)
 	}
-	if folders, err := pool.RootIn(h.o.DataDir).List(); err != nil || len(folders) != 0 {
+	if folders, err := pool.RootIn(h.o.Storage.DataDir).List(); err != nil || len(folders) != 0 {
 		t.Errorf("left: %v, %v", folders, err)
 	}
 	if entries, err := filepath.Glob(filepath.Join(h.runRoot, "skerry-*")); err != nil || len(entries) != 1 {
@@ -477,14 +477,14 @@ func TestServersShareAPool(t *testing.T) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	w.eventually("b has its share again", func() bool { return poolOf(a) == 2 && poolOf(b) == 2 })
-	if folders, err := pool.RootIn(a.o.DataDir).List(); err != nil || len(folders) != 4 {
+	if folders, err := pool.RootIn(a.o.Storage.DataDir).List(); err != nil || len(folders) != 4 {
 		t.Errorf("%d wait, %v", len(folders), err)
 	}
 	w.die(b)
 	b.stop() // an ended process makes none
 	b.wg.Wait()
 	a.pool.Sweep()
-	folders, err := pool.RootIn(a.o.DataDir).List()
+	folders, err := pool.RootIn(a.o.Storage.DataDir).List()
 	for _, f := range folders {
 		if f.Replica == "b" {
 			t.Errorf("left of b: %v", f)
@@ -537,7 +537,7 @@ func TestCrashInAClaim(t *testing.T) {
 				}
 			}
 			w.eventually("nothing is left", func() bool {
-				folders, err := pool.RootIn(b.o.DataDir).List()
+				folders, err := pool.RootIn(b.o.Storage.DataDir).List()
 				claims, e := b.owners.Book.All()
 				if err = errors.Join(err, e); err != nil {
 					t.Fatal(err)

@@ -106,7 +106,7 @@ func TestSecretsOfARequestAreHidden(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	toolCall(t, h)
-	for what, text := range map[string]string{"result": res.Stdout, "audit": allText(t, filepath.Join(h.o.DataDir, "audit"))} {
+	for what, text := range map[string]string{"result": res.Stdout, "audit": allText(t, filepath.Join(h.o.Storage.DataDir, "audit"))} {
 		if strings.Contains(text, secretValue) || strings.Contains(text, "0123456789") || strings.Contains(text, encoded[8:20]) {
 			t.Errorf("%s tells the secret: %s", what, text)
 		}
@@ -230,7 +230,7 @@ func TestEnvSecrets(t *testing.T) {
 	var env []string
 	d := says([]string{"key " + secretValue}, "", 22)
 	d.asked = func(req *sandboxv1.RunRequest) { env = req.GetEnv() }
-	h := newHouseWith(t, d, noTools{}, func(o *Options) { o.Secrets = values{"CRM": secretValue} })
+	h := newHouseWith(t, d, noTools{}, func(o *Options) { o.Tools.Secrets = values{"CRM": secretValue} })
 	for i, names := range []map[string]string{{"TOKEN": "CRM"}, nil} {
 		id, err := h.Runs.RunCommand(t.Context(), caller, "t1", sandbox.Command{Shell: "env", EnvSecrets: names})
 		if err != nil {

@@ -61,7 +61,7 @@ func newKeptHouse(t *testing.T, dir string, delay time.Duration) *keptHouse {
 		}
 		return exits(out)
 	}}, noTools{}, func(o *Options) {
-		o.Snapshots, o.SnapshotDelay = s, delay
+		o.Storage.Snapshots, o.Storage.SnapshotDelay = s, delay
 		other := o.Templates["base"]
 		other.Name = "other"
 		o.Templates["other"] = other
@@ -201,7 +201,7 @@ func TestSnapshotsLater(t *testing.T) {
 	a.threads.KeepAllLate(t.Context())
 	deadline := time.Now().Add(40 * time.Second)
 	for time.Now().Before(deadline) {
-		if late, err := a.o.Snapshots.AllLate(); err != nil || len(late) == 0 {
+		if late, err := a.o.Storage.Snapshots.AllLate(); err != nil || len(late) == 0 {
 			break
 		}
 		a.threads.KeepAllLate(t.Context())

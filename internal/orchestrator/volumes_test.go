@@ -16,7 +16,7 @@ import (
 
 func newVolumeHouse(t *testing.T, change ...func(*Options)) *remoteHouse {
 	t.Helper()
-	return newFarHouse(t, append([]func(*Options){func(o *Options) { o.OnVolumes = true }}, change...)...)
+	return newFarHouse(t, append([]func(*Options){func(o *Options) { o.Storage.OnVolumes = true }}, change...)...)
 }
 
 // quiet runs a script without asking what it changed.
