@@ -501,3 +501,25 @@ func TestNotRemoved(t *testing.T) {
 		t.Errorf("afterwards: %v", err)
 	}
 }
+
+// TestLeftBehindIsSeen: a look at the owner records while a thread is still in use does not hide that its sandbox could not be
+// removed: the next look takes it.
+func TestLeftBehindIsSeen(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	a := w.settle("a")
+	a.takeover.Stop() // the looks are those of this test
+	own, err := a.owners.Acquire(t.Context(), mainThread, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Unremoved.Store(true)
+	a.owners.LeftBehind.Store(true)
+	a.takeover.TakeOverExited(t.Context()) // the thread is in use: nothing is left behind yet
+	a.owners.Release(own)
+	eventually(t, "the next look reads the owner records", a.owners.LeftBehind.Load)
+	a.takeover.TakeOverExited(t.Context())
+	if _, there, err := a.owners.Book.Read(mainThread); there || err != nil {
+		t.Errorf("the owner record is there: %t, %v", there, err)
+	}
+}

@@ -293,13 +293,18 @@ func (o *Owners) Release(own *Ownership) {
 func (o *Owners) drop(own *Ownership) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.ctx), giveUpTimeout)
 	defer cancel()
-	if own.err == nil && !own.Unremoved.Load() {
+	var other *Elsewhere
+	stays := own.Unremoved.Load() || own.err != nil && !errors.As(own.err, &other)
+	if own.err == nil && !stays {
 		if err := o.giveUp(ctx, own); err != nil {
-			o.LeftBehind.Store(true)
+			stays = true
 			o.log.Warn("thread not given free; it is when this server looks again, or ends", "thread", own.Thread.String(), "error", err)
 		}
 	}
 	o.Forget(own)
+	if stays { // told after Forget: a look before it takes the owner record for that of a thread in use
+		o.LeftBehind.Store(true)
+	}
 }
 
 func (o *Owners) giveUp(ctx context.Context, own *Ownership) error {
