@@ -119,14 +119,19 @@ func (sh *shell) audited() {
 	}
 	must(t, json.Unmarshal([]byte(strings.SplitN(text, "\n", 2)[0]), &head))
 	sh.write("checkpoint.jsonl", text)
-	out, err := exec.CommandContext(t.Context(), "cp", "-r", filepath.Join(s.data, "audit"), filepath.Join(sh.dir, "copy")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
+	audit, public := filepath.Join(s.data, "audit"), filepath.Join(sh.dir, "audit.pub.pem")
+	run := func(name string, args ...string) string {
+		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+		if err != nil {
+			t.Logf("%s %q: %v: %s", name, args, err, out)
+		}
+		return string(out)
 	}
-	out, err = exec.CommandContext(t.Context(), "openssl", "pkey", "-in", filepath.Join(s.data+".keys", "audit.pem"), "-pubout", "-out", filepath.Join(sh.dir, "audit.pub.pem")).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	run("openssl", "pkey", "-in", filepath.Join(s.data+".keys", "audit.pem"), "-pubout", "-out", public)
+	eventually(t, "a signature covers the log", func() bool {
+		return strings.Contains(run(filepath.Join(bin, "skerry"), "audit", "verify", "--segments", audit, "--public-key", public), "; signed to record")
+	})
+	run("cp", "-r", audit, filepath.Join(sh.dir, "copy"))
 	sh.replace = append(sh.replace, "w1f0c…:1042:9b1d…", head.Writer+":"+head.Seq.String()+":"+head.Hash, "/mnt/archive", "./copy",
 		"01990f5e-7c1a-7b7e-9d38-2f8f2c1f0a11", calls[0]["id"].(string))
 }
