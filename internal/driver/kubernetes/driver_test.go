@@ -171,6 +171,20 @@ func TestLife(t *testing.T) {
 	p.removeTold(spec.ID)
 }
 
+// TestSecretOfFormerPod: a sandbox is made although the Secret of a pod that had its name is still being deleted.
+func TestSecretOfFormerPod(t *testing.T) {
+	p, spec := pretend(t), testSpec(t)
+	tries := 0
+	p.api.PrependReactor("create", "secrets", func(kubetesting.Action) (bool, runtime.Object, error) {
+		tries++
+		return tries < 3, nil, apierrors.NewAlreadyExists(corev1.Resource("secrets"), secretName(spec.ID))
+	})
+	if made, err := p.d.Create(t.Context(), spec); err != nil || made.State != sandbox.Running || tries != 3 {
+		t.Fatalf("%d tries: %+v, %v", tries, made, err)
+	}
+	p.removeTold(spec.ID)
+}
+
 // removeTold removes a sandbox, whose end has to be told, and which then is not there.
 func (p *pretended) removeTold(id sandbox.ID) {
 	p.Helper()

@@ -9,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
+	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -131,11 +133,27 @@ func (d *Driver) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made
 		return false, apiError(err, "the sandbox was not made", "create pods")
 	}
 	secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: there.Name, UID: there.UID}}
-	if _, err := d.client.CoreV1().Secrets(d.o.Namespace).Create(own, secret, metav1.CreateOptions{}); err != nil {
+	if err := makeSecret(own, d.client.CoreV1().Secrets(d.o.Namespace), secret); err != nil {
 		d.discard(ctx, id)
 		return false, apiError(err, "the sandbox was not given its certificate", "create secrets")
 	}
 	return true, nil
+}
+
+// makeSecret makes the Secret of a pod that was just made. One of that name belonged to a pod that is gone: the cluster's
+// garbage collector deletes it in a moment, and the server may not.
+func makeSecret(ctx context.Context, secrets corev1client.SecretInterface, secret *corev1.Secret) error {
+	for pauses := retry.Doubling(100*time.Millisecond, time.Second); ; {
+		_, err := secrets.Create(ctx, secret, metav1.CreateOptions{})
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		select {
+		case <-time.After(pauses.NextBackOff()):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // secret has the certificate of a sandbox, or of a warm pool.
