@@ -51,7 +51,6 @@ func start(t *testing.T, cfg config.Config, keys bool) error {
 
 // TestOpenListeners: whatever others can reach does not start without keys, however it is configured.
 func TestOpenListeners(t *testing.T) {
-	t.Parallel()
 	issuer := []config.OIDCIssuer{{Issuer: "https://login.example.com", Audiences: []string{"skerry"}, Tenant: "acme", DefaultRole: "agent"}}
 	tried := 0
 	for _, c := range []struct {

@@ -263,7 +263,6 @@ func TestEmbeddedAnswersAreBounded(t *testing.T) {
 
 // TestFullDisk: a journal that found no room goes on when there is some.
 func TestFullDisk(t *testing.T) {
-	t.Parallel()
 	if os.Getenv("SKERRY_TEST_FULL_DISK") == "" {
 		// In a process of its own: the limit below would fail the writes of the test tool too.
 		cmd := exec.Command(os.Args[0], "-test.run=^TestFullDisk$")

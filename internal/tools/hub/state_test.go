@@ -10,7 +10,6 @@ import (
 
 // TestStateDir: the homes of servers in a folder of the hub's owner outlive the hub, whatever the umask.
 func TestStateDir(t *testing.T) {
-	t.Parallel()
 	defer syscall.Umask(syscall.Umask(0o077))
 	dir := filepath.Join(publicFolder(t), "mcp")
 	config := withServers(`"x":` + testServer)
