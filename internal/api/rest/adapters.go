@@ -10,6 +10,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// adapterRoutes are the routes of other protocols.
+type adapterRoutes struct{ *server }
+
 // AdapterRoute is a route of another product's API that clients of that product call here. It goes the same way as
 // every other request: credential, role, the threads that the credential is good for, placement, limits. Its body is
 // the adapter's business, as the document does not have it.
@@ -36,7 +39,7 @@ type Adapter struct {
 }
 
 // adapterRoutes serves the adapters beside the API.
-func (s *server) adapterRoutes(engine *gin.Engine) {
+func (s adapterRoutes) add(engine *gin.Engine) {
 	for _, a := range s.o.Adapters {
 		for _, route := range a.Routes {
 			r := agents.at(route.Server)
@@ -62,7 +65,7 @@ func prepared(a Adapter, route AdapterRoute) gin.HandlerFunc {
 }
 
 // adapt answers with the adapter, as long as the credential is good.
-func (s *server) adapt(route AdapterRoute) gin.HandlerFunc {
+func (s adapterRoutes) adapt(route AdapterRoute) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		x := exchangeOf(c.Request.Context())
 		thread := c.Param("thread")

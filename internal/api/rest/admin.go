@@ -12,6 +12,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// adminRoutes are the routes of keys.
+type adminRoutes struct{ *server }
+
 // keyBody is the body of POST /api/keys.
 type keyBody struct {
 	Name         string       `json:"name" minLength:"1" maxLength:"128"`
@@ -39,12 +42,12 @@ type madeKeyOut struct {
 	Body         madeKey
 }
 
-func (s *server) adminRoutes() {
+func (s adminRoutes) add() {
 	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, admins, "Make a key; the secret is shown this once")
 	op.DefaultStatus = http.StatusCreated
-	register(s, s.api, op, s.createKey)
-	register(s, s.api, on(http.MethodGet, "/api/keys", "listKeys", tagAdmin, admins, "All keys, without secrets"), s.listKeys)
-	register(s, s.api, on(http.MethodDelete, "/api/keys/{id}", "revokeKey", tagAdmin, admins, "Make a key invalid"),
+	register(s.server, s.api, op, s.createKey)
+	register(s.server, s.api, on(http.MethodGet, "/api/keys", "listKeys", tagAdmin, admins, "All keys, without secrets"), s.listKeys)
+	register(s.server, s.api, on(http.MethodDelete, "/api/keys/{id}", "revokeKey", tagAdmin, admins, "Make a key invalid"),
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"128"`
 		},
@@ -58,7 +61,7 @@ func (s *server) adminRoutes() {
 
 var errNoKeys = sandbox.Errorf(sandbox.NotSupported, "this server has no keys")
 
-func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
+func (s adminRoutes) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
 	c := callerOf(ctx)
 	if s.o.Keys == nil {
 		return nil, errNoKeys
@@ -81,7 +84,7 @@ func (s *server) createKey(ctx context.Context, in *struct{ Body keyBody }) (*ma
 	return &madeKeyOut{CacheControl: noStore, Body: madeKey{Key: made, Secret: secret}}, nil
 }
 
-func (s *server) listKeys(ctx context.Context, in *ListIn) (*body[page[auth.Key]], error) {
+func (s adminRoutes) listKeys(ctx context.Context, in *ListIn) (*body[page[auth.Key]], error) {
 	if s.o.Keys == nil {
 		return pageOf([]auth.Key{}, ""), nil
 	}

@@ -7,6 +7,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// approvalRoutes are the routes of approvals.
+type approvalRoutes struct{ *server }
+
 type approvalsIn struct {
 	State  string `query:"state" enum:"pending,approved,denied,expired,cancelled"`
 	User   string `query:"user" maxLength:"128" doc:"Those who decide only, unless it is the caller"`
@@ -30,8 +33,8 @@ type decisionBody struct {
 
 var errNoApprovals = sandbox.Errorf(sandbox.NotSupported, "this server asks for no approvals")
 
-func (s *server) approvalRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/approvals", "listApprovals", tagAdmin, agents,
+func (s approvalRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/approvals", "listApprovals", tagAdmin, agents,
 		"Calls that wait, or waited, for a decision, newest first: the caller's own, or for those who decide the tenant's"),
 		func(ctx context.Context, in *approvalsIn) (*body[page[sandbox.Approval]], error) {
 			if s.o.Approvals == nil {
@@ -45,14 +48,14 @@ func (s *server) approvalRoutes() {
 			}
 			return pageOf(items, next), nil
 		})
-	register(s, s.api, on(http.MethodGet, "/api/approvals/{id}", "getApproval", tagAdmin, agents, "One of them"),
+	register(s.server, s.api, on(http.MethodGet, "/api/approvals/{id}", "getApproval", tagAdmin, agents, "One of them"),
 		func(ctx context.Context, in *ApprovalIn) (*body[sandbox.Approval], error) {
 			if s.o.Approvals == nil {
 				return nil, errNoApprovals
 			}
 			return approvalOf(s.o.Approvals.Get(ctx, callerOf(ctx), in.ID))
 		})
-	register(s, s.api, on(http.MethodPost, "/api/approvals/{id}", "decideApproval", tagAdmin, developers,
+	register(s.server, s.api, on(http.MethodPost, "/api/approvals/{id}", "decideApproval", tagAdmin, developers,
 		"Decide on a call. One decision counts: a second one is a conflict. Not with the key that made the call"),
 		func(ctx context.Context, in *struct {
 			ApprovalIn

@@ -15,6 +15,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// archiveRoutes are the routes of archives of files.
+type archiveRoutes struct{ *server }
+
 // maxArchives is how many archives are sent or come at once: each that comes is kept whole until it is checked.
 const maxArchives = 16
 
@@ -29,7 +32,7 @@ type getArchiveIn struct {
 	Format string `query:"format" enum:"tar.gz,tar,zip" default:"tar.gz"`
 }
 
-func (s *server) archiveRoutes() {
+func (s archiveRoutes) add() {
 	s.archives = make(chan struct{}, maxArchives)
 	const route = "/api/threads/{thread}/files/archive"
 	content := map[string]*huma.MediaType{}
@@ -45,16 +48,16 @@ func (s *server) archiveRoutes() {
 		}},
 		"default": s.problemResponse(),
 	}
-	register(s, s.api, op, s.getArchive)
+	register(s.server, s.api, op, s.getArchive)
 	op = on(http.MethodPut, route, "putArchive", tagFiles, agents.at(FileWriter), "Write what is in an archive (tar, tar.gz or zip, by its first bytes) into a folder, which is made")
 	op.Description = "Files of the same names are replaced, the others stay. All of the archive is read and checked before anything is written: it is refused for paths that lead out of the folder, " +
 		"links, special files, setuid bits, a name that is there twice, more than 100000 entries, and more bytes than 1 GiB as it is sent or than the thread has room for. Nothing goes through a symbolic link of the folder."
 	op.RequestBody = &huma.RequestBody{Required: true, Content: content}
-	register(s, s.api, op, s.putArchive)
+	register(s.server, s.api, op, s.putArchive)
 }
 
 // archivePlace takes a place of those who send or get an archive.
-func (s *server) archivePlace() (release func(), err error) {
+func (s archiveRoutes) archivePlace() (release func(), err error) {
 	select {
 	case s.archives <- struct{}{}:
 		return func() { <-s.archives }, nil
@@ -63,7 +66,7 @@ func (s *server) archivePlace() (release func(), err error) {
 	}
 }
 
-func (s *server) getArchive(ctx context.Context, in *getArchiveIn) (*written, error) {
+func (s archiveRoutes) getArchive(ctx context.Context, in *getArchiveIn) (*written, error) {
 	release, err := s.archivePlace()
 	if err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func (s *server) getArchive(ctx context.Context, in *getArchiveIn) (*written, er
 	}}, nil
 }
 
-func (s *server) putArchive(ctx context.Context, in *PathIn) (*body[paths.Unpacked], error) {
+func (s archiveRoutes) putArchive(ctx context.Context, in *PathIn) (*body[paths.Unpacked], error) {
 	release, err := s.archivePlace()
 	if err != nil {
 		return nil, err

@@ -133,7 +133,7 @@ func TestArchivePlaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxArchives {
-		if _, err := s.archivePlace(); err != nil {
+		if _, err := (archiveRoutes{s}).archivePlace(); err != nil {
 			t.Fatal(err)
 		}
 	}

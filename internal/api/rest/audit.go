@@ -17,6 +17,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// auditRoutes are the routes of the audit log.
+type auditRoutes struct{ *server }
+
 // AuditFilter is what all that reads audit records can be asked for.
 type AuditFilter struct {
 	Thread  string    `query:"thread" maxLength:"128"`
@@ -44,25 +47,25 @@ type auditPage struct {
 	Partial    bool           `json:"partial,omitempty" doc:"The page is shorter than asked for because looking took long: next_cursor goes on"`
 }
 
-func (s *server) auditRoutes() {
+func (s auditRoutes) add() {
 	s.follows = make(chan struct{}, maxFollowers)
-	register(s, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, auditReaders,
+	register(s.server, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, auditReaders,
 		"Audit records, newest first: the caller's own, or for administrators and auditors the tenant's"), s.listAudit)
 	op := on(http.MethodGet, "/api/audit/stream", "streamAudit", tagAdmin, auditReaders,
 		"Audit records as they come (server-sent events); Last-Event-ID goes on behind an earlier one")
 	op.Responses = map[string]*huma.Response{"200": {Description: "Events record, each with a record as data", Content: map[string]*huma.MediaType{"text/event-stream": {}}}, "default": s.problemResponse()}
-	register(s, s.api, op, s.streamAudit)
+	register(s.server, s.api, op, s.streamAudit)
 	op = on(http.MethodGet, "/api/audit/export", "exportAudit", tagAdmin, auditReaders,
 		"All audit records of a filter, newest first, as one download")
 	op.Responses = map[string]*huma.Response{"200": {Description: "A record a line; a connection that breaks off means that not all came", Content: map[string]*huma.MediaType{"application/x-ndjson": {}, "text/csv": {}}}, "default": s.problemResponse()}
-	register(s, s.api, op, s.exportAudit)
+	register(s.server, s.api, op, s.exportAudit)
 }
 
 // maxFollowers is how many clients may follow or export at once.
 const maxFollowers = 64
 
 // follower takes a place of those who follow or export.
-func (s *server) follower() (release func(), err error) {
+func (s auditRoutes) follower() (release func(), err error) {
 	select {
 	case s.follows <- struct{}{}:
 		return func() { <-s.follows }, nil
@@ -71,7 +74,7 @@ func (s *server) follower() (release func(), err error) {
 	}
 }
 
-func (s *server) streamAudit(ctx context.Context, in *struct {
+func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
 	AuditFilter
 	LastEventID string `header:"Last-Event-ID" maxLength:"128" doc:"The id of the last event that was seen; without it the stream begins now"`
 },
@@ -90,7 +93,7 @@ func (s *server) streamAudit(ctx context.Context, in *struct {
 		defer cancel()
 		x := exchangeOf(ctx)
 		defer s.watchCredential(x.req, x.caller, cancel)()
-		a := &auditStream{eventStream{s: s, x: x, w: humagin.Unwrap(c).Writer}}
+		a := &auditStream{eventStream{s: s.server, x: x, w: humagin.Unwrap(c).Writer}}
 		var alive sync.WaitGroup
 		alive.Go(func() { a.keepAlive(ctx, cancel) })
 		err := s.o.Audit.Follow(ctx, f, in.LastEventID, a.emit)
@@ -111,7 +114,7 @@ func (a *auditStream) emit(r audit.Record, cursor string) error {
 	return a.send(fmt.Appendf(nil, "id: %s\nevent: record\ndata: %s\n\n", cursor, text))
 }
 
-func (s *server) exportAudit(ctx context.Context, in *struct {
+func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 	AuditFilter
 	Format string `query:"format" enum:"jsonl,ocsf,csv" default:"jsonl" doc:"Records as they are, events of OCSF, or a table"`
 },
@@ -148,7 +151,7 @@ func (s *server) exportAudit(ctx context.Context, in *struct {
 }
 
 // export writes page after page; it holds one.
-func (s *server) export(ctx context.Context, w http.ResponseWriter, f audit.Filter, format string, items []audit.Record, next string) error {
+func (s auditRoutes) export(ctx context.Context, w http.ResponseWriter, f audit.Filter, format string, items []audit.Record, next string) error {
 	out, err := export.New(format, w)
 	if err != nil {
 		return err
@@ -187,7 +190,7 @@ func (in AuditFilter) filter(c sandbox.Caller) (audit.Filter, error) {
 	return f, nil
 }
 
-func (s *server) listAudit(ctx context.Context, in *auditIn) (*body[auditPage], error) {
+func (s auditRoutes) listAudit(ctx context.Context, in *auditIn) (*body[auditPage], error) {
 	f, err := in.filter(callerOf(ctx))
 	if err != nil {
 		return nil, err

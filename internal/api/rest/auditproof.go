@@ -8,6 +8,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// auditProofRoutes are the routes of proofs of the audit log.
+type auditProofRoutes struct{ *server }
+
 // auditProof says whether the audit log is as it was written.
 type auditProof interface {
 	// Verify checks all of the log that lies on this server's disk. Conflict: that is being done.
@@ -16,16 +19,16 @@ type auditProof interface {
 	Checkpoints(ctx context.Context) ([]audit.Head, error)
 }
 
-func (s *server) auditProofRoutes() {
-	register(s, s.api, on(http.MethodPost, "/api/audit/verify", "verifyAudit", tagAdmin, auditors,
+func (s auditProofRoutes) add() {
+	register(s.server, s.api, on(http.MethodPost, "/api/audit/verify", "verifyAudit", tagAdmin, auditors,
 		"Check that no audit record on this server's disk was changed, removed, reordered, inserted or hashed anew"), s.verifyAudit)
-	register(s, s.api, on(http.MethodGet, "/api/audit/checkpoint", "auditCheckpoint", tagAdmin, auditors,
+	register(s.server, s.api, on(http.MethodGet, "/api/audit/checkpoint", "auditCheckpoint", tagAdmin, auditors,
 		"Signed heads of the audit log: kept elsewhere, they show that it was cut or written anew"), s.auditCheckpoint)
 }
 
 var errNoProof = sandbox.Errorf(sandbox.NotSupported, "this server does not verify its audit log")
 
-func (s *server) verifyAudit(ctx context.Context, _ *struct{}) (*body[audit.VerifyResult], error) {
+func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*body[audit.VerifyResult], error) {
 	if s.o.AuditProof == nil {
 		return nil, errNoProof
 	}
@@ -36,7 +39,7 @@ func (s *server) verifyAudit(ctx context.Context, _ *struct{}) (*body[audit.Veri
 	return &body[audit.VerifyResult]{Body: res}, nil
 }
 
-func (s *server) auditCheckpoint(ctx context.Context, in *ListIn) (*body[page[audit.Head]], error) {
+func (s auditProofRoutes) auditCheckpoint(ctx context.Context, in *ListIn) (*body[page[audit.Head]], error) {
 	if s.o.AuditProof == nil {
 		return nil, errNoProof
 	}

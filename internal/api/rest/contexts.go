@@ -7,6 +7,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// contextRoutes are the routes of interpreters that keep their variables.
+type contextRoutes struct{ *server }
+
 // contextBody is the body of POST /api/threads/{t}/contexts.
 type contextBody struct {
 	Language string `json:"language,omitempty" enum:"python,typescript,javascript" doc:"As the server is configured for execute_code when absent"`
@@ -19,11 +22,11 @@ type ContextIn struct {
 	Context string `path:"context" pattern:"^[A-Za-z0-9_-]{1,128}$"`
 }
 
-func (s *server) contextRoutes() {
+func (s contextRoutes) add() {
 	const list, one = "/api/threads/{thread}/contexts", "/api/threads/{thread}/contexts/{context}"
 	op := on(http.MethodPost, list, "createContext", tagRun, agents.at(Holder), "Start an interpreter that keeps its variables between runs of execute_code")
 	op.DefaultStatus = http.StatusCreated
-	register(s, s.api, op, func(ctx context.Context, in *struct {
+	register(s.server, s.api, op, func(ctx context.Context, in *struct {
 		ThreadIn
 		Body contextBody
 	},
@@ -31,7 +34,7 @@ func (s *server) contextRoutes() {
 		cc, err := s.o.Contexts.CreateContext(ctx, callerOf(ctx), in.Thread, sandbox.ContextRequest{Language: in.Body.Language, Cwd: in.Body.Cwd})
 		return contextOut(cc, err)
 	})
-	register(s, s.api, on(http.MethodGet, list, "listContexts", tagRun, agents.at(Owner), "Contexts of the thread, oldest first, and the newest that were lost"),
+	register(s.server, s.api, on(http.MethodGet, list, "listContexts", tagRun, agents.at(Owner), "Contexts of the thread, oldest first, and the newest that were lost"),
 		func(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.CodeContext]], error) {
 			items, err := s.o.Contexts.Contexts(ctx, callerOf(ctx), in.Thread)
 			if err != nil {
@@ -39,22 +42,22 @@ func (s *server) contextRoutes() {
 			}
 			return pageIn(in.ListIn, items, contextKey)
 		})
-	register(s, s.api, on(http.MethodGet, one, "getContext", tagRun, agents.at(Owner), "A context as it is now"),
+	register(s.server, s.api, on(http.MethodGet, one, "getContext", tagRun, agents.at(Owner), "A context as it is now"),
 		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {
 			cc, err := s.o.Contexts.Context(ctx, callerOf(ctx), in.Thread, in.Context)
 			return contextOut(cc, err)
 		})
-	register(s, s.api, on(http.MethodPost, one+"/interrupt", "interruptContext", tagRun, agents.at(Holder), "End the run in a context, which keeps its variables"),
+	register(s.server, s.api, on(http.MethodPost, one+"/interrupt", "interruptContext", tagRun, agents.at(Holder), "End the run in a context, which keeps its variables"),
 		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {
 			cc, err := s.o.Contexts.InterruptContext(ctx, callerOf(ctx), in.Thread, in.Context)
 			return contextOut(cc, err)
 		})
-	register(s, s.api, on(http.MethodPost, one+"/restart", "restartContext", tagRun, agents.at(Holder), "Empty a context, or start a lost one again, empty; a run in it is killed"),
+	register(s.server, s.api, on(http.MethodPost, one+"/restart", "restartContext", tagRun, agents.at(Holder), "Empty a context, or start a lost one again, empty; a run in it is killed"),
 		func(ctx context.Context, in *ContextIn) (*body[sandbox.CodeContext], error) {
 			cc, err := s.o.Contexts.RestartContext(ctx, callerOf(ctx), in.Thread, in.Context)
 			return contextOut(cc, err)
 		})
-	register(s, s.api, on(http.MethodDelete, one, "deleteContext", tagRun, agents.at(Holder), "End a context with all that it started"),
+	register(s.server, s.api, on(http.MethodDelete, one, "deleteContext", tagRun, agents.at(Holder), "End a context with all that it started"),
 		func(ctx context.Context, in *ContextIn) (*struct{}, error) {
 			return nil, s.o.Contexts.DeleteContext(ctx, callerOf(ctx), in.Thread, in.Context)
 		})

@@ -10,13 +10,16 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
+// docsRoutes are the routes of the documents.
+type docsRoutes struct{ *server }
+
 // docsPage shows /openapi.json. It is one file without anything from elsewhere, so that it works on
 // a machine without a network.
 //
 //go:embed docs.html
 var docsPage string
 
-func (s *server) docsRoutes(engine *gin.Engine, openAPI []byte) {
+func (s docsRoutes) add(engine *gin.Engine, openAPI []byte) {
 	policy := "default-src 'none'; connect-src 'self'; style-src " + hashes(docsPage, "style") + "; script-src " + hashes(docsPage, "script") +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	s.rule(http.MethodGet, "/openapi.json", anyone)

@@ -7,6 +7,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// driftRoutes are the routes of drift of tools.
+type driftRoutes struct{ *server }
+
 type driftIn struct {
 	ListIn
 	Server string `query:"server" maxLength:"256" doc:"Only tools of this server"`
@@ -23,8 +26,8 @@ type approvedTools struct {
 	Approved []string `json:"approved"`
 }
 
-func (s *server) driftRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/mcp/drift", "listToolDrift", tagAdmin, developers, "Tools that are not as they were first seen, or approved: of the caller's own servers, for the operator also of those of the configuration"),
+func (s driftRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/mcp/drift", "listToolDrift", tagAdmin, developers, "Tools that are not as they were first seen, or approved: of the caller's own servers, for the operator also of those of the configuration"),
 		func(ctx context.Context, in *driftIn) (*body[page[sandbox.ToolDrift]], error) {
 			if s.o.Drift == nil {
 				return pageOf([]sandbox.ToolDrift{}, ""), nil
@@ -35,7 +38,7 @@ func (s *server) driftRoutes() {
 			}
 			return pageIn(in.ListIn, list, driftKey)
 		})
-	register(s, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/drift/approve", "approveToolDrift", tagAdmin, developers, "Take tools as they are now"),
+	register(s.server, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/drift/approve", "approveToolDrift", tagAdmin, developers, "Take tools as they are now"),
 		func(ctx context.Context, in *struct {
 			ServerIn
 			Body approveBody

@@ -14,6 +14,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
+// execRoutes are the routes of execs.
+type execRoutes struct{ *server }
+
 // execBody is the body of POST /api/threads/{t}/exec.
 type execBody struct {
 	Command        string            `json:"command,omitempty" maxLength:"131071" doc:"Run by a shell; either this or argv"`
@@ -88,31 +91,31 @@ type ExecIn struct {
 	Exec string `path:"exec" pattern:"^[A-Za-z0-9_-]{1,128}$"`
 }
 
-func (s *server) execRoutes() {
-	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun, agents.withExec(),
+func (s execRoutes) add() {
+	register(s.server, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun, agents.withExec(),
 		"Run a command. A command that fails is 200 with its exit code. With Accept: text/event-stream the answer is a stream")), s.exec)
-	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun, agents.withExec(),
+	register(s.server, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun, agents.withExec(),
 		"Run a program text in a fresh interpreter, or in a context; it may call the thread's tools")), s.executeCode)
-	register(s, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, agents.withExec(), "Run a script of a skill")), s.runSkill)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", tagRun, agents.at(Owner), "Execs of the thread, newest first"), s.listExecs)
+	register(s.server, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, agents.withExec(), "Run a script of a skill")), s.runSkill)
+	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", tagRun, agents.at(Owner), "Execs of the thread, newest first"), s.listExecs)
 	op := s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", tagRun, agents.at(ExecOwner), "An exec as it is now"))
 	delete(op.Responses["200"].Content, "text/event-stream")
-	register(s, s.api, op, func(ctx context.Context, in *ExecIn) (*written, error) {
+	register(s.server, s.api, op, func(ctx context.Context, in *ExecIn) (*written, error) {
 		return s.result(ctx, in.Thread, in.Exec, s.o.Execs.Exec, service.Shown)
 	})
 	op = s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", tagRun, agents.at(ExecOwner), "The events of an exec after a number, as they come"))
 	delete(op.Responses["200"].Content, "application/json")
-	register(s, s.api, op, s.execEvents)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", tagRun, agents.at(ExecOwner), "Write to a running exec, or close its stdin"), s.execStdin)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", tagRun, agents.at(ExecOwner), "Send a signal to every process of an exec"), s.execSignal)
-	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", tagRun, agents.at(ExecOwner), "End the whole process tree of an exec"),
+	register(s.server, s.api, op, s.execEvents)
+	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", tagRun, agents.at(ExecOwner), "Write to a running exec, or close its stdin"), s.execStdin)
+	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", tagRun, agents.at(ExecOwner), "Send a signal to every process of an exec"), s.execSignal)
+	register(s.server, s.api, on(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", tagRun, agents.at(ExecOwner), "End the whole process tree of an exec"),
 		func(ctx context.Context, in *ExecIn) (*struct{}, error) {
 			return nil, s.o.Execs.Kill(ctx, callerOf(ctx), in.Thread, in.Exec)
 		})
 }
 
 // resultOp describes an answer that is a result, or a stream that ends with one.
-func (s *server) resultOp(op huma.Operation) huma.Operation {
+func (s execRoutes) resultOp(op huma.Operation) huma.Operation {
 	schemas := s.api.OpenAPI().Components.Schemas
 	result := schemas.Schema(reflect.TypeFor[sandbox.Result](), true, "ExecResult")
 	op.Responses = map[string]*huma.Response{
@@ -128,7 +131,7 @@ func (s *server) resultOp(op huma.Operation) huma.Operation {
 	return op
 }
 
-func (s *server) exec(ctx context.Context, in *struct {
+func (s execRoutes) exec(ctx context.Context, in *struct {
 	ThreadIn
 	Body execBody
 },
@@ -141,7 +144,7 @@ func (s *server) exec(ctx context.Context, in *struct {
 	return s.outcome(ctx, in.Thread, id, cmd.Background, service.Shown)
 }
 
-func (s *server) executeCode(ctx context.Context, in *struct {
+func (s execRoutes) executeCode(ctx context.Context, in *struct {
 	ThreadIn
 	Body codeBody
 },
@@ -153,7 +156,7 @@ func (s *server) executeCode(ctx context.Context, in *struct {
 	return s.outcome(ctx, in.Thread, id, false, service.ShownCode)
 }
 
-func (s *server) runSkill(ctx context.Context, in *struct {
+func (s execRoutes) runSkill(ctx context.Context, in *struct {
 	ThreadIn
 	Skill string `path:"skill" maxLength:"128"`
 	Body  skillBody
@@ -167,7 +170,7 @@ func (s *server) runSkill(ctx context.Context, in *struct {
 }
 
 // outcome answers with the result of an exec that was started, or with its stream.
-func (s *server) outcome(ctx context.Context, thread, id string, background bool, shape func(*sandbox.Result) any) (*written, error) {
+func (s execRoutes) outcome(ctx context.Context, thread, id string, background bool, shape func(*sandbox.Result) any) (*written, error) {
 	x := exchangeOf(ctx)
 	x.begun = "exec " + id
 	if !background && wantsStream(x.req) {
@@ -186,7 +189,7 @@ func (s *server) outcome(ctx context.Context, thread, id string, background bool
 type getResult func(ctx context.Context, c sandbox.Caller, thread, exec string) (sandbox.Result, error)
 
 // result answers with what get says of an exec.
-func (s *server) result(ctx context.Context, thread, id string, get getResult, shape func(*sandbox.Result) any) (*written, error) {
+func (s execRoutes) result(ctx context.Context, thread, id string, get getResult, shape func(*sandbox.Result) any) (*written, error) {
 	res, err := get(ctx, callerOf(ctx), thread, id)
 	if err != nil {
 		return nil, err
@@ -196,7 +199,7 @@ func (s *server) result(ctx context.Context, thread, id string, get getResult, s
 	}}, nil
 }
 
-func (s *server) listExecs(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.ExecInfo]], error) {
+func (s execRoutes) listExecs(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.ExecInfo]], error) {
 	items, err := s.o.Execs.Execs(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
@@ -204,7 +207,7 @@ func (s *server) listExecs(ctx context.Context, in *ThreadListIn) (*body[page[sa
 	return pageIn(in.ListIn, items, execKey)
 }
 
-func (s *server) execEvents(ctx context.Context, in *struct {
+func (s execRoutes) execEvents(ctx context.Context, in *struct {
 	ExecIn
 	After       string `query:"after" pattern:"^[0-9]{1,19}$" doc:"Number of the last event that the client has"`
 	LastEventID string `header:"Last-Event-ID" pattern:"^[0-9]{1,19}$" doc:"The same, as browsers send it"`
@@ -227,7 +230,7 @@ func (s *server) execEvents(ctx context.Context, in *struct {
 	}}, nil
 }
 
-func (s *server) execStdin(ctx context.Context, in *struct {
+func (s execRoutes) execStdin(ctx context.Context, in *struct {
 	ExecIn
 	Body struct {
 		Data     string `json:"data,omitempty"`
@@ -258,7 +261,7 @@ func decode(text, encoding string) ([]byte, error) {
 	return data, nil
 }
 
-func (s *server) execSignal(ctx context.Context, in *struct {
+func (s execRoutes) execSignal(ctx context.Context, in *struct {
 	ExecIn
 	Body struct {
 		Signal string `json:"signal" pattern:"^[A-Za-z0-9+-]{1,16}$" doc:"A name: TERM, INT, HUP …"`

@@ -10,6 +10,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// fileRoutes are the routes of files.
+type fileRoutes struct{ *server }
+
 // PathIn names a path of a thread by query.
 type PathIn struct {
 	ThreadIn
@@ -63,22 +66,22 @@ type grepIn struct {
 	Context    int    `query:"context" minimum:"0" maximum:"10" doc:"Lines before and after"`
 }
 
-func (s *server) fileRoutes() {
+func (s fileRoutes) add() {
 	const files = "/api/threads/{thread}/files"
-	register(s, s.api, on(http.MethodGet, files, "readFile", tagFiles, agents.at(FileReader), "A file by lines; base64 when it is not text"), s.readFile)
+	register(s.server, s.api, on(http.MethodGet, files, "readFile", tagFiles, agents.at(FileReader), "A file by lines; base64 when it is not text"), s.readFile)
 	op := on(http.MethodPut, files, "writeFile", tagFiles, agents.at(FileWriter), "Write a text file: 201 when it is new; parents are made")
-	register(s, s.api, also[paths.Written](s, op, "201", "The file is new"), s.writeFile)
-	register(s, s.api, on(http.MethodPost, files+"/edit", "editFile", tagFiles, agents.at(FileWriter), "Replace a text in a file; conflict when it is absent or not unique"), s.editFile)
-	register(s, s.api, on(http.MethodGet, files+"/list", "listFiles", tagFiles, agents.at(FileReader), "What a folder holds"), s.listFiles)
-	register(s, s.api, on(http.MethodGet, files+"/glob", "globFiles", tagFiles, agents.at(FileReader), "Files whose path matches a pattern"), s.globFiles)
-	register(s, s.api, on(http.MethodGet, files+"/grep", "grepFiles", tagFiles, agents.at(FileReader), "Lines that match a pattern"), s.grepFiles)
-	register(s, s.api, on(http.MethodGet, files+"/stat", "statFile", tagFiles, agents.at(FileReader), "One file or folder"), s.statFile)
-	register(s, s.api, on(http.MethodDelete, files, "deleteFile", tagFiles, agents.at(FileWriter), "Delete a file, or a folder with recursive"), s.deleteFile)
-	register(s, s.api, on(http.MethodPost, files+"/mkdir", "makeFolder", tagFiles, agents.at(FileWriter), "Make a folder and its parents"), s.makeFolder)
-	register(s, s.api, on(http.MethodPost, files+"/move", "moveFile", tagFiles, agents.at(FileWriter), "Rename a file or folder; conflict when the new name exists"), s.moveFile)
+	register(s.server, s.api, also[paths.Written](s.server, op, "201", "The file is new"), s.writeFile)
+	register(s.server, s.api, on(http.MethodPost, files+"/edit", "editFile", tagFiles, agents.at(FileWriter), "Replace a text in a file; conflict when it is absent or not unique"), s.editFile)
+	register(s.server, s.api, on(http.MethodGet, files+"/list", "listFiles", tagFiles, agents.at(FileReader), "What a folder holds"), s.listFiles)
+	register(s.server, s.api, on(http.MethodGet, files+"/glob", "globFiles", tagFiles, agents.at(FileReader), "Files whose path matches a pattern"), s.globFiles)
+	register(s.server, s.api, on(http.MethodGet, files+"/grep", "grepFiles", tagFiles, agents.at(FileReader), "Lines that match a pattern"), s.grepFiles)
+	register(s.server, s.api, on(http.MethodGet, files+"/stat", "statFile", tagFiles, agents.at(FileReader), "One file or folder"), s.statFile)
+	register(s.server, s.api, on(http.MethodDelete, files, "deleteFile", tagFiles, agents.at(FileWriter), "Delete a file, or a folder with recursive"), s.deleteFile)
+	register(s.server, s.api, on(http.MethodPost, files+"/mkdir", "makeFolder", tagFiles, agents.at(FileWriter), "Make a folder and its parents"), s.makeFolder)
+	register(s.server, s.api, on(http.MethodPost, files+"/move", "moveFile", tagFiles, agents.at(FileWriter), "Rename a file or folder; conflict when the new name exists"), s.moveFile)
 }
 
-func (s *server) readFile(ctx context.Context, in *readFileIn) (*body[paths.Text], error) {
+func (s fileRoutes) readFile(ctx context.Context, in *readFileIn) (*body[paths.Text], error) {
 	text, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Text, error) { return f.Read(in.Path, in.Offset, in.Limit) })
 	if err != nil {
 		return nil, err
@@ -86,7 +89,7 @@ func (s *server) readFile(ctx context.Context, in *readFileIn) (*body[paths.Text
 	return bodyOf(text), nil
 }
 
-func (s *server) writeFile(ctx context.Context, in *writeFileIn) (*statusBody[paths.Written], error) {
+func (s fileRoutes) writeFile(ctx context.Context, in *writeFileIn) (*statusBody[paths.Written], error) {
 	data, err := decode(in.Body.Content, in.Body.Encoding)
 	if err != nil {
 		return nil, err
@@ -107,7 +110,7 @@ func writtenStatus(w paths.Written) int {
 	return http.StatusOK
 }
 
-func (s *server) editFile(ctx context.Context, in *editFileIn) (*body[paths.Edited], error) {
+func (s fileRoutes) editFile(ctx context.Context, in *editFileIn) (*body[paths.Edited], error) {
 	var e paths.Edited
 	err := s.o.Files.ChangeFiles(ctx, callerOf(ctx), in.Thread, audit.ActionFileEdit, in.Body.Path, func(f *paths.FS) (int64, error) {
 		var err error
@@ -120,7 +123,7 @@ func (s *server) editFile(ctx context.Context, in *editFileIn) (*body[paths.Edit
 	return bodyOf(e), nil
 }
 
-func (s *server) listFiles(ctx context.Context, in *listFilesIn) (*body[paths.Listing], error) {
+func (s fileRoutes) listFiles(ctx context.Context, in *listFilesIn) (*body[paths.Listing], error) {
 	l, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Listing, error) { return f.List(ctx, in.Path, in.Depth, in.Limit) })
 	if err != nil {
 		return nil, err
@@ -128,7 +131,7 @@ func (s *server) listFiles(ctx context.Context, in *listFilesIn) (*body[paths.Li
 	return bodyOf(l), nil
 }
 
-func (s *server) globFiles(ctx context.Context, in *globIn) (*body[paths.Listing], error) {
+func (s fileRoutes) globFiles(ctx context.Context, in *globIn) (*body[paths.Listing], error) {
 	l, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Listing, error) { return f.Glob(ctx, in.Path, in.Pattern) })
 	if err != nil {
 		return nil, err
@@ -136,7 +139,7 @@ func (s *server) globFiles(ctx context.Context, in *globIn) (*body[paths.Listing
 	return bodyOf(l), nil
 }
 
-func (s *server) grepFiles(ctx context.Context, in *grepIn) (*body[paths.Matches], error) {
+func (s fileRoutes) grepFiles(ctx context.Context, in *grepIn) (*body[paths.Matches], error) {
 	o := paths.GrepOptions{Pattern: in.Pattern, Regexp: in.Regex, Glob: in.Glob, IgnoreCase: in.IgnoreCase, Context: in.Context, Max: in.Max}
 	m, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Matches, error) { return f.Grep(ctx, in.Path, o) })
 	if err != nil {
@@ -145,7 +148,7 @@ func (s *server) grepFiles(ctx context.Context, in *grepIn) (*body[paths.Matches
 	return bodyOf(m), nil
 }
 
-func (s *server) statFile(ctx context.Context, in *PathIn) (*body[paths.Entry], error) {
+func (s fileRoutes) statFile(ctx context.Context, in *PathIn) (*body[paths.Entry], error) {
 	e, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (paths.Entry, error) { return f.Stat(in.Path) })
 	if err != nil {
 		return nil, err
@@ -153,7 +156,7 @@ func (s *server) statFile(ctx context.Context, in *PathIn) (*body[paths.Entry], 
 	return bodyOf(e), nil
 }
 
-func (s *server) deleteFile(ctx context.Context, in *struct {
+func (s fileRoutes) deleteFile(ctx context.Context, in *struct {
 	PathIn
 	Recursive bool `query:"recursive"`
 },
@@ -163,7 +166,7 @@ func (s *server) deleteFile(ctx context.Context, in *struct {
 	})
 }
 
-func (s *server) makeFolder(ctx context.Context, in *struct {
+func (s fileRoutes) makeFolder(ctx context.Context, in *struct {
 	ThreadIn
 	Body struct {
 		Path string `json:"path" maxLength:"4096"`
@@ -182,7 +185,7 @@ func (s *server) makeFolder(ctx context.Context, in *struct {
 	return bodyOf(e), nil
 }
 
-func (s *server) moveFile(ctx context.Context, in *struct {
+func (s fileRoutes) moveFile(ctx context.Context, in *struct {
 	ThreadIn
 	Body struct {
 		From string `json:"from" maxLength:"4096"`

@@ -13,6 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// healthRoutes are the routes of probes and metrics.
+type healthRoutes struct{ *server }
+
 // readyTimeout bounds the question whether the server's dependencies answer.
 const readyTimeout = 5 * time.Second
 
@@ -28,18 +31,18 @@ type readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-func (s *server) healthRoutes() {
-	register(s, s.open, on(http.MethodGet, "/healthz", "healthz", tagServer, anyone, "Whether the process lives"),
+func (s healthRoutes) add() {
+	register(s.server, s.open, on(http.MethodGet, "/healthz", "healthz", tagServer, anyone, "Whether the process lives"),
 		func(context.Context, *struct{}) (*body[health], error) {
 			return bodyOf(health{Status: "ok", Version: s.o.Version}), nil
 		})
 	op := on(http.MethodGet, "/readyz", "readyz", tagServer, anyone, "Whether the server can work: 200 or 503, one line per dependency (JSON with Accept: application/json)")
 	op.Responses = textResponses("200", "503")
-	register(s, s.open, op, s.ready)
+	register(s.server, s.open, op, s.ready)
 	op = on(http.MethodGet, "/metrics", "metrics", tagServer, operators, "Prometheus metrics; with a key that has administration rights")
 	op.Responses = textResponses("200")
 	op.Responses["default"] = s.problemResponse()
-	register(s, s.api, op, s.metrics)
+	register(s.server, s.api, op, s.metrics)
 }
 
 func textResponses(statuses ...string) map[string]*huma.Response {
@@ -50,7 +53,7 @@ func textResponses(statuses ...string) map[string]*huma.Response {
 	return out
 }
 
-func (s *server) ready(ctx context.Context, _ *struct{}) (*written, error) {
+func (s healthRoutes) ready(ctx context.Context, _ *struct{}) (*written, error) {
 	r := readiness{Ready: true, Checks: []Check{}}
 	if s.o.Ready != nil {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -90,7 +93,7 @@ func (r readiness) lines() string {
 	return b.String()
 }
 
-func (s *server) metrics(ctx context.Context, _ *struct{}) (*written, error) {
+func (s healthRoutes) metrics(ctx context.Context, _ *struct{}) (*written, error) {
 	if s.o.Metrics == nil {
 		return nil, sandbox.Errorf(sandbox.NotFound, "this server has no metrics")
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// usageRoutes are the routes of usage.
+type usageRoutes struct{ *server }
+
 // limit refuses a request when there were too many. It comes after place: a request counts where it is answered.
 func (s *server) limit(c *gin.Context) {
 	if s.o.Limits == nil {
@@ -68,12 +71,12 @@ type usageIn struct {
 	User string `query:"user" maxLength:"128" doc:"Administrators only, unless it is the caller"`
 }
 
-func (s *server) usageRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/usage", "getUsage", tagAdmin, agents,
+func (s usageRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/usage", "getUsage", tagAdmin, agents,
 		"What was used on some days, and the limits: the caller's own, or for administrators the tenant's"), s.usage)
 }
 
-func (s *server) usage(ctx context.Context, in *usageIn) (*body[sandbox.UsageReport], error) {
+func (s usageRoutes) usage(ctx context.Context, in *usageIn) (*body[sandbox.UsageReport], error) {
 	if s.o.Limits == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this server counts no usage")
 	}

@@ -11,12 +11,15 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// mcpRoutes are the routes of the endpoint /mcp.
+type mcpRoutes struct{ *server }
+
 const mcpPath = "/mcp"
 
 // mcpRoutes serves /mcp and /mcp/<thread>, where all of a thread's tools are, and
 // /mcp/<thread>/<server>, which is one of the thread's MCP servers as it is, under its own names.
-func (s *server) mcpRoutes(engine *gin.Engine) {
-	m := mcp.New(mcp.Options{Service: s.o.Service, Host: mcpErrors{s}, Tracer: s.o.Tracer, MaxBody: maxJSONBytes, Version: s.o.Version, Log: s.o.Log})
+func (s mcpRoutes) add(engine *gin.Engine) {
+	m := mcp.New(mcp.Options{Service: s.o.Service, Host: mcpErrors{s.server}, Tracer: s.o.Tracer, MaxBody: maxJSONBytes, Version: s.o.Version, Log: s.o.Log})
 	group := engine.Group("", s.authenticate, s.authorize, s.place, s.limit, contentType)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		for _, path := range []string{mcpPath, mcpPath + "/:thread", mcpPath + "/:thread/:server"} {
@@ -28,7 +31,7 @@ func (s *server) mcpRoutes(engine *gin.Engine) {
 	}
 }
 
-func (s *server) serveMCP(c *gin.Context, m *mcp.Server) {
+func (s mcpRoutes) serveMCP(c *gin.Context, m *mcp.Server) {
 	scope, p := mcpScope(c)
 	if p != nil {
 		writeProblem(c.Writer, p)

@@ -21,6 +21,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// pluginRoutes are the routes of plugins.
+type pluginRoutes struct{ *server }
+
 var errNoPlugins = sandbox.Errorf(sandbox.NotSupported, "this server has no plugins")
 
 // PluginIn names a plugin.
@@ -75,13 +78,13 @@ type commandArgs struct {
 	Args string `json:"args,omitempty" maxLength:"65536"`
 }
 
-func (s *server) pluginRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/plugins", "listPlugins", tagSkills, agents, "The caller's plugins"), s.listPlugins)
-	register(s, s.api, on(http.MethodGet, "/api/plugins/{name}", "getPlugin", tagSkills, agents, "One plugin"), s.getPlugin)
-	register(s, s.api, on(http.MethodPut, "/api/plugins/{name}", "changePlugin", tagSkills, developers, "Switch a plugin on or off, and set values that it asks for"), s.changePlugin)
-	register(s, s.api, on(http.MethodDelete, "/api/plugins/{name}", "removePlugin", tagSkills, developers, "Remove a plugin with its files and all that was said of it"), s.removePlugin)
+func (s pluginRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/plugins", "listPlugins", tagSkills, agents, "The caller's plugins"), s.listPlugins)
+	register(s.server, s.api, on(http.MethodGet, "/api/plugins/{name}", "getPlugin", tagSkills, agents, "One plugin"), s.getPlugin)
+	register(s.server, s.api, on(http.MethodPut, "/api/plugins/{name}", "changePlugin", tagSkills, developers, "Switch a plugin on or off, and set values that it asks for"), s.changePlugin)
+	register(s.server, s.api, on(http.MethodDelete, "/api/plugins/{name}", "removePlugin", tagSkills, developers, "Remove a plugin with its files and all that was said of it"), s.removePlugin)
 	const route = "/api/plugins/install"
-	register(s, s.api, on(http.MethodPost, route, "installPlugin", tagSkills, developers,
+	register(s.server, s.api, on(http.MethodPost, route, "installPlugin", tagSkills, developers,
 		"Install a plugin: from a source, a marketplace (marketplace, plugin), an archive of a thread (thread_id, path), or uploaded as the only file of a form"), s.installPlugin)
 	// A form is streamed, so huma must not know of the body before the route is registered.
 	schema := huma.SchemaFromType(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[installBody]())
@@ -89,15 +92,15 @@ func (s *server) pluginRoutes() {
 		"application/json":    {Schema: schema},
 		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": binary()}}},
 	}}
-	register(s, s.api, on(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", tagSkills, agents, "The commands of a plugin"), s.pluginCommands)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", tagSkills, agents.at(Holder),
+	register(s.server, s.api, on(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", tagSkills, agents, "The commands of a plugin"), s.pluginCommands)
+	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", tagSkills, agents.at(Holder),
 		"The text of a command with its arguments put in, ready to be the user's message"), s.invokeCommand)
-	register(s, s.api, on(http.MethodGet, "/api/marketplaces", "listMarketplaces", tagSkills, agents, "Marketplaces that were added"), s.listMarketplaces)
-	register(s, s.api, on(http.MethodPost, "/api/marketplaces", "addMarketplace", tagAdmin, admins, "Add a marketplace, or read one anew"), s.addMarketplace)
-	register(s, s.api, on(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", tagAdmin, admins, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
+	register(s.server, s.api, on(http.MethodGet, "/api/marketplaces", "listMarketplaces", tagSkills, agents, "Marketplaces that were added"), s.listMarketplaces)
+	register(s.server, s.api, on(http.MethodPost, "/api/marketplaces", "addMarketplace", tagAdmin, admins, "Add a marketplace, or read one anew"), s.addMarketplace)
+	register(s.server, s.api, on(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", tagAdmin, admins, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
 }
 
-func (s *server) listPlugins(ctx context.Context, in *ListIn) (*body[page[sandbox.Plugin]], error) {
+func (s pluginRoutes) listPlugins(ctx context.Context, in *ListIn) (*body[page[sandbox.Plugin]], error) {
 	if s.o.Plugins == nil {
 		return pageOf([]sandbox.Plugin{}, ""), nil
 	}
@@ -108,7 +111,7 @@ func (s *server) listPlugins(ctx context.Context, in *ListIn) (*body[page[sandbo
 	return pageIn(*in, list, pluginKey)
 }
 
-func (s *server) getPlugin(ctx context.Context, in *PluginIn) (*body[sandbox.Plugin], error) {
+func (s pluginRoutes) getPlugin(ctx context.Context, in *PluginIn) (*body[sandbox.Plugin], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
@@ -119,7 +122,7 @@ func (s *server) getPlugin(ctx context.Context, in *PluginIn) (*body[sandbox.Plu
 	return bodyOf(p), nil
 }
 
-func (s *server) changePlugin(ctx context.Context, in *struct {
+func (s pluginRoutes) changePlugin(ctx context.Context, in *struct {
 	PluginIn
 	Body pluginChange
 },
@@ -137,14 +140,14 @@ func (s *server) changePlugin(ctx context.Context, in *struct {
 	return bodyOf(p), nil
 }
 
-func (s *server) removePlugin(ctx context.Context, in *PluginIn) (*struct{}, error) {
+func (s pluginRoutes) removePlugin(ctx context.Context, in *PluginIn) (*struct{}, error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
 	return nil, s.o.Plugins.Remove(ctx, callerOf(ctx), in.Name)
 }
 
-func (s *server) installPlugin(ctx context.Context, in *pluginInstallIn) (*body[pluginInstalled], error) {
+func (s pluginRoutes) installPlugin(ctx context.Context, in *pluginInstallIn) (*body[pluginInstalled], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
@@ -167,7 +170,7 @@ func (s *server) installPlugin(ctx context.Context, in *pluginInstallIn) (*body[
 }
 
 // installPluginUpload installs the first file of a form.
-func (s *server) installPluginUpload(ctx context.Context, r *http.Request, req sandbox.PluginInstall) (sandbox.Plugin, error) {
+func (s pluginRoutes) installPluginUpload(ctx context.Context, r *http.Request, req sandbox.PluginInstall) (sandbox.Plugin, error) {
 	none := sandbox.Plugin{}
 	form, err := r.MultipartReader()
 	if err != nil {
@@ -189,7 +192,7 @@ func (s *server) installPluginUpload(ctx context.Context, r *http.Request, req s
 }
 
 // installPluginNamed installs what the JSON names.
-func (s *server) installPluginNamed(ctx context.Context, r *http.Request, req sandbox.PluginInstall) (sandbox.Plugin, error) {
+func (s pluginRoutes) installPluginNamed(ctx context.Context, r *http.Request, req sandbox.PluginInstall) (sandbox.Plugin, error) {
 	var b installBody
 	none := sandbox.Plugin{}
 	dec := json.NewDecoder(io.LimitReader(&upload{r: r.Body}, maxInstallJSON))
@@ -246,7 +249,7 @@ func (b *SourceBody) fill(req *sandbox.PluginInstall) {
 	req.Replace = req.Replace || b.Replace
 }
 
-func (s *server) pluginCommands(ctx context.Context, in *struct {
+func (s pluginRoutes) pluginCommands(ctx context.Context, in *struct {
 	PluginIn
 	ListIn
 	Skills bool `query:"skills" doc:"Also the skills of the plugin that people may call"`
@@ -262,7 +265,7 @@ func (s *server) pluginCommands(ctx context.Context, in *struct {
 	return pageIn(in.ListIn, list, commandKey)
 }
 
-func (s *server) invokeCommand(ctx context.Context, in *struct {
+func (s pluginRoutes) invokeCommand(ctx context.Context, in *struct {
 	ThreadIn
 	Plugin  string `path:"plugin" maxLength:"64"`
 	Command string `path:"command" maxLength:"128"`
@@ -279,7 +282,7 @@ func (s *server) invokeCommand(ctx context.Context, in *struct {
 	return bodyOf(m), nil
 }
 
-func (s *server) listMarketplaces(ctx context.Context, in *ListIn) (*body[page[sandbox.Marketplace]], error) {
+func (s pluginRoutes) listMarketplaces(ctx context.Context, in *ListIn) (*body[page[sandbox.Marketplace]], error) {
 	if s.o.Plugins == nil {
 		return pageOf([]sandbox.Marketplace{}, ""), nil
 	}
@@ -290,7 +293,7 @@ func (s *server) listMarketplaces(ctx context.Context, in *ListIn) (*body[page[s
 	return pageIn(*in, list, marketplaceKey)
 }
 
-func (s *server) addMarketplace(ctx context.Context, in *struct{ Body SourceBody }) (*body[sandbox.Marketplace], error) {
+func (s pluginRoutes) addMarketplace(ctx context.Context, in *struct{ Body SourceBody }) (*body[sandbox.Marketplace], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
@@ -306,7 +309,7 @@ func (s *server) addMarketplace(ctx context.Context, in *struct{ Body SourceBody
 	return bodyOf(m), nil
 }
 
-func (s *server) removeMarketplace(ctx context.Context, in *struct {
+func (s pluginRoutes) removeMarketplace(ctx context.Context, in *struct {
 	Name string `path:"name" maxLength:"64"`
 },
 ) (*struct{}, error) {

@@ -9,6 +9,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// policyRoutes are the routes of the policy.
+type policyRoutes struct{ *server }
+
 // Scopes of rules.
 const (
 	scopeServer = "server"
@@ -53,15 +56,15 @@ func (p PolicyScope) tenant(c sandbox.Caller) (scope, tenant string, err error) 
 	return scopeServer, "", nil
 }
 
-func (s *server) policyRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/policy", "getPolicy", tagAdmin, admins, "The rules that count"), s.getPolicy)
-	register(s, s.api, on(http.MethodPut, "/api/policy", "putPolicy", tagAdmin, admins, "Replace the rules in one step; wrong ones are refused, and a tenant's empty text takes them away"), s.putPolicy)
-	register(s, s.api, on(http.MethodPost, "/api/policy/test", "testPolicy", tagAdmin, admins, "What the rules, or others, say of a call, made up or of the audit log"), s.testPolicy)
+func (s policyRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/policy", "getPolicy", tagAdmin, admins, "The rules that count"), s.getPolicy)
+	register(s.server, s.api, on(http.MethodPut, "/api/policy", "putPolicy", tagAdmin, admins, "Replace the rules in one step; wrong ones are refused, and a tenant's empty text takes them away"), s.putPolicy)
+	register(s.server, s.api, on(http.MethodPost, "/api/policy/test", "testPolicy", tagAdmin, admins, "What the rules, or others, say of a call, made up or of the audit log"), s.testPolicy)
 }
 
 var errNoPolicy = sandbox.Errorf(sandbox.NotSupported, "this server has no rules")
 
-func (s *server) getPolicy(ctx context.Context, in *PolicyScope) (*body[policyRules], error) {
+func (s policyRoutes) getPolicy(ctx context.Context, in *PolicyScope) (*body[policyRules], error) {
 	if s.o.Policy == nil {
 		return nil, errNoPolicy
 	}
@@ -72,7 +75,7 @@ func (s *server) getPolicy(ctx context.Context, in *PolicyScope) (*body[policyRu
 	return bodyOf(rulesOf(scope, s.o.Policy.Status(tenant))), nil
 }
 
-func (s *server) putPolicy(ctx context.Context, in *struct {
+func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
 	PolicyScope
 	Body struct {
 		Text   string `json:"text" maxLength:"262144" doc:"A whole file of rules, as YAML"`
@@ -95,7 +98,7 @@ func (s *server) putPolicy(ctx context.Context, in *struct {
 	return bodyOf(rulesOf(scope, status)), nil
 }
 
-func (s *server) testPolicy(ctx context.Context, in *struct {
+func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
 	PolicyScope
 	Body struct {
 		Text   string         `json:"text,omitempty" maxLength:"262144" doc:"Rules to try in place of those of the scope; those that count when absent"`

@@ -8,6 +8,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/secrets"
 )
 
+// secretRoutes are the routes of secrets.
+type secretRoutes struct{ *server }
+
 // SecretIn names a secret.
 type SecretIn struct {
 	Name string `path:"name" minLength:"1" maxLength:"128"`
@@ -31,18 +34,18 @@ type secretOut struct {
 	Body   secrets.Info
 }
 
-func (s *server) secretRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/secrets", "listSecrets", tagAdmin, agents, "Secrets that the caller may use or change, without values"), s.listSecrets)
-	register(s, s.api, on(http.MethodGet, "/api/secrets/{name}", "getSecret", tagAdmin, agents, "The secrets of a name, one for each scope, without values"), s.getSecret)
-	op := also[secrets.Info](s, on(http.MethodPut, "/api/secrets/{name}", "putSecret", tagAdmin, agents, "Store a secret, or replace it"), "201", "It is new")
-	register(s, s.api, op, s.putSecret)
-	register(s, s.api, on(http.MethodDelete, "/api/secrets/{name}", "deleteSecret", tagAdmin, agents, "Delete a stored secret"), s.deleteSecret)
-	register(s, s.api, on(http.MethodPost, "/api/secrets/rotate", "rotateSecrets", tagAdmin, operators, "Make a new key and encrypt everything that is kept for it"), s.rotateSecrets)
+func (s secretRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/secrets", "listSecrets", tagAdmin, agents, "Secrets that the caller may use or change, without values"), s.listSecrets)
+	register(s.server, s.api, on(http.MethodGet, "/api/secrets/{name}", "getSecret", tagAdmin, agents, "The secrets of a name, one for each scope, without values"), s.getSecret)
+	op := also[secrets.Info](s.server, on(http.MethodPut, "/api/secrets/{name}", "putSecret", tagAdmin, agents, "Store a secret, or replace it"), "201", "It is new")
+	register(s.server, s.api, op, s.putSecret)
+	register(s.server, s.api, on(http.MethodDelete, "/api/secrets/{name}", "deleteSecret", tagAdmin, agents, "Delete a stored secret"), s.deleteSecret)
+	register(s.server, s.api, on(http.MethodPost, "/api/secrets/rotate", "rotateSecrets", tagAdmin, operators, "Make a new key and encrypt everything that is kept for it"), s.rotateSecrets)
 }
 
 var errNoSecrets = sandbox.Errorf(sandbox.NotSupported, "this server keeps no secrets")
 
-func (s *server) listSecrets(ctx context.Context, in *ListIn) (*body[page[secrets.Info]], error) {
+func (s secretRoutes) listSecrets(ctx context.Context, in *ListIn) (*body[page[secrets.Info]], error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
@@ -55,7 +58,7 @@ func (s *server) listSecrets(ctx context.Context, in *ListIn) (*body[page[secret
 
 func secretKey(i secrets.Info) string { return i.Name + " " + i.Scope + " " + i.Source }
 
-func (s *server) getSecret(ctx context.Context, in *struct {
+func (s secretRoutes) getSecret(ctx context.Context, in *struct {
 	SecretIn
 	ListIn
 },
@@ -70,7 +73,7 @@ func (s *server) getSecret(ctx context.Context, in *struct {
 	return pageIn(in.ListIn, list, secretKey)
 }
 
-func (s *server) putSecret(ctx context.Context, in *struct {
+func (s secretRoutes) putSecret(ctx context.Context, in *struct {
 	ScopedSecretIn
 	Body secretBody
 },
@@ -89,14 +92,14 @@ func (s *server) putSecret(ctx context.Context, in *struct {
 	return out, nil
 }
 
-func (s *server) deleteSecret(ctx context.Context, in *ScopedSecretIn) (*struct{}, error) {
+func (s secretRoutes) deleteSecret(ctx context.Context, in *ScopedSecretIn) (*struct{}, error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
 	return nil, s.o.Secrets.Delete(ctx, callerOf(ctx), secrets.Scope(in.Scope), in.Name)
 }
 
-func (s *server) rotateSecrets(ctx context.Context, _ *struct{}) (*body[secrets.Rotation], error) {
+func (s secretRoutes) rotateSecrets(ctx context.Context, _ *struct{}) (*body[secrets.Rotation], error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}

@@ -19,6 +19,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// skillInstallRoutes are the routes of installing skills.
+type skillInstallRoutes struct{ *server }
+
 // maxInstallJSON bounds the JSON of a request to install.
 const maxInstallJSON = 16 << 10
 
@@ -43,11 +46,11 @@ type skillInstalled struct {
 	Findings  []sandbox.Finding `json:"findings" doc:"Findings about SKILL.md and of the static scan; errors are refused with strict only"`
 }
 
-func (s *server) skillInstallRoutes() {
+func (s skillInstallRoutes) add() {
 	const route = "/api/skills/install"
 	op := on(http.MethodPost, route, "installSkill", tagSkills, developers,
 		"Install a .skill archive as a custom skill: of a thread (thread_id, path), at an address (url), or uploaded as the only file of a form")
-	register(s, s.api, op, s.installSkill)
+	register(s.server, s.api, op, s.installSkill)
 	// A form is streamed, so huma must not know of the body before the route is registered.
 	schema := huma.SchemaFromType(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[skillInstallBody]())
 	s.api.OpenAPI().Paths[route].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
@@ -56,7 +59,7 @@ func (s *server) skillInstallRoutes() {
 	}}
 }
 
-func (s *server) installSkill(ctx context.Context, in *skillInstallIn) (*body[skillInstalled], error) {
+func (s skillInstallRoutes) installSkill(ctx context.Context, in *skillInstallIn) (*body[skillInstalled], error) {
 	if s.o.SkillInstalls == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this server installs no skills")
 	}
@@ -84,7 +87,7 @@ func (s *server) installSkill(ctx context.Context, in *skillInstallIn) (*body[sk
 }
 
 // installUpload installs the first file of a form.
-func (s *server) installUpload(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
+func (s skillInstallRoutes) installUpload(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
 	none := sandbox.SkillInstalled{}
 	form, err := r.MultipartReader()
 	if err != nil {
@@ -110,7 +113,7 @@ const maxFormParts = 10 // before the file
 func cutName(name string) string { return name[:min(len(name), 200)] }
 
 // installNamed installs a file of a thread, or one at an address.
-func (s *server) installNamed(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
+func (s skillInstallRoutes) installNamed(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
 	var b skillInstallBody
 	none := sandbox.SkillInstalled{}
 	dec := json.NewDecoder(io.LimitReader(&upload{r: r.Body}, maxInstallJSON))

@@ -12,6 +12,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// skillRoutes are the routes of skills.
+type skillRoutes struct{ *server }
+
 // maxSkillText bounds the SKILL.md that a caller sends.
 const maxSkillText = 1 << 20
 
@@ -45,26 +48,26 @@ type switchBody struct {
 	For     string `json:"for,omitempty" enum:"me,everybody" default:"me" doc:"everybody: all users who did not choose otherwise; administrators only"`
 }
 
-func (s *server) skillRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/skills", "listSkills", tagSkills, agents, "All skills of the caller, sorted by name, also those that are off or do not load"), s.listSkills)
-	register(s, s.api, on(http.MethodGet, "/api/skills/{name}", "getSkill", tagSkills, agents, "One skill"), s.getSkill)
-	register(s, s.api, on(http.MethodPut, "/api/skills/{name}", "switchSkill", tagSkills, developers, "Switch a skill on or off; the caller's sandboxes show it at once"), s.switchSkill)
+func (s skillRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/skills", "listSkills", tagSkills, agents, "All skills of the caller, sorted by name, also those that are off or do not load"), s.listSkills)
+	register(s.server, s.api, on(http.MethodGet, "/api/skills/{name}", "getSkill", tagSkills, agents, "One skill"), s.getSkill)
+	register(s.server, s.api, on(http.MethodPut, "/api/skills/{name}", "switchSkill", tagSkills, developers, "Switch a skill on or off; the caller's sandboxes show it at once"), s.switchSkill)
 
 	const custom = "/api/skills/custom/{name}"
 	markdown := map[string]*huma.MediaType{"text/markdown": {Schema: &huma.Schema{Type: huma.TypeString}}}
 	op := on(http.MethodGet, custom, "getSkillText", tagSkills, agents, "The SKILL.md of one of the caller's own skills, as it is")
 	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: markdown}, "default": s.problemResponse()}
-	register(s, s.api, op, s.skillText)
+	register(s.server, s.api, op, s.skillText)
 	op = on(http.MethodPut, custom, "putSkillText", tagSkills, developers, "Replace the SKILL.md of one of the caller's own skills; its other files stay")
 	op.RequestBody = &huma.RequestBody{Required: true, Content: markdown}
-	register(s, s.api, op, s.putSkillText)
-	register(s, s.api, on(http.MethodDelete, custom, "deleteSkill", tagSkills, developers, "Delete one of the caller's own skills"),
+	register(s.server, s.api, op, s.putSkillText)
+	register(s.server, s.api, on(http.MethodDelete, custom, "deleteSkill", tagSkills, developers, "Delete one of the caller's own skills"),
 		func(ctx context.Context, in *SkillIn) (*struct{}, error) {
 			return nil, s.o.Skills.DeleteSkill(ctx, callerOf(ctx), in.Name)
 		})
 }
 
-func (s *server) listSkills(ctx context.Context, _ *struct{}) (*body[skillsAnswer], error) {
+func (s skillRoutes) listSkills(ctx context.Context, _ *struct{}) (*body[skillsAnswer], error) {
 	c := callerOf(ctx)
 	list, err := s.o.Skills.UserSkills(ctx, c)
 	if err != nil {
@@ -77,7 +80,7 @@ func (s *server) listSkills(ctx context.Context, _ *struct{}) (*body[skillsAnswe
 	return bodyOf(out), nil
 }
 
-func (s *server) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) skillView {
+func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) skillView {
 	v := skillView{
 		Name: sk.Name, Description: sk.Description, License: sk.License, Category: sk.Category, Enabled: sk.Enabled, Location: sk.Location,
 		Digest: sk.Digest, Trusted: sk.Trusted, Findings: sk.Findings, Runnable: sandbox.Runnable{Template: sandbox.RunnableUnknown},
@@ -94,7 +97,7 @@ func (s *server) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Ski
 	return v
 }
 
-func (s *server) getSkill(ctx context.Context, in *SkillIn) (*body[skillView], error) {
+func (s skillRoutes) getSkill(ctx context.Context, in *SkillIn) (*body[skillView], error) {
 	sk, err := s.o.Skills.UserSkill(ctx, callerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
@@ -102,7 +105,7 @@ func (s *server) getSkill(ctx context.Context, in *SkillIn) (*body[skillView], e
 	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
 }
 
-func (s *server) switchSkill(ctx context.Context, in *struct {
+func (s skillRoutes) switchSkill(ctx context.Context, in *struct {
 	SkillIn
 	Body switchBody
 },
@@ -115,7 +118,7 @@ func (s *server) switchSkill(ctx context.Context, in *struct {
 }
 
 // skillText answers with text that another user may have written: never as a page of this server.
-func (s *server) skillText(ctx context.Context, in *SkillIn) (*written, error) {
+func (s skillRoutes) skillText(ctx context.Context, in *SkillIn) (*written, error) {
 	text, err := s.o.Skills.SkillText(ctx, callerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
@@ -128,7 +131,7 @@ func (s *server) skillText(ctx context.Context, in *SkillIn) (*written, error) {
 	}}, nil
 }
 
-func (s *server) putSkillText(ctx context.Context, in *SkillIn) (*body[skillView], error) {
+func (s skillRoutes) putSkillText(ctx context.Context, in *SkillIn) (*body[skillView], error) {
 	text, err := io.ReadAll(io.LimitReader(&upload{r: exchangeOf(ctx).req.Body}, maxSkillText+1))
 	if err != nil {
 		var known *sandbox.Error

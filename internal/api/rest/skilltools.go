@@ -9,6 +9,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
+// skillToolRoutes are the routes of the skills of a thread.
+type skillToolRoutes struct{ *server }
+
 // virtualBody is the body of POST /api/threads/{t}/skills.
 type virtualBody struct {
 	Name        string            `json:"name" minLength:"1" maxLength:"64"`
@@ -41,21 +44,21 @@ type ThreadSkillIn struct {
 	Skill string `path:"skill" maxLength:"256" doc:"Name of the skill; one of a plugin also as plugin:name"`
 }
 
-func (s *server) skillToolRoutes() {
+func (s skillToolRoutes) add() {
 	const list, one = "/api/threads/{thread}/skills", "/api/threads/{thread}/skills/{skill}"
-	register(s, s.api, on(http.MethodGet, list, "searchSkills", tagRun, agents.at(Owner), "Find skills of the thread by what they do; without a query, the first by name"), s.searchSkills)
+	register(s.server, s.api, on(http.MethodGet, list, "searchSkills", tagRun, agents.at(Owner), "Find skills of the thread by what they do; without a query, the first by name"), s.searchSkills)
 	op := on(http.MethodPost, list, "addVirtualSkill", tagRun, agents.at(Holder), "Give the thread a skill that is only in memory; its sandbox shows it at once")
 	op.DefaultStatus = http.StatusCreated
-	register(s, s.api, op, s.addVirtualSkill)
-	register(s, s.api, on(http.MethodDelete, one, "removeVirtualSkill", tagRun, agents.at(Holder), "Take a virtual skill away again"),
+	register(s.server, s.api, op, s.addVirtualSkill)
+	register(s.server, s.api, on(http.MethodDelete, one, "removeVirtualSkill", tagRun, agents.at(Holder), "Take a virtual skill away again"),
 		func(ctx context.Context, in *ThreadSkillIn) (*struct{}, error) {
 			return nil, s.o.ThreadSkills.RemoveVirtualSkill(ctx, callerOf(ctx), in.Thread, in.Skill)
 		})
-	register(s, s.api, on(http.MethodPost, one+"/activate", "activateSkill", tagRun, agents.at(Holder), "The instructions of a skill, for the model"), s.activateSkill)
-	register(s, s.api, on(http.MethodGet, one+"/files", "readSkillFile", tagRun, agents.at(Owner), "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
+	register(s.server, s.api, on(http.MethodPost, one+"/activate", "activateSkill", tagRun, agents.at(Holder), "The instructions of a skill, for the model"), s.activateSkill)
+	register(s.server, s.api, on(http.MethodGet, one+"/files", "readSkillFile", tagRun, agents.at(Owner), "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
 }
 
-func (s *server) searchSkills(ctx context.Context, in *struct {
+func (s skillToolRoutes) searchSkills(ctx context.Context, in *struct {
 	ThreadIn
 	Query string `query:"query" maxLength:"1000"`
 },
@@ -67,7 +70,7 @@ func (s *server) searchSkills(ctx context.Context, in *struct {
 	return bodyOf(service.FoundSkills{Query: in.Query, MatchCount: n, Skills: found}), nil
 }
 
-func (s *server) addVirtualSkill(ctx context.Context, in *struct {
+func (s skillToolRoutes) addVirtualSkill(ctx context.Context, in *struct {
 	ThreadIn
 	Body virtualBody
 },
@@ -85,7 +88,7 @@ func (s *server) addVirtualSkill(ctx context.Context, in *struct {
 	return bodyOf(v), nil
 }
 
-func (s *server) activateSkill(ctx context.Context, in *ThreadSkillIn) (*body[activeSkill], error) {
+func (s skillToolRoutes) activateSkill(ctx context.Context, in *ThreadSkillIn) (*body[activeSkill], error) {
 	a, err := s.o.ThreadSkills.ActivateSkill(ctx, callerOf(ctx), in.Thread, in.Skill)
 	if err != nil {
 		return nil, err
@@ -93,7 +96,7 @@ func (s *server) activateSkill(ctx context.Context, in *ThreadSkillIn) (*body[ac
 	return bodyOf(activeSkill{Name: a.Name, Content: prompt.Activated(a.Name, a.Location, a.Body, a.Resources), Location: a.Location, Resources: a.Resources}), nil
 }
 
-func (s *server) skillFile(ctx context.Context, in *struct {
+func (s skillToolRoutes) skillFile(ctx context.Context, in *struct {
 	ThreadSkillIn
 	Path string `query:"path" required:"true" minLength:"1" maxLength:"1024" doc:"Relative to the skill's folder: SKILL.md, scripts/run.py"`
 },

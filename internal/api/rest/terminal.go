@@ -20,6 +20,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// terminalRoutes are the routes of terminals.
+type terminalRoutes struct{ *server }
+
 // Limits of what a client sends to a terminal. A frame that is longer ends the connection; a message that
 // comes too fast waits, and with it the client.
 const (
@@ -37,7 +40,7 @@ var (
 
 // terminalRoutes serves the terminal of an exec as a WebSocket. huma knows no such routes, so that the
 // document gets it by hand.
-func (s *server) terminalRoutes(engine *gin.Engine) {
+func (s terminalRoutes) add(engine *gin.Engine) {
 	engine.Group("", s.authenticate, s.authorize, s.place).GET("/api/threads/:thread/pty", s.terminal)
 	op := on(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", tagRun, agents.at(ExecOwner), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
@@ -73,7 +76,7 @@ func terminalQuery(c *gin.Context) (thread, exec string, after uint64, err error
 	return thread, exec, after, nil
 }
 
-func (s *server) terminal(c *gin.Context) {
+func (s terminalRoutes) terminal(c *gin.Context) {
 	ctx := c.Request.Context()
 	x := exchangeOf(ctx)
 	thread, exec, after, err := terminalQuery(c)
@@ -99,7 +102,7 @@ func (s *server) terminal(c *gin.Context) {
 	}
 	defer conn.CloseNow() //nolint:errcheck // it may be closed already
 	conn.SetReadLimit(maxFrame)
-	t := &terminalConn{s: s, conn: conn, caller: x.caller, thread: thread, exec: exec}
+	t := &terminalConn{s: s.server, conn: conn, caller: x.caller, thread: thread, exec: exec}
 	t.serve(ctx, c.Request, after)
 }
 

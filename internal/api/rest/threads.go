@@ -10,6 +10,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// threadRoutes are the routes of threads and their sandboxes.
+type threadRoutes struct{ *server }
+
 // sandboxBody is the body of PUT /api/threads/{t}/sandbox.
 type sandboxBody struct {
 	Template     string            `json:"template,omitempty" maxLength:"128" doc:"Name of a template; the default one when absent"`
@@ -74,31 +77,31 @@ func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
 	return f, nil
 }
 
-func (s *server) threadRoutes() {
+func (s threadRoutes) add() {
 	op := on(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", tagThreads, agents.at(Holder), "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
-	register(s, s.api, also[sandboxAnswer](s, op, "202", "It starts"), s.acquire)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, agents.at(Owner), "One thread"), s.thread)
-	register(s, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, agents, "The caller's threads"), s.listThreads)
-	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, agents.at(Owner), "End the sandbox; the workspace stays"),
+	register(s.server, s.api, also[sandboxAnswer](s.server, op, "202", "It starts"), s.acquire)
+	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, agents.at(Owner), "One thread"), s.thread)
+	register(s.server, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, agents, "The caller's threads"), s.listThreads)
+	register(s.server, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, agents.at(Owner), "End the sandbox; the workspace stays"),
 		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
 			return nil, s.o.Sandboxes.ReleaseSandbox(ctx, callerOf(ctx), in.Thread)
 		})
-	register(s, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, agents.at(Holder), "End the sandbox and delete the workspace"),
+	register(s.server, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, agents.at(Holder), "End the sandbox and delete the workspace"),
 		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
 			return nil, s.o.Threads.DeleteThread(ctx, callerOf(ctx), in.Thread)
 		})
 	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Sandboxes.Pause)
 	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Sandboxes.Resume)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents.at(Holder),
+	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents.at(Holder),
 		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
-	register(s, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
+	register(s.server, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
 		func(_ context.Context, in *ListIn) (*body[page[sandbox.Template]], error) {
 			return pageIn(*in, s.o.Sandboxes.Templates(), templateKey)
 		})
 }
 
-func (s *server) stateRoute(verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", tagThreads, agents.at(Holder), summary),
+func (s threadRoutes) stateRoute(verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
+	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", tagThreads, agents.at(Holder), summary),
 		func(ctx context.Context, in *ThreadIn) (*body[sandboxOnly], error) {
 			info, err := change(ctx, callerOf(ctx), in.Thread)
 			if err != nil {
@@ -108,7 +111,7 @@ func (s *server) stateRoute(verb, summary string, change func(context.Context, s
 		})
 }
 
-func (s *server) hibernate(ctx context.Context, in *struct {
+func (s threadRoutes) hibernate(ctx context.Context, in *struct {
 	ThreadIn
 	Body *struct {
 		Force bool `json:"force,omitempty" doc:"End execs that run"`
@@ -122,7 +125,7 @@ func (s *server) hibernate(ctx context.Context, in *struct {
 	return bodyOf(sandboxOnly{Sandbox: info}), nil
 }
 
-func (s *server) acquire(ctx context.Context, in *struct {
+func (s threadRoutes) acquire(ctx context.Context, in *struct {
 	ThreadIn
 	Body *sandboxBody
 },
@@ -142,7 +145,7 @@ func (s *server) acquire(ctx context.Context, in *struct {
 	return &statusBody[sandboxAnswer]{Status: status, Body: sandboxAnswer{ThreadID: in.Thread, Sandbox: info}}, nil
 }
 
-func (s *server) thread(ctx context.Context, in *ThreadIn) (*body[sandbox.ThreadView], error) {
+func (s threadRoutes) thread(ctx context.Context, in *ThreadIn) (*body[sandbox.ThreadView], error) {
 	v, err := s.o.Threads.Thread(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
@@ -150,7 +153,7 @@ func (s *server) thread(ctx context.Context, in *ThreadIn) (*body[sandbox.Thread
 	return bodyOf(labelled(v)), nil
 }
 
-func (s *server) listThreads(ctx context.Context, in *listThreadsIn) (*body[page[sandbox.ThreadView]], error) {
+func (s threadRoutes) listThreads(ctx context.Context, in *listThreadsIn) (*body[page[sandbox.ThreadView]], error) {
 	f, err := in.filter()
 	if err != nil {
 		return nil, err

@@ -7,6 +7,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// loginRoutes are the routes of logins at MCP servers.
+type loginRoutes struct{ *server }
+
 // loginIn begins a login.
 type loginIn struct {
 	ServerIn
@@ -25,14 +28,14 @@ type loggedIn struct {
 
 // loginRoutes are for every caller: a login at an MCP server is the caller's own. That of a server that all
 // share needs administration rights, which the hub checks, for it knows which one is shared.
-func (s *server) loginRoutes() {
+func (s loginRoutes) add() {
 	const path = "/api/mcp/servers/{name}/login"
-	register(s, s.api, on(http.MethodPost, path, "beginMCPLogin", tagTools, developers, "Begin a login at an MCP server; the answer has the URL to open in a browser"), s.beginLogin)
-	register(s, s.api, on(http.MethodPost, path+"/finish", "finishMCPLogin", tagTools, developers, "Finish a login at an MCP server"), s.finishLogin)
-	register(s, s.api, on(http.MethodDelete, path, "endMCPLogin", tagTools, developers, "Forget a login at an MCP server"), s.logout)
+	register(s.server, s.api, on(http.MethodPost, path, "beginMCPLogin", tagTools, developers, "Begin a login at an MCP server; the answer has the URL to open in a browser"), s.beginLogin)
+	register(s.server, s.api, on(http.MethodPost, path+"/finish", "finishMCPLogin", tagTools, developers, "Finish a login at an MCP server"), s.finishLogin)
+	register(s.server, s.api, on(http.MethodDelete, path, "endMCPLogin", tagTools, developers, "Forget a login at an MCP server"), s.logout)
 }
 
-func (s *server) beginLogin(ctx context.Context, in *loginIn) (*body[sandbox.ToolLogin], error) {
+func (s loginRoutes) beginLogin(ctx context.Context, in *loginIn) (*body[sandbox.ToolLogin], error) {
 	l, err := s.o.MCPLogins.BeginLogin(ctx, callerOf(ctx), in.Name, in.Body.RedirectURI)
 	if err != nil {
 		return nil, err
@@ -40,10 +43,10 @@ func (s *server) beginLogin(ctx context.Context, in *loginIn) (*body[sandbox.Too
 	return bodyOf(l), nil
 }
 
-func (s *server) finishLogin(ctx context.Context, in *loggedIn) (*struct{}, error) {
+func (s loginRoutes) finishLogin(ctx context.Context, in *loggedIn) (*struct{}, error) {
 	return nil, s.o.MCPLogins.FinishLogin(ctx, callerOf(ctx), in.Name, in.Body.Redirected)
 }
 
-func (s *server) logout(ctx context.Context, in *ServerIn) (*struct{}, error) {
+func (s loginRoutes) logout(ctx context.Context, in *ServerIn) (*struct{}, error) {
 	return nil, s.o.MCPLogins.Logout(ctx, callerOf(ctx), in.Name)
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
+// toolRoutes are the routes of tools.
+type toolRoutes struct{ *server }
+
 type searchIn struct {
 	ThreadIn
 	Query  string `query:"query" maxLength:"1000" doc:"What the tool should do; all tools when absent"`
@@ -36,29 +39,29 @@ type ServerIn struct {
 	Name string `path:"name" minLength:"1" maxLength:"256"`
 }
 
-func (s *server) toolRoutes() {
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, agents.at(Owner), "MCP servers that the thread may use"), s.toolServers)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, agents.at(Owner), "Find tools: at most 15, best first"), s.searchTools)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, agents.at(Owner), "All tools of one MCP server that the thread may use"), s.serverTools)
-	register(s, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, agents.at(Holder), "Call a tool"), s.callTool)
-	register(s, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, agents.at(Owner), "What to tell the agent, and which tools to register with it"), s.getPrompt)
+func (s toolRoutes) add() {
+	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, agents.at(Owner), "MCP servers that the thread may use"), s.toolServers)
+	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, agents.at(Owner), "Find tools: at most 15, best first"), s.searchTools)
+	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, agents.at(Owner), "All tools of one MCP server that the thread may use"), s.serverTools)
+	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, agents.at(Holder), "Call a tool"), s.callTool)
+	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, agents.at(Owner), "What to tell the agent, and which tools to register with it"), s.getPrompt)
 
-	register(s, s.api, on(http.MethodGet, "/api/mcp/servers", "listMCPServers", tagAdmin, operators, "The configuration of all MCP servers"), s.listMCPServers)
-	register(s, s.api, on(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", tagAdmin, operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
-	register(s, s.api, on(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", tagAdmin, operators, "Remove an MCP server"),
+	register(s.server, s.api, on(http.MethodGet, "/api/mcp/servers", "listMCPServers", tagAdmin, operators, "The configuration of all MCP servers"), s.listMCPServers)
+	register(s.server, s.api, on(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", tagAdmin, operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
+	register(s.server, s.api, on(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", tagAdmin, operators, "Remove an MCP server"),
 		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
 			return nil, s.o.MCPServers.DeleteServer(ctx, in.Name)
 		})
-	register(s, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", tagAdmin, operators, "Drop the connections to an MCP server and make new ones"),
+	register(s.server, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", tagAdmin, operators, "Drop the connections to an MCP server and make new ones"),
 		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
 			return nil, s.o.MCPServers.ReconnectServer(ctx, in.Name)
 		})
-	register(s, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, operators, "All tools of an MCP server"), s.mcpServerTools)
-	s.loginRoutes()
-	s.driftRoutes()
+	register(s.server, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, operators, "All tools of an MCP server"), s.mcpServerTools)
+	loginRoutes{s.server}.add()
+	driftRoutes{s.server}.add()
 }
 
-func (s *server) toolServers(ctx context.Context, in *ThreadIn) (*body[service.ServersAnswer], error) {
+func (s toolRoutes) toolServers(ctx context.Context, in *ThreadIn) (*body[service.ServersAnswer], error) {
 	servers, err := s.o.Tools.ToolServers(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
@@ -66,7 +69,7 @@ func (s *server) toolServers(ctx context.Context, in *ThreadIn) (*body[service.S
 	return bodyOf(service.ListServers(servers)), nil
 }
 
-func (s *server) searchTools(ctx context.Context, in *searchIn) (*body[sandbox.ToolSearch], error) {
+func (s toolRoutes) searchTools(ctx context.Context, in *searchIn) (*body[sandbox.ToolSearch], error) {
 	found, err := s.o.Tools.SearchTools(ctx, callerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
 	if err != nil {
 		return nil, err
@@ -77,7 +80,7 @@ func (s *server) searchTools(ctx context.Context, in *searchIn) (*body[sandbox.T
 	return bodyOf(found), nil
 }
 
-func (s *server) callTool(ctx context.Context, in *struct {
+func (s toolRoutes) callTool(ctx context.Context, in *struct {
 	ThreadIn
 	Body callBody
 },
@@ -104,7 +107,7 @@ func (s *server) callTool(ctx context.Context, in *struct {
 	return bodyOf(res), nil
 }
 
-func (s *server) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prompt], error) {
+func (s toolRoutes) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prompt], error) {
 	p, err := s.o.Prompts.Prompt(ctx, callerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
@@ -118,7 +121,7 @@ func (s *server) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prom
 	return bodyOf(p), nil
 }
 
-func (s *server) listMCPServers(ctx context.Context, in *ListIn) (*body[page[mcpServer]], error) {
+func (s toolRoutes) listMCPServers(ctx context.Context, in *ListIn) (*body[page[mcpServer]], error) {
 	configs, err := s.o.MCPServers.ServerConfigs(ctx)
 	if err != nil {
 		return nil, err
@@ -134,7 +137,7 @@ func (s *server) listMCPServers(ctx context.Context, in *ListIn) (*body[page[mcp
 	return pageIn(*in, items, func(m mcpServer) string { return m.Name })
 }
 
-func (s *server) putMCPServer(ctx context.Context, in *struct {
+func (s toolRoutes) putMCPServer(ctx context.Context, in *struct {
 	ServerIn
 	Body json.RawMessage `doc:"As a value of mcpServers in extensions_config.json"`
 },
@@ -156,7 +159,7 @@ func (s *server) putMCPServer(ctx context.Context, in *struct {
 	return bodyOf(mcpServer{Name: in.Name, Config: config}), nil
 }
 
-func (s *server) mcpServerTools(ctx context.Context, in *struct {
+func (s toolRoutes) mcpServerTools(ctx context.Context, in *struct {
 	ServerIn
 	ListIn
 },
@@ -172,7 +175,7 @@ func (s *server) mcpServerTools(ctx context.Context, in *struct {
 	return pageIn(in.ListIn, items, toolKey)
 }
 
-func (s *server) serverTools(ctx context.Context, in *struct {
+func (s toolRoutes) serverTools(ctx context.Context, in *struct {
 	ThreadIn
 	ServerIn
 	ListIn

@@ -20,6 +20,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// transferRoutes are the routes of uploads and downloads.
+type transferRoutes struct{ *server }
+
 // Bounds of transfers of many files.
 const (
 	maxTransferFiles  = 1000
@@ -37,30 +40,30 @@ type transferred struct {
 	Detail   string  `json:"detail,omitempty"`
 }
 
-func (s *server) transferRoutes() {
+func (s transferRoutes) add() {
 	const files = "/api/threads/{thread}/files"
 	op := s.binaryOp(on(http.MethodGet, files+"/content", "getContent", tagFiles, agents.at(FileReader), "A file's bytes; ranges and ETag"))
-	register(s, s.api, op, s.content)
+	register(s.server, s.api, op, s.content)
 	op = s.binaryOp(on(http.MethodHead, files+"/content", "headContent", tagFiles, agents.at(FileReader), "Size and ETag of a file"))
-	register(s, s.api, op, s.content)
+	register(s.server, s.api, op, s.content)
 	op = on(http.MethodPut, files+"/content", "putContent", tagFiles, agents.at(FileWriter), "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}}
-	register(s, s.api, also[paths.Written](s, op, "201", "The file is new"), s.putContent)
+	register(s.server, s.api, also[paths.Written](s.server, op, "201", "The file is new"), s.putContent)
 	op = on(http.MethodPost, files+"/upload", "uploadFiles", tagFiles, agents.at(FileWriter),
 		"Write many files. A part's file name is its path: absolute, or below the form field path (before the files; /mnt/user-data/uploads when absent)")
-	register(s, s.api, op, s.upload)
+	register(s.server, s.api, op, s.upload)
 	// The form is streamed, so huma must not know of it before the route is registered.
 	s.api.OpenAPI().Paths[files+"/upload"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
 			"path": {Type: huma.TypeString}, "files": {Type: huma.TypeArray, Items: binary()},
 		}}},
 	}}
-	register(s, s.api, on(http.MethodPost, files+"/download", "downloadFiles", tagFiles, agents.at(FileWriter), "Read many files, at most 32 MiB together"), s.download)
+	register(s.server, s.api, on(http.MethodPost, files+"/download", "downloadFiles", tagFiles, agents.at(FileWriter), "Read many files, at most 32 MiB together"), s.download)
 }
 
 func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
-func (s *server) binaryOp(op huma.Operation) huma.Operation {
+func (s transferRoutes) binaryOp(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{
 		"200":     {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}},
 		"206":     {Description: "The range that was asked for"},
@@ -73,7 +76,7 @@ func (s *server) binaryOp(op huma.Operation) huma.Operation {
 
 // content serves a file's bytes. What a sandbox wrote is hostile: it is never shown as a page of
 // this server.
-func (s *server) content(ctx context.Context, in *PathIn) (*written, error) {
+func (s transferRoutes) content(ctx context.Context, in *PathIn) (*written, error) {
 	file, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (*paths.File, error) { return f.Open(in.Path) })
 	if err != nil {
 		return nil, err
@@ -116,7 +119,7 @@ func (w plainErrors) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-func (s *server) putContent(ctx context.Context, in *PathIn) (*statusBody[paths.Written], error) {
+func (s transferRoutes) putContent(ctx context.Context, in *PathIn) (*statusBody[paths.Written], error) {
 	r := exchangeOf(ctx).req
 	w, err := service.Put(ctx, s.o.Files, callerOf(ctx), in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
 		return f.Write(ctx, in.Path, &upload{r: r.Body}, false)
@@ -141,7 +144,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, sandbox.Wrap(sandbox.Invalid, err, "the body ended too early")
 }
 
-func (s *server) upload(ctx context.Context, in *ThreadIn) (*body[page[transferred]], error) {
+func (s transferRoutes) upload(ctx context.Context, in *ThreadIn) (*body[page[transferred]], error) {
 	r := exchangeOf(ctx).req
 	form, err := r.MultipartReader()
 	if err != nil {
@@ -200,7 +203,7 @@ func target(folder, name string) string {
 	return strings.TrimSuffix(folder, "/") + "/" + name
 }
 
-func (s *server) uploadOne(ctx context.Context, thread, to string, content io.Reader) (transferred, error) {
+func (s transferRoutes) uploadOne(ctx context.Context, thread, to string, content io.Reader) (transferred, error) {
 	w, err := service.Put(ctx, s.o.Files, callerOf(ctx), thread, to, func(f *paths.FS) (paths.Written, error) {
 		if strings.HasSuffix(to, "/") {
 			return paths.Written{}, sandbox.InvalidField("filename", "a file name is missing")
@@ -238,7 +241,7 @@ func failed(name string, err error) (transferred, error) {
 	return t, nil
 }
 
-func (s *server) download(ctx context.Context, in *struct {
+func (s transferRoutes) download(ctx context.Context, in *struct {
 	ThreadIn
 	Body struct {
 		Paths []string `json:"paths" minItems:"1" maxItems:"1000"`

@@ -15,12 +15,15 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// watchRoutes are the routes of watches of files.
+type watchRoutes struct{ *server }
+
 type watchIn struct {
 	PathIn
 	Recursive bool `query:"recursive" default:"true" doc:"Also what is in the folders of the folder"`
 }
 
-func (s *server) watchRoutes() {
+func (s watchRoutes) add() {
 	op := on(http.MethodGet, "/api/threads/{thread}/files/watch", "watchFiles", tagFiles, agents.at(Owner).streaming(), "What changes in a folder, as it changes (server-sent events)")
 	op.Description = "First the event started: what changes from then on is told. Then an event change for each file or folder that was created, modified or deleted; " +
 		"a rename is both, and what comes and goes within a moment may not be told. An event end, and the end of the stream, when the thread's sandbox has ended: its last changes come before. " +
@@ -31,10 +34,10 @@ func (s *server) watchRoutes() {
 		"200":     {Description: "Events started, change with this as data, end, error", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}},
 		"default": s.problemResponse(),
 	}
-	register(s, s.api, op, s.watchFiles)
+	register(s.server, s.api, op, s.watchFiles)
 }
 
-func (s *server) watchFiles(ctx context.Context, in *watchIn) (*written, error) {
+func (s watchRoutes) watchFiles(ctx context.Context, in *watchIn) (*written, error) {
 	if _, err := paths.Clean(in.Path); err != nil {
 		return nil, err
 	}
@@ -47,7 +50,7 @@ func (s *server) watchFiles(ctx context.Context, in *watchIn) (*written, error) 
 		if s.o.Placement != nil {
 			defer context.AfterFunc(s.o.Placement.Stopping(), func() { because(sandbox.Errorf(sandbox.Unavailable, "the server stops: watch again")) })()
 		}
-		f := &fileStream{eventStream{s: s, x: x, w: humagin.Unwrap(c).Writer}}
+		f := &fileStream{eventStream{s: s.server, x: x, w: humagin.Unwrap(c).Writer}}
 		var alive sync.WaitGroup
 		began := false
 		err := s.o.Files.WatchFiles(ctx, x.caller, in.Thread, in.Path, in.Recursive, func(changes []paths.Change) error {
