@@ -16,6 +16,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills"
 )
 
+// commandLoader reads the commands of a plugin.
+type commandLoader struct {
+	*loader
+}
+
 // Command is a command of a plugin: /plugin:name.
 type Command struct {
 	Name         string
@@ -53,7 +58,7 @@ func openRegular(root *os.Root, name string) (*os.File, error) {
 }
 
 // loadCommands reads commands/, or what the manifest names in its place.
-func (l *loader) loadCommands() {
+func (l commandLoader) loadCommands() {
 	if l.p.Format == FormatAgent {
 		return
 	}
@@ -83,7 +88,7 @@ func (l *loader) loadCommands() {
 func commandName(file string) string { return strings.TrimSuffix(path.Base(file), ".md") }
 
 // commandsBelow reads all .md files in dir and in folders within it, whose names come before, with a colon.
-func (l *loader) commandsBelow(dir, prefix string, depth int) {
+func (l commandLoader) commandsBelow(dir, prefix string, depth int) {
 	for _, e := range l.entries(dir) {
 		name, p := e.Name(), path.Join(dir, e.Name())
 		switch {
@@ -99,7 +104,7 @@ func (l *loader) commandsBelow(dir, prefix string, depth int) {
 }
 
 // commandMap reads commands that the manifest spells out: {name: {source | content, description, …}}.
-func (l *loader) commandMap(all fields) {
+func (l commandLoader) commandMap(all fields) {
 	for _, name := range sorted(all) {
 		var c struct {
 			Source       string   `json:"source"`
@@ -132,7 +137,7 @@ func (l *loader) commandMap(all fields) {
 }
 
 // command reads one file. It reports false when there are too many.
-func (l *loader) command(name, file string, set func(*Command)) bool {
+func (l commandLoader) command(name, file string, set func(*Command)) bool {
 	text, err := l.read(file, skills.MaxTextBytes)
 	if err != nil {
 		l.add("unreadable", sandbox.SeverityError, file, "%s", detail(err))
@@ -141,7 +146,7 @@ func (l *loader) command(name, file string, set func(*Command)) bool {
 	return l.addCommand(name, file, text, set)
 }
 
-func (l *loader) addCommand(name, file string, text []byte, set func(*Command)) bool {
+func (l commandLoader) addCommand(name, file string, text []byte, set func(*Command)) bool {
 	if len(l.p.Commands) == maxCommands {
 		l.add("too-many", sandbox.SeverityError, file, "more than %d commands; the rest is ignored", maxCommands)
 		return false

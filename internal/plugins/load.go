@@ -140,8 +140,8 @@ func (l *loader) load(fallback string, entry *Entry) error {
 		l.add("name-syntax", sandbox.SeverityInfo, l.manifest, "a plugin's name has lower-case letters, digits and single - between them")
 	}
 	l.loadSkills()
-	l.loadCommands()
-	l.loadServers()
+	commandLoader{l}.loadCommands()
+	serverLoader{l}.loadServers()
 	l.unsupported()
 	if l.manifest == "" && len(l.p.Skills)+len(l.p.Commands)+len(l.p.Servers) == 0 {
 		return sandbox.Errorf(sandbox.Invalid, "this is no plugin: there is neither %s nor %s, and no skill, command or MCP server", claudeManifest, agentManifest)

@@ -13,6 +13,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// serverLoader reads the MCP servers of a plugin.
+type serverLoader struct {
+	*loader
+}
+
 // The transports of MCP servers.
 const (
 	transportStdio = "stdio"
@@ -41,7 +46,7 @@ type Server struct {
 const maxServerName = 64
 
 // loadServers reads the MCP servers: those of the default file, and those of the manifest.
-func (l *loader) loadServers() {
+func (l serverLoader) loadServers() {
 	seen := map[string]bool{}
 	file := ".mcp.json"
 	if l.p.Format == FormatAgent {
@@ -81,7 +86,7 @@ func (l *loader) loadServers() {
 }
 
 // serverFile reads {"mcpServers": {…}}, or the inner object alone.
-func (l *loader) serverFile(file string, seen map[string]bool) {
+func (l serverLoader) serverFile(file string, seen map[string]bool) {
 	text, err := l.read(file, maxManifest)
 	if err != nil {
 		l.add("unreadable", sandbox.SeverityError, file, "%s", detail(err))
@@ -98,7 +103,7 @@ func (l *loader) serverFile(file string, seen map[string]bool) {
 	l.serverMap(file, text, seen)
 }
 
-func (l *loader) serverMap(file string, raw json.RawMessage, seen map[string]bool) {
+func (l serverLoader) serverMap(file string, raw json.RawMessage, seen map[string]bool) {
 	all, err := object(raw)
 	if err != nil {
 		l.add("wrong-type", sandbox.SeverityError, file, "mcpServers should be an object of servers; it is ignored")
@@ -121,7 +126,7 @@ func (l *loader) serverMap(file string, raw json.RawMessage, seen map[string]boo
 }
 
 // server reads one server. What is wrong with it is a finding, and its Problem when it cannot be used so.
-func (l *loader) server(file, name string, raw json.RawMessage) {
+func (l serverLoader) server(file, name string, raw json.RawMessage) {
 	s := Server{Name: shown(name, maxServerName), File: file}
 	f, err := object(raw)
 	if err != nil {

@@ -96,15 +96,15 @@ func (b *routes) add(route rest.AdapterRoute, h handler) {
 func (b *routes) control() {
 	const one = "/sandboxes/:thread"
 	for _, version := range []string{"", "/v2"} {
-		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Server: rest.Holder}, b.a.create)
-		b.add(rest.AdapterRoute{Method: http.MethodGet, Path: version + "/sandboxes"}, b.a.list)
-		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Server: rest.Holder}, b.a.connect)
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Server: rest.Holder}, control{b.a}.create)
+		b.add(rest.AdapterRoute{Method: http.MethodGet, Path: version + "/sandboxes"}, control{b.a}.list)
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Server: rest.Holder}, control{b.a}.connect)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Server: rest.Owner}, b.a.get)
-	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: rest.Holder}, b.a.kill)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: rest.Holder}, b.a.timeout)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Server: rest.Holder}, b.a.resume)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Server: rest.Holder}, b.a.pause)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Server: rest.Owner}, control{b.a}.get)
+	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: rest.Holder}, control{b.a}.kill)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: rest.Holder}, control{b.a}.timeout)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Server: rest.Holder}, control{b.a}.resume)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Server: rest.Holder}, control{b.a}.pause)
 }
 
 // sandboxHeader names the sandbox of a request to envd or the interpreter, which come to one host.
@@ -153,9 +153,9 @@ func (b *routes) envd() {
 	} {
 		rpc(rest.AdapterRoute{Path: path}, filesystem)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Server: rest.FileReader}, b.a.download)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Server: rest.FileWriter}, b.a.upload)
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Server: rest.Owner}, b.a.health)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Server: rest.FileReader}, transfers{b.a}.download)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Server: rest.FileWriter}, transfers{b.a}.upload)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Server: rest.Owner}, control{b.a}.health)
 }
 
 // interpreter is what E2B's code interpreter in a sandbox does.
@@ -163,11 +163,11 @@ func (b *routes) interpreter() {
 	add := func(method, path string, starts bool, h handler) {
 		b.add(rest.AdapterRoute{Method: method, Path: path, Thread: named, Server: rest.Holder, Starts: starts}, h)
 	}
-	add(http.MethodPost, "/execute", true, b.a.execute)
-	add(http.MethodPost, "/contexts", false, b.a.createContext)
-	add(http.MethodGet, "/contexts", false, b.a.listContexts)
-	add(http.MethodPost, "/contexts/:context/restart", false, b.a.restartContext)
-	add(http.MethodDelete, "/contexts/:context", false, b.a.deleteContext)
+	add(http.MethodPost, "/execute", true, interpreter{b.a}.execute)
+	add(http.MethodPost, "/contexts", false, interpreter{b.a}.createContext)
+	add(http.MethodGet, "/contexts", false, interpreter{b.a}.listContexts)
+	add(http.MethodPost, "/contexts/:context/restart", false, interpreter{b.a}.restartContext)
+	add(http.MethodDelete, "/contexts/:context", false, interpreter{b.a}.deleteContext)
 }
 
 // refused are the parts of E2B's API that we do not have, by name.

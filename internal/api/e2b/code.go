@@ -14,6 +14,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// interpreter serves the calls of E2B's code interpreter.
+type interpreter struct {
+	*Adapter
+}
+
 // maxOutputChars is the most that a run keeps of its output; all of it goes by as events.
 const maxOutputChars = 1_000_000
 
@@ -43,7 +48,7 @@ func language(name string) (string, error) {
 }
 
 // execute runs code in a context and says what comes of it, line by line.
-func (a *Adapter) execute(w http.ResponseWriter, r *http.Request, q request) error {
+func (a interpreter) execute(w http.ResponseWriter, r *http.Request, q request) error {
 	ctx := r.Context()
 	var b executeBody
 	if err := readJSON(r, &b); err != nil {
@@ -97,7 +102,7 @@ func (a *Adapter) execute(w http.ResponseWriter, r *http.Request, q request) err
 }
 
 // defaultContext is the context of code that names none. Its id is among the labels, so that it is found again.
-func (a *Adapter) defaultContext(ctx context.Context, q request, lang string) (string, error) {
+func (a interpreter) defaultContext(ctx context.Context, q request, lang string) (string, error) {
 	unlock, err := a.locks.take(ctx, "default "+lang+" "+threadOf(q).String())
 	if err != nil {
 		return "", err
@@ -141,7 +146,7 @@ func (l *lines) say(v map[string]any) error {
 }
 
 // tell follows a run to its end. From here on the answer is under way, so that an error is one of the lines.
-func (a *Adapter) tell(ctx context.Context, w http.ResponseWriter, q request, id, lang, contextID string) error {
+func (a interpreter) tell(ctx context.Context, w http.ResponseWriter, q request, id, lang, contextID string) error {
 	out := &lines{w: w}
 	stop := every(keepAlive, func() { _ = out.say(map[string]any{"type": "keepalive"}) }) // the SDKs pass over what they do not know
 	defer stop()
@@ -359,7 +364,7 @@ type contextView struct {
 	Cwd      string `json:"cwd"`
 }
 
-func (a *Adapter) createContext(w http.ResponseWriter, r *http.Request, q request) error {
+func (a interpreter) createContext(w http.ResponseWriter, r *http.Request, q request) error {
 	var b struct {
 		Language string `json:"language"`
 		Cwd      string `json:"cwd"`
@@ -389,7 +394,7 @@ func (a *Adapter) createContext(w http.ResponseWriter, r *http.Request, q reques
 	return nil
 }
 
-func (a *Adapter) listContexts(w http.ResponseWriter, r *http.Request, q request) error {
+func (a interpreter) listContexts(w http.ResponseWriter, r *http.Request, q request) error {
 	if _, err := a.known.find(r.Context(), q, false); err != nil {
 		return err
 	}
@@ -413,7 +418,7 @@ func contextOf(r *http.Request) string {
 	return name
 }
 
-func (a *Adapter) restartContext(w http.ResponseWriter, r *http.Request, q request) error {
+func (a interpreter) restartContext(w http.ResponseWriter, r *http.Request, q request) error {
 	if _, err := a.known.find(r.Context(), q, false); err != nil {
 		return err
 	}
@@ -424,7 +429,7 @@ func (a *Adapter) restartContext(w http.ResponseWriter, r *http.Request, q reque
 	return nil
 }
 
-func (a *Adapter) deleteContext(w http.ResponseWriter, r *http.Request, q request) error {
+func (a interpreter) deleteContext(w http.ResponseWriter, r *http.Request, q request) error {
 	if _, err := a.known.find(r.Context(), q, false); err != nil {
 		return err
 	}

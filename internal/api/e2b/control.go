@@ -15,6 +15,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// control serves the calls that begin, find and end sandboxes.
+type control struct {
+	*Adapter
+}
+
 const (
 	// startTime is how long a sandbox may take to start; the SDKs wait for 60 s.
 	startTime = 50 * time.Second
@@ -76,7 +81,7 @@ func lifetime(given *int) (time.Time, error) {
 	return time.Now().Add(d).UTC(), nil
 }
 
-func (a *Adapter) create(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) create(w http.ResponseWriter, r *http.Request, q request) error {
 	var b createBody
 	if err := readJSON(r, &b); err != nil {
 		return err
@@ -110,7 +115,7 @@ func (a *Adapter) create(w http.ResponseWriter, r *http.Request, q request) erro
 }
 
 // undo deletes what is left of a sandbox that did not start.
-func (a *Adapter) undo(ctx context.Context, q request) {
+func (a control) undo(ctx context.Context, q request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	if err := a.o.Threads.DeleteThread(ctx, q.caller, q.thread); err != nil && sandbox.KindOf(err) != sandbox.NotFound {
@@ -167,7 +172,7 @@ func metadata(labels map[string]string) map[string]string {
 	return out
 }
 
-func (a *Adapter) describe(v sandbox.ThreadView) sandboxView {
+func (a control) describe(v sandbox.ThreadView) sandboxView {
 	s := sandboxView{
 		ID: v.ID, Client: "skerry", Version: envdVersion, StartedAt: v.CreatedAt.UTC(), EndAt: ends(v.Labels), State: state(v),
 		CPU: 1, Metadata: metadata(v.Labels),
@@ -195,7 +200,7 @@ func sandboxOf(r *http.Request, v sandbox.ThreadView) map[string]any {
 }
 
 // found is the sandbox of a request to the API server, where none is 404.
-func (a *Adapter) found(ctx context.Context, q request) (sandbox.ThreadView, error) {
+func (a control) found(ctx context.Context, q request) (sandbox.ThreadView, error) {
 	v, err := a.known.find(ctx, q, true)
 	return v, asNotFound(q, err)
 }
@@ -207,7 +212,7 @@ func asNotFound(q request, err error) error {
 	return err
 }
 
-func (a *Adapter) get(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) get(w http.ResponseWriter, r *http.Request, q request) error {
 	v, err := a.found(r.Context(), q)
 	if err != nil {
 		return err
@@ -218,7 +223,7 @@ func (a *Adapter) get(w http.ResponseWriter, r *http.Request, q request) error {
 	return nil
 }
 
-func (a *Adapter) kill(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) kill(w http.ResponseWriter, r *http.Request, q request) error {
 	if _, err := a.found(r.Context(), q); err != nil {
 		return err
 	}
@@ -235,7 +240,7 @@ type timeoutBody struct {
 	Memory  *bool `json:"memory"`
 }
 
-func (a *Adapter) timeout(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) timeout(w http.ResponseWriter, r *http.Request, q request) error {
 	var b timeoutBody
 	if err := readJSON(r, &b); err != nil {
 		return err
@@ -260,15 +265,15 @@ func (a *Adapter) timeout(w http.ResponseWriter, r *http.Request, q request) err
 
 // connect returns a sandbox that runs, and resumes a paused one. It makes the time of a running one longer, never
 // shorter.
-func (a *Adapter) connect(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) connect(w http.ResponseWriter, r *http.Request, q request) error {
 	return a.wake(w, r, q, false)
 }
 
-func (a *Adapter) resume(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) resume(w http.ResponseWriter, r *http.Request, q request) error {
 	return a.wake(w, r, q, true)
 }
 
-func (a *Adapter) wake(w http.ResponseWriter, r *http.Request, q request, onlyPaused bool) error {
+func (a control) wake(w http.ResponseWriter, r *http.Request, q request, onlyPaused bool) error {
 	var b timeoutBody
 	if err := readJSON(r, &b); err != nil {
 		return err
@@ -309,7 +314,7 @@ func (a *Adapter) wake(w http.ResponseWriter, r *http.Request, q request, onlyPa
 }
 
 // pause freezes a sandbox; without memory its container ends, and its files stay.
-func (a *Adapter) pause(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) pause(w http.ResponseWriter, r *http.Request, q request) error {
 	var b struct {
 		Memory *bool `json:"memory"`
 	}
@@ -344,7 +349,7 @@ type listQuery struct {
 	states []string // none: all
 }
 
-func (a *Adapter) list(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) list(w http.ResponseWriter, r *http.Request, q request) error {
 	lq, err := parseList(r.URL.Query())
 	if err != nil {
 		return err
@@ -409,7 +414,7 @@ func parseList(v url.Values) (listQuery, error) {
 }
 
 // health says whether a sandbox runs: 502 when it does not.
-func (a *Adapter) health(w http.ResponseWriter, r *http.Request, q request) error {
+func (a control) health(w http.ResponseWriter, r *http.Request, q request) error {
 	v, err := a.known.find(r.Context(), q, true)
 	if err == nil && state(v) == statePaused {
 		err = errNoSandbox

@@ -13,11 +13,16 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// transfers serves uploads and downloads.
+type transfers struct {
+	*Adapter
+}
+
 // maxUploads bounds the files of one request.
 const maxUploads = 1000
 
 // transfer checks what both ways have in common.
-func (a *Adapter) transfer(r *http.Request, q request) error {
+func (a transfers) transfer(r *http.Request, q request) error {
 	v := r.URL.Query()
 	if v.Has("signature") {
 		return notSupported("signed URLs")
@@ -32,7 +37,7 @@ func (a *Adapter) transfer(r *http.Request, q request) error {
 }
 
 // download serves a file's bytes. What a sandbox wrote is hostile: it is never shown as a page of this server.
-func (a *Adapter) download(w http.ResponseWriter, r *http.Request, q request) error {
+func (a transfers) download(w http.ResponseWriter, r *http.Request, q request) error {
 	if err := a.transfer(r, q); err != nil {
 		return err
 	}
@@ -66,7 +71,7 @@ type uploaded struct {
 }
 
 // upload writes one file of raw bytes, or those of a form.
-func (a *Adapter) upload(w http.ResponseWriter, r *http.Request, q request) error {
+func (a transfers) upload(w http.ResponseWriter, r *http.Request, q request) error {
 	if err := a.transfer(r, q); err != nil {
 		return err
 	}
@@ -89,7 +94,7 @@ func (a *Adapter) upload(w http.ResponseWriter, r *http.Request, q request) erro
 	return nil
 }
 
-func (a *Adapter) uploadRaw(r *http.Request, q request, to string) ([]uploaded, error) {
+func (a transfers) uploadRaw(r *http.Request, q request, to string) ([]uploaded, error) {
 	body := io.Reader(arriving{r.Body})
 	switch r.Header.Get("Content-Encoding") {
 	case "":
@@ -106,7 +111,7 @@ func (a *Adapter) uploadRaw(r *http.Request, q request, to string) ([]uploaded, 
 	return []uploaded{u}, err
 }
 
-func (a *Adapter) uploadForm(r *http.Request, q request, to string) ([]uploaded, error) {
+func (a transfers) uploadForm(r *http.Request, q request, to string) ([]uploaded, error) {
 	form, err := r.MultipartReader()
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "the body is no multipart form")
@@ -140,7 +145,7 @@ func (a *Adapter) uploadForm(r *http.Request, q request, to string) ([]uploaded,
 }
 
 // write is one recorded change.
-func (a *Adapter) write(r *http.Request, q request, name string, content io.Reader) (uploaded, error) {
+func (a transfers) write(r *http.Request, q request, name string, content io.Reader) (uploaded, error) {
 	to, err := virtual(name)
 	if err != nil {
 		return uploaded{}, err

@@ -95,7 +95,7 @@ func deafSocket(t *testing.T) string {
 // TestDoctorDocker: an engine that is away, or hangs, is a problem when it is asked for, and soon.
 func TestDoctorDocker(t *testing.T) {
 	docker := func(e *examination) func(context.Context, *doctor.Report) {
-		return func(ctx context.Context, r *doctor.Report) { e.driver(ctx, r, "docker") }
+		return func(ctx context.Context, r *doctor.Report) { templateChecks{e}.driver(ctx, r, "docker") }
 	}
 	away := filepath.Join(t.TempDir(), "none.sock")
 	finds(t, time.Minute, docker(patient(t, func(e *examination) { e.cfg.Driver, e.cfg.Docker.Address = "docker", away })), "problem docker|start dockerd")
@@ -103,7 +103,7 @@ func TestDoctorDocker(t *testing.T) {
 	began := time.Now()
 	hung := patient(t, func(e *examination) { e.cfg.Driver, e.cfg.Docker.Address = "docker", deaf })
 	finds(t, 200*time.Millisecond, docker(hung), "problem docker|in time")
-	finds(t, time.Second, hung.runtimes, "problem|without a driver")
+	finds(t, time.Second, templateChecks{hung}.runtimes, "problem|without a driver")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("took %s", took)
 	}
@@ -121,7 +121,7 @@ func TestDoctorPools(t *testing.T) {
 	list := []template.Template{{Name: "plain"}, {Name: "warm", Pool: &sandbox.Pool{Target: 3}, Limits: template.Limits{Memory: 512 << 20}}}
 	of := func(most int) func(context.Context, *doctor.Report) {
 		e := patient(t, func(e *examination) { e.cfg.MaxSandboxes = most })
-		return func(_ context.Context, r *doctor.Report) { e.pools(r, list) }
+		return func(_ context.Context, r *doctor.Report) { templateChecks{e}.pools(r, list) }
 	}
 	finds(t, time.Minute, of(3), "ok warm pool|3 sandboxes wait for threads; each may use up to 512 MiB")
 	finds(t, time.Minute, of(2), "ok warm pool|3 sandboxes", "warning pools|set max_sandboxes to more than 3")
@@ -176,10 +176,10 @@ func TestDoctorAudit(t *testing.T) {
 	dir := t.TempDir()
 	key := filepath.Join(dir, "keys", "audit.pem")
 	of := func(change func(e *examination)) func(context.Context, *doctor.Report) {
-		return patient(t, func(e *examination) {
+		return auditChecks{patient(t, func(e *examination) {
 			e.cfg.Audit.SigningKeyFile = key
 			change(e)
-		}).audit
+		})}.audit
 	}
 	nothing := func(*examination) {}
 	finds(t, time.Minute, of(nothing), "ok signing key|there is no "+key+" yet", "ok sinks|none")
@@ -244,23 +244,23 @@ func TestDoctorTools(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	finds(t, time.Minute, e.extensions, "ok|there is no ")
-	finds(t, time.Minute, e.egress, "ok|has a way out")
+	finds(t, time.Minute, toolChecks{e}.extensions, "ok|there is no ")
+	finds(t, time.Minute, toolChecks{e}.egress, "ok|has a way out")
 	write("extensions_config.json", `{"mcpServers": {
 		"deaf": {"command": "sleep", "args": ["1000"]}, "ends": {"command": "false"}, "wrong": {"command": ""},
 		"boxed": {"command": "x", "sandbox": {"egress": ["api.example.com"]}}, "lost": {"command": "x", "sandbox": {"egress": ["10.0.0.1"]}}}}`)
 	write("extensions_config.d/acme/ann.json", `{"skills": {"pdf": {"enabled": false}}}`)
 	write("extensions_config.d/acme/bob.json", `{"skills": [`)
-	finds(t, time.Minute, e.extensions, "warning acme/bob|", "ok|2 files of users")
-	finds(t, time.Minute, e.egress, "warning lost|sandbox.egress", "ok|1 host and nothing else: api.example.com")
+	finds(t, time.Minute, toolChecks{e}.extensions, "warning acme/bob|", "ok|2 files of users")
+	finds(t, time.Minute, toolChecks{e}.egress, "warning lost|sandbox.egress", "ok|1 host and nothing else: api.example.com")
 	e.server.set(nil, errors.New("no driver"))
 	began := time.Now()
-	finds(t, time.Minute, e.mcpServers, "warning deaf|", "warning ends|", "warning wrong|command", "warning boxed|sandboxes do not start here", "warning lost|")
+	finds(t, time.Minute, toolChecks{e}.mcpServers, "warning deaf|", "warning ends|", "warning wrong|command", "warning boxed|sandboxes do not start here", "warning lost|")
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("took %s", took)
 	}
 	write("extensions_config.json", `{"mcpServers": `)
-	finds(t, time.Minute, e.extensions, "problem|mend the file")
+	finds(t, time.Minute, toolChecks{e}.extensions, "problem|mend the file")
 }
 
 // TestDoctorSkills: without any sandbox their files are looked at all the same, those of users, too.
@@ -279,7 +279,7 @@ func TestDoctorSkills(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.server.set(nil, errors.New("no driver"))
-	finds(t, time.Minute, e.skills, "warning bad|does not load", "warning acme/ann|is broken", "ok|1 load, 1 do not")
+	finds(t, time.Minute, toolChecks{e}.skills, "warning bad|does not load", "warning acme/ann|is broken", "ok|1 load, 1 do not")
 }
 
 // TestDoctorReadyz: what a server says of itself is shown beside.
@@ -289,9 +289,9 @@ func TestDoctorReadyz(t *testing.T) {
 		_, _ = io.WriteString(w, `{"ready":false,"checks":[{"name":"state","ok":true},{"name":"driver","ok":false,"detail":"gone"}]}`)
 	}))
 	e := patient(t, func(e *examination) { e.api.server = srv.URL + "/" })
-	finds(t, time.Minute, e.readyz, "ok state|ready", "problem driver|gone", "problem|is not ready")
+	finds(t, time.Minute, toolChecks{e}.readyz, "ok state|ready", "problem driver|gone", "problem|is not ready")
 	srv.Close()
-	finds(t, time.Minute, e.readyz, "problem|does not answer")
+	finds(t, time.Minute, toolChecks{e}.readyz, "problem|does not answer")
 	http.DefaultClient.CloseIdleConnections()
 }
 

@@ -14,8 +14,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 )
 
+// auditChecks look at the audit log and at what it is signed with.
+type auditChecks struct {
+	*examination
+}
+
 // audit looks at who signs the audit log, and whether those answer that records are sent to. Nothing is sent.
-func (e *examination) audit(ctx context.Context, r *doctor.Report) {
+func (e auditChecks) audit(ctx context.Context, r *doctor.Report) {
 	e.auditKey(ctx, r)
 	sinks, err := app.AuditSinks(e.cfg.Audit)
 	if err != nil {
@@ -33,7 +38,7 @@ func (e *examination) audit(ctx context.Context, r *doctor.Report) {
 	}
 }
 
-func (e *examination) auditSink(ctx context.Context, r *doctor.Report, s audit.Sink) {
+func (e auditChecks) auditSink(ctx context.Context, r *doctor.Report, s audit.Sink) {
 	fix := map[string]string{
 		"webhook": "start what listens there, or mend audit.webhook (and audit.webhook_addresses, when it is not on the public internet); records wait on disk until then",
 		"syslog":  "start what listens there, or mend audit.syslog; records wait on disk until then",
@@ -59,7 +64,7 @@ func (e *examination) auditSink(ctx context.Context, r *doctor.Report, s audit.S
 }
 
 // auditKey looks at the key that signs the log, and makes none.
-func (e *examination) auditKey(ctx context.Context, r *doctor.Report) {
+func (e auditChecks) auditKey(ctx context.Context, r *doctor.Report) {
 	const name = "signing key"
 	c := e.cfg.Audit
 	switch {
@@ -85,7 +90,7 @@ func (e *examination) auditKey(ctx context.Context, r *doctor.Report) {
 	}
 }
 
-func (e *examination) auditKeyFile(r *doctor.Report, name string) {
+func (e auditChecks) auditKeyFile(r *doctor.Report, name string) {
 	path := e.cfg.Audit.SigningKeyFile
 	key, err := signing.Look(path, e.cfg.Data)
 	info, statErr := os.Stat(path)

@@ -26,6 +26,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/template"
 )
 
+// templateChecks look at the driver, and at what sandboxes are made of.
+type templateChecks struct {
+	*examination
+}
+
 // Deadlines of checks. Those that wait for others have more than these.
 const (
 	hostWait     = 10 * time.Second // files and system calls; a network disk may hang
@@ -91,32 +96,32 @@ func (e *examination) checks() []doctor.Check {
 		{Name: "disk quota", Within: hostWait, Run: e.diskQuota, Late: doctor.Line{State: doctor.Warning}},
 		{Name: "state", Within: stateWait, Run: e.state},
 		{Name: "workspaces", Within: stateWait, Run: e.workspaces, Late: doctor.Line{State: doctor.Problem, Fix: "look whether the bucket or the disk of workspaces answers"}},
-		{Name: "audit", Within: stateWait, Run: e.audit, Late: doctor.Line{State: doctor.Warning, Fix: "look whether audit.webhook, audit.syslog and audit.signer answer"}},
+		{Name: "audit", Within: stateWait, Run: auditChecks{e}.audit, Late: doctor.Line{State: doctor.Warning, Fix: "look whether audit.webhook, audit.syslog and audit.signer answer"}},
 	}
 	if os.Geteuid() == 0 {
 		names := []string{"docker", "oci", "containerd"}
 		if e.cfg.Driver == "kubernetes" { // else no cluster is expected here
 			names = []string{"kubernetes"}
-			list = append(list, doctor.Check{Name: "cluster", Within: stateWait, Run: e.cluster})
+			list = append(list, doctor.Check{Name: "cluster", Within: stateWait, Run: clusterChecks{e}.cluster})
 		}
 		for _, name := range names {
 			state := doctor.Warning
 			if e.cfg.Driver == name {
 				state = doctor.Problem
 			}
-			list = append(list, doctor.Check{Name: "driver", Within: driverWait, Late: doctor.Line{Name: name, State: state, Fix: "restart what is behind the driver " + name}, Run: func(ctx context.Context, r *doctor.Report) { e.driver(ctx, r, name) }})
+			list = append(list, doctor.Check{Name: "driver", Within: driverWait, Late: doctor.Line{Name: name, State: state, Fix: "restart what is behind the driver " + name}, Run: func(ctx context.Context, r *doctor.Report) { templateChecks{e}.driver(ctx, r, name) }})
 		}
 		list = append(list,
-			doctor.Check{Name: "runtime", Within: driverWait, Late: later, Run: e.runtimes},
-			doctor.Check{Name: "template", Within: templateWait, Late: later, Run: e.templates},
+			doctor.Check{Name: "runtime", Within: driverWait, Late: later, Run: templateChecks{e}.runtimes},
+			doctor.Check{Name: "template", Within: templateWait, Late: later, Run: templateChecks{e}.templates},
 		)
 		if e.cfg.Driver == "kubernetes" {
-			list = append(list, doctor.Check{Name: "network policies", Within: templateWait, Late: later, Run: e.policies})
+			list = append(list, doctor.Check{Name: "network policies", Within: templateWait, Late: later, Run: clusterChecks{e}.policies})
 		}
 	}
-	list = append(list, e.toolChecks()...)
+	list = append(list, toolChecks{e}.toolChecks()...)
 	if e.asked {
-		list = append(list, doctor.Check{Name: "server", Within: stateWait, Run: e.readyz})
+		list = append(list, doctor.Check{Name: "server", Within: stateWait, Run: toolChecks{e}.readyz})
 	}
 	return list
 }
@@ -251,7 +256,7 @@ func redisInfo(text string) map[string]string {
 }
 
 // driver looks at one driver, and passes it to the checks that need it.
-func (e *examination) driver(ctx context.Context, r *doctor.Report, name string) {
+func (e templateChecks) driver(ctx context.Context, r *doctor.Report, name string) {
 	d, err := e.openDriver(ctx, name)
 	e.drivers[name].set(d, err)
 	var about driver.About
@@ -283,13 +288,13 @@ func (e *examination) driver(ctx context.Context, r *doctor.Report, name string)
 }
 
 // dockerIsThere reports whether a Docker engine is expected to answer.
-func (e *examination) dockerIsThere() bool {
+func (e templateChecks) dockerIsThere() bool {
 	_, err := os.Stat(e.cfg.Docker.Address)
 	return err == nil
 }
 
 // runtimes says which runtimes hold what a sandbox needs, and what to do about the others.
-func (e *examination) runtimes(ctx context.Context, r *doctor.Report) {
+func (e templateChecks) runtimes(ctx context.Context, r *doctor.Report) {
 	name, d, err := e.chosen(ctx)
 	if err != nil {
 		r.Problem("", "mend the driver "+name, "none can be used without a driver")
@@ -350,12 +355,12 @@ func version(ctx context.Context, program string) string {
 }
 
 // templateList reads the templates as the server does.
-func (e *examination) templateList() ([]template.Template, error) {
+func (e templateChecks) templateList() ([]template.Template, error) {
 	return app.TemplateFiles(e.cfg)
 }
 
 // wantedRuntimes are the templates that want each runtime.
-func (e *examination) wantedRuntimes() map[string][]string {
+func (e templateChecks) wantedRuntimes() map[string][]string {
 	wanted := map[string][]string{}
 	list, err := e.templateList()
 	if err != nil {
@@ -368,7 +373,7 @@ func (e *examination) wantedRuntimes() map[string][]string {
 }
 
 // templates starts a sandbox of each template and runs a command in it.
-func (e *examination) templates(ctx context.Context, r *doctor.Report) {
+func (e templateChecks) templates(ctx context.Context, r *doctor.Report) {
 	defer e.tried.set(struct{}{}, nil)
 	list, err := e.templateList()
 	if err != nil {
@@ -396,7 +401,7 @@ func (e *examination) templates(ctx context.Context, r *doctor.Report) {
 }
 
 // pools reports how many sandboxes wait for threads, and whether there is room for them.
-func (e *examination) pools(r *doctor.Report, list []template.Template) {
+func (e templateChecks) pools(r *doctor.Report, list []template.Template) {
 	all := 0
 	for _, t := range list {
 		if t.Pool == nil {
@@ -411,7 +416,7 @@ func (e *examination) pools(r *doctor.Report, list []template.Template) {
 	}
 }
 
-func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, made instance.Template) {
+func (e templateChecks) template(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, made instance.Template) {
 	image := made.Image
 	if image == "" {
 		image = "the host's own /usr"
@@ -441,7 +446,7 @@ func (e *examination) template(ctx context.Context, r *doctor.Report, p *app.App
 }
 
 // smoke runs a template's own tests. For the host's own programs there is no promise.
-func (e *examination) smoke(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, add func(name, fix, format string, args ...any)) {
+func (e templateChecks) smoke(ctx context.Context, r *doctor.Report, p *app.App, t template.Template, add func(name, fix, format string, args ...any)) {
 	began := time.Now()
 	failed, err := p.Orchestrator().Probes.Smoke(ctx, t.Name)
 	if err != nil {

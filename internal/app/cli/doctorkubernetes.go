@@ -14,9 +14,14 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
 )
 
+// clusterChecks look at the cluster.
+type clusterChecks struct {
+	*examination
+}
+
 // cluster looks at the API server, and at what this server may do there. The rest is seen by a sandbox that is made: see
 // the lines of the runtimes and templates.
-func (e *examination) cluster(ctx context.Context, r *doctor.Report) {
+func (e clusterChecks) cluster(ctx context.Context, r *doctor.Report) {
 	o, err := app.KubernetesOptions(e.config(e.scratch, e.cfg.Driver), e.log)
 	if err != nil {
 		r.Problem("", "run doctor where the server runs, or name a file with kubernetes.kubeconfig", "%s", err)
@@ -45,7 +50,7 @@ func (e *examination) cluster(ctx context.Context, r *doctor.Report) {
 }
 
 // policies says what the sandboxes of the templates showed of the cluster's network.
-func (e *examination) policies(ctx context.Context, r *doctor.Report) {
+func (e clusterChecks) policies(ctx context.Context, r *doctor.Report) {
 	_, d, err := e.chosen(ctx)
 	if err == nil {
 		_, err = e.tried.get(ctx)

@@ -24,8 +24,13 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 )
 
+// toolChecks look at MCP servers, skills and the network.
+type toolChecks struct {
+	*examination
+}
+
 // toolChecks look at what agents get in their sandboxes, and where it comes from.
-func (e *examination) toolChecks() []doctor.Check {
+func (e toolChecks) toolChecks() []doctor.Check {
 	warn := doctor.Line{State: doctor.Warning}
 	list := []doctor.Check{
 		{Name: "extensions", Within: hostWait, Run: e.extensions},
@@ -50,7 +55,7 @@ const (
 )
 
 // extensions reads extensions_config.json and the files of the users beside it.
-func (e *examination) extensions(ctx context.Context, r *doctor.Report) {
+func (e toolChecks) extensions(ctx context.Context, r *doctor.Report) {
 	files, err := extensions.New(e.cfg.Extensions)
 	if err == nil {
 		err = files.Problem()
@@ -80,7 +85,7 @@ func (e *examination) extensions(ctx context.Context, r *doctor.Report) {
 }
 
 // mcpServers starts every MCP server, or connects to it, and counts its tools.
-func (e *examination) mcpServers(ctx context.Context, r *doctor.Report) {
+func (e toolChecks) mcpServers(ctx context.Context, r *doctor.Report) {
 	if e.hubErr != nil {
 		r.Problem("", "see the line of the data folder", "no MCP server can be started: %s", e.hubErr)
 		return
@@ -114,7 +119,7 @@ func (e *examination) mcpServers(ctx context.Context, r *doctor.Report) {
 }
 
 // toolFindings names tools whose descriptions look poisoned.
-func (e *examination) toolFindings(ctx context.Context, r *doctor.Report, server string) {
+func (e toolChecks) toolFindings(ctx context.Context, r *doctor.Report, server string) {
 	tools, err := e.hub.ServerTools(ctx, sandbox.Caller{Owner: app.LocalOwner}, server)
 	if err != nil {
 		return // its line says so
@@ -134,7 +139,7 @@ func (e *examination) toolFindings(ctx context.Context, r *doctor.Report, server
 const suspicious = 10
 
 // skills reads the library, and says of each skill whether it loads and runs.
-func (e *examination) skills(ctx context.Context, r *doctor.Report) {
+func (e toolChecks) skills(ctx context.Context, r *doctor.Report) {
 	p, err := e.server.get(ctx)
 	sandboxes := err == nil
 	if err != nil { // their files can be read all the same
@@ -162,7 +167,7 @@ func (e *examination) skills(ctx context.Context, r *doctor.Report) {
 }
 
 // customSkills looks at the skills that users have of their own.
-func (e *examination) customSkills(t *skillTally) {
+func (e toolChecks) customSkills(t *skillTally) {
 	dir, users := filepath.Join(e.cfg.Data, "skills"), filepath.Join(e.cfg.Data, "tenants")
 	lists, _ := filepath.Glob(filepath.Join(users, "*/users/*/skills.json")) //nolint:errcheck // a bad pattern only
 	if len(lists) == 0 {
@@ -289,7 +294,7 @@ func (t *skillTally) sum() {
 }
 
 // s3 looks whether the store that skills are installed from answers.
-func (e *examination) s3(ctx context.Context, r *doctor.Report) {
+func (e toolChecks) s3(ctx context.Context, r *doctor.Report) {
 	c := e.cfg.S3
 	if len(c.Buckets) == 0 {
 		r.OK("", "not configured: nothing is installed from s3://")
@@ -321,7 +326,7 @@ func (e *examination) s3(ctx context.Context, r *doctor.Report) {
 }
 
 // egress reads the lists of hosts that MCP servers in sandboxes may reach.
-func (e *examination) egress(_ context.Context, r *doctor.Report) {
+func (e toolChecks) egress(_ context.Context, r *doctor.Report) {
 	files, err := extensions.New(e.cfg.Extensions)
 	if err != nil {
 		return
@@ -372,7 +377,7 @@ func sortedKeys[V any](m map[string]V) []string {
 const maxReady = 1 << 20
 
 // readyz asks a server that runs whether it is ready.
-func (e *examination) readyz(ctx context.Context, r *doctor.Report) {
+func (e toolChecks) readyz(ctx context.Context, r *doctor.Report) {
 	const fix = "start it (skerry serve), or name its address with --server"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(e.api.server, "/")+"/readyz", nil)
 	if err != nil {

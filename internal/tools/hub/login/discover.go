@@ -17,6 +17,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// discovery finds out how one logs in at a server.
+type discovery struct {
+	*Client
+}
+
 // challenge is what a server wants, from WWW-Authenticate.
 type challenge struct {
 	there    bool   // it wants a token
@@ -49,7 +54,7 @@ type authority struct {
 var errNoDocument = errors.New("there is no metadata")
 
 // document gets a JSON document.
-func (c *Client) document(ctx context.Context, address string, into any) error {
+func (c discovery) document(ctx context.Context, address string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return errNoDocument
@@ -78,7 +83,7 @@ func (c *Client) document(ctx context.Context, address string, into any) error {
 }
 
 // discover finds out who issues tokens for the server.
-func (c *Client) discover(ctx context.Context, ch challenge) (*authority, error) {
+func (c discovery) discover(ctx context.Context, ch challenge) (*authority, error) {
 	if c.o.Settings.TokenURL != "" {
 		return &authority{meta: oauthex.AuthServerMeta{Issuer: c.o.Settings.Issuer, TokenEndpoint: c.o.Settings.TokenURL}, resource: resourceOf(c.target)}, nil
 	}
@@ -121,7 +126,7 @@ func resourceOf(u *url.URL) string {
 func origin(u *url.URL) string { return u.Scheme + "://" + u.Host }
 
 // resource gets the server's protected resource metadata, nil when it has none.
-func (c *Client) resource(ctx context.Context, named string) (*oauthex.ProtectedResourceMetadata, error) {
+func (c discovery) resource(ctx context.Context, named string) (*oauthex.ProtectedResourceMetadata, error) {
 	well := origin(c.target) + "/.well-known/oauth-protected-resource"
 	places := []string{well + strings.TrimSuffix(c.target.EscapedPath(), "/"), well}
 	if named != "" {
@@ -156,7 +161,7 @@ func covers(resource string, target *url.URL) bool {
 
 // authorization gets the metadata of an authorization server. fallback: one without any has the paths of
 // the specification of 2025-03-26.
-func (c *Client) authorization(ctx context.Context, issuer string, fallback bool, meta *oauthex.AuthServerMeta) error {
+func (c discovery) authorization(ctx context.Context, issuer string, fallback bool, meta *oauthex.AuthServerMeta) error {
 	places := metadataURLs(issuer)
 	if m := c.o.Settings.MetadataURL; m != "" {
 		places = []string{m}
@@ -197,7 +202,7 @@ func metadataURLs(issuer string) []string {
 
 // checkMeta refuses what must not be used. Requests to its addresses are checked when they are made; the
 // an address that a person's browser opens is checked here.
-func (c *Client) checkMeta(meta *oauthex.AuthServerMeta) error {
+func (c discovery) checkMeta(meta *oauthex.AuthServerMeta) error {
 	if !isHTTP(meta.TokenEndpoint) {
 		return c.failed(nil, "has an authorization server without a token endpoint")
 	}
@@ -219,7 +224,7 @@ func (c *Client) checkMeta(meta *oauthex.AuthServerMeta) error {
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
 // failed says what is wrong, as an error about the server.
-func (c *Client) failed(err error, format string, args ...any) error {
+func (c discovery) failed(err error, format string, args ...any) error {
 	return sandbox.Wrap(sandbox.Unavailable, err, "the MCP server %q %s", c.o.Server, fmt.Sprintf(format, args...))
 }
 

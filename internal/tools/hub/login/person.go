@@ -62,7 +62,7 @@ func (c *Client) Begin(ctx context.Context, redirect string) (*Pending, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.discover(ctx, ch)
+	a, err := discovery{c}.discover(ctx, ch)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (c *Client) ask(ctx context.Context) (challenge, error) {
 	own := &http.Client{Timeout: requestTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := own.Do(req)
 	if err != nil {
-		return challenge{}, c.failed(nil, "cannot be reached: %s", reason(err))
+		return challenge{}, discovery{c}.failed(nil, "cannot be reached: %s", reason(err))
 	}
 	defer res.Body.Close()
 	_, _ = io.CopyN(io.Discard, res.Body, 64<<10)
@@ -124,7 +124,7 @@ func (c *Client) clientFor(ctx context.Context, a *authority, kept *record, redi
 		return k, nil
 	}
 	if a.meta.RegistrationEndpoint == "" {
-		return client{}, c.failed(nil, "has an authorization server that registers no clients: oauth.client_id is needed in the configuration")
+		return client{}, discovery{c}.failed(nil, "has an authorization server that registers no clients: oauth.client_id is needed in the configuration")
 	}
 	res, err := oauthex.RegisterClient(ctx, a.meta.RegistrationEndpoint, &oauthex.ClientRegistrationMetadata{
 		ClientName: "Skerry", RedirectURIs: []string{redirect}, ApplicationType: "native",
@@ -133,9 +133,9 @@ func (c *Client) clientFor(ctx context.Context, a *authority, kept *record, redi
 	var said *oauthex.ClientRegistrationError
 	switch {
 	case errors.As(err, &said):
-		return client{}, c.failed(nil, "has an authorization server that does not register us: %s", code(said.ErrorCode))
+		return client{}, discovery{c}.failed(nil, "has an authorization server that does not register us: %s", code(said.ErrorCode))
 	case err != nil:
-		return client{}, c.failed(nil, "has an authorization server that does not register us: %s", reason(err))
+		return client{}, discovery{c}.failed(nil, "has an authorization server that does not register us: %s", reason(err))
 	}
 	k := client{ID: res.ClientID, Secret: res.ClientSecret, Method: res.TokenEndpointAuthMethod, Redirect: redirect}
 	if !res.ClientSecretExpiresAt.IsZero() {

@@ -86,10 +86,10 @@ func (c *Client) request(ctx context.Context, endpoint, issuer string, k client,
 	}
 	c.hide(t.AccessToken, t.RefreshToken)
 	if !strings.EqualFold(t.Type(), "Bearer") {
-		return nil, c.failed(nil, "has an authorization server that issues tokens of a type that is not supported")
+		return nil, discovery{c}.failed(nil, "has an authorization server that issues tokens of a type that is not supported")
 	}
 	if !printable(t.AccessToken) {
-		return nil, c.failed(nil, "has an authorization server whose token is none")
+		return nil, discovery{c}.failed(nil, "has an authorization server whose token is none")
 	}
 	return t, nil
 }
@@ -110,11 +110,11 @@ func (c *Client) tokenError(err error) error {
 	case errors.As(err, &known):
 		return known
 	case !errors.As(err, &answer):
-		return c.failed(nil, "has an authorization server that issues no token: %s", reason(err))
+		return discovery{c}.failed(nil, "has an authorization server that issues no token: %s", reason(err))
 	case answer.Response != nil && (answer.Response.StatusCode >= 500 || answer.Response.StatusCode == http.StatusTooManyRequests):
-		return c.failed(nil, "has an authorization server that issues no token: status %d", answer.Response.StatusCode)
+		return discovery{c}.failed(nil, "has an authorization server that issues no token: status %d", answer.Response.StatusCode)
 	}
-	return c.failed(errRefused, "has an authorization server that refuses: %s", code(answer.ErrorCode))
+	return discovery{c}.failed(errRefused, "has an authorization server that refuses: %s", code(answer.ErrorCode))
 }
 
 // code returns a stranger's error code when it looks like one.
@@ -189,7 +189,7 @@ func (c *Client) machine(ctx context.Context, ch challenge, scopes []string) (*r
 	if err := c.slot.failedLately(); err != nil {
 		return nil, err
 	}
-	a, err := c.discover(ctx, ch)
+	a, err := discovery{c}.discover(ctx, ch)
 	if err != nil {
 		return nil, err
 	}
