@@ -20,6 +20,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// creation makes a sandbox, step by step, and undoes what it made.
+type creation struct {
+	*Driver
+}
+
 // Labels of the driver's containers.
 const (
 	labelMine    = "io.skerry.containerd"         // "1" on every container of this driver
@@ -51,18 +56,18 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
-	problem, err := d.probed(ctx, spec.Runtime)
+	problem, err := probes{d}.probed(ctx, spec.Runtime)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
 	if problem != "" {
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
 	}
-	return d.create(ctx, rt, rt.without == "", spec)
+	return creation{d}.create(ctx, rt, rt.without == "", spec)
 }
 
 // create starts a sandbox on a runtime, probed or not.
-func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec) (sandbox.Instance, error) {
+func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec) (sandbox.Instance, error) {
 	unlock, err := d.locks.Lock(ctx, spec.ID)
 	if err != nil {
 		return sandbox.Instance{}, err
@@ -130,7 +135,7 @@ func taken(id sandbox.ID) error {
 }
 
 // claim makes the container's record. claimed is false when there is one already.
-func (d *Driver) claim(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image) (claimed bool, err error) {
+func (d creation) claim(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image) (claimed bool, err error) {
 	mine := rand.Text()
 	c, err := d.newContainer(ctx, rt, userNamespace, spec, img, mine)
 	if err != nil {
@@ -154,7 +159,7 @@ func (d *Driver) claim(ctx context.Context, rt *ociRuntime, userNamespace bool, 
 
 // deleteRecord takes away a record whose making failed: the answer alone may be what was lost. A record that
 // another server made meanwhile is not touched.
-func (d *Driver) deleteRecord(ctx context.Context, id sandbox.ID, claim string) {
+func (d creation) deleteRecord(ctx context.Context, id sandbox.ID, claim string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	c, err := d.container(ctx, id)
@@ -167,7 +172,7 @@ func (d *Driver) deleteRecord(ctx context.Context, id sandbox.ID, claim string) 
 }
 
 // newContainer returns the record of a container: what it is, and the whole hardening.
-func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image, claim string) (containers.Container, error) {
+func (d creation) newContainer(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, img image, claim string) (containers.Container, error) {
 	seccomp, err := hardening.SeccompOCI(rt.Runtime, spec.Loosen...)
 	if err != nil {
 		return containers.Container{}, err
@@ -205,7 +210,7 @@ func (d *Driver) newContainer(ctx context.Context, rt *ociRuntime, userNamespace
 
 // start makes all else of a claimed sandbox and runs it. The image's own passwd and group are not read:
 // they are in a snapshot that is mounted nowhere yet.
-func (d *Driver) start(ctx context.Context, userNamespace bool, spec sandbox.Spec, img image) error {
+func (d creation) start(ctx context.Context, userNamespace bool, spec sandbox.Spec, img image) error {
 	etc := d.etc(spec.ID)
 	if err := os.RemoveAll(etc); err != nil { // of a sandbox whose removal a crash interrupted
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be prepared")
@@ -238,7 +243,7 @@ func (d *Driver) start(ctx context.Context, userNamespace bool, spec sandbox.Spe
 }
 
 // running tells what came of a start.
-func (d *Driver) running(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+func (d creation) running(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	there, err := d.Inspect(ctx, id)
 	if err != nil {
 		return sandbox.Instance{}, err
@@ -250,8 +255,8 @@ func (d *Driver) running(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 }
 
 // discard takes away a sandbox that failed to start, also when its caller has gone.
-func (d *Driver) discard(ctx context.Context, id sandbox.ID) {
-	if err := d.remove(context.WithoutCancel(ctx), id); err != nil {
+func (d creation) discard(ctx context.Context, id sandbox.ID) {
+	if err := (removal{d.Driver}).remove(context.WithoutCancel(ctx), id); err != nil {
 		d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", id, "error", err)
 	}
 }

@@ -171,7 +171,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		Isolated:        true,
 	}
 	for _, known := range hardening.Runtimes() {
-		problem, err := d.probed(ctx, known.Name)
+		problem, err := probes{d}.probed(ctx, known.Name)
 		if err != nil {
 			return driver.Capabilities{}, err
 		}

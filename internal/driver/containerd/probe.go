@@ -9,6 +9,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// probes find out what a runtime can do.
+type probes struct {
+	*Driver
+}
+
 // ProbeImage is the image of runtime probes: a few empty folders. The driver makes it when it is not
 // there, and leaves it.
 const ProbeImage = "docker.io/skerry/runtime-probe:1"
@@ -16,13 +21,13 @@ const ProbeImage = "docker.io/skerry/runtime-probe:1"
 // probed tells why a runtime cannot be used here, or "". The first call for a runtime starts a
 // sandbox on it; the answer is kept for the life of the driver. An error says that the probe could
 // not be made, and the next call tries again.
-func (d *Driver) probed(ctx context.Context, name string) (string, error) {
+func (d probes) probed(ctx context.Context, name string) (string, error) {
 	rt := d.runtimes[name]
 	if rt == nil {
 		return "not installed on this host", nil
 	}
 	return d.answers.Ask(ctx, name, func() (string, error, error) {
-		runtimeprobe.SweepSandboxes(ctx, d, d.log)
+		runtimeprobe.SweepSandboxes(ctx, d.Driver, d.log)
 		problem, without, detail, err := d.probeRuntime(ctx, rt)
 		if err == nil && problem != "" {
 			d.log.Warn("a runtime cannot be used", "driver", Name, "runtime", name, "problem", problem, "error", detail)
@@ -34,7 +39,7 @@ func (d *Driver) probed(ctx context.Context, name string) (string, error) {
 	})
 }
 
-func (d *Driver) probeRuntime(ctx context.Context, rt *ociRuntime) (problem, without string, detail, err error) {
+func (d probes) probeRuntime(ctx context.Context, rt *ociRuntime) (problem, without string, detail, err error) {
 	if err := d.ensureProbeImage(ctx); err != nil {
 		return "", "", nil, err
 	}
@@ -49,7 +54,7 @@ func (d *Driver) probeRuntime(ctx context.Context, rt *ociRuntime) (problem, wit
 	if err := runtimeprobe.RequireStatic(program); err != nil {
 		return "", "", nil, err
 	}
-	starter := func(userNamespace bool) runtimeprobe.Starter { return unprobed{d, rt, userNamespace} }
+	starter := func(userNamespace bool) runtimeprobe.Starter { return unprobed{d.Driver, rt, userNamespace} }
 	return runtimeprobe.CheckUserNamespace(ctx, starter, runtimeprobe.Config{
 		Runtime: rt.Name,
 		Image:   ProbeImage,
@@ -59,7 +64,7 @@ func (d *Driver) probeRuntime(ctx context.Context, rt *ociRuntime) (problem, wit
 }
 
 // ensureProbeImage makes the image of probes when it is not there.
-func (d *Driver) ensureProbeImage(ctx context.Context) error {
+func (d probes) ensureProbeImage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	_, err := d.engine.ImageService().Get(ctx, ProbeImage)
@@ -88,5 +93,5 @@ type unprobed struct {
 
 // Create implements runtimeprobe.Starter.
 func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	return u.create(ctx, u.rt, u.userNamespace, spec)
+	return creation{u.Driver}.create(ctx, u.rt, u.userNamespace, spec)
 }

@@ -15,6 +15,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// removal ends a sandbox and deletes what is left of it.
+type removal struct {
+	*Driver
+}
+
 const (
 	// killWait is how long PID 1 may take to die of SIGKILL before it is killed again: a large memory to
 	// give back takes a second.
@@ -33,12 +38,12 @@ func (d *Driver) Remove(ctx context.Context, id sandbox.ID) error {
 		return err
 	}
 	defer unlock()
-	return d.remove(ctx, id)
+	return removal{d}.remove(ctx, id)
 }
 
 // remove takes away everything of a sandbox, its container's record last: until then it can be found
 // again. The caller holds its lock.
-func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
+func (d removal) remove(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	c, err := d.container(ctx, id)
@@ -74,7 +79,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 
 // removeTask kills what runs of a sandbox and makes its shim end. It tries until ctx ends: the task may
 // change under its hands, and a shim that died is cleared away by containerd at its own time.
-func (d *Driver) removeTask(ctx context.Context, id sandbox.ID) error {
+func (d removal) removeTask(ctx context.Context, id sandbox.ID) error {
 	for {
 		t, err := d.task(ctx, id)
 		if err == nil && t == nil {
@@ -95,7 +100,7 @@ func (d *Driver) removeTask(ctx context.Context, id sandbox.ID) error {
 }
 
 // endTask kills a task, waits for its end and deletes it.
-func (d *Driver) endTask(ctx context.Context, id sandbox.ID, t *task.Process) error {
+func (d removal) endTask(ctx context.Context, id sandbox.ID, t *task.Process) error {
 	service := d.engine.TaskService()
 	if t.Status != task.Status_STOPPED {
 		kill := func() error {
@@ -120,7 +125,7 @@ func (d *Driver) endTask(ctx context.Context, id sandbox.ID, t *task.Process) er
 	return err
 }
 
-func (d *Driver) removeEtc(id sandbox.ID) error {
+func (d removal) removeEtc(id sandbox.ID) error {
 	if err := os.RemoveAll(d.etc(id)); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox left files")
 	}

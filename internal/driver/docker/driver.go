@@ -118,7 +118,7 @@ func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) 
 		Isolated:        true,
 	}
 	for _, known := range hardening.Runtimes() {
-		_, problem, err := d.probed(ctx, known.Name)
+		_, problem, err := probes{d}.probed(ctx, known.Name)
 		if err != nil {
 			return driver.Capabilities{}, err
 		}

@@ -20,23 +20,28 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// creation makes a sandbox, step by step, and undoes what it made.
+type creation struct {
+	*Driver
+}
+
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
 	if err := hardening.CheckSpec(spec); err != nil {
 		return sandbox.Instance{}, err
 	}
-	rt, problem, err := d.probed(ctx, spec.Runtime)
+	rt, problem, err := probes{d}.probed(ctx, spec.Runtime)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
 	if problem != "" {
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
 	}
-	return d.create(ctx, rt, spec)
+	return creation{d}.create(ctx, rt, spec)
 }
 
 // create starts a sandbox on a runtime, probed or not.
-func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec) (sandbox.Instance, error) {
+func (d creation) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec) (sandbox.Instance, error) {
 	unlock, err := d.locks.Lock(ctx, spec.ID)
 	if err != nil {
 		return sandbox.Instance{}, err
@@ -78,7 +83,7 @@ func (d *Driver) create(ctx context.Context, rt engineRuntime, spec sandbox.Spec
 
 // existing answers a Create whose container is there. A container that is made but not started is a server's
 // that is about to start it, or died before: starting it twice does no harm.
-func (d *Driver) existing(ctx context.Context, there sandbox.Instance) (sandbox.Instance, error) {
+func (d creation) existing(ctx context.Context, there sandbox.Instance) (sandbox.Instance, error) {
 	switch there.State {
 	case sandbox.Lost:
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.Conflict, "sandbox %s has ended and is not removed", there.ID)
@@ -91,7 +96,7 @@ func (d *Driver) existing(ctx context.Context, there sandbox.Instance) (sandbox.
 
 // checkImage reports an image that is not there, and returns what takes the place of the volumes that it declares:
 // the engine's own would have no bound.
-func (d *Driver) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening.Tmpfs, error) {
+func (d creation) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening.Tmpfs, error) {
 	image := spec.Image
 	if image == "" {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this driver needs an image: it cannot use the host's own programs")
@@ -107,7 +112,7 @@ func (d *Driver) checkImage(ctx context.Context, spec sandbox.Spec) ([]hardening
 }
 
 // findImage asks the engine for an image. NotFound: there is none of that name.
-func (d *Driver) findImage(ctx context.Context, image string) (client.ImageInspectResult, error) {
+func (d creation) findImage(ctx context.Context, image string) (client.ImageInspectResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	got, err := d.engine.ImageInspect(ctx, image)
@@ -122,7 +127,7 @@ func (d *Driver) findImage(ctx context.Context, image string) (client.ImageInspe
 
 // ImageNow implements driver.ImageTeller.
 func (d *Driver) ImageNow(ctx context.Context, image string) (string, error) {
-	got, err := d.findImage(ctx, image)
+	got, err := creation{d}.findImage(ctx, image)
 	return got.ID, err
 }
 
@@ -130,7 +135,7 @@ func (d *Driver) ImageNow(ctx context.Context, image string) (string, error) {
 //
 // The engine finishes a request whether or not the client waits for the answer. So a request that makes
 // something is not cut off with ctx: nothing would tell when it is time to take away what it made.
-func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (made bool, err error) {
+func (d creation) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (made bool, err error) {
 	options, err := d.options(rt, spec, volumes)
 	if err != nil {
 		return false, err
@@ -156,7 +161,7 @@ func (d *Driver) make(ctx context.Context, rt engineRuntime, spec sandbox.Spec, 
 }
 
 // options writes the sandbox's files of /etc and returns the engine's options.
-func (d *Driver) options(rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (client.ContainerCreateOptions, error) {
+func (d creation) options(rt engineRuntime, spec sandbox.Spec, volumes []hardening.Tmpfs) (client.ContainerCreateOptions, error) {
 	seccomp, err := hardening.SeccompJSON(rt.Runtime, spec.Loosen...)
 	if err != nil {
 		return client.ContainerCreateOptions{}, sandbox.Wrap(sandbox.Internal, err, "the system call filter could not be made")
@@ -177,7 +182,7 @@ func (d *Driver) options(rt engineRuntime, spec sandbox.Spec, volumes []hardenin
 }
 
 // start starts a container that was made and tells what came of it.
-func (d *Driver) start(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+func (d creation) start(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
 	defer cancel()
 	if _, err := d.engine.ContainerStart(own, string(id), client.ContainerStartOptions{}); err != nil {
@@ -197,7 +202,7 @@ func (d *Driver) start(ctx context.Context, id sandbox.ID) (sandbox.Instance, er
 }
 
 // discard takes away a sandbox that failed to start, also when its caller has gone.
-func (d *Driver) discard(ctx context.Context, id sandbox.ID) {
+func (d creation) discard(ctx context.Context, id sandbox.ID) {
 	if err := d.remove(context.WithoutCancel(ctx), id); err != nil {
 		d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", id, "error", err)
 	}

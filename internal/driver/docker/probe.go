@@ -12,6 +12,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// probes find out what a runtime can do.
+type probes struct {
+	*Driver
+}
+
 // ProbeImage is the image of runtime probes: a few empty folders. The driver makes it when it is not
 // there, and leaves it.
 const ProbeImage = "skerry/runtime-probe:1"
@@ -19,7 +24,7 @@ const ProbeImage = "skerry/runtime-probe:1"
 // probed returns a runtime and tells why it cannot be used here, or "". The first call for a runtime
 // starts a sandbox on it; the answer is kept for the life of the driver. An error says that the
 // runtime is unknown or that the probe could not be made; in the latter case the next call tries again.
-func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string, error) {
+func (d probes) probed(ctx context.Context, name string) (engineRuntime, string, error) {
 	known, err := hardening.FindRuntime(name)
 	if err != nil {
 		return engineRuntime{}, "", err
@@ -42,7 +47,7 @@ func (d *Driver) probed(ctx context.Context, name string) (engineRuntime, string
 }
 
 // runtime returns what the engine calls a runtime. The engine is asked once.
-func (d *Driver) runtime(ctx context.Context, known hardening.Runtime) (engineRuntime, error) {
+func (d probes) runtime(ctx context.Context, known hardening.Runtime) (engineRuntime, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.names == nil {
@@ -56,8 +61,8 @@ func (d *Driver) runtime(ctx context.Context, known hardening.Runtime) (engineRu
 }
 
 // probeRuntime answers as runtimeprobe.Check does.
-func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (problem string, detail, err error) {
-	d.sweepProbes.Do(func() { runtimeprobe.SweepSandboxes(ctx, d, d.log) })
+func (d probes) probeRuntime(ctx context.Context, rt engineRuntime) (problem string, detail, err error) {
+	d.sweepProbes.Do(func() { runtimeprobe.SweepSandboxes(ctx, d.Driver, d.log) })
 	if err := d.ensureProbeImage(ctx); err != nil {
 		return "", nil, err
 	}
@@ -72,7 +77,7 @@ func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (problem st
 	if err := runtimeprobe.RequireStatic(program); err != nil {
 		return "", nil, err
 	}
-	problem, detail, err = runtimeprobe.Check(ctx, unprobed{d, rt}, runtimeprobe.Config{
+	problem, detail, err = runtimeprobe.Check(ctx, unprobed{d.Driver, rt}, runtimeprobe.Config{
 		Runtime: rt.Name,
 		Image:   ProbeImage,
 		Program: program,
@@ -85,7 +90,7 @@ func (d *Driver) probeRuntime(ctx context.Context, rt engineRuntime) (problem st
 }
 
 // ensureProbeImage makes the image of probes when it is not there.
-func (d *Driver) ensureProbeImage(ctx context.Context) error {
+func (d probes) ensureProbeImage(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	if _, err := d.engine.ImageInspect(ctx, ProbeImage); err == nil {
@@ -117,5 +122,5 @@ type unprobed struct {
 
 // Create implements runtimeprobe.Starter.
 func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	return u.create(ctx, u.rt, spec)
+	return creation{u.Driver}.create(ctx, u.rt, spec)
 }

@@ -18,6 +18,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// volumeClaims are the volumes of threads.
+type volumeClaims struct {
+	*Driver
+}
+
 // Files of threads on volumes. Each user has one PersistentVolumeClaim, each thread a folder in it, which is all of the
 // volume that its pods see: that, and not the owners of files, keeps the threads of a user apart. The kubelet makes the folder, the
 // sidecar what is in it.
@@ -68,7 +73,7 @@ func claimName(v *sandbox.Volume) string { return "skerry-user-" + hashed(v.Tena
 func volumeFolder(v *sandbox.Volume) string { return hashed(v.Thread) }
 
 // claim sees to it that a user's claim is there. Who is first makes it.
-func (d *Driver) claim(ctx context.Context, v *sandbox.Volume) error {
+func (d volumeClaims) claim(ctx context.Context, v *sandbox.Volume) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	there, err := d.findClaim(ctx, v)
@@ -96,7 +101,7 @@ func (d *Driver) claim(ctx context.Context, v *sandbox.Volume) error {
 	return nil
 }
 
-func (d *Driver) findClaim(ctx context.Context, v *sandbox.Volume) (there bool, err error) {
+func (d volumeClaims) findClaim(ctx context.Context, v *sandbox.Volume) (there bool, err error) {
 	found, err := d.client.CoreV1().PersistentVolumeClaims(d.o.Namespace).Get(ctx, claimName(v), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -176,7 +181,7 @@ const (
 )
 
 // attachBare attaches what has no probe that would say when it listens.
-func (d *Driver) attachBare(ctx context.Context, a driver.Attachment) error {
+func (d volumeClaims) attachBare(ctx context.Context, a driver.Attachment) error {
 	ctx, cancel := context.WithTimeout(ctx, listenTime)
 	defer cancel()
 	for {
@@ -197,13 +202,13 @@ func (d *Driver) RemoveFolder(ctx context.Context, spec sandbox.Spec) error {
 	if spec.Volume == nil {
 		return sandbox.Errorf(sandbox.Invalid, "no folder of a volume is named")
 	}
-	if there, err := d.findClaim(ctx, spec.Volume); err != nil || !there {
+	if there, err := (volumeClaims{d}).findClaim(ctx, spec.Volume); err != nil || !there {
 		return err
 	}
 	v := *spec.Volume
 	v.Bare, v.Ahead = true, true
 	spec.Volume = &v
-	pod, err := d.describe(ctx, spec)
+	pod, err := creation{d}.describe(ctx, spec)
 	if err != nil {
 		return err
 	}
@@ -222,19 +227,19 @@ func (d *Driver) RemoveFolder(ctx context.Context, spec sandbox.Spec) error {
 	if err := d.pods.synced(ctx); err != nil {
 		return err
 	}
-	made, err := d.make(ctx, spec.ID, pod)
+	made, err := creation{d}.make(ctx, spec.ID, pod)
 	if err == nil && !made {
 		err = taken(spec.ID)
 	}
 	if err != nil {
 		return err
 	}
-	err = d.awaitEnd(ctx, spec.ID)
+	err = volumeClaims{d}.awaitEnd(ctx, spec.ID)
 	return errors.Join(err, d.remove(context.WithoutCancel(ctx), spec.ID))
 }
 
 // awaitEnd waits until the only container of a pod has ended well.
-func (d *Driver) awaitEnd(ctx context.Context, id sandbox.ID) error {
+func (d volumeClaims) awaitEnd(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.o.StartTimeout, errSlow)
 	defer cancel()
 	began := time.Now()

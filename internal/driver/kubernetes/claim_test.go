@@ -130,7 +130,7 @@ func TestRemoveFolder(t *testing.T) {
 	if err := p.d.RemoveFolder(t.Context(), spec); err != nil || len(p.pods()) > 0 {
 		t.Errorf("without a claim: %v, %d pods", err, len(p.pods()))
 	}
-	if err := p.d.claim(t.Context(), spec.Volume); err != nil {
+	if err := (volumeClaims{p.d}).claim(t.Context(), spec.Volume); err != nil {
 		t.Fatal(err)
 	}
 	for code, kind := range map[int32]sandbox.Kind{0: "", 1: sandbox.Unavailable} {

@@ -16,10 +16,15 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// creation makes a pod, step by step, and undoes what it made.
+type creation struct {
+	*Driver
+}
+
 // Create implements driver.Driver and, for the copies, driver.Remote. Of a sandbox that runs already it copies and
 // attaches nothing: another server may have it.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	pod, err := d.describe(ctx, spec)
+	pod, err := creation{d}.describe(ctx, spec)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -28,19 +33,19 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 		return sandbox.Instance{}, err
 	}
 	defer unlock()
-	start := func() (bool, error) { return d.make(ctx, spec.ID, pod) }
+	start := func() (bool, error) { return creation{d}.make(ctx, spec.ID, pod) }
 	if spec.ClaimPool != "" {
-		start = func() (bool, error) { return d.claimPod(ctx, spec) }
+		start = func() (bool, error) { return warmPool{d}.claimPod(ctx, spec) }
 	}
-	return d.create(ctx, spec, start)
+	return creation{d}.create(ctx, spec, start)
 }
 
 // describe returns the pod of a sandbox that may be made here.
-func (d *Driver) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, error) {
+func (d creation) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, error) {
 	if err := hardening.CheckSpec(spec); err != nil {
 		return nil, err
 	}
-	class, problem, err := d.usable(ctx, spec.Runtime)
+	class, problem, err := findings{d.Driver}.usable(ctx, spec.Runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +62,7 @@ func (d *Driver) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod, 
 }
 
 // create has start make the pod, or claim one, unless there is one.
-func (d *Driver) create(ctx context.Context, spec sandbox.Spec, start func() (made bool, err error)) (sandbox.Instance, error) {
+func (d creation) create(ctx context.Context, spec sandbox.Spec, start func() (made bool, err error)) (sandbox.Instance, error) {
 	if there, err := d.existing(ctx, spec.ID); err == nil || !errors.Is(err, sandbox.NotFound) {
 		return there, err
 	}
@@ -68,7 +73,7 @@ func (d *Driver) create(ctx context.Context, spec sandbox.Spec, start func() (ma
 		return sandbox.Instance{}, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
 	}
 	if spec.Volume != nil {
-		if err := d.claim(ctx, spec.Volume); err != nil {
+		if err := (volumeClaims{d.Driver}).claim(ctx, spec.Volume); err != nil {
 			return sandbox.Instance{}, err
 		}
 	}
@@ -87,7 +92,7 @@ func (d *Driver) create(ctx context.Context, spec sandbox.Spec, start func() (ma
 }
 
 // existing answers a Create whose pod is there. A pod that starts is another server's, which is about to fill it.
-func (d *Driver) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+func (d creation) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	p, err := d.pod(ctx, id)
 	switch {
 	case err != nil:
@@ -115,7 +120,7 @@ func taken(id sandbox.ID) error {
 // make makes the pod, and its Secret, which goes with it. made is false when there is one already. The API server
 // finishes a request whether or not the client waits for the answer, so neither is cut off with ctx: nothing would tell
 // when it is time to take away what they made.
-func (d *Driver) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made bool, err error) {
+func (d creation) make(ctx context.Context, id sandbox.ID, pod *corev1.Pod) (made bool, err error) {
 	secret, err := d.o.secret(id)
 	if err != nil {
 		return false, err
@@ -177,7 +182,7 @@ func secretName(id sandbox.ID) string { return string(id) + "-tls" }
 
 // start fills a pod that was made, as soon as its sidecar can be reached, and waits until its sandbox runs: the kubelet
 // starts that meanwhile.
-func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (there sandbox.Instance, err error) {
+func (d creation) start(ctx context.Context, spec sandbox.Spec) (there sandbox.Instance, err error) {
 	both, starting := errgroup.WithContext(ctx) // which ends with them
 	both.Go(func() error {
 		if err := d.awaitSidecar(starting, spec.ID); err != nil {
@@ -192,7 +197,7 @@ func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (there sandbox.In
 	if err := both.Wait(); err != nil {
 		return sandbox.Instance{}, err
 	}
-	if err := d.proveClosed(ctx, spec.ID); err != nil {
+	if err := (networkProof{d.Driver}).proveClosed(ctx, spec.ID); err != nil {
 		return sandbox.Instance{}, err
 	}
 	return there, nil
@@ -200,7 +205,7 @@ func (d *Driver) start(ctx context.Context, spec sandbox.Spec) (there sandbox.In
 
 // awaitSidecar waits until the kubelet has started a pod's sidecar and told its address. Why that will not come
 // awaitRunning says.
-func (d *Driver) awaitSidecar(ctx context.Context, id sandbox.ID) error {
+func (d creation) awaitSidecar(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.o.StartTimeout, errSlow)
 	defer cancel()
 	err := d.pods.await(ctx, id, 0, func(p *corev1.Pod) (bool, error) {
@@ -213,7 +218,7 @@ func (d *Driver) awaitSidecar(ctx context.Context, id sandbox.ID) error {
 }
 
 // awaitRunning waits for the pod's sandbox, and says early why it will not come.
-func (d *Driver) awaitRunning(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+func (d creation) awaitRunning(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.o.StartTimeout, errSlow)
 	defer cancel()
 	var there sandbox.Instance
@@ -244,7 +249,7 @@ func (d *Driver) awaitRunning(ctx context.Context, id sandbox.ID) (sandbox.Insta
 var errSlow = errors.New("the pod takes longer than the driver waits for one")
 
 // discard takes away a sandbox that failed to start, also when its caller has gone.
-func (d *Driver) discard(ctx context.Context, id sandbox.ID) {
+func (d creation) discard(ctx context.Context, id sandbox.ID) {
 	if err := d.remove(context.WithoutCancel(ctx), id); err != nil {
 		d.o.Log.Error("a sandbox that failed to start is not wholly removed", "sandbox", id, "error", err)
 	}
@@ -277,7 +282,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	case !isMine(p):
 		return taken(id)
 	case isClaimed(p):
-		if err := d.release(ctx, id); err != nil {
+		if err := (warmPool{d}).release(ctx, id); err != nil {
 			return err
 		}
 		return d.awaitGone(ctx, id, p)

@@ -22,6 +22,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
 
+// findings are what keeps the cluster from running sandboxes.
+type findings struct {
+	*Driver
+}
+
 // policyTime is how long it counts that the namespace is closed: what an administrator opens is noticed then.
 const policyTime = 30 * time.Second
 
@@ -33,7 +38,7 @@ type policyCheck struct {
 }
 
 // usable returns the RuntimeClass of a runtime, and why it cannot be used, or "".
-func (d *Driver) usable(ctx context.Context, name string) (class, problem string, err error) {
+func (d findings) usable(ctx context.Context, name string) (class, problem string, err error) {
 	known, err := hardening.FindRuntime(name)
 	if err != nil {
 		return "", "", err
@@ -43,7 +48,7 @@ func (d *Driver) usable(ctx context.Context, name string) (class, problem string
 }
 
 // problems says for each runtime why no sandbox can be made on it.
-func (d *Driver) problems(ctx context.Context) (map[string]string, error) {
+func (d findings) problems(ctx context.Context) (map[string]string, error) {
 	d.policy.mu.Lock()
 	defer d.policy.mu.Unlock()
 	if !d.policy.at.IsZero() && time.Since(d.policy.at) < policyTime {
@@ -75,7 +80,7 @@ func (d *Driver) problems(ctx context.Context) (map[string]string, error) {
 }
 
 // noClass says why a runtime has no RuntimeClass here, or "".
-func (d *Driver) noClass(ctx context.Context, name string) (string, error) {
+func (d findings) noClass(ctx context.Context, name string) (string, error) {
 	class, named := d.o.RuntimeClasses[name]
 	if !named {
 		return "no RuntimeClass is configured for it", nil
@@ -96,7 +101,7 @@ func (d *Driver) noClass(ctx context.Context, name string) (string, error) {
 }
 
 // openNetwork says why a pod with these labels would have a network, or "". Policies add up: each rule of each counts.
-func (d *Driver) openNetwork(ctx context.Context, pod map[string]string) (string, error) {
+func (d findings) openNetwork(ctx context.Context, pod map[string]string) (string, error) {
 	if d.o.Unpoliced {
 		return "", nil
 	}
@@ -156,7 +161,7 @@ const noUserNamespace = "pods share the node's; a cluster that has one for each 
 
 // Capabilities implements driver.Driver.
 func (d *Driver) Capabilities(ctx context.Context) (driver.Capabilities, error) {
-	problems, err := d.problems(ctx)
+	problems, err := findings{d}.problems(ctx)
 	if err != nil {
 		return driver.Capabilities{}, err
 	}

@@ -14,6 +14,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// networkProof finds out whether the cluster enforces network policies.
+type networkProof struct {
+	*Driver
+}
+
 const (
 	// proofTime is how long it counts that a sandbox could not get out.
 	proofTime = time.Hour
@@ -68,7 +73,7 @@ func (p *proof) note(why string) {
 
 // proveClosed shows, when it is time, that code in a sandbox cannot reach the API server of the cluster, which every pod without a policy can. A
 // plugin may need a moment with a new pod; while that lasts nothing of the sandbox's runs.
-func (d *Driver) proveClosed(ctx context.Context, id sandbox.ID) error {
+func (d networkProof) proveClosed(ctx context.Context, id sandbox.ID) error {
 	if d.o.Unpoliced || !d.o.ProveClosed || !d.proof.due() {
 		return nil
 	}
@@ -112,7 +117,7 @@ func (d *Driver) proveClosed(ctx context.Context, id sandbox.ID) error {
 }
 
 // foundOpen tells the log and the caller.
-func (d *Driver) foundOpen(id sandbox.ID, target string) error {
+func (d networkProof) foundOpen(id sandbox.ID, target string) error {
 	why := fmt.Sprintf("the cluster does not enforce NetworkPolicies: a sandbox in namespace %s reached %s, which they forbid", d.o.Namespace, target)
 	d.proof.note(why)
 	d.policy.mu.Lock()
@@ -123,7 +128,7 @@ func (d *Driver) foundOpen(id sandbox.ID, target string) error {
 }
 
 // apiAddress returns an IP address and port of the API server: a sandbox can look up no name.
-func (d *Driver) apiAddress(ctx context.Context) (netip.AddrPort, error) {
+func (d networkProof) apiAddress(ctx context.Context) (netip.AddrPort, error) {
 	u, err := url.Parse(d.o.Config.Host)
 	if err != nil || u.Hostname() == "" {
 		return netip.AddrPort{}, sandbox.Errorf(sandbox.Internal, "the API server has no address that a sandbox could try")

@@ -104,7 +104,7 @@ func (t *tunnels) closeAll() error {
 func (d *Driver) fill(ctx context.Context, spec sandbox.Spec) error {
 	attach := d.Attach
 	if spec.Volume != nil && spec.Volume.Bare {
-		attach = d.attachBare
+		attach = volumeClaims{d}.attachBare
 	}
 	if err := attach(ctx, driver.Attachment{ID: spec.ID, Token: spec.Token, Mounts: spec.Mounts}); err != nil {
 		return err

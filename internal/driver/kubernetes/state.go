@@ -119,7 +119,7 @@ func (d *Driver) pod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 	}
 	p, err := d.podNamed(ctx, name)
 	if err == nil && p == nil && d.o.Claims {
-		return d.claimedPod(ctx, id)
+		return warmPool{d}.claimedPod(ctx, id)
 	}
 	return p, err
 }
@@ -150,7 +150,7 @@ func (d *Driver) List(ctx context.Context, want map[string]string) ([]sandbox.In
 	for i := range got.Items {
 		there[idOf(&got.Items[i])] = true
 	}
-	starting, err := d.claimsWithout(ctx, selector, there)
+	starting, err := warmPool{d}.claimsWithout(ctx, selector, there)
 	if err != nil {
 		return nil, err
 	}

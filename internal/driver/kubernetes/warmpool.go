@@ -23,6 +23,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// warmPool claims the pods that a SandboxWarmPool keeps ready.
+type warmPool struct {
+	*Driver
+}
+
 // A sandbox may be a pod of a SandboxWarmPool of kubernetes-sigs/agent-sandbox, in place of one of the driver's own. A
 // SandboxClaim with the sandbox's id as its name asks for it; the pod keeps its name from the pool. The claim has
 // the labels and annotations of a pod, so that a sandbox is known from the moment it is asked for. The pod gets
@@ -69,7 +74,7 @@ func isClaimed(p *corev1.Pod) bool {
 }
 
 // claimPod takes a pod of a warm pool and makes it the sandbox. made is false when there is a claim of that name already.
-func (d *Driver) claimPod(ctx context.Context, spec sandbox.Spec) (made bool, err error) {
+func (d warmPool) claimPod(ctx context.Context, spec sandbox.Spec) (made bool, err error) {
 	if spec.Volume != nil {
 		return false, sandbox.Errorf(sandbox.NotSupported, "a pod of a warm pool has no volume of a user: take kubernetes.claim out of the template, or keep workspaces in pods")
 	}
@@ -93,12 +98,12 @@ func (d *Driver) claimPod(ctx context.Context, spec sandbox.Spec) (made bool, er
 	}
 	if err != nil {
 		if !isAPIStatus(err) || isPassing(err) { // it may have been made all the same
-			d.discard(ctx, spec.ID)
+			creation{d.Driver}.discard(ctx, spec.ID)
 		}
 		return false, claimError(err, "the sandbox was not claimed", "create")
 	}
 	if err := d.take(ctx, spec, want, annotations); err != nil {
-		d.discard(ctx, spec.ID)
+		creation{d.Driver}.discard(ctx, spec.ID)
 		return false, err
 	}
 	return true, nil
@@ -120,7 +125,7 @@ func (o Options) sandboxClaim(spec sandbox.Spec, annotations map[string]string) 
 }
 
 // take waits for the pod of a claim, looks at it, and puts the sandbox's name on it.
-func (d *Driver) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod, annotations map[string]string) error {
+func (d warmPool) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod, annotations map[string]string) error {
 	name, err := d.awaitClaimed(ctx, spec)
 	if err != nil {
 		return err
@@ -142,7 +147,7 @@ func (d *Driver) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod, 
 			"the pods of SandboxWarmPool %s are not of the shape that this server's sandboxes have: %s; make its SandboxTemplate anew with `skerry templates pool`",
 			spec.ClaimPool, words)
 	}
-	if words, err := d.openNetwork(ask, p.Labels); err != nil || words != "" {
+	if words, err := (findings{d.Driver}).openNetwork(ask, p.Labels); err != nil || words != "" {
 		if err == nil {
 			err = sandbox.Errorf(sandbox.NotSupported, "SandboxWarmPool %s: %s", spec.ClaimPool, words)
 		}
@@ -161,7 +166,7 @@ func (d *Driver) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod, 
 }
 
 // awaitClaimed returns the name of the pod that a claim got, once it is ready.
-func (d *Driver) awaitClaimed(ctx context.Context, spec sandbox.Spec) (pod string, err error) {
+func (d warmPool) awaitClaimed(ctx context.Context, spec sandbox.Spec) (pod string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.StartTimeout)
 	defer cancel()
 	only := func(o *metav1.ListOptions) {
@@ -236,7 +241,7 @@ func asPod(c *unstructured.Unstructured) *corev1.Pod {
 
 // claimedPod returns the pod of the claim with a sandbox's name: the pool's, or the claim itself as a starting pod. nil: there
 // is no claim.
-func (d *Driver) claimedPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
+func (d warmPool) claimedPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
 	c, err := d.claims.Get(ctx, string(id), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -254,7 +259,7 @@ func (d *Driver) claimedPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, er
 }
 
 // claimsWithout returns the claims that have no pod among those which are there: they start, or their server ended meanwhile.
-func (d *Driver) claimsWithout(ctx context.Context, selector labels.Set, there map[sandbox.ID]bool) ([]corev1.Pod, error) {
+func (d warmPool) claimsWithout(ctx context.Context, selector labels.Set, there map[sandbox.ID]bool) ([]corev1.Pod, error) {
 	if !d.o.Claims {
 		return nil, nil
 	}
@@ -272,7 +277,7 @@ func (d *Driver) claimsWithout(ctx context.Context, selector labels.Set, there m
 }
 
 // release deletes a claim. The cluster deletes the pod with it.
-func (d *Driver) release(ctx context.Context, id sandbox.ID) error {
+func (d warmPool) release(ctx context.Context, id sandbox.ID) error {
 	at := metav1.DeletePropagationBackground
 	err := d.claims.Delete(ctx, string(id), metav1.DeleteOptions{PropagationPolicy: &at})
 	if err != nil && !apierrors.IsNotFound(err) {

@@ -20,6 +20,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// creation makes a sandbox, step by step, and undoes what it made.
+type creation struct {
+	*Driver
+}
+
 const (
 	// startTimeout bounds one start. runc needs 35 ms and runsc half a second; a host under heavy load
 	// can take ten times that, and beyond this it is not waited for.
@@ -44,11 +49,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instanc
 	if problem != "" {
 		return sandbox.Instance{}, sandbox.Errorf(sandbox.NotSupported, "runtime %q cannot be used: %s", spec.Runtime, problem)
 	}
-	return d.create(ctx, rt, rt.without == "", spec)
+	return creation{d}.create(ctx, rt, rt.without == "", spec)
 }
 
 // create starts a sandbox on a runtime, probed or not.
-func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec) (sandbox.Instance, error) {
+func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec) (sandbox.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	unlock, err := d.locks.Lock(ctx, spec.ID)
@@ -81,7 +86,7 @@ func (d *Driver) create(ctx context.Context, rt *ociRuntime, userNamespace bool,
 	if err := d.start(ctx, rt, spec.ID); err != nil {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		if left := d.remove(cleanup, spec.ID); left != nil {
+		if left := (removal{d.Driver}).remove(cleanup, spec.ID); left != nil {
 			d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", spec.ID, "error", left)
 		}
 		return sandbox.Instance{}, err
@@ -96,7 +101,7 @@ func existing(there sandbox.Instance) (sandbox.Instance, error) {
 	return there, nil
 }
 
-func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
+func (d creation) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
 	there, err := d.Inspect(ctx, id)
 	if err != nil {
 		return sandbox.Instance{}, err
@@ -104,7 +109,7 @@ func (d *Driver) existingNow(ctx context.Context, id sandbox.ID) (sandbox.Instan
 	return existing(there)
 }
 
-func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, rec record) error {
+func (d creation) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace bool, spec sandbox.Spec, rec record) error {
 	in := ociconfig.Input{
 		Spec: spec, Runtime: rt.Runtime, Cgroup: d.cgroupPath(spec.ID), Binding: rt.binding(ctx), UserNamespace: userNamespace,
 	}
@@ -140,7 +145,7 @@ func (d *Driver) writeBundle(ctx context.Context, rt *ociRuntime, userNamespace 
 }
 
 // start runs the container of a bundle, detached.
-func (d *Driver) start(ctx context.Context, rt *ociRuntime, id sandbox.ID) error {
+func (d creation) start(ctx context.Context, rt *ociRuntime, id sandbox.ID) error {
 	null, err := openDevNull()
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox could not be started")
@@ -168,8 +173,8 @@ func (d *Driver) start(ctx context.Context, rt *ociRuntime, id sandbox.ID) error
 const runcInit = "runc:["
 
 // awaitExec waits, some hundred microseconds as a rule, until PID 1 runs its program.
-func (d *Driver) awaitExec(ctx context.Context, id sandbox.ID) error {
-	fd, pid, err := d.openInit(id)
+func (d creation) awaitExec(ctx context.Context, id sandbox.ID) error {
+	fd, pid, err := removal{d.Driver}.openInit(id)
 	if errors.Is(err, errNotInCgroup) { // so soon, no other process can have got the number
 		return sandbox.Wrap(sandbox.NotSupported, err, "the runtime does not put a sandbox under its limits (runsc must not run with --ignore-cgroups)")
 	}

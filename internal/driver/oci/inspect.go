@@ -81,7 +81,7 @@ func (d *Driver) instance(rec record, c *runc.Container) sandbox.Instance {
 		status = c.Status
 	}
 	// A runtime notices the end of PID 1 a moment after the kernel.
-	ended := d.hasEnded(rec.ID)
+	ended := removal{d}.hasEnded(rec.ID)
 	switch {
 	case ended:
 	case status == "running":

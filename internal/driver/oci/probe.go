@@ -67,5 +67,5 @@ type unprobed struct {
 
 // Create implements runtimeprobe.Starter.
 func (u unprobed) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {
-	return u.create(ctx, u.rt, u.userNamespace, spec)
+	return creation{u.Driver}.create(ctx, u.rt, u.userNamespace, spec)
 }

@@ -18,6 +18,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// removal ends a sandbox and deletes what is left of it.
+type removal struct {
+	*Driver
+}
+
 const (
 	// removeTimeout bounds one removal: the kill, the runtime's own delete and the cgroups.
 	removeTimeout = 30 * time.Second
@@ -38,12 +43,12 @@ func (d *Driver) Remove(ctx context.Context, id sandbox.ID) error {
 		return err
 	}
 	defer unlock()
-	return d.remove(ctx, id)
+	return removal{d}.remove(ctx, id)
 }
 
 // remove takes away everything of a sandbox, the bundle last: until then it can be found again. The
 // caller holds its lock.
-func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
+func (d removal) remove(ctx context.Context, id sandbox.ID) error {
 	rec, err := readRecord(d.bundle(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -77,7 +82,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 
 // kill ends PID 1, and with it every process of the sandbox, and waits until it is dead. The
 // runtime's delete would do so too, but looks only ten times a second.
-func (d *Driver) kill(ctx context.Context, id sandbox.ID) {
+func (d removal) kill(ctx context.Context, id sandbox.ID) {
 	fd, _, err := d.openInit(id)
 	if err != nil {
 		return
@@ -101,7 +106,7 @@ func hasEnded(pidfd int, limit time.Duration) bool {
 }
 
 // hasEnded reports whether the sandbox was started and its PID 1 no longer exists.
-func (d *Driver) hasEnded(id sandbox.ID) bool {
+func (d removal) hasEnded(id sandbox.ID) bool {
 	fd, _, err := d.openInit(id)
 	if err != nil {
 		return errors.Is(err, unix.ESRCH)
@@ -120,7 +125,7 @@ var (
 
 // openInit opens a handle (pidfd) of the sandbox's PID 1 and returns its number on the host.
 // fs.ErrNotExist: the runtime has not started it; unix.ESRCH: it has ended.
-func (d *Driver) openInit(id sandbox.ID) (fd, pid int, err error) {
+func (d removal) openInit(id sandbox.ID) (fd, pid int, err error) {
 	data, err := os.ReadFile(filepath.Join(d.bundle(id), pidFile))
 	if err != nil {
 		return -1, 0, err

@@ -119,7 +119,7 @@ func (w *watch) scan(ctx context.Context, report bool) error {
 		if _, held := w.handles[id]; held || w.ended[id] {
 			continue
 		}
-		fd, _, err := w.d.openInit(id)
+		fd, _, err := removal{w.d}.openInit(id)
 		switch {
 		case err == nil:
 			w.handles[id] = fd
