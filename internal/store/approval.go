@@ -13,6 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// approvalRecords are requests for approval, and what people granted.
+type approvalRecords struct{ *conn }
+
 // Bounds of requests for approval. Open ones are pending, or decided and not used yet.
 const (
 	MaxOpenApprovals       = 1000 // of a tenant
@@ -64,7 +67,7 @@ if ARGV[5] == 'over' then redis.call('ZREM', KEYS[3], ARGV[4]) end
 return 1`)
 
 // AddApproval keeps a new request. QuotaExceeded: too many of the thread, user or tenant are open.
-func (s *Store) AddApproval(ctx context.Context, a ApprovalRecord) error {
+func (s approvalRecords) AddApproval(ctx context.Context, a ApprovalRecord) error {
 	if err := checkThread(sandbox.Thread{Owner: sandbox.Owner{Tenant: a.Tenant, User: a.User}, ID: a.Thread}); err != nil {
 		return err
 	}
@@ -88,7 +91,7 @@ func (s *Store) AddApproval(ctx context.Context, a ApprovalRecord) error {
 }
 
 // trimApprovals lets go of the oldest requests that are over, when there are too many.
-func (s *Store) trimApprovals(ctx context.Context, tenant string) error {
+func (s approvalRecords) trimApprovals(ctx context.Context, tenant string) error {
 	excess, ids, err := s.oldApprovals(ctx, tenant)
 	if err != nil || excess <= 0 {
 		return err
@@ -114,7 +117,7 @@ func (s *Store) trimApprovals(ctx context.Context, tenant string) error {
 }
 
 // oldApprovals returns how many requests are too many, and the oldest ones, of which at least so many are over.
-func (s *Store) oldApprovals(ctx context.Context, tenant string) (excess int64, ids []string, err error) {
+func (s approvalRecords) oldApprovals(ctx context.Context, tenant string) (excess int64, ids []string, err error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	index := approvalsKey(tenant) + ":index"
@@ -128,12 +131,12 @@ func (s *Store) oldApprovals(ctx context.Context, tenant string) (excess int64, 
 }
 
 // Approval returns one request, or NotFound.
-func (s *Store) Approval(ctx context.Context, tenant, id string) (ApprovalRecord, error) {
+func (s approvalRecords) Approval(ctx context.Context, tenant, id string) (ApprovalRecord, error) {
 	a, _, err := s.approval(ctx, tenant, id)
 	return a, err
 }
 
-func (s *Store) approval(ctx context.Context, tenant, id string) (ApprovalRecord, string, error) {
+func (s approvalRecords) approval(ctx context.Context, tenant, id string) (ApprovalRecord, string, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return ApprovalRecord{}, "", err
 	}
@@ -148,7 +151,7 @@ func (s *Store) approval(ctx context.Context, tenant, id string) (ApprovalRecord
 }
 
 // approvals returns those of the requests that are there, in order.
-func (s *Store) approvals(ctx context.Context, tenant string, ids []string) (list []ApprovalRecord, texts []string, err error) {
+func (s approvalRecords) approvals(ctx context.Context, tenant string, ids []string) (list []ApprovalRecord, texts []string, err error) {
 	if len(ids) == 0 {
 		return nil, nil, nil
 	}
@@ -174,7 +177,7 @@ func (s *Store) approvals(ctx context.Context, tenant string, ids []string) (lis
 
 // ChangeApproval changes a request. change is given it as it is, and may be called again when another was faster; its
 // error ends the call. All servers are told.
-func (s *Store) ChangeApproval(ctx context.Context, tenant, id string, change func(*ApprovalRecord) error) (ApprovalRecord, error) {
+func (s approvalRecords) ChangeApproval(ctx context.Context, tenant, id string, change func(*ApprovalRecord) error) (ApprovalRecord, error) {
 	for {
 		a, before, err := s.approval(ctx, tenant, id)
 		if err != nil {
@@ -201,7 +204,7 @@ func (s *Store) ChangeApproval(ctx context.Context, tenant, id string, change fu
 
 var errOvertaken = errors.New("another change was faster")
 
-func (s *Store) replaceApproval(ctx context.Context, a ApprovalRecord, before string, text []byte) error {
+func (s approvalRecords) replaceApproval(ctx context.Context, a ApprovalRecord, before string, text []byte) error {
 	p, over := a.place(), ""
 	if !a.open() {
 		over = "over"
@@ -216,7 +219,7 @@ func (s *Store) replaceApproval(ctx context.Context, a ApprovalRecord, before st
 }
 
 // OpenApprovals returns the open requests of a thread, oldest first.
-func (s *Store) OpenApprovals(ctx context.Context, t sandbox.Thread) ([]ApprovalRecord, error) {
+func (s approvalRecords) OpenApprovals(ctx context.Context, t sandbox.Thread) ([]ApprovalRecord, error) {
 	if err := checkThread(t); err != nil {
 		return nil, err
 	}
@@ -224,7 +227,7 @@ func (s *Store) OpenApprovals(ctx context.Context, t sandbox.Thread) ([]Approval
 	return s.openApprovals(ctx, t.Tenant, "["+prefix+":", "("+prefix+";", MaxOpenApprovalsThread)
 }
 
-func (s *Store) openApprovals(ctx context.Context, tenant, from, to string, limit int64) ([]ApprovalRecord, error) {
+func (s approvalRecords) openApprovals(ctx context.Context, tenant, from, to string, limit int64) ([]ApprovalRecord, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	members, err := s.rdb.ZRangeByLex(ctx, openApprovalsKey(tenant), &redis.ZRangeBy{Min: from, Max: to, Count: limit}).Result()
@@ -247,7 +250,7 @@ func (s *Store) openApprovals(ctx context.Context, tenant, from, to string, limi
 }
 
 // Approvals lists requests, newest first; those that are pending are found without looking at the others.
-func (s *Store) Approvals(ctx context.Context, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error) {
+func (s approvalRecords) Approvals(ctx context.Context, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error) {
 	if err := sandbox.CheckOwnerName("tenant", f.Tenant); err != nil {
 		return nil, "", err
 	}
@@ -290,7 +293,7 @@ func (s *Store) Approvals(ctx context.Context, f sandbox.ApprovalFilter) (items 
 	}
 }
 
-func (s *Store) approvalIDs(ctx context.Context, tenant, from string) ([]string, error) {
+func (s approvalRecords) approvalIDs(ctx context.Context, tenant, from string) ([]string, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	ids, err := s.rdb.ZRevRangeByLex(ctx, approvalsKey(tenant)+":index", &redis.ZRangeBy{Min: "-", Max: from, Count: approvalPage}).Result()
@@ -298,12 +301,12 @@ func (s *Store) approvalIDs(ctx context.Context, tenant, from string) ([]string,
 }
 
 // AllOpenApprovals returns the open requests of a tenant.
-func (s *Store) AllOpenApprovals(ctx context.Context, tenant string) ([]ApprovalRecord, error) {
+func (s approvalRecords) AllOpenApprovals(ctx context.Context, tenant string) ([]ApprovalRecord, error) {
 	return s.openApprovals(ctx, tenant, "-", "+", MaxOpenApprovals)
 }
 
 // tellApproval wakes those who wait for a request, on all servers. Who misses it looks again by itself.
-func (s *Store) tellApproval(ctx context.Context, a ApprovalRecord) {
+func (s approvalRecords) tellApproval(ctx context.Context, a ApprovalRecord) {
 	ctx, cancel := deadline(context.WithoutCancel(ctx))
 	defer cancel()
 	_ = s.rdb.Publish(ctx, approvalChannel, a.ID).Err()
@@ -311,12 +314,12 @@ func (s *Store) tellApproval(ctx context.Context, a ApprovalRecord) {
 
 // WatchApprovals calls changed with the id of each request that changes, until ctx ends; with "" when some
 // may have been missed.
-func (s *Store) WatchApprovals(ctx context.Context, changed func(id string)) {
+func (s approvalRecords) WatchApprovals(ctx context.Context, changed func(id string)) {
 	s.watch(ctx, approvalChannel, changed)
 }
 
 // watch calls changed with what is published, until ctx ends; with "" when some may have been missed.
-func (s *Store) watch(ctx context.Context, channel string, changed func(text string)) {
+func (s *conn) watch(ctx context.Context, channel string, changed func(text string)) {
 	sub := s.rdb.Subscribe(ctx, channel)
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	defer func() {
@@ -340,7 +343,7 @@ type Grant struct {
 }
 
 // SaveGrant lets a thread make the calls that name stands for, until it is deleted.
-func (s *Store) SaveGrant(ctx context.Context, t sandbox.Thread, name string, g Grant) error {
+func (s approvalRecords) SaveGrant(ctx context.Context, t sandbox.Thread, name string, g Grant) error {
 	if err := checkThread(t); err != nil {
 		return err
 	}
@@ -357,7 +360,7 @@ func (s *Store) SaveGrant(ctx context.Context, t sandbox.Thread, name string, g 
 }
 
 // Grants returns those of the named approvals that the thread has; an absent one has no Approval.
-func (s *Store) Grants(ctx context.Context, t sandbox.Thread, names ...string) ([]Grant, error) {
+func (s approvalRecords) Grants(ctx context.Context, t sandbox.Thread, names ...string) ([]Grant, error) {
 	if err := checkThread(t); err != nil {
 		return nil, err
 	}
@@ -379,7 +382,7 @@ func (s *Store) Grants(ctx context.Context, t sandbox.Thread, names ...string) (
 }
 
 // ForgetGrants takes back what a thread was given for good.
-func (s *Store) ForgetGrants(ctx context.Context, t sandbox.Thread) error {
+func (s approvalRecords) ForgetGrants(ctx context.Context, t sandbox.Thread) error {
 	if err := checkThread(t); err != nil {
 		return err
 	}

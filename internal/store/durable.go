@@ -35,7 +35,7 @@ func (p place) keys() []string {
 }
 
 // save writes a durable record, JSON of v. In embedded mode it is on disk when save returns.
-func (s *Store) save(ctx context.Context, p place, v any) error {
+func (s *conn) save(ctx context.Context, p place, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the record cannot be written")
@@ -50,7 +50,7 @@ func (s *Store) save(ctx context.Context, p place, v any) error {
 }
 
 // remove takes a durable record away. A missing one is no error.
-func (s *Store) remove(ctx context.Context, p place) error {
+func (s *conn) remove(ctx context.Context, p place) error {
 	return s.change(ctx, func(ctx context.Context) (entry, error) {
 		err := removeScript.Run(ctx, s.rdb, p.keys(), p.field).Err()
 		return entry{Key: p.key, Field: p.field, Index: p.index}, failure(err)
@@ -58,7 +58,7 @@ func (s *Store) remove(ctx context.Context, p place) error {
 }
 
 // change applies a durable change and journals it, in the same order for all.
-func (s *Store) change(ctx context.Context, apply func(context.Context) (entry, error)) error {
+func (s *conn) change(ctx context.Context, apply func(context.Context) (entry, error)) error {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	if s.journal == nil {

@@ -11,6 +11,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// keyRecords are the keys of callers.
+type keyRecords struct{ *conn }
+
 // KeyRecord is a bearer key without its secret.
 type KeyRecord struct {
 	ID           string       `json:"id"`
@@ -38,7 +41,7 @@ func tenantKeyPlace(tenant, id string) place {
 // PutKey writes a key. It is durable. The two places of a key lie in different slots of a cluster,
 // so they are written one after the other: a crash in between leaves a key that is listed, does not
 // work, and can be deleted.
-func (s *Store) PutKey(ctx context.Context, k KeyRecord) error {
+func (s keyRecords) PutKey(ctx context.Context, k KeyRecord) error {
 	if err := checkOwner(sandbox.Owner{Tenant: k.Tenant, User: k.User}); err != nil {
 		return err
 	}
@@ -53,7 +56,7 @@ func (s *Store) PutKey(ctx context.Context, k KeyRecord) error {
 }
 
 // tellKey says to all servers that a key is another one now. Who misses it looks again by itself.
-func (s *Store) tellKey(ctx context.Context, id string) {
+func (s keyRecords) tellKey(ctx context.Context, id string) {
 	ctx, cancel := deadline(context.WithoutCancel(ctx))
 	defer cancel()
 	_ = s.rdb.Publish(ctx, keysChannel, id).Err()
@@ -61,12 +64,12 @@ func (s *Store) tellKey(ctx context.Context, id string) {
 
 // WatchKeys calls changed with the id of each key that is made or deleted on any server, until ctx ends; with ""
 // when some may have been missed.
-func (s *Store) WatchKeys(ctx context.Context, changed func(id string)) {
+func (s keyRecords) WatchKeys(ctx context.Context, changed func(id string)) {
 	s.watch(ctx, keysChannel, changed)
 }
 
 // KeyUsed writes down when a key was used.
-func (s *Store) KeyUsed(ctx context.Context, tenant, id string, at time.Time) error {
+func (s keyRecords) KeyUsed(ctx context.Context, tenant, id string, at time.Time) error {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return err
 	}
@@ -74,12 +77,12 @@ func (s *Store) KeyUsed(ctx context.Context, tenant, id string, at time.Time) er
 }
 
 // KeyByHash returns the key whose secret has this hash, or NotFound.
-func (s *Store) KeyByHash(ctx context.Context, hash string) (KeyRecord, error) {
+func (s keyRecords) KeyByHash(ctx context.Context, hash string) (KeyRecord, error) {
 	return s.key(ctx, hashPlace(hash))
 }
 
 // Keys lists a tenant's keys, sorted by time of creation, then id.
-func (s *Store) Keys(ctx context.Context, tenant string) ([]KeyRecord, error) {
+func (s keyRecords) Keys(ctx context.Context, tenant string) ([]KeyRecord, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err
 	}
@@ -114,7 +117,7 @@ func (s *Store) Keys(ctx context.Context, tenant string) ([]KeyRecord, error) {
 
 // DeleteKey takes a key away; NotFound when the tenant has none with this id. It is durable. What
 // makes the key work goes first: after an error in between it can be deleted again.
-func (s *Store) DeleteKey(ctx context.Context, tenant, id string) error {
+func (s keyRecords) DeleteKey(ctx context.Context, tenant, id string) error {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return err
 	}
@@ -133,14 +136,14 @@ func (s *Store) DeleteKey(ctx context.Context, tenant, id string) error {
 }
 
 // HasKeys reports whether any tenant has a key.
-func (s *Store) HasKeys(ctx context.Context) (bool, error) {
+func (s keyRecords) HasKeys(ctx context.Context) (bool, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	n, err := s.rdb.HLen(ctx, keyHashesKey).Result()
 	return n > 0, failure(err)
 }
 
-func (s *Store) key(ctx context.Context, p place) (KeyRecord, error) {
+func (s keyRecords) key(ctx context.Context, p place) (KeyRecord, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	text, err := s.rdb.HGet(ctx, p.key, p.field).Bytes()

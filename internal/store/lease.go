@@ -11,6 +11,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// leases say which server holds a thread.
+type leases struct{ *conn }
+
 // Lease says which replica may create or remove the sandbox of a thread.
 type Lease struct {
 	// Token is the fencing token: larger than that of every lease of the tenant before it, also
@@ -60,13 +63,13 @@ return 0`)
 
 // AcquireLease takes the thread for a replica, for ttl. The replica that has it already gets it
 // again, with a new token and in the state own. When another has it: Conflict, with that lease.
-func (s *Store) AcquireLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) (Lease, error) {
+func (s leases) AcquireLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) (Lease, error) {
 	return s.TakeLease(ctx, t, replica, replica, ttl)
 }
 
 // TakeLease is AcquireLease that takes the thread also from the replica from, which is known to have
 // ended: no server waits for its lease to run out. From another owner it takes nothing.
-func (s *Store) TakeLease(ctx context.Context, t sandbox.Thread, replica, from string, ttl time.Duration) (Lease, error) {
+func (s leases) TakeLease(ctx context.Context, t sandbox.Thread, replica, from string, ttl time.Duration) (Lease, error) {
 	if err := checkLease(t, replica, ttl); err != nil {
 		return Lease{}, err
 	}
@@ -74,7 +77,7 @@ func (s *Store) TakeLease(ctx context.Context, t sandbox.Thread, replica, from s
 }
 
 // Lease returns the lease of a thread as it is. NotFound: there is none.
-func (s *Store) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
+func (s leases) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
 	if err := checkThread(t); err != nil {
 		return Lease{}, err
 	}
@@ -98,7 +101,7 @@ func (s *Store) Lease(ctx context.Context, t sandbox.Thread) (Lease, error) {
 
 // RenewLease keeps the thread for another ttl. NotFound: the lease ran out and no server has taken it
 // (AcquireLease takes it again). Conflict: another replica has it.
-func (s *Store) RenewLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) error {
+func (s leases) RenewLease(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) error {
 	if err := checkLease(t, replica, ttl); err != nil {
 		return err
 	}
@@ -130,7 +133,7 @@ return verdicts`
 // KeepLeases is RenewLease of many threads, each of the one certain lease whose token is given. The errors are those
 // of single threads, Conflict also when the replica has the thread by another token. It costs a command for each
 // tenant, and for each 500 threads of one.
-func (s *Store) KeepLeases(ctx context.Context, replica string, tokens map[sandbox.Thread]int64, ttl time.Duration) map[sandbox.Thread]error {
+func (s leases) KeepLeases(ctx context.Context, replica string, tokens map[sandbox.Thread]int64, ttl time.Duration) map[sandbox.Thread]error {
 	failed := map[sandbox.Thread]error{}
 	ofTenant := map[string][]sandbox.Thread{}
 	for t := range tokens {
@@ -151,7 +154,7 @@ func (s *Store) KeepLeases(ctx context.Context, replica string, tokens map[sandb
 }
 
 // keepSome renews in one round trip.
-func (s *Store) keepSome(ctx context.Context, replica string, parts [][]sandbox.Thread, tokens map[sandbox.Thread]int64, ttl time.Duration, failed map[sandbox.Thread]error) {
+func (s leases) keepSome(ctx context.Context, replica string, parts [][]sandbox.Thread, tokens map[sandbox.Thread]int64, ttl time.Duration, failed map[sandbox.Thread]error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	answers := make([]*redis.Cmd, len(parts))
@@ -186,7 +189,7 @@ func (s *Store) keepSome(ctx context.Context, replica string, parts [][]sandbox.
 
 // MarkDeleting says that the owner removes the thread's sandbox or the thread, and keeps the lease
 // for ttl. Errors as of RenewLease.
-func (s *Store) MarkDeleting(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) (Lease, error) {
+func (s leases) MarkDeleting(ctx context.Context, t sandbox.Thread, replica string, ttl time.Duration) (Lease, error) {
 	if err := checkLease(t, replica, ttl); err != nil {
 		return Lease{}, err
 	}
@@ -194,7 +197,7 @@ func (s *Store) MarkDeleting(ctx context.Context, t sandbox.Thread, replica stri
 }
 
 // ReleaseLease releases the thread. It is no error when the replica does not have it (any more).
-func (s *Store) ReleaseLease(ctx context.Context, t sandbox.Thread, replica string) error {
+func (s leases) ReleaseLease(ctx context.Context, t sandbox.Thread, replica string) error {
 	if err := checkThread(t); err != nil {
 		return err
 	}
@@ -203,7 +206,7 @@ func (s *Store) ReleaseLease(ctx context.Context, t sandbox.Thread, replica stri
 	return failure(releaseScript.Run(ctx, s.rdb, []string{leaseKey(t)}, replica).Err())
 }
 
-func (s *Store) lease(ctx context.Context, script *redis.Script, keys []string, t sandbox.Thread, args ...any) (Lease, error) {
+func (s leases) lease(ctx context.Context, script *redis.Script, keys []string, t sandbox.Thread, args ...any) (Lease, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	answer, err := script.Run(ctx, s.rdb, keys, args...).StringSlice()

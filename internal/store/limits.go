@@ -13,6 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// counters are what the limits count.
+type counters struct{ *conn }
+
 // The state of limits, and the counts of what was used. Package limits says what it means.
 
 const (
@@ -152,7 +155,7 @@ func (l *keyList) of(key string) int {
 
 // Admit takes all that the checks ask for, or nothing: then it says which of them failed. back are places to free
 // before; giving one back again does nothing. It is one round trip. refused is nil when the call may go on.
-func (s *Store) Admit(ctx context.Context, tenant string, checks []Check, back []Held) (refused *Refusal, err error) {
+func (s counters) Admit(ctx context.Context, tenant string, checks []Check, back []Held) (refused *Refusal, err error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err
 	}
@@ -178,7 +181,7 @@ func (s *Store) Admit(ctx context.Context, tenant string, checks []Check, back [
 }
 
 // AdmitShared is Admit of rates that all tenants share. Their scopes say whose they are.
-func (s *Store) AdmitShared(ctx context.Context, rates []Check) (refused *Refusal, err error) {
+func (s counters) AdmitShared(ctx context.Context, rates []Check) (refused *Refusal, err error) {
 	var keys keyList
 	args := make([]any, 0, 2+6*len(rates))
 	args = append(args, time.Now().UnixMilli(), len(rates))
@@ -191,7 +194,7 @@ func (s *Store) AdmitShared(ctx context.Context, rates []Check) (refused *Refusa
 	return s.admit(ctx, keys.keys, args)
 }
 
-func (s *Store) admit(ctx context.Context, keys []string, args []any) (*Refusal, error) {
+func (s counters) admit(ctx context.Context, keys []string, args []any) (*Refusal, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	answer, err := admitScript.Run(ctx, s.rdb, keys, args...).StringSlice()
@@ -228,7 +231,7 @@ end
 return 1`)
 
 // KeepHeld extends places of a tenant by ttl, whatever the limits say, and frees others.
-func (s *Store) KeepHeld(ctx context.Context, tenant string, keep, back []Held, ttl time.Duration) error {
+func (s counters) KeepHeld(ctx context.Context, tenant string, keep, back []Held, ttl time.Duration) error {
 	var keys keyList
 	args := []any{ttl.Milliseconds(), len(keep)}
 	for _, list := range [][]Held{keep, back} {
@@ -245,7 +248,7 @@ func (s *Store) KeepHeld(ctx context.Context, tenant string, keep, back []Held, 
 }
 
 // CountHeld is how many places are taken now.
-func (s *Store) CountHeld(ctx context.Context, tenant, limit, scope string) (int64, error) {
+func (s counters) CountHeld(ctx context.Context, tenant, limit, scope string) (int64, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	n, err := s.rdb.ZCount(ctx, heldKey(tenant, limit, scope), strconv.FormatInt(time.Now().UnixMilli(), 10), "+inf").Result()
@@ -301,7 +304,7 @@ const cpuCounter = "cpu_ms"
 
 // Count adds to the counts of a tenant's day. server and batch name what is added: told again, it is not added again;
 // a server's batches of one day have rising numbers. In embedded mode the counts are on disk when it returns.
-func (s *Store) Count(ctx context.Context, tenant, day, server string, batch uint64, c Counts, marks []CPUMark) error {
+func (s counters) Count(ctx context.Context, tenant, day, server string, batch uint64, c Counts, marks []CPUMark) error {
 	keys := []string{usageKey(tenant, day)}
 	amounts := 0
 	args := []any{server, batch, usageTTL.Milliseconds(), markTTL.Milliseconds(), 0}
@@ -348,7 +351,7 @@ func (s *Store) Count(ctx context.Context, tenant, day, server string, batch uin
 }
 
 // Usage returns the counts of a tenant's days, each written 20060102: of these scopes, or of all when there are none.
-func (s *Store) Usage(ctx context.Context, tenant string, days, scopes, counters []string) (map[string]Counts, error) {
+func (s counters) Usage(ctx context.Context, tenant string, days, scopes, counters []string) (map[string]Counts, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// secretRecords are sealed values by name.
+type secretRecords struct{ *conn }
+
 // SecretRecord is a secret that is stored. Its value is encrypted by the server that stores it: the state never has it.
 type SecretRecord struct {
 	Tenant    string    `json:"tenant"`
@@ -30,7 +33,7 @@ func secretPlace(tenant, scope, name string) place {
 
 // PutSecret writes a secret. It is durable. Its tenant is written first, so that a reader who goes through all
 // secrets misses none.
-func (s *Store) PutSecret(ctx context.Context, r SecretRecord) error {
+func (s secretRecords) PutSecret(ctx context.Context, r SecretRecord) error {
 	if err := sandbox.CheckOwnerName("tenant", r.Tenant); err != nil {
 		return err
 	}
@@ -44,7 +47,7 @@ func (s *Store) PutSecret(ctx context.Context, r SecretRecord) error {
 }
 
 // DeleteSecret takes a secret away. It is durable. A missing one is no error.
-func (s *Store) DeleteSecret(ctx context.Context, tenant, scope, name string) error {
+func (s secretRecords) DeleteSecret(ctx context.Context, tenant, scope, name string) error {
 	if err := s.remove(ctx, secretPlace(tenant, scope, name)); err != nil {
 		return err
 	}
@@ -52,14 +55,14 @@ func (s *Store) DeleteSecret(ctx context.Context, tenant, scope, name string) er
 }
 
 // secretsChanged tells the other servers.
-func (s *Store) secretsChanged(ctx context.Context) error {
+func (s secretRecords) secretsChanged(ctx context.Context) error {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	return failure(s.rdb.Incr(ctx, secretVersionKey).Err())
 }
 
 // SecretVersion changes with each secret that is put or deleted by any server.
-func (s *Store) SecretVersion(ctx context.Context) (string, error) {
+func (s secretRecords) SecretVersion(ctx context.Context) (string, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	v, err := s.rdb.Get(ctx, secretVersionKey).Result()
@@ -70,7 +73,7 @@ func (s *Store) SecretVersion(ctx context.Context) (string, error) {
 }
 
 // Secrets returns all secrets of a tenant, by name, then scope.
-func (s *Store) Secrets(ctx context.Context, tenant string) ([]SecretRecord, error) {
+func (s secretRecords) Secrets(ctx context.Context, tenant string) ([]SecretRecord, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func readSecret(text string) (SecretRecord, error) {
 }
 
 // SecretsNamed returns those of a name in some scopes, in one round trip.
-func (s *Store) SecretsNamed(ctx context.Context, tenant, name string, scopes []string) ([]SecretRecord, error) {
+func (s secretRecords) SecretsNamed(ctx context.Context, tenant, name string, scopes []string) ([]SecretRecord, error) {
 	if err := sandbox.CheckOwnerName("tenant", tenant); err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ func (s *Store) SecretsNamed(ctx context.Context, tenant, name string, scopes []
 }
 
 // SecretTenants returns the tenants that have, or had, secrets.
-func (s *Store) SecretTenants(ctx context.Context) ([]string, error) {
+func (s secretRecords) SecretTenants(ctx context.Context) ([]string, error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	list, err := s.rdb.HKeys(ctx, secretTenantsKey).Result()
@@ -149,7 +152,7 @@ return 1`)
 
 // ResealSecret exchanges was for now, which differ in how the value is encrypted. false: it was changed
 // meanwhile, and stays so. It is durable.
-func (s *Store) ResealSecret(ctx context.Context, was, now SecretRecord) (bool, error) {
+func (s secretRecords) ResealSecret(ctx context.Context, was, now SecretRecord) (bool, error) {
 	p := secretPlace(was.Tenant, was.Scope, was.Name)
 	before, err := json.Marshal(was)
 	if err != nil {

@@ -38,6 +38,17 @@ type Options struct {
 
 // Store is the state. Make one with Open.
 type Store struct {
+	*conn
+	approvalRecords
+	keyRecords
+	leases
+	counters
+	secretRecords
+	threadRecords
+}
+
+// conn is the connection that the parts share.
+type conn struct {
 	rdb      redis.UniversalClient
 	embedded *embedded // nil with a Redis of its own
 	journal  *journal  // nil unless embedded with a file
@@ -48,6 +59,13 @@ type Store struct {
 
 	closing sync.Once
 	closed  error
+}
+
+func newStore(c *conn) *Store {
+	return &Store{
+		conn: c, approvalRecords: approvalRecords{c}, keyRecords: keyRecords{c}, leases: leases{c}, counters: counters{c}, secretRecords: secretRecords{c},
+		threadRecords: threadRecords{c},
+	}
 }
 
 // Open makes a Store. With a URL it does not wait for Redis: Ping says whether it is there. In
@@ -62,7 +80,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Store{rdb: rdb, highestUID: o.HighestUID, replica: o.Replica, alive: o.Alive}, nil
+		return newStore(&conn{rdb: rdb, highestUID: o.HighestUID, replica: o.Replica, alive: o.Alive}), nil
 	}
 	return openEmbedded(ctx, o)
 }
@@ -72,7 +90,7 @@ func openEmbedded(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Internal, err, "the embedded state cannot be started")
 	}
-	s := &Store{embedded: e, rdb: e.client(), highestUID: o.HighestUID, replica: o.Replica, alive: o.Alive}
+	s := newStore(&conn{embedded: e, rdb: e.client(), highestUID: o.HighestUID, replica: o.Replica, alive: o.Alive})
 	if o.Journal == "" {
 		return s, nil
 	}

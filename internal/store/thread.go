@@ -11,6 +11,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// threadRecords are the threads of owners.
+type threadRecords struct{ *conn }
+
 const (
 	// DefaultThreads is the length of a page of Threads when none is asked for.
 	DefaultThreads = 100
@@ -27,7 +30,7 @@ func threadPlace(t sandbox.Thread) place {
 }
 
 // PutThread writes what is remembered of a thread, in place of what was. It is durable.
-func (s *Store) PutThread(ctx context.Context, info sandbox.ThreadInfo) error {
+func (s threadRecords) PutThread(ctx context.Context, info sandbox.ThreadInfo) error {
 	if err := checkThread(info.Thread); err != nil {
 		return err
 	}
@@ -35,7 +38,7 @@ func (s *Store) PutThread(ctx context.Context, info sandbox.ThreadInfo) error {
 }
 
 // Thread returns what is remembered of a thread, or NotFound.
-func (s *Store) Thread(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
+func (s threadRecords) Thread(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInfo, error) {
 	if err := checkThread(t); err != nil {
 		return sandbox.ThreadInfo{}, err
 	}
@@ -58,7 +61,7 @@ func (s *Store) Thread(ctx context.Context, t sandbox.Thread) (sandbox.ThreadInf
 
 // DeleteThread forgets a thread. A missing one is no error. It is durable. The thread's
 // sandbox record and lease stay.
-func (s *Store) DeleteThread(ctx context.Context, t sandbox.Thread) error {
+func (s threadRecords) DeleteThread(ctx context.Context, t sandbox.Thread) error {
 	if err := checkThread(t); err != nil {
 		return err
 	}
@@ -76,7 +79,7 @@ return redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])`)
 
 // TouchThread notes that the thread was active at a time. It is cheap, and forgotten by a restart in
 // embedded mode. A thread that is not there stays away.
-func (s *Store) TouchThread(ctx context.Context, t sandbox.Thread, at time.Time) error {
+func (s threadRecords) TouchThread(ctx context.Context, t sandbox.Thread, at time.Time) error {
 	if err := checkThread(t); err != nil {
 		return err
 	}
@@ -102,7 +105,7 @@ return {ids, records, touched}`)
 // limit is 0 for DefaultThreads, at most MaxThreads. cursor is "" or the next of the call before;
 // next is "" at the end. One call looks at no more than 10,000 threads: a page may be shorter than
 // limit, even empty, and have a next.
-func (s *Store) Threads(ctx context.Context, o sandbox.Owner, labels map[string]string, limit int, cursor string) (items []sandbox.ThreadInfo, next string, err error) {
+func (s threadRecords) Threads(ctx context.Context, o sandbox.Owner, labels map[string]string, limit int, cursor string) (items []sandbox.ThreadInfo, next string, err error) {
 	if err := checkOwner(o); err != nil {
 		return nil, "", err
 	}
@@ -146,7 +149,7 @@ func (s *Store) Threads(ctx context.Context, o sandbox.Owner, labels map[string]
 }
 
 // threadsPage reads count threads after cursor. last is the id that the page ends with.
-func (s *Store) threadsPage(ctx context.Context, o sandbox.Owner, cursor string, count int) (page []sandbox.ThreadInfo, last string, more bool, err error) {
+func (s threadRecords) threadsPage(ctx context.Context, o sandbox.Owner, cursor string, count int) (page []sandbox.ThreadInfo, last string, more bool, err error) {
 	ctx, cancel := deadline(ctx)
 	defer cancel()
 	from := "-"
