@@ -12,6 +12,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
+// places are what is held until it is released.
+type places struct{ *Gate }
+
 // Rules are the limits of one tenant, user or key. 0 is none.
 type Rules struct {
 	RequestsPerMinute  int64
@@ -133,7 +136,7 @@ func New(o Options) *Gate {
 		o: o, places: map[*Place]struct{}{}, back: map[string]map[store.Held]struct{}{}, counts: map[ledger]*account{},
 		marks: map[sandbox.ID]*meter{}, disks: map[diskKey]*disk{}, kick: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
 	}
-	go g.tell(ctx)
+	go reports{g}.tell(ctx)
 	return g
 }
 
@@ -185,7 +188,7 @@ func (g *Gate) admit(ctx context.Context, c sandbox.Caller, d *demand) error {
 	if len(d.checks) == 0 {
 		return nil
 	}
-	back := g.toBringBack(c.Tenant)
+	back := places{g}.toBringBack(c.Tenant)
 	no, err := g.o.State.Admit(ctx, c.Tenant, d.checks, back)
 	if err != nil {
 		return sandbox.Wrap(sandbox.Unavailable, err, "the limits of the caller cannot be looked up now (the state store does not answer)")
@@ -322,13 +325,13 @@ func (g *Gate) Exec(ctx context.Context, c sandbox.Caller, id string, most time.
 	today := store.Day(g.o.Now())
 	for i, s := range scopesOf(c) {
 		if n := rules[i].Execs; n > 0 {
-			g.hold(&d, p, s, Execs, n, id, p.since.Add(most))
+			places{g}.hold(&d, p, s, Execs, n, id, p.since.Add(most))
 		}
 		if n := rules[i].CPUSecondsPerDay; n > 0 {
 			d.add(s, store.Check{Kind: store.CheckDay, Limit: CPU, Max: n * 1000, Counter: countCPU, Day: today})
 		}
 	}
-	return p, g.take(ctx, c, &d, p)
+	return p, places{g}.take(ctx, c, &d, p)
 }
 
 // Sandbox lets a sandbox in. Errors as of Request. The place is given back when it is gone.
@@ -341,10 +344,10 @@ func (g *Gate) Sandbox(ctx context.Context, c sandbox.Caller, id sandbox.ID) (*P
 	p := &Place{gate: g, caller: c, since: g.o.Now()}
 	for i, s := range scopesOf(c) {
 		if n := rules[i].Sandboxes; n > 0 {
-			g.hold(&d, p, s, Sandboxes, n, string(id), time.Time{})
+			places{g}.hold(&d, p, s, Sandboxes, n, string(id), time.Time{})
 		}
 	}
-	err := g.take(ctx, c, &d, p)
+	err := places{g}.take(ctx, c, &d, p)
 	if err == nil {
 		g.count(c, countStarts, 1)
 	}
@@ -360,7 +363,7 @@ func (g *Gate) Seat(c sandbox.Caller, id sandbox.ID) *Place {
 	p := &Place{gate: g, caller: c, since: g.o.Now()}
 	for i, s := range scopesOf(c) {
 		if n := rules[i].Sandboxes; n > 0 {
-			g.hold(&demand{}, p, s, Sandboxes, n, string(id), time.Time{})
+			places{g}.hold(&demand{}, p, s, Sandboxes, n, string(id), time.Time{})
 		}
 	}
 	g.mu.Lock()
@@ -393,18 +396,18 @@ func (g *Gate) ToolCall(ctx context.Context, c sandbox.Caller) error {
 		if rules[i].ToolCallsPerDay > 0 {
 			n = 0
 		}
-		g.countOne(c.Tenant, today, s.key, countTools, n)
+		reports{g}.countOne(c.Tenant, today, s.key, countTools, n)
 	}
 	return nil
 }
 
-func (g *Gate) hold(d *demand, p *Place, s scope, limit string, most int64, id string, until time.Time) {
+func (g places) hold(d *demand, p *Place, s scope, limit string, most int64, id string, until time.Time) {
 	d.add(s, store.Check{Kind: store.CheckHeld, Limit: limit, Max: most, Member: id, Until: until, TTL: g.o.HoldTime})
 	p.held = append(p.held, store.Held{Limit: limit, Scope: s.key, Member: id, Until: until})
 }
 
 // take asks for a demand and keeps the place. An error leaves open whether it was taken: then it is given back.
-func (g *Gate) take(ctx context.Context, c sandbox.Caller, d *demand, p *Place) error {
+func (g places) take(ctx context.Context, c sandbox.Caller, d *demand, p *Place) error {
 	err := g.admit(ctx, c, d)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -439,7 +442,7 @@ func (p *Place) Release() {
 		return
 	}
 	delete(g.places, p)
-	g.giveBack(p.caller.Tenant, p.held)
+	places{g}.giveBack(p.caller.Tenant, p.held)
 	lived := g.o.Now().Sub(p.since)
 	g.mu.Unlock()
 	if p.exec {
@@ -454,7 +457,7 @@ func (p *Place) Release() {
 }
 
 // giveBack notes places to be given back. The caller holds mu.
-func (g *Gate) giveBack(tenant string, held []store.Held) {
+func (g places) giveBack(tenant string, held []store.Held) {
 	if len(held) == 0 {
 		return
 	}
@@ -467,7 +470,7 @@ func (g *Gate) giveBack(tenant string, held []store.Held) {
 }
 
 // toBringBack lists the places of a tenant that are to be given back, also those that are on their way.
-func (g *Gate) toBringBack(tenant string) []store.Held {
+func (g places) toBringBack(tenant string) []store.Held {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	list := make([]store.Held, 0, min(len(g.back[tenant]), maxBack))

@@ -10,6 +10,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
+// reports bring this server's counts to the others.
+type reports struct{ *Gate }
+
 // ledger is where counts go.
 type ledger struct{ tenant, day string }
 
@@ -32,14 +35,14 @@ const closeTime = 5 * time.Second
 // count adds to a counter of a caller, its tenant and its key.
 func (g *Gate) count(c sandbox.Caller, counter string, n int64) {
 	today := store.Day(g.o.Now())
-	g.countOne(c.Tenant, today, "t", counter, n)
-	g.countOne(c.Tenant, today, "u:"+c.User, counter, n)
+	reports{g}.countOne(c.Tenant, today, "t", counter, n)
+	reports{g}.countOne(c.Tenant, today, "u:"+c.User, counter, n)
 	if c.KeyID != "" {
-		g.countOne(c.Tenant, today, "k:"+c.KeyID, counter, n)
+		reports{g}.countOne(c.Tenant, today, "k:"+c.KeyID, counter, n)
 	}
 }
 
-func (g *Gate) countOne(tenant, day, scope, counter string, n int64) {
+func (g reports) countOne(tenant, day, scope, counter string, n int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := g.account(ledger{tenant, day})
@@ -55,7 +58,7 @@ func (g *Gate) countOne(tenant, day, scope, counter string, n int64) {
 }
 
 // account returns the open one. The caller holds mu.
-func (g *Gate) account(l ledger) *account {
+func (g reports) account(l ledger) *account {
 	a := g.counts[l]
 	if a == nil {
 		a = &account{counts: store.Counts{}}
@@ -108,12 +111,12 @@ func (g *Gate) ForgetCPU(id sandbox.ID) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.takeMark(id)
+	reports{g}.takeMark(id)
 	delete(g.marks, id)
 }
 
 // takeMark puts the newest word about a sandbox into an account. The caller holds mu.
-func (g *Gate) takeMark(id sandbox.ID) {
+func (g reports) takeMark(id sandbox.ID) {
 	m := g.marks[id]
 	if m == nil || m.told < 0 {
 		return
@@ -128,7 +131,7 @@ func (g *Gate) takeMark(id sandbox.ID) {
 }
 
 // tell writes what was counted, and which places are held and freed, to the state store.
-func (g *Gate) tell(ctx context.Context) {
+func (g reports) tell(ctx context.Context) {
 	defer close(g.done)
 	counting, holding := time.NewTicker(tellEvery), time.NewTicker(g.o.HoldTime/3)
 	defer counting.Stop()
@@ -182,7 +185,7 @@ func (g *Gate) Close() error {
 }
 
 // tellPlaces frees places and extends the others.
-func (g *Gate) tellPlaces(ctx context.Context, hold bool) error {
+func (g reports) tellPlaces(ctx context.Context, hold bool) error {
 	keep := map[string][]store.Held{}
 	g.mu.Lock()
 	for p := range g.places {
@@ -199,7 +202,7 @@ func (g *Gate) tellPlaces(ctx context.Context, hold bool) error {
 	}
 	var failed error
 	for _, tenant := range tenants {
-		back := g.toBringBack(tenant)
+		back := places{g.Gate}.toBringBack(tenant)
 		for held := range slices.Chunk(append(keep[tenant], store.Held{}), maxBack) { // once also without any
 			held = slices.DeleteFunc(slices.Clone(held), func(h store.Held) bool { return h.Limit == "" })
 			if err := g.o.State.KeepHeld(ctx, tenant, g.stillHeld(tenant, held), back, g.o.HoldTime); err != nil {
@@ -214,14 +217,14 @@ func (g *Gate) tellPlaces(ctx context.Context, hold bool) error {
 }
 
 // stillHeld leaves out what was given back meanwhile.
-func (g *Gate) stillHeld(tenant string, held []store.Held) []store.Held {
+func (g reports) stillHeld(tenant string, held []store.Held) []store.Held {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return slices.DeleteFunc(held, func(h store.Held) bool { _, gone := g.back[tenant][h]; return gone })
 }
 
 // tellCounts closes the open accounts and sends all that has not arrived. Only who tells touches unsent.
-func (g *Gate) tellCounts(ctx context.Context) error {
+func (g reports) tellCounts(ctx context.Context) error {
 	for g.seal(); len(g.unsent) > 0; {
 		p := g.unsent[0]
 		if err := g.o.State.Count(ctx, p.tenant, p.day, g.o.Server, p.number, p.counts, p.marks); err != nil {
@@ -234,7 +237,7 @@ func (g *Gate) tellCounts(ctx context.Context) error {
 
 // seal closes the open accounts when all before have arrived. Until then they gather what is counted, so that there is
 // never more of it than there are tenants, users and keys.
-func (g *Gate) seal() {
+func (g reports) seal() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.o.Now()

@@ -17,9 +17,7 @@ import (
 )
 
 // commandLoader reads the commands of a plugin.
-type commandLoader struct {
-	*loader
-}
+type commandLoader struct{ *loader }
 
 // Command is a command of a plugin: /plugin:name.
 type Command struct {

@@ -18,6 +18,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills/scan"
 )
 
+// installation is how a plugin comes and goes.
+type installation struct{ *Service }
+
 // installTime bounds one install, from the first byte to the last.
 const installTime = 5 * time.Minute
 
@@ -45,7 +48,7 @@ func (s *Service) Install(ctx context.Context, c sandbox.Caller, r io.Reader, re
 		case <-ctx.Done():
 			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "other installs are under way")
 		}
-		done, err = s.install(ctx, c, r, req)
+		done, err = installation{s}.install(ctx, c, r, req)
 		rec.Detail = done.Name + " " + done.Digest
 		return err
 	})
@@ -60,7 +63,7 @@ type ready struct {
 	record record
 }
 
-func (s *Service) install(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (sandbox.Plugin, error) {
+func (s installation) install(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (sandbox.Plugin, error) {
 	none := sandbox.Plugin{}
 	got, entry, err := s.obtain(ctx, c, r, req)
 	if err != nil {
@@ -94,7 +97,7 @@ func (s *Service) install(ctx context.Context, c sandbox.Caller, r io.Reader, re
 }
 
 // obtain gets the files of a plugin, and what a marketplace says of it.
-func (s *Service) obtain(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (*fetched, json.RawMessage, error) {
+func (s installation) obtain(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (*fetched, json.RawMessage, error) {
 	if r != nil {
 		got, err := s.fetch.unpack(ctx, r, Source{Path: req.Path, SHA256: req.SHA256})
 		if err == nil {
@@ -144,7 +147,7 @@ func sourceOf(req sandbox.PluginInstall) (Source, error) {
 }
 
 // check reads the plugin and refuses what must not be installed.
-func (s *Service) check(ctx context.Context, got *fetched, entry json.RawMessage, req sandbox.PluginInstall) (*ready, error) {
+func (s installation) check(ctx context.Context, got *fetched, entry json.RawMessage, req sandbox.PluginInstall) (*ready, error) {
 	p := &ready{fetched: got}
 	var err error
 	if p.plugin, err = loadFolder(got.Dir, fallbackName(got, req), entry); err != nil {
@@ -207,8 +210,8 @@ func fallbackName(got *fetched, req sandbox.PluginInstall) string {
 }
 
 // keep puts the files into the store and the plugin onto its list.
-func (s *Service) keep(ctx context.Context, o sandbox.Owner, p *ready, req sandbox.PluginInstall) error {
-	shared, own, err := s.files(o)
+func (s installation) keep(ctx context.Context, o sandbox.Owner, p *ready, req sandbox.PluginInstall) error {
+	shared, own, err := states{s.Service}.files(o)
 	if err != nil {
 		return err
 	}
@@ -225,7 +228,7 @@ func (s *Service) keep(ctx context.Context, o sandbox.Owner, p *ready, req sandb
 	if err := s.store.add(p.Dir, p.record.Digest); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
-	err = s.edit(ctx, file, func(st *state) error {
+	err = states{s.Service}.edit(ctx, file, func(st *state) error {
 		if _, taken := st.Plugins[name]; taken && !req.Replace {
 			return errTaken(name)
 		}
@@ -245,7 +248,7 @@ func errTaken(name string) error {
 }
 
 // free looks whether a name is taken by a plugin that all users have.
-func (s *Service) free(shared *stateFile, name string, req sandbox.PluginInstall) error {
+func (s installation) free(shared *stateFile, name string, req sandbox.PluginInstall) error {
 	st, err := shared.current()
 	if err != nil {
 		return err
@@ -275,7 +278,7 @@ func (s *Service) Sweep() error {
 			return err
 		}
 		for _, file := range files {
-			st, err := s.follow(file).current()
+			st, err := states{s}.follow(file).current()
 			if err != nil {
 				return err // what it names is not known
 			}
@@ -303,14 +306,14 @@ func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) err
 			return errShared
 		}
 		rec.Detail = m.record.Digest
-		shared, file, err := s.files(c.Owner)
+		shared, file, err := states{s}.files(c.Owner)
 		if err != nil {
 			return err
 		}
 		if m.shared {
 			file = shared
 		}
-		err = s.edit(ctx, file, func(st *state) error {
+		err = states{s}.edit(ctx, file, func(st *state) error {
 			if _, ok := st.Plugins[name]; !ok {
 				return sandbox.Errorf(sandbox.NotFound, "there is no plugin %.80q", name)
 			}
@@ -321,11 +324,11 @@ func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) err
 			return err
 		}
 		s.changed()
-		return errors.Join(s.forget(ctx, c.Owner, m), s.forgetServers(c.Owner, m), s.sweep())
+		return errors.Join(installation{s}.forget(ctx, c.Owner, m), installation{s}.forgetServers(c.Owner, m), installation{s}.sweep())
 	})
 }
 
-func (s *Service) forgetServers(o sandbox.Owner, m *member) error {
+func (s installation) forgetServers(o sandbox.Owner, m *member) error {
 	if s.o.Removed == nil {
 		return nil
 	}
@@ -339,7 +342,7 @@ func (s *Service) forgetServers(o sandbox.Owner, m *member) error {
 	return nil
 }
 
-func (s *Service) sweep() error {
+func (s installation) sweep() error {
 	if err := s.Sweep(); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin is removed, but files of it stay behind")
 	}
@@ -347,13 +350,13 @@ func (s *Service) sweep() error {
 }
 
 // forget removes what was said of a plugin: by its user, or by all users for a plugin that all have.
-func (s *Service) forget(ctx context.Context, o sandbox.Owner, m *member) error {
+func (s installation) forget(ctx context.Context, o sandbox.Owner, m *member) error {
 	if !m.shared {
 		return s.o.Extensions.Forget(ctx, o, extensions.PluginsSection, m.name)
 	}
 	var errs []error
 	for _, user := range s.o.Extensions.Users(o.Tenant) {
-		st, err := s.follow(filepath.Join(s.o.Dir, "tenants", o.Tenant, "users", user, "plugins.json")).current()
+		st, err := states{s.Service}.follow(filepath.Join(s.o.Dir, "tenants", o.Tenant, "users", user, "plugins.json")).current()
 		if err == nil && st.Plugins[m.name].Digest == "" { // else it was said of the user's own
 			errs = append(errs, s.o.Extensions.Forget(ctx, sandbox.Owner{Tenant: o.Tenant, User: user}, extensions.PluginsSection, m.name))
 		}
@@ -379,7 +382,7 @@ func (s *Service) Change(ctx context.Context, c sandbox.Caller, name string, ena
 		}
 		if len(values) > 0 {
 			rec.Detail = "values: " + strings.Join(sorted(values), ", ") + " "
-			if err := s.setValues(ctx, c.Owner, m.plugin, name, values); err != nil {
+			if err := (optionValues{s}).setValues(ctx, c.Owner, m.plugin, name, values); err != nil {
 				return err
 			}
 		}

@@ -76,11 +76,11 @@ func (s *Service) AddMarketplace(ctx context.Context, c sandbox.Caller, req sand
 			return err
 		}
 		rec.Detail = name + " " + m.Commit
-		shared, _, err := s.files(c.Owner)
+		shared, _, err := states{s}.files(c.Owner)
 		if err != nil {
 			return err
 		}
-		err = s.edit(ctx, shared, func(st *state) error {
+		err = states{s}.edit(ctx, shared, func(st *state) error {
 			if old, ok := st.Marketplaces[name]; ok && old.Source.URL != m.Source.URL && !req.Replace {
 				return sandbox.Errorf(sandbox.Conflict, "there is a marketplace %q from another address already; remove it first", name)
 			}
@@ -148,11 +148,11 @@ func (s *Service) RemoveMarketplace(ctx context.Context, c sandbox.Caller, name 
 		if !c.Admin() {
 			return errShared
 		}
-		shared, _, err := s.files(c.Owner)
+		shared, _, err := states{s}.files(c.Owner)
 		if err != nil {
 			return err
 		}
-		return s.edit(ctx, shared, func(st *state) error {
+		return states{s}.edit(ctx, shared, func(st *state) error {
 			if _, ok := st.Marketplaces[name]; !ok {
 				return sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", name)
 			}

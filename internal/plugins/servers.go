@@ -14,9 +14,7 @@ import (
 )
 
 // serverLoader reads the MCP servers of a plugin.
-type serverLoader struct {
-	*loader
-}
+type serverLoader struct{ *loader }
 
 // The transports of MCP servers.
 const (

@@ -131,7 +131,7 @@ type loadedPlugin struct {
 
 // Set returns a user's plugins as they are now: the same pointer as long as nothing changes.
 func (s *Service) Set(o sandbox.Owner) (*Set, error) {
-	sharedFile, ownFile, err := s.files(o)
+	sharedFile, ownFile, err := states{s}.files(o)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *Service) Set(o sandbox.Owner) (*Set, error) {
 }
 
 func (s *Service) fill(o sandbox.Owner, set *Set) error {
-	values, err := s.userValues(o)
+	values, err := optionValues{s}.userValues(o)
 	if err != nil {
 		return err
 	}

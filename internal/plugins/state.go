@@ -13,6 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// states say which plugins are on.
+type states struct{ *Service }
+
 const (
 	maxStateBytes   = 16 << 20
 	maxInstalled    = 500 // of one user, and of one tenant for all of its users
@@ -99,7 +102,7 @@ func parseState(text []byte) (*state, error) {
 
 // files returns the two files that count for a user. The names were checked when the user came in; that is checked
 // again, because they become paths.
-func (s *Service) files(o sandbox.Owner) (shared, own *stateFile, err error) {
+func (s states) files(o sandbox.Owner) (shared, own *stateFile, err error) {
 	if err := errors.Join(sandbox.CheckOwnerName("tenant", o.Tenant), sandbox.CheckOwnerName("user", o.User)); err != nil {
 		return nil, nil, err
 	}
@@ -107,7 +110,7 @@ func (s *Service) files(o sandbox.Owner) (shared, own *stateFile, err error) {
 	return s.follow(filepath.Join(base, "plugins.json")), s.follow(filepath.Join(base, "users", o.User, "plugins.json")), nil
 }
 
-func (s *Service) follow(path string) *stateFile {
+func (s states) follow(path string) *stateFile {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := s.states[path]
@@ -122,7 +125,7 @@ func (s *Service) follow(path string) *stateFile {
 }
 
 // edit changes a file in one step.
-func (s *Service) edit(ctx context.Context, f *stateFile, change func(*state) error) error {
+func (s states) edit(ctx context.Context, f *stateFile, change func(*state) error) error {
 	var own error
 	err := lockedfile.Edit(ctx, f.path, maxStateBytes, func(text []byte) ([]byte, error) {
 		st, err := parseState(text)

@@ -17,6 +17,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// optionValues are what users set for their plugins.
+type optionValues struct{ *Service }
+
 // hiddenValue stands for a sensitive value in what is shown, and for the stored one in what is sent back.
 const hiddenValue = "***"
 
@@ -32,7 +35,7 @@ type userValues struct {
 }
 
 // userValues reads the user's own file beside extensions_config.json.
-func (s *Service) userValues(o sandbox.Owner) (userValues, error) {
+func (s optionValues) userValues(o sandbox.Owner) (userValues, error) {
 	v := userValues{named: map[string]string{}, of: map[string]map[string]any{}}
 	raw, err := s.o.Extensions.Raw(o, valuesSection)
 	if err != nil {
@@ -89,7 +92,7 @@ func checkValues(p *Plugin, values map[string]any) error {
 
 // setValues stores values of a user: nil removes one, "***" keeps what is stored.
 // A text for an option that is sensitive is kept encrypted, unless it names a secret.
-func (s *Service) setValues(ctx context.Context, o sandbox.Owner, p *Plugin, name string, values map[string]any) error {
+func (s optionValues) setValues(ctx context.Context, o sandbox.Owner, p *Plugin, name string, values map[string]any) error {
 	values = maps.Clone(values)
 	for _, option := range p.Options {
 		text, ok := values[option.Key].(string)
@@ -137,7 +140,7 @@ func (s *Service) Renew(ctx context.Context) (changed int, err error) {
 	}
 	for _, file := range owners {
 		o := sandbox.Owner{Tenant: filepath.Base(filepath.Dir(file)), User: strings.TrimSuffix(filepath.Base(file), ".json")}
-		values, err := s.userValues(o)
+		values, err := optionValues{s}.userValues(o)
 		if err != nil {
 			s.o.Log.Warn("values for plugins are not looked at", "tenant", o.Tenant, "user", o.User, "error", err)
 			continue
@@ -145,7 +148,7 @@ func (s *Service) Renew(ctx context.Context) (changed int, err error) {
 		for _, name := range sorted(values.of) {
 			for _, key := range sorted(values.of[name]) {
 				text, _ := values.of[name][key].(string)
-				did, err := s.renew(ctx, o, name, key, text)
+				did, err := optionValues{s}.renew(ctx, o, name, key, text)
 				if err != nil {
 					return changed, err
 				}
@@ -159,7 +162,7 @@ func (s *Service) Renew(ctx context.Context) (changed int, err error) {
 }
 
 // renew exchanges one value if it did not change since it was read.
-func (s *Service) renew(ctx context.Context, o sandbox.Owner, name, key, was string) (done bool, err error) {
+func (s optionValues) renew(ctx context.Context, o sandbox.Owner, name, key, was string) (done bool, err error) {
 	encoded, ok := strings.CutPrefix(was, sandbox.SealedValue)
 	if !ok {
 		return false, nil

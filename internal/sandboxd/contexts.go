@@ -17,6 +17,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
 )
 
+// sessions are the interpreters of contexts.
+type sessions struct{ *service }
+
 const (
 	// maxContexts bounds the interpreters that live on; the server's own limit is lower.
 	maxContexts = 32
@@ -46,7 +49,7 @@ func (s *service) OpenContext(ctx context.Context, req *connect.Request[sandboxv
 	if err := s.contexts.claim(m.GetContextId(), c); err != nil {
 		return nil, err
 	}
-	session, err := s.openSession(ctx, m)
+	session, err := sessions{s}.openSession(ctx, m)
 	if err != nil {
 		s.contexts.drop(m.GetContextId(), c)
 		return nil, contextError(err)
@@ -57,7 +60,7 @@ func (s *service) OpenContext(ctx context.Context, req *connect.Request[sandboxv
 	return connect.NewResponse(&sandboxv1.OpenContextResponse{}), nil
 }
 
-func (s *service) openSession(ctx context.Context, m *sandboxv1.OpenContextRequest) (*process.Session, error) {
+func (s sessions) openSession(ctx context.Context, m *sandboxv1.OpenContextRequest) (*process.Session, error) {
 	cwd := m.GetCwd()
 	if cwd == "" {
 		cwd = s.o.WorkspaceDir
@@ -96,7 +99,7 @@ func (s *service) CloseContext(ctx context.Context, req *connect.Request[sandbox
 }
 
 // contextRequest is the request of an exec in a context.
-func (s *service) contextRequest(m *sandboxv1.RunRequest, r process.Request) (process.Request, error) {
+func (s sessions) contextRequest(m *sandboxv1.RunRequest, r process.Request) (process.Request, error) {
 	c := m.GetCode()
 	if c == nil || len(m.GetArgv()) > 0 || m.GetShell() != "" || m.GetTerminal() != nil || len(m.GetStdin()) > 0 || m.GetKeepStdin() || m.GetCwd() != "" {
 		return r, errors.New("an exec in a context is code, without stdin, terminal and working folder")

@@ -125,7 +125,7 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 		r.Timeout = sandbox.DefaultExecTimeout
 	}
 	if m.GetContextId() != "" {
-		return s.contextRequest(m, r)
+		return sessions{s}.contextRequest(m, r)
 	}
 	if size := m.GetTerminal(); size != nil {
 		if m.GetCode() != nil {
@@ -166,12 +166,12 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 			program, r.Argv, r.Standby = p, p.Argv, sb
 			r.Cleanup = func() {
 				if w != nil {
-					s.afterRun(w, sb, c, m.GetEnv(), r.Cwd)
+					standbyPool{s}.afterRun(w, sb, c, m.GetEnv(), r.Cwd)
 					return
 				}
 				p.Cleanup()
 				if !c.GetCold() && !c.GetOwnEnv() {
-					s.prepareStandby(c, m.GetEnv(), r.Cwd)
+					standbyPool{s}.prepareStandby(c, m.GetEnv(), r.Cwd)
 				}
 			}
 		}
@@ -189,11 +189,11 @@ func (s *service) request(m *sandboxv1.RunRequest) (process.Request, error) {
 // program prepares the run of a text, in an interpreter that waits when there is one.
 func (s *service) program(c *sandboxv1.Code, env []string, cwd string, mayWait bool) (*interp.Program, *process.Standby, *waiting, error) {
 	if mayWait {
-		if w, sb := s.takeStandby(c, env, cwd); w != nil {
+		if w, sb := (standbyPool{s}).takeStandby(c, env, cwd); w != nil {
 			if err := w.program.Write(c.GetText()); err == nil {
 				return w.program, sb, w, nil
 			}
-			s.spoilt(c.GetLanguage(), w, sb) // by code of the sandbox
+			standbyPool{s}.spoilt(c.GetLanguage(), w, sb) // by code of the sandbox
 		}
 	}
 	p, err := s.interp.Prepare(c.GetLanguage(), c.GetText(), cwd, choice(c))

@@ -16,6 +16,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandboxd/process"
 )
 
+// standbyPool keeps interpreters ready.
+type standbyPool struct{ *service }
+
 const (
 	// waitingCheck is how often those that wait are looked over.
 	waitingCheck = 2 * time.Second
@@ -71,7 +74,7 @@ func lasting(request []string) []string {
 }
 
 // standbyKey tells apart what an interpreter reads when it starts.
-func (s *service) standbyKey(c *sandboxv1.Code, request []string, cwd string) string {
+func (s standbyPool) standbyKey(c *sandboxv1.Code, request []string, cwd string) string {
 	env := lasting(request)
 	slices.Sort(env)
 	home := envValue(env, "HOME")
@@ -84,7 +87,7 @@ func (s *service) standbyKey(c *sandboxv1.Code, request []string, cwd string) st
 // takeStandby returns an interpreter that waits for such a program, with what is to be woken of it, or nil. Those that
 // wait for another one are of no use any more. An interpreter that still imports stays: that may take
 // longer than all that the program needs. A starting one is as far as a new one would be, or further.
-func (s *service) takeStandby(c *sandboxv1.Code, request []string, cwd string) (*waiting, *process.Standby) {
+func (s standbyPool) takeStandby(c *sandboxv1.Code, request []string, cwd string) (*waiting, *process.Standby) {
 	language := c.GetLanguage()
 	if !s.standbys.any(language) {
 		return nil, nil
@@ -151,7 +154,7 @@ func (s *standbys) take(language string) (*waiting, *process.Standby, chan struc
 
 // discard ends an interpreter that is in no list any more. A fork of it that serves a program goes on, and the goroutine that sees to that
 // program's end removes what is left.
-func (s *service) discard(w *waiting) {
+func (s standbyPool) discard(w *waiting) {
 	s.standbys.mu.Lock()
 	sb, zygote, running := w.standby, w.zygote, w.running
 	w.dropped, w.standby = true, nil
@@ -168,7 +171,7 @@ func (s *service) discard(w *waiting) {
 }
 
 // spoilt ends one whose folder does not take a program.
-func (s *service) spoilt(language string, w *waiting, sb *process.Standby) {
+func (s standbyPool) spoilt(language string, w *waiting, sb *process.Standby) {
 	s.standbys.mu.Lock()
 	w.running, w.standby = false, sb
 	s.standbys.mu.Unlock()
@@ -177,7 +180,7 @@ func (s *service) spoilt(language string, w *waiting, sb *process.Standby) {
 }
 
 // afterRun makes what a program leaves behind ready for the next.
-func (s *service) afterRun(w *waiting, sb *process.Standby, c *sandboxv1.Code, request []string, cwd string) {
+func (s standbyPool) afterRun(w *waiting, sb *process.Standby, c *sandboxv1.Code, request []string, cwd string) {
 	s.standbys.mu.Lock()
 	w.running = false
 	again := w.zygote != nil && !w.dropped && !sb.Stale() && !c.GetCold() && slices.Contains(s.standbys.waiting[c.GetLanguage()], w)
@@ -203,7 +206,7 @@ func (s *standbys) remove(language string, w *waiting) {
 }
 
 // fork has a zygote make the process of the next program, behind what is to be done first. The caller has set w.next.
-func (s *service) fork(language string, w *waiting, first func() error) {
+func (s standbyPool) fork(language string, w *waiting, first func() error) {
 	err := first()
 	var sb *process.Standby
 	if err == nil {
@@ -231,7 +234,7 @@ func (s *service) fork(language string, w *waiting, first func() error) {
 
 // prepareStandby starts interpreters for the next programs of a language, as many as are to wait. An interpreter that
 // cannot be started is done without: the program starts its own.
-func (s *service) prepareStandby(c *sandboxv1.Code, request []string, cwd string) {
+func (s standbyPool) prepareStandby(c *sandboxv1.Code, request []string, cwd string) {
 	language, most := c.GetLanguage(), min(max(int(c.GetWaiting()), 1), sandbox.MaxWarm)
 	for !s.shortOfMemory() {
 		s.standbys.mu.Lock()
@@ -268,7 +271,7 @@ func (s *service) prepareStandby(c *sandboxv1.Code, request []string, cwd string
 }
 
 // settle waits until a starting one says what it is. A zygote is forked at once.
-func (s *service) settle(language string, w *waiting, sb *process.Standby) {
+func (s standbyPool) settle(language string, w *waiting, sb *process.Standby) {
 	z, err := s.execs.Zygote(sb, startTime)
 	s.standbys.mu.Lock()
 	w.starts, w.zygote = false, z
@@ -285,7 +288,7 @@ func (s *service) settle(language string, w *waiting, sb *process.Standby) {
 	}
 }
 
-func (s *service) newStandby(c *sandboxv1.Code, request []string, cwd string) *waiting {
+func (s standbyPool) newStandby(c *sandboxv1.Code, request []string, cwd string) *waiting {
 	key := s.standbyKey(c, request, cwd) // before it starts: what changes meanwhile shows
 	p, err := s.interp.Ahead(c.GetLanguage(), cwd, choice(c), c.GetPreload())
 	if err != nil || p == nil {
@@ -316,12 +319,12 @@ func (s *service) Warm(_ context.Context, req *connect.Request[sandboxv1.WarmReq
 	if s.standbys.closed {
 		return nil, execError(process.ErrClosed)
 	}
-	s.standbys.wg.Go(func() { s.warm(m.GetCode(), m.GetEnv(), cwd) })
+	s.standbys.wg.Go(func() { standbyPool{s}.warm(m.GetCode(), m.GetEnv(), cwd) })
 	return connect.NewResponse(&sandboxv1.WarmResponse{}), nil
 }
 
 // warm waits for a moment in which no exec runs: the first one is not to share the CPU with what may help the second.
-func (s *service) warm(code []*sandboxv1.Code, env []string, cwd string) {
+func (s standbyPool) warm(code []*sandboxv1.Code, env []string, cwd string) {
 	quiet := time.NewTicker(quietTime)
 	defer quiet.Stop()
 	for late := time.Now().Add(startTime); time.Now().Before(late); {
@@ -363,7 +366,7 @@ func (s *standbys) status() (list []*sandboxv1.InterpreterStatus) {
 
 // checkStandbys ends the interpreters that have waited too long, and all of them when memory runs short: a
 // program then starts its own, which costs it time, not its life.
-func (s *service) checkStandbys() {
+func (s standbyPool) checkStandbys() {
 	short := s.shortOfMemory()
 	var ended []*waiting
 	left := 0
@@ -390,7 +393,7 @@ func (s *service) checkStandbys() {
 	}
 }
 
-func (s *service) shortOfMemory() bool {
+func (s standbyPool) shortOfMemory() bool {
 	used, limit, ok := process.MemoryUse(s.o.Cgroups)
 	return ok && used > limit/100*memoryShort
 }

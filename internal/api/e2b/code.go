@@ -15,9 +15,7 @@ import (
 )
 
 // interpreter serves the calls of E2B's code interpreter.
-type interpreter struct {
-	*Adapter
-}
+type interpreter struct{ *Adapter }
 
 // maxOutputChars is the most that a run keeps of its output; all of it goes by as events.
 const maxOutputChars = 1_000_000

@@ -16,9 +16,7 @@ import (
 )
 
 // control serves the calls that begin, find and end sandboxes.
-type control struct {
-	*Adapter
-}
+type control struct{ *Adapter }
 
 const (
 	// startTime is how long a sandbox may take to start; the SDKs wait for 60 s.

@@ -14,9 +14,7 @@ import (
 )
 
 // transfers serves uploads and downloads.
-type transfers struct {
-	*Adapter
-}
+type transfers struct{ *Adapter }
 
 // maxUploads bounds the files of one request.
 const maxUploads = 1000

@@ -15,9 +15,7 @@ import (
 )
 
 // auditChecks look at the audit log and at what it is signed with.
-type auditChecks struct {
-	*examination
-}
+type auditChecks struct{ *examination }
 
 // audit looks at who signs the audit log, and whether those answer that records are sent to. Nothing is sent.
 func (e auditChecks) audit(ctx context.Context, r *doctor.Report) {

@@ -27,9 +27,7 @@ import (
 )
 
 // templateChecks look at the driver, and at what sandboxes are made of.
-type templateChecks struct {
-	*examination
-}
+type templateChecks struct{ *examination }
 
 // Deadlines of checks. Those that wait for others have more than these.
 const (

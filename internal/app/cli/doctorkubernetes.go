@@ -15,9 +15,7 @@ import (
 )
 
 // clusterChecks look at the cluster.
-type clusterChecks struct {
-	*examination
-}
+type clusterChecks struct{ *examination }
 
 // cluster looks at the API server, and at what this server may do there. The rest is seen by a sandbox that is made: see
 // the lines of the runtimes and templates.

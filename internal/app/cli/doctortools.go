@@ -25,9 +25,7 @@ import (
 )
 
 // toolChecks look at MCP servers, skills and the network.
-type toolChecks struct {
-	*examination
-}
+type toolChecks struct{ *examination }
 
 // toolChecks look at what agents get in their sandboxes, and where it comes from.
 func (e toolChecks) toolChecks() []doctor.Check {

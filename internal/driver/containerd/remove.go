@@ -16,9 +16,7 @@ import (
 )
 
 // removal ends a sandbox and deletes what is left of it.
-type removal struct {
-	*Driver
-}
+type removal struct{ *Driver }
 
 const (
 	// killWait is how long PID 1 may take to die of SIGKILL before it is killed again: a large memory to

@@ -21,9 +21,7 @@ import (
 )
 
 // creation makes a sandbox, step by step, and undoes what it made.
-type creation struct {
-	*Driver
-}
+type creation struct{ *Driver }
 
 // Create implements driver.Driver.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) (sandbox.Instance, error) {

@@ -13,9 +13,7 @@ import (
 )
 
 // probes find out what a runtime can do.
-type probes struct {
-	*Driver
-}
+type probes struct{ *Driver }
 
 // ProbeImage is the image of runtime probes: a few empty folders. The driver makes it when it is not
 // there, and leaves it.

@@ -19,9 +19,7 @@ import (
 )
 
 // volumeClaims are the volumes of threads.
-type volumeClaims struct {
-	*Driver
-}
+type volumeClaims struct{ *Driver }
 
 // Files of threads on volumes. Each user has one PersistentVolumeClaim, each thread a folder in it, which is all of the
 // volume that its pods see: that, and not the owners of files, keeps the threads of a user apart. The kubelet makes the folder, the

@@ -17,9 +17,7 @@ import (
 )
 
 // creation makes a pod, step by step, and undoes what it made.
-type creation struct {
-	*Driver
-}
+type creation struct{ *Driver }
 
 // Create implements driver.Driver and, for the copies, driver.Remote. Of a sandbox that runs already it copies and
 // attaches nothing: another server may have it.

@@ -23,9 +23,7 @@ import (
 )
 
 // findings are what keeps the cluster from running sandboxes.
-type findings struct {
-	*Driver
-}
+type findings struct{ *Driver }
 
 // policyTime is how long it counts that the namespace is closed: what an administrator opens is noticed then.
 const policyTime = 30 * time.Second

@@ -15,9 +15,7 @@ import (
 )
 
 // networkProof finds out whether the cluster enforces network policies.
-type networkProof struct {
-	*Driver
-}
+type networkProof struct{ *Driver }
 
 const (
 	// proofTime is how long it counts that a sandbox could not get out.

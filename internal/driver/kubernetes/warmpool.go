@@ -24,9 +24,7 @@ import (
 )
 
 // warmPool claims the pods that a SandboxWarmPool keeps ready.
-type warmPool struct {
-	*Driver
-}
+type warmPool struct{ *Driver }
 
 // A sandbox may be a pod of a SandboxWarmPool of kubernetes-sigs/agent-sandbox, in place of one of the driver's own. A
 // SandboxClaim with the sandbox's id as its name asks for it; the pod keeps its name from the pool. The claim has

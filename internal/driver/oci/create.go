@@ -21,9 +21,7 @@ import (
 )
 
 // creation makes a sandbox, step by step, and undoes what it made.
-type creation struct {
-	*Driver
-}
+type creation struct{ *Driver }
 
 const (
 	// startTimeout bounds one start. runc needs 35 ms and runsc half a second; a host under heavy load

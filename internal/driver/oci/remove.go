@@ -19,9 +19,7 @@ import (
 )
 
 // removal ends a sandbox and deletes what is left of it.
-type removal struct {
-	*Driver
-}
+type removal struct{ *Driver }
 
 const (
 	// removeTimeout bounds one removal: the kill, the runtime's own delete and the cgroups.

@@ -156,13 +156,13 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if err != nil {
 		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
 	}
-	ctx = x.beginTrace(ctx, e, execID.String(), t)
+	ctx = traces{x}.beginTrace(ctx, e, execID.String(), t)
 	if e.Limits, err = x.o.Limits.Exec(ctx, c, execID.String(), e.Deadline); err != nil {
 		e.Trace.Span.Failed(err)
 		e.Trace.Span.End()
 		return "", err
 	}
-	inst, common, err := x.enterTraced(ctx, c, t)
+	inst, common, err := traces{x}.enterTraced(ctx, c, t)
 	if err != nil {
 		e.Limits.Release()
 		e.Trace.Span.Failed(err)
@@ -208,18 +208,18 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if err := x.o.Files.Begin(ctx, inst, e); err != nil {
 		return "", err
 	}
-	plan, err := x.planRun(ctx, c, t, e, args)
+	plan, err := permits{x}.planRun(ctx, c, t, e, args)
 	if err != nil {
 		return "", err
 	}
 	if e.Attempt, err = x.attempt(ctx, inst, e, args, plan); err != nil {
 		return "", err
 	}
-	if err := x.permit(ctx, inst, e, plan, func() error { return x.sameSkill(ctx, e) }); err != nil {
+	if err := (permits{x}).permit(ctx, inst, e, plan, func() error { return (permits{x}).sameSkill(ctx, e) }); err != nil {
 		return "", err
 	}
 	e.Started = time.Now().UTC()
-	x.traceRun(e)
+	traces{x}.traceRun(e)
 	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Hide, Trace: e.Trace.Process})
 	req.ExecId, req.TimeoutMs = e.ID, uint32(e.Deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.ID)
@@ -257,7 +257,7 @@ func (x *Runner) attempt(ctx context.Context, inst *instance.Instance, e *execut
 
 // supervise runs e in b and ends it once.
 func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) {
-	exit, status := x.streamTraced(inst, e, req)
+	exit, status := traces{x}.streamTraced(inst, e, req)
 	e.TakeRest(exit)
 	notPulled := x.o.Files.Pull(inst, e, exit)
 	var res sandbox.Result
@@ -282,7 +282,7 @@ func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sand
 	}
 	x.settle(inst, e, &res, x.o.Bridge.Finish(e.ID))
 	if e.Context != nil {
-		x.settleContext(inst, e, exit, &res)
+		contextResults{x}.settleContext(inst, e, exit, &res)
 	}
 	if exit.GetStatus() == sandboxv1.Exit_STATUS_FAILED_TO_START {
 		e.FailStart(exit, &res)

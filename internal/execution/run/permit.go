@@ -13,6 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
+// permits ask the policy before a run.
+type permits struct{ *Runner }
+
 // runArguments are what the policy, and a person, are asked about a run. The secrets of its environment are hidden
 // before either sees them.
 type runArguments struct {
@@ -30,7 +33,7 @@ type runArguments struct {
 }
 
 // planRun asks the policy about a run.
-func (x *Runner) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution.Exec, request any) (policy.Plan, error) {
+func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution.Exec, request any) (policy.Plan, error) {
 	q := policy.Request{Kind: policy.Kind(e.Action), Caller: c, Thread: t}
 	var args runArguments
 	switch v := request.(type) {
@@ -54,7 +57,7 @@ func (x *Runner) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 }
 
 // sameSkill reports as an error that the skill of a script changed while a person thought about it.
-func (x *Runner) sameSkill(ctx context.Context, e *execution.Exec) error {
+func (x permits) sameSkill(ctx context.Context, e *execution.Exec) error {
 	if e.Skill == nil {
 		return nil
 	}
@@ -71,7 +74,7 @@ func (x *Runner) sameSkill(ctx context.Context, e *execution.Exec) error {
 
 // permit waits until a run that is recorded may begin, and is still what was asked about. A run that may not has its end
 // here.
-func (x *Runner) permit(ctx context.Context, inst *instance.Instance, e *execution.Exec, plan policy.Plan, still func() error) error {
+func (x permits) permit(ctx context.Context, inst *instance.Instance, e *execution.Exec, plan policy.Plan, still func() error) error {
 	err := x.o.Hub.Permit(ctx, plan, e.Attempt.ID)
 	if err == nil {
 		err = still()

@@ -14,9 +14,12 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
+// contextResults are what runs in contexts come to.
+type contextResults struct{ *Runner }
+
 // settleContext adds to the result of an exec what its context says, and frees that. exit is nil when the
 // sandbox is lost.
-func (x *Runner) settleContext(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit, res *sandbox.Result) {
+func (x contextResults) settleContext(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit, res *sandbox.Result) {
 	lost := contexts.LostBy(exit, res)
 	out := x.o.Contexts.End(e.Context, lost)
 	if lost == "" && res.Status == sandbox.StatusTimeout {
@@ -44,7 +47,7 @@ const (
 
 // richResult reads what the code's own process says that it displayed: nothing of it is believed. What
 // is no MIME type with fit data is left out.
-func (x *Runner) richResult(e *execution.Exec, uid int, raw []byte) sandbox.RichResult {
+func (x contextResults) richResult(e *execution.Exec, uid int, raw []byte) sandbox.RichResult {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(e.Secret.Hide.JSON(raw), &all); err != nil || len(all) > maxMIMEs {
 		return nil
@@ -74,7 +77,7 @@ var mimeType = regexp.MustCompile(`^[A-Za-z]+/[A-Za-z0-9][A-Za-z0-9.+_-]*$`)
 func isMIME(s string) bool { return len(s) <= maxMIME && mimeType.MatchString(s) }
 
 // keptResults checks the list of files that hold what was too large: they are the exec's own, or left out.
-func (x *Runner) keptResults(e *execution.Exec, uid int, data json.RawMessage) json.RawMessage {
+func (x contextResults) keptResults(e *execution.Exec, uid int, data json.RawMessage) json.RawMessage {
 	var files, good []sandbox.KeptResult
 	if json.Unmarshal(data, &files) != nil {
 		return nil

@@ -11,8 +11,11 @@ import (
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 )
 
+// traces are the spans of a run.
+type traces struct{ *Runner }
+
 // beginTrace begins the span of an exec. The context that it returns is that of the request.
-func (x *Runner) beginTrace(ctx context.Context, e *execution.Exec, id string, t sandbox.Thread) context.Context {
+func (x traces) beginTrace(ctx context.Context, e *execution.Exec, id string, t sandbox.Thread) context.Context {
 	if x.o.Tracer == nil {
 		return ctx
 	}
@@ -24,7 +27,7 @@ func (x *Runner) beginTrace(ctx context.Context, e *execution.Exec, id string, t
 }
 
 // enterTraced is enter, with a span when a sandbox had to be started, or found its way back.
-func (x *Runner) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
+func (x traces) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
 	if x.o.Tracer == nil {
 		return x.o.Sandboxes.Enter(ctx, c, t)
 	}
@@ -47,7 +50,7 @@ func (x *Runner) enterTraced(ctx context.Context, c sandbox.Caller, t sandbox.Th
 }
 
 // traceRun begins the span of the call to sandboxd, and sets the id of the process.
-func (x *Runner) traceRun(e *execution.Exec) {
+func (x traces) traceRun(e *execution.Exec) {
 	if x.o.Tracer == nil {
 		return
 	}
@@ -58,7 +61,7 @@ func (x *Runner) traceRun(e *execution.Exec) {
 }
 
 // streamTraced is stream, with the span of the process.
-func (x *Runner) streamTraced(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
+func (x traces) streamTraced(inst *instance.Instance, e *execution.Exec, req *sandboxv1.RunRequest) (*sandboxv1.Exit, sandbox.Status) {
 	if x.o.Tracer == nil {
 		return x.stream(inst, e, req)
 	}

@@ -88,7 +88,7 @@ func uvCommand(p place, words []string) bool {
 				p.requirementLine(words[i+1])
 			}
 		}
-		p.scriptArguments(words)
+		shellReader{p}.scriptArguments(words)
 		return true
 	}
 	return false

@@ -42,7 +42,7 @@ func (p place) javascript(text string) {
 		}
 	}
 	for _, m := range jsRuns.FindAllStringSubmatch(text, 200) {
-		p.shellWords(m[2])
+		shellReader{p}.shellWords(m[2])
 	}
 	if !p.text && jsRunsBy.MatchString(text) {
 		p.doubt("starts a program whose name is made at run time")

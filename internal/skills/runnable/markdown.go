@@ -147,14 +147,14 @@ func (p place) markdown(text string) {
 func (p place) block(language string, lines []string) {
 	switch language {
 	case "bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession", "ksh":
-		p.shell(commandLines(lines, false))
+		shellReader{p}.shell(commandLines(lines, false))
 	case "python", "py", "python3", "pycon", "ipython":
 		p.python(strings.Join(lines, "\n"))
 	case "javascript", "js", "mjs", "typescript", "ts", "jsx", "tsx", "node":
 		p.javascript(strings.Join(lines, "\n"))
 	case "", "text", "txt", "plaintext":
 		if text := commandLines(lines, true); text != "" {
-			p.shell(text)
+			shellReader{p}.shell(text)
 		}
 	default:
 		if program := blockLanguages[language]; program != "" {
@@ -221,7 +221,7 @@ func (p place) inline(code string) {
 	switch {
 	case several && (knownTools[first] || installers[first] != nil || strings.HasPrefix(first, "python") || first == "sudo"):
 		if strings.TrimSpace(rest) != "" && !strings.Contains(code, "=>") {
-			p.shellWords(code)
+			shellReader{p}.shellWords(code)
 		}
 	case !several && knownTools[first]:
 		p.named(first)
@@ -233,7 +233,7 @@ func (p place) inline(code string) {
 		}
 	default:
 		if rel, ok := ownPath(code); ok {
-			p.ownFile(rel)
+			shellReader{p}.ownFile(rel)
 		}
 	}
 }

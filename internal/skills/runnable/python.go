@@ -119,7 +119,7 @@ func (p place) pythonRuns(code string) {
 	}
 	for _, m := range runsText.FindAllStringSubmatch(code, -1) {
 		known = true
-		p.shellWords(m[1])
+		shellReader{p}.shellWords(m[1])
 	}
 	for _, m := range asksWhich.FindAllStringSubmatch(code, -1) {
 		p.need(Command, m[1])

@@ -162,7 +162,7 @@ func (p place) script(text string) {
 	case ext == ".py" || strings.HasPrefix(runs, "python") || runs == "uv":
 		p.python(text)
 	case ext == ".sh" || ext == ".bash" || runs == "sh" || runs == "bash" || runs == "dash" || runs == "zsh" || runs == "ksh":
-		p.shell(text)
+		shellReader{p}.shell(text)
 	case ext == ".js" || ext == ".mjs" || ext == ".cjs" || ext == ".ts" || runs == "node" || runs == "bun" || runs == "deno":
 		p.javascript(text)
 	case strings.HasPrefix(runs, "awk") || runs == "sed" || runs == "jq":

@@ -8,6 +8,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// shellReader finds the commands of a shell script.
+type shellReader struct{ place }
+
 var (
 	placeholder = regexp.MustCompile(`<[A-Za-z][^<>|&;\n]*>|(^|\s)\[[A-Za-z][^\[\]\n$]*\]|\.\.\.|…`)
 	toolName    = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]*$`)
@@ -28,7 +31,7 @@ func setOf(words string) map[string]bool {
 
 // shell reads a shell script, or a code block of one. Of a block that is not one as a whole, each line is
 // tried by itself.
-func (p place) shell(text string) {
+func (p shellReader) shell(text string) {
 	if p.line == 0 {
 		p.line = 1
 	}
@@ -49,9 +52,9 @@ func (p place) shell(text string) {
 	for i, line := range joined(text) {
 		at := p.at(p.line + i)
 		if file, err := parseShell(line); err == nil {
-			at.commands(file)
+			shellReader{at}.commands(file)
 		} else if f := strings.Fields(line); len(f) > 0 && toolName.MatchString(f[0]) {
-			at.command(f[:1])
+			shellReader{at}.command(f[:1])
 		}
 	}
 }
@@ -79,14 +82,14 @@ func joined(text string) map[int]string {
 }
 
 // shellWords reads one command line.
-func (p place) shellWords(line string) {
+func (p shellReader) shellWords(line string) {
 	if file, err := parseShell(placeholder.ReplaceAllString(strings.NewReplacer("{", "X", "}", "X").Replace(line), "${1}X")); err == nil {
 		p.commands(file)
 	}
 }
 
 // commands needs every program that a script calls.
-func (p place) commands(file *syntax.File) {
+func (p shellReader) commands(file *syntax.File) {
 	functions := map[string]bool{}
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if f, ok := n.(*syntax.FuncDecl); ok && f.Name != nil {
@@ -99,15 +102,15 @@ func (p place) commands(file *syntax.File) {
 		switch n := n.(type) {
 		case *syntax.CallExpr:
 			at := p.at(first + int(n.Pos().Line()) - 1) //nolint:gosec // a line of a text of maxParsed
-			at.call(n, functions)
+			shellReader{at}.call(n, functions)
 		case *syntax.Stmt:
-			p.at(first + int(n.Pos().Line()) - 1).hereDocument(n) //nolint:gosec // as above
+			shellReader{p.at(first + int(n.Pos().Line()) - 1)}.hereDocument(n) //nolint:gosec // as above
 		}
 		return true
 	})
 }
 
-func (p place) call(n *syntax.CallExpr, functions map[string]bool) {
+func (p shellReader) call(n *syntax.CallExpr, functions map[string]bool) {
 	var words []string
 	for _, w := range n.Args {
 		words = append(words, literal(w))
@@ -128,7 +131,7 @@ func (p place) call(n *syntax.CallExpr, functions map[string]bool) {
 }
 
 // hereDocument reads a program that is given to an interpreter by << .
-func (p place) hereDocument(s *syntax.Stmt) {
+func (p shellReader) hereDocument(s *syntax.Stmt) {
 	call, ok := s.Cmd.(*syntax.CallExpr)
 	if !ok || len(call.Args) == 0 {
 		return
@@ -180,7 +183,7 @@ var wrappers = setOf("sudo env nohup time timeout nice exec command xargs watch 
 var wrapperValues = map[string]string{"sudo": "-u -g", "doas": "-u", "nice": "-n", "xargs": "-n -I -P -L -d", "timeout": "-k -s", "env": "-u -C", "watch": "-n", "ionice": "-c -n"}
 
 // command needs what one command line runs.
-func (p place) command(words []string) {
+func (p shellReader) command(words []string) {
 	name := words[0]
 	switch {
 	case strings.Contains(name, "=") || strings.HasPrefix(name, "-") || strings.HasPrefix(name, "~~"):
@@ -199,7 +202,7 @@ func (p place) command(words []string) {
 	if builtins[name] {
 		return
 	}
-	if install, ok := installers[name]; ok && install(p, words[1:]) {
+	if install, ok := installers[name]; ok && install(p.place, words[1:]) {
 		return
 	}
 	if p.text { // an agent knows that it is python3
@@ -217,7 +220,7 @@ func (p place) command(words []string) {
 	}
 }
 
-func (p place) wrapped(words []string) {
+func (p shellReader) wrapped(words []string) {
 	if words[0] != "sudo" && words[0] != "doas" && !builtins[words[0]] {
 		p.need(Command, words[0])
 	}
@@ -236,7 +239,7 @@ func (p place) wrapped(words []string) {
 }
 
 // byPath is a program that is called by its path: one of the skill, of the system, or the user's own.
-func (p place) byPath(name string) {
+func (p shellReader) byPath(name string) {
 	if rel, ok := ownPath(name); ok {
 		p.ownFile(rel)
 		return
@@ -261,9 +264,9 @@ func ownPath(word string) (string, bool) {
 }
 
 // ownFile needs a file of the skill. What only a reference names may be another skill's.
-func (p place) ownFile(rel string) {
+func (p shellReader) ownFile(rel string) {
 	switch {
-	case p.local[rel] || p.local[path.Join(path.Dir(p.file), rel)]:
+	case p.place.local[rel] || p.place.local[path.Join(path.Dir(p.file), rel)]:
 	case p.main:
 		p.need(File, rel)
 	default:
@@ -271,7 +274,7 @@ func (p place) ownFile(rel string) {
 	}
 }
 
-func (p place) scriptArguments(words []string) {
+func (p shellReader) scriptArguments(words []string) {
 	for _, w := range words {
 		if rel, ok := ownPath(w); ok {
 			p.ownFile(rel)
@@ -279,7 +282,7 @@ func (p place) scriptArguments(words []string) {
 	}
 }
 
-func (p place) pythonArguments(words []string) {
+func (p shellReader) pythonArguments(words []string) {
 	for i, w := range words {
 		if i+1 >= len(words) || w != "-m" && w != "-c" {
 			continue
@@ -290,7 +293,7 @@ func (p place) pythonArguments(words []string) {
 		}
 		switch module := words[i+1]; module {
 		case "pip", "pip3":
-			pipInstall(p, words[i+2:])
+			pipInstall(p.place, words[i+2:])
 		case "venv":
 			p.need(Module, "ensurepip") // without it, venv makes none with pip
 		default:

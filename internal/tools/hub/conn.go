@@ -229,7 +229,7 @@ func (c *conn) begin() *attempt {
 		ok := c.h.spawn(func() {
 			ctx, cancel := context.WithTimeout(c.h.ctx, c.h.o.ConnectTimeout)
 			defer cancel()
-			l, tools, err := c.connect(ctx)
+			l, tools, err := dialer{c}.connect(ctx)
 			c.settle(a, l, tools, err)
 		})
 		if !ok {
@@ -379,7 +379,7 @@ func (c *conn) staleness(l *link) (fires <-chan time.Time, stop func()) {
 func (c *conn) relist(l *link) {
 	ctx, cancel := context.WithTimeout(l.ctx, c.h.o.ConnectTimeout)
 	defer cancel()
-	tools, err := c.list(ctx, l)
+	tools, err := listing{c}.list(ctx, l)
 	if err != nil {
 		c.h.o.Log.Warn("MCP server: tools not listed", "server", c.key.server, "error", err)
 		return

@@ -356,7 +356,7 @@ func (c *conn) outdated() bool {
 	case c.cfg.Type == transportStdio && c.cfg.Sandbox.on:
 		home = isolatedHome
 	case c.cfg.Type == transportStdio:
-		home = filepath.Join(c.h.homes.dir, c.homeName())
+		home = filepath.Join(c.h.homes.dir, dialer{c}.homeName())
 	}
 	t, err := c.h.expand(c.h.ctx, c.cfg, c.key.scope, home)
 	return sandbox.KindOf(err) != sandbox.Unavailable && (err != nil || t.sum() != l.made)

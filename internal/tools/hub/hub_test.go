@@ -528,7 +528,7 @@ func TestPrintedNamesThatCollide(t *testing.T) {
 		c := &conn{key: connKey{server: server}, cfg: &serverConfig{name: server}}
 		var list []*tool
 		for _, n := range names {
-			tl, why := c.tool(listed{Name: n})
+			tl, why := listing{c}.tool(listed{Name: n})
 			if why != "" {
 				t.Fatal(why)
 			}
@@ -557,7 +557,7 @@ func TestWrapperPathFollowsCodeAPI(t *testing.T) {
 	}
 	c := &conn{key: connKey{server: "my server"}, cfg: &serverConfig{}}
 	for _, name := range []string{"read_file", "a.b", "x.d"} {
-		tl, _ := c.tool(listed{Name: name})
+		tl, _ := listing{c}.tool(listed{Name: name})
 		tree, err := codeapi.Generate(sandbox.ToolSet{Tools: []sandbox.Tool{tl.Tool}})
 		if err != nil {
 			t.Fatal(err)

@@ -111,7 +111,7 @@ const isolatedHome = "/srv/home"
 // isolated returns the description of the server for its sandbox.
 func (c *conn) isolated(t *target) IsolatedServer {
 	s := IsolatedServer{
-		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.tenant, User: c.key.scope.user}, Home: c.homeName(),
+		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.tenant, User: c.key.scope.user}, Home: dialer{c}.homeName(),
 		Argv: append([]string{t.command}, t.args...), Env: t.env, Egress: c.cfg.Sandbox.Egress,
 	}
 	for inside, host := range c.cfg.Sandbox.Mounts {

@@ -17,6 +17,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// dialer connects to a server.
+type dialer struct{ *conn }
+
 // discoverTimeout bounds the question by which the SDK finds out whether a server speaks the stateless
 // protocol (2026-07-28). Servers before it answer with an error, or, some of them, not at all.
 const discoverTimeout = 5 * time.Second
@@ -69,7 +72,7 @@ func (l *link) lastWords() string {
 
 // connect starts or reaches the server, greets it and lists its tools. What it returns is closed by the
 // caller also when there is an error.
-func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
+func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
 	l := &link{born: time.Now(), dead: make(chan struct{}), changed: make(chan struct{}, 1), others: map[sandbox.UpstreamKind]chan struct{}{
 		sandbox.UpstreamPrompts: make(chan struct{}, 1), sandbox.UpstreamResources: make(chan struct{}, 1),
 	}}
@@ -108,7 +111,7 @@ func (c *conn) connect(ctx context.Context) (*link, *toolList, error) {
 		_ = session.Wait() // why it ended is seen by those who use it
 		close(l.dead)
 	}()
-	tools, err := c.list(ctx, l)
+	tools, err := listing{c.conn}.list(ctx, l)
 	if err != nil {
 		return l, nil, c.connectError(ctx, l, seen.look(), err)
 	}
@@ -149,7 +152,7 @@ func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func (c *conn) transport(ctx context.Context, l *link) (mcp.Transport, error) {
+func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 	if c.cfg.Type != transportStdio {
 		t, err := c.h.expand(ctx, c.cfg, c.key.scope, "")
 		if err != nil {
@@ -195,7 +198,7 @@ func (c *conn) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 
 // homeName names the home folder of the server for this scope. It stays the same from one process to
 // the next.
-func (c *conn) homeName() string { return homeName(c.key.server, c.key.scope) }
+func (c dialer) homeName() string { return homeName(c.key.server, c.key.scope) }
 
 func homeName(server string, s scopeKey) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", server, s.tenant, s.user, s.thread))
@@ -208,7 +211,7 @@ func HomeName(server string, o sandbox.Owner) string {
 }
 
 // connectError says why there is no connection.
-func (c *conn) connectError(ctx context.Context, l *link, s seen, err error) error {
+func (c dialer) connectError(ctx context.Context, l *link, s seen, err error) error {
 	name := c.key.server
 	if p := l.process; p != nil {
 		_ = p.close() // for its last words

@@ -153,7 +153,7 @@ func (c *conn) subscribe(ctx context.Context, uri string, w *watcher) (*link, er
 		}
 		return l, nil
 	}
-	if _, err := c.ask(ctx, ask); err != nil {
+	if _, err := (passing{c}).ask(ctx, ask); err != nil {
 		l.updates.remove(uri, w)
 		return nil, err
 	}

@@ -19,6 +19,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/drift/toolscan"
 )
 
+// listing asks a server for its tools.
+type listing struct{ *conn }
+
 // Limits of what a server may say about its tools.
 const (
 	maxTools       = 2000
@@ -90,7 +93,7 @@ const (
 )
 
 // list asks a server for its tools. A tool that cannot be used is left out, with a line in the log.
-func (c *conn) list(ctx context.Context, l *link) (*toolList, error) {
+func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 	if caps := l.session.InitializeResult().Capabilities; caps != nil && caps.Tools == nil {
 		return newToolList(nil), nil
 	}
@@ -173,7 +176,7 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 }
 
 // tool makes a tool from what a server says. why is the reason when it cannot.
-func (c *conn) tool(p listed) (t *tool, why string) {
+func (c listing) tool(p listed) (t *tool, why string) {
 	bad := strings.ContainsFunc(p.Name, func(r rune) bool { return !unicode.IsGraphic(r) || r == utf8.RuneError })
 	switch {
 	case p.Name == "" || len(p.Name) > maxToolName || bad || strings.TrimSpace(p.Name) != p.Name:

@@ -16,6 +16,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// passing carries requests that are no tool calls.
+type passing struct{ *conn }
+
 // Limits of what servers offer besides tools.
 const (
 	maxItems     = 5000     // of one kind and server
@@ -40,7 +43,7 @@ func (h *Hub) Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.Upstr
 		if err != nil {
 			return nil, err
 		}
-		return c.items(ctx, kind)
+		return passing{c}.items(ctx, kind)
 	}
 	v, err := h.tools(ctx, t)
 	if err != nil {
@@ -55,7 +58,7 @@ func (h *Hub) Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.Upstr
 			continue
 		}
 		wg.Go(func() {
-			if lists[i], err = c.items(ctx, kind); err != nil {
+			if lists[i], err = (passing{c}).items(ctx, kind); err != nil {
 				h.o.Log.Debug("MCP server: not listed", "server", s.name, "what", string(kind), "error", err)
 			}
 		})
@@ -84,7 +87,7 @@ func (h *Hub) ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamReque
 	if err != nil {
 		return nil, err
 	}
-	return c.ask(ctx, q)
+	return passing{c}.ask(ctx, q)
 }
 
 // upstreamConn returns the thread's connection to a server by its name.
@@ -125,7 +128,7 @@ func typed[P, R any](method string, params json.RawMessage, ask func(*mcp.Client
 
 // ask sends one request under the terms of a call. It is sent again when the server has seen nothing of
 // the first attempt.
-func (c *conn) ask(ctx context.Context, q question) (json.RawMessage, error) {
+func (c passing) ask(ctx context.Context, q question) (json.RawMessage, error) {
 	terms := c.terms.Load()
 	limit := terms.cfg.timeout("", c.h.o.CallTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
@@ -148,7 +151,7 @@ func (c *conn) ask(ctx context.Context, q question) (json.RawMessage, error) {
 	}
 }
 
-func (c *conn) askOnce(ctx context.Context, q question, what *tool, limit time.Duration) (raw json.RawMessage, again bool, err error) {
+func (c passing) askOnce(ctx context.Context, q question, what *tool, limit time.Duration) (raw json.RawMessage, again bool, err error) {
 	c.mu.Lock()
 	allowed := c.breaker.allow(time.Now())
 	c.mu.Unlock()
@@ -229,7 +232,7 @@ func withUpstreamError(l *link, err, told error) error {
 }
 
 // items lists what the server offers of a kind, page by page. What is too large is left out.
-func (c *conn) items(ctx context.Context, kind sandbox.UpstreamKind) ([]sandbox.UpstreamItem, error) {
+func (c passing) items(ctx context.Context, kind sandbox.UpstreamKind) ([]sandbox.UpstreamItem, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTime)
 	defer cancel()
 	var all []sandbox.UpstreamItem

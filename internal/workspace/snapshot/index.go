@@ -15,6 +15,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// indexes are what this server remembers of snapshots.
+type indexes struct{ *Snapshots }
+
 // index is what this data folder knows of what is kept of a thread: so a look at the files says what changed since. It
 // may be lost: then all files are read again.
 type index struct {
@@ -37,14 +40,14 @@ type garbage struct {
 const maxIndex = 1 << 30
 
 // state is the folder of what this data folder knows of a thread.
-func (s *Snapshots) state(t sandbox.Thread) string {
+func (s indexes) state(t sandbox.Thread) string {
 	return filepath.Join(s.o.Dir, t.Tenant, t.User, t.ID)
 }
 
-func (s *Snapshots) indexFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "index") }
+func (s indexes) indexFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "index") }
 
 // lock keeps others of this data folder from keeping, restoring or deleting the thread.
-func (s *Snapshots) lock(ctx context.Context, t sandbox.Thread) (unlock func(), err error) {
+func (s indexes) lock(ctx context.Context, t sandbox.Thread) (unlock func(), err error) {
 	dir := s.state(t)
 	for {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -83,7 +86,7 @@ type cached struct {
 const mostCached = 300_000
 
 // readIndex returns the index of a thread, nil when there is none. The caller holds the lock.
-func (s *Snapshots) readIndex(t sandbox.Thread) *index {
+func (s indexes) readIndex(t sandbox.Thread) *index {
 	path := s.indexFile(t)
 	at, err := lockedfile.Stat(path)
 	if err != nil || at == (lockedfile.Stamp{}) {
@@ -109,7 +112,7 @@ func (s *Snapshots) readIndex(t sandbox.Thread) *index {
 }
 
 // writeIndex replaces it. It need not be durable: a torn or older one is detected.
-func (s *Snapshots) writeIndex(t sandbox.Thread, idx *index) error {
+func (s indexes) writeIndex(t sandbox.Thread, idx *index) error {
 	idx.Where, idx.Head.About = s.o.Objects.Name(), nil
 	var text bytes.Buffer
 	text.Write(make([]byte, sha256.Size)) //nolint:errcheck // a buffer never fails
@@ -133,7 +136,7 @@ func (s *Snapshots) writeIndex(t sandbox.Thread, idx *index) error {
 }
 
 // remember keeps an index in memory, in the place of any others when there is no room.
-func (s *Snapshots) remember(t sandbox.Thread, c cached) {
+func (s indexes) remember(t sandbox.Thread, c cached) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetCached(t)
@@ -148,7 +151,7 @@ func (s *Snapshots) remember(t sandbox.Thread, c cached) {
 }
 
 // forgetCached takes an index out of memory. The caller holds mu.
-func (s *Snapshots) forgetCached(t sandbox.Thread) {
+func (s indexes) forgetCached(t sandbox.Thread) {
 	if c, ok := s.cache[t]; ok {
 		s.cachedEntries -= len(c.idx.Entries)
 		delete(s.cache, t)
@@ -156,7 +159,7 @@ func (s *Snapshots) forgetCached(t sandbox.Thread) {
 }
 
 // dropIndex takes the index away: the disk has nothing of the thread that counts.
-func (s *Snapshots) dropIndex(t sandbox.Thread) error {
+func (s indexes) dropIndex(t sandbox.Thread) error {
 	s.mu.Lock()
 	s.forgetCached(t)
 	s.mu.Unlock()
@@ -168,10 +171,10 @@ func (s *Snapshots) dropIndex(t sandbox.Thread) error {
 	return nil
 }
 
-func (s *Snapshots) intentFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "next") }
+func (s indexes) intentFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "next") }
 
 // intend notes the id of a snapshot before it becomes what is kept, and returns the id that was noted before.
-func (s *Snapshots) intend(t sandbox.Thread, id string) (former string, err error) {
+func (s indexes) intend(t sandbox.Thread, id string) (former string, err error) {
 	_, text, err := lockedfile.Read(s.intentFile(t), 100)
 	if err == nil {
 		err = os.WriteFile(s.intentFile(t), []byte(id), 0o600)
@@ -184,7 +187,7 @@ func (s *Snapshots) intend(t sandbox.Thread, id string) (former string, err erro
 
 // vouches reports whether the files on this disk are those of a snapshot, or newer: it was made of them, or they of it. A
 // disk that came back from an older copy has another state, and one after a power failure may have.
-func (s *Snapshots) vouches(t sandbox.Thread, idx *index, h *head) bool {
+func (s indexes) vouches(t sandbox.Thread, idx *index, h *head) bool {
 	if idx != nil && idx.Head.ID == h.ID {
 		return true
 	}

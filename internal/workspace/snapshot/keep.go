@@ -37,23 +37,23 @@ type Thread struct {
 // another server has gone on with the thread, or the folder is another one; what is kept stays. Errors of the store as
 // Objects says: what was kept before is still whole.
 func (s *Snapshots) Keep(ctx context.Context, t sandbox.Thread, th Thread) error {
-	unlock, err := s.lock(ctx, t)
+	unlock, err := indexes{s}.lock(ctx, t)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	late, err := lockedfile.Stat(s.lateFile(t))
+	late, err := lockedfile.Stat(looks{s}.lateFile(t))
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
 	if err := s.keep(ctx, t, th); err != nil {
 		if errors.Is(err, sandbox.Conflict) {
-			s.forgetLook(t)
+			looks{s}.forgetLook(t)
 		}
 		return err
 	}
-	if now, err := lockedfile.Stat(s.lateFile(t)); err == nil && now == late && late != (lockedfile.Stamp{}) {
-		_ = os.Remove(s.lateFile(t)) // else it is kept once more
+	if now, err := lockedfile.Stat((looks{s}).lateFile(t)); err == nil && now == late && late != (lockedfile.Stamp{}) {
+		_ = os.Remove(looks{s}.lateFile(t)) // else it is kept once more
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (s *Snapshots) keep(ctx context.Context, t sandbox.Thread, th Thread) error
 		return err
 	}
 	defer root.Close() //nolint:errcheck // read-only
-	idx := s.readIndex(t)
+	idx := indexes{s}.readIndex(t)
 	large := s.largeThread(ctx)
 	defer large.done()
 	found, err := scan(ctx, root, large.wait)
@@ -195,7 +195,7 @@ func (w *writer) join() error {
 	switch {
 	case h == nil || h.Deleted: // and this is another thread of its name
 		return nil
-	case h.Holder != w.s.o.Holder || !w.s.vouches(w.t, nil, h): // whether what is here is newer is unknown
+	case h.Holder != w.s.o.Holder || !indexes{w.s}.vouches(w.t, nil, h): // whether what is here is newer is unknown
 		return errMoved
 	}
 	entries, err := w.s.entries(w.ctx, w.t, h, nil)
@@ -219,7 +219,7 @@ func (w *writer) unchanged(found []seen) error {
 }
 
 func (w *writer) remember(idx *index) error {
-	if err := w.s.writeIndex(w.t, idx); err != nil {
+	if err := (indexes{w.s}).writeIndex(w.t, idx); err != nil {
 		// What is kept is right; what this folder knows of it is found out the next time.
 		w.s.o.Log.Warn("what is kept of a thread is not noted", "thread", w.t.String(), "error", err)
 	}
@@ -510,14 +510,14 @@ func (w *writer) refer(h *head, entries []entry) {
 
 // publish puts the head there, and takes away what no snapshot refers to.
 func (w *writer) publish(h *head, found []seen) error {
-	former, err := w.s.intend(w.t, h.ID)
+	former, err := indexes{w.s}.intend(w.t, h.ID)
 	if err != nil {
 		return err
 	}
 	version, err := w.s.writeHead(w.ctx, w.t, h, w.version)
 	if errors.Is(err, sandbox.Conflict) {
 		if version, err = w.moved(h); err != nil { // it is not there, for sure
-			if _, e := w.s.intend(w.t, former); e != nil {
+			if _, e := (indexes{w.s}).intend(w.t, former); e != nil {
 				return e
 			}
 		}
@@ -535,7 +535,7 @@ func (w *writer) publish(h *head, found []seen) error {
 		}
 	}
 	w.s.tidy(w.ctx, w.t, idx)
-	w.s.lookedAt(w.t)
+	looks{w.s}.lookedAt(w.t)
 	return w.remember(idx)
 }
 

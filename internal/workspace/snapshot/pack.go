@@ -85,7 +85,7 @@ func (p *packer) flush() error {
 	}
 	p.group.Go(func() error {
 		defer func() { <-p.s.room }()
-		out, err := p.s.seal(p.ctx, p.t, id, p.s.zip.EncodeAll(data, nil))
+		out, err := keyring{p.s}.seal(p.ctx, p.t, id, p.s.zip.EncodeAll(data, nil))
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (s *Snapshots) readPack(ctx context.Context, t sandbox.Thread, h *head, id 
 	if err != nil {
 		return nil, err
 	}
-	if data, err = s.unseal(ctx, t, id, data); err != nil {
+	if data, err = (keyring{s}).unseal(ctx, t, id, data); err != nil {
 		return nil, err
 	}
 	out, err := s.unzip.DecodeAll(data, nil)

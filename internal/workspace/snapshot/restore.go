@@ -33,10 +33,10 @@ const bringTries = 3
 // is kept is no error, and leaves what is there. own: something is to run in the thread, so that this data folder goes on
 // with it, and no other one can. Without own, a thread that is on this disk may be as it was lookAgain ago.
 func (s *Snapshots) Bring(ctx context.Context, t sandbox.Thread, dir string, own bool, replace func(Restored) error) error {
-	if have, err := onDisk(dir); err != nil || have && !own && s.justLooked(t) {
+	if have, err := onDisk(dir); err != nil || have && !own && (looks{s}).justLooked(t) {
 		return err
 	}
-	unlock, err := s.lock(ctx, t)
+	unlock, err := indexes{s}.lock(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (s *Snapshots) Bring(ctx context.Context, t sandbox.Thread, dir string, own
 		err = sandbox.Errorf(sandbox.Conflict, "other servers go on with the thread at the same time; try again")
 	}
 	if err == nil {
-		s.lookedAt(t)
+		looks{s}.lookedAt(t)
 	}
 	return err
 }
@@ -60,7 +60,7 @@ func (s *Snapshots) bring(ctx context.Context, t sandbox.Thread, dir string, own
 	if err != nil {
 		return err
 	}
-	idx := s.readIndex(t)
+	idx := indexes{s}.readIndex(t)
 	h, version, err := s.head(ctx, t)
 	if err != nil {
 		if have && !own && idx != nil && idx.Head.Holder == s.o.Holder {
@@ -80,8 +80,8 @@ func (s *Snapshots) bring(ctx context.Context, t sandbox.Thread, dir string, own
 				return err
 			}
 		}
-		return s.dropIndex(t)
-	case have && s.vouches(t, idx, h): // this disk has that, or more
+		return indexes{s}.dropIndex(t)
+	case have && indexes{s}.vouches(t, idx, h): // this disk has that, or more
 	default:
 		if err := s.restore(ctx, t, h, version, replace); err != nil {
 			return err
@@ -103,13 +103,13 @@ func (s *Snapshots) claim(ctx context.Context, t sandbox.Thread, h *head, versio
 	if err != nil {
 		return err
 	}
-	idx := s.readIndex(t)
+	idx := indexes{s}.readIndex(t)
 	if idx == nil {
 		return nil
 	}
 	claimed := *idx
 	claimed.Version, claimed.Head.Holder = version, h.Holder
-	return s.writeIndex(t, &claimed)
+	return indexes{s}.writeIndex(t, &claimed)
 }
 
 // restore has the thread's folder replaced by what is kept.
@@ -121,7 +121,7 @@ func (s *Snapshots) restore(ctx context.Context, t sandbox.Thread, h *head, vers
 		return err
 	}})
 	if err == nil && idx != nil { // not before the folder is in its place: until then the former one is there
-		err = s.writeIndex(t, idx)
+		err = indexes{s}.writeIndex(t, idx)
 	}
 	if s.o.Meter != nil {
 		s.o.Meter.Restored(err, time.Since(began))
@@ -429,7 +429,7 @@ func syncTree(dir string) error {
 // be restored, and nothing to be kept; then its packs, which are tried again by AllForgotten when the store fails.
 // A mark of the head stays, so that the folder that another server may have is not taken for the thread.
 func (s *Snapshots) Forget(ctx context.Context, t sandbox.Thread, remove func() error) error {
-	unlock, err := s.lock(ctx, t)
+	unlock, err := indexes{s}.lock(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -440,16 +440,16 @@ func (s *Snapshots) Forget(ctx context.Context, t sandbox.Thread, remove func() 
 	if err := remove(); err != nil {
 		return err
 	}
-	if err := s.dropIndex(t); err != nil {
+	if err := (indexes{s}).dropIndex(t); err != nil {
 		return err
 	}
-	_ = os.Remove(s.lateFile(t)) // a thread that is not there is not kept
-	s.forgetLook(t)
+	_ = os.Remove(looks{s}.lateFile(t)) // a thread that is not there is not kept
+	looks{s}.forgetLook(t)
 	if err := s.sweep(ctx, t, &index{}, time.Now().Add(time.Hour)); err != nil {
 		s.o.Log.Warn("not all objects of a deleted thread are removed; tried again", "thread", t.String(), "error", err)
 		return s.Late(t)
 	}
-	_ = os.Remove(s.state(t)) // when it is empty
+	_ = os.Remove(indexes{s}.state(t)) // when it is empty
 	return nil
 }
 
@@ -470,7 +470,7 @@ func (s *Snapshots) markDeleted(ctx context.Context, t sandbox.Thread) error {
 
 // Sweep removes the packs of a thread that is marked as deleted.
 func (s *Snapshots) Sweep(ctx context.Context, t sandbox.Thread) error {
-	unlock, err := s.lock(ctx, t)
+	unlock, err := indexes{s}.lock(ctx, t)
 	if err != nil {
 		return err
 	}
@@ -484,7 +484,7 @@ func (s *Snapshots) Sweep(ctx context.Context, t sandbox.Thread) error {
 			return err
 		}
 	}
-	_ = os.Remove(s.lateFile(t)) // else it is swept once more
-	_ = os.Remove(filepath.Clean(s.state(t)))
+	_ = os.Remove(looks{s}.lateFile(t)) // else it is swept once more
+	_ = os.Remove(filepath.Clean(indexes{s}.state(t)))
 	return nil
 }

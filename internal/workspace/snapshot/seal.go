@@ -13,6 +13,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// keyring has the keys of tenants.
+type keyring struct{ *Snapshots }
+
 // Packs are encrypted with AES-256-GCM, each with a key of its own, made of its name and the store's key. That one lies in
 // the store, sealed: when the key file is rotated, it is sealed anew, and no pack is written again.
 
@@ -26,7 +29,7 @@ const (
 var sealedMagic = []byte("skerry sealed 1\n")
 
 // readKey returns the store's key, its object, and that one's version; NotFound: there is none.
-func (s *Snapshots) readKey(ctx context.Context) (key, sealed []byte, version string, err error) {
+func (s keyring) readKey(ctx context.Context) (key, sealed []byte, version string, err error) {
 	if s.o.Sealer == nil {
 		return nil, nil, "", sandbox.Errorf(sandbox.Unavailable, "%s is encrypted, and this server has no key", s.o.Objects.Name())
 	}
@@ -44,7 +47,7 @@ func (s *Snapshots) readKey(ctx context.Context) (key, sealed []byte, version st
 }
 
 // storeKey returns the store's key, which is read once.
-func (s *Snapshots) storeKey(ctx context.Context) ([]byte, error) {
+func (s keyring) storeKey(ctx context.Context) ([]byte, error) {
 	s.mu.Lock()
 	key := s.key
 	s.mu.Unlock()
@@ -62,7 +65,7 @@ func (s *Snapshots) storeKey(ctx context.Context) ([]byte, error) {
 }
 
 // makeKey makes the store's key when there is none.
-func (s *Snapshots) makeKey(ctx context.Context) error {
+func (s keyring) makeKey(ctx context.Context) error {
 	_, err := s.storeKey(ctx)
 	if !errors.Is(err, sandbox.NotFound) {
 		return err
@@ -83,7 +86,7 @@ func (s *Snapshots) makeKey(ctx context.Context) error {
 // Renew seals the store's key for the newest key of the key file. changed is 1 when it was another one.
 func (s *Snapshots) Renew(ctx context.Context) (changed int, err error) {
 	for range keepTries {
-		key, sealed, version, err := s.readKey(ctx)
+		key, sealed, version, err := keyring{s}.readKey(ctx)
 		if errors.Is(err, sandbox.NotFound) {
 			return 0, nil
 		}
@@ -101,7 +104,7 @@ func (s *Snapshots) Renew(ctx context.Context) (changed int, err error) {
 }
 
 // cipherOf returns the cipher of one pack. Its key seals nothing else, so that the nonce may be zero.
-func (s *Snapshots) cipherOf(ctx context.Context, t sandbox.Thread, id string) (cipher.AEAD, error) {
+func (s keyring) cipherOf(ctx context.Context, t sandbox.Thread, id string) (cipher.AEAD, error) {
 	key, err := s.storeKey(ctx)
 	if err != nil {
 		return nil, err
@@ -118,7 +121,7 @@ func (s *Snapshots) cipherOf(ctx context.Context, t sandbox.Thread, id string) (
 }
 
 // seal encrypts what is packed, when that is wanted.
-func (s *Snapshots) seal(ctx context.Context, t sandbox.Thread, id string, data []byte) ([]byte, error) {
+func (s keyring) seal(ctx context.Context, t sandbox.Thread, id string, data []byte) ([]byte, error) {
 	if !s.o.Encrypt {
 		return data, nil
 	}
@@ -130,7 +133,7 @@ func (s *Snapshots) seal(ctx context.Context, t sandbox.Thread, id string, data 
 }
 
 // unseal returns what was packed.
-func (s *Snapshots) unseal(ctx context.Context, t sandbox.Thread, id string, data []byte) ([]byte, error) {
+func (s keyring) unseal(ctx context.Context, t sandbox.Thread, id string, data []byte) ([]byte, error) {
 	text, ok := bytes.CutPrefix(data, sealedMagic)
 	if !ok {
 		return data, nil

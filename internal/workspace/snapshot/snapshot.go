@@ -17,6 +17,9 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
+// looks remember when the heads of snapshots were last read.
+type looks struct{ *Snapshots }
+
 // sealer encrypts and decrypts.
 type sealer interface {
 	Seal(purpose string, plain []byte) ([]byte, error)
@@ -79,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Snapshots, error) {
 		cache: map[sandbox.Thread]cached{}, looked: map[sandbox.Thread]time.Time{},
 	}
 	if o.Encrypt {
-		if err := s.makeKey(ctx); err != nil {
+		if err := (keyring{s}).makeKey(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
@@ -162,7 +165,7 @@ func (s *Snapshots) writeHead(ctx context.Context, t sandbox.Thread, h *head, ve
 }
 
 // lookedAt notes that a thread's head was looked at now.
-func (s *Snapshots) lookedAt(t sandbox.Thread) {
+func (s looks) lookedAt(t sandbox.Thread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.looked) > 10_000 {
@@ -171,13 +174,13 @@ func (s *Snapshots) lookedAt(t sandbox.Thread) {
 	s.looked[t] = time.Now()
 }
 
-func (s *Snapshots) forgetLook(t sandbox.Thread) {
+func (s looks) forgetLook(t sandbox.Thread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.looked, t)
 }
 
-func (s *Snapshots) justLooked(t sandbox.Thread) bool {
+func (s looks) justLooked(t sandbox.Thread) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.looked[t]) < lookAgain
@@ -195,14 +198,16 @@ func onDisk(dir string) (bool, error) {
 	return true, nil
 }
 
-func (s *Snapshots) lateFile(t sandbox.Thread) string { return filepath.Join(s.state(t), "late") }
+func (s looks) lateFile(t sandbox.Thread) string {
+	return filepath.Join(indexes{s.Snapshots}.state(t), "late")
+}
 
 // Late notes durably enough for the end of this process that a thread has changes which are still to be kept.
 func (s *Snapshots) Late(t sandbox.Thread) error {
-	if err := os.MkdirAll(s.state(t), 0o700); err != nil {
+	if err := os.MkdirAll((indexes{s}).state(t), 0o700); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
-	if err := os.WriteFile(s.lateFile(t), []byte("\n"), 0o600); err != nil {
+	if err := os.WriteFile((looks{s}).lateFile(t), []byte("\n"), 0o600); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the state of the thread's snapshots cannot be used")
 	}
 	return nil

@@ -121,7 +121,7 @@ func TestIncrement(t *testing.T) {
 		t.Errorf("another mode: %d objects, %d bytes", w, n)
 	}
 	// Without what this folder knows, nothing is sent twice either.
-	if err := os.Remove(sv.indexFile(thread1)); err != nil {
+	if err := os.Remove((indexes{sv.Snapshots}).indexFile(thread1)); err != nil {
 		t.Fatal(err)
 	}
 	if w, n := sent(); w > 2 || n > 300_000 {
@@ -138,7 +138,7 @@ func TestManyChanges(t *testing.T) {
 		put(t, dir, fmt.Sprintf("workspace/%d", i), random(10_000, uint64(i)))
 		sv.mustKeep(thread1)
 	}
-	idx := sv.readIndex(thread1)
+	idx := indexes{sv.Snapshots}.readIndex(thread1)
 	if n := len(idx.Head.Packs); n > mostSmall+2 {
 		t.Errorf("%d packs", n)
 	}
@@ -148,7 +148,7 @@ func TestManyChanges(t *testing.T) {
 	for i := range idx.Garbage {
 		idx.Garbage[i].Since = time.Now().Add(-2 * garbageGrace)
 	}
-	if err := sv.writeIndex(thread1, idx); err != nil {
+	if err := (indexes{sv.Snapshots}).writeIndex(thread1, idx); err != nil {
 		t.Fatal(err)
 	}
 	put(t, dir, "workspace/last", nil)
@@ -174,7 +174,7 @@ func TestSweep(t *testing.T) {
 		if _, err := o.Replace(t.Context(), orphan, []byte("x"), ""); err != nil {
 			t.Fatal(err)
 		}
-		idx := sv.readIndex(thread1)
+		idx := indexes{sv.Snapshots}.readIndex(thread1)
 		count := func() (n int) {
 			if err := o.List(t.Context(), place(thread1)+"/packs", func(Object) error { n++; return nil }); err != nil {
 				t.Fatal(err)
@@ -207,7 +207,7 @@ func TestFencing(t *testing.T) {
 		}
 		put(t, b.dir(thread1), "workspace/b", []byte("2"))
 		b.mustKeep(thread1)
-		if err := a.dropIndex(thread1); err != nil {
+		if err := (indexes{a.Snapshots}).dropIndex(thread1); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
@@ -229,10 +229,10 @@ func TestLostAnswer(t *testing.T) {
 	sv := newServer(t, NewFolder(t.TempDir()), nil)
 	put(t, sv.make(thread1), "workspace/a", []byte("1"))
 	sv.mustKeep(thread1)
-	old := *sv.readIndex(thread1)
+	old := *indexes{sv.Snapshots}.readIndex(thread1)
 	put(t, sv.dir(thread1), "workspace/a", []byte("two"))
 	sv.mustKeep(thread1)
-	if err := sv.writeIndex(thread1, &old); err != nil { // as if the server had died before it noted it
+	if err := (indexes{sv.Snapshots}).writeIndex(thread1, &old); err != nil { // as if the server had died before it noted it
 		t.Fatal(err)
 	}
 	put(t, sv.dir(thread1), "workspace/b", []byte("three"))
@@ -250,21 +250,21 @@ func TestOlderDisk(t *testing.T) {
 	put(t, sv.make(thread1), "workspace/a", []byte("1"))
 	sv.mustKeep(thread1)
 	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(sv.state(thread1))); err != nil {
+	if err := os.CopyFS(copied, os.DirFS((indexes{sv.Snapshots}).state(thread1))); err != nil {
 		t.Fatal(err)
 	}
-	old := *sv.readIndex(thread1)
+	old := *indexes{sv.Snapshots}.readIndex(thread1)
 	put(t, sv.dir(thread1), "workspace/a", []byte("two"))
 	sv.mustKeep(thread1)
 	want := tree(t, sv.dir(thread1))
-	if err := sv.writeIndex(thread1, &old); err != nil {
+	if err := (indexes{sv.Snapshots}).writeIndex(thread1, &old); err != nil {
 		t.Fatal(err)
 	}
 	put(t, sv.dir(thread1), "workspace/not kept yet", nil)
 	if about, err := sv.bringIt(thread1, true); err != nil || about != "-" {
 		t.Errorf("after a crash the disk was replaced: %v", err)
 	}
-	if err := errors.Join(sv.dropIndex(thread1), os.CopyFS(sv.state(thread1), os.DirFS(copied))); err != nil {
+	if err := errors.Join((indexes{sv.Snapshots}).dropIndex(thread1), os.CopyFS((indexes{sv.Snapshots}).state(thread1), os.DirFS(copied))); err != nil {
 		t.Fatal(err)
 	}
 	put(t, sv.dir(thread1), "workspace/a", []byte("1"))
@@ -272,7 +272,7 @@ func TestOlderDisk(t *testing.T) {
 		if err := sv.keepIt(thread1); !errors.Is(err, sandbox.Conflict) {
 			t.Errorf("old files were kept: %v", err)
 		}
-		if err := sv.dropIndex(thread1); err != nil {
+		if err := (indexes{sv.Snapshots}).dropIndex(thread1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -291,8 +291,8 @@ func TestRestoreRefused(t *testing.T) {
 	no := errors.New("no")
 	refused := func() {
 		t.Helper()
-		a.forgetLook(thread1)
-		before := a.readIndex(thread1).Head.ID
+		looks{a.Snapshots}.forgetLook(thread1)
+		before := indexes{a.Snapshots}.readIndex(thread1).Head.ID
 		for _, fill := range []bool{false, true} {
 			err := a.Bring(t.Context(), thread1, a.dir(thread1), true, func(r Restored) error {
 				if fill && r.Fill != nil {
@@ -302,8 +302,8 @@ func TestRestoreRefused(t *testing.T) {
 				}
 				return no
 			})
-			if !errors.Is(err, no) || a.readIndex(thread1) == nil || a.readIndex(thread1).Head.ID != before {
-				t.Errorf("%v, %v", err, a.readIndex(thread1))
+			if !errors.Is(err, no) || (indexes{a.Snapshots}).readIndex(thread1) == nil || (indexes{a.Snapshots}).readIndex(thread1).Head.ID != before {
+				t.Errorf("%v, %v", err, indexes{a.Snapshots}.readIndex(thread1))
 			}
 		}
 		if err := a.keepIt(thread1); err != nil && !errors.Is(err, sandbox.Conflict) {
@@ -346,7 +346,7 @@ func TestForget(t *testing.T) {
 		if have, _ := onDisk(b.dir(thread1)); have {
 			t.Error("it came back")
 		}
-		a.forgetLook(thread1)
+		looks{a.Snapshots}.forgetLook(thread1)
 		a.mustBring(thread1, false)
 		if have, _ := onDisk(a.dir(thread1)); have {
 			t.Error("another server still has it")
@@ -484,7 +484,7 @@ func TestRewriteWithinATick(t *testing.T) {
 	for i := range 20 {
 		put(t, dir, "workspace/a", []byte(fmt.Sprintf("%06d", i)))
 		sv.mustKeep(thread1)
-		last := sv.readIndex(thread1).Entries
+		last := indexes{sv.Snapshots}.readIndex(thread1).Entries
 		if got := last[1].Entry.Chunks[0].Sum; got != sumOf([]byte(fmt.Sprintf("%06d", i))) {
 			t.Fatalf("round %d is not kept", i)
 		}

@@ -18,9 +18,7 @@ import (
 )
 
 // discovery finds out how one logs in at a server.
-type discovery struct {
-	*Client
-}
+type discovery struct{ *Client }
 
 // challenge is what a server wants, from WWW-Authenticate.
 type challenge struct {
