@@ -17,9 +17,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
-// webhookCalls tell a webhook of requests, and take its answers.
-type webhookCalls struct{ *Approvals }
-
 // Webhook is where requests are told by POST, signed (package webhook). The answer may be the decision; it is believed
 // only with a signature of the same kind, which bears the id of the request, so that one for another request or from
 // another time is of no use.

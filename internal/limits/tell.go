@@ -202,7 +202,7 @@ func (g reports) tellPlaces(ctx context.Context, hold bool) error {
 	}
 	var failed error
 	for _, tenant := range tenants {
-		back := places{g.Gate}.toBringBack(tenant)
+		back := places(g).toBringBack(tenant)
 		for held := range slices.Chunk(append(keep[tenant], store.Held{}), maxBack) { // once also without any
 			held = slices.DeleteFunc(slices.Clone(held), func(h store.Held) bool { return h.Limit == "" })
 			if err := g.o.State.KeepHeld(ctx, tenant, g.stillHeld(tenant, held), back, g.o.HoldTime); err != nil {

@@ -211,7 +211,7 @@ func fallbackName(got *fetched, req sandbox.PluginInstall) string {
 
 // keep puts the files into the store and the plugin onto its list.
 func (s installation) keep(ctx context.Context, o sandbox.Owner, p *ready, req sandbox.PluginInstall) error {
-	shared, own, err := states{s.Service}.files(o)
+	shared, own, err := states(s).files(o)
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (s installation) keep(ctx context.Context, o sandbox.Owner, p *ready, req s
 	if err := s.store.add(p.Dir, p.record.Digest); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
-	err = states{s.Service}.edit(ctx, file, func(st *state) error {
+	err = states(s).edit(ctx, file, func(st *state) error {
 		if _, taken := st.Plugins[name]; taken && !req.Replace {
 			return errTaken(name)
 		}
@@ -356,7 +356,7 @@ func (s installation) forget(ctx context.Context, o sandbox.Owner, m *member) er
 	}
 	var errs []error
 	for _, user := range s.o.Extensions.Users(o.Tenant) {
-		st, err := states{s.Service}.follow(filepath.Join(s.o.Dir, "tenants", o.Tenant, "users", user, "plugins.json")).current()
+		st, err := states(s).follow(filepath.Join(s.o.Dir, "tenants", o.Tenant, "users", user, "plugins.json")).current()
 		if err == nil && st.Plugins[m.name].Digest == "" { // else it was said of the user's own
 			errs = append(errs, s.o.Extensions.Forget(ctx, sandbox.Owner{Tenant: o.Tenant, User: user}, extensions.PluginsSection, m.name))
 		}

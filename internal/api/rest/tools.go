@@ -57,8 +57,8 @@ func (s toolRoutes) add() {
 			return nil, s.o.MCPServers.ReconnectServer(ctx, in.Name)
 		})
 	register(s.server, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, operators, "All tools of an MCP server"), s.mcpServerTools)
-	loginRoutes{s.server}.add()
-	driftRoutes{s.server}.add()
+	loginRoutes(s).add()
+	driftRoutes(s).add()
 }
 
 func (s toolRoutes) toolServers(ctx context.Context, in *ThreadIn) (*body[service.ServersAnswer], error) {

@@ -254,7 +254,7 @@ func (d creation) running(ctx context.Context, id sandbox.ID) (sandbox.Instance,
 
 // discard takes away a sandbox that failed to start, also when its caller has gone.
 func (d creation) discard(ctx context.Context, id sandbox.ID) {
-	if err := (removal{d.Driver}).remove(context.WithoutCancel(ctx), id); err != nil {
+	if err := removal(d).remove(context.WithoutCancel(ctx), id); err != nil {
 		d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", id, "error", err)
 	}
 }

@@ -43,7 +43,7 @@ func (d creation) describe(ctx context.Context, spec sandbox.Spec) (*corev1.Pod,
 	if err := hardening.CheckSpec(spec); err != nil {
 		return nil, err
 	}
-	class, problem, err := findings{d.Driver}.usable(ctx, spec.Runtime)
+	class, problem, err := findings(d).usable(ctx, spec.Runtime)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (d creation) create(ctx context.Context, spec sandbox.Spec, start func() (m
 		return sandbox.Instance{}, sandbox.Wrap(sandbox.Timeout, context.Cause(ctx), "the sandbox was not made in time")
 	}
 	if spec.Volume != nil {
-		if err := (volumeClaims{d.Driver}).claim(ctx, spec.Volume); err != nil {
+		if err := volumeClaims(d).claim(ctx, spec.Volume); err != nil {
 			return sandbox.Instance{}, err
 		}
 	}
@@ -195,7 +195,7 @@ func (d creation) start(ctx context.Context, spec sandbox.Spec) (there sandbox.I
 	if err := both.Wait(); err != nil {
 		return sandbox.Instance{}, err
 	}
-	if err := (networkProof{d.Driver}).proveClosed(ctx, spec.ID); err != nil {
+	if err := networkProof(d).proveClosed(ctx, spec.ID); err != nil {
 		return sandbox.Instance{}, err
 	}
 	return there, nil

@@ -96,12 +96,12 @@ func (d warmPool) claimPod(ctx context.Context, spec sandbox.Spec) (made bool, e
 	}
 	if err != nil {
 		if !isAPIStatus(err) || isPassing(err) { // it may have been made all the same
-			creation{d.Driver}.discard(ctx, spec.ID)
+			creation(d).discard(ctx, spec.ID)
 		}
 		return false, claimError(err, "the sandbox was not claimed", "create")
 	}
 	if err := d.take(ctx, spec, want, annotations); err != nil {
-		creation{d.Driver}.discard(ctx, spec.ID)
+		creation(d).discard(ctx, spec.ID)
 		return false, err
 	}
 	return true, nil
@@ -145,7 +145,7 @@ func (d warmPool) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod,
 			"the pods of SandboxWarmPool %s are not of the shape that this server's sandboxes have: %s; make its SandboxTemplate anew with `skerry templates pool`",
 			spec.ClaimPool, words)
 	}
-	if words, err := (findings{d.Driver}).openNetwork(ask, p.Labels); err != nil || words != "" {
+	if words, err := findings(d).openNetwork(ask, p.Labels); err != nil || words != "" {
 		if err == nil {
 			err = sandbox.Errorf(sandbox.NotSupported, "SandboxWarmPool %s: %s", spec.ClaimPool, words)
 		}

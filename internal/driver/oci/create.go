@@ -84,7 +84,7 @@ func (d creation) create(ctx context.Context, rt *ociRuntime, userNamespace bool
 	if err := d.start(ctx, rt, spec.ID); err != nil {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		if left := (removal{d.Driver}).remove(cleanup, spec.ID); left != nil {
+		if left := removal(d).remove(cleanup, spec.ID); left != nil {
 			d.log.Error("a sandbox that failed to start is not wholly removed", "sandbox", spec.ID, "error", left)
 		}
 		return sandbox.Instance{}, err
@@ -172,7 +172,7 @@ const runcInit = "runc:["
 
 // awaitExec waits, some hundred microseconds as a rule, until PID 1 runs its program.
 func (d creation) awaitExec(ctx context.Context, id sandbox.ID) error {
-	fd, pid, err := removal{d.Driver}.openInit(id)
+	fd, pid, err := removal(d).openInit(id)
 	if errors.Is(err, errNotInCgroup) { // so soon, no other process can have got the number
 		return sandbox.Wrap(sandbox.NotSupported, err, "the runtime does not put a sandbox under its limits (runsc must not run with --ignore-cgroups)")
 	}

@@ -111,7 +111,7 @@ func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
 		_ = session.Wait() // why it ended is seen by those who use it
 		close(l.dead)
 	}()
-	tools, err := listing{c.conn}.list(ctx, l)
+	tools, err := listing(c).list(ctx, l)
 	if err != nil {
 		return l, nil, c.connectError(ctx, l, seen.look(), err)
 	}

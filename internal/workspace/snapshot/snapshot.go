@@ -199,7 +199,7 @@ func onDisk(dir string) (bool, error) {
 }
 
 func (s looks) lateFile(t sandbox.Thread) string {
-	return filepath.Join(indexes{s.Snapshots}.state(t), "late")
+	return filepath.Join(indexes(s).state(t), "late")
 }
 
 // Late notes durably enough for the end of this process that a thread has changes which are still to be kept.
