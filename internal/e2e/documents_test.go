@@ -120,16 +120,16 @@ func (sh *shell) audited() {
 	must(t, json.Unmarshal([]byte(strings.SplitN(text, "\n", 2)[0]), &head))
 	sh.write("checkpoint.jsonl", text)
 	audit, public := filepath.Join(s.data, "audit"), filepath.Join(sh.dir, "audit.pub.pem")
-	run := func(name string, args ...string) string {
-		out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
-		if err != nil {
-			t.Logf("%s %q: %v: %s", name, args, err, out)
+	run := func(name string, args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
 		}
-		return string(out)
 	}
 	run("openssl", "pkey", "-in", filepath.Join(s.data+".keys", "audit.pem"), "-pubout", "-out", public)
-	eventually(t, "a signature covers the log", func() bool {
-		return strings.Contains(run(filepath.Join(bin, "skerry"), "audit", "verify", "--segments", audit, "--public-key", public), "; signed to record")
+	eventually(t, "a signature covers the log", func() bool { // until then verify fails
+		out, _ := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry"), "audit", "verify", "--segments", audit, "--public-key", public).CombinedOutput()
+		return strings.Contains(string(out), "; signed to record")
 	})
 	run("cp", "-r", audit, filepath.Join(sh.dir, "copy"))
 	sh.replace = append(sh.replace, "w1f0c…:1042:9b1d…", head.Writer+":"+head.Seq.String()+":"+head.Hash, "/mnt/archive", "./copy",

@@ -82,11 +82,16 @@ func TestClaimedIsAsCold(t *testing.T) {
 			t.Errorf("after kill -9 of the server: %q, warm: %v", got, s.warm("claimed"))
 		}
 		s.waiting("2") // those of the server before are gone
-		var left []string
-		t.Cleanup(func() { t.Logf("run folders: %q", left) })
-		eventually(t, "nothing else is left", func() (ok bool) {
-			left, _ = filepath.Glob(filepath.Join(s.data, "run/skerry-*"))
-			return len(left) == 4
+		var folders []string
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("run folders: %q", folders)
+			}
+		})
+		eventually(t, "nothing else is left", func() bool {
+			var err error
+			folders, err = filepath.Glob(filepath.Join(s.data, "run/skerry-*"))
+			return err == nil && len(folders) == 4
 		})
 		s.stop()
 		left, err := filepath.Glob(filepath.Join(s.data, "tenants/.pool/users/pool/threads/skerry-*"))
