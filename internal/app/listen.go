@@ -42,7 +42,7 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 		Handler:     p.traffic.count(h, p.orch.Shutdown.Draining), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), p.orch.Placement, p.log)
+	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), routing{p.orch.Placement, p.orch.Shutdown, p.peers}, p.log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -50,7 +50,7 @@ func (m *Map) All() []*Instance {
 }
 
 // Put calls next with the thread's instance, nil when there is none, and stores the instance that next returns as the
-// thread's. Nobody changes the map meanwhile. An error of next changes nothing.
+// thread's. The map is locked meanwhile. When next fails, the map stays as it is.
 func (m *Map) Put(t sandbox.Thread, next func(former *Instance) (*Instance, error)) (*Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,15 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 
-	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-
 	"github.com/skerry-sandbox/skerry/internal/execution"
 	"github.com/skerry-sandbox/skerry/internal/instance"
-	"github.com/skerry-sandbox/skerry/internal/instance/hooks"
 	"github.com/skerry-sandbox/skerry/internal/instance/lifecycle"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/ownership/ownerrecord"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
@@ -49,7 +47,10 @@ func (s poolSandboxes) Reaped(t sandbox.Thread, id sandbox.ID, what string, err 
 func (s poolSandboxes) ClearAway(id sandbox.ID) { s.r.reaper.ClearAway(id) }
 
 // contextSandboxes are the sandboxes of the orchestrator, as contexts see them.
-type contextSandboxes struct{ r *Orchestrator }
+type contextSandboxes struct {
+	*instance.Map
+	r *Orchestrator
+}
 
 func (s contextSandboxes) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
 	return s.r.Starts.Enter(ctx, c, t)
@@ -67,8 +68,6 @@ func (s contextSandboxes) Prepare(ctx context.Context, c sandbox.Caller, inst *i
 	return s.r.copies.UpToDate(ctx, inst)
 }
 
-func (s contextSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
-
 func (s contextSandboxes) Exists(ctx context.Context, t sandbox.Thread) error {
 	return s.r.threads.Exists(ctx, t)
 }
@@ -82,10 +81,10 @@ func (s contextSandboxes) WaitBegun(ctx context.Context, t sandbox.Thread, exec 
 }
 
 // execSandboxes are the sandboxes of the orchestrator, as execs see them.
-type execSandboxes struct{ r *Orchestrator }
-
-// Find implements execution.Sandboxes.
-func (s execSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
+type execSandboxes struct {
+	*instance.Map
+	r *Orchestrator
+}
 
 // Exists implements execution.Sandboxes.
 func (s execSandboxes) Exists(t sandbox.Thread) error { return s.r.folders.Exists(t) }
@@ -114,8 +113,8 @@ func (s ownedSandboxes) Settle(ctx context.Context, d ownership.ExitedReplica) e
 // hookServer is the orchestrator, as hooks see it.
 type hookServer struct{ r *Orchestrator }
 
-// StillRuns implements hooks.Server: it reports whether a sandbox that does not answer just now is worth waiting for. An engine that does not tell has
-// as much to do as the rest of the machine.
+// StillRuns implements hooks.Server: it reports whether a sandbox that does not answer just now is worth waiting
+// for. An engine that does not tell has as much to do as the rest of the machine.
 func (s hookServer) StillRuns(ctx context.Context, inst *instance.Instance) bool {
 	if inst.Ending() != "" || s.r.ctx.Err() != nil {
 		return false
@@ -138,10 +137,10 @@ func (s hookServer) AdoptContexts(ctx context.Context, inst *instance.Instance, 
 }
 
 // threadSandboxes are the sandboxes of the orchestrator, as threads see them.
-type threadSandboxes struct{ r *Orchestrator }
-
-// Find implements threads.Sandboxes.
-func (s threadSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
+type threadSandboxes struct {
+	*instance.Map
+	r *Orchestrator
+}
 
 // Outrun implements threads.Sandboxes.
 func (s threadSandboxes) Outrun(t sandbox.Thread) {
@@ -159,20 +158,6 @@ func (s threadSandboxes) Forget(ctx context.Context, t sandbox.Thread) error {
 		return nil
 	}
 	return s.r.o.Tools.ForgetApprovals(ctx, t)
-}
-
-// keepEnd keeps what an exec changed. When that fails, its end is not acknowledged.
-func (f runFiles) keepEnd(inst *instance.Instance, e *execution.Exec) error {
-	err := f.r.threads.Keep(f.r.ctx, inst.Thread, inst.UID)
-	if err == nil {
-		return nil
-	}
-	f.r.o.Log.Error("files not kept after an exec", "exec", e.ID, "thread", inst.Thread.String(), "error", err)
-	e.EndBecause("its files could not be kept")
-	if errors.Is(err, sandbox.Conflict) {
-		threadSandboxes(f).Outrun(inst.Thread)
-	}
-	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
 }
 
 // callThreads are the threads of the orchestrator, as tool calls see them.
@@ -198,7 +183,10 @@ func (s callThreads) KeepResult(ctx context.Context, t sandbox.Thread, name stri
 }
 
 // runSandboxes are the sandboxes of the orchestrator, as runs see them.
-type runSandboxes struct{ r *Orchestrator }
+type runSandboxes struct {
+	*instance.Map
+	r *Orchestrator
+}
 
 // Enter implements run.Sandboxes.
 func (s runSandboxes) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (*instance.Instance, map[string]string, error) {
@@ -207,9 +195,6 @@ func (s runSandboxes) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thr
 
 // Leave implements run.Sandboxes.
 func (s runSandboxes) Leave(inst *instance.Instance) { s.r.Lifecycle.Left(inst) }
-
-// Find implements run.Sandboxes.
-func (s runSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
 
 // Abandon implements run.Sandboxes.
 func (s runSandboxes) Abandon(inst *instance.Instance, why string) { s.r.teardown.Abandon(inst, why) }
@@ -243,15 +228,25 @@ func (f runFiles) Pull(inst *instance.Instance, e *execution.Exec, exit *sandbox
 	return f.r.copies.End(inst, e.Report, exit)
 }
 
-// Keep implements run.Files.
-func (f runFiles) Keep(inst *instance.Instance, e *execution.Exec) error { return f.keepEnd(inst, e) }
+// Keep implements run.Files: it keeps what an exec changed. When that fails, its end is not acknowledged.
+func (f runFiles) Keep(inst *instance.Instance, e *execution.Exec) error {
+	err := f.r.threads.Keep(f.r.ctx, inst.Thread, inst.UID)
+	if err == nil {
+		return nil
+	}
+	f.r.o.Log.Error("files not kept after an exec", "exec", e.ID, "thread", inst.Thread.String(), "error", err)
+	e.EndBecause("its files could not be kept")
+	if errors.Is(err, sandbox.Conflict) {
+		threadSandboxes{f.r.live, f.r}.Outrun(inst.Thread)
+	}
+	return sandbox.Wrap(sandbox.KindOf(err), err, "the exec ended, but what it changed could not be kept: %v", err)
+}
 
 // skillSandboxes are the sandboxes of the orchestrator, as skills see them.
-type skillSandboxes struct{ r *Orchestrator }
-
-func (s skillSandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
-
-func (s skillSandboxes) All() []*instance.Instance { return s.r.live.All() }
+type skillSandboxes struct {
+	*instance.Map
+	r *Orchestrator
+}
 
 func (s skillSandboxes) AwaitPushes(ctx context.Context, which func(*instance.Instance) bool) {
 	s.r.copies.Await(ctx, which)
@@ -273,13 +268,10 @@ type volumeSandboxes struct{ r *Orchestrator }
 func (s volumeSandboxes) Has(t sandbox.Thread) bool { return s.r.live.Find(t) != nil }
 
 // copySandboxes are the sandboxes of the orchestrator, as copies see them.
-type copySandboxes struct{ r *Orchestrator }
-
-// Find implements copies.Sandboxes.
-func (s copySandboxes) Find(t sandbox.Thread) *instance.Instance { return s.r.live.Find(t) }
-
-// All implements copies.Sandboxes.
-func (s copySandboxes) All() []*instance.Instance { return s.r.live.All() }
+type copySandboxes struct {
+	*instance.Map
+	r *Orchestrator
+}
 
 // StillOurs implements copies.Sandboxes.
 func (s copySandboxes) StillOurs(inst *instance.Instance) bool { return s.r.teardown.StillOurs(inst) }
@@ -297,11 +289,5 @@ type loadSandboxes struct{ r *Orchestrator }
 
 // Kill implements load.Sandboxes.
 func (s loadSandboxes) Kill(inst *instance.Instance, why string) {
-	s.r.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.r.ctx), hooks.RemoveTimeout)
-		defer cancel()
-		if err := s.r.teardown.Retire(ctx, sandbox.Caller{}, inst, sandbox.StatusKilled, why); err != nil {
-			s.r.o.Log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
-		}
-	})
+	s.r.wg.Go(func() { s.r.teardown.Kill(inst, why) })
 }

@@ -141,7 +141,7 @@ type Orchestrator struct {
 	Lifecycle *lifecycle.Lifecycle
 	// Narrowing is the capabilities that threads were narrowed to.
 	Narrowing *start.Narrowing
-	// Drain ends this server's work.
+	// Shutdown ends this server's work.
 	Shutdown *drain.Drain
 	// Placement says which server answers a request.
 	Placement *placement.Placement
@@ -251,19 +251,19 @@ func (r *Orchestrator) build(caps driver.Capabilities) error {
 	r.Specs = savedspec.New(savedspec.Options{DataDir: o.Storage.DataDir, Sealer: o.Storage.Sealer, Log: o.Log})
 	r.folders = workspace.New(workspace.Options{DataDir: o.Storage.DataDir, Disk: o.Storage.Disk, UIDs: o.Store, Log: o.Log})
 	r.threads = threads.New(r.ctx, threads.Options{
-		Folders: r.folders, Disk: o.Storage.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r}, Store: o.Store,
+		Folders: r.folders, Disk: o.Storage.Disk, Specs: r.Specs, Sandboxes: threadSandboxes{r.live, r}, Store: o.Store,
 		Snapshots: o.Storage.Snapshots, Delay: o.Storage.SnapshotDelay, Log: o.Log,
 	})
-	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r}, Audit: o.Audit})
+	r.Execs = execution.New(execution.Options{Registry: r.execs, Sandboxes: execSandboxes{r.live, r}, Audit: o.Audit})
 	r.Skills = mounted.New(r.ctx, mounted.Options{
-		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
+		Library: o.Skills, Views: o.Views, Switches: o.Switches, Sandboxes: skillSandboxes{r.live, r}, Store: o.Store, Audit: o.Audit, Log: o.Log,
 	})
 	r.wrappers = wrappers.New(r.ctx, wrappers.Options{Hub: o.Tools.Hub, Store: o.Tools.CodeAPI, All: r.live.All, Log: o.Log})
 	r.Calls = call.New(call.Options{
 		Hub: o.Tools.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.Tools.CodeSettings,
 	})
 	r.Contexts = contexts.New(contexts.Options{
-		Sandboxes: contextSandboxes{r}, Audit: o.Audit, Log: o.Log,
+		Sandboxes: contextSandboxes{r.live, r}, Audit: o.Audit, Log: o.Log,
 		Language: func(tenant string) string { return o.Tools.CodeSettings(tenant).Language },
 	})
 	r.places = capacity.New(capacity.Limits{Total: o.MaxInstances, PerTenant: o.Lifecycle.PerTenant, Queue: o.Lifecycle.Queue})
@@ -275,7 +275,7 @@ func (r *Orchestrator) build(caps driver.Capabilities) error {
 	})
 	r.Runs = run.New(r.ctx, run.Options{
 		Parts: run.Parts{
-			Sandboxes: runSandboxes{r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
+			Sandboxes: runSandboxes{r.live, r}, Files: runFiles{r}, Registry: r.execs, Contexts: r.Contexts, Skills: r.Skills, Wrappers: r.wrappers, Loads: loads,
 		},
 		Driver: o.Driver, OOMEndsSandbox: caps.OOMEndsSandbox, Hub: o.Tools.Hub, Audit: o.Audit, Bridge: o.Tools.Bridge, Secrets: o.Tools.Secrets, Limits: o.Limits,
 		Metrics: o.Metrics, Tracer: o.Tracer, ApprovalWait: o.Tools.ApprovalWait, CodeSettings: o.Tools.CodeSettings, Log: o.Log, Group: r.wg,
@@ -312,7 +312,7 @@ func (r *Orchestrator) buildWorkspace() {
 	}
 	remote, _ := o.Driver.(driver.Remote)
 	r.copies = copies.New(r.ctx, copies.Options{
-		Remote: remote, Volumes: r.volumes, Sandboxes: copySandboxes{r}, Contexts: r.Contexts, Folders: r.folders, Spool: r.runRoot,
+		Remote: remote, Volumes: r.volumes, Sandboxes: copySandboxes{r.live, r}, Contexts: r.Contexts, Folders: r.folders, Spool: r.runRoot,
 		Log: o.Log, Group: r.wg,
 	})
 }

@@ -21,6 +21,43 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
+// Lifecycle pauses and hibernates instances: on request, when they are idle or too old, and when another one needs the slot.
+type Lifecycle struct {
+	nudged   chan struct{} // holds a token: an instance waits for a place
+	specs    *savedspec.Specs
+	audit    *audit.Log
+	caps     driver.Capabilities
+	ctx      context.Context
+	driver   driver.Driver
+	hooks    *hooks.Hooks
+	bounds   Bounds
+	live     *instance.Map
+	log      *slog.Logger
+	metrics  *metrics.Metrics
+	orders   *Orders
+	owners   *ownership.Owners
+	places   *capacity.Places
+	queue    *Queue
+	store    *store.Store
+	teardown *Teardown
+	threads  *threads.Threads
+	wg       *sync.WaitGroup
+}
+
+// Bounds say how long sandboxes live and how many there are. The zero value: no queue, and nothing
+// ends but by its template's idle timeout.
+type Bounds struct {
+	PerTenant   int           // sandboxes of one tenant; 0: Options.MaxBoxes
+	Queue       int           // instances of one tenant that may wait for a place
+	QueueTime   time.Duration // how long an exec waits for a place, and a turn for a caller who asks again
+	ReclaimIdle time.Duration // unused for so long, a sandbox makes room for a waiting one; 0: never
+	MaxAge      time.Duration // of sandboxes whose template says nothing; 0: none
+	AgeGrace    time.Duration // how long what runs may go on beyond the age
+	Activity    []string      // beside execs, what keeps a sandbox from being idle: Activity…
+	// PassedHook is called behind each hook of an instance, up or down; nil: nothing is.
+	PassedHook func(inst *instance.Instance, hook string, up bool)
+}
+
 // makeRoom hibernates sandboxes that were not used for ReclaimIdle, the longest unused first, as many
 // as there are instances that wait for a place, less those that are ending anyway.
 func (l *Lifecycle) makeRoom(now time.Time) {
@@ -74,43 +111,6 @@ func (l *Lifecycle) Touch(inst *instance.Instance) {
 	if err := l.store.TouchThread(ctx, inst.Thread, now.UTC()); err != nil {
 		l.log.Warn("last activity not written", "thread", inst.Thread.String(), "error", err)
 	}
-}
-
-// Lifecycle pauses and hibernates instances: on request, when they are idle or too old, and when another one needs the slot.
-type Lifecycle struct {
-	nudged   chan struct{} // holds a token: an instance waits for a place
-	specs    *savedspec.Specs
-	audit    *audit.Log
-	caps     driver.Capabilities
-	ctx      context.Context
-	driver   driver.Driver
-	hooks    *hooks.Hooks
-	bounds   Bounds
-	live     *instance.Map
-	log      *slog.Logger
-	metrics  *metrics.Metrics
-	orders   *Orders
-	owners   *ownership.Owners
-	places   *capacity.Places
-	queue    *Queue
-	store    *store.Store
-	teardown *Teardown
-	threads  *threads.Threads
-	wg       *sync.WaitGroup
-}
-
-// Bounds say how long sandboxes live and how many there are. The zero value: no queue, and nothing
-// ends but by its template's idle timeout.
-type Bounds struct {
-	PerTenant   int           // sandboxes of one tenant; 0: Options.MaxBoxes
-	Queue       int           // instances of one tenant that may wait for a place
-	QueueTime   time.Duration // how long an exec waits for a place, and a turn for a caller who asks again
-	ReclaimIdle time.Duration // unused for so long, a sandbox makes room for a waiting one; 0: never
-	MaxAge      time.Duration // of sandboxes whose template says nothing; 0: none
-	AgeGrace    time.Duration // how long what runs may go on beyond the age
-	Activity    []string      // beside execs, what keeps a sandbox from being idle: Activity…
-	// PassedHook is called behind each hook of an instance, up or down; nil: nothing is.
-	PassedHook func(inst *instance.Instance, hook string, up bool)
 }
 
 // What may count as activity of a sandbox, beside execs, which always do. Looking never does.

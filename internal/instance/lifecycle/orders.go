@@ -20,7 +20,7 @@ type Orders struct {
 	Templates   map[string]instance.Template
 }
 
-// Next is what a new instance is to be.
+// Order is what a new instance is to be.
 type Order struct {
 	Template instance.Template
 	Env      map[string]string

@@ -76,7 +76,7 @@ func (q *Queue) Note(c sandbox.Caller, inst *instance.Instance, waited time.Dura
 	}
 }
 
-// WaitReady waits for the start of b: for d when it is not 0 (errStillStarting), else until ctx ends. Who
+// WaitReady waits for the start of an instance: for d when it is not 0 (ErrStillStarting), else until ctx ends. A caller that
 // waits without a d waits for QueueTime at most for a place: CapacityExceeded.
 func (q *Queue) WaitReady(ctx context.Context, inst *instance.Instance, d time.Duration) error {
 	select {

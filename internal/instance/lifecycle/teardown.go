@@ -17,12 +17,43 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
 )
 
+// Watcher is told when sandboxes end.
+type Watcher interface {
+	SandboxEnded(t sandbox.Thread)
+}
+
+// Teardown ends instances: on request, when their sandbox dies, and when another server takes their thread.
+type Teardown struct {
+	audit     *audit.Log
+	copies    *copies.Copies
+	ctx       context.Context
+	hooks     *hooks.Hooks
+	live      *instance.Map
+	log       *slog.Logger
+	metrics   *metrics.Metrics
+	owners    *ownership.Owners
+	pool      *pool.Pool
+	startTime time.Duration
+	watches   Watcher
+	wg        *sync.WaitGroup
+}
+
 // Abandon ends a sandbox that does not keep the contract.
 func (d *Teardown) Abandon(inst *instance.Instance, why string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), hooks.RemoveTimeout)
+	d.retireWithin(hooks.RemoveTimeout, inst, sandbox.StatusLost, why)
+}
+
+// Kill ends a sandbox that harms its neighbours.
+func (d *Teardown) Kill(inst *instance.Instance, why string) {
+	d.retireWithin(hooks.RemoveTimeout, inst, sandbox.StatusKilled, why)
+}
+
+// retireWithin retires an instance for the server itself: no caller waits, so what goes wrong is logged.
+func (d *Teardown) retireWithin(most time.Duration, inst *instance.Instance, status sandbox.Status, why string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), most)
 	defer cancel()
-	if err := d.Retire(ctx, sandbox.Caller{}, inst, sandbox.StatusLost, why); err != nil {
-		d.log.Error("sandbox not retired", "thread", inst.Thread.String(), "error", err)
+	if err := d.Retire(ctx, sandbox.Caller{}, inst, status, why); err != nil {
+		d.log.Error("sandbox not retired", "thread", inst.Thread.String(), "why", why, "error", err)
 	}
 }
 
@@ -80,32 +111,7 @@ func (d *Teardown) Died(inst *instance.Instance, oom bool) {
 	if oom {
 		status, why = sandbox.StatusOOM, "the sandbox ran out of memory"
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.ctx), d.startTime+hooks.RemoveTimeout)
-	defer cancel()
-	if err := d.Retire(ctx, sandbox.Caller{}, inst, status, why); err != nil {
-		d.log.Error("dead sandbox not retired", "thread", inst.Thread.String(), "error", err)
-	}
-}
-
-// Watcher is told when sandboxes end.
-type Watcher interface {
-	SandboxEnded(t sandbox.Thread)
-}
-
-// Teardown ends instances: on request, when their sandbox dies, and when another server takes their thread.
-type Teardown struct {
-	audit     *audit.Log
-	copies    *copies.Copies
-	ctx       context.Context
-	hooks     *hooks.Hooks
-	live      *instance.Map
-	log       *slog.Logger
-	metrics   *metrics.Metrics
-	owners    *ownership.Owners
-	pool      *pool.Pool
-	startTime time.Duration
-	watches   Watcher
-	wg        *sync.WaitGroup
+	d.retireWithin(d.startTime+hooks.RemoveTimeout, inst, status, why)
 }
 
 // StillOurs reports whether no other server has taken the instance's thread. As long as its lease was renewed in

@@ -22,7 +22,7 @@ type Maker struct {
 	caps      driver.Capabilities
 	copies    *copies.Copies
 	folders   *workspace.Folders
-	OnVolumes bool
+	OnVolumes bool // files of new threads lie on volumes
 	places    *capacity.Places
 	pool      *pool.Pool
 	queue     *lifecycle.Queue

@@ -24,6 +24,30 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
+// Starts brings instances up: it finds the instance of a thread, or starts one, in a new sandbox or in one of the pool.
+type Starts struct {
+	lifecycle *lifecycle.Lifecycle
+	drain     *drain.Drain
+	skills    *mounted.Skills
+	audit     *audit.Log
+	ctx       context.Context
+	execs     *execution.Registry
+	hooks     *hooks.Hooks
+	live      *instance.Map
+	log       *slog.Logger
+	orders    *lifecycle.Orders
+	owners    *ownership.Owners
+	pool      *pool.Pool
+	queue     *lifecycle.Queue
+	startTime time.Duration
+	store     *store.Store
+	teardown  *lifecycle.Teardown
+	threads   *threads.Threads
+	wg        *sync.WaitGroup
+	narrowing *Narrowing
+	Maker     *Maker
+}
+
 // begin waits for the place of a new instance, and starts it. While it waits the thread is ours, so that all who
 // ask for its sandbox come here.
 func (s *Starts) begin(c sandbox.Caller, inst *instance.Instance, former *instance.Instance) {
@@ -103,30 +127,6 @@ func (s *Starts) Enter(ctx context.Context, c sandbox.Caller, t sandbox.Thread) 
 		}
 	}
 	return nil, nil, err
-}
-
-// Starts brings instances up: it finds the instance of a thread, or starts one, in a new sandbox or in one of the pool.
-type Starts struct {
-	lifecycle *lifecycle.Lifecycle
-	drain     *drain.Drain
-	skills    *mounted.Skills
-	audit     *audit.Log
-	ctx       context.Context
-	execs     *execution.Registry
-	hooks     *hooks.Hooks
-	live      *instance.Map
-	log       *slog.Logger
-	orders    *lifecycle.Orders
-	owners    *ownership.Owners
-	pool      *pool.Pool
-	queue     *lifecycle.Queue
-	startTime time.Duration
-	store     *store.Store
-	teardown  *lifecycle.Teardown
-	threads   *threads.Threads
-	wg        *sync.WaitGroup
-	narrowing *Narrowing
-	Maker     *Maker
 }
 
 // Acquire returns the thread's sandbox and starts it when there is none. Many callers at once get one.

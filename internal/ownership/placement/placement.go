@@ -94,6 +94,3 @@ func (p *Placement) HasExec(t sandbox.Thread, execID string) bool {
 	_, err := p.execs.Get(t, execID)
 	return err == nil
 }
-
-// Draining reports whether this server is stopping.
-func (p *Placement) Draining() bool { return p.drain.Draining() }

@@ -20,19 +20,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
-// ClearAway removes the run folder of a sandbox that no longer exists.
-func (r *Reaper) ClearAway(id sandbox.ID) {
-	if id == "" {
-		return
-	}
-	if err := os.RemoveAll(filepath.Join(r.runRoot, string(id))); err != nil {
-		r.log.Error("run folder not removed", "sandbox", string(id), "error", err)
-	}
-}
-
-// reapEvery is how often idle sandboxes are looked for.
-const reapEvery = 10 * time.Second
-
 // Reaper removes what no server knows: sandboxes without an owner record, folders without a sandbox.
 type Reaper struct {
 	contexts *contexts.Contexts
@@ -47,9 +34,22 @@ type Reaper struct {
 	metrics  *metrics.Metrics
 	owners   *ownership.Owners
 	runRoot  string
-	Young    time.Duration
+	Young    time.Duration // age below which a sandbox may be in the middle of its start
 	volumes  *volumes.Volumes
 }
+
+// ClearAway removes the run folder of a sandbox that no longer exists.
+func (r *Reaper) ClearAway(id sandbox.ID) {
+	if id == "" {
+		return
+	}
+	if err := os.RemoveAll(filepath.Join(r.runRoot, string(id))); err != nil {
+		r.log.Error("run folder not removed", "sandbox", string(id), "error", err)
+	}
+}
+
+// reapEvery is how often the Reaper looks.
+const reapEvery = 10 * time.Second
 
 // ReapFolders removes run folders of sandboxes that no longer exist. One of a sandbox that its driver knows or an owner record
 // names, here or of another server, is left alone, and so is a young one.

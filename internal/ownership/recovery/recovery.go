@@ -23,6 +23,29 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
+// Recovery adopts what a former server left behind, and removes what no server knows.
+type Recovery struct {
+	specs      *savedspec.Specs
+	audit      *audit.Log
+	caps       driver.Capabilities
+	copies     *copies.Copies
+	runRoot    string
+	driver     driver.Driver
+	hooks      *hooks.Hooks
+	install    string
+	limits     *limits.Gate
+	live       *instance.Map
+	log        *slog.Logger
+	orders     *lifecycle.Orders
+	owners     *ownership.Owners
+	peers      ownership.Peers
+	places     *capacity.Places
+	takeover   *ownership.Takeover
+	settlement *Settlement
+	volumes    *volumes.Volumes
+	reaper     *Reaper
+}
+
 // restore sets on an adopted instance what it was asked to be, and pauses it again when it was. It is not in the map yet.
 func (v *Recovery) restore(ctx context.Context, inst *instance.Instance, paused bool) {
 	if saved := v.specs.Read(inst.Thread); saved != nil && saved.Template == inst.Template.Name {
@@ -105,29 +128,6 @@ func (v *Recovery) awake(ctx context.Context, entry *sandbox.Instance) error {
 	}
 	entry.State = sandbox.Running
 	return nil
-}
-
-// Recovery adopts what a former server left behind, and removes what no server knows.
-type Recovery struct {
-	specs      *savedspec.Specs
-	audit      *audit.Log
-	caps       driver.Capabilities
-	copies     *copies.Copies
-	runRoot    string
-	driver     driver.Driver
-	hooks      *hooks.Hooks
-	install    string
-	limits     *limits.Gate
-	live       *instance.Map
-	log        *slog.Logger
-	orders     *lifecycle.Orders
-	owners     *ownership.Owners
-	peers      ownership.Peers
-	places     *capacity.Places
-	takeover   *ownership.Takeover
-	settlement *Settlement
-	volumes    *volumes.Volumes
-	reaper     *Reaper
 }
 
 // Recover continues where the servers before stopped, however that was: sandboxes that no living

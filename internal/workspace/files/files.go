@@ -1,10 +1,7 @@
 package files
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"log/slog"
 	"path/filepath"
 
@@ -52,7 +49,7 @@ func (f *Files) With(t sandbox.Thread, uid *int, use func(*paths.FS) error) erro
 	return f.withView(t, uid, nil, nil, use)
 }
 
-// withView is withFiles, with the skills and plugins of a view. more says how else it is opened; nil: as it is.
+// withView is With, with the skills and plugins of a view. more says how else it is opened; nil: as it is.
 func (f *Files) withView(t sandbox.Thread, uid *int, view *skills.View, more func(*paths.Options), use func(*paths.FS) error) error {
 	o := paths.Options{
 		Mounts: []paths.Mount{
@@ -172,107 +169,4 @@ func (f *Files) ChangeFiles(ctx context.Context, c sandbox.Caller, id, action, p
 		}
 		return err
 	})
-}
-
-// keepResult writes a tool's result into the thread's files. name is fit for a file name.
-func (f *Files) KeepResult(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
-	file := sandbox.ResultFile{Path: resultsDir + "/" + name + ".json", Format: "json"}
-	content := []byte(result)
-	var text string
-	if json.Unmarshal(result, &text) == nil {
-		file.Path, file.Format, content = resultsDir+"/"+name+".txt", "text", []byte(text)
-	}
-	file.Bytes = int64(len(content))
-	uid, err := f.threads.Ensure(ctx, t)
-	if err != nil {
-		return file, err
-	}
-	return file, f.Change(ctx, t, uid, func(fs *paths.FS) error {
-		_, err := fs.Write(ctx, file.Path, bytes.NewReader(content), false)
-		return err
-	})
-}
-
-// DiskUsed returns the bytes of the files of a user, or of all users of a tenant when user is "".
-func (f *Files) DiskUsed(ctx context.Context, tenant, user string) (int64, error) {
-	users := []string{user}
-	if user == "" {
-		var err error
-		if users, err = folders(filepath.Join(f.dataDir, "tenants", tenant, "users")); err != nil {
-			return 0, err
-		}
-	}
-	var sum int64
-	for _, u := range users {
-		owner := sandbox.Owner{Tenant: tenant, User: u}
-		threads, err := folders(filepath.Dir(f.folders.Dir(sandbox.Thread{Owner: owner, ID: "any"})))
-		if err != nil {
-			return 0, err
-		}
-		for _, id := range threads {
-			t := sandbox.Thread{Owner: owner, ID: id}
-			if sandbox.CheckThreadID(id) != nil || errors.Is(f.folders.Exists(t), sandbox.NotFound) {
-				continue // being made, or deleted
-			}
-			var used sandbox.DiskUsage
-			err := f.With(t, nil, func(fs *paths.FS) (err error) {
-				used, err = fs.Usage(ctx)
-				return err
-			})
-			if err != nil && !errors.Is(f.folders.Exists(t), sandbox.NotFound) {
-				return 0, err
-			}
-			sum += used.Bytes
-		}
-	}
-	return sum, nil
-}
-
-// WatchFiles tells emit what changes in a folder of the thread: first nothing, when it has begun, and then each time one or more
-// changes. It returns nil when the sandbox that the thread has, or gets meanwhile, has ended and its last changes are told, else what
-// ended it: NotFound when the thread is deleted, Unavailable when this server stops. It starts no sandbox, and keeps none from
-// being idle.
-func (f *Files) WatchFiles(ctx context.Context, c sandbox.Caller, id, path string, recursive bool, emit func([]paths.Change) error) error {
-	t, err := c.Thread(id)
-	if err != nil {
-		return err
-	}
-	lives, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done, err := f.watches.begin(t, &fileWatch{end: cancel})
-	if err != nil {
-		return err
-	}
-	defer done()
-	w := paths.NewWatch(path, recursive)
-	defer w.Close()
-	look := func(ctx context.Context) (changes []paths.Change, err error) {
-		if err := f.threads.Exists(ctx, t); err != nil {
-			return nil, err
-		}
-		err = f.read(ctx, t, func(fs *paths.FS) error { changes, err = w.Look(ctx, fs); return err })
-		return changes, err
-	}
-	most := watchEvery
-	if f.copies.Apart() {
-		most = watchFar
-	}
-	w.Listen()
-	defer context.AfterFunc(f.ctx, func() { cancel(sandbox.Errorf(sandbox.Unavailable, "the server stops: watch again")) })()
-	for first := true; ; first = false {
-		ended := errors.Is(context.Cause(lives), errSandboxEnded)
-		changes, err := look(ctx)
-		if err == nil && (first || len(changes) > 0) {
-			err = emit(changes)
-		}
-		switch {
-		case err != nil:
-			return err
-		case ended:
-			return nil
-		}
-		if err := w.Wait(lives, most); err != nil && !errors.Is(context.Cause(lives), errSandboxEnded) {
-			return context.Cause(lives)
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 const (
@@ -73,4 +74,53 @@ func (f *Files) Watching() int {
 	f.watches.mu.Lock()
 	defer f.watches.mu.Unlock()
 	return f.watches.all
+}
+
+// WatchFiles tells emit what changes in a folder of the thread: first nothing, when it has begun, and then each time one or more
+// changes. It returns nil when the sandbox that the thread has, or gets meanwhile, has ended and its last changes are told, else what
+// ended it: NotFound when the thread is deleted, Unavailable when this server stops. It starts no sandbox, and keeps none from
+// being idle.
+func (f *Files) WatchFiles(ctx context.Context, c sandbox.Caller, id, path string, recursive bool, emit func([]paths.Change) error) error {
+	t, err := c.Thread(id)
+	if err != nil {
+		return err
+	}
+	lives, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done, err := f.watches.begin(t, &fileWatch{end: cancel})
+	if err != nil {
+		return err
+	}
+	defer done()
+	w := paths.NewWatch(path, recursive)
+	defer w.Close()
+	look := func(ctx context.Context) (changes []paths.Change, err error) {
+		if err := f.threads.Exists(ctx, t); err != nil {
+			return nil, err
+		}
+		err = f.read(ctx, t, func(fs *paths.FS) error { changes, err = w.Look(ctx, fs); return err })
+		return changes, err
+	}
+	most := watchEvery
+	if f.copies.Apart() {
+		most = watchFar
+	}
+	w.Listen()
+	defer context.AfterFunc(f.ctx, func() { cancel(sandbox.Errorf(sandbox.Unavailable, "the server stops: watch again")) })()
+	for first := true; ; first = false {
+		ended := errors.Is(context.Cause(lives), errSandboxEnded)
+		changes, err := look(ctx)
+		if err == nil && (first || len(changes) > 0) {
+			err = emit(changes)
+		}
+		switch {
+		case err != nil:
+			return err
+		case ended:
+			return nil
+		}
+		if err := w.Wait(lives, most); err != nil && !errors.Is(context.Cause(lives), errSandboxEnded) {
+			return context.Cause(lives)
+		}
+	}
 }
