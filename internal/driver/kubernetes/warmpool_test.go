@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	kubetesting "k8s.io/client-go/testing"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
@@ -41,9 +42,21 @@ func (p *pretended) agentSandbox(spec sandbox.Spec, change func(*corev1.Pod)) {
 		if _, err := pods.Create(context.Background(), pod, metav1.CreateOptions{}); err != nil {
 			p.Error(err)
 		}
-		claim := a.(kubetesting.CreateAction).GetObject().(*unstructured.Unstructured)
-		claim.Object["status"] = status("True", "DependenciesReady", pod.Name)
 		return false, nil, nil
+	})
+	// The claim gets its pod once the driver watches: the test would not see the watch otherwise when the list is enough.
+	p.objects.PrependWatchReactor("sandboxclaims", func(a kubetesting.Action) (bool, watch.Interface, error) {
+		claims := p.objects.Tracker()
+		w, err := claims.Watch(a.GetResource(), a.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		claim, err := claims.Get(a.GetResource(), a.GetNamespace(), string(spec.ID))
+		if err != nil {
+			return true, w, nil // not claimed, or released meanwhile
+		}
+		claim.(*unstructured.Unstructured).Object["status"] = status("True", "DependenciesReady", pod.Name)
+		return true, w, claims.Update(a.GetResource(), claim, a.GetNamespace())
 	})
 	p.objects.PrependReactor("delete", "sandboxclaims", func(kubetesting.Action) (bool, runtime.Object, error) {
 		go func() { // the cluster collects what has no owner, later
