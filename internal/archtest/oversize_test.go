@@ -30,7 +30,6 @@ var oversize = map[part]int{
 	{"internal/skills/runnable.place", methods}:      28,
 	{"internal/tools/hub.Hub", methods}:              72,
 	{"internal/tools/hub.conn", methods}:             30,
-	{"internal/workspace/paths.FS", methods}:         40,
 	{"internal/approval.requests", interfaceMethods}: 10,
 	{"internal/policy.Hub", interfaceMethods}:        15,
 	{"sdk/go.Thread", methods}:                       66,

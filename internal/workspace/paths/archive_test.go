@@ -255,9 +255,9 @@ func TestHostileArchives(t *testing.T) {
 			switch name {
 			case "over the quota": // its archive itself is too long
 			case "zip of many":
-				f.opts.DiskBytes = 32 << 20
+				f.disk.most = 32 << 20
 			default:
-				f.opts.DiskBytes = 8 << 20
+				f.disk.most = 8 << 20
 			}
 			put(t, filepath.Join(host, "workspace", "there"), "stays")
 			before := tree(t, host)
@@ -269,7 +269,7 @@ func TestHostileArchives(t *testing.T) {
 			if got := tree(t, host); got != before {
 				t.Errorf("it left\n%s", got)
 			}
-			if left, err := os.ReadDir(f.opts.Spool); err != nil || len(left) > 0 {
+			if left, err := os.ReadDir(f.spool.dir); err != nil || len(left) > 0 {
 				t.Errorf("the archive is still there: %v %v", left, err)
 			}
 		})

@@ -16,6 +16,9 @@
 //   - workspace, uploads and outputs of /mnt/user-data are roots of their own, so that nothing can
 //     add to, or take from, the folder that holds them.
 //
+// An FS is built of parts: the namespace says what a path means, and the creator makes files and folders for
+// the thread's user. The diskLimit counts what there is, and the spool keeps what comes slowly.
+//
 // Errors are of the kinds of package sandbox: NotFound, Invalid, Forbidden, Conflict, QuotaExceeded.
 // Their text names virtual paths only.
 package paths

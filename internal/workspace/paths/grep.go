@@ -29,7 +29,7 @@ func (f *FS) Grep(ctx context.Context, name string, o GrepOptions) (Matches, err
 	if err != nil {
 		return Matches{}, err
 	}
-	p, err := f.resolve(name, how{follow: true})
+	p, err := f.space.resolve(name, how{follow: true})
 	if err != nil {
 		return Matches{}, err
 	}
@@ -47,7 +47,7 @@ func (f *FS) Grep(ctx context.Context, name string, o GrepOptions) (Matches, err
 		}
 		return g.answer(err != nil), nil
 	}
-	w := &walk{ctx: ctx, fs: f, depth: maxDepth, left: maxScan, visit: func(e *found) error {
+	w := &walk{ctx: ctx, space: f.space, depth: maxDepth, left: maxScan, visit: func(e *found) error {
 		if e.isDir() || !g.wants(e.virtual[len(p.virtual):]) {
 			return nil
 		}

@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
-
-	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // File is a regular file that is open for reading.
@@ -56,7 +54,7 @@ func entryBytes(info fs.FileInfo) int64 {
 // Open opens a regular file for reading; the caller closes it. ErrIsDirectory for a folder, Invalid
 // for a FIFO, device or socket. It never waits for another process.
 func (f *FS) Open(name string) (*File, error) {
-	p, err := f.resolve(name, how{follow: true})
+	p, err := f.space.resolve(name, how{follow: true})
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +98,7 @@ func openRegular(dir *os.Root, name, virtual string, flag int) (*os.File, fs.Fil
 // Stat describes a path. For a symbolic link whose target is inside, it is the target with Symlink
 // set; for any other link, the link itself.
 func (f *FS) Stat(name string) (Entry, error) {
-	p, err := f.resolve(name, how{})
+	p, err := f.space.resolve(name, how{})
 	if err != nil {
 		return Entry{}, err
 	}
@@ -111,11 +109,11 @@ func (f *FS) Stat(name string) (Entry, error) {
 		}
 		return Entry{Path: p.virtual, IsDir: true, Mode: "0755"}, nil
 	}
-	e := f.describe(p.dir, p.base, p.virtual, p.info)
+	e := f.space.describe(p.dir, p.base, p.virtual, p.info)
 	if e.Symlink == "" {
 		return e, nil
 	}
-	to, err := f.resolve(name, how{follow: true})
+	to, err := f.space.resolve(name, how{follow: true})
 	if err != nil || to.info == nil {
 		return e, nil // dangling, or leads out: the link is all there is to tell
 	}
@@ -126,11 +124,11 @@ func (f *FS) Stat(name string) (Entry, error) {
 }
 
 // describe is entry with the target of a symbolic link.
-func (f *FS) describe(dir *os.Root, base, virtual string, info fs.FileInfo) Entry {
+func (n *namespace) describe(dir *os.Root, base, virtual string, info fs.FileInfo) Entry {
 	e := entry(virtual, info)
 	if info.Mode()&fs.ModeSymlink != 0 {
 		if target, err := dir.Readlink(base); err == nil {
-			e.Symlink = f.mask.replace(target)
+			e.Symlink = n.mask.replace(target)
 		}
 		if e.Symlink == "" {
 			e.Symlink = "?" // it changed under us; still say that it is a link
@@ -155,50 +153,4 @@ func (p *place) folder() (*os.Root, error) {
 		return nil, fail(err, p.virtual)
 	}
 	return sub, nil
-}
-
-// chown makes the thread's user the owner of a file or folder that this process has just made. It works on
-// the descriptor, and leaves alone what is not ours: what was swapped in belongs to the thread, or
-// is none of our business.
-func (f *FS) chown(file *os.File) error {
-	if f.opts.UID <= 0 {
-		return nil
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || int(st.Uid) != os.Geteuid() {
-		return nil
-	}
-	if info.Mode().IsRegular() && st.Nlink > 1 {
-		return sandbox.Errorf(sandbox.Conflict, "the file was linked while it was written")
-	}
-	return file.Chown(f.opts.UID, f.opts.UID)
-}
-
-// mkdir makes one folder that belongs to the thread's user. A folder that is there already stays as
-// it is.
-func (f *FS) mkdir(dir *os.Root, name string) error {
-	return f.hold(func() error { return f.mkdirOwned(dir, name) })
-}
-
-func (f *FS) mkdirOwned(dir *os.Root, name string) error {
-	if err := dir.Mkdir(name, 0o755); err != nil {
-		if os.IsExist(err) {
-			return nil
-		}
-		return err
-	}
-	made, err := dir.OpenFile(name+"/.", os.O_RDONLY|syscall.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer made.Close() //nolint:errcheck // read-only
-	if err := f.chown(made); err != nil {
-		_ = dir.Remove(name) // only when it is empty
-		return err
-	}
-	return nil
 }

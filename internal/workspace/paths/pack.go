@@ -36,7 +36,7 @@ type Packed struct {
 // Survey says what Pack would write now. QuotaExceeded: it is more than an archive may hold.
 func (f *FS) Survey(ctx context.Context, name string) (Packed, error) {
 	var p Packed
-	err := f.packing(ctx, name, func(e *found, _ string) error {
+	err := f.space.packing(ctx, name, func(e *found, _ string) error {
 		switch {
 		case e.isDir():
 		case !e.info.Mode().IsRegular():
@@ -54,13 +54,13 @@ func (f *FS) Survey(ctx context.Context, name string) (Packed, error) {
 }
 
 // packing visits what an archive of a folder holds, with the names that it has there. The server's own folder is none of it.
-func (f *FS) packing(ctx context.Context, name string, visit func(e *found, rel string) error) error {
-	p, err := f.resolve(name, how{follow: true})
+func (n *namespace) packing(ctx context.Context, name string, visit func(e *found, rel string) error) error {
+	p, err := n.resolve(name, how{follow: true})
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	w := &walk{ctx: ctx, fs: f, depth: maxDepth, left: MaxArchiveEntries}
+	w := &walk{ctx: ctx, space: n, depth: maxDepth, left: MaxArchiveEntries}
 	w.visit = func(e *found) error {
 		if e.isDir() && e.name == hiddenDir {
 			return fs.SkipDir
@@ -86,7 +86,7 @@ func (f *FS) Pack(ctx context.Context, name string, format Format, w io.Writer) 
 		return err
 	}
 	left := int64(MaxArchivedBytes)
-	err = f.packing(ctx, name, func(e *found, rel string) error {
+	err = f.space.packing(ctx, name, func(e *found, rel string) error {
 		if e.isDir() {
 			return out.folder(rel, e)
 		}

@@ -15,7 +15,7 @@ import (
 // Remove removes a file, a symbolic link (not what it points at) or, with recursive, a folder and
 // all that is in it. Conflict for a folder that is not empty.
 func (f *FS) Remove(ctx context.Context, name string, recursive bool) error {
-	p, err := f.resolve(name, how{})
+	p, err := f.space.resolve(name, how{})
 	if err != nil {
 		return err
 	}

@@ -50,32 +50,32 @@ func (p *place) changeable() error {
 
 // how resolve treats the path.
 type how struct {
-	follow  bool // follow a symbolic link that is the last element
-	parents bool // make missing folders on the way
-	noLinks bool // a symbolic link on the way is a Conflict
+	follow  bool     // follow a symbolic link that is the last element
+	parents *creator // makes missing folders on the way; nil: none are made
+	noLinks bool     // a symbolic link on the way is a Conflict
 }
 
 // resolver walks a path element by element. at is where it stands, free of symbolic links.
 type resolver struct {
-	fs   *FS
-	how  how
-	asis string   // the path as the caller wrote it, for errors
-	todo []string // elements still to go, of the path and of the links met
-	at   string
-	m    *mount
-	cur  *os.Root
-	own  bool
-	hops int
+	space *namespace
+	how   how
+	asis  string   // the path as the caller wrote it, for errors
+	todo  []string // elements still to go, of the path and of the links met
+	at    string
+	m     *mount
+	cur   *os.Root
+	own   bool
+	hops  int
 }
 
 // resolve finds the place of a path. The caller closes it. A missing last element is no error (info
 // is nil); a missing folder on the way is NotFound unless it is made.
-func (f *FS) resolve(name string, h how) (*place, error) {
+func (n *namespace) resolve(name string, h how) (*place, error) {
 	clean, err := Clean(name)
 	if err != nil {
 		return nil, err
 	}
-	r := &resolver{fs: f, how: h, asis: clean, todo: elements(clean), at: "/"}
+	r := &resolver{space: n, how: h, asis: clean, todo: elements(clean), at: "/"}
 	for {
 		p, err := r.step()
 		if err != nil {
@@ -105,10 +105,10 @@ func (r *resolver) step() (*place, error) {
 		return nil, r.up()
 	}
 	next := path.Join(r.at, name)
-	if m := r.fs.mounts[next]; m != nil {
+	if m := r.space.mounts[next]; m != nil {
 		return r.enter(m, next, last)
 	}
-	if _, ok := r.fs.inner[next]; ok {
+	if _, ok := r.space.inner[next]; ok {
 		r.leave()
 		r.at = next
 		if last && !inRoots(next) {
@@ -177,7 +177,7 @@ func (r *resolver) nowhere(next, name string, last bool) (*place, error) {
 	if !inRoots(next) {
 		return nil, leaves(r.asis)
 	}
-	if !last && r.how.parents && (r.m == nil || !r.m.writable) {
+	if !last && r.how.parents != nil && (r.m == nil || !r.m.writable) {
 		return nil, readOnly(next)
 	}
 	if !last {
@@ -208,13 +208,13 @@ func (r *resolver) descend(next, name string, last bool) (*place, error) {
 		return p, nil
 	}
 	if missing {
-		if !r.how.parents {
+		if r.how.parents == nil {
 			return nil, notFound(r.asis)
 		}
 		if !r.m.writable {
 			return nil, readOnly(next)
 		}
-		if err := r.fs.mkdir(r.cur, name); err != nil {
+		if err := r.how.parents.mkdir(r.cur, name); err != nil {
 			return nil, err
 		}
 	} else if !info.IsDir() {

@@ -39,7 +39,7 @@ type stamp struct {
 // Snapshot looks at all regular files in workspace, uploads and outputs, but for the server's own.
 func (f *FS) Snapshot(ctx context.Context) (Snapshot, error) {
 	s := Snapshot{files: map[string]stamp{}}
-	ok, err := f.stamps(ctx, func(e *found, at stamp) error {
+	ok, err := f.space.stamps(ctx, func(e *found, at stamp) error {
 		s.files[e.virtual] = at
 		return nil
 	})
@@ -48,11 +48,11 @@ func (f *FS) Snapshot(ctx context.Context) (Snapshot, error) {
 }
 
 // stamps calls each for every regular file. ok is false when a limit was reached.
-func (f *FS) stamps(ctx context.Context, each func(*found, stamp) error) (ok bool, err error) {
+func (n *namespace) stamps(ctx context.Context, each func(*found, stamp) error) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, WalkBudget)
 	defer cancel()
 	left := MaxEntries
-	for _, m := range f.mounts {
+	for _, m := range n.mounts {
 		if !m.data {
 			continue
 		}
@@ -60,7 +60,7 @@ func (f *FS) stamps(ctx context.Context, each func(*found, stamp) error) (ok boo
 		if err != nil {
 			return false, err
 		}
-		w := &walk{ctx: ctx, fs: f, depth: maxDepth, left: left, visit: func(e *found) error {
+		w := &walk{ctx: ctx, space: n, depth: maxDepth, left: left, visit: func(e *found) error {
 			if e.isDir() && e.name == hiddenDir {
 				return fs.SkipDir
 			}
@@ -93,7 +93,7 @@ func (f *FS) Changes(ctx context.Context, before Snapshot) (changes []sandbox.Fi
 	}
 	seen := make(map[string]bool, len(before.files))
 	budget := int64(maxHashTotal)
-	ok, err = f.stamps(ctx, func(e *found, at stamp) error {
+	ok, err = f.space.stamps(ctx, func(e *found, at stamp) error {
 		seen[e.virtual] = true
 		old, was := before.files[e.virtual]
 		if was && old == at {

@@ -25,27 +25,27 @@ type Unpacked struct {
 // the folder, no link or special file is in it, and none that is in the folder already is followed or replaced. An error that comes while
 // it is written says so, and how far it got.
 func (f *FS) Unpack(ctx context.Context, name string, r io.Reader) (Unpacked, error) {
-	if _, err := f.unpackTop(name); err != nil {
+	if _, err := f.space.unpackTop(name); err != nil {
 		return Unpacked{}, err
 	}
-	body, err := f.spool(ctx, r)
+	body, err := f.spool.archive(ctx, r, f.disk.most)
 	if err != nil {
 		return Unpacked{}, fail(err, name)
 	}
 	defer body.Close() //nolint:errcheck // only read
 	ctx, cancel := context.WithTimeout(ctx, UnpackBudget)
 	defer cancel()
-	top, err := f.unpackTop(name) // it may be another one by now
+	top, err := f.space.unpackTop(name) // it may be another one by now
 	if err != nil {
 		return Unpacked{}, err
 	}
 	room := int64(MaxArchivedBytes)
-	if f.opts.DiskBytes > 0 {
-		if room, err = f.room(ctx); err != nil {
+	if f.disk.most > 0 {
+		if room, err = f.disk.room(ctx); err != nil {
 			return Unpacked{}, err
 		}
 	}
-	u := &unpacker{ctx: ctx, fs: f, top: top, seen: map[string]bool{}, missing: map[string]bool{}, left: min(room, MaxArchivedBytes)}
+	u := &unpacker{ctx: ctx, space: f.space, create: f.create, changing: f.changing, top: top, seen: map[string]bool{}, missing: map[string]bool{}, left: min(room, MaxArchivedBytes)}
 	if err := u.check(body); err != nil {
 		return Unpacked{}, err
 	}
@@ -56,12 +56,12 @@ func (f *FS) Unpack(ctx context.Context, name string, r io.Reader) (Unpacked, er
 }
 
 // unpackTop returns the folder that a path leads to, or would, without symbolic links on the way to what is there.
-func (f *FS) unpackTop(name string) (string, error) {
+func (n *namespace) unpackTop(name string) (string, error) {
 	top, err := Clean(name)
 	if err != nil {
 		return "", err
 	}
-	p, err := f.resolve(top, how{follow: true})
+	p, err := n.resolve(top, how{follow: true})
 	switch {
 	case err == nil:
 		p.close()
@@ -79,42 +79,12 @@ func (f *FS) unpackTop(name string) (string, error) {
 	return "", readOnly(top)
 }
 
-// spool keeps an archive that comes in a file without a name.
-func (f *FS) spool(ctx context.Context, r io.Reader) (*os.File, error) {
-	most := int64(MaxArchiveBytes)
-	if f.opts.DiskBytes > 0 {
-		most = min(most, f.opts.DiskBytes)
-	}
-	in := &boundedReader{ctx: ctx, r: r, left: most, limited: true}
-	if f.opts.Body != nil {
-		file, err := f.opts.Body(in)
-		return file, tooLong(err, most)
-	}
-	file, err := os.CreateTemp(f.opts.Spool, ".archive-")
-	if err != nil {
-		return nil, err
-	}
-	err = os.Remove(file.Name())
-	if err == nil {
-		_, err = io.Copy(file, in)
-	}
-	if err != nil {
-		return nil, tooLong(errors.Join(err, file.Close()), most)
-	}
-	return file, nil
-}
-
-func tooLong(err error, most int64) error {
-	if errors.Is(err, errQuota) {
-		return sandbox.Errorf(sandbox.QuotaExceeded, "the archive has more than %d bytes", most)
-	}
-	return err
-}
-
 // unpacker goes through an archive twice.
 type unpacker struct {
 	ctx            context.Context
-	fs             *FS
+	space          *namespace
+	create         *creator
+	changing       func(path string)
 	top            string          // the folder
 	seen           map[string]bool // names of the archive; whether they are folders
 	missing        map[string]bool // its folders that are not there yet, so that nothing below them is
@@ -144,7 +114,7 @@ func (u *unpacker) check(body *os.File) error {
 			u.missing[rel] = a.dir
 			return u.count(a)
 		}
-		p, err := u.fs.resolve(path.Join(u.top, rel), how{noLinks: true})
+		p, err := u.space.resolve(path.Join(u.top, rel), how{noLinks: true})
 		switch {
 		case sandbox.KindOf(err) == sandbox.NotFound: // a folder on the way, which is made later
 		case err != nil:
@@ -267,7 +237,7 @@ func (u *unpacker) checkName(a archived, rel string) error {
 // write writes what was checked.
 func (u *unpacker) write(body *os.File) (Unpacked, error) {
 	for _, changed := range u.changes() {
-		u.fs.changing(changed)
+		u.changing(changed)
 	}
 	done := Unpacked{Path: u.top}
 	u.left = u.bytes
@@ -315,7 +285,7 @@ func wrapPartly(err error, done, all int) error {
 
 // folder makes a folder, and those above it.
 func (u *unpacker) folder(virtual string) error {
-	p, err := u.fs.resolve(virtual, how{parents: true, noLinks: true})
+	p, err := u.space.resolve(virtual, how{parents: u.create, noLinks: true})
 	if err != nil {
 		return err
 	}
@@ -329,11 +299,11 @@ func (u *unpacker) folder(virtual string) error {
 	if p.info != nil {
 		return notDirectory(p.virtual)
 	}
-	return fail(u.fs.mkdir(p.dir, p.base), p.virtual)
+	return fail(u.create.mkdir(p.dir, p.base), p.virtual)
 }
 
 func (u *unpacker) file(virtual string, a archived) (int64, error) {
-	p, err := u.fs.resolve(virtual, how{parents: true, noLinks: true})
+	p, err := u.space.resolve(virtual, how{parents: u.create, noLinks: true})
 	if err != nil {
 		return 0, err
 	}
@@ -353,7 +323,7 @@ func (u *unpacker) file(virtual string, a archived) (int64, error) {
 	if a.mode&0o111 != 0 {
 		mode = 0o755
 	}
-	n, err := u.fs.replace(p, in, mode)
+	n, err := u.create.replace(p, in, mode)
 	u.left = in.left
 	return n, err
 }

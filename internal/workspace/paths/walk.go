@@ -27,7 +27,7 @@ func (e *found) isDir() bool { return e.info == nil || e.info.IsDir() }
 // before what is in them. It follows no symbolic links.
 type walk struct {
 	ctx       context.Context
-	fs        *FS
+	space     *namespace
 	depth     int // how deep it goes; at most maxDepth
 	left      int // entries it still visits
 	visit     func(e *found) error
@@ -78,7 +78,7 @@ func (w *walk) dir(dir *os.Root, virtual string, depth int) error {
 // entry visits one name, and what is in it.
 func (w *walk) entry(e *found) error {
 	sub, err := w.lookup(e)
-	if err != nil || (e.info == nil && !w.fs.made(e.virtual)) {
+	if err != nil || (e.info == nil && !w.space.made(e.virtual)) {
 		return err
 	}
 	if sub != nil {
@@ -103,14 +103,14 @@ func (w *walk) entry(e *found) error {
 // lookup fills e.info and opens e when it is a folder that may be walked. Whatever vanished or
 // changed under the walk has no info and is passed over.
 func (w *walk) lookup(e *found) (*os.Root, error) {
-	if m := w.fs.mounts[e.virtual]; m != nil {
+	if m := w.space.mounts[e.virtual]; m != nil {
 		root, err := m.open()
 		if err != nil || root == nil {
 			e.dir = nil
 			return nil, err
 		}
 		e.dir, e.name = root, "."
-	} else if _, ok := w.fs.inner[e.virtual]; ok {
+	} else if _, ok := w.space.inner[e.virtual]; ok {
 		e.dir = nil
 		return nil, nil
 	}
@@ -139,14 +139,14 @@ func passOver(err error) error {
 }
 
 // made reports whether a folder is there only because of the mounts.
-func (f *FS) made(virtual string) bool {
-	_, ok := f.inner[virtual]
-	return ok || f.mounts[virtual] != nil
+func (n *namespace) made(virtual string) bool {
+	_, ok := n.inner[virtual]
+	return ok || n.mounts[virtual] != nil
 }
 
 // names lists a folder, sorted, no more names than the walk has left.
 func (w *walk) names(dir *os.Root, virtual string) ([]string, error) {
-	names := slices.Clone(w.fs.inner[virtual])
+	names := slices.Clone(w.space.inner[virtual])
 	if dir == nil {
 		return names, nil
 	}

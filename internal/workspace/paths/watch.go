@@ -43,14 +43,14 @@ func (w *Watch) Look(ctx context.Context, f *FS) ([]Change, error) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, WalkBudget)
 	defer cancel()
-	p, err := f.resolve(w.path, how{follow: true})
+	p, err := f.space.resolve(w.path, how{follow: true})
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
 	now := map[string]Entry{}
-	walk := &walk{ctx: ctx, fs: f, depth: 1, left: MaxEntries, visit: func(e *found) error {
-		now[e.virtual] = f.foundEntry(e)
+	walk := &walk{ctx: ctx, space: f.space, depth: 1, left: MaxEntries, visit: func(e *found) error {
+		now[e.virtual] = f.space.foundEntry(e)
 		return nil
 	}}
 	if w.recursive {

@@ -3,14 +3,11 @@ package paths
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -23,15 +20,15 @@ import (
 // instead (not atomically; a failure takes back what was added). A symbolic link is followed when
 // it leads to a place inside. QuotaExceeded when the thread's files would exceed the limit.
 func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Written, error) {
-	if _, here := r.(interface{ Len() int }); !here && f.opts.Body != nil {
-		body, err := f.opts.Body(&boundedReader{ctx: ctx, r: r, left: f.opts.DiskBytes, limited: f.opts.DiskBytes > 0})
+	if f.spool.wanted(r) {
+		body, err := f.spool.body(&boundedReader{ctx: ctx, r: r, left: f.disk.most, limited: f.disk.most > 0})
 		if err != nil {
 			return Written{}, fail(err, name)
 		}
 		defer body.Close() //nolint:errcheck // only read
 		r = body
 	}
-	p, err := f.resolve(name, how{follow: true, parents: true})
+	p, err := f.space.resolve(name, how{follow: true, parents: f.create})
 	if err != nil {
 		return Written{}, err
 	}
@@ -45,103 +42,23 @@ func (f *FS) Write(ctx context.Context, name string, r io.Reader, add bool) (Wri
 	if p.info != nil && !p.info.Mode().IsRegular() {
 		return Written{}, notRegular(p.virtual)
 	}
-	room, err := f.room(ctx)
+	room, err := f.disk.room(ctx)
 	if err != nil {
 		return Written{}, err
 	}
-	body := &boundedReader{ctx: ctx, r: r, left: room, limited: f.opts.DiskBytes > 0}
+	body := &boundedReader{ctx: ctx, r: r, left: room, limited: f.disk.most > 0}
 	f.changing(p.virtual)
 	if add && p.info != nil {
-		return f.add(p, body)
+		return f.create.add(p, body)
 	}
 	if p.info != nil {
 		body.left += p.info.Size() // the space of the replaced file is free again
 	}
-	n, err := f.replace(p, body, 0o644)
+	n, err := f.create.replace(p, body, 0o644)
 	if err != nil {
 		return Written{}, err
 	}
 	return Written{Path: p.virtual, Bytes: n, Added: n, Created: p.info == nil}, nil
-}
-
-// replace writes a new file beside the place and renames it over it. It has a mode, or that of the file that was there.
-func (f *FS) replace(p *place, body io.Reader, mode os.FileMode) (n int64, err error) {
-	temp := tempName()
-	file, err := f.make(p.dir, temp)
-	if err != nil {
-		return 0, fail(err, p.virtual)
-	}
-	defer func() {
-		if err != nil {
-			_ = file.Close()
-			_ = p.dir.Remove(temp)
-			err = fail(err, p.virtual)
-		}
-	}()
-	if n, err = io.Copy(f.held(file), body); err != nil {
-		return 0, err
-	}
-	if p.info != nil {
-		mode = p.info.Mode().Perm()
-	}
-	if err = file.Chmod(mode); err != nil {
-		return 0, err
-	}
-	if err = file.Close(); err != nil {
-		return 0, err
-	}
-	return n, p.dir.Rename(temp, p.base)
-}
-
-// add writes to the end of a file that is there.
-func (f *FS) add(p *place, body io.Reader) (Written, error) {
-	file, info, err := p.open(os.O_WRONLY | os.O_APPEND)
-	if err != nil {
-		return Written{}, err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if ok && f.opts.UID > 0 && int(st.Uid) != f.opts.UID {
-		_ = file.Close()
-		return Written{}, sandbox.Errorf(sandbox.Forbidden, "%s: permission denied", p.virtual)
-	}
-	n, err := io.Copy(f.held(file), body)
-	if err != nil {
-		_ = file.Truncate(info.Size()) // best effort: the error tells that the write failed
-	}
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return Written{}, fail(err, p.virtual)
-	}
-	return Written{Path: p.virtual, Bytes: info.Size() + n, Added: n}, nil
-}
-
-func tempName() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
-	return tempPrefix + hex.EncodeToString(b[:])
-}
-
-// boundedReader ends a copy when ctx does and when the room is used up.
-type boundedReader struct {
-	ctx     context.Context
-	r       io.Reader
-	left    int64
-	limited bool
-}
-
-func (b *boundedReader) Read(p []byte) (int, error) {
-	if err := b.ctx.Err(); err != nil {
-		return 0, err
-	}
-	n, err := b.r.Read(p)
-	if b.limited {
-		if b.left -= int64(n); b.left < 0 {
-			return 0, errQuota
-		}
-	}
-	return n, err
 }
 
 // Edit replaces old by new in a text file of at most MaxEditBytes. Conflict when old is not in the
@@ -150,7 +67,7 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 	if old == "" || old == new {
 		return Edited{}, sandbox.Errorf(sandbox.Invalid, "old is empty or the same as new: there is nothing to replace")
 	}
-	p, err := f.resolve(name, how{follow: true})
+	p, err := f.space.resolve(name, how{follow: true})
 	if err != nil {
 		return Edited{}, err
 	}
@@ -174,16 +91,16 @@ func (f *FS) Edit(ctx context.Context, name, old, new string, all bool) (Edited,
 		return Edited{}, sandbox.Errorf(sandbox.Invalid, "%s: the result would be larger than %d bytes", p.virtual, 4*MaxEditBytes)
 	}
 	if grown := size - int64(len(content)); grown > 0 {
-		room, err := f.room(ctx)
+		room, err := f.disk.room(ctx)
 		if err != nil {
 			return Edited{}, err
 		}
-		if f.opts.DiskBytes > 0 && grown > room {
+		if f.disk.most > 0 && grown > room {
 			return Edited{}, fail(errQuota, p.virtual)
 		}
 	}
 	f.changing(p.virtual)
-	n, err := f.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644)
+	n, err := f.create.replace(p, bytes.NewReader(bytes.ReplaceAll(content, []byte(old), []byte(new))), 0o644)
 	if err != nil {
 		return Edited{}, err
 	}
@@ -218,7 +135,7 @@ func (p *place) content(most int64) ([]byte, error) {
 
 // Mkdir makes a folder and its parents. A folder that is there already is no error.
 func (f *FS) Mkdir(name string) (Entry, error) {
-	p, err := f.resolve(name, how{follow: true, parents: true})
+	p, err := f.space.resolve(name, how{follow: true, parents: f.create})
 	if err != nil {
 		return Entry{}, err
 	}
@@ -233,7 +150,7 @@ func (f *FS) Mkdir(name string) (Entry, error) {
 		return Entry{}, sandbox.Errorf(sandbox.Conflict, "%s: a file of that name exists", p.virtual)
 	}
 	f.changing(p.virtual)
-	if err := f.mkdir(p.dir, p.base); err != nil {
+	if err := f.create.mkdir(p.dir, p.base); err != nil {
 		return Entry{}, fail(err, p.virtual)
 	}
 	return f.Stat(p.virtual)
@@ -242,7 +159,7 @@ func (f *FS) Mkdir(name string) (Entry, error) {
 // Move renames a file, folder or symbolic link (not what it points at), making the parents of to.
 // Conflict when to exists.
 func (f *FS) Move(from, to string) (Entry, error) {
-	src, err := f.resolve(from, how{})
+	src, err := f.space.resolve(from, how{})
 	if err != nil {
 		return Entry{}, err
 	}
@@ -253,7 +170,7 @@ func (f *FS) Move(from, to string) (Entry, error) {
 	if src.info == nil {
 		return Entry{}, notFound(src.virtual)
 	}
-	dst, err := f.resolve(to, how{parents: true})
+	dst, err := f.space.resolve(to, how{parents: f.create})
 	if err != nil {
 		return Entry{}, err
 	}
