@@ -114,7 +114,7 @@ func (x *Execs) SendStdin(ctx context.Context, c sandbox.Caller, id, execID stri
 	if err := e.WaitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.Client.WriteStdin(ctx, e.ID, data, closeIt)
+	return inst.Conn.Client.WriteStdin(ctx, e.ID, data, closeIt)
 }
 
 // Signal sends a signal, by name, to every process of an exec.
@@ -137,7 +137,7 @@ func (x *Execs) Signal(ctx context.Context, c sandbox.Caller, id, execID, name s
 	if err := e.WaitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.Client.Signal(ctx, e.ID, int32(num))
+	return inst.Conn.Client.Signal(ctx, e.ID, int32(num))
 }
 
 // Kill ends the whole process tree of an exec. Killing an ended one is no error.
@@ -160,7 +160,7 @@ func (x *Execs) Kill(ctx context.Context, c sandbox.Caller, id, execID string) e
 	if err := e.WaitBegun(ctx); err != nil {
 		return err
 	}
-	if err := inst.Client.Kill(ctx, e.ID); err != nil {
+	if err := inst.Conn.Client.Kill(ctx, e.ID); err != nil {
 		return err
 	}
 	// The exec is over when its record is: a caller who looks next must see that.
@@ -206,7 +206,7 @@ func (x *Execs) Resize(ctx context.Context, c sandbox.Caller, id, execID string,
 	if err := e.WaitBegun(ctx); err != nil {
 		return err
 	}
-	return inst.Client.Resize(ctx, e.ID, size)
+	return inst.Conn.Client.Resize(ctx, e.ID, size)
 }
 
 func noTerminal(execID string) error {

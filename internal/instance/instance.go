@@ -11,10 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
-	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
 	"github.com/skerry-sandbox/skerry/internal/skills"
-	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/workspace/filesync"
 )
 
@@ -26,9 +23,7 @@ type Instance struct {
 	ID        sandbox.ID
 	Dir       RunDir
 	UID       int
-	Link      *link.Listener
-	Client    *client.Client
-	Bridge    *bridge.Endpoint
+	Conn      Conn
 	Ready     chan struct{} // closed when the start has ended, well or with err
 	Err       error
 	Gone      chan struct{}        // closed when the instance is out of the map
@@ -41,15 +36,14 @@ type Instance struct {
 	PauseMu sync.Mutex // serialises pause and resume
 	SpecMu  sync.Mutex // serialises writes of the saved spec
 
-	mu        sync.Mutex
-	info      sandbox.Info
-	ending    sandbox.Status // why its execs end: set before the sandbox is removed, "" while it lives
-	use       Usage
-	touched   time.Time
-	env       map[string]string // of every exec; replaced, never changed
-	languages []string          // that sandboxd found a runtime for
-	released  bool              // its template and environment are not kept
-	unused    bool              // its first exec is still to come
+	mu       sync.Mutex
+	info     sandbox.Info
+	ending   sandbox.Status // why its execs end: set before the sandbox is removed, "" while it lives
+	use      Usage
+	touched  time.Time
+	env      map[string]string // of every exec; replaced, never changed
+	released bool              // its template and environment are not kept
+	unused   bool              // its first exec is still to come
 
 	Turn      Turn
 	Load      load
@@ -118,13 +112,7 @@ func (inst *Instance) endsAs() sandbox.Status {
 // Close closes this process's side of the instance and leaves the sandbox alone.
 func (inst *Instance) Close() error {
 	detached := inst.detach()
-	if inst.Link != nil {
-		inst.Link.Close()
-	}
-	if inst.Bridge != nil {
-		return errors.Join(detached, inst.Bridge.Close())
-	}
-	return detached
+	return errors.Join(detached, inst.Conn.Close())
 }
 
 // New returns an instance that has its place. info says what it is.
@@ -158,23 +146,6 @@ func (d RunDir) View() string { return filepath.Join(string(d), "view") }
 
 // SecretFile returns the file with the key that sandboxd proves itself with.
 func (d RunDir) SecretFile() string { return filepath.Join(string(d), "secret.json") }
-
-// Hello waits until sandboxd has dialled and answers.
-func (inst *Instance) Hello(ctx context.Context) error {
-	st, err := inst.Client.Status(ctx)
-	if err != nil {
-		return sandbox.Wrap(sandbox.SandboxLost, err, "the sandbox started but does not answer")
-	}
-	inst.SetRuntimes(st.GetLanguages())
-	return nil
-}
-
-// SetRuntimes says which languages sandboxd found a runtime for.
-func (inst *Instance) SetRuntimes(languages []string) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.languages = languages
-}
 
 // Owned is the ownership of an instance that may be starting just now; nil: it has none yet.
 func (inst *Instance) Owned() *ownership.Ownership {
@@ -331,13 +302,6 @@ func (inst *Instance) Release() {
 	inst.mu.Lock()
 	defer inst.mu.Unlock()
 	inst.released = true
-}
-
-// Runtimes returns the languages that sandboxd found a runtime for.
-func (inst *Instance) Runtimes() []string {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	return inst.languages
 }
 
 // FirstUse reports whether no exec asked before.

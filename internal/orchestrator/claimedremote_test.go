@@ -382,9 +382,9 @@ func TestCrashInAFill(t *testing.T) {
 			a.stop() // kill -9: nothing is cleared away
 			a.wg.Wait()
 			w.die(a)
-			x.Link.Close()
+			x.Conn.Link.Close()
 			if killed != nil {
-				_ = killed.Bridge.Close() // a socket ends with its process
+				_ = killed.Conn.Bridge.Close() // a socket ends with its process
 			}
 			b := w.settle("b")
 			inside := w.host.Inside(x.ID, sandbox.WorkspaceDir+"/a")
@@ -439,7 +439,7 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *instance.Pooled, last
 		return nil
 	}
 	inst := instance.New(mainThread, x.Template, sandbox.Info{ID: x.ID})
-	inst.Dir, inst.Pooled, inst.Ownership, inst.FileSync, inst.Link, inst.Client = x.Dir, x, own, x.FileSync, x.Link, x.Client
+	inst.Dir, inst.Pooled, inst.Ownership, inst.FileSync, inst.Conn.Link, inst.Conn.Client = x.Dir, x, own, x.FileSync, x.Conn.Link, x.Conn.Client
 	inst.Skills.Folder = x.Skills.Folder
 	inst.FileSync.Shut()
 	inst.UID, err = workspace.UID(r.folders.Dir(mainThread))

@@ -218,7 +218,7 @@ func (w *town) die(r *Orchestrator) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			inst.Link.Close()
+			inst.Conn.Link.Close()
 		})
 	}
 }
@@ -421,7 +421,7 @@ func TestSecondServerStarts(t *testing.T) {
 	if b.live.Find(mainThread) != nil || a.live.Find(mainThread) == nil || a.live.Find(mainThread).ID != info.ID {
 		t.Error("the second server took the sandbox of the first one")
 	}
-	if err := a.live.Find(mainThread).Hello(t.Context()); err != nil {
+	if err := a.live.Find(mainThread).Conn.Hello(t.Context()); err != nil {
 		t.Errorf("the sandbox does not answer: %v", err)
 	}
 	b.reaper.RemoveOrphan(t.Context(), sandbox.Instance{ID: info.ID, Labels: map[string]string{
@@ -454,7 +454,7 @@ func TestSilentServer(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.live.Find(mainThread).Link.Close()
+	a.live.Find(mainThread).Conn.Link.Close()
 	page, err := b.owners.Book.Lock(t.Context(), mainThread) // so that a does not take its lease again
 	must(err)
 	c, _, err := page.Record()

@@ -348,9 +348,9 @@ func TestPoolDies(t *testing.T) {
 		e.Kill(id)
 	}
 	h.replaced(t, old, "ended")
-	h.nextPooled(t).Link.Close() // as a sandbox that runs but does not dial
+	h.nextPooled(t).Conn.Link.Close() // as a sandbox that runs but does not dial
 	h.mustExec(t, "main")        // gets another one
-	if inst := h.live.Find(mainThread); inst.Pooled != nil && inst.Link == nil {
+	if inst := h.live.Find(mainThread); inst.Pooled != nil && inst.Conn.Link == nil {
 		t.Error("a sandbox without a connection")
 	}
 }
@@ -524,7 +524,7 @@ func TestCrashInAClaim(t *testing.T) {
 			a.stop() // kill -9: nothing is cleared away
 			a.wg.Wait()
 			w.die(a)
-			x.Link.Close()
+			x.Conn.Link.Close()
 			b := w.settle("b")
 			_, err := w.engine(t, b).Inspect(t.Context(), x.ID)
 			if step == "moved" {
@@ -585,7 +585,7 @@ func TestClaimOfAnotherFolder(t *testing.T) {
 	a.stop()
 	a.wg.Wait()
 	w.die(a)
-	x.Link.Close()
+	x.Conn.Link.Close()
 	b := w.settle("b")
 	if inst := b.live.Find(mainThread); inst != nil {
 		t.Errorf("the thread has %s, whose files are others", inst.ID)

@@ -199,7 +199,7 @@ func (u *Threads) interpreters(ctx context.Context, t sandbox.Thread) []sandbox.
 	}
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	st, err := inst.Client.Status(ctx)
+	st, err := inst.Conn.Client.Status(ctx)
 	if err != nil {
 		return nil
 	}

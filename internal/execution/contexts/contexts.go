@@ -171,7 +171,7 @@ func (x *Contexts) open(ctx context.Context, c sandbox.Caller, cc *entry, action
 	began := time.Now()
 	inst.FileSync.Begin()
 	defer inst.FileSync.End()
-	err = inst.Client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
+	err = inst.Conn.Client.OpenContext(ctx, &sandboxv1.OpenContextRequest{
 		ContextId: cc.id, Language: cc.language, Cwd: cc.cwd, Javascript: inst.Template.JavaScript, Env: instance.Environ(cc.thread, "", "", common, nil),
 	})
 	rec.Parent, rec.Millis, rec.Outcome = attempt.ID, time.Since(began).Milliseconds(), "ok"
@@ -189,7 +189,7 @@ func (x *Contexts) open(ctx context.Context, c sandbox.Caller, cc *entry, action
 	// It may have come up all the same: no caller may find it.
 	clean, cancel := deadline.Detached(ctx, endTimeout)
 	defer cancel()
-	if closed := inst.Client.CloseContext(clean, cc.id); closed != nil && inst.Ending() == "" {
+	if closed := inst.Conn.Client.CloseContext(clean, cc.id); closed != nil && inst.Ending() == "" {
 		x.o.Log.Warn("context that did not start not ended", "thread", cc.thread.String(), "error", closed)
 	}
 	return errors.Join(err, noted)
@@ -253,7 +253,7 @@ func (x *Contexts) lookAt(ctx context.Context, t sandbox.Thread) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	st, err := inst.Client.Status(ctx)
+	st, err := inst.Conn.Client.Status(ctx)
 	if err != nil {
 		return
 	}
@@ -317,7 +317,7 @@ func (x *Contexts) interruptRun(ctx context.Context, inst *instance.Instance, cc
 	if err := x.o.Sandboxes.WaitBegun(ctx, cc.thread, run); err != nil && !errors.Is(err, sandbox.NotFound) {
 		return err
 	}
-	err := inst.Client.InterruptContext(ctx, cc.id)
+	err := inst.Conn.Client.InterruptContext(ctx, cc.id)
 	if errors.Is(err, sandbox.NotFound) { // it ended just now
 		return nil
 	}
@@ -367,7 +367,7 @@ func (x *Contexts) closeIn(ctx context.Context, inst *instance.Instance, context
 	if inst == nil || inst.Ending() != "" {
 		return nil
 	}
-	err := inst.Client.CloseContext(ctx, contextID)
+	err := inst.Conn.Client.CloseContext(ctx, contextID)
 	if errors.Is(err, sandbox.SandboxLost) {
 		return nil
 	}
@@ -447,7 +447,7 @@ func (x *Contexts) Adopt(ctx context.Context, inst *instance.Instance, known []*
 	if len(known) == 0 {
 		return
 	}
-	st, err := inst.Client.Status(ctx)
+	st, err := inst.Conn.Client.Status(ctx)
 	if err != nil {
 		x.o.Log.Warn("contexts of an adopted sandbox not listed", "thread", inst.Thread.String(), "error", err)
 		return

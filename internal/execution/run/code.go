@@ -31,7 +31,7 @@ func anyOf(languages []string) string {
 // prepareCode makes sure that the template can run the language, turning TypeScript into JavaScript
 // where its runtime cannot read types.
 func (x *Runner) prepareCode(inst *instance.Instance, code *sandboxv1.Code) error {
-	known := inst.Runtimes()
+	known := inst.Conn.Runtimes()
 	switch lang := code.GetLanguage(); {
 	case slices.Contains(known, lang):
 		return nil
@@ -77,7 +77,7 @@ func (x *Runner) Warm(inst *instance.Instance, env map[string]string) {
 		ctx, cancel := context.WithTimeout(x.ctx, inspectTimeout)
 		defer cancel()
 		// The thread, the exec and its token count for none that waits.
-		if err := inst.Client.Warm(ctx, code, instance.Environ(inst.Thread, "", "", inst.Template.Env, env)); err != nil {
+		if err := inst.Conn.Client.Warm(ctx, code, instance.Environ(inst.Thread, "", "", inst.Template.Env, env)); err != nil {
 			x.o.Log.Debug("no interpreter waits", "sandbox", string(inst.ID), "error", err)
 		}
 	})

@@ -335,7 +335,7 @@ func (x *Runner) stream(inst *instance.Instance, e *execution.Exec, req *sandbox
 	clock := deadline.Start(e.Deadline+grace, heldAtMost, func() { cancel(errUnanswered) })
 	defer clock.Stop()
 	e.Hold.SetClock(clock)
-	exit, err := inst.Client.Run(ctx, req, x.timeFirst(inst, e.Take))
+	exit, err := inst.Conn.Client.Run(ctx, req, x.timeFirst(inst, e.Take))
 	switch kind := sandbox.KindOf(err); {
 	case exit != nil:
 		return exit, ""

@@ -82,7 +82,7 @@ func (x *Runner) keepHeld(e *execution.Exec) {
 func holdDeadline(ctx context.Context, inst *instance.Instance, e *execution.Exec, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return inst.Client.HoldDeadline(ctx, e.ID, d)
+	return inst.Conn.Client.HoldDeadline(ctx, e.ID, d)
 }
 
 // letGo lets the deadline of e go on, and reports whether it stays so. When sandboxd cannot be told, its ownership ends by

@@ -55,17 +55,17 @@ func (h *Hooks) OpenLink(inst *instance.Instance) error {
 		}
 	}
 	var err error
-	inst.Link, err = link.Listen(link.ListenOptions{Dir: inst.Dir.Sock(), UID: inst.UID, SecretFile: inst.Dir.SecretFile(), Log: h.o.Log})
+	inst.Conn.Link, err = link.Listen(link.ListenOptions{Dir: inst.Dir.Sock(), UID: inst.UID, SecretFile: inst.Dir.SecretFile(), Log: h.o.Log})
 	if err != nil {
 		return err
 	}
-	inst.Client = client.New(inst.Link, func(ctx context.Context) bool { return h.o.Server.StillRuns(ctx, inst) })
+	inst.Conn.Client = client.New(inst.Conn.Link, func(ctx context.Context) bool { return h.o.Server.StillRuns(ctx, inst) })
 	return nil
 }
 
 // OpenBridge makes the socket for tool calls, which knows the thread.
 func (h *Hooks) OpenBridge(inst *instance.Instance) (err error) {
-	inst.Bridge, err = h.o.Bridge.Serve(inst.Dir.Sock(), inst.UID, inst.Thread)
+	inst.Conn.Bridge, err = h.o.Bridge.Serve(inst.Dir.Sock(), inst.UID, inst.Thread)
 	return err
 }
 
@@ -295,14 +295,14 @@ func (h *daemonHook) up(ctx context.Context, s *Start) error {
 	case Adopted:
 		return h.takeOver(ctx, s.Instance)
 	}
-	return s.Instance.Hello(ctx)
+	return s.Instance.Conn.Hello(ctx)
 }
 
 // answers makes sure that a sandbox which waited is still there. A missing one is given up for another.
 func (h *daemonHook) answers(ctx context.Context, inst *instance.Instance) error {
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	err := inst.Hello(limited)
+	err := inst.Conn.Hello(limited)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -314,19 +314,19 @@ func (h *daemonHook) answers(ctx context.Context, inst *instance.Instance) error
 func (h *daemonHook) takeOver(ctx context.Context, inst *instance.Instance) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	if _, err := inst.Link.Conn(ctx); err != nil { // a call of its own waits for less
+	if _, err := inst.Conn.Link.Conn(ctx); err != nil { // a call of its own waits for less
 		return fmt.Errorf("it does not dial: %w", err)
 	}
-	st, err := inst.Client.Status(ctx)
+	st, err := inst.Conn.Client.Status(ctx)
 	if err != nil {
 		return fmt.Errorf("it does not answer: %w", err)
 	}
-	inst.SetRuntimes(st.GetLanguages())
+	inst.Conn.SetRuntimes(st.GetLanguages())
 	for _, e := range st.GetExecs() {
 		if !e.GetRunning() {
 			continue
 		}
-		if err := inst.Client.Kill(ctx, e.GetExecId()); err != nil {
+		if err := inst.Conn.Client.Kill(ctx, e.GetExecId()); err != nil {
 			return fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
 		}
 	}

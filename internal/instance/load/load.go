@@ -175,7 +175,7 @@ func (w *Watcher) endForkBomb(inst *instance.Instance, refused uint64) {
 		e.EndBecause(why)
 		ctx, cancel := context.WithTimeout(w.ctx, forkEnd)
 		defer cancel()
-		err := inst.Client.Kill(ctx, e.ID)
+		err := inst.Conn.Client.Kill(ctx, e.ID)
 		if err == nil || sandbox.KindOf(err) == sandbox.NotFound {
 			log.Warn("exec ended: "+why, "exec", e.ID)
 			return
@@ -202,7 +202,7 @@ func (w *Watcher) mostTasks(inst *instance.Instance) *execution.Exec {
 		ctx, cancel := context.WithTimeout(w.ctx, forkAnswer)
 		defer cancel()
 		var err error
-		if tasks, err = inst.Client.Tasks(ctx); err != nil {
+		if tasks, err = inst.Conn.Client.Tasks(ctx); err != nil {
 			w.o.Log.Warn("processes not counted", "thread", inst.Thread.String(), "error", err)
 		}
 	}

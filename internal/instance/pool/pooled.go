@@ -53,7 +53,7 @@ func (p *Pool) bringUp(ctx context.Context, x *instance.Pooled) (err error) {
 	if x.FileSync != nil {
 		x.FileSync.Opened(true)
 	}
-	if err := x.Hello(ctx); err != nil {
+	if err := x.Conn.Hello(ctx); err != nil {
 		return err
 	}
 	p.o.Sandboxes.Warm(x.Instance)

@@ -79,7 +79,7 @@ func (m *Maker) newInstance(t sandbox.Thread, o lifecycle.Order, former *instanc
 	inst.Seat.Slot = place
 	if x != nil {
 		inst.Pooled, inst.Dir, inst.FileSync = x, x.Dir, x.FileSync
-		inst.Link, inst.Client, inst.Skills.Folder = x.Link, x.Client, x.Skills.Folder
+		inst.Conn.Link, inst.Conn.Client, inst.Skills.Folder = x.Conn.Link, x.Conn.Client, x.Skills.Folder
 		inst.FileSync.Shut()
 	} else {
 		inst.Dir = instance.RunDir(filepath.Join(m.runRoot, string(inst.ID)))

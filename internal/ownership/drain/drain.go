@@ -125,7 +125,7 @@ func (s *Drain) endAll(ctx context.Context) int {
 				return
 			}
 			e.EndBecause("the server stopped")
-			if err := inst.Client.Kill(ctx, e.ID); err != nil {
+			if err := inst.Conn.Client.Kill(ctx, e.ID); err != nil {
 				s.log.Warn("exec not ended; the next server does", "exec", e.ID, "error", err)
 				return
 			}
