@@ -3,9 +3,9 @@ package instance
 import (
 	"context"
 	"errors"
-	"maps"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
@@ -26,25 +26,22 @@ type Instance struct {
 	Conn      Conn
 	Ready     chan struct{} // closed when the start has ended, well or with err
 	Err       error
-	Gone      chan struct{}        // closed when the instance is out of the map
-	Ownership *ownership.Ownership // of the thread, nil when it was not got
-	Seat      Seat                 // what it counts against
-	Asked     time.Time            // when its first caller did; zero: it was adopted
-	Pooled    *Pooled              // it was this one in the pool; nil: it was made for the thread, or adopted
-	FileSync  *filesync.Sync       // nil: the sandbox sees this server's disk
+	Gone      chan struct{} // closed when the instance is out of the map
+	ownership atomic.Pointer[ownership.Ownership]
+	Seat      Seat           // what it counts against
+	Asked     time.Time      // when its first caller did; zero: it was adopted
+	Pooled    *Pooled        // it was this one in the pool; nil: it was made for the thread, or adopted
+	FileSync  *filesync.Sync // nil: the sandbox sees this server's disk
 
 	PauseMu sync.Mutex // serialises pause and resume
-	SpecMu  sync.Mutex // serialises writes of the saved spec
 
-	mu       sync.Mutex
-	info     sandbox.Info
-	ending   sandbox.Status // why its execs end: set before the sandbox is removed, "" while it lives
-	use      Usage
-	touched  time.Time
-	env      map[string]string // of every exec; replaced, never changed
-	released bool              // its template and environment are not kept
-	unused   bool              // its first exec is still to come
+	mu     sync.Mutex
+	info   sandbox.Info
+	ending sandbox.Status // why its execs end: set before the sandbox is removed, "" while it lives
+	use    Usage
+	unused bool // its first exec is still to come
 
+	Saved     Saved
 	Turn      Turn
 	Load      load
 	Redaction redaction
@@ -126,7 +123,7 @@ func New(t sandbox.Thread, tmpl Template, info sandbox.Info) *Instance {
 // NewStarting returns an instance that a caller asked for, and that waits for its place.
 func NewStarting(t sandbox.Thread, tmpl Template, info sandbox.Info, env map[string]string) *Instance {
 	inst := New(t, tmpl, info)
-	inst.Asked, inst.unused, inst.env, inst.Load.cpuShares = info.CreatedAt, true, env, driver.UsualWeight
+	inst.Asked, inst.unused, inst.Saved.env, inst.Load.cpuShares = info.CreatedAt, true, env, driver.UsualWeight
 	inst.Turn.placed, inst.Turn.unwanted = false, make(chan struct{})
 	return inst
 }
@@ -147,12 +144,12 @@ func (d RunDir) View() string { return filepath.Join(string(d), "view") }
 // SecretFile returns the file with the key that sandboxd proves itself with.
 func (d RunDir) SecretFile() string { return filepath.Join(string(d), "secret.json") }
 
-// Owned is the ownership of an instance that may be starting just now; nil: it has none yet.
-func (inst *Instance) Owned() *ownership.Ownership {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	return inst.Ownership
-}
+// Owned returns the ownership of the instance's thread, nil while it has none. Others may ask for it while the
+// instance starts.
+func (inst *Instance) Owned() *ownership.Ownership { return inst.ownership.Load() }
+
+// SetOwnership says whose the thread is.
+func (inst *Instance) SetOwnership(own *ownership.Ownership) { inst.ownership.Store(own) }
 
 // BeginStop takes an instance that is ready out of use if ok agrees. ok is asked in the same step, so that no exec comes
 // in between. The instance's execs end as killed.
@@ -202,31 +199,6 @@ func (inst *Instance) ChangeState(from, to sandbox.State) {
 	}
 }
 
-// SetOwnership says whose the thread is. Others may find the instance, and ask, while it starts.
-func (inst *Instance) SetOwnership(own *ownership.Ownership) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.Ownership = own
-}
-
-// Environment returns the variables of every exec.
-func (inst *Instance) Environment() map[string]string {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	return inst.env
-}
-
-// SetEnvironment replaces the variables of every exec, and reports whether they are others now.
-func (inst *Instance) SetEnvironment(env map[string]string) bool {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	if maps.Equal(env, inst.env) {
-		return false
-	}
-	inst.env = env
-	return true
-}
-
 // MarkRunning makes the instance run.
 func (inst *Instance) MarkRunning(took sandbox.Timings) {
 	inst.mu.Lock()
@@ -272,36 +244,11 @@ func (inst *Instance) MarkActive() {
 	inst.use.LastActive = time.Now()
 }
 
-// Touch reports whether the last activity is due to be written down, which was done longer than every ago.
-func (inst *Instance) Touch(every time.Duration) (now time.Time, due bool) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	now = time.Now()
-	if due = now.Sub(inst.touched) > every; due {
-		inst.touched = now
-	}
-	return now, due
-}
-
 // Busy reports whether an exec runs in the instance.
 func (inst *Instance) Busy() bool {
 	inst.mu.Lock()
 	defer inst.mu.Unlock()
 	return inst.use.Running > 0
-}
-
-// SavedState returns what outlives the instance: its environment, and its info. kept: it was not released.
-func (inst *Instance) SavedState() (env map[string]string, info sandbox.Info, kept bool) {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	return inst.env, inst.info, !inst.released
-}
-
-// Release has the instance's template and environment forgotten at its end.
-func (inst *Instance) Release() {
-	inst.mu.Lock()
-	defer inst.mu.Unlock()
-	inst.released = true
 }
 
 // FirstUse reports whether no exec asked before.
@@ -328,7 +275,7 @@ func (inst *Instance) Enter() (map[string]string, error) {
 		return nil, sandbox.Errorf(sandbox.CapacityExceeded, "the sandbox runs %d execs, its most", maxRunning)
 	}
 	inst.use.Running++
-	return inst.env, nil
+	return inst.Saved.Env(), nil
 }
 
 // Leave counts an exec out.

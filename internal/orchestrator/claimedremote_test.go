@@ -439,7 +439,8 @@ func claimUntil(t *testing.T, w *town, r *Orchestrator, x *instance.Pooled, last
 		return nil
 	}
 	inst := instance.New(mainThread, x.Template, sandbox.Info{ID: x.ID})
-	inst.Dir, inst.Pooled, inst.Ownership, inst.FileSync, inst.Conn.Link, inst.Conn.Client = x.Dir, x, own, x.FileSync, x.Conn.Link, x.Conn.Client
+	inst.SetOwnership(own)
+	inst.Dir, inst.Pooled, inst.FileSync, inst.Conn.Link, inst.Conn.Client = x.Dir, x, x.FileSync, x.Conn.Link, x.Conn.Client
 	inst.Skills.Folder = x.Skills.Folder
 	inst.FileSync.Shut()
 	inst.UID, err = workspace.UID(r.folders.Dir(mainThread))

@@ -458,11 +458,11 @@ func TestFenced(t *testing.T) {
 	f := newFarHouse(t)
 	f.ok("t", "true")
 	inst := f.instance("t")
-	inst.Ownership.Token.Add(5)
+	inst.Owned().Token.Add(5)
 	if err := f.copies.Attach(t.Context(), inst, nil); err != nil {
 		t.Fatal(err)
 	}
-	inst.Ownership.Token.Add(-5)
+	inst.Owned().Token.Add(-5)
 	var higher *copies.FencedError
 	if err := f.copies.Attach(t.Context(), inst, nil); !errors.As(err, &higher) {
 		t.Errorf("%v, want fenced", err)

@@ -509,8 +509,8 @@ func TestAnotherTemplate(t *testing.T) {
 	}
 	th := sandbox.Thread{Owner: caller.Owner, ID: "x"}
 	eventually(t, "the former one is forgotten", func() bool { return h.Specs.Read(th) == nil })
-	if inst := h.live.Find(th); len(inst.Environment()) != 0 {
-		t.Errorf("it has the former one's environment: %v", inst.Environment())
+	if inst := h.live.Find(th); len(inst.Saved.Env()) != 0 {
+		t.Errorf("it has the former one's environment: %v", inst.Saved.Env())
 	}
 }
 

@@ -396,7 +396,7 @@ func TestRedisLosesAll(t *testing.T) {
 		c, ok, e := b.owners.Book.Read(mainThread)
 		return err == nil && e == nil && ok && c.Token == l.Token
 	})
-	if inst := a.live.Find(mainThread); inst == nil || !a.owners.Confirm(inst.Ownership) {
+	if inst := a.live.Find(mainThread); inst == nil || !a.owners.Confirm(inst.Owned()) {
 		t.Error("the server gave its sandbox up")
 	}
 	views, _, err := b.Threads.Threads(t.Context(), caller, sandbox.ThreadFilter{})

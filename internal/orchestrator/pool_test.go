@@ -194,8 +194,8 @@ func TestClaimedIsTheThreads(t *testing.T) {
 	if got := h.inside(t, "main"); !slices.Equal(got, []string{"public/one"}) {
 		t.Errorf("skills %v", got)
 	}
-	if inst.Environment()["A"] != "1" {
-		t.Errorf("env %v", inst.Environment())
+	if inst.Saved.Env()["A"] != "1" {
+		t.Errorf("env %v", inst.Saved.Env())
 	}
 	if err := h.Files.ChangeFiles(t.Context(), caller, "main", audit.ActionFileWrite, "kept", func(fs *paths.FS) (int64, error) {
 		_, err := fs.Write(t.Context(), sandbox.WorkspaceDir+"/kept", strings.NewReader("x"), false)

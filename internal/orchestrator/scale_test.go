@@ -33,7 +33,7 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 		for _, inst := range list {
 			if inst != nil {
 				h.teardown.Forget(inst)
-				h.owners.Release(inst.Ownership)
+				h.owners.Release(inst.Owned())
 			}
 		}
 	})
@@ -44,12 +44,13 @@ func (h *house) crowd(t testing.TB, n int) []*instance.Instance {
 		inst.Seat.Slot = h.places.Seat(caller.Tenant)
 		close(inst.Ready)
 		inst.Dir = instance.RunDir(filepath.Join(h.runRoot, string(inst.ID)))
-		var err error
-		if inst.Ownership, err = h.Orchestrator.owners.Acquire(ctx, inst.Thread, ""); err != nil {
+		own, err := h.Orchestrator.owners.Acquire(ctx, inst.Thread, "")
+		if err != nil {
 			t.Fatal(err)
 		}
+		inst.SetOwnership(own)
 		list[i] = inst
-		if err := h.owners.SetSandbox(ctx, inst.Ownership, inst.ID); err != nil {
+		if err := h.owners.SetSandbox(ctx, inst.Owned(), inst.ID); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Mkdir(string(inst.Dir), 0o700); err != nil {

@@ -111,7 +111,7 @@ func (u *Threads) ReleaseSandbox(ctx context.Context, c sandbox.Caller, id strin
 		return err
 	}
 	if inst := u.live.Find(t); inst != nil {
-		inst.Release()
+		inst.Saved.Forget()
 		if err := u.teardown.Retire(ctx, c, inst, sandbox.StatusKilled, "released"); err != nil {
 			return err
 		}

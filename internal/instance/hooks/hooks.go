@@ -234,7 +234,7 @@ func (h *ownershipHook) down(ctx context.Context, e *end) {
 			h.log(e.inst).Warn("sandbox record not deleted", "error", err)
 		}
 	}
-	own := e.inst.Ownership
+	own := e.inst.Owned()
 	switch {
 	case own == nil || e.held:
 	case e.leave:
@@ -270,11 +270,11 @@ func (h *runningHook) up(ctx context.Context, s *Start) error {
 			return workspace.NoRoom(err, "the thread's files cannot be made")
 		}
 	}
-	if !h.o.Owners.Confirm(inst.Ownership) { // this server was stopped meanwhile
+	if !h.o.Owners.Confirm(inst.Owned()) { // this server was stopped meanwhile
 		return ownership.NotHere(&ownership.Elsewhere{})
 	}
 	inst.MarkRunning(sandbox.Timings{Queue: millis(s.Queued), Create: millis(s.made.Sub(s.began)), Ready: millis(time.Since(s.made))})
-	h.o.Server.Warm(inst, inst.Environment())
+	h.o.Server.Warm(inst, inst.Saved.Env())
 	tools := s.tools
 	s.tools = nil
 	h.o.Group.Go(func() {

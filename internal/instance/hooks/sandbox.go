@@ -115,10 +115,10 @@ func (h *sandboxHook) down(ctx context.Context, e *end) {
 		return
 	}
 	h.o.Loads.CountLast(ctx, e.inst)
-	if e.inst.Ownership == nil || e.held { // it has never begun to exist, or nothing else can begin for the thread
+	if e.inst.Owned() == nil || e.held { // it has never begun to exist, or nothing else can begin for the thread
 		e.failed = h.o.Driver.Remove(ctx, e.inst.ID)
 	} else { // no server can adopt it meanwhile
-		e.leave, e.failed = h.o.Owners.Remove(ctx, e.inst.Ownership, e.inst.ID, h.o.Driver.Remove)
+		e.leave, e.failed = h.o.Owners.Remove(ctx, e.inst.Owned(), e.inst.ID, h.o.Driver.Remove)
 	}
 	if e.failed != nil {
 		h.log(e.inst).Error("sandbox not removed; tried again later", "error", e.failed)
@@ -170,8 +170,8 @@ func (h *Hooks) ThreadSpec(inst *instance.Instance) sandbox.Spec {
 		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: h.o.Replica,
 	}
 	instance.Loosen(&spec, inst.Template.Loosened)
-	if inst.Ownership != nil {
-		spec.Token = inst.Ownership.Token.Load()
+	if inst.Owned() != nil {
+		spec.Token = inst.Owned().Token.Load()
 	}
 	return spec
 }

@@ -102,7 +102,7 @@ func (l *Lifecycle) makeRoom(now time.Time) {
 
 // Touch remembers the thread's last activity, at most every touchEvery and not on the exec's way.
 func (l *Lifecycle) Touch(inst *instance.Instance) {
-	now, due := inst.Touch(touchEvery)
+	now, due := inst.Saved.Touch(touchEvery)
 	if !due {
 		return
 	}
@@ -186,7 +186,7 @@ func (l *Lifecycle) putAwayLater(inst *instance.Instance, action, why string) {
 // putAway ends a claimed instance so that the next call restarts it. action and why are what its record
 // says. What went wrong is told when all is done: the instance is gone in any case.
 func (l *Lifecycle) putAway(ctx context.Context, c sandbox.Caller, inst *instance.Instance, action, why string) (sandbox.Info, error) {
-	if inst.Ownership != nil && !l.owners.Confirm(inst.Ownership) { // which lets go of the instance
+	if inst.Owned() != nil && !l.owners.Confirm(inst.Owned()) { // which lets go of the instance
 		return sandbox.Info{}, ownership.NotHere(&ownership.Elsewhere{})
 	}
 	info, err := l.orders.SaveHibernated(inst)

@@ -32,8 +32,8 @@ type Order struct {
 func (s *Orders) Next(t sandbox.Thread, named string) Order {
 	var saved *savedspec.Spec
 	if inst := s.live.Find(t); inst != nil {
-		if env, _, kept := inst.SavedState(); kept {
-			saved = &savedspec.Spec{Template: inst.Template.Name, Env: env}
+		if !inst.Saved.Forgotten() {
+			saved = &savedspec.Spec{Template: inst.Template.Name, Env: inst.Saved.Env()}
 		}
 	} else {
 		saved = s.specs.Read(t)
@@ -52,9 +52,9 @@ func (s *Orders) Next(t sandbox.Thread, named string) Order {
 
 // Save keeps what an instance that runs is. The default without an environment needs no file.
 func (s *Orders) Save(inst *instance.Instance) {
-	inst.SpecMu.Lock()
-	defer inst.SpecMu.Unlock()
-	now := savedspec.Spec{Template: inst.Template.Name, Env: inst.Environment()}
+	inst.Saved.WriteMu.Lock()
+	defer inst.Saved.WriteMu.Unlock()
+	now := savedspec.Spec{Template: inst.Template.Name, Env: inst.Saved.Env()}
 	if inst.Ending() != "" || !inst.IsReady() { // its end wrote what is to be kept
 		return
 	}
@@ -74,10 +74,10 @@ func (s *Orders) Save(inst *instance.Instance) {
 
 // SaveHibernated keeps an instance that is being put away, and returns it as it is shown from now on.
 func (s *Orders) SaveHibernated(inst *instance.Instance) (sandbox.Info, error) {
-	inst.SpecMu.Lock()
-	defer inst.SpecMu.Unlock()
-	env, info, _ := inst.SavedState()
-	saved := savedspec.Spec{Template: inst.Template.Name, Env: env, Hibernated: &info}
+	inst.Saved.WriteMu.Lock()
+	defer inst.Saved.WriteMu.Unlock()
+	info := inst.Info()
+	saved := savedspec.Spec{Template: inst.Template.Name, Env: inst.Saved.Env(), Hibernated: &info}
 	info.State = sandbox.Hibernated
 	return info, s.specs.Write(s.ctx, inst.Thread, saved)
 }

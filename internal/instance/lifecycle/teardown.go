@@ -65,7 +65,7 @@ func (d *Teardown) Retire(ctx context.Context, c sandbox.Caller, inst *instance.
 	case <-ctx.Done():
 		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the sandbox is still starting")
 	}
-	if inst.Ownership != nil && inst.Err == nil && !d.owners.Confirm(inst.Ownership) {
+	if inst.Owned() != nil && inst.Err == nil && !d.owners.Confirm(inst.Owned()) {
 		return nil // it is another server's now
 	}
 	if !inst.StopAs(status) {

@@ -152,7 +152,7 @@ func (s *Starts) Acquire(ctx context.Context, c sandbox.Caller, id string, o san
 	}
 	newEnv := false
 	inst, err := s.Join(ctx, c, t, o.Template, o.Wait, func(inst *instance.Instance) {
-		newEnv = o.Env != nil && inst.SetEnvironment(o.Env)
+		newEnv = o.Env != nil && inst.Saved.SetEnv(o.Env)
 	})
 	if err != nil && !errors.Is(err, lifecycle.ErrStillStarting) {
 		if o.Skills != nil || o.Capabilities != nil { // what was narrowed is there, sandbox or not

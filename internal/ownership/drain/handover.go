@@ -99,14 +99,14 @@ func (s *Drain) freeForHandOver(inst *instance.Instance) bool {
 	if !inst.IsReady() || inst.Owned() == nil {
 		return false
 	}
-	return s.owners.BeginHandOver(inst.Ownership, inst.StopIdle)
+	return s.owners.BeginHandOver(inst.Owned(), inst.StopIdle)
 }
 
 // handOverInstance gives a thread up, with its sandbox. When its owner record cannot be written it stays this server's until that ends.
 func (s *Drain) handOverInstance(ctx context.Context, inst *instance.Instance) {
 	ctx, cancel := deadline.Detached(ctx, lifecycle.CleanupTimeout)
 	defer cancel()
-	err := s.owners.HandOver(ctx, inst.Ownership, inst.ID, func() { _ = s.hooks.Undo(ctx, inst, true) })
+	err := s.owners.HandOver(ctx, inst.Owned(), inst.ID, func() { _ = s.hooks.Undo(ctx, inst, true) })
 	if err != nil {
 		s.log.Error("thread not handed over in order; another server takes it when this one has ended", "thread", inst.Thread.String(), "error", err)
 	}

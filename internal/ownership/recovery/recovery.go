@@ -49,7 +49,7 @@ type Recovery struct {
 // restore sets on an adopted instance what it was asked to be, and pauses it again when it was. It is not in the map yet.
 func (v *Recovery) restore(ctx context.Context, inst *instance.Instance, paused bool) {
 	if saved := v.specs.Read(inst.Thread); saved != nil && saved.Template == inst.Template.Name {
-		inst.SetEnvironment(saved.Env)
+		inst.Saved.SetEnv(saved.Env)
 	}
 	v.orders.Save(inst)
 	p, ok := v.driver.(driver.Pauser)
@@ -177,7 +177,8 @@ func (v *Recovery) adopt(ctx context.Context, own *ownership.Ownership, entry sa
 		ID: entry.ID, State: sandbox.Running, Template: tmpl.Name, Driver: v.caps.Name, Runtime: entry.Runtime,
 		Warm: entry.Labels[sandbox.LabelRole] == sandbox.RolePool, CreatedAt: entry.CreatedAt, IdleTimeoutSeconds: tmpl.IdleSeconds, Loosened: instance.LoosenedOf(entry.Labels),
 	})
-	inst.Ownership, inst.Dir = own, instance.RunDir(filepath.Join(v.runRoot, string(entry.ID)))
+	inst.SetOwnership(own)
+	inst.Dir = instance.RunDir(filepath.Join(v.runRoot, string(entry.ID)))
 	close(inst.Ready)
 	if err := v.awake(ctx, &entry); err != nil {
 		return inst, err
