@@ -8,9 +8,13 @@
 // has ended, well or with Err; Enter and Leave count execs; BeginStop, StopAs and StopIdle take it out of use, each once;
 // Gone is closed when nothing of it is left.
 //
-// Locks: the outermost are first here. PauseMu and Saved.WriteMu serialise the calls of a driver and the writes of a file, and everything may
-// be taken under them. ToolsView.Mu, then its disk; SkillsView.Mu; Sync.Showing of package filesync. Load's mutex is held
-// while Unwatch asks whether the instance is idle, which takes Instance.mu. Instance.mu, then Turn.mu or Saved.mu. redaction.mu,
-// Conn.mu and Narrow.Mu are held alone. Map.mu guards the map of the instances and the Seat of each; under it may be taken Instance.mu, the mutex
-// of the pool, and those of the slots and of the limits, so that a claim of the pool and the end of an instance are one step. Instance.mu is held for no longer than it takes to read or change a few fields.
+// Locks: the outermost are first here. Life.PauseMu serialises the calls of a driver, and Saved.WriteMu the writes of a
+// file; everything may be taken under them. Then ToolsView.Mu, and its disk; SkillsView.Mu; Sync.Showing of package
+// filesync. Load's mutex is held while Unwatch asks whether the instance is idle, which takes Life.mu.
+//
+// Map.mu guards the map of the instances and the Seat of each. Under it may be taken Life.mu, the mutex of the pool,
+// and those of the slots and of the limits. So a claim of the pool and the end of an instance are one step.
+//
+// Life.mu is held for no longer than it takes to read or change a few fields; only Turn.mu is taken under it.
+// Saved.mu, Conn.mu, redaction.mu and Narrow.Mu are held alone.
 package instance
