@@ -9,7 +9,7 @@
 //
 // While a call of an exec waits for a person, its deadline is held (Hold).
 //
-// Locks: Registry.mu, then Exec.mu, then Hold.mu. Exec.mu is held for no longer than it takes to add an event or to read a few fields;
-// nothing else is taken under it. The fields of Exec above its mu belong to the goroutine that sees it through, and do not change
-// once the registry has it.
+// Locks: Registry.mu, then eventLog.mu. eventLog.mu is held for no longer than it takes to add an event or to read a few
+// fields; nothing is taken under it. Hold.mu is held alone. The fields of an Exec belong to the goroutine that sees it
+// through. They do not change once the registry has it, but for what only that goroutine reads.
 package execution

@@ -177,11 +177,11 @@ func (x *Execs) JoinTerminal(ctx context.Context, c sandbox.Caller, id, execID s
 	if err != nil {
 		return err
 	}
-	if e.Live == 0 {
+	if e.Spec.Live == 0 {
 		return noTerminal(execID)
 	}
 	rec := audit.About(c, e.Thread, audit.ActionTerminal, audit.PhaseResult)
-	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.ID, e.Attempt.ID, e.Subject, "ok"
+	rec.Exec, rec.Parent, rec.Subject, rec.Outcome = e.ID, e.Attempt.ID, e.Spec.Subject, "ok"
 	if inst := x.o.Sandboxes.Find(e.Thread); inst != nil {
 		rec.Sandbox = string(inst.ID)
 	}
@@ -198,7 +198,7 @@ func (x *Execs) Resize(ctx context.Context, c sandbox.Caller, id, execID string,
 	if err != nil {
 		return err
 	}
-	if e.Live == 0 {
+	if e.Spec.Live == 0 {
 		return noTerminal(execID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -20,202 +19,113 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
-// Exec is one run of something: its events as they came, and its one end.
+// Exec is one run of something: what it is, its events as they came, and its one end.
 type Exec struct {
-	ID         string
-	Thread     sandbox.Thread
-	Caller     sandbox.Caller
+	ID      string
+	Thread  sandbox.Thread
+	Caller  sandbox.Caller
+	Started time.Time
+	Spec    Spec
+	Before  paths.Snapshot
+	Attempt audit.Record
+	Context *contexts.Run // of code in a context
+	Named   []string      // secrets that it got by name
+	Secret  Secrets       // only the goroutine that sees it through uses the streams in it
+	place   *list.Element // among the ended ones; of the registry
+	Limits  *limits.Place // that it takes of its caller's
+	Trace   Trace
+	Hold    Hold
+	log     eventLog
+}
+
+// Spec is what an exec runs, and what its caller wants of it.
+type Spec struct {
 	Action     string
 	Subject    string
 	Background bool
 	Live       int64 // it has a terminal, of whose output the newest so many bytes are kept as events; 0: none
-	Started    time.Time
 	Deadline   time.Duration
 	Code       *sandbox.Code  // of execute_code
 	Skill      *sandbox.Skill // whose script it is
 	Report     bool           // list the files that it changed
-	Before     paths.Snapshot
-	Attempt    audit.Record
-	Context    *contexts.Run // of code in a context
-	Named      []string      // secrets that it got by name
-	Secret     Secrets       // only the goroutine that sees it through uses the streams in it
-	seen       uint64        // sandboxd's number of its newest event; of the same goroutine
-	place      *list.Element // among the ended ones; of the registry
-	Limits     *limits.Place // that it takes of its caller's
-	Trace      Trace
-	Hold       Hold
-
-	mu     sync.Mutex
-	events []sandbox.Event
-	bytes  int64 // of output in events
-	stdout []byte
-	stderr []byte
-	result *sandbox.Result // nil while it runs
-	err    error           // the result cannot be vouched for: its record is not durable
-	// startErr is why it could not be started; wait returns it instead of the result.
-	startErr error
-	why      string // it was ended by us, for this reason
-	// approvals are the events about calls that wait.
-	approvals int
-	changed   chan struct{} // closed and replaced at each event
 }
 
 // Begin says which exec of which thread this is, and who started it.
 func (e *Exec) Begin(id string, t sandbox.Thread, c sandbox.Caller) {
-	e.ID, e.Thread, e.Caller, e.Started, e.changed = id, t, c, time.Now().UTC(), make(chan struct{})
+	e.ID, e.Thread, e.Caller, e.Started = id, t, c, time.Now().UTC()
+	e.log.begin(e.Spec.Live)
 }
 
 // Info returns what a list of execs shows of e.
 func (e *Exec) Info() sandbox.ExecInfo {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	i := sandbox.ExecInfo{
-		ExecID: e.ID, Action: e.Action, Subject: e.Subject, Status: sandbox.StatusRunning, Background: e.Background, StartedAt: e.Started,
+		ExecID: e.ID, Action: e.Spec.Action, Subject: e.Spec.Subject, Status: sandbox.StatusRunning, Background: e.Spec.Background,
+		StartedAt: e.Started,
 	}
-	if e.result != nil {
-		i.Status, i.ExitCode = e.result.Status, e.result.ExitCode
+	if res := e.log.outcome(); res != nil {
+		i.Status, i.ExitCode = res.Status, res.ExitCode
 	}
 	return i
 }
 
 // Now is the result as it is at this moment.
 func (e *Exec) Now() (sandbox.Result, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.err != nil {
-		return sandbox.Result{}, e.err
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	if e.log.err != nil {
+		return sandbox.Result{}, e.log.err
 	}
-	if e.result != nil {
-		return *e.result, nil
+	if e.log.result != nil {
+		return *e.log.result, nil
 	}
 	res := sandbox.Result{ExecID: e.ID, Status: sandbox.StatusRunning, DurationMillis: time.Since(e.Started).Milliseconds(), Files: []sandbox.FileChange{}}
-	SetText(&res, e.stdout, e.stderr)
+	SetText(&res, e.log.stdout, e.log.stderr)
 	return res, nil
 }
 
 // Wait returns the result once there is one.
 func (e *Exec) Wait(ctx context.Context) (sandbox.Result, error) {
-	for {
-		e.mu.Lock()
-		done, changed := e.result != nil || e.err != nil, e.changed
-		e.mu.Unlock()
-		if done && e.startErr != nil {
-			return sandbox.Result{}, e.startErr
-		}
-		if done {
-			return e.Now()
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return sandbox.Result{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the exec %s is still running", e.ID)
-		}
+	if e.log.wait(ctx, (*eventLog).ended) != nil {
+		return sandbox.Result{}, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the exec %s is still running", e.ID)
 	}
+	if e.log.startErr != nil {
+		return sandbox.Result{}, e.log.startErr
+	}
+	return e.Now()
 }
 
 // WaitBegun returns once sandboxd knows e: a caller has the id of an exec before that, and may send
 // to it at once.
 func (e *Exec) WaitBegun(ctx context.Context) error {
-	for {
-		e.mu.Lock()
-		begun, changed := len(e.events) > 0 || e.err != nil, e.changed
-		e.mu.Unlock()
-		if begun {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the exec %s has not begun", e.ID)
-		}
+	if e.log.wait(ctx, (*eventLog).begun) != nil {
+		return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "the exec %s has not begun", e.ID)
 	}
+	return nil
 }
 
 // Follow emits each event after number after, as they come, up to and with the exit.
 func (e *Exec) Follow(ctx context.Context, after uint64, emit func(sandbox.Event) error) error {
-	for {
-		e.mu.Lock()
-		var fresh []sandbox.Event
-		for i := len(e.events); i > 0 && e.events[i-1].N > after; i-- {
-			fresh = e.events[i-1:]
-		}
-		done, changed, err := e.result != nil || e.err != nil, e.changed, e.err
-		e.mu.Unlock()
-		for _, ev := range fresh {
-			if err := emit(ev); err != nil {
-				return err
-			}
-			after = ev.N
-		}
-		if err != nil {
-			return err
-		}
-		if done {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// add appends an event. The numbers come from sandboxd, which is hostile ground: they are ours here.
-func (e *Exec) add(ev sandbox.Event) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.addLocked(ev)
-}
-
-func (e *Exec) addLocked(ev sandbox.Event) {
-	ev.N = 1
-	if n := len(e.events); n > 0 {
-		ev.N = e.events[n-1].N + 1
-	}
-	e.events = append(e.events, ev)
-	e.bytes += int64(len(ev.Data))
-	switch ev.Type {
-	case sandbox.EventStdout:
-		if e.Live == 0 || int64(len(e.stdout)) <= e.Live {
-			e.stdout = append(e.stdout, ev.Data...)
-		}
-	case sandbox.EventStderr:
-		e.stderr = append(e.stderr, ev.Data...)
-	}
-	e.trim()
-	close(e.changed)
-	e.changed = make(chan struct{})
+	return e.log.follow(ctx, after, emit)
 }
 
 // EndBecause says why we are about to end e; its record will.
 func (e *Exec) EndBecause(why string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.why = why
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	e.log.why = why
 }
 
 // Reason is why we ended e; "" when we did not.
 func (e *Exec) Reason() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.why
+	e.log.mu.Lock()
+	defer e.log.mu.Unlock()
+	return e.log.why
 }
 
 // Finish is the one end of e. Only the goroutine that runs e calls it.
 func (e *Exec) Finish(res sandbox.Result, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.stdout, e.stderr = nil, nil
 	e.Hold.finish()
-	if err != nil {
-		e.err = err
-		close(e.changed)
-		e.changed = make(chan struct{})
-		return
-	}
-	e.result = &res
-	e.addLocked(sandbox.Event{Type: sandbox.EventExit, Time: time.Now().UTC(), Result: &res})
+	e.log.finish(res, err)
 }
 
 // Take adds an event of sandboxd to ours; the exit is kept back until it has been recorded.
@@ -224,21 +134,21 @@ func (e *Exec) Take(ev *sandboxv1.Event) error {
 	switch k := ev.GetKind().(type) {
 	case *sandboxv1.Event_Started:
 		e.Trace.Began = time.Now()
-		e.add(sandbox.Event{Type: sandbox.EventStarted, Time: at})
+		e.log.add(sandbox.Event{Type: sandbox.EventStarted, Time: at})
 	case *sandboxv1.Event_Output:
 		typ := sandbox.EventStdout
 		if k.Output.GetStderr() {
 			typ = sandbox.EventStderr
 		}
 		data := k.Output.GetData()
-		if ev.GetN() > e.seen+1 { // only a terminal has gaps
+		if ev.GetN() > e.Secret.seen+1 { // only a terminal has gaps
 			data = e.Secret.skip(data)
 		}
 		if data = e.Secret.next(typ, data); len(data) > 0 {
-			e.add(sandbox.Event{Type: typ, Time: at, Data: data})
+			e.log.add(sandbox.Event{Type: typ, Time: at, Data: data})
 		}
 	}
-	e.seen = ev.GetN()
+	e.Secret.seen = ev.GetN()
 	return nil
 }
 
@@ -250,10 +160,10 @@ func (e *Exec) TakeRest(exit *sandboxv1.Exit) {
 		outTotal, errTotal = math.MaxUint64, math.MaxUint64
 	}
 	if rest := e.Secret.end(sandbox.EventStdout, outTotal); len(rest) > 0 {
-		e.add(sandbox.Event{Type: sandbox.EventStdout, Time: time.Now().UTC(), Data: rest})
+		e.log.add(sandbox.Event{Type: sandbox.EventStdout, Time: time.Now().UTC(), Data: rest})
 	}
 	if rest := e.Secret.end(sandbox.EventStderr, errTotal); len(rest) > 0 {
-		e.add(sandbox.Event{Type: sandbox.EventStderr, Time: time.Now().UTC(), Data: rest})
+		e.log.add(sandbox.Event{Type: sandbox.EventStderr, Time: time.Now().UTC(), Data: rest})
 	}
 }
 
@@ -267,7 +177,7 @@ func (e *Exec) FailStart(exit *sandboxv1.Exit, res *sandbox.Result) {
 	if e.Context != nil {
 		kind = sandbox.Conflict
 	}
-	e.startErr = sandbox.Errorf(kind, "%s", reason)
+	e.log.startErr = sandbox.Errorf(kind, "%s", reason)
 }
 
 // startFailure is the kind of a command that could not be started: the reason is about the request,
@@ -284,13 +194,11 @@ func startFailure(exit *sandboxv1.Exit) sandbox.Kind {
 const exitNoInterpreter = 125
 
 // Keep counts a result that is kept with the exec.
-func (e *Exec) Keep(raw []byte) { e.bytes += int64(len(raw)) }
+func (e *Exec) Keep(raw []byte) { e.log.bytes += int64(len(raw)) }
 
 // Compose makes the result of an exec that sandboxd reports as ended.
 func (e *Exec) Compose(exit *sandboxv1.Exit) sandbox.Result {
-	e.mu.Lock()
-	stdout, stderr := e.stdout, e.stderr
-	e.mu.Unlock()
+	stdout, stderr := e.log.output()
 	res := sandbox.Result{
 		ExecID: e.ID, DurationMillis: exit.GetDurationUs() / 1000, Files: []sandbox.FileChange{},
 		Usage: sandbox.Usage{CPUMillis: exit.GetCpuUs() / 1000, MaxRSSBytes: exit.GetMaxRssBytes()},
@@ -372,28 +280,13 @@ func SetText(res *sandbox.Result, stdout, stderr []byte) {
 	res.Stderr = base64.StdEncoding.EncodeToString(stderr)
 }
 
-// maxLive bounds the events that are kept of a terminal: a person who types makes small ones.
-const maxLive = 32 << 10
-
-// trim lets go of the oldest events of a terminal. Who follows more slowly misses them, and sees it by
-// their numbers. Called with mu held.
-func (e *Exec) trim() {
-	if e.Live == 0 {
-		return
-	}
-	for len(e.events) > maxLive || e.bytes > e.Live && len(e.events) > 1 {
-		e.bytes -= int64(len(e.events[0].Data))
-		e.events = e.events[1:] // append moves the rest to another array, and this one goes
-	}
-}
-
 // head is the part of stdout that a result begins with, and how many bytes of the stream that are. Of a
 // terminal all was streamed, but a result is no longer than that of another exec.
 func (e *Exec) head(stdout []byte) ([]byte, uint64) {
 	raw := e.Secret.rawOut
-	if e.Live == 0 || raw <= uint64(e.Live) {
+	if e.Spec.Live == 0 || raw <= uint64(e.Spec.Live) {
 		return stdout, raw
 	}
-	half := e.Live / 2
+	half := e.Spec.Live / 2
 	return stdout[:min(half, int64(len(stdout)))], uint64(half)
 }

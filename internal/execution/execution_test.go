@@ -19,7 +19,7 @@ var errGone = errors.New("the follower has enough")
 const secretValue = "sk-live-0123456789"
 
 func newExecution(id string) *Exec {
-	return &Exec{ID: id, Started: time.Now(), changed: make(chan struct{}), Thread: sandbox.Thread{ID: "t"}}
+	return &Exec{ID: id, Started: time.Now(), log: eventLog{changed: make(chan struct{})}, Thread: sandbox.Thread{ID: "t"}}
 }
 
 func output(stderr bool, text string) *sandboxv1.Event {
@@ -131,7 +131,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	big.Thread.ID = "big"
 	g.Begin()
 	g.Add(big)
-	big.bytes = keepOutput + 1
+	big.log.bytes = keepOutput + 1
 	big.Finish(sandbox.Result{}, nil)
 	g.End(big)
 	if g.held > keepOutput {
@@ -147,14 +147,14 @@ func TestRegistryIsBounded(t *testing.T) {
 // result is as long as any other.
 func TestTerminalKeepsTheNewest(t *testing.T) {
 	e := newExecution("x")
-	e.Live = 1000
+	e.Spec.Live, e.log.live = 1000, 1000
 	for i := range 500 {
 		if err := e.Take(&sandboxv1.Event{N: uint64(i) + 1, Kind: output(false, fmt.Sprintf("%09d\n", i)).Kind}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if e.bytes != 1000 || len(e.events) != 100 {
-		t.Fatalf("%d bytes in %d events are held", e.bytes, len(e.events))
+	if e.log.bytes != 1000 || len(e.log.events) != 100 {
+		t.Fatalf("%d bytes in %d events are held", e.log.bytes, len(e.log.events))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -200,7 +200,7 @@ func BenchmarkRegistry(b *testing.B) {
 	for _, n := range []int{100, 10_000, 100_000} {
 		g := NewRegistry()
 		exec := func(i int) *Exec {
-			return &Exec{ID: strconv.Itoa(i), Thread: sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "u"}, ID: strconv.Itoa(i % 1000)}, Started: time.Now(), result: &sandbox.Result{}}
+			return &Exec{ID: strconv.Itoa(i), Thread: sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "u"}, ID: strconv.Itoa(i % 1000)}, Started: time.Now(), log: eventLog{result: &sandbox.Result{}}}
 		}
 		for i := range n {
 			e := exec(i)

@@ -13,6 +13,7 @@ type Secrets struct {
 	out, err *redact.Stream // of the events; nil without secrets
 	// Bytes of each stream as they came, which hiding changes. sandboxd counts those.
 	rawOut, rawErr uint64
+	seen           uint64 // sandboxd's number of the newest event
 }
 
 // NewSecrets returns those that hide hides; nil: none.

@@ -111,11 +111,5 @@ func (e *Exec) ApprovalEvent(ctx context.Context, typ sandbox.EventType, a sandb
 	defer cancel()
 	_ = e.WaitBegun(ctx) // it has: its code makes the call
 	a.Arguments, a.Annotations = nil, nil
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.result != nil || e.err != nil || e.approvals >= maxApprovalEvents {
-		return
-	}
-	e.approvals++
-	e.addLocked(sandbox.Event{Type: typ, Time: time.Now().UTC(), Approval: &a})
+	e.log.addApproval(sandbox.Event{Type: typ, Time: time.Now().UTC(), Approval: &a})
 }

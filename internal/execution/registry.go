@@ -133,7 +133,7 @@ func (g *Registry) End(e *Exec) {
 func (g *Registry) keep(e *Exec) {
 	g.know(e)
 	e.place = g.ended.PushBack(e)
-	g.held += e.bytes
+	g.held += e.log.bytes
 	mine := g.of[e.Thread]
 	mine.ended = append(mine.ended, e)
 	for len(mine.ended) > keepPerThread {
@@ -150,7 +150,7 @@ func (g *Registry) oldest() *Exec {
 }
 
 func (g *Registry) forget(e *Exec) {
-	g.held -= e.bytes
+	g.held -= e.log.bytes
 	g.ended.Remove(e.place)
 	delete(g.byID, e.ID)
 	mine := g.of[e.Thread]
@@ -170,7 +170,7 @@ func (g *Registry) forget(e *Exec) {
 func (g *Registry) Expire(now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.ended.Len() > 0 && now.Sub(g.oldest().Started)-g.oldest().Deadline > keepEnded {
+	for g.ended.Len() > 0 && now.Sub(g.oldest().Started)-g.oldest().Spec.Deadline > keepEnded {
 		g.forget(g.oldest())
 	}
 }
@@ -212,10 +212,11 @@ func (g *Registry) List(t sandbox.Thread) []sandbox.ExecInfo {
 // AddLost remembers an exec that a former server began and that ended with it.
 func (g *Registry) AddLost(a audit.Record) {
 	e := &Exec{
-		ID: a.Exec, Action: a.Action, Subject: a.Subject, Started: a.Time, changed: make(chan struct{}),
+		ID: a.Exec, Started: a.Time,
 		Thread: sandbox.Thread{Owner: sandbox.Owner{Tenant: a.Tenant, User: a.User}, ID: a.Thread},
+		Spec:   Spec{Action: a.Action, Subject: a.Subject, Deadline: time.Since(a.Time)},
 	}
-	e.Deadline = time.Since(a.Time)
+	e.log.begin(0)
 	e.Finish(sandbox.Result{ExecID: a.Exec, Status: sandbox.StatusLost, Files: []sandbox.FileChange{}, DurationMillis: time.Since(a.Time).Milliseconds()}, nil)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -220,12 +220,12 @@ func (f runFiles) Change(ctx context.Context, t sandbox.Thread, uid int, change 
 
 // Begin implements run.Files.
 func (f runFiles) Begin(ctx context.Context, inst *instance.Instance, e *execution.Exec) error {
-	return f.r.copies.Begin(ctx, inst, e.Report)
+	return f.r.copies.Begin(ctx, inst, e.Spec.Report)
 }
 
 // Pull implements run.Files.
 func (f runFiles) Pull(inst *instance.Instance, e *execution.Exec, exit *sandboxv1.Exit) error {
-	return f.r.copies.End(inst, e.Report, exit)
+	return f.r.copies.End(inst, e.Spec.Report, exit)
 }
 
 // Keep implements run.Files: it keeps what an exec changed. When that fails, its end is not acknowledged.

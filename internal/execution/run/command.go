@@ -54,9 +54,9 @@ func (x *Runner) RunCommand(ctx context.Context, c sandbox.Caller, id string, cm
 	if subject == "" {
 		subject = strings.Join(cmd.Argv, " ")
 	}
-	e := &execution.Exec{Action: audit.ActionExec, Subject: subject, Background: cmd.Background, Deadline: cmd.Timeout, Report: cmd.ReportFiles}
+	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionExec, Subject: subject, Background: cmd.Background, Deadline: cmd.Timeout, Report: cmd.ReportFiles}}
 	if cmd.Terminal != nil {
-		e.Live = cmd.MaxOutputBytes
+		e.Spec.Live = cmd.MaxOutputBytes
 	}
 	return x.run(ctx, c, id, e, req, environment{own: cmd.Env, secrets: cmd.EnvSecrets}, cmd)
 }
@@ -76,7 +76,7 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 	if err := code.Check(); err != nil {
 		return "", err
 	}
-	e := &execution.Exec{Action: audit.ActionCode, Deadline: code.Timeout, Code: &code, Report: true}
+	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionCode, Deadline: code.Timeout, Code: &code, Report: true}}
 	if code.ContextID != "" {
 		t, err := c.Thread(id)
 		if err != nil {
@@ -86,7 +86,7 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 			return "", err
 		}
 	}
-	e.Subject = code.Language
+	e.Spec.Subject = code.Language
 	req := &sandboxv1.RunRequest{
 		Code:           &sandboxv1.Code{Language: code.Language, Text: code.Text},
 		MaxOutputBytes: sandbox.DefaultOutputBytes, ContextId: code.ContextID,
@@ -127,7 +127,7 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 		cmd.Timeout = sandbox.DefaultExecTimeout
 	}
 	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: sandbox.DefaultOutputBytes}
-	e := &execution.Exec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + s.Path, Deadline: cmd.Timeout, Report: true}
+	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + s.Path, Deadline: cmd.Timeout, Report: true}}
 	return x.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: s.Skill}, s)
 }
 
@@ -157,7 +157,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 		return "", sandbox.Wrap(sandbox.Internal, err, "no id for the exec")
 	}
 	ctx = traces{x}.beginTrace(ctx, e, execID.String(), t)
-	if e.Limits, err = x.o.Limits.Exec(ctx, c, execID.String(), e.Deadline); err != nil {
+	if e.Limits, err = x.o.Limits.Exec(ctx, c, execID.String(), e.Spec.Deadline); err != nil {
 		e.Trace.Span.Failed(err)
 		e.Trace.Span.End()
 		return "", err
@@ -184,9 +184,9 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 		return "", err
 	}
 	e.Secret = execution.NewSecrets(hide)
-	e.Subject, e.Named = hide.String(e.Subject), slices.Sorted(maps.Values(env.secrets))
+	e.Spec.Subject, e.Named = hide.String(e.Spec.Subject), slices.Sorted(maps.Values(env.secrets))
 	e.Begin(execID.String(), t, c)
-	if e.Action == audit.ActionCode || e.Action == audit.ActionSkillRun { // what may import wrappers
+	if e.Spec.Action == audit.ActionCode || e.Spec.Action == audit.ActionSkillRun { // what may import wrappers
 		if err := x.o.Wrappers.Refresh(ctx, c, inst); err != nil {
 			x.o.Log.Warn("wrappers not written", "thread", t.String(), "error", err)
 		}
@@ -194,7 +194,7 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	if e.Context != nil && e.Context.Instance() != inst {
 		return "", sandbox.Errorf(sandbox.Conflict, "context %s: %s%s", e.Context.ID(), contexts.GoneWithSandbox, contexts.WhatToDo)
 	}
-	if e.Action == audit.ActionCode && e.Context == nil {
+	if e.Spec.Action == audit.ActionCode && e.Context == nil {
 		asTemplate(req.Code, inst.Template)
 		req.Code.OwnEnv = len(env.own)+len(named) > 0 // it may hold a secret, which nothing that waits is to keep
 		if err := x.prepareCode(inst, req.Code); err != nil {
@@ -221,10 +221,10 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 	e.Started = time.Now().UTC()
 	traces{x}.traceRun(e)
 	token := x.o.Bridge.Register(bridge.Exec{ExecID: e.ID, Thread: t, Caller: c, AuditParent: e.Attempt.ID, Hide: e.Secret.Hide, Trace: e.Trace.Process})
-	req.ExecId, req.TimeoutMs = e.ID, uint32(e.Deadline.Milliseconds())
+	req.ExecId, req.TimeoutMs = e.ID, uint32(e.Spec.Deadline.Milliseconds())
 	req.MaxSpillBytes, req.SpillDir = maxSpill, spillDir(e.ID)
 	req.Env = instance.Environ(t, e.ID, token, inst.Template.Env, common, env.own, named)
-	if e.Report {
+	if e.Spec.Report {
 		e.Before = x.snapshot(t)
 	}
 	if e.Context != nil {
@@ -242,9 +242,9 @@ func (x *Runner) run(ctx context.Context, c sandbox.Caller, id string, e *execut
 func spillDir(execID string) string { return sandbox.WorkspaceDir + "/.skerry/execs/" + execID }
 
 func (x *Runner) attempt(ctx context.Context, inst *instance.Instance, e *execution.Exec, args any, plan policy.Plan) (audit.Record, error) {
-	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseAttempt)
-	rec.Why, e.Subject = plan.Why(), plan.ShownText(e.Subject)
-	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.ID, e.Subject
+	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseAttempt)
+	rec.Why, e.Spec.Subject = plan.Why(), plan.ShownText(e.Spec.Subject)
+	rec.Sandbox, rec.Exec, rec.Subject = string(inst.ID), e.ID, e.Spec.Subject
 	rec.Args, rec.ArgsHash = audit.Args(e.Secret.Args(args))
 	if len(e.Named) > 0 {
 		rec.Detail = "secrets in its environment: " + strings.Join(e.Named, ", ")
@@ -295,8 +295,8 @@ func (x *Runner) supervise(inst *instance.Instance, e *execution.Exec, req *sand
 	x.o.Loads.CountExec(inst, e, &res)
 	x.o.Sandboxes.Leave(inst) // before a caller sees the end, and pauses the sandbox
 	e.Finish(res, err)
-	x.o.Metrics.Exec(e.Action, res.Status, time.Since(e.Started))
-	e.Deadline += e.Hold.Spent() // the registry keeps it for so much longer
+	x.o.Metrics.Exec(e.Spec.Action, res.Status, time.Since(e.Started))
+	e.Spec.Deadline += e.Hold.Spent() // the registry keeps it for so much longer
 	e.EndTrace(inst.ID, &res)
 	x.o.Registry.End(e)
 	x.o.Sandboxes.Touch(inst)
@@ -332,7 +332,7 @@ func (x *Runner) stream(inst *instance.Instance, e *execution.Exec, req *sandbox
 	}
 	ctx, cancel := context.WithCancelCause(x.ctx)
 	defer cancel(nil)
-	clock := deadline.Start(e.Deadline+grace, heldAtMost, func() { cancel(errUnanswered) })
+	clock := deadline.Start(e.Spec.Deadline+grace, heldAtMost, func() { cancel(errUnanswered) })
 	defer clock.Stop()
 	e.Hold.SetClock(clock)
 	exit, err := inst.Conn.Client.Run(ctx, req, x.timeFirst(inst, e.Take))

@@ -19,18 +19,18 @@ import (
 // settle adds to the result what only the server knows: the tool calls, as the bridge counted them,
 // and the files that changed; and cuts the output of code to what an agent can use.
 func (x *Runner) settle(inst *instance.Instance, e *execution.Exec, res *sandbox.Result, calls []sandbox.ToolCall) {
-	if e.Code != nil {
+	if e.Spec.Code != nil {
 		res.ToolsCalled = append([]sandbox.ToolCall{}, calls...)
 		for i := range res.ToolsCalled {
 			res.ToolsCalled[i].Error = e.Secret.Hide.String(res.ToolsCalled[i].Error)
 		}
 	}
 	res.StdoutPath, res.StderrPath = x.hideSpilled(e, inst.UID, res.StdoutPath), x.hideSpilled(e, inst.UID, res.StderrPath)
-	if e.Report && !res.FilesTruncated {
+	if e.Spec.Report && !res.FilesTruncated {
 		x.reportFiles(e, res)
 	}
-	if e.Code != nil && res.Encoding == "" {
-		res.Stdout, res.StdoutPath = x.cut(e, inst.UID, "stdout", res.Stdout, e.Code.MaxOutputChars, res.StdoutPath)
+	if e.Spec.Code != nil && res.Encoding == "" {
+		res.Stdout, res.StdoutPath = x.cut(e, inst.UID, "stdout", res.Stdout, e.Spec.Code.MaxOutputChars, res.StdoutPath)
 		res.Stderr, res.StderrPath = x.cut(e, inst.UID, "stderr", res.Stderr, stderrOfCode, res.StderrPath)
 		res.Truncated = res.Truncated || res.StdoutPath != nil || res.StderrPath != nil
 	}
@@ -88,8 +88,8 @@ func (x *Runner) recordEnd(inst *instance.Instance, e *execution.Exec, res sandb
 	if err := x.recordFiles(ctx, inst, e, res.Files); err != nil {
 		return err
 	}
-	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Subject, e.Attempt.ID
+	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Spec.Subject, e.Attempt.ID
 	rec.Outcome, rec.Millis = string(res.Status), res.DurationMillis
 	rec.BytesOut = int64(len(res.Stdout) + len(res.Stderr))
 	sum := sha256.New()

@@ -34,7 +34,7 @@ type runArguments struct {
 
 // planRun asks the policy about a run.
 func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread, e *execution.Exec, request any) (policy.Plan, error) {
-	q := policy.Request{Kind: policy.Kind(e.Action), Caller: c, Thread: t}
+	q := policy.Request{Kind: policy.Kind(e.Spec.Action), Caller: c, Thread: t}
 	var args runArguments
 	switch v := request.(type) {
 	case sandbox.Command:
@@ -42,10 +42,10 @@ func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 	case sandbox.Code:
 		args = runArguments{Language: v.Language, Code: v.Text, Context: v.ContextID}
 	case sandbox.Script:
-		q.Skill, q.Untrusted = v.Skill, e.Skill != nil && !e.Skill.Trusted
+		q.Skill, q.Untrusted = v.Skill, e.Spec.Skill != nil && !e.Spec.Skill.Trusted
 		args = runArguments{Skill: v.Skill, Script: v.Path, Args: v.Args, Stdin: v.Stdin}
-		if e.Skill != nil {
-			args.Digest = e.Skill.Digest
+		if e.Spec.Skill != nil {
+			args.Digest = e.Spec.Skill.Digest
 		}
 	}
 	text, err := json.Marshal(args)
@@ -58,16 +58,16 @@ func (x permits) planRun(ctx context.Context, c sandbox.Caller, t sandbox.Thread
 
 // sameSkill reports as an error that the skill of a script changed while a person thought about it.
 func (x permits) sameSkill(ctx context.Context, e *execution.Exec) error {
-	if e.Skill == nil {
+	if e.Spec.Skill == nil {
 		return nil
 	}
 	view, err := x.o.Skills.Of(ctx, e.Thread)
 	if err != nil {
 		return err
 	}
-	now, err := view.Get(e.Skill.Name)
-	if err == nil && now.Digest != e.Skill.Digest {
-		err = sandbox.Errorf(sandbox.Conflict, "the skill %q changed before its script could run; run it again", e.Skill.Name)
+	now, err := view.Get(e.Spec.Skill.Name)
+	if err == nil && now.Digest != e.Spec.Skill.Digest {
+		err = sandbox.Errorf(sandbox.Conflict, "the skill %q changed before its script could run; run it again", e.Spec.Skill.Name)
 	}
 	return err
 }
@@ -82,8 +82,8 @@ func (x permits) permit(ctx context.Context, inst *instance.Instance, e *executi
 	if err == nil {
 		return nil
 	}
-	rec := audit.About(e.Caller, e.Thread, e.Action, audit.PhaseResult)
-	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Subject, e.Attempt.ID
+	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseResult)
+	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Spec.Subject, e.Attempt.ID
 	rec.Outcome, rec.Detail = call.Outcome(sandbox.ToolResult{}, err)
 	if said := e.Secret.Hide.String(sandbox.DetailOf(err)); said != "" {
 		rec.Detail = said

@@ -19,7 +19,7 @@ func (x traces) beginTrace(ctx context.Context, e *execution.Exec, id string, t 
 	if x.o.Tracer == nil {
 		return ctx
 	}
-	ctx, span := x.o.Tracer.Start(ctx, e.Action, tracing.Internal)
+	ctx, span := x.o.Tracer.Start(ctx, e.Spec.Action, tracing.Internal)
 	span.Set("skerry.exec.id", id)
 	span.Set("skerry.thread.id", t.ID)
 	e.Trace.Span, e.Trace.Within = span, tracing.LinkOf(ctx)
@@ -73,12 +73,12 @@ func (x traces) streamTraced(inst *instance.Instance, e *execution.Exec, req *sa
 			ended = said
 		}
 		name := "process"
-		if e.Code != nil {
+		if e.Spec.Code != nil {
 			name = "interpreter"
 		}
 		x.o.Tracer.Record(e.Trace.Below.Into(context.Background()), e.Trace.Process, name, e.Trace.Began, ended, func(s *tracing.Span) {
 			s.Set("skerry.exec.id", e.ID)
-			if e.Code != nil {
+			if e.Spec.Code != nil {
 				s.Set("skerry.code.language", req.GetCode().GetLanguage())
 			}
 			s.SetInt("process.exit.code", int64(exit.GetCode()))
