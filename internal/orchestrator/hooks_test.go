@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/instance"
@@ -36,11 +37,11 @@ func (m *mortal) passed(inst *instance.Instance, hook string, up bool) {
 	}
 }
 
-// TestKilledBetweenHooks: a server that dies between two hooks of an instance, on any way up and down, loses no file and leaves
-// nothing over. Another server goes on with the thread.
+// TestKilledBetweenHooks: a server that dies between two hooks of an instance, on any way up and down, loses no file and
+// leaves nothing over. Another server goes on with the thread.
 func TestKilledBetweenHooks(t *testing.T) {
 	for _, far := range []bool{false, true} {
-		for _, way := range []string{"cold", "claimed", "adopted"} {
+		for _, way := range []string{"cold", "claimed", "adopted", "handed over"} {
 			for _, up := range []bool{true, false} {
 				for _, hook := range []string{"ownership", "workspace", "folder", "sockets", "sandbox", "skills", "daemon", "running"} {
 					direction := map[bool]string{true: "up", false: "down"}[up]
@@ -69,6 +70,17 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 		m.armed.Store(m.up)
 		w.kill(first, nil)
 	}
+	next := ""
+	if way == "handed over" && m.up {
+		first := w.settle("first")
+		w.write(first, "kept")
+		w.acquire(first)
+		<-w.drainOf(first, time.Minute)
+		w.kill(first, nil)
+	} else if way == "handed over" {
+		next = "next"
+		w.settle(next)
+	}
 	if way == "claimed" {
 		w.eventually("one waits", func() bool { return poolOf(a) == 1 })
 	}
@@ -84,7 +96,11 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 		w.acquire(a)
 		w.write(a, "kept")
 		m.armed.Store(true)
-		go a.Threads.ReleaseSandbox(ctx, caller, "main") //nolint:errcheck // as above
+		if next == "" {
+			go a.Threads.ReleaseSandbox(ctx, caller, "main") //nolint:errcheck // as above
+		} else {
+			w.drainOf(a, time.Minute)
+		}
 	}
 	select {
 	case <-m.dead:
@@ -94,7 +110,10 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 	cancel()
 	w.kill(a, m.inst)
 
-	b := w.settle("b")
+	b := w.orchs[next]
+	if b == nil {
+		b = w.settle("b")
+	}
 	w.acquire(b)
 	if way != "claimed" || far || !m.up {
 		if got := w.read(b); got != "kept" {
