@@ -41,8 +41,11 @@ func (m *mortal) passed(inst *instance.Instance, hook string, up bool) {
 // leaves nothing over. Another server goes on with the thread.
 func TestKilledBetweenHooks(t *testing.T) {
 	for _, far := range []bool{false, true} {
-		for _, way := range []string{"cold", "claimed", "adopted", "handed over"} {
+		for _, way := range []string{"cold", "claimed", "adopted", "handed over", "not adopted"} {
 			for _, up := range []bool{true, false} {
+				if up && way == "not adopted" { // it is only taken down
+					continue
+				}
 				for _, hook := range []string{"ownership", "workspace", "folder", "sockets", "sandbox", "skills", "daemon", "running"} {
 					direction := map[bool]string{true: "up", false: "down"}[up]
 					t.Run(fmt.Sprintf("%s_%s_%s_far_%v", way, direction, hook, far), func(t *testing.T) {
@@ -58,41 +61,18 @@ func TestKilledBetweenHooks(t *testing.T) {
 func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 	w := newTown(t)
 	w.far = far
-	ways := []func(*Options){func(o *Options) { o.Lifecycle.PassedHook = m.passed }}
-	if way == "claimed" {
-		ways = append(ways, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
-	}
-	a := w.settle("a", ways...)
-	if way == "adopted" {
-		first := w.settle("first")
-		w.write(first, "kept")
-		w.acquire(first)
-		m.armed.Store(m.up)
-		w.kill(first, nil)
-	}
-	next := ""
-	if way == "handed over" && m.up {
-		first := w.settle("first")
-		w.write(first, "kept")
-		w.acquire(first)
-		<-w.drainOf(first, time.Minute)
-		w.kill(first, nil)
-	} else if way == "handed over" {
-		next = "next"
-		w.settle(next)
-	}
-	if way == "claimed" {
-		w.eventually("one waits", func() bool { return poolOf(a) == 1 })
-	}
+	a, next := w.settleMortal(way, m)
+	w.begin(way, m)
 	if way == "cold" || far && way == "claimed" { // where the disk is the server's, a thread with files gets none that waited
 		w.write(a, "kept")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	if m.up && way != "adopted" {
+	switch {
+	case m.up && way != "adopted":
 		m.armed.Store(true)
 		go a.Starts.Acquire(ctx, caller, "main", sandbox.AcquireOptions{}) //nolint:errcheck // it does not come back
-	} else if !m.up {
+	case !m.up && way != "not adopted":
 		w.acquire(a)
 		w.write(a, "kept")
 		m.armed.Store(true)
@@ -141,6 +121,50 @@ func killBetweenHooks(t *testing.T, way string, m *mortal, far bool) {
 	if _, err := os.Stat(b.folders.Dir(mainThread)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the thread's folder: %v", err)
 	}
+}
+
+// begin starts a sandbox on a first server, for the ways on which another server finds one, and ends that server.
+func (w *town) begin(way string, m *mortal) {
+	w.Helper()
+	if way == "handed over" && !m.up || way == "cold" || way == "claimed" {
+		return
+	}
+	first := w.settle("first", func(o *Options) {
+		gone := o.Templates["base"]
+		gone.Name = "gone"
+		o.Templates["gone"] = gone
+	})
+	w.write(first, "kept")
+	var wanted sandbox.AcquireOptions
+	if way == "not adopted" { // no other server has its template
+		wanted.Template = "gone"
+	}
+	if _, err := first.Starts.Acquire(w.Context(), caller, "main", wanted); err != nil {
+		w.Fatal(err)
+	}
+	if way == "handed over" {
+		<-w.drainOf(first, time.Minute)
+	}
+	m.armed.Store(way == "not adopted" || way == "adopted" && m.up)
+	w.kill(first, nil)
+}
+
+// settleMortal starts the server that is to die, and with it the one that goes on with a thread that is handed over.
+func (w *town) settleMortal(way string, m *mortal) (a *Orchestrator, next string) {
+	w.Helper()
+	ways := []func(*Options){func(o *Options) { o.Lifecycle.PassedHook = m.passed }}
+	if way == "claimed" {
+		ways = append(ways, withPool(sandbox.Pool{Target: 1, Min: 1, Burst: 1, MaxAgeSeconds: 3600}))
+	}
+	a = w.settle("a", ways...)
+	if way == "claimed" {
+		w.eventually("one waits", func() bool { return poolOf(a) == 1 })
+	}
+	if way == "handed over" && !m.up {
+		next = "next"
+		w.settle(next)
+	}
+	return a, next
 }
 
 // kill ends a server of the town as kill -9 does: nothing is cleared away, and its sockets are closed, also those of what it had

@@ -349,7 +349,7 @@ func TestPoolDies(t *testing.T) {
 	}
 	h.replaced(t, old, "ended")
 	h.nextPooled(t).Conn.Link.Close() // as a sandbox that runs but does not dial
-	h.mustExec(t, "main")        // gets another one
+	h.mustExec(t, "main")             // gets another one
 	if inst := h.live.Find(mainThread); inst.Pooled != nil && inst.Conn.Link == nil {
 		t.Error("a sandbox without a connection")
 	}
