@@ -50,13 +50,18 @@ type Approval struct {
 	Bytes       int64           `json:"bytes" doc:"Of the arguments"`
 	Why         string          `json:"why" doc:"The rule that asks"`
 
-	CreatedAt time.Time         `json:"created_at"`
-	ExpiresAt time.Time         `json:"expires_at" doc:"Denied without a decision by then; for an approval that no call has used, its end"`
-	Decision  *ApprovalDecision `json:"decision,omitempty"`
-	// Used is when the call went on, or was refused, by the decision.
-	Used *time.Time `json:"used_at,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at" doc:"Denied without a decision by then; for an approval that no call has used, its end"`
+	ApprovalOutcome
 	// Record is the audit record of the request.
 	Record string `json:"record,omitempty"`
+}
+
+// ApprovalOutcome says how a request was decided, and when its call heard of it.
+type ApprovalOutcome struct {
+	Decision *ApprovalDecision `json:"decision,omitempty"`
+	// Used is when the call went on, or was refused, by the decision.
+	Used *time.Time `json:"used_at,omitempty"`
 }
 
 // ApprovalDecision is how a request was decided, by whom, and for what.

@@ -28,7 +28,7 @@ func (d *decisions) Get(_ context.Context, _ sandbox.Caller, id string) (sandbox
 
 func (d *decisions) Decide(_ context.Context, c sandbox.Caller, id string, v sandbox.ApprovalVerdict) (sandbox.Approval, error) {
 	d.verdict = v
-	return sandbox.Approval{ID: id, State: sandbox.ApprovalApproved, Decision: &sandbox.ApprovalDecision{By: c.User}}, nil
+	return sandbox.Approval{ID: id, State: sandbox.ApprovalApproved, ApprovalOutcome: sandbox.ApprovalOutcome{Decision: &sandbox.ApprovalDecision{By: c.User}}}, nil
 }
 
 func TestApprovals(t *testing.T) {

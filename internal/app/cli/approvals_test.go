@@ -21,7 +21,8 @@ func TestApprovalsAreShownPlainly(t *testing.T) {
 	}
 	a := sandbox.Approval{
 		ID: evil, State: "pending", Tool: evil, Server: evil, Why: evil, User: evil, Thread: evil, Skill: evil, Annotations: json.RawMessage(evil),
-		Arguments: json.RawMessage(strings.ReplaceAll(string(args), `\u001b`, "\x1b")), Decision: &sandbox.ApprovalDecision{By: evil, Reason: evil},
+		Arguments:       json.RawMessage(strings.ReplaceAll(string(args), `\u001b`, "\x1b")),
+		ApprovalOutcome: sandbox.ApprovalOutcome{Decision: &sandbox.ApprovalDecision{By: evil, Reason: evil}},
 	}
 	for _, arguments := range []json.RawMessage{a.Arguments, args, nil} {
 		a.Arguments = arguments
