@@ -10,7 +10,6 @@ var oversize = map[part]int{
 	{"internal/audit/export.Event", fields}:          27,
 	{"internal/config.Config", fields}:               48,
 	{"internal/driver/kubernetes.Options", fields}:   25,
-	{"internal/sandbox.Plugin", fields}:              21,
 	{"internal/tools/hub.serverConfig", fields}:      24,
 	{"sdk/go.AuditRecord", fields}:                   23,
 	{"internal/api/rest", packageLines}:              6062,

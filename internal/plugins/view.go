@@ -13,8 +13,10 @@ func (p *Plugin) View() sandbox.Plugin {
 	v := sandbox.Plugin{
 		Name: p.Name, DisplayName: p.DisplayName, Version: p.Version, Description: p.Description, Author: p.Author, Homepage: p.Homepage,
 		Repository: p.Repository, License: p.License, Keywords: p.Keywords, Format: p.Format, Location: Dir(p.Name),
-		Skills: []sandbox.PluginSkill{}, Commands: []sandbox.PluginCommand{}, Servers: []sandbox.PluginServer{},
-		Options: slices.Clone(p.Options), Findings: append([]sandbox.Finding{}, p.Findings...),
+		PluginContents: sandbox.PluginContents{
+			Skills: []sandbox.PluginSkill{}, Commands: []sandbox.PluginCommand{}, Servers: []sandbox.PluginServer{},
+			Options: slices.Clone(p.Options), Findings: append([]sandbox.Finding{}, p.Findings...),
+		},
 	}
 	for _, s := range p.Skills {
 		v.Skills = append(v.Skills, sandbox.PluginSkill{Name: s.Name, Description: s.Description, Location: path.Join(Dir(p.Name), s.Folder, skillFile), Broken: s.Broken})

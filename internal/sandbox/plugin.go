@@ -4,27 +4,32 @@ import "time"
 
 // Plugin is one plugin as a user sees it. Values are shared: callers must not change what slices hold.
 type Plugin struct {
-	Name        string          `json:"name"` // unique for a user, and its name everywhere
-	DisplayName string          `json:"display_name,omitempty"`
-	Version     string          `json:"version,omitempty"`
-	Description string          `json:"description"`
-	Author      string          `json:"author,omitempty"`
-	Homepage    string          `json:"homepage,omitempty"`
-	Repository  string          `json:"repository,omitempty"`
-	License     string          `json:"license,omitempty"`
-	Keywords    []string        `json:"keywords,omitempty"`
-	Format      string          `json:"format"`  // "claude" or "agent-plugins"
-	Enabled     bool            `json:"enabled"` // for the user who asked
-	Shared      bool            `json:"shared"`  // an administrator installed it for all users of the tenant
-	Digest      string          `json:"digest"`  // of all files: "sha256:" and 64 hex digits
-	Location    string          `json:"location"`
-	Source      PluginSource    `json:"source"`
-	InstalledAt time.Time       `json:"installed_at"`
-	Skills      []PluginSkill   `json:"skills"`
-	Commands    []PluginCommand `json:"commands"`
-	Servers     []PluginServer  `json:"mcp_servers"`
-	Options     []PluginOption  `json:"options,omitempty"`
-	Findings    []Finding       `json:"findings"` // at most 300
+	Name        string       `json:"name"` // unique for a user, and its name everywhere
+	DisplayName string       `json:"display_name,omitempty"`
+	Version     string       `json:"version,omitempty"`
+	Description string       `json:"description"`
+	Author      string       `json:"author,omitempty"`
+	Homepage    string       `json:"homepage,omitempty"`
+	Repository  string       `json:"repository,omitempty"`
+	License     string       `json:"license,omitempty"`
+	Keywords    []string     `json:"keywords,omitempty"`
+	Format      string       `json:"format"`  // "claude" or "agent-plugins"
+	Enabled     bool         `json:"enabled"` // for the user who asked
+	Shared      bool         `json:"shared"`  // an administrator installed it for all users of the tenant
+	Digest      string       `json:"digest"`  // of all files: "sha256:" and 64 hex digits
+	Location    string       `json:"location"`
+	Source      PluginSource `json:"source"`
+	InstalledAt time.Time    `json:"installed_at"`
+	PluginContents
+}
+
+// PluginContents is what was found in the folder of a plugin.
+type PluginContents struct {
+	Skills   []PluginSkill   `json:"skills"`
+	Commands []PluginCommand `json:"commands"`
+	Servers  []PluginServer  `json:"mcp_servers"`
+	Options  []PluginOption  `json:"options,omitempty"`
+	Findings []Finding       `json:"findings"` // at most 300
 }
 
 // PluginSource says where a plugin came from, without secrets.

@@ -18,7 +18,7 @@ type fakePlugins struct {
 }
 
 func (f *fakePlugins) List(context.Context, sandbox.Caller) ([]sandbox.Plugin, error) {
-	return []sandbox.Plugin{{Name: "sales", Skills: []sandbox.PluginSkill{}}}, nil
+	return []sandbox.Plugin{{Name: "sales", PluginContents: sandbox.PluginContents{Skills: []sandbox.PluginSkill{}}}}, nil
 }
 
 func (f *fakePlugins) Get(_ context.Context, _ sandbox.Caller, name string) (sandbox.Plugin, error) {
@@ -37,7 +37,7 @@ func (f *fakePlugins) Install(_ context.Context, c sandbox.Caller, r io.Reader, 
 		}
 		f.archive = string(data)
 	}
-	return sandbox.Plugin{Name: "p-of-" + c.User, Findings: []sandbox.Finding{}}, nil
+	return sandbox.Plugin{Name: "p-of-" + c.User, PluginContents: sandbox.PluginContents{Findings: []sandbox.Finding{}}}, nil
 }
 
 func (f *fakePlugins) Change(_ context.Context, _ sandbox.Caller, name string, enabled *bool, values map[string]any) (sandbox.Plugin, error) {
