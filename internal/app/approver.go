@@ -40,7 +40,7 @@ func (a approver) Approve(ctx context.Context, r policy.ApprovalRequest) error {
 // openApprovals begins to take decisions. What waits for them comes in by p.approvals.
 func (p *App) openApprovals(context.Context) error {
 	o := approval.Options{
-		Store: p.store, Audit: p.audit, Replica: p.peers.ID(), Alive: p.peers.Alive, Timeout: p.cfg.Approvals.Timeout, Log: p.log,
+		Store: p.store, Grants: p.store, Audit: p.audit, Replica: p.peers.ID(), Alive: p.peers.Alive, Timeout: p.cfg.Approvals.Timeout, Log: p.log,
 		Waits: func(ctx context.Context, a sandbox.Approval) func(sandbox.Approval) {
 			return p.orch.Runs.ApprovalWaits(ctx, a)
 		},

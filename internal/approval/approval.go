@@ -32,21 +32,14 @@ type requests interface {
 	OpenApprovals(ctx context.Context, t sandbox.Thread) ([]store.ApprovalRecord, error)
 	AllOpenApprovals(ctx context.Context, tenant string) ([]store.ApprovalRecord, error)
 	Approvals(ctx context.Context, f sandbox.ApprovalFilter) (items []sandbox.Approval, next string, err error)
-	SaveGrant(ctx context.Context, t sandbox.Thread, name string, g store.Grant) error
-	Grants(ctx context.Context, t sandbox.Thread, names ...string) ([]store.Grant, error)
-	ForgetGrants(ctx context.Context, t sandbox.Thread) error
 	WatchApprovals(ctx context.Context, changed func(id string))
 }
 
-type auditLog interface {
-	Append(ctx context.Context, r audit.Record) (audit.Record, error)
-	Commit(ctx context.Context, r audit.Record) error
-}
-
-// Options are what Approvals works with. Store, Audit and Replica are needed.
+// Options are what Approvals works with. Store, Grants, Audit and Replica are needed.
 type Options struct {
-	Store requests
-	Audit auditLog
+	Store  requests
+	Grants grantStore
+	Audit  auditLog
 	// Replica names this server, and Alive tells which others there are; nil: none.
 	Replica string
 	Alive   func(replica string) bool
@@ -61,16 +54,16 @@ type Options struct {
 
 // Approvals asks and decides. Make one with New, and close it. It is safe for concurrent use.
 type Approvals struct {
-	o    Options
-	ctx  context.Context // ends with Close
-	stop context.CancelFunc
-	wg   sync.WaitGroup
+	o       Options
+	grants  grants
+	journal journal
+	waiters waiters
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	wg      sync.WaitGroup
 
 	leaving chan struct{} // closed by LetGo
 	leave   sync.Once
-
-	mu      sync.Mutex
-	waiters map[string]chan struct{} // by request; holds a token: look again
 }
 
 // New begins to listen for decisions.
@@ -84,9 +77,12 @@ func New(o Options) *Approvals {
 	if o.Waits == nil {
 		o.Waits = func(context.Context, sandbox.Approval) func(sandbox.Approval) { return func(sandbox.Approval) {} }
 	}
-	s := &Approvals{o: o, leaving: make(chan struct{}), waiters: map[string]chan struct{}{}}
+	s := &Approvals{
+		o: o, grants: grants{store: o.Grants}, journal: journal{audit: o.Audit, log: o.Log},
+		waiters: waiters{byRequest: map[string]chan struct{}{}}, leaving: make(chan struct{}),
+	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.wg.Go(func() { o.Store.WatchApprovals(s.ctx, s.wake) })
+	s.wg.Go(func() { o.Store.WatchApprovals(s.ctx, s.waiters.wake) })
 	return s
 }
 
@@ -98,35 +94,6 @@ func (s *Approvals) Close() {
 	s.LetGo()
 	s.stop()
 	s.wg.Wait()
-}
-
-// wake lets the waiter of a request look again; "": all.
-func (s *Approvals) wake(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, look := range s.waiters {
-		if id != "" && name != id {
-			continue
-		}
-		select {
-		case look <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (s *Approvals) listen(id string) (look <-chan struct{}, end func()) {
-	ch := make(chan struct{}, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiters[id] = ch
-	return ch, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.waiters[id] == ch {
-			delete(s.waiters, id)
-		}
-	}
 }
 
 // errStopping says that the request is not lost.
@@ -150,20 +117,14 @@ func (s *Approvals) Ask(ctx context.Context, c sandbox.ApprovalCall) error {
 
 // granted reports whether the thread has been given this call for good.
 func (s *Approvals) granted(ctx context.Context, c sandbox.ApprovalCall) (bool, error) {
-	list, err := s.o.Store.Grants(ctx, c.Thread, grantName(c, sandbox.ApproveThread), grantName(c, sandbox.ApproveArguments))
-	if err != nil {
+	g, there, err := s.grants.find(ctx, c)
+	if err != nil || !there {
 		return false, err
 	}
-	for _, g := range list {
-		if g.Approval == "" {
-			continue
-		}
-		rec := callRecord(c, audit.ActionApprovalDecision)
-		rec.Outcome, rec.Detail = string(sandbox.ApprovalApproved), "by the lasting approval "+g.Approval+" of "+g.By
-		_, err := s.record(ctx, rec)
-		return err == nil, err
-	}
-	return false, nil
+	rec := callRecord(c, audit.ActionApprovalDecision)
+	rec.Outcome, rec.Detail = string(sandbox.ApprovalApproved), "by the lasting approval "+g.Approval+" of "+g.By
+	_, err = s.journal.write(ctx, rec)
+	return err == nil, err
 }
 
 // find returns a request of the thread for the very same call whose caller is gone: used, when it is decided, or waited
@@ -205,7 +166,7 @@ func (s *Approvals) takeUp(ctx context.Context, a store.ApprovalRecord, c sandbo
 	if a.Used != nil {
 		rec.Action, rec.Detail = audit.ActionApprovalDecision, a.ID+": decided by "+a.Decision.By+" before the call was made again"
 	}
-	_, err := s.record(ctx, rec)
+	_, err := s.journal.write(ctx, rec)
 	if err == nil && a.Used == nil && s.o.Webhook != nil {
 		s.wg.Go(func() { s.deliver(a) }) // the server before may not have managed
 	}
@@ -250,7 +211,7 @@ func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.Appr
 	}
 	rec := callRecord(c, audit.ActionApprovalRequest)
 	rec.Outcome, rec.Detail, rec.Args, rec.ArgsHash, rec.BytesIn = string(sandbox.ApprovalPending), a.ID+": "+a.Why, args, c.ArgsHash, c.Bytes
-	if rec, err = s.record(ctx, rec); err != nil {
+	if rec, err = s.journal.write(ctx, rec); err != nil {
 		return a, err
 	}
 	a.Record = rec.ID
@@ -261,7 +222,7 @@ func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.Appr
 		err = s.o.Store.AddApproval(lasting, a)
 	}
 	if err != nil {
-		s.recordEnd(ctx, a, "error", err.Error())
+		s.journal.writeEnd(ctx, a, "error", err.Error())
 		return a, err
 	}
 	if s.o.Webhook != nil {
@@ -272,7 +233,7 @@ func (s *Approvals) add(ctx context.Context, c sandbox.ApprovalCall) (store.Appr
 
 // await waits until a request is decided, or the caller is gone.
 func (s *Approvals) await(ctx context.Context, a store.ApprovalRecord) error {
-	look, end := s.listen(a.ID)
+	look, end := s.waiters.listen(a.ID)
 	defer end()
 	defer deadline.Hold(ctx)()
 	over := s.o.Waits(ctx, a.Approval)
@@ -334,7 +295,7 @@ func (s *Approvals) look(ctx context.Context, a store.ApprovalRecord) (store.App
 func (s *Approvals) verdict(ctx context.Context, a store.ApprovalRecord) error {
 	switch a.State {
 	case sandbox.ApprovalApproved:
-		return s.grant(ctx, a)
+		return s.grants.save(ctx, a)
 	case sandbox.ApprovalDenied:
 		if a.Decision.Reason == "" {
 			return sandbox.Errorf(sandbox.Forbidden, "denied by %s", a.Decision.By)
@@ -344,14 +305,6 @@ func (s *Approvals) verdict(ctx context.Context, a store.ApprovalRecord) error {
 		return sandbox.Errorf(sandbox.Timeout, "this needs an approval, and no decision came within %s", s.o.Timeout)
 	}
 	return sandbox.Errorf(sandbox.Unavailable, "the request for approval was cancelled")
-}
-
-// grant keeps what an approval is good for beyond its call.
-func (s *Approvals) grant(ctx context.Context, a store.ApprovalRecord) error {
-	if a.State != sandbox.ApprovalApproved || a.Decision == nil || a.Decision.Scope == sandbox.ApproveOnce {
-		return nil
-	}
-	return s.o.Store.SaveGrant(ctx, threadOf(a), grantName(callOf(a), a.Decision.Scope), store.Grant{Approval: a.ID, By: a.Decision.By})
 }
 
 // abandon says that no caller waits for a request any more. It stays when this server stops, or a person decided it just
@@ -380,7 +333,7 @@ func (s *Approvals) abandon(ctx context.Context, a store.ApprovalRecord) store.A
 	case err != nil:
 		s.o.Log.Warn("a request for approval is left to its end", "id", a.ID, "error", err)
 	case ended:
-		s.recordEnd(ctx, now, string(sandbox.ApprovalCancelled), "the exec ended, or the caller went away")
+		s.journal.writeEnd(ctx, now, string(sandbox.ApprovalCancelled), "the exec ended, or the caller went away")
 	}
 	return now
 }
@@ -401,9 +354,9 @@ func (s *Approvals) late(ctx context.Context, a store.ApprovalRecord) bool {
 	case err != nil:
 		s.o.Log.Warn("a request for approval that is too late is left", "id", a.ID, "error", err)
 	case ended && now.Decision == nil:
-		s.recordEnd(ctx, now, string(sandbox.ApprovalExpired), "no decision in time: denied")
+		s.journal.writeEnd(ctx, now, string(sandbox.ApprovalExpired), "no decision in time: denied")
 	case ended:
-		s.recordEnd(ctx, now, string(sandbox.ApprovalExpired), "no call used the decision")
+		s.journal.writeEnd(ctx, now, string(sandbox.ApprovalExpired), "no call used the decision")
 	}
 	return true
 }
@@ -438,8 +391,8 @@ func (s *Approvals) Forget(ctx context.Context, t sandbox.Thread) error {
 			return err
 		}
 		if ended {
-			s.recordEnd(ctx, now, string(sandbox.ApprovalCancelled), "the thread was deleted")
+			s.journal.writeEnd(ctx, now, string(sandbox.ApprovalCancelled), "the thread was deleted")
 		}
 	}
-	return s.o.Store.ForgetGrants(ctx, t)
+	return s.o.Grants.ForgetGrants(ctx, t)
 }

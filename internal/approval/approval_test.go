@@ -82,7 +82,7 @@ func (r *rig) server(name string, change func(*Options), alive ...string) *srv {
 	if err != nil {
 		r.Fatal(err)
 	}
-	o := Options{Store: st, Audit: r.book, Replica: name, Timeout: time.Minute, Alive: func(n string) bool {
+	o := Options{Store: st, Grants: st, Audit: r.book, Replica: name, Timeout: time.Minute, Alive: func(n string) bool {
 		for _, a := range alive {
 			if a == n {
 				return true

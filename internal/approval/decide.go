@@ -3,9 +3,6 @@ package approval
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -14,29 +11,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
-
-// grantName names what a lasting approval is good for.
-func grantName(c sandbox.ApprovalCall, scope sandbox.ApprovalScope) string {
-	parts := []string{c.Server, c.Tool, c.Skill}
-	if scope == sandbox.ApproveArguments {
-		parts = append(parts, c.ArgsHash)
-	}
-	text, err := json.Marshal(parts) // tells the parts apart
-	if err != nil {
-		panic(err) // strings can always be written
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
-// callOf is what a request tells of its call, as far as approvals tell calls apart.
-func callOf(a store.ApprovalRecord) sandbox.ApprovalCall {
-	return sandbox.ApprovalCall{Server: a.Server, Tool: a.Tool, Skill: a.Skill, ArgsHash: a.ArgsHash}
-}
-
-func threadOf(a store.ApprovalRecord) sandbox.Thread {
-	return sandbox.Thread{Owner: sandbox.Owner{Tenant: a.Tenant, User: a.User}, ID: a.Thread}
-}
 
 func cut(s string) string {
 	if s = strings.ToValidUTF8(s, "�"); len(s) > maxText {
@@ -112,7 +86,7 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 	s.late(ctx, a)
 	rec := decisionRecord(c, a, how, state, v)
 	rec.Phase = audit.PhaseAttempt
-	attempt, err := s.record(ctx, rec)
+	attempt, err := s.journal.write(ctx, rec)
 	if err != nil {
 		return sandbox.Approval{}, err
 	}
@@ -132,7 +106,7 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 		return nil
 	})
 	if err == nil {
-		if err = s.grant(ctx, a); err == nil {
+		if err = s.grants.save(ctx, a); err == nil {
 			s.decideAlike(ctx, a)
 		}
 	}
@@ -140,7 +114,7 @@ func (s *Approvals) decide(ctx context.Context, c sandbox.Caller, id string, v s
 	if err != nil {
 		rec.Outcome, rec.Detail = "error", err.Error()
 	}
-	if _, e := s.record(context.WithoutCancel(ctx), rec); e != nil && err == nil {
+	if _, e := s.journal.write(context.WithoutCancel(ctx), rec); e != nil && err == nil {
 		err = e
 	}
 	return a.Approval, err
@@ -179,7 +153,7 @@ func (s *Approvals) decideAlike(ctx context.Context, a store.ApprovalRecord) {
 			return nil
 		})
 		if err == nil {
-			s.recordEnd(ctx, now, string(sandbox.ApprovalApproved), why)
+			s.journal.writeEnd(ctx, now, string(sandbox.ApprovalApproved), why)
 		}
 	}
 }
@@ -191,41 +165,4 @@ func decisionRecord(c sandbox.Caller, a store.ApprovalRecord, how string, state 
 	}
 	rec.Args, _ = audit.Args(map[string]any{"approval": a.ID, "decision": state, "by": whoIs(c), "how": how, "scope": v.Scope, "reason": v.Reason})
 	return rec
-}
-
-// requestRecord is a record about a request that is there, below the record of the request.
-func requestRecord(a store.ApprovalRecord) audit.Record {
-	return audit.Record{
-		Tenant: a.Tenant, User: a.User, Thread: a.Thread, Exec: a.Exec, Parent: a.Record,
-		Action: audit.ActionApprovalDecision, Phase: audit.PhaseResult, Subject: a.Tool, ArgsHash: a.ArgsHash,
-	}
-}
-
-// callRecord is a record about a call, below the call's own.
-func callRecord(c sandbox.ApprovalCall, action string) audit.Record {
-	return audit.Record{
-		Tenant: c.Thread.Tenant, User: c.Thread.User, Thread: c.Thread.ID, Exec: c.Exec, Parent: c.Record,
-		Action: action, Phase: audit.PhaseResult, Subject: c.Tool, ArgsHash: c.ArgsHash,
-	}.By(c.Caller)
-}
-
-// recordEnd records how a request ended that no person decided.
-func (s *Approvals) recordEnd(ctx context.Context, a store.ApprovalRecord, outcome, why string) {
-	rec := requestRecord(a)
-	rec.Outcome, rec.Detail = outcome, a.ID+": "+why
-	if _, err := s.record(context.WithoutCancel(ctx), rec); err != nil {
-		s.o.Log.Error("the end of a request for approval is not recorded", "id", a.ID, "error", err)
-	}
-}
-
-// record writes a record and waits until it is durable.
-func (s *Approvals) record(ctx context.Context, rec audit.Record) (audit.Record, error) {
-	rec, err := s.o.Audit.Append(ctx, rec)
-	if err == nil {
-		err = s.o.Audit.Commit(ctx, rec)
-	}
-	if err != nil {
-		return rec, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be written")
-	}
-	return rec, nil
 }

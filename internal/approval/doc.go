@@ -6,6 +6,6 @@
 // the same call of the same thread, made again, takes its place: a request is found again by the tool and the hash of
 // the arguments.
 //
-// Locks: Approvals.mu guards the channels of the calls that wait. While it is held, nothing blocks and no
+// Locks: waiters.mu guards the channels of the calls that wait. While it is held, nothing blocks and no
 // other lock is taken.
 package approval

@@ -61,7 +61,7 @@ func (s *Approvals) deliver(a store.ApprovalRecord) {
 	defer cancel()
 	pauses := retry.Doubling(firstPause, longestPause)
 	for {
-		again, err := s.post(ctx, a, body)
+		again, err := s.tell(ctx, a, body)
 		if err == nil {
 			return
 		}
@@ -80,63 +80,86 @@ func (s *Approvals) deliver(a store.ApprovalRecord) {
 	}
 }
 
-// post tries once; again: it is worth another try.
-func (s *Approvals) post(ctx context.Context, a store.ApprovalRecord, body []byte) (again bool, err error) {
-	w := s.o.Webhook
+// tell tries once, and takes the decision in the answer. again: it is worth another try.
+func (s *Approvals) tell(ctx context.Context, a store.ApprovalRecord, body []byte) (again bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, deliveryTime)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	got, again, err := s.o.Webhook.post(ctx, a.ID, body)
 	if err != nil {
-		return false, err
+		return again, err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	webhook.Sign(req.Header, w.Secret, a.ID, time.Now(), body)
-	client := w.Client
-	if client == nil {
-		client = noRedirects
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return true, err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(res.Body, maxVerdict+1))
-	switch {
-	case err != nil:
-		return true, err
-	case res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
-		return true, fmt.Errorf("it answered %s", res.Status)
-	case res.StatusCode >= 300:
-		return false, fmt.Errorf("it answered %s", res.Status)
-	case len(text) > maxVerdict:
-		return false, fmt.Errorf("its answer has more than %d bytes", maxVerdict)
-	}
-	return false, s.hear(ctx, a, res.Header, text)
+	return false, s.hear(ctx, a, got)
 }
 
 // hear takes the decision in an answer, if there is one.
-func (s *Approvals) hear(ctx context.Context, a store.ApprovalRecord, h http.Header, text []byte) error {
-	var v answer
-	if json.Unmarshal(text, &v) != nil || v.Decision == "" {
+func (s *Approvals) hear(ctx context.Context, a store.ApprovalRecord, got reply) error {
+	v, err := s.o.Webhook.decision(a.ID, got)
+	if err != nil {
+		rec := requestRecord(a)
+		rec.Action, rec.Outcome, rec.Detail = audit.ActionAuthRefused, "denied", "the webhook's decision on "+a.ID+": "+err.Error()
+		_, e := s.journal.write(ctx, rec)
+		return errors.Join(err, e)
+	}
+	if v.Decision == "" {
 		return nil // it has heard, and a person decides later
 	}
 	c := sandbox.Caller{Owner: sandbox.Owner{Tenant: a.Tenant, User: "webhook"}}
 	if by := cut(v.By); by != "" {
 		c.User = "webhook: " + by
 	}
-	err := webhook.Verify(h, s.o.Webhook.Secret, a.ID, time.Now(), text)
-	if err == nil && v.Decision != "approve" && v.Decision != "deny" {
-		err = fmt.Errorf("decision: %.40q is not approve or deny", v.Decision)
-	}
-	if err != nil {
-		rec := requestRecord(a)
-		rec.Action, rec.Outcome, rec.Detail = audit.ActionAuthRefused, "denied", "the webhook's decision on "+a.ID+": "+err.Error()
-		_, e := s.record(ctx, rec)
-		return errors.Join(err, e)
-	}
 	_, err = s.decide(ctx, c, a.ID, sandbox.ApprovalVerdict{Approve: v.Decision == "approve", Scope: v.Scope, Reason: v.Reason}, "webhook")
 	if sandbox.KindOf(err) == sandbox.Conflict { // another decision was faster
 		return nil
 	}
 	return err
+}
+
+// reply is what the webhook answered.
+type reply struct {
+	header http.Header
+	text   []byte
+}
+
+// post sends one signed request. again: it is worth another try.
+func (w *Webhook) post(ctx context.Context, id string, body []byte) (got reply, again bool, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, w.URL, bytes.NewReader(body))
+	if err != nil {
+		return reply{}, false, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	webhook.Sign(req.Header, w.Secret, id, time.Now(), body)
+	client := w.Client
+	if client == nil {
+		client = noRedirects
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return reply{}, true, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxVerdict+1))
+	switch {
+	case err != nil:
+		return reply{}, true, err
+	case res.StatusCode == http.StatusTooManyRequests || res.StatusCode >= 500:
+		return reply{}, true, fmt.Errorf("it answered %s", res.Status)
+	case res.StatusCode >= 300:
+		return reply{}, false, fmt.Errorf("it answered %s", res.Status)
+	case len(text) > maxVerdict:
+		return reply{}, false, fmt.Errorf("its answer has more than %d bytes", maxVerdict)
+	}
+	return reply{header: res.Header, text: text}, false, nil
+}
+
+// decision reads what the webhook decided of a request; none when it only heard. An error: the decision is not believed.
+func (w *Webhook) decision(id string, got reply) (answer, error) {
+	var v answer
+	if json.Unmarshal(got.text, &v) != nil || v.Decision == "" {
+		return answer{}, nil
+	}
+	err := webhook.Verify(got.header, w.Secret, id, time.Now(), got.text)
+	if err == nil && v.Decision != "approve" && v.Decision != "deny" {
+		err = fmt.Errorf("decision: %.40q is not approve or deny", v.Decision)
+	}
+	return v, err
 }
