@@ -55,7 +55,11 @@ func (p *pretended) agentSandbox(spec sandbox.Spec, change func(*corev1.Pod)) {
 		if err != nil {
 			return true, w, nil // not claimed, or released meanwhile
 		}
-		claim.(*unstructured.Unstructured).Object["status"] = status("True", "DependenciesReady", pod.Name)
+		object := claim.(*unstructured.Unstructured).Object
+		if _, said := object["status"]; said { // by claimSays
+			return true, w, nil
+		}
+		object["status"] = status("True", "DependenciesReady", pod.Name)
 		return true, w, claims.Update(a.GetResource(), claim, a.GetNamespace())
 	})
 	p.objects.PrependReactor("delete", "sandboxclaims", func(kubetesting.Action) (bool, runtime.Object, error) {
