@@ -64,10 +64,12 @@ func (p *App) kubernetesOptions() (kubernetes.Options, error) {
 	}
 	return kubernetes.Options{
 		Config: cluster, Namespace: cmp.Or(c.Namespace, namespace), BridgeImage: c.BridgeImage,
-		PullPolicy: corev1.PullPolicy(c.ImagePullPolicy), PullSecrets: c.ImagePullSecrets,
+		Pods: kubernetes.PodOptions{
+			PullPolicy: corev1.PullPolicy(c.ImagePullPolicy), PullSecrets: c.ImagePullSecrets,
+			NodeSelector: nodes, Tolerations: tolerations(c.Taints()), PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
+		},
 		RuntimeClasses: map[string]string{"runc": c.RuncClass, "runsc": c.RunscClass}, Seccomp: c.Seccomp,
 		CPUShare: float64(c.CPUPercent) / 100, MemoryShare: float64(c.MemoryPercent) / 100,
-		NodeSelector: nodes, Tolerations: tolerations(c.Taints()), PriorityClass: c.PriorityClass, ServiceAccount: c.ServiceAccount,
 		Volumes: kubernetes.VolumeOptions{StorageClass: c.VolumeClass, Size: c.VolumeSize, AccessMode: corev1.PersistentVolumeAccessMode(c.VolumeAccess)},
 		Claims:  claims, Unpoliced: c.Unpoliced, ProveClosed: true, StartTimeout: p.cfg.StartTimeout, Log: p.log,
 	}, nil

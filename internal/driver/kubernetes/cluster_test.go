@@ -269,9 +269,9 @@ func imageOf(ref string, programs map[string]string) ([]byte, error) {
 func (c *cluster) options(t testing.TB) kubernetes.Options {
 	return kubernetes.Options{
 		Config: c.config, Namespace: c.namespace, Authority: c.authority, BridgeImage: testBridge,
-		PullPolicy: corev1.PullNever,
-		Volumes:    kubernetes.VolumeOptions{StorageClass: c.namespace},
-		CPUShare:   0.01, MemoryShare: 0.1, // many sandboxes on a small node
+		Pods:     kubernetes.PodOptions{PullPolicy: corev1.PullNever},
+		Volumes:  kubernetes.VolumeOptions{StorageClass: c.namespace},
+		CPUShare: 0.01, MemoryShare: 0.1, // many sandboxes on a small node
 		ScheduleTimeout: 5 * time.Second,
 		OOMEndsSandbox:  oomEnds(),
 		Log:             slog.New(slog.NewTextHandler(t.Output(), nil)),

@@ -38,9 +38,8 @@ type Options struct {
 	// BridgeImage is the image of the sidecar; skerry-sandboxd is in it, too. Required.
 	BridgeImage string
 
-	// PullPolicy of both images; "" = IfNotPresent. PullSecrets are names of Secrets in Namespace.
-	PullPolicy  corev1.PullPolicy
-	PullSecrets []string
+	// Pods say what is the same for all pods.
+	Pods PodOptions
 	// RuntimeClasses names the RuntimeClass for each of "runc" and "runsc"; "" = the cluster's usual runtime.
 	// A runtime that is not named cannot be used. Nil = runc: "", runsc: "gvisor".
 	RuntimeClasses map[string]string
@@ -53,16 +52,8 @@ type Options struct {
 	// BridgeLimits are those of the sidecar. Nil = 500m and 128Mi.
 	BridgeLimits corev1.ResourceList
 
-	// NodeSelector, Tolerations, PriorityClass and ServiceAccount are put on pods as they are. No pod has a token of
-	// its service account.
-	NodeSelector   map[string]string
-	Tolerations    []corev1.Toleration
-	PriorityClass  string
-	ServiceAccount string
 	// Volumes are those of users.
 	Volumes VolumeOptions
-	// Labels and Annotations are put on pods, beside those of the driver.
-	Labels, Annotations map[string]string
 
 	// Claims: sandboxes may be claimed from warm pools of the cluster (Spec.ClaimPool), so claims are looked for.
 	Claims bool
@@ -80,6 +71,21 @@ type Options struct {
 	StartTimeout, ScheduleTimeout time.Duration
 	// Log is told of what does not reach a caller. Nil: nothing is logged.
 	Log *slog.Logger
+}
+
+// PodOptions say what is the same for all pods. The zero value is a sensible one.
+type PodOptions struct {
+	// PullPolicy of both images; "" = IfNotPresent. PullSecrets are names of Secrets in Options.Namespace.
+	PullPolicy  corev1.PullPolicy
+	PullSecrets []string
+	// NodeSelector, Tolerations, PriorityClass and ServiceAccount are put on pods as they are. No pod has a token of
+	// its service account.
+	NodeSelector   map[string]string
+	Tolerations    []corev1.Toleration
+	PriorityClass  string
+	ServiceAccount string
+	// Labels and Annotations are put on pods, beside those of the driver.
+	Labels, Annotations map[string]string
 }
 
 // Bounds of calls of the API server.
@@ -198,12 +204,12 @@ func complete(o *Options) error {
 			return fmt.Errorf("a share of %v of the %s limit: want one above 0 and at most 1", *share.value, share.name)
 		}
 	}
-	o.Labels, o.Annotations = maps.Clone(o.Labels), maps.Clone(o.Annotations)
+	o.Pods.Labels, o.Pods.Annotations = maps.Clone(o.Pods.Labels), maps.Clone(o.Pods.Annotations)
 	if err := o.Volumes.complete(); err != nil {
 		return err
 	}
-	if o.PullPolicy == "" {
-		o.PullPolicy = corev1.PullIfNotPresent
+	if o.Pods.PullPolicy == "" {
+		o.Pods.PullPolicy = corev1.PullIfNotPresent
 	}
 	if o.StartTimeout == 0 {
 		o.StartTimeout = startTimeout

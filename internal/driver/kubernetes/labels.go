@@ -54,7 +54,7 @@ func selectors(labels map[string]string) map[string]string {
 
 // podLabels returns all labels of a sandbox's pod.
 func (o Options) podLabels(labels map[string]string) map[string]string {
-	out := maps.Clone(o.Labels)
+	out := maps.Clone(o.Pods.Labels)
 	if out == nil {
 		out = make(map[string]string)
 	}

@@ -72,8 +72,8 @@ func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error
 			AutomountServiceAccountToken:  new(bool),
 			EnableServiceLinks:            new(bool),
 			ShareProcessNamespace:         new(bool),
-			ServiceAccountName:            o.ServiceAccount,
-			PriorityClassName:             o.PriorityClass,
+			ServiceAccountName:            o.Pods.ServiceAccount,
+			PriorityClassName:             o.Pods.PriorityClass,
 			Hostname:                      hardening.Hostname(spec),
 			// There is nothing to resolve, and no server to ask. The kubelet wants a server named.
 			DNSPolicy:    corev1.DNSNone,
@@ -95,14 +95,14 @@ func (o Options) pod(spec sandbox.Spec, runtimeClass string) (*corev1.Pod, error
 	if spec.Volume != nil {
 		o.onVolume(pod, spec)
 	}
-	for _, name := range o.PullSecrets {
+	for _, name := range o.Pods.PullSecrets {
 		pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
 	}
 	return pod, nil
 }
 
 func (o Options) podAnnotations(spec sandbox.Spec) (map[string]string, error) {
-	out := maps.Clone(o.Annotations)
+	out := maps.Clone(o.Pods.Annotations)
 	if out == nil {
 		out = make(map[string]string)
 	}
@@ -165,12 +165,12 @@ func (o Options) seccompProfile() *corev1.SeccompProfile {
 // nodeSelector: the filter and the programs are for one kind of machine.
 func (o Options) nodeSelector() map[string]string {
 	out := map[string]string{corev1.LabelOSStable: "linux", corev1.LabelArchStable: runtime.GOARCH}
-	maps.Copy(out, o.NodeSelector)
+	maps.Copy(out, o.Pods.NodeSelector)
 	return out
 }
 
 func (o Options) tolerations() []corev1.Toleration {
-	out := slices.Clone(o.Tolerations)
+	out := slices.Clone(o.Pods.Tolerations)
 	for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
 		out = append(out, corev1.Toleration{
 			Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(lostNodeSeconds)),
@@ -195,7 +195,7 @@ func sealed() *corev1.SecurityContext {
 func (o Options) bridgeContainer(r hardening.Runtime) corev1.Container {
 	always := corev1.ContainerRestartPolicyAlways
 	return corev1.Container{
-		Name: containerBridge, Image: o.BridgeImage, ImagePullPolicy: o.PullPolicy,
+		Name: containerBridge, Image: o.BridgeImage, ImagePullPolicy: o.Pods.PullPolicy,
 		Command:       append([]string{bridgeProgram}, bridgeArguments(r)...),
 		WorkingDir:    "/",
 		RestartPolicy: &always,
@@ -213,7 +213,7 @@ func (o Options) bridgeContainer(r hardening.Runtime) corev1.Container {
 
 func (o Options) sandboxContainer(spec sandbox.Spec, command []string) corev1.Container {
 	return corev1.Container{
-		Name: containerSandbox, Image: spec.Image, ImagePullPolicy: o.PullPolicy,
+		Name: containerSandbox, Image: spec.Image, ImagePullPolicy: o.Pods.PullPolicy,
 		Command:         command,
 		WorkingDir:      "/",
 		Resources:       o.resources(spec.Limits),

@@ -66,11 +66,11 @@ func TestPods(t *testing.T) {
 		"gvisor": {spec: func(s *sandbox.Spec) { s.Runtime, s.Args = "runsc", []string{"toolserver"} }, class: "gvisor"},
 		"options": {
 			options: func(o *Options) {
-				o.PullPolicy, o.PullSecrets, o.Seccomp = corev1.PullNever, []string{"registry"}, "profiles/strict.json"
+				o.Pods.PullPolicy, o.Pods.PullSecrets, o.Seccomp = corev1.PullNever, []string{"registry"}, "profiles/strict.json"
 				o.CPUShare, o.MemoryShare = 1, 1
-				o.NodeSelector, o.PriorityClass, o.ServiceAccount = map[string]string{"pool": "sandboxes"}, "low", "sandbox"
-				o.Tolerations = []corev1.Toleration{{Key: "sandboxes", Operator: corev1.TolerationOpExists}}
-				o.Labels, o.Annotations = map[string]string{"team": "a"}, map[string]string{"note": "b"}
+				o.Pods.NodeSelector, o.Pods.PriorityClass, o.Pods.ServiceAccount = map[string]string{"pool": "sandboxes"}, "low", "sandbox"
+				o.Pods.Tolerations = []corev1.Toleration{{Key: "sandboxes", Operator: corev1.TolerationOpExists}}
+				o.Pods.Labels, o.Pods.Annotations = map[string]string{"team": "a"}, map[string]string{"note": "b"}
 			},
 			spec: func(s *sandbox.Spec) {
 				s.Loosen = []sandbox.Loosening{sandbox.LoosenShm, sandbox.LoosenPtrace}
