@@ -106,13 +106,14 @@ const (
 
 // Driver implements driver.Driver, driver.Volumes and driver.Describer.
 type Driver struct {
-	o       Options
+	o       *Options
 	client  kube.Interface
 	objects dynamic.Interface
 	claims  dynamic.ResourceInterface // SandboxClaims of the namespace
 	hangUp  func()                    // closes all connections with the API server
 	locks   idlock.Locks
 	pods    *pods
+	lookup  lookup
 	tunnel  tunnels
 	policy  policyCheck
 	proof   proof
@@ -166,11 +167,13 @@ func build(o Options, client kube.Interface, objects dynamic.Interface) (*Driver
 	if err := complete(&o); err != nil {
 		return nil, fmt.Errorf("kubernetes driver: %w", err)
 	}
-	d := &Driver{o: o, client: client, objects: objects, claims: objects.Resource(claimResource).Namespace(o.Namespace), hangUp: func() {}, digests: sidecar.NewDigests(), proof: proof{settle: settleTime}}
+	d := &Driver{o: &o, client: client, objects: objects, claims: objects.Resource(claimResource).Namespace(o.Namespace), hangUp: func() {}, digests: sidecar.NewDigests(), proof: proof{settle: settleTime}}
 	d.dial = func(ctx context.Context, so sidecar.Options) (tunnel, error) { return sidecar.Dial(ctx, so) }
 	d.closing, d.close = context.WithCancel(context.Background())
 	d.pods = newPods(o.Namespace, client, o.Log)
 	d.pods.gone = d.tunnel.drop
+	d.lookup = lookup{o: d.o, client: client, claims: d.claims, pods: d.pods}
+	d.labels = labelQueue{lookup: d.lookup, closing: d.closing, running: &d.running}
 	d.running.Go(func() { d.pods.run(d.closing) })
 	return d, nil
 }

@@ -230,7 +230,7 @@ func TestHeard(t *testing.T) {
 		so.Heard()
 		return &pretendedTunnel{p: p, o: so}, nil
 	}
-	other, err := build(p.d.o, p.api, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
+	other, err := build(*p.d.o, p.api, dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func (d creation) create(ctx context.Context, spec sandbox.Spec, start func() (m
 
 // existing answers a Create whose pod is there. A pod that starts is another server's, which is about to fill it.
 func (d creation) existing(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
-	p, err := d.pod(ctx, id)
+	p, err := d.lookup.pod(ctx, id)
 	switch {
 	case err != nil:
 		return sandbox.Instance{}, err
@@ -271,7 +271,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	d.tunnel.drop(id)
-	p, err := d.pod(ctx, id)
+	p, err := d.lookup.pod(ctx, id)
 	switch {
 	case err != nil:
 		return err
@@ -283,7 +283,7 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 		if err := (warmPool{d}).release(ctx, id); err != nil {
 			return err
 		}
-		return d.awaitGone(ctx, id, p)
+		return d.lookup.awaitGone(ctx, id, p)
 	}
 	at := metav1.DeletePropagationBackground
 	err = d.client.CoreV1().Pods(d.o.Namespace).Delete(ctx, string(id), metav1.DeleteOptions{
@@ -295,22 +295,5 @@ func (d *Driver) remove(ctx context.Context, id sandbox.ID) error {
 	if err != nil {
 		return apiError(err, "the sandbox was not removed", "delete pods")
 	}
-	return d.awaitGone(ctx, id, p)
-}
-
-// awaitGone waits until the API server has forgotten a pod, which it does at once unless a controller put a finalizer on it.
-func (d *Driver) awaitGone(ctx context.Context, id sandbox.ID, was *corev1.Pod) error {
-	uid := was.UID
-	p, err := d.podNamed(ctx, was.Name)
-	if err != nil || p == nil || p.UID != uid {
-		return err
-	}
-	if err := d.pods.synced(ctx); err != nil {
-		return err
-	}
-	err = d.pods.await(ctx, id, 0, func(p *corev1.Pod) (bool, error) { return p == nil || p.UID != uid, nil })
-	if err != nil {
-		return sandbox.Wrap(sandbox.Timeout, err, "the sandbox was not removed in time")
-	}
-	return nil
+	return d.lookup.awaitGone(ctx, id, p)
 }

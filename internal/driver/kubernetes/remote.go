@@ -3,22 +3,15 @@ package kubernetes
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"maps"
 	"net"
 	"strconv"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/driver/engine/hardening"
-	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar"
 )
@@ -137,7 +130,7 @@ func (d *Driver) Attach(ctx context.Context, a driver.Attachment) error {
 		return err
 	}
 	if len(a.Labels) > 0 {
-		d.relabel(p, a.Labels)
+		d.labels.put(p, a.Labels)
 	}
 	return nil
 }
@@ -147,7 +140,7 @@ func (d *Driver) runningPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, er
 	p := d.pods.now(id)
 	if p == nil || p.Status.PodIP == "" {
 		var err error
-		if p, err = d.pod(ctx, id); err != nil {
+		if p, err = d.lookup.pod(ctx, id); err != nil {
 			return nil, err
 		}
 	}
@@ -226,109 +219,4 @@ func (d *Driver) attached(id sandbox.ID) (tunnel, error) {
 		return c, nil
 	}
 	return nil, sandbox.Errorf(sandbox.Unavailable, "sandbox %s is not attached to this server", id)
-}
-
-const (
-	relabelFirst = 200 * time.Millisecond // pause after a failed patch; it doubles
-	relabelMost  = 10 * time.Second
-	relabelGive  = 2 * time.Minute
-)
-
-// labelQueue has one patch after another for each sandbox.
-type labelQueue struct {
-	mu   sync.Mutex
-	byID map[sandbox.ID]map[string]string // all labels that were asked for and are not on the pod; one goroutine for each
-}
-
-// relabel puts labels on a pod, by one patch, and tries again when the API server does not take it.
-func (d *Driver) relabel(p *corev1.Pod, labels map[string]string) {
-	id := idOf(p)
-	d.labels.mu.Lock()
-	defer d.labels.mu.Unlock()
-	if waiting, ok := d.labels.byID[id]; ok {
-		maps.Copy(waiting, labels)
-		return
-	}
-	if d.labels.byID == nil {
-		d.labels.byID = make(map[sandbox.ID]map[string]string)
-	}
-	d.labels.byID[id] = maps.Clone(labels)
-	d.running.Go(func() { d.patchLabels(d.closing, id) })
-}
-
-// patchLabels works until nothing waits for the pod, or the pod is gone.
-func (d *Driver) patchLabels(ctx context.Context, id sandbox.ID) {
-	ctx, cancel := context.WithTimeout(ctx, relabelGive)
-	defer cancel()
-	seen := d.pods.now(id)
-	pauses := retry.Doubling(relabelFirst, relabelMost)
-	for {
-		d.labels.mu.Lock()
-		want := d.labels.byID[id]
-		if len(want) == 0 {
-			delete(d.labels.byID, id)
-			d.labels.mu.Unlock()
-			return
-		}
-		want = maps.Clone(want)
-		d.labels.mu.Unlock()
-
-		err := d.patch(ctx, seen, id, want)
-		stale := seen != nil && apierrors.IsConflict(err)
-		seen = nil
-		switch {
-		case stale:
-			continue
-		case err == nil || apierrors.IsNotFound(err):
-			pauses.Reset()
-			d.labels.mu.Lock()
-			for name, value := range want {
-				if d.labels.byID[id][name] == value {
-					delete(d.labels.byID[id], name)
-				}
-			}
-			d.labels.mu.Unlock()
-			continue
-		case ctx.Err() != nil:
-			d.o.Log.Error("a sandbox did not get its labels", "sandbox", id, "error", err)
-			d.labels.mu.Lock()
-			delete(d.labels.byID, id)
-			d.labels.mu.Unlock()
-			return
-		}
-		d.o.Log.Warn("a sandbox does not get its labels", "sandbox", id, "error", err)
-		select {
-		case <-time.After(pauses.NextBackOff()):
-		case <-ctx.Done():
-		}
-	}
-}
-
-// patch puts labels beside those that a pod has. The annotation is written whole, and only over that of p, the pod as
-// it was last seen, has; nil: the API server is asked.
-func (d *Driver) patch(ctx context.Context, p *corev1.Pod, id sandbox.ID, want map[string]string) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	if p == nil {
-		if p, err = d.pod(ctx, id); err != nil || p == nil {
-			return err
-		}
-	}
-	all := specLabels(p)
-	if all == nil {
-		all = make(map[string]string)
-	}
-	maps.Copy(all, want)
-	text, err := encode(all)
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": p.ResourceVersion, "labels": selectors(want), "annotations": map[string]string{annotationLabels: text},
-	}})
-	if err != nil {
-		return err
-	}
-	_, err = d.client.CoreV1().Pods(d.o.Namespace).Patch(ctx, p.Name, types.MergePatchType, body, metav1.PatchOptions{})
-	return err
 }

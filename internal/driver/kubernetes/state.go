@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -94,7 +93,7 @@ func containerStatus(list []corev1.ContainerStatus, name string) *corev1.Contain
 
 // Inspect implements driver.Driver.
 func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, error) {
-	p, err := d.pod(ctx, id)
+	p, err := d.lookup.pod(ctx, id)
 	if err != nil {
 		return sandbox.Instance{}, err
 	}
@@ -104,36 +103,6 @@ func (d *Driver) Inspect(ctx context.Context, id sandbox.ID) (sandbox.Instance, 
 	inst := d.instance(p)
 	d.pods.learnEnd(p)
 	return inst, nil
-}
-
-// pod asks the API server for the pod of a sandbox; nil: there is none. A claim without its pod counts as starting.
-func (d *Driver) pod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
-	if err := hardening.CheckID(id); err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	name := string(id)
-	if seen := d.pods.now(id); seen != nil {
-		name = seen.Name
-	}
-	p, err := d.podNamed(ctx, name)
-	if err == nil && p == nil && d.o.Claims {
-		return warmPool{d}.claimedPod(ctx, id)
-	}
-	return p, err
-}
-
-// podNamed asks the API server for a pod by its own name; nil: there is none.
-func (d *Driver) podNamed(ctx context.Context, name string) (*corev1.Pod, error) {
-	p, err := d.client.CoreV1().Pods(d.o.Namespace).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, apiError(err, "the cluster does not tell the sandbox's state", "get pods")
-	}
-	return p, nil
 }
 
 // List implements driver.Driver.

@@ -130,7 +130,7 @@ func (d warmPool) take(ctx context.Context, spec sandbox.Spec, want *corev1.Pod,
 	}
 	ask, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	p, err := d.podNamed(ask, name)
+	p, err := d.lookup.named(ask, name)
 	if err != nil {
 		return err
 	}
@@ -235,25 +235,6 @@ func asPod(c *unstructured.Unstructured) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: c.GetName(), Labels: c.GetLabels(), Annotations: c.GetAnnotations(), CreationTimestamp: c.GetCreationTimestamp(), DeletionTimestamp: c.GetDeletionTimestamp(),
 	}}
-}
-
-// claimedPod returns the pod of the claim with a sandbox's name: the pool's, or the claim itself as a starting pod. nil: there
-// is no claim.
-func (d warmPool) claimedPod(ctx context.Context, id sandbox.ID) (*corev1.Pod, error) {
-	c, err := d.claims.Get(ctx, string(id), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, claimError(err, "the cluster does not tell the sandbox's state", "get")
-	}
-	if name := boundTo(c); name != "" {
-		p, err := d.podNamed(ctx, name)
-		if err != nil || p != nil && idOf(p) == id {
-			return p, err
-		}
-	}
-	return asPod(c), nil
 }
 
 // claimsWithout returns the claims that have no pod among those which are there: they start, or their server ended meanwhile.
