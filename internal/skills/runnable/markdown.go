@@ -23,15 +23,18 @@ var blockLanguages = map[string]string{
 	"go": "go", "rust": "cargo", "java": "java", "swift": "swift", "julia": "julia", "applescript": "osascript", "nextflow": "nextflow", "lua": "lua",
 }
 
+// markdownReader finds what documents tell an agent to run.
+type markdownReader struct{ place }
+
 // skillText reads SKILL.md.
-func (p place) skillText(text string) {
+func (p markdownReader) skillText(text string) {
 	p.main = true
 	if rest, ok := strings.CutPrefix(text, "---\n"); ok {
 		if head, body, ok := strings.Cut(rest, "\n---"); ok {
 			p.frontmatter(head)
 			p.text = true
 			for i, line := range strings.Split(head, "\n") {
-				p.at(i + 2).prose(line)
+				markdownReader{p.at(i + 2)}.prose(line)
 			}
 			text = strings.Repeat("\n", 1+strings.Count(head, "\n")+1) + body
 		}
@@ -41,7 +44,7 @@ func (p place) skillText(text string) {
 
 // frontmatter reads the keys that name what a skill needs. They are read by lines, because the head may be
 // any YAML, and what it says otherwise is not of interest.
-func (p place) frontmatter(head string) {
+func (p markdownReader) frontmatter(head string) {
 	for key, value := range keysOf(head) {
 		switch key {
 		case "allowed-tools":
@@ -58,7 +61,7 @@ func (p place) frontmatter(head string) {
 				}
 			}
 		case "compatibility":
-			p.at(1).compatibility(value)
+			markdownReader{p.at(1)}.compatibility(value)
 		}
 	}
 }
@@ -79,7 +82,7 @@ func keysOf(head string) map[string]string {
 }
 
 // compatibility is a sentence in which a skill says what it was made for.
-func (p place) compatibility(text string) {
+func (p markdownReader) compatibility(text string) {
 	if goesOnNet.MatchString(text) {
 		p.need(Network, "")
 	}
@@ -118,7 +121,7 @@ func (p place) named(name string) {
 }
 
 // markdown reads what a document tells an agent to run.
-func (p place) markdown(text string) {
+func (p markdownReader) markdown(text string) {
 	p.text = true
 	var block []string
 	open, language, began := "", "", 0
@@ -131,30 +134,30 @@ func (p place) markdown(text string) {
 		case open == "" && m != nil:
 			open, language, began, block = m[1], strings.ToLower(m[2]), n+1, nil
 		case open == "":
-			p.at(n).prose(line)
+			markdownReader{p.at(n)}.prose(line)
 		case m != nil && m[2] == "" && strings.TrimSpace(m[3]) == "" && m[1][0] == open[0] && len(m[1]) >= len(open):
-			p.at(began).block(language, block)
+			markdownReader{p.at(began)}.block(language, block)
 			open = ""
 		default:
 			block = append(block, line)
 		}
 	}
 	if open != "" {
-		p.at(began).block(language, block)
+		markdownReader{p.at(began)}.block(language, block)
 	}
 }
 
-func (p place) block(language string, lines []string) {
+func (p markdownReader) block(language string, lines []string) {
 	switch language {
 	case "bash", "sh", "shell", "zsh", "console", "terminal", "shell-session", "shellsession", "ksh":
-		shellReader{p}.shell(commandLines(lines, false))
+		shellReader{p.place}.shell(commandLines(lines, false))
 	case "python", "py", "python3", "pycon", "ipython":
-		p.python(strings.Join(lines, "\n"))
+		pythonReader{p.place}.python(strings.Join(lines, "\n"))
 	case "javascript", "js", "mjs", "typescript", "ts", "jsx", "tsx", "node":
 		p.javascript(strings.Join(lines, "\n"))
 	case "", "text", "txt", "plaintext":
 		if text := commandLines(lines, true); text != "" {
-			shellReader{p}.shell(text)
+			shellReader{p.place}.shell(text)
 		}
 	default:
 		if program := blockLanguages[language]; program != "" {
@@ -192,7 +195,7 @@ func commandLines(lines []string, unsure bool) string {
 }
 
 // prose reads a line of text: code in it, and the names of programs and packages.
-func (p place) prose(line string) {
+func (p markdownReader) prose(line string) {
 	for _, m := range codeSpan.FindAllStringSubmatch(line, 50) {
 		p.inline(strings.TrimSpace(m[1]))
 	}
@@ -215,13 +218,13 @@ func (p place) prose(line string) {
 
 // inline reads code within the text. A single word counts only when it is the name of a known program or
 // package, a line only when it begins with one.
-func (p place) inline(code string) {
+func (p markdownReader) inline(code string) {
 	code = strings.TrimPrefix(code, "$ ")
 	first, rest, several := strings.Cut(code, " ")
 	switch {
 	case several && (knownTools[first] || installers[first] != nil || strings.HasPrefix(first, "python") || first == "sudo"):
 		if strings.TrimSpace(rest) != "" && !strings.Contains(code, "=>") {
-			shellReader{p}.shellWords(code)
+			shellReader{p.place}.shellWords(code)
 		}
 	case !several && knownTools[first]:
 		p.named(first)
@@ -229,11 +232,11 @@ func (p place) inline(code string) {
 		p.need(Python, strings.ToLower(first))
 	case strings.HasPrefix(code, "import ") || strings.HasPrefix(code, "from ") && strings.Contains(code, " import "):
 		if !strings.ContainsAny(code, `'"{`) {
-			p.python(code)
+			pythonReader{p.place}.python(code)
 		}
 	default:
 		if rel, ok := ownPath(code); ok {
-			shellReader{p}.ownFile(rel)
+			shellReader{p.place}.ownFile(rel)
 		}
 	}
 }

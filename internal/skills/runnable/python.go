@@ -50,14 +50,17 @@ var (
 // httpModules are the ways of Python to the network.
 var httpModules = map[string]bool{"requests": true, "httpx": true, "aiohttp": true, "urllib.request": true, "http.client": true, "urllib3": true, "websockets": true, "anthropic": true, "openai": true, "boto3": true}
 
+// pythonReader finds what Python programs import and start.
+type pythonReader struct{ place }
+
 // python reads a Python program: its imports, the programs that it starts, and whether it goes out.
-func (p place) python(text string) {
+func (p pythonReader) python(text string) {
 	p.pep723(text)
 	lines := strings.Split(plainPython(text), "\n")
 	online := false
 	for i, code := range lines {
-		at := p.at(max(p.line, 1) + i)
-		if m := importLine.FindStringSubmatch(code); m != nil && !p.optional(lines, i, len(m[1])) {
+		at := pythonReader{p.at(max(p.line, 1) + i)}
+		if m := importLine.FindStringSubmatch(code); m != nil && !optional(lines, i, len(m[1])) {
 			for _, name := range importedNames(m) {
 				at.pythonImport(name)
 				online = online || goesOut(name)
@@ -102,7 +105,7 @@ func importedNames(m []string) []string {
 	return names
 }
 
-func (p place) pythonImport(name string) {
+func (p pythonReader) pythonImport(name string) {
 	top, _, _ := strings.Cut(name, ".")
 	if top == "" || top == "__future__" || !p.text && p.local.python(p.file, top) || p.text && p.local.python("scripts/x.py", top) {
 		return
@@ -111,7 +114,7 @@ func (p place) pythonImport(name string) {
 }
 
 // pythonRuns finds programs that a line starts.
-func (p place) pythonRuns(code string) {
+func (p pythonReader) pythonRuns(code string) {
 	known := false
 	for _, m := range runsList.FindAllStringSubmatch(code, -1) {
 		known = true
@@ -119,7 +122,7 @@ func (p place) pythonRuns(code string) {
 	}
 	for _, m := range runsText.FindAllStringSubmatch(code, -1) {
 		known = true
-		shellReader{p}.shellWords(m[1])
+		shellReader{p.place}.shellWords(m[1])
 	}
 	for _, m := range asksWhich.FindAllStringSubmatch(code, -1) {
 		p.need(Command, m[1])
@@ -138,7 +141,7 @@ func (p place) pythonRuns(code string) {
 var listNames = map[string]bool{"cmd": true, "command": true, "args": true, "argv": true}
 
 // program needs a program that a script starts by name or path.
-func (p place) program(name string) {
+func (p pythonReader) program(name string) {
 	base := path.Base(name)
 	if strings.HasPrefix(base, "python") || base == "sys.executable" {
 		base = "python3"
@@ -154,7 +157,7 @@ const near = 100
 
 // optional reports whether an import may fail: it stands in a `try` whose `except` goes on without it, or
 // below `if TYPE_CHECKING`.
-func (p place) optional(lines []string, at, indent int) bool {
+func optional(lines []string, at, indent int) bool {
 	if indent == 0 {
 		return false
 	}

@@ -111,12 +111,12 @@ func kindOf(name string, head []byte, executable bool) func(place, string) {
 	base, ext := strings.ToLower(path.Base(name)), strings.ToLower(path.Ext(name))
 	switch {
 	case base == "skill.md" && name == "SKILL.md":
-		return place.skillText
+		return func(p place, text string) { markdownReader{p}.skillText(text) }
 	case ext == ".md":
 		if forPeople[strings.TrimSuffix(base, ext)] {
 			return nil
 		}
-		return place.markdown
+		return func(p place, text string) { markdownReader{p}.markdown(text) }
 	case base == "package.json":
 		return place.packageJSON
 	case base == "pyproject.toml":
@@ -160,7 +160,7 @@ func (p place) script(text string) {
 	}
 	switch {
 	case ext == ".py" || strings.HasPrefix(runs, "python") || runs == "uv":
-		p.python(text)
+		pythonReader{p}.python(text)
 	case ext == ".sh" || ext == ".bash" || runs == "sh" || runs == "bash" || runs == "dash" || runs == "zsh" || runs == "ksh":
 		shellReader{p}.shell(text)
 	case ext == ".js" || ext == ".mjs" || ext == ".cjs" || ext == ".ts" || runs == "node" || runs == "bun" || runs == "deno":
