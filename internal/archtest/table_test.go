@@ -131,8 +131,9 @@ var table = []row{
 	{"internal/skills/source", "sandbox skills skills/archive", "sources become archives; who installs them is another's business"},
 	{"internal/skills/mounted", "audit instance platform/deadline sandbox skills store tools/search", "what sandboxes show of skills; sandboxes are behind an interface that it declares"},
 
-	{"internal/plugins", "sandbox skills skills/archive plugins/gitfetch config/extensions platform/lockedfile tools/egress audit skills/scan platform/jsonedit", "plugins are files, and skills among them; who serves them comes in as functions"},
+	{"internal/plugins", "sandbox skills skills/archive plugins/gitfetch plugins/slash platform/oneline config/extensions platform/lockedfile tools/egress audit skills/scan platform/jsonedit", "plugins are files, and skills among them; who serves them comes in as functions"},
 	{"internal/plugins/gitfetch", "sandbox", "it reads commits, whatever is in them"},
+	{"internal/plugins/slash", "platform/oneline sandbox skills", "a command is a text with places; whatever runs or reads something for it comes in as functions"},
 
 	{"internal/prompt", "sandbox skills", "prompts are made from skills and tool sets"},
 
@@ -163,6 +164,7 @@ var table = []row{
 	{"internal/platform/jsonedit", "", "text, and nothing else"},
 	{"internal/platform/keyfile", "", "it looks at places, not at keys"},
 	{"internal/platform/lockedfile", "", "it stands below everything"},
+	{"internal/platform/oneline", "", "it makes one line of a text"},
 	{"internal/platform/ownedsocket", "", "it stands below everything"},
 	{"internal/platform/retry", "", "it knows pauses, not what is tried"},
 	{"internal/platform/redact", "sandbox", "it knows texts, not where they go"},

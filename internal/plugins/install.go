@@ -14,6 +14,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
+	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills/scan"
 )
@@ -101,7 +102,7 @@ func (s installation) obtain(ctx context.Context, c sandbox.Caller, r io.Reader,
 	if r != nil {
 		got, err := s.fetch.unpack(ctx, r, Source{Path: req.Path, SHA256: req.SHA256})
 		if err == nil {
-			got.source.From = shown(path.Base(req.From), maxDescriptor)
+			got.source.From = oneline.Of(path.Base(req.From), maxDescriptor)
 		}
 		return got, nil, err
 	}

@@ -7,8 +7,10 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 )
@@ -23,6 +25,22 @@ type Threads interface {
 
 // runTime bounds each command that a command runs.
 const runTime = 30 * time.Second
+
+// Invocation takes "/plugin:command args" apart. ok is false for text that is none.
+func Invocation(text string) (plugin, command, args string, ok bool) {
+	text = strings.TrimSpace(text)
+	head, rest := text, ""
+	if i := strings.IndexFunc(text, unicode.IsSpace); i >= 0 {
+		head, rest = text[:i], strings.TrimSpace(text[i:])
+	}
+	head, rooted := strings.CutPrefix(head, "/")
+	plugin, command, colon := strings.Cut(head, ":")
+	ok = rooted && colon && CheckName(plugin) == nil && slash.CheckName(command) == ""
+	if !ok {
+		return "", "", "", false
+	}
+	return plugin, command, rest, true
+}
 
 // Commands lists the commands of an enabled plugin, with skills also the skills that people may call. NotFound.
 func (s *Service) Commands(_ context.Context, c sandbox.Caller, name string, skills bool) ([]sandbox.PluginCommand, error) {
@@ -79,7 +97,7 @@ func (s *Service) Invoke(ctx context.Context, c sandbox.Caller, t Threads, threa
 		if err != nil {
 			return err
 		}
-		msg, err := Render(ctx, cmd, args, s.contextOf(c, t, thread, name, folder))
+		msg, err := slash.Render(ctx, cmd, args, s.contextOf(c, t, thread, name, folder))
 		rec.BytesIn, rec.BytesOut = int64(len(args)), int64(len(msg.Text))
 		done = sandbox.PluginMessage{Message: msg.Text, Findings: append([]sandbox.Finding{}, msg.Findings...)}
 		return err
@@ -88,7 +106,7 @@ func (s *Service) Invoke(ctx context.Context, c sandbox.Caller, t Threads, threa
 }
 
 // command finds a command, or a skill that people may call, with its folder in the sandbox.
-func (m *member) command(name string) (Command, string, error) {
+func (m *member) command(name string) (slash.Command, string, error) {
 	for _, c := range m.plugin.Commands {
 		if c.Name == name {
 			return c, Dir(m.name), nil
@@ -100,30 +118,30 @@ func (m *member) command(name string) (Command, string, error) {
 			return c, path.Join(Dir(m.name), sk.Folder), err
 		}
 	}
-	return Command{}, "", sandbox.Errorf(sandbox.NotFound, "the plugin %q has no command %.80q", m.name, name)
+	return slash.Command{}, "", sandbox.Errorf(sandbox.NotFound, "the plugin %q has no command %.80q", m.name, name)
 }
 
 // skillCommand makes a command of a skill: its instructions, and where its files are.
-func (m *member) skillCommand(sk Skill) (Command, error) {
+func (m *member) skillCommand(sk Skill) (slash.Command, error) {
 	root, err := os.OpenRoot(m.dir)
 	if err != nil {
-		return Command{}, sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
+		return slash.Command{}, sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
 	}
 	defer root.Close() //nolint:errcheck // it was read
 	l := &loader{root: root, p: &Plugin{}}
 	file := path.Join(sk.Folder, skillFile)
 	text, err := l.read(file, skill.MaxTextBytes)
 	if err != nil {
-		return Command{}, err
+		return slash.Command{}, err
 	}
-	c, _, err := ParseCommand(sk.Name, text)
+	c, _, err := slash.Parse(sk.Name, text)
 	c.File = file
 	c.Body = "Base folder of this skill: " + path.Join(Dir(m.name), sk.Folder) + "\n\n" + c.Body
 	return c, err
 }
 
-func (s *Service) contextOf(c sandbox.Caller, t Threads, thread, name, folder string) Context {
-	in := Context{Values: map[string]string{
+func (s *Service) contextOf(c sandbox.Caller, t Threads, thread, name, folder string) slash.Context {
+	in := slash.Context{Values: map[string]string{
 		"CLAUDE_PLUGIN_ROOT": Dir(name), "PLUGIN_ROOT": Dir(name), "CLAUDE_SKILL_DIR": folder,
 		"CLAUDE_PROJECT_DIR": sandbox.WorkspaceDir, "CLAUDE_SESSION_ID": thread,
 	}}
@@ -136,14 +154,14 @@ func (s *Service) contextOf(c sandbox.Caller, t Threads, thread, name, folder st
 	if !s.o.RunCommands {
 		return in
 	}
-	in.Run = func(ctx context.Context, sh Shell) (string, int, error) {
+	in.Run = func(ctx context.Context, sh slash.Shell) (string, int, error) {
 		env := map[string]string{}
 		for _, kv := range sh.Env {
 			k, v, _ := strings.Cut(kv, "=")
 			env[k] = v
 		}
 		res, err := t.RunInThread(ctx, c, thread, sandbox.Command{
-			Argv: append([]string{"/bin/sh", "-c", sh.Command}, sh.Args...), Env: env, Timeout: runTime, MaxOutputBytes: maxRunOutput + 1,
+			Argv: append([]string{"/bin/sh", "-c", sh.Command}, sh.Args...), Env: env, Timeout: runTime, MaxOutputBytes: slash.MaxRunOutput + 1,
 		})
 		if err != nil {
 			return "", 0, err

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/plugins/slash"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -58,7 +59,7 @@ type Plugin struct {
 	Format      string // FormatClaude or FormatAgent
 	Disabled    bool   // "defaultEnabled": false
 	Skills      []Skill
-	Commands    []Command
+	Commands    []slash.Command
 	Servers     []Server
 	Options     []sandbox.PluginOption
 	Findings    []sandbox.Finding // files relative to the plugin's folder

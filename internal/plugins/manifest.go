@@ -6,9 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -78,16 +77,7 @@ func (l *loader) text(key string, most int) string {
 		l.wrongType(key, "text")
 		return ""
 	}
-	return shown(s, most)
-}
-
-// shown makes one line of at most so many characters of a text that strangers wrote.
-func shown(s string, most int) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == utf8.RuneError }), " ")
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most-1]) + "…"
+	return oneline.Of(s, most)
 }
 
 // link returns a field that is an address; the URL of an object {url}, which npm writes for repository, counts, too.
@@ -96,7 +86,7 @@ func (l *loader) link(key string) string {
 		URL string `json:"url"`
 	}
 	if raw, ok := l.fields[key]; ok && len(raw) > 0 && raw[0] == '{' && json.Unmarshal(raw, &o) == nil {
-		return shown(o.URL, maxText)
+		return oneline.Of(o.URL, maxText)
 	}
 	return l.text(key, maxText)
 }
@@ -109,7 +99,7 @@ func (l *loader) author() string {
 		if json.Unmarshal(raw, &o) != nil {
 			l.wrongType("author", "an object with name, email, url")
 		}
-		return shown(o.Name, maxDescriptor)
+		return oneline.Of(o.Name, maxDescriptor)
 	}
 	return l.text("author", maxDescriptor)
 }
@@ -130,7 +120,7 @@ func (l *loader) texts(key string, most int) []string {
 		list = list[:most]
 	}
 	for i, s := range list {
-		list[i] = shown(s, maxDescriptor)
+		list[i] = oneline.Of(s, maxDescriptor)
 	}
 	return list
 }
@@ -201,7 +191,7 @@ func (l *loader) options() {
 			o.Default = nil
 		}
 		l.p.Options = append(l.p.Options, sandbox.PluginOption{
-			Key: key, Type: o.Type, Title: shown(o.Title, maxDescriptor), Description: shown(o.Description, maxText),
+			Key: key, Type: o.Type, Title: oneline.Of(o.Title, maxDescriptor), Description: oneline.Of(o.Description, maxText),
 			Required: o.Required, Sensitive: o.Sensitive, Default: o.Default,
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -80,7 +81,7 @@ func ParseMarketplace(text []byte) (*Marketplace, error) {
 		return nil, sandbox.Errorf(sandbox.Invalid, "marketplace.json is not a JSON object: %s", err)
 	}
 	r := memberReader{f: top}
-	m := &Marketplace{Name: r.text("name"), Description: shown(r.text("description"), maxText)}
+	m := &Marketplace{Name: r.text("name"), Description: oneline.Of(r.text("description"), maxText)}
 	if err := CheckName(m.Name); err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "marketplace.json: name: %s", detail(err))
 	}
@@ -95,9 +96,9 @@ func ParseMarketplace(text []byte) (*Marketplace, error) {
 	if raw, ok := top["owner"]; !ok || json.Unmarshal(raw, &owner) != nil || owner.Name == "" {
 		m.add("owner", "owner should be an object with a name")
 	}
-	m.Owner = shown(owner.Name, maxDescriptor)
+	m.Owner = oneline.Of(owner.Name, maxDescriptor)
 	if m.Description == "" {
-		m.Description = shown(meta.Description, maxText)
+		m.Description = oneline.Of(meta.Description, maxText)
 	}
 	var list []json.RawMessage
 	if raw, ok := top["plugins"]; !ok || json.Unmarshal(raw, &list) != nil {
@@ -153,8 +154,8 @@ func (m *Marketplace) Find(name string) (*Entry, error) {
 func newEntry(f fields, root string) Entry {
 	r := memberReader{f: f}
 	e := Entry{
-		Name: r.text("name"), DisplayName: shown(r.text("displayName"), maxDescriptor), Description: shown(r.text("description"), maxText),
-		Version: shown(r.text("version"), maxDescriptor), Category: shown(r.text("category"), maxDescriptor), Strict: true, fields: f,
+		Name: r.text("name"), DisplayName: oneline.Of(r.text("displayName"), maxDescriptor), Description: oneline.Of(r.text("description"), maxText),
+		Version: oneline.Of(r.text("version"), maxDescriptor), Category: oneline.Of(r.text("category"), maxDescriptor), Strict: true, fields: f,
 	}
 	if raw, ok := r.get("strict"); ok && json.Unmarshal(raw, &e.Strict) != nil {
 		r.fail("strict", "true or false")

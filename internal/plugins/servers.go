@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/platform/oneline"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -125,7 +126,7 @@ func (l serverLoader) serverMap(file string, raw json.RawMessage, seen map[strin
 
 // server reads one server. What is wrong with it is a finding, and its Problem when it cannot be used so.
 func (l serverLoader) server(file, name string, raw json.RawMessage) {
-	s := Server{Name: shown(name, maxServerName), File: file}
+	s := Server{Name: oneline.Of(name, maxServerName), File: file}
 	f, err := object(raw)
 	if err != nil {
 		s.Problem = "it is not an object"

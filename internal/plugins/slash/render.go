@@ -1,4 +1,4 @@
-package plugins
+package slash
 
 import (
 	"context"
@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
+
+// MaxRunOutput bounds what of the output of a command is put in, in bytes.
+const MaxRunOutput = 32 << 10
 
 // Limits of a message that is made from a command.
 const (
@@ -20,7 +22,6 @@ const (
 	maxFileBytes    = 256 << 10
 	maxAllFileBytes = 512 << 10
 	maxRuns         = 10
-	maxRunOutput    = 32 << 10
 )
 
 // Shell is a command that a command of a plugin wants to run before the agent sees its text.
@@ -45,22 +46,6 @@ type Context struct {
 type Message struct {
 	Text     string
 	Findings []sandbox.Finding
-}
-
-// Invocation takes "/plugin:command args" apart. ok is false for text that is none.
-func Invocation(text string) (plugin, command, args string, ok bool) {
-	text = strings.TrimSpace(text)
-	head, rest := text, ""
-	if i := strings.IndexFunc(text, unicode.IsSpace); i >= 0 {
-		head, rest = text[:i], strings.TrimSpace(text[i:])
-	}
-	head, slash := strings.CutPrefix(head, "/")
-	plugin, command, colon := strings.Cut(head, ":")
-	ok = slash && colon && CheckName(plugin) == nil && checkCommandName(command) == ""
-	if !ok {
-		return "", "", "", false
-	}
-	return plugin, command, rest, true
 }
 
 // Render puts arguments into the text of a command:
@@ -211,7 +196,7 @@ func (r *renderer) run(command, whole string) (string, error) {
 		s.Args = append([]string{"sh"}, r.words...)
 	}
 	for i, name := range r.c.Arguments {
-		if i < len(r.words) && optionKey.MatchString(name) {
+		if i < len(r.words) && variableName.MatchString(name) {
 			s.Env = append(s.Env, name+"="+r.words[i])
 		}
 	}
@@ -224,14 +209,15 @@ func (r *renderer) run(command, whole string) (string, error) {
 		r.add("command-failed", "%.200s ended with %d", whole, exit)
 	}
 	out = strings.TrimRight(strings.ToValidUTF8(out, "\ufffd"), "\n")
-	if len(out) > maxRunOutput {
-		r.add("command-output", "%.200s wrote more than %d bytes; the rest is cut", whole, maxRunOutput)
-		out = strings.ToValidUTF8(out[:maxRunOutput], "")
+	if len(out) > MaxRunOutput {
+		r.add("command-output", "%.200s wrote more than %d bytes; the rest is cut", whole, MaxRunOutput)
+		out = strings.ToValidUTF8(out[:MaxRunOutput], "")
 	}
 	return out, nil
 }
 
 var (
+	variableName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 	usesArguments = regexp.MustCompile(`\$(\{?[0-9@*]|\{?ARGUMENTS\b)`)
 	mention       = regexp.MustCompile("(^|[\\s(\\[\"'])@([A-Za-z0-9_./~+-][^\\s`\"'()\\[\\]<>|,;]*)")
 )

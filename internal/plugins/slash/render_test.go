@@ -1,10 +1,8 @@
-package plugins
+package slash
 
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -43,21 +41,9 @@ func TestWords(t *testing.T) {
 	}
 }
 
-func TestInvocation(t *testing.T) {
-	for text, want := range map[string][3]string{
-		"/sales:call-prep Acme  Corp ": {"sales", "call-prep", "Acme  Corp"}, "/a:b": {"a", "b", ""}, "/a:team:b x": {"a", "team:b", "x"}, "/a:b\nx y": {"a", "b", "x y"},
-		"a:b": {}, "/a": {}, "/:b": {}, "/a:": {}, "/../x:b": {}, "/a:../b": {}, "": {}, "hello /a:b": {},
-	} {
-		p, c, args, ok := Invocation(text)
-		if got := [3]string{p, c, args}; got != want || ok != (want != [3]string{}) {
-			t.Errorf("%q: %q %v", text, got, ok)
-		}
-	}
-}
-
 func render(t *testing.T, body, args string, in Context) Message {
 	t.Helper()
-	c, _, err := ParseCommand("c", []byte(body))
+	c, _, err := Parse("c", []byte(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,28 +159,12 @@ func TestSlowTexts(t *testing.T) {
 	}
 }
 
-// TestCommandsOfTestData: what real commands become.
-func TestCommandsOfTestData(t *testing.T) {
-	dir := "../../testdata/knowledge-work-plugins/product-management"
-	if _, err := os.Stat(dir); err != nil {
-		t.Fatal("the test data is not there: ", err)
-	}
-	p, err := loadDir(t, filepath.Clean(dir), nil)
-	if err != nil || len(p.Commands) != 1 {
-		t.Fatalf("%v %+v", err, p.Commands)
-	}
-	m, err := Render(context.Background(), p.Commands[0], "a new onboarding", Context{})
-	if err != nil || !strings.Contains(m.Text, "a new onboarding") || p.Commands[0].ArgumentHint != "<topic, problem, or idea to explore>" {
-		t.Errorf("%v %.300q", err, m.Text)
-	}
-}
-
 func FuzzRender(f *testing.F) {
 	f.Add("a $1 $ARGUMENTS[0] @x !`y $1` ${V} \\$", `"a b" c`)
 	f.Add("---\narguments: [a, b]\n---\n$a $b $0", `don't 'x`)
 	f.Add("```!\nls $1\n```\n@/mnt/user-data/x.", "@y $2 !`z`")
 	f.Fuzz(func(t *testing.T, body, args string) {
-		c, _, err := ParseCommand("c", []byte(body))
+		c, _, err := Parse("c", []byte(body))
 		if err != nil {
 			return
 		}
