@@ -20,7 +20,6 @@ var oversize = map[part]int{
 	{"internal/app.App", methods}:               66,
 	{"internal/audit.Log", methods}:             55,
 	{"internal/instance.Instance", methods}:     34,
-	{"internal/plugins.Service", methods}:       26,
 	{"internal/tools/hub.Hub", methods}:         72,
 	{"internal/tools/hub.conn", methods}:        30,
 	{"internal/workspace/paths.FS", methods}:    40,

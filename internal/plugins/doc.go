@@ -4,7 +4,7 @@
 // Everything in a plugin is hostile. Folders are read through os.Root, every file and every list has a limit,
 // and what is wrong becomes a finding: it takes away the part that it concerns and hides nothing else.
 //
-// Locks: Service.changing is held for reading from when files are put into the store until a list names them, and for writing
-// while files that no list names are removed; everything may be taken under it. Service.mu, store.mu and stateFile.mu are taken
-// one at a time: the first two guard maps, and stateFile.mu is held while the file is read.
+// Locks: installer.changing is held for reading from when files are put into the store until a list names them, and for
+// writing while files that no list names are removed; everything may be taken under it. The others are taken one at a time.
+// Service.mu, loadedPlugins.mu, stateFiles.mu and store.mu guard maps; stateFile.mu is held while the file is read.
 package plugins

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
@@ -19,8 +21,21 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/skills/scan"
 )
 
-// installation is how a plugin comes and goes.
-type installation struct{ *Service }
+// installer puts plugins into the store and onto lists, and removes them.
+type installer struct {
+	extensions *extensions.Files
+	log        *slog.Logger
+	fetch      *fetcher
+	store      *store
+	states     *stateFiles
+	slots      chan struct{} // installs at once: each may take much memory
+
+	// changing is held for reading from when files are put into the store until a list names them, and for writing
+	// while files that no list names are removed.
+	changing sync.RWMutex
+}
+
+const maxInstalls = 2
 
 // installTime bounds one install, from the first byte to the last.
 const installTime = 5 * time.Minute
@@ -43,13 +58,12 @@ func (s *Service) Install(ctx context.Context, c sandbox.Caller, r io.Reader, re
 		if req.Shared && !c.Admin() {
 			return errShared
 		}
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-		case <-ctx.Done():
-			return sandbox.Wrap(sandbox.Timeout, ctx.Err(), "other installs are under way")
+		leave, err := s.installer.enter(ctx)
+		if err != nil {
+			return err
 		}
-		done, err = installation{s}.install(ctx, c, r, req)
+		defer leave()
+		done, err = s.install(ctx, c, r, req)
 		rec.Detail = done.Name + " " + done.Digest
 		return err
 	})
@@ -64,23 +78,14 @@ type ready struct {
 	record record
 }
 
-func (s installation) install(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (sandbox.Plugin, error) {
+func (s *Service) install(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (sandbox.Plugin, error) {
 	none := sandbox.Plugin{}
-	got, entry, err := s.obtain(ctx, c, r, req)
+	src, entry, err := s.sourceFor(c.Owner, r, req)
 	if err != nil {
 		return none, err
 	}
-	defer func() {
-		if err := got.Remove(); err != nil {
-			s.o.Log.Warn("the folder of an install stays behind", "error", err)
-		}
-	}()
-	p, err := s.check(ctx, got, entry, req)
+	p, err := s.installer.install(ctx, c, r, src, entry, req)
 	if err != nil {
-		return none, err
-	}
-	p.record.InstalledBy = c.User
-	if err := s.keep(ctx, c.Owner, p, req); err != nil {
 		return none, err
 	}
 	s.changed()
@@ -97,32 +102,64 @@ func (s installation) install(ctx context.Context, c sandbox.Caller, r io.Reader
 	return v, nil
 }
 
-// obtain gets the files of a plugin, and what a marketplace says of it.
-func (s installation) obtain(ctx context.Context, c sandbox.Caller, r io.Reader, req sandbox.PluginInstall) (*fetched, json.RawMessage, error) {
+// sourceFor says where the files of a plugin are, and what a marketplace says of it.
+func (s *Service) sourceFor(o sandbox.Owner, r io.Reader, req sandbox.PluginInstall) (Source, json.RawMessage, error) {
+	switch {
+	case r != nil: // they are sent along
+		return Source{Path: req.Path, SHA256: req.SHA256}, nil, nil
+	case req.Marketplace != "":
+		set, err := s.Set(o)
+		if err != nil {
+			return Source{}, nil, err
+		}
+		return set.shared.entry(req)
+	}
+	src, err := sourceOf(req)
+	return src, nil, err
+}
+
+// enter waits until one more install may run.
+func (i *installer) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case i.slots <- struct{}{}:
+		return func() { <-i.slots }, nil
+	case <-ctx.Done():
+		return nil, sandbox.Wrap(sandbox.Timeout, ctx.Err(), "other installs are under way")
+	}
+}
+
+func (i *installer) install(ctx context.Context, c sandbox.Caller, r io.Reader, src Source, entry json.RawMessage, req sandbox.PluginInstall) (*ready, error) {
+	got, err := i.obtain(ctx, r, src, req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := got.Remove(); err != nil {
+			i.log.Warn("the folder of an install stays behind", "error", err)
+		}
+	}()
+	p, err := check(ctx, got, entry, req)
+	if err != nil {
+		return nil, err
+	}
+	p.record.InstalledBy = c.User
+	return p, i.keep(ctx, c.Owner, p, req)
+}
+
+// obtain gets the files of a plugin.
+func (i *installer) obtain(ctx context.Context, r io.Reader, src Source, req sandbox.PluginInstall) (*fetched, error) {
 	if r != nil {
-		got, err := s.fetch.unpack(ctx, r, Source{Path: req.Path, SHA256: req.SHA256})
+		got, err := i.fetch.unpack(ctx, r, src)
 		if err == nil {
 			got.source.From = oneline.Of(path.Base(req.From), maxDescriptor)
 		}
-		return got, nil, err
+		return got, err
 	}
-	if req.Marketplace != "" {
-		src, entry, err := s.fromMarketplace(c.Owner, req)
-		if err != nil {
-			return nil, nil, err
-		}
-		got, err := s.fetch.fetch(ctx, src)
-		if err == nil {
-			got.source.Marketplace = req.Marketplace
-		}
-		return got, entry, err
+	got, err := i.fetch.fetch(ctx, src)
+	if err == nil {
+		got.source.Marketplace = req.Marketplace
 	}
-	src, err := sourceOf(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	got, err := s.fetch.fetch(ctx, src)
-	return got, nil, err
+	return got, err
 }
 
 // sourceOf reads what a request names. Without a kind it is what From looks like.
@@ -148,7 +185,7 @@ func sourceOf(req sandbox.PluginInstall) (Source, error) {
 }
 
 // check reads the plugin and refuses what must not be installed.
-func (s installation) check(ctx context.Context, got *fetched, entry json.RawMessage, req sandbox.PluginInstall) (*ready, error) {
+func check(ctx context.Context, got *fetched, entry json.RawMessage, req sandbox.PluginInstall) (*ready, error) {
 	p := &ready{fetched: got}
 	var err error
 	if p.plugin, err = loadFolder(got.Dir, fallbackName(got, req), entry); err != nil {
@@ -211,8 +248,8 @@ func fallbackName(got *fetched, req sandbox.PluginInstall) string {
 }
 
 // keep puts the files into the store and the plugin onto its list.
-func (s installation) keep(ctx context.Context, o sandbox.Owner, p *ready, req sandbox.PluginInstall) error {
-	shared, own, err := states(s).files(o)
+func (i *installer) keep(ctx context.Context, o sandbox.Owner, p *ready, req sandbox.PluginInstall) error {
+	shared, own, err := i.states.of(o)
 	if err != nil {
 		return err
 	}
@@ -221,15 +258,15 @@ func (s installation) keep(ctx context.Context, o sandbox.Owner, p *ready, req s
 		file = shared
 	}
 	name := p.plugin.Name
-	if err := s.free(shared, name, req); err != nil {
+	if err := free(shared, name, req); err != nil {
 		return err
 	}
-	s.changing.RLock()
-	defer s.changing.RUnlock()
-	if err := s.store.add(p.Dir, p.record.Digest); err != nil {
+	i.changing.RLock()
+	defer i.changing.RUnlock()
+	if err := i.store.add(p.Dir, p.record.Digest); err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the plugin cannot be stored")
 	}
-	err = states(s).edit(ctx, file, func(st *state) error {
+	err = file.edit(ctx, func(st *state) error {
 		if _, taken := st.Plugins[name]; taken && !req.Replace {
 			return errTaken(name)
 		}
@@ -241,7 +278,7 @@ func (s installation) keep(ctx context.Context, o sandbox.Owner, p *ready, req s
 	if err != nil || !req.Disabled {
 		return err
 	}
-	return s.o.Extensions.SetEnabled(ctx, scopeOf(o, req.Shared), extensions.PluginsSection, name, false)
+	return i.extensions.SetEnabled(ctx, scopeOf(o, req.Shared), extensions.PluginsSection, name, false)
 }
 
 func errTaken(name string) error {
@@ -249,7 +286,7 @@ func errTaken(name string) error {
 }
 
 // free looks whether a name is taken by a plugin that all users have.
-func (s installation) free(shared *stateFile, name string, req sandbox.PluginInstall) error {
+func free(shared *stateFile, name string, req sandbox.PluginInstall) error {
 	st, err := shared.current()
 	if err != nil {
 		return err
@@ -269,26 +306,16 @@ func scopeOf(o sandbox.Owner, shared bool) sandbox.Owner {
 }
 
 // Sweep removes from the store what no list names any more.
-func (s *Service) Sweep() error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	used := map[string]bool{}
-	for _, pattern := range []string{"tenants/*/plugins.json", "tenants/*/users/*/plugins.json"} {
-		files, err := filepath.Glob(filepath.Join(s.o.Dir, pattern))
-		if err != nil {
-			return err
-		}
-		for _, file := range files {
-			st, err := states{s}.follow(file).current()
-			if err != nil {
-				return err // what it names is not known
-			}
-			for _, r := range st.Plugins {
-				used[r.Digest] = true
-			}
-		}
+func (s *Service) Sweep() error { return s.installer.sweep() }
+
+func (i *installer) sweep() error {
+	i.changing.Lock()
+	defer i.changing.Unlock()
+	used, err := i.states.used()
+	if err != nil {
+		return err
 	}
-	return s.store.sweep(used)
+	return i.store.sweep(used)
 }
 
 // Remove removes a plugin of the caller, or a plugin of all users, with its files and all that was said of it. NotFound; Forbidden
@@ -307,29 +334,38 @@ func (s *Service) Remove(ctx context.Context, c sandbox.Caller, name string) err
 			return errShared
 		}
 		rec.Detail = m.record.Digest
-		shared, file, err := states{s}.files(c.Owner)
-		if err != nil {
-			return err
-		}
-		if m.shared {
-			file = shared
-		}
-		err = states{s}.edit(ctx, file, func(st *state) error {
-			if _, ok := st.Plugins[name]; !ok {
-				return sandbox.Errorf(sandbox.NotFound, "there is no plugin %.80q", name)
-			}
-			delete(st.Plugins, name)
-			return nil
-		})
-		if err != nil {
+		if err := s.installer.unlist(ctx, c.Owner, m); err != nil {
 			return err
 		}
 		s.changed()
-		return errors.Join(installation{s}.forget(ctx, c.Owner, m), installation{s}.forgetServers(c.Owner, m), installation{s}.sweep())
+		err = errors.Join(s.installer.forget(ctx, c.Owner, m), s.forgetServers(c.Owner, m))
+		if swept := s.installer.sweep(); swept != nil {
+			err = errors.Join(err, sandbox.Wrap(sandbox.Internal, swept, "the plugin is removed, but files of it stay behind"))
+		}
+		return err
 	})
 }
 
-func (s installation) forgetServers(o sandbox.Owner, m *member) error {
+// unlist takes a plugin off its list.
+func (i *installer) unlist(ctx context.Context, o sandbox.Owner, m *member) error {
+	shared, file, err := i.states.of(o)
+	if err != nil {
+		return err
+	}
+	if m.shared {
+		file = shared
+	}
+	return file.edit(ctx, func(st *state) error {
+		if _, ok := st.Plugins[m.name]; !ok {
+			return sandbox.Errorf(sandbox.NotFound, "there is no plugin %.80q", m.name)
+		}
+		delete(st.Plugins, m.name)
+		return nil
+	})
+}
+
+// forgetServers has what a plugin's MCP servers kept removed.
+func (s *Service) forgetServers(o sandbox.Owner, m *member) error {
 	if s.o.Removed == nil {
 		return nil
 	}
@@ -343,23 +379,16 @@ func (s installation) forgetServers(o sandbox.Owner, m *member) error {
 	return nil
 }
 
-func (s installation) sweep() error {
-	if err := s.Sweep(); err != nil {
-		return sandbox.Wrap(sandbox.Internal, err, "the plugin is removed, but files of it stay behind")
-	}
-	return nil
-}
-
 // forget removes what was said of a plugin: by its user, or by all users for a plugin that all have.
-func (s installation) forget(ctx context.Context, o sandbox.Owner, m *member) error {
+func (i *installer) forget(ctx context.Context, o sandbox.Owner, m *member) error {
 	if !m.shared {
-		return s.o.Extensions.Forget(ctx, o, extensions.PluginsSection, m.name)
+		return i.extensions.Forget(ctx, o, extensions.PluginsSection, m.name)
 	}
 	var errs []error
-	for _, user := range s.o.Extensions.Users(o.Tenant) {
-		st, err := states(s).follow(filepath.Join(s.o.Dir, "tenants", o.Tenant, "users", user, "plugins.json")).current()
+	for _, user := range i.extensions.Users(o.Tenant) {
+		st, err := i.states.at(filepath.Join(i.states.dir, "tenants", o.Tenant, "users", user, "plugins.json")).current()
 		if err == nil && st.Plugins[m.name].Digest == "" { // else it was said of the user's own
-			errs = append(errs, s.o.Extensions.Forget(ctx, sandbox.Owner{Tenant: o.Tenant, User: user}, extensions.PluginsSection, m.name))
+			errs = append(errs, i.extensions.Forget(ctx, sandbox.Owner{Tenant: o.Tenant, User: user}, extensions.PluginsSection, m.name))
 		}
 	}
 	return errors.Join(errs...)
@@ -383,7 +412,7 @@ func (s *Service) Change(ctx context.Context, c sandbox.Caller, name string, ena
 		}
 		if len(values) > 0 {
 			rec.Detail = "values: " + strings.Join(sorted(values), ", ") + " "
-			if err := (optionValues{s}).setValues(ctx, c.Owner, m.plugin, name, values); err != nil {
+			if err := s.values.set(ctx, c.Owner, m.plugin, name, values); err != nil {
 				return err
 			}
 		}

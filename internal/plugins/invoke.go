@@ -97,7 +97,7 @@ func (s *Service) Invoke(ctx context.Context, c sandbox.Caller, t Threads, threa
 		if err != nil {
 			return err
 		}
-		msg, err := slash.Render(ctx, cmd, args, s.contextOf(c, t, thread, name, folder))
+		msg, err := slash.Render(ctx, cmd, args, contextOf(c, t, thread, name, folder, s.o.RunCommands))
 		rec.BytesIn, rec.BytesOut = int64(len(args)), int64(len(msg.Text))
 		done = sandbox.PluginMessage{Message: msg.Text, Findings: append([]sandbox.Finding{}, msg.Findings...)}
 		return err
@@ -140,7 +140,8 @@ func (m *member) skillCommand(sk Skill) (slash.Command, error) {
 	return c, err
 }
 
-func (s *Service) contextOf(c sandbox.Caller, t Threads, thread, name, folder string) slash.Context {
+// contextOf says what a command of the plugin name reaches of a thread. runs: it may run commands there.
+func contextOf(c sandbox.Caller, t Threads, thread, name, folder string, runs bool) slash.Context {
 	in := slash.Context{Values: map[string]string{
 		"CLAUDE_PLUGIN_ROOT": Dir(name), "PLUGIN_ROOT": Dir(name), "CLAUDE_SKILL_DIR": folder,
 		"CLAUDE_PROJECT_DIR": sandbox.WorkspaceDir, "CLAUDE_SESSION_ID": thread,
@@ -151,7 +152,7 @@ func (s *Service) contextOf(c sandbox.Caller, t Threads, thread, name, folder st
 	in.ReadFile = func(ctx context.Context, path string, limit int64) ([]byte, bool, error) {
 		return t.ReadThreadFile(ctx, c, thread, path, limit)
 	}
-	if !s.o.RunCommands {
+	if !runs {
 		return in
 	}
 	in.Run = func(ctx context.Context, sh slash.Shell) (string, int, error) {

@@ -71,16 +71,16 @@ func (s *Service) AddMarketplace(ctx context.Context, c sandbox.Caller, req sand
 		if err != nil {
 			return err
 		}
-		name, m, err := s.readMarketplace(ctx, src)
+		name, m, err := s.fetch.marketplace(ctx, src)
 		if err != nil {
 			return err
 		}
 		rec.Detail = name + " " + m.Commit
-		shared, _, err := states{s}.files(c.Owner)
+		shared, _, err := s.states.of(c.Owner)
 		if err != nil {
 			return err
 		}
-		err = states{s}.edit(ctx, shared, func(st *state) error {
+		err = shared.edit(ctx, func(st *state) error {
 			if old, ok := st.Marketplaces[name]; ok && old.Source.URL != m.Source.URL && !req.Replace {
 				return sandbox.Errorf(sandbox.Conflict, "there is a marketplace %q from another address already; remove it first", name)
 			}
@@ -101,13 +101,13 @@ func (s *Service) AddMarketplace(ctx context.Context, c sandbox.Caller, req sand
 	return done, err
 }
 
-// readMarketplace fetches a list, and remembers which version of its source it is from.
-func (s *Service) readMarketplace(ctx context.Context, src Source) (string, marketplace, error) {
+// marketplace fetches a list, and remembers which version of its source it is from.
+func (f *fetcher) marketplace(ctx context.Context, src Source) (string, marketplace, error) {
 	m := marketplace{Source: src, AddedAt: time.Now().UTC()}
 	file := path.Join(folderOf(src.Path), marketplaceFile)
 	switch src.Kind {
 	case SourceGit:
-		repo, err := s.fetch.repo(ctx, src)
+		repo, err := f.repo(ctx, src)
 		if err != nil {
 			return "", m, err
 		}
@@ -116,7 +116,7 @@ func (s *Service) readMarketplace(ctx context.Context, src Source) (string, mark
 			return "", m, err
 		}
 	default:
-		got, err := s.fetch.fetch(ctx, src)
+		got, err := f.fetch(ctx, src)
 		if err != nil {
 			return "", m, err
 		}
@@ -148,11 +148,11 @@ func (s *Service) RemoveMarketplace(ctx context.Context, c sandbox.Caller, name 
 		if !c.Admin() {
 			return errShared
 		}
-		shared, _, err := states{s}.files(c.Owner)
+		shared, _, err := s.states.of(c.Owner)
 		if err != nil {
 			return err
 		}
-		return states{s}.edit(ctx, shared, func(st *state) error {
+		return shared.edit(ctx, func(st *state) error {
 			if _, ok := st.Marketplaces[name]; !ok {
 				return sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", name)
 			}
@@ -162,13 +162,9 @@ func (s *Service) RemoveMarketplace(ctx context.Context, c sandbox.Caller, name 
 	})
 }
 
-// fromMarketplace returns the source of an entry, pinned as the marketplace is, and the entry.
-func (s *Service) fromMarketplace(o sandbox.Owner, req sandbox.PluginInstall) (Source, json.RawMessage, error) {
-	set, err := s.Set(o)
-	if err != nil {
-		return Source{}, nil, err
-	}
-	rec, ok := set.shared.Marketplaces[req.Marketplace]
+// entry returns the source of a plugin of a marketplace, pinned as the marketplace is, and what this says of it.
+func (st *state) entry(req sandbox.PluginInstall) (Source, json.RawMessage, error) {
+	rec, ok := st.Marketplaces[req.Marketplace]
 	if !ok {
 		return Source{}, nil, sandbox.Errorf(sandbox.NotFound, "there is no marketplace %.80q", req.Marketplace)
 	}

@@ -3,7 +3,6 @@ package plugins
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,22 +54,16 @@ type Options struct {
 
 // Service knows the plugins of all users. All methods may be called at the same time.
 type Service struct {
-	o     Options
-	store *store
-	fetch *fetcher
-	slots chan struct{} // installs at once: each may take much memory
+	o         Options
+	fetch     *fetcher
+	states    *stateFiles
+	values    optionValues
+	loaded    *loadedPlugins
+	installer *installer
 
-	// changing is held for reading from when files are put into the store until a list names them, and for writing
-	// while files that no list names are removed.
-	changing sync.RWMutex
-
-	mu     sync.Mutex
-	states map[string]*stateFile
-	sets   map[sandbox.Owner]*Set
-	loaded map[string]*loadedPlugin
+	mu   sync.Mutex
+	sets map[sandbox.Owner]*Set
 }
-
-const maxInstalls = 2
 
 // Open opens the folder, and deletes what installs that did not end have left in it.
 func Open(o Options) (*Service, error) {
@@ -91,10 +84,14 @@ func Open(o Options) (*Service, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plugins: %w", err)
 	}
-	return &Service{
-		o: o, store: st, fetch: newFetcher(o.Addresses, o.Folders, stage), slots: make(chan struct{}, maxInstalls),
-		states: map[string]*stateFile{}, sets: map[sandbox.Owner]*Set{}, loaded: map[string]*loadedPlugin{},
-	}, nil
+	s := &Service{
+		o: o, fetch: newFetcher(o.Addresses, o.Folders, stage), sets: map[sandbox.Owner]*Set{},
+		states: &stateFiles{dir: o.Dir, byPath: map[string]*stateFile{}},
+		values: optionValues{extensions: o.Extensions, sealer: o.Sealer, log: o.Log},
+		loaded: &loadedPlugins{store: st, log: o.Log, byKey: map[string]*loadedPlugin{}},
+	}
+	s.installer = &installer{extensions: o.Extensions, log: o.Log, fetch: s.fetch, store: st, states: s.states, slots: make(chan struct{}, maxInstalls)}
+	return s, nil
 }
 
 // Close ends connections that are kept. Nothing is called afterwards.
@@ -124,14 +121,9 @@ type member struct {
 	values  map[string]any
 }
 
-type loadedPlugin struct {
-	plugin *Plugin
-	dir    string
-}
-
 // Set returns a user's plugins as they are now: the same pointer as long as nothing changes.
 func (s *Service) Set(o sandbox.Owner) (*Set, error) {
-	sharedFile, ownFile, err := states{s}.files(o)
+	sharedFile, ownFile, err := s.states.of(o)
 	if err != nil {
 		return nil, err
 	}
@@ -164,17 +156,17 @@ func (s *Service) Set(o sandbox.Owner) (*Set, error) {
 }
 
 func (s *Service) fill(o sandbox.Owner, set *Set) error {
-	values, err := optionValues{s}.userValues(o)
+	values, err := s.values.of(o)
 	if err != nil {
 		return err
 	}
 	for name, r := range set.shared.Plugins {
 		if _, shadowed := set.own.Plugins[name]; !shadowed {
-			set.list = append(set.list, s.member(name, r, true))
+			set.list = append(set.list, s.loaded.member(name, r, true))
 		}
 	}
 	for name, r := range set.own.Plugins {
-		set.list = append(set.list, s.member(name, r, false))
+		set.list = append(set.list, s.loaded.member(name, r, false))
 	}
 	slices.SortFunc(set.list, func(a, b *member) int { return strings.Compare(a.name, b.name) })
 	set.mounts = &skills.Plugins{}
@@ -197,63 +189,6 @@ func (s *Service) fill(o sandbox.Owner, set *Set) error {
 	}
 	set.servers, set.states = mergeServers(set.list, values.named, globalServers(raw))
 	return nil
-}
-
-// member reads an installed plugin. One whose files are gone or changed is there, with the finding.
-func (s *Service) member(name string, r record, shared bool) *member {
-	m := &member{name: name, record: r, shared: shared}
-	key := name + " " + r.Digest + " " + string(r.Entry)
-	s.mu.Lock()
-	l := s.loaded[key]
-	s.mu.Unlock()
-	if l == nil {
-		var err error
-		if l, err = s.load(name, r); err != nil {
-			s.o.Log.Error("plugin not loaded", "plugin", name, "error", err)
-			broken := &Plugin{Name: name, Format: FormatClaude, Findings: []sandbox.Finding{{Rule: "not-loaded", Severity: sandbox.SeverityError, Message: detail(err)}}}
-			m.plugin = broken
-			return m
-		}
-		s.mu.Lock()
-		if len(s.loaded) >= maxOwners {
-			clear(s.loaded)
-		}
-		s.loaded[key] = l
-		s.mu.Unlock()
-	}
-	m.plugin, m.dir = l.plugin, l.dir
-	return m
-}
-
-func (s *Service) load(name string, r record) (*loadedPlugin, error) {
-	dir, err := s.store.get(r.Digest)
-	if err != nil {
-		return nil, err
-	}
-	p, err := loadFolder(dir, name, r.Entry)
-	if err == nil && p.Name != name {
-		err = sandbox.Errorf(sandbox.Internal, "the plugin has another name than it was installed with")
-	}
-	return &loadedPlugin{plugin: p, dir: dir}, err
-}
-
-// loadFolder reads a plugin with what a marketplace says of it.
-func loadFolder(dir, name string, entry json.RawMessage) (*Plugin, error) {
-	var e *Entry
-	if len(entry) > 0 {
-		f, err := object(entry)
-		if err != nil {
-			return nil, sandbox.Errorf(sandbox.Internal, "what the marketplace said is damaged")
-		}
-		made := newEntry(f, "")
-		e = &made
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, sandbox.Wrap(sandbox.Internal, err, "the plugin's files cannot be read")
-	}
-	defer root.Close() //nolint:errcheck // it was read
-	return Load(root, name, e)
 }
 
 // Mounts returns the enabled plugins of a user for the library of skills.

@@ -13,9 +13,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// states say which plugins are on.
-type states struct{ *Service }
-
 const (
 	maxStateBytes   = 16 << 20
 	maxInstalled    = 500 // of one user, and of one tenant for all of its users
@@ -100,32 +97,61 @@ func parseState(text []byte) (*state, error) {
 	return &s, nil
 }
 
-// files returns the two files that count for a user. The names were checked when the user came in; that is checked
+// stateFiles are the lists of all tenants and users.
+type stateFiles struct {
+	dir string
+
+	mu     sync.Mutex
+	byPath map[string]*stateFile
+}
+
+// of returns the two files that count for a user. The names were checked when the user came in; that is checked
 // again, because they become paths.
-func (s states) files(o sandbox.Owner) (shared, own *stateFile, err error) {
+func (s *stateFiles) of(o sandbox.Owner) (shared, own *stateFile, err error) {
 	if err := errors.Join(sandbox.CheckOwnerName("tenant", o.Tenant), sandbox.CheckOwnerName("user", o.User)); err != nil {
 		return nil, nil, err
 	}
-	base := filepath.Join(s.o.Dir, "tenants", o.Tenant)
-	return s.follow(filepath.Join(base, "plugins.json")), s.follow(filepath.Join(base, "users", o.User, "plugins.json")), nil
+	base := filepath.Join(s.dir, "tenants", o.Tenant)
+	return s.at(filepath.Join(base, "plugins.json")), s.at(filepath.Join(base, "users", o.User, "plugins.json")), nil
 }
 
-func (s states) follow(path string) *stateFile {
+// used returns the digests of all plugins that a list names.
+func (s *stateFiles) used() (map[string]bool, error) {
+	used := map[string]bool{}
+	for _, pattern := range []string{"tenants/*/plugins.json", "tenants/*/users/*/plugins.json"} {
+		files, err := filepath.Glob(filepath.Join(s.dir, pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			st, err := s.at(file).current()
+			if err != nil {
+				return nil, err // what it names is not known
+			}
+			for _, r := range st.Plugins {
+				used[r.Digest] = true
+			}
+		}
+	}
+	return used, nil
+}
+
+func (s *stateFiles) at(path string) *stateFile {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := s.states[path]
+	f := s.byPath[path]
 	if f == nil {
-		if len(s.states) >= maxOwners {
-			clear(s.states)
+		if len(s.byPath) >= maxOwners {
+			clear(s.byPath)
 		}
 		f = &stateFile{path: path}
-		s.states[path] = f
+		s.byPath[path] = f
 	}
 	return f
 }
 
-// edit changes a file in one step.
-func (s states) edit(ctx context.Context, f *stateFile, change func(*state) error) error {
+// edit changes the file in one step.
+func (f *stateFile) edit(ctx context.Context, change func(*state) error) error {
 	var own error
 	err := lockedfile.Edit(ctx, f.path, maxStateBytes, func(text []byte) ([]byte, error) {
 		st, err := parseState(text)

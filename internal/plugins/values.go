@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -18,7 +19,11 @@ import (
 )
 
 // optionValues are what users set for their plugins.
-type optionValues struct{ *Service }
+type optionValues struct {
+	extensions *extensions.Files
+	sealer     Sealer // nil: values are kept as they are
+	log        *slog.Logger
+}
 
 // hiddenValue stands for a sensitive value in what is shown, and for the stored one in what is sent back.
 const hiddenValue = "***"
@@ -34,23 +39,23 @@ type userValues struct {
 	of    map[string]map[string]any // by plugin, for ${user_config.KEY}
 }
 
-// userValues reads the user's own file beside extensions_config.json.
-func (s optionValues) userValues(o sandbox.Owner) (userValues, error) {
-	v := userValues{named: map[string]string{}, of: map[string]map[string]any{}}
-	raw, err := s.o.Extensions.Raw(o, valuesSection)
+// of reads the user's own file beside extensions_config.json.
+func (v optionValues) of(o sandbox.Owner) (userValues, error) {
+	found := userValues{named: map[string]string{}, of: map[string]map[string]any{}}
+	raw, err := v.extensions.Raw(o, valuesSection)
 	if err != nil {
-		return v, err
+		return found, err
 	}
 	if named, err := object(raw); err == nil {
 		for k, value := range named {
 			var text string
 			if json.Unmarshal(value, &text) == nil && len(text) <= maxValue {
-				v.named[k] = text
+				found.named[k] = text
 			}
 		}
 	}
-	if raw, err = s.o.Extensions.Raw(o, extensions.PluginsSection); err != nil {
-		return v, err
+	if raw, err = v.extensions.Raw(o, extensions.PluginsSection); err != nil {
+		return found, err
 	}
 	plugins, _ := object(raw) // the reader of the file has looked at it
 	for name, value := range plugins {
@@ -60,10 +65,10 @@ func (s optionValues) userValues(o sandbox.Owner) (userValues, error) {
 		}
 		var config map[string]any
 		if json.Unmarshal(member[configMember], &config) == nil {
-			v.of[name] = config
+			found.of[name] = config
 		}
 	}
-	return v, nil
+	return found, nil
 }
 
 // checkValues looks at values that a user sends for the options of a plugin.
@@ -90,22 +95,22 @@ func checkValues(p *Plugin, values map[string]any) error {
 	return nil
 }
 
-// setValues stores values of a user: nil removes one, "***" keeps what is stored.
+// set stores values of a user: nil removes one, "***" keeps what is stored.
 // A text for an option that is sensitive is kept encrypted, unless it names a secret.
-func (s optionValues) setValues(ctx context.Context, o sandbox.Owner, p *Plugin, name string, values map[string]any) error {
+func (v optionValues) set(ctx context.Context, o sandbox.Owner, p *Plugin, name string, values map[string]any) error {
 	values = maps.Clone(values)
 	for _, option := range p.Options {
 		text, ok := values[option.Key].(string)
-		if !ok || !option.Sensitive || text == hiddenValue || s.o.Sealer == nil || secretReference.MatchString(text) {
+		if !ok || !option.Sensitive || text == hiddenValue || v.sealer == nil || secretReference.MatchString(text) {
 			continue
 		}
-		sealed, err := s.o.Sealer.Seal(sandbox.PluginValuePurpose(o), []byte(text))
+		sealed, err := v.sealer.Seal(sandbox.PluginValuePurpose(o), []byte(text))
 		if err != nil {
 			return err
 		}
 		values[option.Key] = sandbox.SealedValue + base64.StdEncoding.EncodeToString(sealed)
 	}
-	return s.o.Extensions.Edit(ctx, o, func(text []byte) ([]byte, error) {
+	return v.extensions.Edit(ctx, o, func(text []byte) ([]byte, error) {
 		path := []string{extensions.PluginsSection, name, configMember}
 		for _, key := range sorted(values) {
 			var err error
@@ -133,22 +138,24 @@ func (s optionValues) setValues(ctx context.Context, o sandbox.Owner, p *Plugin,
 var secretReference = regexp.MustCompile(`^\$\{secret:[^}]+\}$`)
 
 // Renew encrypts the values that are kept for an older key than the newest. A value that cannot be read is left alone.
-func (s *Service) Renew(ctx context.Context) (changed int, err error) {
-	owners, err := filepath.Glob(strings.TrimSuffix(s.o.Extensions.Path(), ".json") + ".d/*/*.json")
-	if err != nil || s.o.Sealer == nil {
+func (s *Service) Renew(ctx context.Context) (changed int, err error) { return s.values.renewAll(ctx) }
+
+func (v optionValues) renewAll(ctx context.Context) (changed int, err error) {
+	owners, err := filepath.Glob(strings.TrimSuffix(v.extensions.Path(), ".json") + ".d/*/*.json")
+	if err != nil || v.sealer == nil {
 		return 0, err
 	}
 	for _, file := range owners {
 		o := sandbox.Owner{Tenant: filepath.Base(filepath.Dir(file)), User: strings.TrimSuffix(filepath.Base(file), ".json")}
-		values, err := optionValues{s}.userValues(o)
+		values, err := v.of(o)
 		if err != nil {
-			s.o.Log.Warn("values for plugins are not looked at", "tenant", o.Tenant, "user", o.User, "error", err)
+			v.log.Warn("values for plugins are not looked at", "tenant", o.Tenant, "user", o.User, "error", err)
 			continue
 		}
 		for _, name := range sorted(values.of) {
 			for _, key := range sorted(values.of[name]) {
 				text, _ := values.of[name][key].(string)
-				did, err := optionValues{s}.renew(ctx, o, name, key, text)
+				did, err := v.renew(ctx, o, name, key, text)
 				if err != nil {
 					return changed, err
 				}
@@ -162,29 +169,29 @@ func (s *Service) Renew(ctx context.Context) (changed int, err error) {
 }
 
 // renew exchanges one value if it did not change since it was read.
-func (s optionValues) renew(ctx context.Context, o sandbox.Owner, name, key, was string) (done bool, err error) {
+func (v optionValues) renew(ctx context.Context, o sandbox.Owner, name, key, was string) (done bool, err error) {
 	encoded, ok := strings.CutPrefix(was, sandbox.SealedValue)
 	if !ok {
 		return false, nil
 	}
 	purpose := sandbox.PluginValuePurpose(o)
 	sealed, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil || !s.o.Sealer.Stale(purpose, sealed) {
+	if err != nil || !v.sealer.Stale(purpose, sealed) {
 		return false, nil //nolint:nilerr // it is no value of ours
 	}
-	plain, err := s.o.Sealer.Open(purpose, sealed)
+	plain, err := v.sealer.Open(purpose, sealed)
 	if err != nil {
-		s.o.Log.Warn("a value for a plugin is encrypted for a key that is not there", "tenant", o.Tenant, "user", o.User, "plugin", name, "error", err)
+		v.log.Warn("a value for a plugin is encrypted for a key that is not there", "tenant", o.Tenant, "user", o.User, "plugin", name, "error", err)
 		return false, nil
 	}
-	if sealed, err = s.o.Sealer.Seal(purpose, plain); err != nil {
+	if sealed, err = v.sealer.Seal(purpose, plain); err != nil {
 		return false, err
 	}
 	raw, err := json.Marshal(sandbox.SealedValue + base64.StdEncoding.EncodeToString(sealed))
 	if err != nil {
 		return false, err
 	}
-	err = s.o.Extensions.Edit(ctx, o, func(text []byte) ([]byte, error) {
+	err = v.extensions.Edit(ctx, o, func(text []byte) ([]byte, error) {
 		if !bytes.Contains(text, []byte(encoded)) {
 			return nil, nil // it was set anew meanwhile
 		}

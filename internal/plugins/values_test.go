@@ -36,7 +36,7 @@ func (b backwards) Stale(string, []byte) bool { return b.stale }
 // A sensitive value is in no file as it is; the name of a secret is.
 func TestSensitiveValuesAreEncrypted(t *testing.T) {
 	b := newBed(t, nil)
-	b.o.Sealer = backwards{}
+	b.values.sealer = backwards{}
 	files := plainPlugin("v")
 	files[".mcp.json"] = `{"mcpServers":{"web":{"url":"https://x.example/mcp","headers":{"A":"${user_config.KEY}"}}}}`
 	if _, err := b.Install(ctx, caller("ann"), bytes.NewReader(tarOf(t, "", files)), sandbox.PluginInstall{}); err != nil {
@@ -54,7 +54,7 @@ func TestSensitiveValuesAreEncrypted(t *testing.T) {
 		if _, err := b.Change(ctx, caller("ann"), "v", nil, map[string]any{"KEY": "secret-value"}); err != nil {
 			t.Fatal(err)
 		}
-		b.o.Sealer = backwards{stale}
+		b.values.sealer = backwards{stale}
 		if n, err := b.Renew(ctx); err != nil || (n == 1) != stale {
 			t.Errorf("stale %v: %d renewed, %v", stale, n, err)
 		}
@@ -63,7 +63,7 @@ func TestSensitiveValuesAreEncrypted(t *testing.T) {
 		if !ok || err != nil {
 			t.Fatalf("%q", value())
 		}
-		if plain, err := b.o.Sealer.Open(sandbox.PluginValuePurpose(caller("ann").Owner), raw); err != nil || string(plain) != "secret-value" {
+		if plain, err := b.values.sealer.Open(sandbox.PluginValuePurpose(caller("ann").Owner), raw); err != nil || string(plain) != "secret-value" {
 			t.Errorf("%q, %v", plain, err)
 		}
 		text, err := os.ReadFile(strings.TrimSuffix(b.ext.Path(), ".json") + ".d/" + caller("ann").Tenant + "/ann.json")
