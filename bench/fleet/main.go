@@ -153,11 +153,12 @@ func openOrchestrator(ctx context.Context, data string, st *store.Store, records
 	metrics := telemetry.New("fleet")
 	limits := sandbox.Limits{MemoryBytes: 1 << 26, CPUMillis: 1000, PIDs: 64, OpenFiles: 64, FileBytes: 1 << 20, TmpBytes: 1 << 20, DiskBytes: 1 << 20}
 	guard := policy.New(policy.Options{Hub: hub, Log: log})
+	calls := call.NewRecorder(records, metrics)
 	var orch *orchestrator.Orchestrator
 	orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Storage:  orchestrator.Storage{DataDir: data},
 		Replicas: orchestrator.Replicas{Peers: peers},
-		Tools: orchestrator.Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(records, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Tools: orchestrator.Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: guard, Records: calls, Log: log}), Refusals: calls, Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return orch.Files.KeepResult(ctx, t, name, result)
 		}}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) { return nil, nil }},
 		Driver: played{memory.New(memory.Options{Log: log}), daemons}, Store: st, Audit: records, Skills: skills, Views: views, Switches: switches,

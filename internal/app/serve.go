@@ -389,6 +389,7 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 			return p.orch.Narrowing.Capabilities(ctx, t)
 		},
 	})
+	records := call.NewRecorder(p.audit, p.metrics)
 	p.orch, err = orchestrator.New(ctx, orchestrator.Options{
 		Driver: p.driver, Store: p.store, Audit: p.audit, Skills: skills, Views: views, Switches: p.extensions,
 		Templates: p.templates, Default: p.cfg.DefaultTemplate, Daemon: p.sandboxd, Install: p.install,
@@ -396,12 +397,13 @@ func (p *App) openOrchestrator(ctx context.Context) error {
 			Hub: guard, CodeAPI: wrappers, CodeSettings: p.codeSettings, Commands: p.pluginCommands, Secrets: p.secrets,
 			ApprovalWait: p.cfg.Approvals.WaitPerExec, ForgetApprovals: p.approvals.Forget,
 			Bridge: bridge.New(bridge.Options{
-				Tools: guard, Recorder: call.NewRecorder(p.audit, p.metrics), Log: p.log,
+				Calls:    call.NewMaker(call.MakerOptions{Guard: guard, Records: records, Admit: p.limits.ToolCall, Log: p.log}),
+				Refusals: records, Log: p.log,
 				// The bridge serves before the orchestrator is whole, but there is no exec before that.
 				Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 					return p.orch.Files.KeepResult(ctx, t, name, result)
 				},
-				Admit: p.limits.ToolCall, Tracer: p.tracer,
+				Tracer: p.tracer,
 				Limits: bridge.Limits{Calls: p.cfg.ToolCalls, Bytes: int64(p.cfg.ToolMiB) << 20, CallTime: p.cfg.ToolTimeout},
 			}),
 		},

@@ -102,7 +102,7 @@ var table = []row{
 	{"internal/sidecar/wire", "sandbox sidecar/tree", "messages know what is said, not who says it"},
 
 	{"internal/tools/argform", "", "a form knows schemas, not who calls tools"},
-	{"internal/tools/bridge", "sandbox platform/ownedsocket policy platform/redact platform/deadline observe/tracing", "the bridge reaches tools through the policy's guard, as the interface that it declares"},
+	{"internal/tools/bridge", "sandbox platform/ownedsocket platform/redact platform/deadline observe/tracing tools/call", "the bridge decides whose a call is; tools/call makes it"},
 	{"internal/tools/codeapi", "sandbox platform/rename", "wrappers are made from a tool set alone"},
 	{"internal/tools/codeapi/standalone", "sandbox tools/codeapi", "a tree for outside is the tree for sandboxes with other helpers"},
 	{"internal/tools/drift", "sandbox store audit", "it remembers what servers say, not how they are reached"},
@@ -112,7 +112,7 @@ var table = []row{
 	{"internal/tools/hub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/tools/search", "sandbox", "a search knows a tool set, not where it comes from"},
 	{"internal/tools/servers", "sandbox driver tools/egress platform/ownedsocket", "it starts sandboxes by their contract"},
-	{"internal/tools/call", "audit limits observe/metrics policy sandbox store tools/bridge", "tool calls of agents; threads and the hub are behind interfaces that it declares"},
+	{"internal/tools/call", "audit limits observe/metrics platform/redact policy sandbox store", "the one way of a tool call; threads and the hub are behind interfaces that it declares"},
 	{"internal/tools/wrappers", "instance sandbox tools/codeapi", "it writes folders of instances; the hub is behind an interface that it declares"},
 	{"internal/tools/codeapi/typescript", "sandbox tools/codeapi", "a text becomes another text"},
 

@@ -260,7 +260,7 @@ func (r *Orchestrator) build(caps driver.Capabilities) error {
 	})
 	r.wrappers = wrappers.New(r.ctx, wrappers.Options{Hub: o.Tools.Hub, Store: o.Tools.CodeAPI, All: r.live.All, Log: o.Log})
 	r.Calls = call.New(call.Options{
-		Hub: o.Tools.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, CodeSettings: o.Tools.CodeSettings,
+		Hub: o.Tools.Hub, Threads: callThreads{r}, Store: o.Store, Audit: o.Audit, Limits: o.Limits, Metrics: o.Metrics, Log: o.Log, CodeSettings: o.Tools.CodeSettings,
 	})
 	r.Contexts = contexts.New(contexts.Options{
 		Sandboxes: contextSandboxes{r.live, r}, Audit: o.Audit, Log: o.Log,

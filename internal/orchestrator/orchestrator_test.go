@@ -232,9 +232,10 @@ func newHouseWith(t testing.TB, d sandboxv1connect.SandboxServiceHandler, hub po
 			return h.Narrowing.Capabilities(ctx, t)
 		},
 	})
+	calls := call.NewRecorder(h.audit, metrics)
 	h.options = Options{
 		Storage: Storage{DataDir: data},
-		Tools: Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Tools: guard, Recorder: call.NewRecorder(h.audit, metrics), Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+		Tools: Tools{Hub: guard, CodeAPI: wrappers, Bridge: bridge.New(bridge.Options{Calls: call.NewMaker(call.MakerOptions{Guard: guard, Records: calls, Log: log}), Refusals: calls, Log: log, Keep: func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 			return h.Files.KeepResult(ctx, t, name, result)
 		}}), CodeSettings: func(string) sandbox.CodeSettings { return sandbox.DefaultCodeSettings() }, Commands: func(sandbox.Owner) ([]prompt.Command, error) {
 			return []prompt.Command{{Name: "sales:call-prep", Description: "prepares a call"}}, nil

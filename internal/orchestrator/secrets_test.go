@@ -18,7 +18,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	sandboxv1 "github.com/skerry-sandbox/skerry/internal/sandboxapi/v1"
-	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
@@ -121,10 +120,10 @@ func toolCall(t *testing.T, h *house) {
 		t.Fatal(err)
 	}
 	rec := call.NewRecorder(h.audit, h.o.Metrics)
-	a := bridge.Attempt{Exec: bridge.Exec{Thread: sandbox.Thread{Owner: caller.Owner, ID: "t1"}, Hide: hide}, Tool: "x__y", Input: []byte(`{"q":"` + secretValue + `"}`)}
+	a := call.Attempt{From: call.Origin{Thread: sandbox.Thread{Owner: caller.Owner, ID: "t1"}, Hide: hide}, Tool: "x__y", Input: []byte(`{"q":"` + secretValue + `"}`)}
 	id, err := rec.Attempt(context.Background(), a)
 	if err == nil {
-		err = rec.Result(context.Background(), id, bridge.Outcome{Attempt: a, Status: "error", Detail: "bad key " + secretValue})
+		err = rec.Result(context.Background(), id, call.Outcome{Attempt: a, Status: "error", Detail: "bad key " + secretValue})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,7 @@ func (x permits) permit(ctx context.Context, inst *instance.Instance, e *executi
 	}
 	rec := audit.About(e.Caller, e.Thread, e.Spec.Action, audit.PhaseResult)
 	rec.Sandbox, rec.Exec, rec.Subject, rec.Parent = string(inst.ID), e.ID, e.Spec.Subject, e.Attempt.ID
-	rec.Outcome, rec.Detail = call.Outcome(sandbox.ToolResult{}, err)
+	rec.Outcome, rec.Detail = call.Ended(sandbox.ToolResult{}, err)
 	if said := e.Secret.Hide.String(sandbox.DetailOf(err)); said != "" {
 		rec.Detail = said
 	}

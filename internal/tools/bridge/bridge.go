@@ -13,8 +13,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
-	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 // Limits are those of one exec. A limit of 0 takes its default.
@@ -50,22 +50,8 @@ const (
 	maxNameBytes = 512              // of a tool in a request
 )
 
-// Tools finds and calls tools, as the policy allows it. Its methods may be called at the same time.
-type Tools interface {
-	// Plan decides on a call of a tool that the caller may use, or is NotFound. Wrong arguments are Invalid;
-	// the Plan then has only the tool.
-	Plan(ctx context.Context, c policy.Call) (policy.Plan, error)
-	// Make makes the call. attempt is its record. A tool's own failure is a result with IsError or
-	// ToolFailed; a call that may not be made is Forbidden or QuotaExceeded.
-	Make(ctx context.Context, p policy.Plan, attempt string, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
-}
-
-// Recorder keeps the record of calls. Its methods may be called at the same time.
-type Recorder interface {
-	// Attempt records that a call is about to be made and returns the record's id. Without it there is no call.
-	Attempt(ctx context.Context, a Attempt) (id string, err error)
-	// Result records how the attempt ended.
-	Result(ctx context.Context, id string, r Outcome) error
+// Refusals keep the record of refused tokens. Their method may be called at the same time.
+type Refusals interface {
 	// Refused records a request whose token is not that of a running exec of the thread.
 	Refused(ctx context.Context, t sandbox.Thread, detail string) error
 }
@@ -82,49 +68,25 @@ type Exec struct {
 	Trace tracing.Link
 }
 
-// Attempt is a call that is about to be made. Tool is the printed name. Plan is what was decided on it: it says what
-// of Input may be recorded, and why the call may be made or not.
-type Attempt struct {
-	Exec  Exec
-	Tool  string
-	Input []byte
-	Plan  policy.Plan
-}
-
-// Outcome is how a call ended. Status is "ok", "error", "denied" or "timeout"; Detail says why it is
-// not "ok". Output is the result as code received it.
-type Outcome struct {
-	Attempt  Attempt
-	Status   string
-	Detail   string
-	Millis   int64
-	BytesOut int64
-	Output   []byte
-	File     *sandbox.ResultFile // that holds the result when it was too large; else nil
-}
-
 // Keep writes a result that is too large for an answer into the thread's files. name is fit for a file;
 // what it returns is what code is told. Errors are those of writing: QuotaExceeded when the disk is full.
 type Keep func(ctx context.Context, t sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error)
 
-// Options are what a Bridge works with. Tools, Recorder and Keep are needed; a nil Log discards.
+// Options are what a Bridge works with. Calls, Refusals and Keep are needed; a nil Log discards.
 type Options struct {
-	Tools    Tools
-	Recorder Recorder
+	Calls    *call.Maker
+	Refusals Refusals
 	Keep     Keep
-	// Admit lets a call in that was recorded, or says why not; nil: all are.
-	Admit  func(ctx context.Context, c sandbox.Caller) error
-	Limits Limits
-	Tracer *tracing.Tracer // nil: nothing is traced
-	Log    *slog.Logger
+	Limits   Limits
+	Tracer   *tracing.Tracer // nil: nothing is traced
+	Log      *slog.Logger
 }
 
 // Bridge holds the tokens of all running execs. All methods may be called at the same time.
 type Bridge struct {
-	tools    Tools
-	recorder Recorder
+	calls    *call.Maker
+	refusals Refusals
 	keep     Keep
-	admit    func(ctx context.Context, c sandbox.Caller) error
 	limits   Limits
 	tracer   *tracing.Tracer
 	log      *slog.Logger
@@ -137,16 +99,13 @@ type Bridge struct {
 // New returns a bridge without execs and endpoints. It panics when a part is missing: that is a
 // mistake of the program, found when it starts.
 func New(o Options) *Bridge {
-	if o.Tools == nil || o.Recorder == nil || o.Keep == nil {
-		panic("bridge: Tools, Recorder and Keep are required")
+	if o.Calls == nil || o.Refusals == nil || o.Keep == nil {
+		panic("bridge: Calls, Refusals and Keep are required")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Admit == nil {
-		o.Admit = func(context.Context, sandbox.Caller) error { return nil }
-	}
-	return &Bridge{tools: o.Tools, tracer: o.Tracer, admit: o.Admit, recorder: o.Recorder, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
+	return &Bridge{calls: o.Calls, tracer: o.Tracer, refusals: o.Refusals, keep: o.Keep, limits: o.Limits.filled(), log: o.Log, byToken: map[[sha256.Size]byte]*exec{}, byID: map[string]*exec{}}
 }
 
 // Register returns a new token for an exec: 64 hex digits, good on the endpoints of its thread until

@@ -23,6 +23,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,7 +71,7 @@ type fakeRecorder struct {
 
 	mu      sync.Mutex
 	records []string
-	last    Outcome
+	last    call.Outcome
 }
 
 func (r *fakeRecorder) add(format string, args ...any) {
@@ -85,7 +86,7 @@ func (r *fakeRecorder) list() []string {
 	return slices.Clone(r.records)
 }
 
-func (r *fakeRecorder) Attempt(_ context.Context, a Attempt) (string, error) {
+func (r *fakeRecorder) Attempt(_ context.Context, a call.Attempt) (string, error) {
 	if r.fail != nil {
 		return "", r.fail
 	}
@@ -93,7 +94,7 @@ func (r *fakeRecorder) Attempt(_ context.Context, a Attempt) (string, error) {
 	return "id-" + a.Tool, nil
 }
 
-func (r *fakeRecorder) Result(ctx context.Context, id string, o Outcome) error {
+func (r *fakeRecorder) Result(ctx context.Context, id string, o call.Outcome) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -123,7 +124,8 @@ type rig struct {
 func newRig(t testing.TB) *rig {
 	t.Helper()
 	g := &rig{TB: t, hub: &fakeHub{}, recorder: &fakeRecorder{}}
-	g.bridge = New(Options{Tools: policy.New(policy.Options{Hub: g.hub}), Recorder: g.recorder, Limits: Limits{InlineBytes: 1000, Bytes: 10_000}, Keep: func(_ context.Context, th sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
+	calls := call.NewMaker(call.MakerOptions{Guard: policy.New(policy.Options{Hub: g.hub}), Records: g.recorder})
+	g.bridge = New(Options{Calls: calls, Refusals: g.recorder, Limits: Limits{InlineBytes: 1000, Bytes: 10_000}, Keep: func(_ context.Context, th sandbox.Thread, name string, result json.RawMessage) (sandbox.ResultFile, error) {
 		if th != thread {
 			t.Errorf("kept for %v", th)
 		}

@@ -5,15 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/platform/deadline"
-	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 // The statuses of a call.
@@ -45,7 +44,7 @@ func callCtx(ctx context.Context, e *exec) (context.Context, context.CancelFunc)
 // the caller and has the tool's name as that was asked for. body is {"result": …} or {"file": …}.
 func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input []byte) (body []byte, err error) {
 	began := time.Now()
-	tool := nameOf(ref)
+	tool := call.NameOf(ref)
 	n, err := e.start(tool)
 	if err != nil {
 		return nil, err
@@ -71,35 +70,22 @@ func (b *Bridge) call(ctx context.Context, e *exec, ref sandbox.ToolRef, input [
 
 // recorded makes the call between its two records. tool is the printed name when there is such a tool.
 // An error is as explain returns it.
-func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.ToolRef, input []byte) (body []byte, tool string, err error) {
-	tool = nameOf(ref)
-	plan, wrong := contained(b, func() (policy.Plan, error) {
-		return b.tools.Plan(ctx, policy.Call{Caller: e.Caller, Thread: e.Thread, Exec: e.ExecID, Ref: ref, Input: input, Hide: e.Hide.Bytes})
-	})
-	if plan.Tool.Printed != "" {
-		tool = plan.Tool.Printed
-	}
-	attempt := Attempt{Exec: e.Exec, Tool: tool, Input: input, Plan: plan}
-	id, err := contained(b, func() (string, error) { return b.recorder.Attempt(ctx, attempt) })
+func (b *Bridge) recorded(ctx context.Context, e *exec, n int, ref sandbox.ToolRef, input []byte) (body []byte, tool string, err error) {
+	from := call.Origin{Caller: e.Caller, Thread: e.Thread, ExecID: e.ExecID, AuditParent: e.AuditParent, Hide: e.Hide}
+	one, err := b.calls.Begin(ctx, from, ref, input)
+	tool = one.Tool()
 	if err != nil {
 		b.log.Error("a tool call cannot be recorded and is not made", "exec", e.ExecID, "tool", tool, "error", err)
 		return nil, tool, sandbox.Errorf(sandbox.Unavailable, "the call cannot be recorded, so it is not made")
 	}
-	began := time.Now()
-	var result json.RawMessage
 	var file *sandbox.ResultFile
-	if err = wrong; err == nil {
-		err = b.admit(ctx, e.Caller)
-	}
+	result, err := made(ctx, e, one)
 	if err == nil {
-		result, err = b.made(ctx, e, plan, id)
-	}
-	if err == nil {
-		if body, file, err = b.answer(ctx, e, call, result); err != nil {
+		if body, file, err = b.answer(ctx, e, n, result); err != nil {
 			result = nil // code does not get it
 		}
 	}
-	outcome := Outcome{Attempt: attempt, Status: statusOK, Millis: time.Since(began).Milliseconds(), BytesOut: int64(len(result)), Output: result, File: file}
+	outcome := call.Outcome{Status: statusOK, BytesOut: int64(len(result)), Output: result, File: file}
 	if err != nil {
 		err = b.explain(ctx, e, tool, err)
 		outcome.Status, outcome.Detail = statusOf(err), cut(err.Error(), maxRecorded)
@@ -107,17 +93,15 @@ func (b *Bridge) recorded(ctx context.Context, e *exec, call int, ref sandbox.To
 	// What happened is recorded also when the caller is gone.
 	rctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
 	defer cancel()
-	if _, rerr := contained(b, func() (struct{}, error) { return struct{}{}, b.recorder.Result(rctx, id, outcome) }); rerr != nil {
-		b.log.Error("the result of a tool call is not recorded", "exec", e.ExecID, "tool", tool, "attempt", id, "error", rerr)
+	if rerr := one.End(rctx, outcome); rerr != nil {
+		b.log.Error("the result of a tool call is not recorded", "exec", e.ExecID, "tool", tool, "attempt", one.ID, "error", rerr)
 	}
 	return body, tool, err
 }
 
 // made calls the tool and judges its result.
-func (b *Bridge) made(ctx context.Context, e *exec, plan policy.Plan, attempt string) (json.RawMessage, error) {
-	res, err := contained(b, func() (sandbox.ToolResult, error) {
-		return b.tools.Make(ctx, plan, attempt, sandbox.ToolWatch{})
-	})
+func made(ctx context.Context, e *exec, one *call.Call) (json.RawMessage, error) {
+	res, err := one.Make(ctx, sandbox.ToolWatch{})
 	switch {
 	case err != nil:
 		return nil, err
@@ -130,29 +114,18 @@ func (b *Bridge) made(ctx context.Context, e *exec, plan policy.Plan, attempt st
 }
 
 // answer is what code gets of a result: the result itself, or the file that holds it.
-func (b *Bridge) answer(ctx context.Context, e *exec, call int, result json.RawMessage) (body []byte, kept *sandbox.ResultFile, err error) {
+func (b *Bridge) answer(ctx context.Context, e *exec, n int, result json.RawMessage) (body []byte, kept *sandbox.ResultFile, err error) {
 	if len(result) <= e.limits.InlineBytes {
 		return slices.Concat([]byte(`{"result":`), result, []byte(`}`)), nil, nil
 	}
-	file, err := contained(b, func() (sandbox.ResultFile, error) {
-		return b.keep(ctx, e.Thread, fmt.Sprintf("%s-%d", e.ExecID, call+1), result)
+	file, err := call.Contained(b.log, func() (sandbox.ResultFile, error) {
+		return b.keep(ctx, e.Thread, fmt.Sprintf("%s-%d", e.ExecID, n+1), result)
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	body, err = json.Marshal(map[string]sandbox.ResultFile{"file": file})
 	return body, &file, err
-}
-
-// contained turns a panic of a part behind the bridge into an error of this one call.
-func contained[T any](b *Bridge, do func() (T, error)) (v T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			b.log.Error("a panic in a tool call", "panic", p, "stack", string(debug.Stack()))
-			err = sandbox.Errorf(sandbox.Internal, "internal error")
-		}
-	}()
-	return do()
 }
 
 // explain returns an error whose text may be shown to code in the sandbox and holds no hidden cause. It
@@ -193,14 +166,6 @@ func statusOf(err error) string {
 		return statusDenied
 	}
 	return statusError
-}
-
-// nameOf is how a reference is written before it is known what it names.
-func nameOf(ref sandbox.ToolRef) string {
-	if ref.Server == "" {
-		return ref.Printed
-	}
-	return fmt.Sprintf("%s.%s", ref.Server, ref.Name)
 }
 
 // textOf returns the text of a failed tool's result.

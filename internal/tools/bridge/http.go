@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 // withStatus is an error with a status of its own, where the kind's is too coarse.
@@ -71,14 +72,14 @@ func (ep *Endpoint) serveCall(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ref, input, err := parseCall(body)
 	if err != nil {
-		writeError(w, nameOf(ref), err)
+		writeError(w, call.NameOf(ref), err)
 		return
 	}
 	spoke := ep.sayInterim(w, r)
 	body, err = ep.bridge.call(r.Context(), e, ref, input)
 	spoke()
 	if err != nil {
-		writeError(w, nameOf(ref), err)
+		writeError(w, call.NameOf(ref), err)
 		return
 	}
 	writeJSON(w, http.StatusOK, body)
@@ -133,7 +134,7 @@ func (ep *Endpoint) recordRefusal(ctx context.Context, why string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
 	defer cancel()
-	if err := ep.bridge.recorder.Refused(ctx, ep.thread, why); err != nil {
+	if err := ep.bridge.refusals.Refused(ctx, ep.thread, why); err != nil {
 		ep.bridge.log.Error("a refused token is not recorded", "thread", ep.thread.String(), "error", err)
 	}
 }
@@ -186,7 +187,7 @@ func parseCall(body []byte) (ref sandbox.ToolRef, input []byte, err error) {
 	if !utf8.Valid(body) {
 		return ref, nil, sandbox.Errorf(sandbox.Invalid, "the body is not UTF-8")
 	}
-	var call struct {
+	var asked struct {
 		Tool      string          `json:"tool"`
 		Server    string          `json:"server"`
 		Input     json.RawMessage `json:"input"`
@@ -194,28 +195,28 @@ func parseCall(body []byte) (ref sandbox.ToolRef, input []byte, err error) {
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&call); err != nil {
+	if err := d.Decode(&asked); err != nil {
 		return ref, nil, sandbox.Errorf(sandbox.Invalid, "%s", cut(decodeFault(err), maxMessage))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return ref, nil, sandbox.Errorf(sandbox.Invalid, "the body holds more than one JSON value")
 	}
 	switch {
-	case call.Tool == "":
+	case asked.Tool == "":
 		return ref, nil, sandbox.Errorf(sandbox.Invalid, "tool: the name of a tool is required")
-	case len(call.Tool) > maxNameBytes:
+	case len(asked.Tool) > maxNameBytes:
 		return ref, nil, sandbox.Errorf(sandbox.Invalid, "tool: longer than %d bytes", maxNameBytes)
-	case len(call.Server) > maxNameBytes:
+	case len(asked.Server) > maxNameBytes:
 		return ref, nil, sandbox.Errorf(sandbox.Invalid, "server: longer than %d bytes", maxNameBytes)
-	case call.Server != "":
-		ref = sandbox.ToolRef{Server: call.Server, Name: call.Tool}
+	case asked.Server != "":
+		ref = sandbox.ToolRef{Server: asked.Server, Name: asked.Tool}
 	default:
-		ref = sandbox.ToolRef{Printed: call.Tool}
+		ref = sandbox.ToolRef{Printed: asked.Tool}
 	}
 	field := "input"
-	if input = call.Input; input == nil {
-		field, input = "arguments", call.Arguments
-	} else if call.Arguments != nil {
+	if input = asked.Input; input == nil {
+		field, input = "arguments", asked.Arguments
+	} else if asked.Arguments != nil {
 		return ref, nil, sandbox.Errorf(sandbox.Invalid, "arguments: given together with input")
 	}
 	switch {

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/call"
 )
 
 // block makes calls wait for their context or for release; started gets one value per call.
@@ -332,7 +334,7 @@ func FuzzParseCall(f *testing.F) {
 			}
 			return
 		}
-		if nameOf(ref) == "" || len(input) < 2 || input[0] != '{' || input[len(input)-1] != '}' {
+		if call.NameOf(ref) == "" || len(input) < 2 || input[0] != '{' || input[len(input)-1] != '}' {
 			t.Errorf("%+v %q", ref, input)
 		}
 	})
@@ -351,7 +353,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 	b.Run("socket", func(b *testing.B) {
 		g := newRig(b)
-		g.bridge.recorder = nothing{}
+		g.bridge.calls = call.NewMaker(call.MakerOptions{Guard: policy.New(policy.Options{Hub: g.hub}), Records: nothing{}})
 		token := g.register("e")
 		e, _ := g.bridge.lookup(token, thread)
 		b.ReportAllocs()
@@ -368,6 +370,5 @@ func BenchmarkCall(b *testing.B) {
 
 type nothing struct{}
 
-func (nothing) Attempt(context.Context, Attempt) (string, error)      { return "id", nil }
-func (nothing) Result(context.Context, string, Outcome) error         { return nil }
-func (nothing) Refused(context.Context, sandbox.Thread, string) error { return nil }
+func (nothing) Attempt(context.Context, call.Attempt) (string, error) { return "id", nil }
+func (nothing) Result(context.Context, string, call.Outcome) error    { return nil }

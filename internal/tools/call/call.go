@@ -1,12 +1,11 @@
 package call
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/limits"
@@ -21,9 +20,7 @@ type Hub interface {
 	Servers(ctx context.Context, c sandbox.Caller, t sandbox.Thread) ([]sandbox.ToolServer, error)
 	Tools(ctx context.Context, c sandbox.Caller, t sandbox.Thread) (sandbox.ToolSet, error)
 	Search(ctx context.Context, c sandbox.Caller, t sandbox.Thread, q sandbox.ToolQuery) (sandbox.ToolSearch, error)
-	// Plan decides on a call; Make makes it, once it is recorded.
-	Plan(ctx context.Context, c policy.Call) (policy.Plan, error)
-	Make(ctx context.Context, p policy.Plan, attempt string, watch sandbox.ToolWatch) (sandbox.ToolResult, error)
+	Guard
 	// Changed returns a channel that is closed when a set of tools may have changed.
 	Changed() <-chan struct{}
 	Upstream
@@ -59,13 +56,20 @@ type Options struct {
 	Metrics *metrics.Metrics
 	// CodeSettings are the settings of a tenant.
 	CodeSettings func(tenant string) sandbox.CodeSettings
+	// Log is of what callers are not told; nil discards.
+	Log *slog.Logger
 }
 
 // Calls are the tools of threads, for agents that call them without code.
-type Calls struct{ o Options }
+type Calls struct {
+	o     Options
+	maker *Maker
+}
 
 // New returns the calls of a server.
-func New(o Options) *Calls { return &Calls{o: o} }
+func New(o Options) *Calls {
+	return &Calls{o, NewMaker(MakerOptions{Guard: o.Hub, Records: NewRecorder(o.Audit, o.Metrics), Admit: o.Limits.ToolCall, Log: o.Log})}
+}
 
 // ToolServers lists the MCP servers of the thread.
 func (x *Calls) ToolServers(ctx context.Context, c sandbox.Caller, id string) ([]sandbox.ToolServer, error) {
@@ -137,47 +141,21 @@ func (x *Calls) WatchTool(ctx context.Context, c sandbox.Caller, id string, ref 
 	if err := x.o.Threads.MayCall(t); err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	plan, wrong := x.o.Hub.Plan(ctx, policy.Call{Caller: c, Thread: t, Ref: ref, Input: input})
-	if plan.Tool.Printed == "" && plan.Effect() == "" { // there is none
-		return sandbox.ToolResult{}, wrong
-	}
-	rec := audit.About(c, t, audit.ActionToolCall, audit.PhaseAttempt)
-	rec.Subject, rec.BytesIn = cmp.Or(plan.Tool.Printed, ref.Printed, ref.Server+"."+ref.Name), int64(len(input))
-	Decided(&rec, plan, input)
 	if watch.Progress != nil {
 		ctx = context.WithValue(ctx, watchedCall{}, watch.Progress)
 	}
-	return x.recorded(ctx, rec, func(attempt string) (sandbox.ToolResult, error) {
-		if wrong != nil {
-			return sandbox.ToolResult{}, wrong
-		}
-		if err := x.o.Limits.ToolCall(ctx, c); err != nil {
-			return sandbox.ToolResult{}, err
-		}
-		return x.o.Hub.Make(ctx, plan, attempt, watch)
-	})
-}
-
-// recorded makes a call to an MCP server between the record of the attempt and that of its outcome.
-func (x *Calls) recorded(ctx context.Context, rec audit.Record, call func(attempt string) (sandbox.ToolResult, error)) (sandbox.ToolResult, error) {
-	var res sandbox.ToolResult
-	var failed error
-	err := x.o.Audit.Do(ctx, rec, func(result *audit.Record) error {
-		began := time.Now()
-		res, failed = call(result.Parent)
-		result.Args, result.Why = nil, nil
-		result.BytesOut, result.OutHash = int64(len(res.Result)), audit.Sum(res.Result)
-		result.Outcome, result.Detail = Outcome(res, failed)
-		if result.Action == audit.ActionToolCall {
-			x.o.Metrics.ToolCall("api", result.Outcome, time.Since(began))
-		}
-		res.CallID = result.Parent
-		return failed
-	})
-	if failed == nil && err != nil { // not recorded, so the caller does not get it
+	made, err := x.maker.Begin(ctx, Origin{Caller: c, Thread: t}, ref, input)
+	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	return res, err
+	res, failed := made.Make(ctx, watch)
+	o := Outcome{BytesOut: int64(len(res.Result)), Output: res.Result}
+	o.Status, o.Detail = Ended(res, failed)
+	if err := made.End(context.WithoutCancel(ctx), o); failed == nil && err != nil { // not recorded, so the caller does not get it
+		return sandbox.ToolResult{}, err
+	}
+	res.CallID = made.ID
+	return res, failed
 }
 
 // Decided puts into the record of an attempt why it may be made, or not, and what of its arguments may be kept.
@@ -187,8 +165,8 @@ func Decided(rec *audit.Record, plan policy.Plan, input []byte) {
 	rec.Args, _ = audit.Args(json.RawMessage(plan.Shown(input)))
 }
 
-// Outcome returns how a record says that a call ended.
-func Outcome(res sandbox.ToolResult, err error) (outcome, detail string) {
+// Ended returns how a record says that a call ended.
+func Ended(res sandbox.ToolResult, err error) (outcome, detail string) {
 	switch {
 	case err == nil && !res.IsError:
 		return "ok", ""

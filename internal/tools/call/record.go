@@ -7,11 +7,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	telemetry "github.com/skerry-sandbox/skerry/internal/observe/metrics"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
 )
 
-// Recorder writes the bridge's calls into the audit log: an attempt before each, a result after
-// it, both children of the exec whose code made the call.
+// Recorder writes calls into the audit log: an attempt before each, a result after it. Those of code are children of
+// the exec that made the call.
 type Recorder struct {
 	log     *audit.Log
 	metrics *telemetry.Metrics
@@ -22,31 +21,38 @@ func NewRecorder(log *audit.Log, metrics *telemetry.Metrics) *Recorder {
 	return &Recorder{log: log, metrics: metrics}
 }
 
-func toolRecord(a bridge.Attempt, phase string) audit.Record {
-	rec := audit.About(a.Exec.Caller, a.Exec.Thread, audit.ActionToolCall, phase)
-	rec.Exec, rec.Subject, rec.BytesIn = a.Exec.ExecID, a.Tool, int64(len(a.Input))
+func toolRecord(a Attempt, phase string) audit.Record {
+	rec := audit.About(a.From.Caller, a.From.Thread, audit.ActionToolCall, phase)
+	rec.Exec, rec.Subject, rec.BytesIn = a.From.ExecID, a.Tool, int64(len(a.Input))
 	return rec
 }
 
 // Attempt records that a call is about to be made and returns the record's id.
-func (t *Recorder) Attempt(ctx context.Context, a bridge.Attempt) (string, error) {
+func (t *Recorder) Attempt(ctx context.Context, a Attempt) (string, error) {
 	rec := toolRecord(a, audit.PhaseAttempt)
-	rec.Parent = a.Exec.AuditParent
-	Decided(&rec, a.Plan, a.Exec.Hide.JSON(a.Input))
+	rec.Parent = a.From.AuditParent
+	Decided(&rec, a.Plan, a.From.Hide.JSON(a.Input))
 	rec, err := t.log.Append(ctx, rec)
 	return rec.ID, err
 }
 
-// Result records how a call ended. Code sees the answer before the record is on the disk; the caller
-// of the API sees neither before: the exec's own end is made durable after it, in the same log.
-func (t *Recorder) Result(ctx context.Context, id string, o bridge.Outcome) error {
+// Result records how a call ended. An agent sees no outcome before its record is on the disk. Code may: the exec's own
+// end is made durable after it, in the same log.
+func (t *Recorder) Result(ctx context.Context, id string, o Outcome) error {
+	x := o.Attempt.From
 	rec := toolRecord(o.Attempt, audit.PhaseResult)
-	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, o.Attempt.Exec.Hide.String(o.Detail)
+	rec.Parent, rec.Outcome, rec.Detail = id, o.Status, x.Hide.String(o.Detail)
 	rec.Millis, rec.BytesOut = o.Millis, o.BytesOut
 	rec.OutHash = audit.Sum(o.Output)
-	t.metrics.ToolCall("bridge", o.Status, time.Duration(o.Millis)*time.Millisecond)
+	took := time.Duration(o.Millis) * time.Millisecond
+	if x.ExecID == "" {
+		t.metrics.ToolCall("api", o.Status, took)
+		rec.ArgsHash = audit.Sum(o.Attempt.Input)
+		return t.log.AppendResult(ctx, rec)
+	}
+	t.metrics.ToolCall("bridge", o.Status, took)
 	_, err := t.log.Append(ctx, rec)
-	if x := o.Attempt.Exec; err == nil && o.File != nil {
+	if err == nil && o.File != nil {
 		_, err = t.log.Append(ctx, keptRecord(x.Caller, x.Thread, x.ExecID, id, *o.File))
 	}
 	return err

@@ -31,11 +31,19 @@ func (x *Calls) AskUpstream(ctx context.Context, c sandbox.Caller, id string, re
 	rec := audit.About(c, t, audit.ActionUpstream, audit.PhaseAttempt)
 	rec.Subject, rec.BytesIn = req.Server+" "+req.Method, int64(len(req.Params))
 	Decided(&rec, plan, req.Params)
-	res, err := x.recorded(ctx, rec, func(attempt string) (sandbox.ToolResult, error) {
-		raw, err := x.o.Hub.MakeUpstream(ctx, plan, attempt)
-		return sandbox.ToolResult{Result: raw}, err
+	var answer json.RawMessage
+	var failed error
+	err = x.o.Audit.Do(ctx, rec, func(result *audit.Record) error {
+		answer, failed = x.o.Hub.MakeUpstream(ctx, plan, result.Parent)
+		result.Args, result.Why = nil, nil
+		result.BytesOut, result.OutHash = int64(len(answer)), audit.Sum(answer)
+		result.Outcome, result.Detail = Ended(sandbox.ToolResult{}, failed)
+		return failed
 	})
-	return res.Result, err
+	if failed == nil && err != nil { // not recorded, so the caller does not get it
+		return nil, err
+	}
+	return answer, err
 }
 
 // WatchUpstream calls changed whenever one of the thread's MCP servers says that a resource is another one
