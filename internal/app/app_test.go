@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/config"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // TestNewFails: a server that cannot be built leaves its data folder to the next one.
@@ -31,6 +32,35 @@ func TestNewFails(t *testing.T) {
 	}
 	if err := lock.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOpenStoreOfANewerFolder: a command that is no server refuses the state of a newer Skerry, too, and changes nothing.
+func TestOpenStoreOfANewerFolder(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Data = t.TempDir()
+	open := func() error {
+		s, err := OpenStore(t.Context(), cfg, nil, slog.New(slog.DiscardHandler))
+		if err == nil {
+			err = s.Close()
+		}
+		return err
+	}
+	if err := open(); err != nil {
+		t.Fatal(err)
+	}
+	journal := filepath.Join(cfg.Data, "state.jsonl")
+	for file, text := range map[string]string{filepath.Join(cfg.Data, "format"): "2\n", journal: "of a newer one\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := open(); !errors.Is(err, sandbox.NotSupported) || !strings.Contains(err.Error(), "Start that version") {
+		t.Errorf("%v, want what to do", err)
+	}
+	if text, err := os.ReadFile(journal); err != nil || string(text) != "of a newer one\n" {
+		t.Errorf("the journal: %q, %v", text, err)
 	}
 }
 

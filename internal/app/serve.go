@@ -296,10 +296,23 @@ func OpenStore(ctx context.Context, cfg config.Config, peers *peer.Peers, log *s
 		URL: cfg.Redis, Journal: filepath.Join(cfg.Data, "state.jsonl"), Log: log,
 		HighestUID: func() (int, error) { return highestUID(cfg.Data) },
 	}
-	if peers != nil {
+	if peers != nil { // a server, which has looked at its folder, and waits for Redis
 		o.Replica, o.Alive = peers.ID(), peers.Alive
+		return store.Open(ctx, o)
 	}
-	return store.Open(ctx, o)
+	if cfg.Redis == "" {
+		if err := store.CheckFolder(cfg.Data); err != nil {
+			return nil, err
+		}
+	}
+	s, err := store.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.CheckFormat(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 func (p *App) openTools(ctx context.Context) (err error) {
