@@ -31,7 +31,9 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{:pool}:TEMPLATE                  hash    seconds  replica -> "count time", the sandboxes that wait on it; each server says it anew every second
 //	skerry:{T}:idem:U:SHA256                 hash    130 min, claim, fp (fingerprint), state (running, done, large), answer; nothing:
 //	                                                 24 h     a retry after its loss runs the request again
+//	skerry:{T}:idem-since                    string  -        Redis' time in ms since which the answers of the tenant are remembered; now: an older retry is refused
 //	skerry:{T}:rate:LIMIT:SCOPE              string  seconds  Redis' time in ms at which the bucket is full again; a full bucket
+//	skerry:{:rates}:LIMIT:SCOPE              string  seconds  the same of calls, whose rates are looked at in one script; a full bucket
 //	skerry:{T}:held:LIMIT:SCOPE              zset    seconds  "ID UNTIL" -> time in ms at which the place is free if no server holds on to it; each server says it anew every 10 s
 //	skerry:{T}:usage:DAY                     hash    92 days  durable. "SCOPE|COUNTER" -> amount, ~SERVER -> its last batch; nothing: the counts of the day begin anew
 //	skerry:{T}:cpu:SANDBOX                   string  1 h      ms of CPU time that were counted of it; what its server knows
@@ -46,6 +48,7 @@ import "github.com/skerry-sandbox/skerry/internal/sandbox"
 //	skerry:{T}:audit:FIELD:HASH              list    kept     the records with one value of a field, as internal/audit says; with the stream
 //	skerry:{:audit-tenants}                  set     -        tenants that have a stream; each server says it anew
 //	skerry:{:audit-writer:WRITER}            string  -        Seq up to which all records of the writer are shipped; zero: the cursors above skip what is there
+//	skerry:{:audit-writer:WRITER}:head       string  -        the head of the writer's log as it was shipped, writer:seq:hash; the next batch
 //
 // A SCOPE is whose limit it is: t (the tenant), u:USER or k:KEY.
 //
