@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -8,7 +9,7 @@ import (
 	"strings"
 )
 
-// Bounds of what is asked to run. The OpenAPI document states them, and every way to an exec is held to them by Check.
+// Bounds of what is asked to run. The OpenAPI document states them, and every way to an exec is held to them by Validate.
 const (
 	MaxArgs       = 1024        // words of a command
 	MaxScriptArgs = 1000        // of a script, behind the words by which its skill is run
@@ -23,8 +24,8 @@ func InvalidField(field, format string, args ...any) error {
 	return &Error{Kind: Invalid, Detail: field + ": " + detail, Fields: []Field{{Name: field, Detail: detail}}}
 }
 
-// Check refuses a command that cannot be right. What is zero has a default.
-func (c *Command) Check() error {
+// Validate refuses a command that cannot be right. What is zero has a default.
+func (c *Command) Validate() error {
 	switch {
 	case (c.Shell == "") == (len(c.Argv) == 0):
 		return InvalidField("command", "give exactly one of command, for the shell, and argv, without one")
@@ -40,10 +41,11 @@ func (c *Command) Check() error {
 		return InvalidField("pty", "want 1 to %d columns and rows", MaxTerminalSide)
 	case c.Terminal != nil && !c.Background:
 		return InvalidField("pty", "a terminal needs background: true; GET …/pty?exec= joins it")
-	case c.Cwd != "" && !path.IsAbs(c.Cwd):
-		return InvalidField("cwd", "%.200q is not an absolute path such as %s", c.Cwd, WorkspaceDir)
-	case len(c.Cwd) > MaxCwdBytes || strings.ContainsRune(c.Cwd, 0):
-		return InvalidField("cwd", "has a NUL or more than %d bytes", MaxCwdBytes)
+	}
+	if c.Cwd != "" {
+		if err := checkCwd(c.Cwd); err != nil {
+			return err
+		}
 	}
 	if err := checkWords("command", c.Shell); err != nil {
 		return err
@@ -54,8 +56,8 @@ func (c *Command) Check() error {
 	return checkInput(c.Stdin, c.Env, c.EnvSecrets)
 }
 
-// Check refuses a run of a script that cannot be right. Its arguments follow words of the skill's own.
-func (s *Script) Check() error {
+// Validate refuses a run of a script that cannot be right. Its arguments follow words of the skill's own.
+func (s *Script) Validate() error {
 	switch {
 	case len(s.Args) > MaxScriptArgs:
 		return InvalidField("args", "%d words, at most %d", len(s.Args), MaxScriptArgs)
@@ -71,11 +73,41 @@ func (s *Script) Check() error {
 	return checkInput(s.Stdin, s.Env, s.EnvSecrets)
 }
 
+// SetDefaults fills in what a command leaves out.
+func (c *Command) SetDefaults() {
+	c.Timeout = cmp.Or(c.Timeout, DefaultExecTimeout)
+	c.MaxOutputBytes = cmp.Or(c.MaxOutputBytes, DefaultOutputBytes)
+}
+
+// Validate refuses a context that cannot be right.
+func (r *ContextRequest) Validate() error {
+	switch {
+	case !slices.Contains(ContextLanguages, r.Language):
+		return InvalidField("language", "%.40q is none of %s; a shell that lives on is an exec with a pty", r.Language, strings.Join(ContextLanguages, ", "))
+	case r.Cwd == "":
+		return nil
+	}
+	return checkCwd(r.Cwd)
+}
+
+func checkCwd(dir string) error {
+	switch {
+	case !path.IsAbs(dir):
+		return InvalidField("cwd", "%.200q is not an absolute path such as %s", dir, WorkspaceDir)
+	case len(dir) > MaxCwdBytes || strings.ContainsRune(dir, 0):
+		return InvalidField("cwd", "has a NUL or more than %d bytes", MaxCwdBytes)
+	}
+	return nil
+}
+
+// ContextLanguages are those of contexts.
+var ContextLanguages = []string{"python", "typescript", "javascript"}
+
 // Languages are those of a Code.
 var Languages = []string{"typescript", "javascript", "python", "bash"}
 
-// Check refuses a program that cannot be right. The language of one without a context is known by now.
-func (c *Code) Check() error {
+// Validate refuses a program that cannot be right. The language of one without a context is known by now.
+func (c *Code) Validate() error {
 	switch {
 	case c.ContextID == "" && !slices.Contains(Languages, c.Language):
 		return InvalidField("language", "%.40q is none of %s", c.Language, strings.Join(Languages, ", "))

@@ -24,7 +24,7 @@ func TestCheckCommand(t *testing.T) {
 		change(c)
 		return c
 	}
-	for field, pair := range map[string][2]interface{ Check() error }{
+	for field, pair := range map[string][2]interface{ Validate() error }{
 		"argv":             {&Command{Argv: words(MaxArgs)}, &Command{Argv: words(MaxArgs + 1)}},
 		"argv ":            {&Command{Argv: []string{"a", ""}}, &Command{Argv: []string{""}}},
 		"argv  ":           {&Command{Argv: []string{long(MaxWordBytes)}}, &Command{Argv: []string{"a", long(MaxWordBytes + 1)}}},
@@ -52,15 +52,18 @@ func TestCheckCommand(t *testing.T) {
 		"code":             {&Code{Language: "bash", Text: long(MaxCodeBytes)}, &Code{Language: "bash", Text: long(MaxCodeBytes + 1)}},
 		"code ":            {&Code{Language: "bash", Text: "a"}, &Code{Language: "bash", Text: " \n"}},
 		"language":         {&Code{ContextID: "c", Text: "a"}, &Code{Language: "ruby", Text: "a"}},
+		"language ":        {&ContextRequest{Language: "python"}, &ContextRequest{Language: "bash"}},
+		"cwd  ":            {&ContextRequest{Language: "python", Cwd: "/" + long(MaxCwdBytes-1)}, &ContextRequest{Language: "python", Cwd: "/" + long(MaxCwdBytes)}},
+		"cwd   ":           {&ContextRequest{Language: "python", Cwd: "/a"}, &ContextRequest{Language: "python", Cwd: "a"}},
 		"timeout":          {&Code{Language: "bash", Text: "a", Timeout: MaxCodeTimeout}, &Code{Language: "bash", Text: "a", Timeout: MaxCodeTimeout + 1}},
 		"max_output_chars": {&Code{Language: "bash", Text: "a", MaxOutputChars: MaxOutputChars}, &Code{Language: "bash", Text: "a", MaxOutputChars: MaxOutputChars + 1}},
 	} {
 		field = strings.TrimSpace(field)
-		if err := pair[0].Check(); err != nil {
+		if err := pair[0].Validate(); err != nil {
 			t.Errorf("%s: the bound itself is refused: %v", field, err)
 		}
 		var e *Error
-		if err := pair[1].Check(); !errors.As(err, &e) || e.Kind != Invalid || len(e.Fields) != 1 || e.Fields[0].Name != field {
+		if err := pair[1].Validate(); !errors.As(err, &e) || e.Kind != Invalid || len(e.Fields) != 1 || e.Fields[0].Name != field {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

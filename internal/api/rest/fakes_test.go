@@ -184,7 +184,7 @@ func (w *world) Hibernate(_ context.Context, c sandbox.Caller, _ string, force b
 func (w *world) Templates() []sandbox.Template { return []sandbox.Template{{Name: "base"}} }
 
 func (w *world) RunCommand(_ context.Context, c sandbox.Caller, _ string, cmd sandbox.Command) (string, error) {
-	if err := cmd.Check(); err != nil { // as the real one does
+	if err := cmd.Validate(); err != nil { // as the real one does
 		return "", err
 	}
 	w.cmd = cmd
@@ -194,14 +194,14 @@ func (w *world) RunCommand(_ context.Context, c sandbox.Caller, _ string, cmd sa
 func (w *world) RunCode(_ context.Context, c sandbox.Caller, _ string, code sandbox.Code) (string, error) {
 	checked := code
 	checked.Language = cmp.Or(code.Language, "typescript")
-	if err := checked.Check(); err != nil {
+	if err := checked.Validate(); err != nil {
 		return "", err
 	}
 	w.code = code
 	return "e1", w.see(c)
 }
 func (w *world) RunScript(_ context.Context, c sandbox.Caller, _ string, s sandbox.Script) (string, error) {
-	if err := s.Check(); err != nil {
+	if err := s.Validate(); err != nil {
 		return "", err
 	}
 	w.script = s

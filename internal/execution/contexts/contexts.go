@@ -114,7 +114,7 @@ func (x *Contexts) CreateContext(ctx context.Context, c sandbox.Caller, id strin
 	if q.Cwd == "" {
 		q.Cwd = sandbox.WorkspaceDir
 	}
-	if err := checkContext(q); err != nil {
+	if err := q.Validate(); err != nil {
 		return sandbox.CodeContext{}, err
 	}
 	name, err := uuid.NewV7()
@@ -139,16 +139,6 @@ func (x *Contexts) CreateContext(ctx context.Context, c sandbox.Caller, id strin
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return cc.show(), nil
-}
-
-func checkContext(q sandbox.ContextRequest) error {
-	switch {
-	case !slices.Contains([]string{"python", "typescript", "javascript"}, q.Language):
-		return sandbox.Errorf(sandbox.Invalid, "language %.40q: want python, typescript or javascript; a shell that lives on is an exec with a pty", q.Language)
-	case !strings.HasPrefix(q.Cwd, "/") || strings.ContainsRune(q.Cwd, 0) || len(q.Cwd) > 4096:
-		return sandbox.Errorf(sandbox.Invalid, "cwd %.200q: give an absolute path such as %s", q.Cwd, sandbox.WorkspaceDir)
-	}
-	return nil
 }
 
 // openContext starts the interpreter of a context that is marked as starting, and records it.
@@ -458,7 +448,7 @@ func (x *Contexts) Adopt(ctx context.Context, inst *instance.Instance, known []*
 	now := time.Now().UTC()
 	for _, s := range st.GetContexts() {
 		q := sandbox.ContextRequest{Language: s.GetLanguage(), Cwd: s.GetCwd()}
-		if uuid.Validate(s.GetContextId()) != nil || checkContext(q) != nil || path.Clean(q.Cwd) != q.Cwd {
+		if uuid.Validate(s.GetContextId()) != nil || q.Validate() != nil || path.Clean(q.Cwd) != q.Cwd {
 			continue // not one of ours
 		}
 		created := time.UnixMilli(s.GetStartedUnixMs()).UTC()

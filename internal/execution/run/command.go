@@ -34,15 +34,10 @@ const (
 
 // RunCommand starts a command and returns the id of its exec.
 func (x *Runner) RunCommand(ctx context.Context, c sandbox.Caller, id string, cmd sandbox.Command) (string, error) {
-	if err := cmd.Check(); err != nil {
+	if err := cmd.Validate(); err != nil {
 		return "", err
 	}
-	if cmd.Timeout == 0 {
-		cmd.Timeout = sandbox.DefaultExecTimeout
-	}
-	if cmd.MaxOutputBytes == 0 {
-		cmd.MaxOutputBytes = sandbox.DefaultOutputBytes
-	}
+	cmd.SetDefaults()
 	req := &sandboxv1.RunRequest{
 		Shell: cmd.Shell, Argv: cmd.Argv, Cwd: cmd.Cwd, Stdin: []byte(cmd.Stdin), KeepStdin: cmd.KeepStdin,
 		MaxOutputBytes: uint64(cmd.MaxOutputBytes),
@@ -73,7 +68,7 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 	if code.MaxOutputChars == 0 {
 		code.MaxOutputChars = settings.MaxOutputChars
 	}
-	if err := code.Check(); err != nil {
+	if err := code.Validate(); err != nil {
 		return "", err
 	}
 	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionCode, Deadline: code.Timeout, Code: &code, Report: true}}
@@ -100,7 +95,7 @@ func (x *Runner) RunCode(ctx context.Context, c sandbox.Caller, id string, code 
 
 // RunScript starts a script of a skill and returns the id of its exec.
 func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s sandbox.Script) (string, error) {
-	if err := s.Check(); err != nil {
+	if err := s.Validate(); err != nil {
 		return "", err
 	}
 	t, err := c.Thread(id)
@@ -120,13 +115,11 @@ func (x *Runner) RunScript(ctx context.Context, c sandbox.Caller, id string, s s
 		return "", err
 	}
 	cmd := sandbox.Command{Argv: append(argv, s.Args...), Stdin: s.Stdin, Env: s.Env, Timeout: s.Timeout}
-	if err := cmd.Check(); err != nil {
+	if err := cmd.Validate(); err != nil {
 		return "", err
 	}
-	if cmd.Timeout == 0 {
-		cmd.Timeout = sandbox.DefaultExecTimeout
-	}
-	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: sandbox.DefaultOutputBytes}
+	cmd.SetDefaults()
+	req := &sandboxv1.RunRequest{Argv: cmd.Argv, Stdin: []byte(cmd.Stdin), MaxOutputBytes: uint64(cmd.MaxOutputBytes)}
 	e := &execution.Exec{Spec: execution.Spec{Action: audit.ActionSkillRun, Skill: &sk, Subject: s.Skill + "/" + s.Path, Deadline: cmd.Timeout, Report: true}}
 	return x.run(ctx, c, id, e, req, environment{own: s.Env, secrets: s.EnvSecrets, skill: s.Skill}, s)
 }
