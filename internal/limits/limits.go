@@ -62,13 +62,13 @@ const (
 	// HoldTime is how long a place is kept for a server that says nothing of it any more. A server holds on to its
 	// places three times as often.
 	HoldTime = 30 * time.Second
-	// tellEvery is how often counts are told, and with them the CPU time that limits see.
-	tellEvery = time.Second
+	// reportEvery is how often counts are reported, and with them the CPU time that limits see.
+	reportEvery = time.Second
 	// diskEvery is how often the files of who has a limit of them are measured, while it does something.
 	diskEvery = 30 * time.Second
 	// diskWait bounds the first of these measurements, which a call waits for.
 	diskWait = 15 * time.Second
-	// maxScopes bounds those whose counts wait to be told, of one tenant. With more, only the tenant's go on.
+	// maxScopes bounds those whose counts wait to be reported, of one tenant. With more, only the tenant's go on.
 	maxScopes = 50_000
 	// maxBack bounds the places that one check frees.
 	maxBack = 512
@@ -90,7 +90,7 @@ type Options struct {
 	Server string // names this process, for good
 	// Disk returns the bytes of all files of a user, or of a tenant when user is "". nil: no limit of them is kept to.
 	Disk func(ctx context.Context, tenant, user string) (int64, error)
-	// Refused is told of each refusal: a limit's name and of what kind of scope it is. May be nil.
+	// Refused is called for each refusal, with the name of the limit and the kind of its scope. May be nil.
 	Refused func(limit, scope string)
 	Log     *slog.Logger
 	// HoldTime and Now replace the package's in tests.
@@ -109,7 +109,7 @@ type Gate struct {
 	counts map[ledger]*account
 	marks  map[sandbox.ID]*meter
 	batch  uint64
-	unsent []parcel // told, and not known to have arrived; of the goroutine that tells
+	unsent []parcel // sent, and not acknowledged; of the goroutine that reports
 	disks  map[diskKey]*disk
 
 	measuring sync.WaitGroup
@@ -136,7 +136,7 @@ func New(o Options) *Gate {
 		o: o, places: map[*Place]struct{}{}, back: map[string]map[store.Held]struct{}{}, counts: map[ledger]*account{},
 		marks: map[sandbox.ID]*meter{}, disks: map[diskKey]*disk{}, kick: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
 	}
-	go reports{g}.tell(ctx)
+	go reports{g}.run(ctx)
 	return g
 }
 

@@ -297,7 +297,7 @@ func TestRedisAway(t *testing.T) {
 		}
 		p.Release()
 	}
-	time.Sleep(2 * tellEvery)
+	time.Sleep(2 * reportEvery)
 	redis.Restart()
 	eventually(t, "the place that was given back meanwhile is not free", func() bool {
 		_, err := limited.Exec(t.Context(), ann, "c", time.Hour)
@@ -311,7 +311,7 @@ func TestRedisAway(t *testing.T) {
 		return u.Total.Execs
 	}
 	eventually(t, "what was counted meanwhile is lost", func() bool { return count() == 20 })
-	time.Sleep(2 * tellEvery)
+	time.Sleep(2 * reportEvery)
 	if n := count(); n != 20 {
 		t.Errorf("%d execs of 20", n)
 	}

@@ -16,7 +16,7 @@ type reports struct{ *Gate }
 // ledger is where counts go.
 type ledger struct{ tenant, day string }
 
-// account is what was counted for one ledger and is not told yet.
+// account is what was counted for one ledger and is not reported yet.
 type account struct {
 	counts store.Counts
 	marks  []store.CPUMark
@@ -29,7 +29,7 @@ type parcel struct {
 	number uint64
 }
 
-// closeTime bounds the last telling.
+// closeTime bounds the last report.
 const closeTime = 5 * time.Second
 
 // count adds to a counter of a caller, its tenant and its key.
@@ -70,7 +70,7 @@ func (g reports) account(l ledger) *account {
 // meter is what is known of the CPU time of a sandbox.
 type meter struct {
 	counted time.Duration // negative: unknown
-	told    time.Duration // the newest word; -1: told and taken into an account
+	latest  time.Duration // the newest total; -1: it is in an account already
 	caller  sandbox.Caller
 }
 
@@ -84,7 +84,7 @@ func (g *Gate) CPU(c sandbox.Caller, id sandbox.ID, total time.Duration, adopted
 	defer g.mu.Unlock()
 	m := g.marks[id]
 	if m == nil {
-		m = &meter{told: -1}
+		m = &meter{latest: -1}
 		if adopted {
 			m.counted = -1
 		}
@@ -92,7 +92,7 @@ func (g *Gate) CPU(c sandbox.Caller, id sandbox.ID, total time.Duration, adopted
 	}
 	m.caller = c
 	if total > m.counted {
-		m.told = total
+		m.latest = total
 	}
 }
 
@@ -118,7 +118,7 @@ func (g *Gate) ForgetCPU(id sandbox.ID) {
 // takeMark puts the newest word about a sandbox into an account. The caller holds mu.
 func (g reports) takeMark(id sandbox.ID) {
 	m := g.marks[id]
-	if m == nil || m.told < 0 {
+	if m == nil || m.latest < 0 {
 		return
 	}
 	scopes := make([]string, 0, 3)
@@ -126,42 +126,42 @@ func (g reports) takeMark(id sandbox.ID) {
 		scopes = append(scopes, s.key)
 	}
 	a := g.account(ledger{m.caller.Tenant, store.Day(g.o.Now())})
-	a.marks = append(a.marks, store.CPUMark{Sandbox: id, Total: m.told, Known: m.counted, Scopes: scopes})
-	m.counted, m.told = m.told, -1
+	a.marks = append(a.marks, store.CPUMark{Sandbox: id, Total: m.latest, Known: m.counted, Scopes: scopes})
+	m.counted, m.latest = m.latest, -1
 }
 
-// tell writes what was counted, and which places are held and freed, to the state store.
-func (g reports) tell(ctx context.Context) {
+// run reports counts and places, held and freed, to the state store until the gate closes.
+func (g reports) run(ctx context.Context) {
 	defer close(g.done)
-	counting, holding := time.NewTicker(tellEvery), time.NewTicker(g.o.HoldTime/3)
+	counting, renewing := time.NewTicker(reportEvery), time.NewTicker(g.o.HoldTime/3)
 	defer counting.Stop()
-	defer holding.Stop()
+	defer renewing.Stop()
 	failing := false
 	for {
-		hold, count := false, false
+		renew, count := false, false
 		select {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.Background(), closeTime)
 			defer cancel()
-			if err := firstError(g.tellPlaces(last, false), g.tellCounts(last)); err != nil {
+			if err := firstError(g.reportPlaces(last, false), g.reportCounts(last)); err != nil {
 				g.o.Log.Warn("the last counts of usage are lost", "error", err)
 			}
 			return
 		case <-g.kick:
-		case <-holding.C:
-			hold = true
+		case <-renewing.C:
+			renew = true
 		case <-counting.C:
 			count = true
 		}
-		err := g.tellPlaces(ctx, hold)
+		err := g.reportPlaces(ctx, renew)
 		if count {
-			err = firstError(err, g.tellCounts(ctx))
+			err = firstError(err, g.reportCounts(ctx))
 		}
 		if bad := err != nil && ctx.Err() == nil; bad != failing {
 			if failing = bad; bad {
-				g.o.Log.Warn("usage cannot be told to the state store; it is kept until then", "error", err)
+				g.o.Log.Warn("usage cannot be reported to the state store; it is reported later", "error", err)
 			} else {
-				g.o.Log.Info("usage is told again")
+				g.o.Log.Info("usage is reported again")
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// Close tells what is left and frees no place: the places of sandboxes stay taken.
+// Close reports what is left and frees no place: the places of sandboxes stay taken.
 func (g *Gate) Close() error {
 	g.stop()
 	<-g.done
@@ -184,12 +184,12 @@ func (g *Gate) Close() error {
 	return nil
 }
 
-// tellPlaces frees places and extends the others.
-func (g reports) tellPlaces(ctx context.Context, hold bool) error {
+// reportPlaces frees places and extends the others.
+func (g reports) reportPlaces(ctx context.Context, renew bool) error {
 	keep := map[string][]store.Held{}
 	g.mu.Lock()
 	for p := range g.places {
-		if hold || !p.exec { // a seat has to be told soon; sandboxes are few
+		if renew || !p.exec { // a sandbox place has to be reported soon; sandboxes are few
 			keep[p.caller.Tenant] = append(keep[p.caller.Tenant], p.held...)
 		}
 	}
@@ -223,8 +223,8 @@ func (g reports) stillHeld(tenant string, held []store.Held) []store.Held {
 	return slices.DeleteFunc(held, func(h store.Held) bool { _, gone := g.back[tenant][h]; return gone })
 }
 
-// tellCounts closes the open accounts and sends all that has not arrived. Only who tells touches unsent.
-func (g reports) tellCounts(ctx context.Context) error {
+// reportCounts closes the open accounts and sends all that has not arrived. Only the goroutine that reports touches unsent.
+func (g reports) reportCounts(ctx context.Context) error {
 	for g.seal(); len(g.unsent) > 0; {
 		p := g.unsent[0]
 		if err := g.o.State.Count(ctx, p.tenant, p.day, g.o.Server, p.number, p.counts, p.marks); err != nil {
