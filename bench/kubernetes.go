@@ -28,7 +28,7 @@ var podRuntimes = []struct{ name, overrides string }{
 // for the pods of kubectl.
 type cluster struct {
 	ctx          context.Context
-	boxes, plain string
+	sandboxes, plain string
 	n            int    // numbers pods
 	pod          string // the last of kubectl
 }
@@ -59,20 +59,20 @@ func pods(ctx context.Context, b *bench) (err error) {
 		return nil
 	}
 	name := fmt.Sprintf("skerry-bench-%d", os.Getpid())
-	c := &cluster{ctx: ctx, boxes: name + "-boxes", plain: name + "-plain"}
-	if err := c.kubectl([]byte(fmt.Sprintf(namespaces, c.boxes, c.plain)), "apply", "--filename", "-"); err != nil {
+	c := &cluster{ctx: ctx, sandboxes: name + "-sandboxes", plain: name + "-plain"}
+	if err := c.kubectl([]byte(fmt.Sprintf(namespaces, c.sandboxes, c.plain)), "apply", "--filename", "-"); err != nil {
 		return err
 	}
 	defer func() {
 		c.ctx = context.WithoutCancel(ctx)
-		err = errors.Join(err, c.kubectl(nil, "delete", "namespace", c.boxes, c.plain, "--wait=false"))
+		err = errors.Join(err, c.kubectl(nil, "delete", "namespace", c.sandboxes, c.plain, "--wait=false"))
 	}()
 	dir := filepath.Join(b.dir, "pods")
 	if err := podTemplates(dir); err != nil {
 		return err
 	}
 	s, err := b.serve("kubernetes", "kubernetes", "SKERRY_TEMPLATES="+dir, "SKERRY_KUBERNETES_KUBECONFIG="+os.Getenv("KUBECONFIG"),
-		"SKERRY_KUBERNETES_NAMESPACE="+c.boxes, "SKERRY_KUBERNETES_BRIDGE_IMAGE="+b.bridge, "SKERRY_KUBERNETES_IMAGE_PULL_POLICY=Never",
+		"SKERRY_KUBERNETES_NAMESPACE="+c.sandboxes, "SKERRY_KUBERNETES_BRIDGE_IMAGE="+b.bridge, "SKERRY_KUBERNETES_IMAGE_PULL_POLICY=Never",
 		"SKERRY_KUBERNETES_CPU_PERCENT=1", "SKERRY_KUBERNETES_MEMORY_PERCENT=10") // small nodes have room for them
 	if err != nil {
 		return err

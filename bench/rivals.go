@@ -20,7 +20,7 @@ func startContainer(image string, options []string, command ...string) (containe
 	args := append([]string{"run", "-d", "--rm", "--network", "none"}, options...)
 	out, err := exec.Command("docker", append(append(args, image), command...)...).Output()
 	if err != nil {
-		return "", fmt.Errorf("docker run %s: %w", image, told(err))
+		return "", fmt.Errorf("docker run %s: %w", image, withStderr(err))
 	}
 	return container(strings.TrimSpace(string(out))), nil
 }
@@ -39,12 +39,12 @@ func hostProgram(dir, name string, args ...string) func() error {
 		cmd := exec.Command(name, args...)
 		cmd.Dir = dir
 		_, err := cmd.Output()
-		return told(err)
+		return withStderr(err)
 	}
 }
 
-// told puts what a program said into the error of its end.
-func told(err error) error {
+// withStderr adds the standard error of a program to the error of its exit.
+func withStderr(err error) error {
 	var ended *exec.ExitError
 	if errors.As(err, &ended) && len(ended.Stderr) > 0 {
 		return fmt.Errorf("%w: %.300s", err, ended.Stderr)

@@ -78,9 +78,9 @@ func prepare(log *slog.Logger, anchored bool) (dial sandboxd.Dialer, err error) 
 	if !anchored {
 		return nil, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), anchor.HoldTime)
+	ctx, cancel := context.WithTimeout(context.Background(), anchor.ConnectTime)
 	defer cancel()
-	held, err := anchor.Hold(ctx, anchor.Address)
+	held, err := anchor.Connect(ctx, anchor.Address)
 	if err != nil {
 		return nil, err
 	}

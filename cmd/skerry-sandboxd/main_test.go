@@ -62,7 +62,7 @@ type jail struct {
 	pid1  int // of sandboxd, as the host sees it
 	sock  string
 	count int
-	held  *anchor.Held // of a jail that is anchored
+	held  *anchor.Accepted // of a jail that is anchored
 }
 
 var builtIn string // folder to remove

@@ -181,7 +181,7 @@ func raise(ctx context.Context, session *yamux.Session, token int64) error {
 
 // Reach has the sidecar try, for a second, to connect to an IP address and port by TCP, and reports whether a process there took the connection.
 func (c *Conn) Reach(ctx context.Context, address string) (reached bool, err error) {
-	release, err := c.hold(ctx)
+	release, err := c.lock(ctx)
 	if err != nil {
 		return false, err
 	}

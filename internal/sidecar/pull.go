@@ -19,7 +19,7 @@ import (
 // Pull is that of driver.Remote. Conflict: a mount was never pushed as a whole since the sandbox was made, so that what
 // is missing in it says nothing. Of sandbox.UserDataDir the folders workspace, uploads and outputs come, and nothing beside them.
 func (c *Conn) Pull(ctx context.Context) (changed bool, err error) {
-	release, err := c.hold(ctx)
+	release, err := c.lock(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -341,7 +341,7 @@ func (p *pull) put(it *item) error {
 	case it.e.Kind == tree.Link:
 		return c.Link(it.e)
 	}
-	return c.Dress(it.e)
+	return c.SetAttributes(it.e)
 }
 
 // fixed reports whether the server made the folder at a path, which no sandbox can change.

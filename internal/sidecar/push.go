@@ -34,7 +34,7 @@ type copied struct {
 // Push is that of driver.Remote. It returns when the sandbox has all of it. A path that no mount has is Invalid. What
 // was not changed costs a stat of each file at the server, and no byte on the way where the mount is read-only.
 func (c *Conn) Push(ctx context.Context, paths ...string) error {
-	release, err := c.hold(ctx)
+	release, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -237,8 +237,8 @@ func (c *Conn) live(ctx context.Context) (*yamux.Session, error) {
 	}
 }
 
-// hold waits for its turn.
-func (c *Conn) hold(ctx context.Context) (release func(), err error) {
+// lock waits until no other copy runs, or ctx ends.
+func (c *Conn) lock(ctx context.Context) (release func(), err error) {
 	select {
 	case c.op <- struct{}{}:
 		return func() { <-c.op }, nil
@@ -253,7 +253,7 @@ func (c *Conn) Remount(ctx context.Context, token int64, mounts []sandbox.Mount,
 	if err := checkMounts(mounts); err != nil {
 		return err
 	}
-	release, err := c.hold(ctx)
+	release, err := c.lock(ctx)
 	if err != nil {
 		return err
 	}

@@ -267,7 +267,7 @@ func TestAnchor(t *testing.T) {
 	b.start(b.addr)
 	b.server("bridge.sock", echo)
 	b.server("control.sock", func(c *net.UnixConn) { _, _ = io.WriteString(c, "control") })
-	a, err := anchor.Hold(t.Context(), b.anchor)
+	a, err := anchor.Connect(t.Context(), b.anchor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestAnchor(t *testing.T) {
 	b.start(b.addr)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if a, err := anchor.Hold(ctx, b.anchor); err == nil {
+	if a, err := anchor.Connect(ctx, b.anchor); err == nil {
 		_ = a.Close()
 		t.Error("the next sidecar takes whoever comes for PID 1")
 	}

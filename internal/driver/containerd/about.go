@@ -10,8 +10,8 @@ import (
 
 var _ driver.Describer = (*Driver)(nil)
 
-// maxTold bounds each word that is believed of an engine.
-const maxTold = 200
+// maxVersion bounds each text that an engine reports of itself.
+const maxVersion = 200
 
 // About implements driver.Describer. containerd's API has no number of its own: it is that of its version.
 func (d *Driver) About(ctx context.Context) (driver.About, error) {
@@ -21,7 +21,7 @@ func (d *Driver) About(ctx context.Context) (driver.About, error) {
 	if err != nil {
 		return driver.About{}, engineError(err, "containerd does not answer")
 	}
-	about := driver.About{Engine: fmt.Sprintf("containerd %.*s", maxTold, v.Version), Programs: map[string]string{}, Advice: hardening.Advice()}
+	about := driver.About{Engine: fmt.Sprintf("containerd %.*s", maxVersion, v.Version), Programs: map[string]string{}, Advice: hardening.Advice()}
 	for name, rt := range d.runtimes {
 		about.Programs[name] = rt.program
 	}

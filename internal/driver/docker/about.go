@@ -14,8 +14,8 @@ import (
 
 var _ driver.Describer = (*Driver)(nil)
 
-// maxTold bounds each word that is believed of an engine.
-const maxTold = 200
+// maxVersion bounds each text that an engine reports of itself.
+const maxVersion = 200
 
 // About implements driver.Describer.
 func (d *Driver) About(ctx context.Context) (driver.About, error) {
@@ -33,8 +33,8 @@ func (d *Driver) About(ctx context.Context) (driver.About, error) {
 		return driver.About{}, engineError(err, "the container engine does not tell its runtimes")
 	}
 	about := driver.About{
-		Engine:   fmt.Sprintf("Docker %.*s", maxTold, info.Info.ServerVersion),
-		API:      fmt.Sprintf("%.*s (%s is enough)", maxTold, ping.APIVersion, minAPIVersion),
+		Engine:   fmt.Sprintf("Docker %.*s", maxVersion, info.Info.ServerVersion),
+		API:      fmt.Sprintf("%.*s (%s is enough)", maxVersion, ping.APIVersion, minAPIVersion),
 		Programs: map[string]string{}, Advice: map[string]string{},
 	}
 	for _, known := range hardening.Runtimes() {

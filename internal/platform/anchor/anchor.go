@@ -29,8 +29,8 @@ const Argument = "anchored"
 // Address is where the sidecar listens: a name without a file, in the network of the pod.
 const Address = "@skerry-anchor"
 
-// HoldTime is how long PID 1 waits for its sidecar.
-const HoldTime = 30 * time.Second
+// ConnectTime is how long PID 1 waits for its sidecar.
+const ConnectTime = 30 * time.Second
 
 const (
 	network = "unixpacket" // each message is whole, with its descriptor
@@ -50,11 +50,11 @@ type Anchor struct {
 	done chan struct{}
 }
 
-// Hold connects to the sidecar that listens at address, and waits for one until ctx ends. No code of the sandbox may
+// Connect connects to the sidecar that listens at address, and waits for one until ctx ends. No code of the sandbox may
 // run before it returns.
-func Hold(ctx context.Context, address string) (*Anchor, error) {
+func Connect(ctx context.Context, address string) (*Anchor, error) {
 	for {
-		a, err := hold(ctx, address)
+		a, err := connect(ctx, address)
 		if err == nil || !errors.Is(err, unix.ECONNREFUSED) {
 			return a, err
 		}
@@ -66,7 +66,7 @@ func Hold(ctx context.Context, address string) (*Anchor, error) {
 	}
 }
 
-func hold(ctx context.Context, address string) (*Anchor, error) {
+func connect(ctx context.Context, address string) (*Anchor, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, address)
 	if err != nil {
@@ -167,7 +167,7 @@ func (l *Listener) Close() error { return l.ln.Close() }
 
 // Accept takes the first who comes, and releases the address. Remember is called before that one hears of it, and must
 // see to it that no listener for this sandbox begins again, also in another process.
-func (l *Listener) Accept(remember func() error) (*Held, error) {
+func (l *Listener) Accept(remember func() error) (*Accepted, error) {
 	conn, err := l.ln.AcceptUnix()
 	if e := l.ln.Close(); err == nil && e != nil {
 		err = errors.Join(e, conn.Close())
@@ -184,21 +184,21 @@ func (l *Listener) Accept(remember func() error) (*Held, error) {
 	if _, err := io.WriteString(conn, ready); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	return &Held{conn: conn}, nil
+	return &Accepted{conn: conn}, nil
 }
 
-// Held is the sidecar's end.
-type Held struct {
+// Accepted is the sidecar's end.
+type Accepted struct {
 	conn *net.UnixConn
 	once sync.Once
 }
 
 // Close breaks the anchor: the sandbox ends.
-func (h *Held) Close() { h.once.Do(func() { _ = h.conn.Close() }) }
+func (h *Accepted) Close() { h.once.Do(func() { _ = h.conn.Close() }) }
 
 // Next returns the next connection, and the name of the socket that it is for. What is no connection is skipped. An error: the
 // anchor has ended.
-func (h *Held) Next() (name string, conn *net.UnixConn, err error) {
+func (h *Accepted) Next() (name string, conn *net.UnixConn, err error) {
 	buf, oob := make([]byte, maxName+1), make([]byte, unix.CmsgSpace(4))
 	for {
 		n, oobn, _, _, err := h.conn.ReadMsgUnix(buf, oob)

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func address(t *testing.T) string { return "@" + t.TempDir() }
 
 // held returns both ends of an anchor.
-func held(t *testing.T) (*Anchor, *Held) {
+func held(t *testing.T) (*Anchor, *Accepted) {
 	t.Helper()
 	at := address(t)
 	ln, err := Listen(at)
@@ -28,7 +28,7 @@ func held(t *testing.T) (*Anchor, *Held) {
 		t.Fatal(err)
 	}
 	type result struct {
-		h   *Held
+		h   *Accepted
 		err error
 	}
 	accepted := make(chan result, 1)
@@ -36,9 +36,9 @@ func held(t *testing.T) (*Anchor, *Held) {
 		h, err := ln.Accept(func() error { return nil })
 		accepted <- result{h, err}
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), HoldTime)
+	ctx, cancel := context.WithTimeout(t.Context(), ConnectTime)
 	defer cancel()
-	a, err := Hold(ctx, at)
+	a, err := Connect(ctx, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestOnce(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	a, err := Hold(t.Context(), at)
+	a, err := Connect(t.Context(), at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestForgetful(t *testing.T) {
 		_, err := ln.Accept(func() error { return errors.New("the disk is full") })
 		ended <- err
 	}()
-	if _, err := Hold(t.Context(), at); err == nil {
+	if _, err := Connect(t.Context(), at); err == nil {
 		t.Error("PID 1 goes on without a sidecar that remembers it")
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the disk is full") {
@@ -164,7 +164,7 @@ func TestHoldWaits(t *testing.T) {
 	at := address(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := Hold(ctx, at); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Connect(ctx, at); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without a sidecar: %v", err)
 	}
 	silent, err := net.Listen(network, at)
@@ -174,7 +174,7 @@ func TestHoldWaits(t *testing.T) {
 	defer silent.Close() //nolint:errcheck // test
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := Hold(ctx, at); err == nil {
+	if _, err := Connect(ctx, at); err == nil {
 		t.Error("one that says nothing is a sidecar")
 	}
 }

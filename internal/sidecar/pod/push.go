@@ -292,7 +292,7 @@ func adapt(c *tree.Changing, own tree.List, e tree.Entry) error {
 		return c.Link(e)
 	}
 	if now.Mode != e.Mode || now.Mtime != e.Mtime {
-		return c.Dress(e)
+		return c.SetAttributes(e)
 	}
 	return nil
 }

@@ -302,8 +302,8 @@ func (c *Changing) Link(e Entry) error {
 	return c.place(name, e.Path)
 }
 
-// Dress sets mode and time of a file that is there and has the right content, or the mode of a folder.
-func (c *Changing) Dress(e Entry) error {
+// SetAttributes sets mode and time of a file that is there and has the right content, or the mode of a folder.
+func (c *Changing) SetAttributes(e Entry) error {
 	if e.Kind == Folder {
 		c.modes[e.Path] = e.Mode
 		return nil

@@ -232,7 +232,7 @@ func (b *builder) swap(g group) error {
 	case !is:
 		return b.c.RemoveAll(g.at)
 	case g.aside == "":
-		return b.c.Dress(now)
+		return b.c.SetAttributes(now)
 	}
 	if was {
 		dir, err := b.c.t.cur.at(Parent(g.at))
@@ -241,7 +241,7 @@ func (b *builder) swap(g group) error {
 		}
 		err = unix.Renameat2(b.c.aside.fd(), g.aside, dir.fd(), Base(g.at), unix.RENAME_EXCHANGE)
 		if err == nil {
-			return b.dressTop(now)
+			return b.setTopAttributes(now)
 		}
 		// gVisor cannot exchange: for a moment there is nothing.
 		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
@@ -256,12 +256,12 @@ func (b *builder) swap(g group) error {
 	if err := b.c.place(g.aside, g.at); err != nil {
 		return err
 	}
-	return b.dressTop(now)
+	return b.setTopAttributes(now)
 }
 
-func (b *builder) dressTop(now Entry) error {
+func (b *builder) setTopAttributes(now Entry) error {
 	if now.Kind == Folder {
-		return b.c.Dress(now)
+		return b.c.SetAttributes(now)
 	}
 	return nil
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// hold does what skerry-sandboxd does with an anchor: it ends with it, and passes connections to its port on.
-func hold() error {
-	ctx, cancel := context.WithTimeout(context.Background(), anchor.HoldTime)
+// runAnchored does what skerry-sandboxd does with an anchor: it ends with it, and passes connections to its port on.
+func runAnchored() error {
+	ctx, cancel := context.WithTimeout(context.Background(), anchor.ConnectTime)
 	defer cancel()
-	a, err := anchor.Hold(ctx, anchor.Address)
+	a, err := anchor.Connect(ctx, anchor.Address)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func main() {
 		mode = os.Args[1]
 	}
 	if mode == anchor.Argument {
-		if err := hold(); err != nil {
+		if err := runAnchored(); err != nil {
 			fmt.Fprintln(os.Stderr, "probe:", err)
 			os.Exit(1)
 		}
