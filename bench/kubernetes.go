@@ -27,10 +27,10 @@ var podRuntimes = []struct{ name, overrides string }{
 // cluster is what a run makes in the cluster that KUBECONFIG names: one namespace for sandboxes, closed as the chart closes it, and one
 // for the pods of kubectl.
 type cluster struct {
-	ctx          context.Context
+	ctx              context.Context
 	sandboxes, plain string
-	n            int    // numbers pods
-	pod          string // the last of kubectl
+	n                int    // numbers pods
+	pod              string // the last of kubectl
 }
 
 // namespaces are the objects of a cluster.
