@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 )
 
@@ -60,7 +61,7 @@ func (p *App) openSigner(ctx context.Context) error {
 		}
 		if made {
 			p.log.Warn("a key that signs the audit log was made; keep a copy of the public one elsewhere",
-				"private", c.SigningKeyFile, "public", signing.PublicPath(c.SigningKeyFile), "key_id", audit.KeyID(f.Public()))
+				"private", c.SigningKeyFile, "public", signing.PublicPath(c.SigningKeyFile), "key_id", record.KeyID(f.Public()))
 		}
 		s.key, s.keep = f, signing.KeptBeside(c.SigningKeyFile)
 	default:
@@ -76,7 +77,7 @@ func (p *App) openSigner(ctx context.Context) error {
 	}
 	if lost {
 		p.log.Warn("the audit log is signed with a new key for which the former one does not vouch; if this was not intended, find out why (skerry audit keys list)",
-			"key_id", audit.KeyID(s.key.Public()))
+			"key_id", record.KeyID(s.key.Public()))
 	}
 	p.signer = s
 	return signing.Tidy(s.keep)

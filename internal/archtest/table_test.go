@@ -140,10 +140,11 @@ var table = []row{
 	{"internal/template", "sandbox platform/editdistance /sandbox-templates", "templates are text and a vocabulary"},
 	{"internal/template/sbom", "", "a list of parts is text, whatever printed it"},
 
-	{"internal/audit", "platform/lockedfile sandbox store store/groupcommit platform/retry", "the log stands below the use cases"},
+	{"internal/audit", "audit/record platform/lockedfile sandbox store store/groupcommit platform/retry", "the log stands below the use cases"},
 	{"internal/audit/archive", "platform/lockedfile sandbox platform/s3", "it stores objects, whatever is in them"},
 	{"internal/audit/export", "audit platform/buildinfo sandbox", "a format knows records, not where they come from"},
-	{"internal/audit/signing", "audit platform/keyfile platform/lockedfile", "keys and who is believed; the log itself knows only signatures"},
+	{"internal/audit/record", "sandbox", "a record is a line of text; it knows no file"},
+	{"internal/audit/signing", "audit audit/record platform/keyfile platform/lockedfile", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/audit/sink", "audit tools/egress sandbox platform/webhook", "a sink knows records and addresses"},
 
 	{"internal/store", "platform/lockedfile sandbox store/groupcommit", "state stands below the use cases"},
@@ -178,8 +179,8 @@ var table = []row{
 	{"internal/config", "", "it stands below everything"},
 	{"internal/config/extensions", "sandbox platform/jsonedit platform/lockedfile", "what is switched on is text in files; what a switch means, others know"},
 
-	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/drain ownership/placement instance/lifecycle ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source service store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance tools/call instance/hooks", "it builds the server of all its parts, and knows no command"},
-	{"internal/app/cli", "api/auth api/rest app audit audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes observe/doctor orchestrator ownership/replica platform/buildinfo platform/redact platform/s3 plugins policy sandbox secrets sidecar/pki skills skills/archive skills/lint skills/runnable skills/scan skills/source store template template/sbom tools/argform tools/codeapi/standalone tools/egress tools/hub workspace/quota workspace/snapshot /sdk/go /skills instance", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
+	{"internal/app", "api/auth api/auth/oidc api/deerflow api/e2b api/rest approval audit audit/archive audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes driver/oci limits observe/metrics observe/tracing orchestrator ownership/drain ownership/placement instance/lifecycle ownership/peer ownership/replica platform/buildinfo platform/s3 platform/tlsfiles plugins policy prompt sandbox secrets sidecar/pki skills skills/archive skills/install skills/runnable skills/source service store template tools/bridge tools/codeapi tools/drift tools/egress tools/hub tools/servers workspace/paths workspace/quota workspace/snapshot /sandbox-templates /skills ownership instance tools/call instance/hooks", "it builds the server of all its parts, and knows no command"},
+	{"internal/app/cli", "api/auth api/rest app audit audit/record audit/signing audit/sink config config/extensions driver driver/containerd driver/docker driver/kubernetes observe/doctor orchestrator ownership/replica platform/buildinfo platform/redact platform/s3 plugins policy sandbox secrets sidecar/pki skills skills/archive skills/lint skills/runnable skills/scan skills/source store template template/sbom tools/argform tools/codeapi/standalone tools/egress tools/hub workspace/quota workspace/snapshot /sdk/go /skills instance", "commands ask a server by its public API, or open parts of one by internal/app; no part knows them"},
 
 	{"internal/archtest", "", "it reads text"},
 

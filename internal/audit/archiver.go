@@ -17,6 +17,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 )
@@ -275,7 +276,7 @@ func (a *archiver) inspect(ctx context.Context, s segment, next uint64) (m Manif
 		if err != nil {
 			return m, err
 		}
-		r, intact := decode(line)
+		r, intact := record.Decode(line)
 		if m.Last < s.first {
 			m.Prev, m.From, m.Hash = r.Prev, r.Time, r.Prev
 		}
@@ -459,7 +460,7 @@ func (a *archiver) remove(ctx context.Context, s segment, m Manifest, next uint6
 	case err != nil:
 		return err
 	}
-	r, err := a.log.own(ActionRetention, fmt.Sprintf("records %d to %d", m.First, m.Last))
+	r, err := record.OfLog(ActionRetention, fmt.Sprintf("records %d to %d", m.First, m.Last))
 	if err != nil {
 		return err
 	}

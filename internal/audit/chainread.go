@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 // chain reads the lines of a writer's segments in order.
@@ -69,7 +71,7 @@ func (c *chain) next() (found, error) {
 			return found{}, err
 		}
 		c.line++
-		r, intact := decode(line)
+		r, intact := record.Decode(line)
 		return found{Record: r, intact: intact, segment: c.name, line: c.line}, nil
 	}
 }

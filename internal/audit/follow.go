@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"sync/atomic"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 // shipment is a line on its way out of the log, with what is needed of it.
 type shipment struct {
-	indexed
+	record.Indexed
 	Line []byte // without the newline
 }
 
@@ -140,7 +142,7 @@ func (w *follower) nextSegment() (bool, error) {
 }
 
 func parseShipment(line []byte) (shipment, bool) {
-	r, ok := parseIndexed(line)
+	r, ok := record.ParseIndexed(line)
 	if !ok {
 		return shipment{}, false
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 // seedKey signs with a key made of a number.
@@ -16,7 +18,7 @@ func testKey(n byte) seedKey {
 
 func (k seedKey) public() PublicKey {
 	pub := k.Public().(ed25519.PublicKey) //nolint:forcetypeassert // it is
-	return PublicKey{ID: KeyID(pub), Key: pub}
+	return PublicKey{ID: record.KeyID(pub), Key: pub}
 }
 
 func (k seedKey) Sign(_ context.Context, h Head) (Head, error) {

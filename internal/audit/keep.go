@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
 
@@ -113,7 +114,7 @@ func (k *keeper) trim(ctx context.Context, tenant string) error {
 		keys := []string{stream, cursor}
 		for _, e := range out {
 			text, _ := e.Values["r"].(string)
-			if r, ok := parseIndexed([]byte(text)); ok {
+			if r, ok := record.ParseIndexed([]byte(text)); ok {
 				keys = append(keys, indexKeys(r)...)
 			}
 		}

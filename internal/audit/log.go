@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
@@ -183,7 +184,7 @@ func (l *Log) OpenAttempts() []Record { return l.before }
 // happened is recorded also when the caller is gone. An error is Unavailable, and nothing is written. With
 // Options.Open there is none: a record that could not be written comes back without Seq, and is counted.
 func (l *Log) Append(_ context.Context, r Record) (Record, error) {
-	r = clean(r)
+	r = record.Clean(r)
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Record{}, unwritable(err)
@@ -234,7 +235,7 @@ func (l *Log) own(action, subject string) (Record, error) {
 func (l *Log) write(r Record) (Record, error) {
 	r.Time = time.Now().UTC()
 	r.Writer, r.Seq, r.Prev = l.writer, l.appended.Load()+1, l.head
-	line, err := encode(&r)
+	line, err := record.Encode(&r)
 	if err != nil {
 		return r, err
 	}

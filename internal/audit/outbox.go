@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 )
 
@@ -188,7 +189,7 @@ func (o *outbox) batch(ctx context.Context) error {
 	}
 	entries := make([]Entry, 0, len(items))
 	for _, it := range items {
-		if r, ok := decode(it.Line); ok { // what was changed is for Verify to tell
+		if r, ok := record.Decode(it.Line); ok { // what was changed is for Verify to tell
 			entries = append(entries, Entry{r, it.Line})
 		}
 	}

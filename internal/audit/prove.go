@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -49,7 +50,7 @@ func writersIn(dir string) ([]string, error) {
 	}
 	var writers []string
 	for _, e := range entries {
-		if e.IsDir() && writerPattern.MatchString(e.Name()) {
+		if e.IsDir() && record.IsWriter(e.Name()) {
 			writers = append(writers, e.Name())
 		}
 	}
@@ -76,7 +77,7 @@ func (l *Log) shippedHeads(ctx context.Context) ([]Head, error) {
 		if err != nil {
 			return nil, sandbox.Wrap(sandbox.Unavailable, err, "Redis does not say which head it has")
 		}
-		if h, err := ParseHead(text); err == nil {
+		if h, err := record.ParseHead(text); err == nil {
 			heads = append(heads, h)
 		}
 	}
@@ -98,7 +99,7 @@ func SignedHeads(dir string) ([]Head, error) {
 		for i := len(segs) - 1; i >= 0; i-- {
 			var last Head
 			if _, err := scan(segs[i].path, func(r Record) {
-				if h, ok := headOf(r); ok {
+				if h, ok := record.HeadOf(r); ok {
 					last = h
 				}
 			}); err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -138,29 +139,17 @@ func (l *Log) check(f Filter, cursor string) error {
 	return nil
 }
 
-// timeMillis reads a time of JSON as Unix milliseconds.
-type timeMillis int64
-
-func (m *timeMillis) UnmarshalJSON(text []byte) error {
-	var t time.Time
-	if err := t.UnmarshalJSON(text); err != nil {
-		return err
-	}
-	*m = timeMillis(t.UnixMilli())
-	return nil
-}
-
 // matches reports whether f selects r. The tenant is the view's business.
 func (f Filter) matches(r Record) bool {
 	is := func(want, got string) bool { return want == "" || want == got }
 	return is(f.User, r.User) && is(f.Thread, r.Thread) && is(f.Exec, r.Exec) && is(f.Action, r.Action) && is(f.Outcome, r.Outcome) &&
 		(f.Tool == "" || r.Action == ActionToolCall && r.Subject == f.Tool) &&
 		(f.Since.IsZero() || !r.Time.Before(f.Since)) && (f.Until.IsZero() || r.Time.Before(f.Until)) &&
-		(f.Text == "" || r.says(f.Text))
+		(f.Text == "" || says(r, f.Text))
 }
 
 // says reports whether a text of the record has text in it, whatever the case.
-func (r Record) says(text string) bool {
+func says(r Record, text string) bool {
 	text = strings.ToLower(text)
 	for _, s := range []string{
 		r.Subject, string(r.Args), r.Detail, r.Action, r.Outcome, r.User, r.Thread, r.Exec, r.ID, r.Parent, r.Sandbox,
@@ -205,7 +194,7 @@ func (s selector) record(line []byte) (r Record, ok bool) {
 // read and compared.
 type prints struct{ tenant, user, thread, exec, action, outcome, tool uint32 }
 
-func printsOf(r indexed) prints {
+func printsOf(r record.Indexed) prints {
 	p := prints{
 		tenant: short(r.Tenant), user: short(r.User), thread: short(r.Thread), exec: short(r.Exec), action: short(r.Action), outcome: short(r.Outcome),
 	}
@@ -213,24 +202,6 @@ func printsOf(r indexed) prints {
 		p.tool = short(r.Subject)
 	}
 	return p
-}
-
-// indexed is the part of a record that an index knows.
-type indexed struct {
-	Seq     uint64     `json:"seq"`
-	Time    timeMillis `json:"time"`
-	Tenant  string     `json:"tenant"`
-	User    string     `json:"user"`
-	Thread  string     `json:"thread"`
-	Exec    string     `json:"exec"`
-	Action  string     `json:"action"`
-	Subject string     `json:"subject"`
-	Outcome string     `json:"outcome"`
-}
-
-func parseIndexed(line []byte) (r indexed, ok bool) {
-	err := json.Unmarshal(line, &r)
-	return r, err == nil && r.Seq > 0
 }
 
 // short is FNV-1a. Records of one tenant that collide on purpose cost their own tenant a comparison.

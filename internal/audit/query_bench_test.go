@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
@@ -95,7 +96,7 @@ func (h *history) write(tb testing.TB, dir string) {
 	for seq := 1; seq <= h.n; seq++ {
 		r := h.next()
 		r.Writer, r.Seq, r.Prev = writer, uint64(seq), prev
-		line, err := encode(&r)
+		line, err := record.Encode(&r)
 		must(tb, err)
 		if f == nil || size+len(line) > DefaultSegmentBytes {
 			if f != nil {

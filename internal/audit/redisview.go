@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -74,7 +75,7 @@ func printBytes(p prints) []byte {
 }
 
 // indexKeys are the lists that a record is in.
-func indexKeys(r indexed) (keys []string) {
+func indexKeys(r record.Indexed) (keys []string) {
 	add := func(field, value string) {
 		if value != "" {
 			keys = append(keys, indexKey(r.Tenant, field, value))

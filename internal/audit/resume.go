@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -183,7 +184,7 @@ func writerID(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err == nil {
 		id := strings.TrimSpace(string(text))
-		if !writerPattern.MatchString(id) {
+		if !record.IsWriter(id) {
 			return "", fmt.Errorf("the file %q does not hold the name of a writer", writerFile)
 		}
 		return id, nil

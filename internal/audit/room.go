@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
 )
@@ -233,7 +234,7 @@ func (l *Log) writeGap() error {
 		return nil
 	}
 	args, hash := Args(l.missed)
-	r, err := l.own(ActionGap, fmt.Sprintf("%d records are missing", l.missed.Count))
+	r, err := record.OfLog(ActionGap, fmt.Sprintf("%d records are missing", l.missed.Count))
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -140,7 +141,7 @@ func (x *rowIndex) advance(ctx context.Context) error {
 	}
 	var all error
 	for _, n := range names {
-		if n.IsDir() && writerPattern.MatchString(n.Name()) && ctx.Err() == nil {
+		if n.IsDir() && record.IsWriter(n.Name()) && ctx.Err() == nil {
 			all = errors.Join(all, x.advanceWriter(ctx, n.Name(), limit))
 		}
 	}
@@ -279,7 +280,7 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, fi
 		if err != nil {
 			return err
 		}
-		if r, ok := parseIndexed(line); ok {
+		if r, ok := record.ParseIndexed(line); ok {
 			if r.Seq > limit {
 				in.at = at
 				break
@@ -296,7 +297,7 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, fi
 	return ctx.Err()
 }
 
-func (x *rowIndex) appendRow(rows []byte, w *rowWriter, r indexed, at int64, size int) []byte {
+func (x *rowIndex) appendRow(rows []byte, w *rowWriter, r record.Indexed, at int64, size int) []byte {
 	own := uint64(max(r.Time, 0))
 	w.last = max(own, w.last)
 	if x.ready { // what comes now comes behind all that was there, from any writer

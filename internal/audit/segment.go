@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
@@ -233,7 +234,7 @@ func scan(path string, each func(Record)) (s scanned, err error) {
 		if err != nil {
 			return s, err
 		}
-		if r, intact := decode(line); intact {
+		if r, intact := record.Decode(line); intact {
 			s.end = in.at
 			if r.Action == ActionHead {
 				s.head = s.end

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -236,7 +237,7 @@ func (s *shipper) batch(ctx context.Context) error {
 func (s *shipper) cursorAt(done uint64, items []shipment) []any {
 	pairs := []any{store.AuditWriterKey(s.log.writer), done}
 	if n := len(items); n > 0 && items[n-1].Seq == done {
-		if _, hash, ok := splitHash(items[n-1].Line); ok {
+		if _, hash, ok := record.SplitHash(items[n-1].Line); ok {
 			h := Head{Writer: s.log.writer, Seq: done, Hash: string(hash)}
 			pairs = append(pairs, store.AuditHeadKey(s.log.writer), h.String())
 		}
@@ -379,7 +380,7 @@ type sendArgs struct {
 }
 
 func (a *sendArgs) add(it shipment) {
-	r := it.indexed
+	r := it.Indexed
 	var numbers []byte
 	for _, key := range indexKeys(r) {
 		n, ok := a.lists[key]

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
@@ -58,7 +59,7 @@ func wantStream(t *testing.T, rdb redis.UniversalClient, tenant string, want []s
 	var got []string
 	for _, e := range entries {
 		text, _ := e.Values["r"].(string)
-		r, intact := decode([]byte(text))
+		r, intact := record.Decode([]byte(text))
 		if !intact {
 			t.Errorf("the copy is not the line of the log: %s", text)
 		}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 // evidence is the log of two writers that the tampering begins with: its files by path, and its heads.
@@ -124,7 +126,7 @@ func rechain(heads func(r *rand.Rand, h *Record) (keep bool)) func(*rand.Rand, e
 				}
 				seq++
 				rec.Prev, rec.Seq = prev, seq
-				line, err := encode(&rec)
+				line, err := record.Encode(&rec)
 				if err != nil {
 					panic(err)
 				}
@@ -202,13 +204,13 @@ var forgeries = []forgery{
 	{"rechained, signatures as they were", rechain(func(*rand.Rand, *Record) bool { return true })},
 	{"rechained, signatures left out", rechain(func(*rand.Rand, *Record) bool { return false })},
 	{"rechained, signed with another key", rechain(func(_ *rand.Rand, rec *Record) bool {
-		h, _ := headOf(*rec)
+		h, _ := record.HeadOf(*rec)
 		h, _ = testKey(2).Sign(context.Background(), h)
 		rec.Args, _ = json.Marshal(h)
 		return true
 	})},
 	{"rechained, signed with another key of the same name", rechain(func(_ *rand.Rand, rec *Record) bool {
-		h, _ := headOf(*rec)
+		h, _ := record.HeadOf(*rec)
 		h.Signature = ed25519.Sign(testKey(2).PrivateKey, h.Text())
 		rec.Args, _ = json.Marshal(h)
 		return true
@@ -284,7 +286,7 @@ func tamperOnce(t *testing.T, ev evidence, dir string, seed uint64) string {
 				continue
 			}
 			for _, line := range linesOf(text) {
-				if rec, _ := decode(bytes.TrimSuffix(line, []byte("\n"))); rec.Seq <= w.SignedSeq && !anyHas(files, w.Writer, line) {
+				if rec, _ := record.Decode(bytes.TrimSuffix(line, []byte("\n"))); rec.Seq <= w.SignedSeq && !anyHas(files, w.Writer, line) {
 					t.Fatalf("%d, %s: signed to record %d of %d, and record %d is not what it was", seed, f.name, w.SignedSeq, was.Seq, rec.Seq)
 				}
 			}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 // The ways in which a record can be bad.
@@ -267,7 +269,7 @@ func (v *verifier) vouch(at found) *BadRecord {
 	if at.Action != ActionHead {
 		return nil
 	}
-	h, ok := headOf(at.Record)
+	h, ok := record.HeadOf(at.Record)
 	if !ok || h.Writer != v.writer {
 		return v.rechained(at.Seq, "it holds no signature of this log")
 	}
@@ -291,7 +293,7 @@ func (v *verifier) vouch(at found) *BadRecord {
 		return v.rechained(h.Seq, "what was signed is not what is there")
 	}
 	if i >= 0 {
-		v.signed, v.rank, v.covered = h, rank, coveredBy(at.Record, h)
+		v.signed, v.rank, v.covered = h, rank, record.CoveredBy(at.Record, h)
 		v.loose = append(v.loose[:0], v.loose[i+1:]...)
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 // tamper is a change to the lines of a log of ten records in two segments of five.
@@ -24,7 +26,7 @@ func rehash(line []byte, change func(*Record)) []byte {
 		panic(err)
 	}
 	change(&r)
-	line, err := encode(&r)
+	line, err := record.Encode(&r)
 	if err != nil {
 		panic(err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 )
 
@@ -100,7 +101,7 @@ func (f verifyFlags) verify(cmd *cobra.Command, api *apiClient) (res audit.Verif
 	}
 	o.More = dirs[1:]
 	for _, text := range f.expect {
-		h, err := audit.ParseHead(text)
+		h, err := record.ParseHead(text)
 		if err != nil {
 			return res, false, fmt.Errorf("--expect-head: %w", err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/app"
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/audit/signing"
 	"github.com/skerry-sandbox/skerry/internal/audit/sink"
 	"github.com/skerry-sandbox/skerry/internal/observe/doctor"
@@ -41,9 +42,7 @@ func (e auditChecks) auditSink(ctx context.Context, r *doctor.Report, s audit.Si
 		"webhook": "start what listens there, or mend audit.webhook (and audit.webhook_addresses, when it is not on the public internet); records wait on disk until then",
 		"syslog":  "start what listens there, or mend audit.syslog; records wait on disk until then",
 	}[s.Name()]
-	reached, ok := s.(interface {
-		Reach(ctx context.Context) error
-	})
+	reached, ok := s.(interface{ Reach(context.Context) error })
 	if !ok {
 		return
 	}
@@ -78,9 +77,9 @@ func (e auditChecks) auditKey(ctx context.Context, r *doctor.Report) {
 			r.Warn(name, "start it, or mend audit.signer and audit.public_key_file; the log is not signed meanwhile", "%s", err)
 			return
 		}
-		r.OK(name, "the external signer signs with the key %s of %s", audit.KeyID(public), c.PublicKeyFile)
+		r.OK(name, "the external signer signs with the key %s of %s", record.KeyID(public), c.PublicKeyFile)
 	case e.signingKey != nil:
-		r.OK(name, "%s of the environment (%s)", audit.KeyID(e.signingKey.Public()), app.SigningKeyEnv)
+		r.OK(name, "%s of the environment (%s)", record.KeyID(e.signingKey.Public()), app.SigningKeyEnv)
 	case c.SigningKeyFile != "":
 		e.auditKeyFile(r, name)
 	default:
@@ -98,6 +97,6 @@ func (e auditChecks) auditKeyFile(r *doctor.Report, name string) {
 	case errors.Join(err, statErr) != nil:
 		r.Problem(name, "do what it says, or name another file outside the data folder in audit.signing_key_file", "%s", errors.Join(err, statErr))
 	default:
-		r.OK(name, "%s in %s, outside the data folder, mode %04o; keep a copy of %s elsewhere", audit.KeyID(key.Public()), path, info.Mode().Perm(), signing.PublicPath(path))
+		r.OK(name, "%s in %s, outside the data folder, mode %04o; keep a copy of %s elsewhere", record.KeyID(key.Public()), path, info.Mode().Perm(), signing.PublicPath(path))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 // Heads signs the heads of a log's writers, and keeps the last one of each beside the key, outside the data folder: so
@@ -31,7 +31,7 @@ func NewHeads(key Key, dir, keep string) *Heads { return &Heads{key: key, dir: d
 func KeptBeside(keyFile string) string { return strings.TrimSuffix(keyFile, ".pem") + ".heads" }
 
 // Sign signs a head.
-func (s *Heads) Sign(ctx context.Context, h audit.Head) (audit.Head, error) {
+func (s *Heads) Sign(ctx context.Context, h record.Head) (record.Head, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f, ok := s.key.(*File); ok {
@@ -39,7 +39,7 @@ func (s *Heads) Sign(ctx context.Context, h audit.Head) (audit.Head, error) {
 			return h, err
 		}
 	}
-	h.Signer = audit.KeyID(s.key.Public())
+	h.Signer = record.KeyID(s.key.Public())
 	if h.Signer != s.enrolled {
 		// A key that an operator replaced by hand is enrolled too, without the former key's word.
 		if _, err := Enrol(ctx, s.dir, s.key, nil); err != nil {
@@ -56,11 +56,11 @@ func (s *Heads) Sign(ctx context.Context, h audit.Head) (audit.Head, error) {
 
 // kept is the last head of a writer.
 type kept struct {
-	Dir  string     `json:"dir"` // of the log
-	Head audit.Head `json:"head"`
+	Dir  string      `json:"dir"` // of the log
+	Head record.Head `json:"head"`
 }
 
-func (s *Heads) remember(h audit.Head) error {
+func (s *Heads) remember(h record.Head) error {
 	if s.keep == "" {
 		return nil
 	}
@@ -102,7 +102,7 @@ func Tidy(keep string) error {
 
 // Kept returns the heads that are kept for the log in dir. A file that cannot be read is passed over: a power cut may
 // leave one empty.
-func Kept(keep, dir string) ([]audit.Head, error) {
+func Kept(keep, dir string) ([]record.Head, error) {
 	entries, err := os.ReadDir(keep)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -110,7 +110,7 @@ func Kept(keep, dir string) ([]audit.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	var heads []audit.Head
+	var heads []record.Head
 	for _, e := range entries {
 		text, err := os.ReadFile(filepath.Join(keep, e.Name()))
 		var k kept

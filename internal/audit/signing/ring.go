@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 )
 
@@ -25,7 +26,7 @@ const (
 
 // Entry is a key of the list. Both signatures are of Text.
 type Entry struct {
-	ID     string            `json:"id"`     // audit.KeyID
+	ID     string            `json:"id"`     // record.KeyID
 	Public ed25519.PublicKey `json:"public"` // base64
 	Since  time.Time         `json:"since"`
 	// Former is the key before it, "" for the first one.
@@ -65,7 +66,7 @@ func parse(text []byte) ([]Entry, error) {
 			continue
 		}
 		var e Entry
-		if err := json.Unmarshal(line, &e); err != nil || len(e.Public) != ed25519.PublicKeySize || e.ID != audit.KeyID(e.Public) {
+		if err := json.Unmarshal(line, &e); err != nil || len(e.Public) != ed25519.PublicKeySize || e.ID != record.KeyID(e.Public) {
 			return nil, fmt.Errorf("keys of the audit log: line %d of %s is no key", n+1, ringFile)
 		}
 		if !ed25519.Verify(e.Public, e.Text(), e.Own) {
@@ -84,7 +85,7 @@ func Trusted(list []Entry, anchor ed25519.PublicKey) []audit.PublicKey {
 	if anchor != nil {
 		at := slices.IndexFunc(list, func(e Entry) bool { return e.Public.Equal(anchor) })
 		if at < 0 {
-			return []audit.PublicKey{{ID: audit.KeyID(anchor), Key: anchor}}
+			return []audit.PublicKey{{ID: record.KeyID(anchor), Key: anchor}}
 		}
 		for from = at; from > 0 && list[from].FormerPublic.Equal(list[from-1].Public); from-- {
 		}
@@ -111,7 +112,7 @@ func Enrol(ctx context.Context, dir string, key, former Key) (lost bool, err err
 		if err != nil {
 			return nil, err
 		}
-		e := Entry{ID: audit.KeyID(key.Public()), Public: key.Public(), Since: time.Now().UTC()}
+		e := Entry{ID: record.KeyID(key.Public()), Public: key.Public(), Since: time.Now().UTC()}
 		if at := slices.IndexFunc(list, func(o Entry) bool { return o.ID == e.ID }); at >= 0 {
 			if at < len(list)-1 {
 				return nil, fmt.Errorf("the key %s was replaced by %s: it signs no more", e.ID, list[at+1].ID)
@@ -169,7 +170,7 @@ func Rotate(ctx context.Context, path, data, dir string) (old, fresh string, err
 	if err := os.Rename(next, path); err != nil {
 		return "", "", err
 	}
-	return audit.KeyID(f.Public()), audit.KeyID(private{key}.Public()), errors.Join(lockedfile.SyncDir(filepath.Dir(path)), writePublic(path, private{key}.Public()))
+	return record.KeyID(f.Public()), record.KeyID(private{key}.Public()), errors.Join(lockedfile.SyncDir(filepath.Dir(path)), writePublic(path, private{key}.Public()))
 }
 
 func ignoreMissing(err error) error {

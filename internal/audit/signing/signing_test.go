@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit"
+	"github.com/skerry-sandbox/skerry/internal/audit/record"
 )
 
 func must(t testing.TB, err error) {
@@ -114,7 +115,7 @@ func TestRotation(t *testing.T) {
 	for range 2 {
 		old, fresh, err := Rotate(t.Context(), file, data, dir)
 		must(t, err)
-		if old != audit.KeyID(anchors[len(anchors)-1]) || fresh == old {
+		if old != record.KeyID(anchors[len(anchors)-1]) || fresh == old {
 			t.Errorf("%s follows %s", fresh, old)
 		}
 		act()
@@ -140,7 +141,7 @@ func TestRotation(t *testing.T) {
 		return res
 	}
 	for i, a := range anchors {
-		if res := check(a); !res.OK || res.Writers[0].SignedWith != audit.KeyID(anchors[2]) {
+		if res := check(a); !res.OK || res.Writers[0].SignedWith != record.KeyID(anchors[2]) {
 			t.Errorf("anchor %d: %+v", i, res)
 		}
 	}
@@ -210,7 +211,7 @@ func TestExternal(t *testing.T) {
 		good bool
 	}{{"unix:" + path, true}, {"/bin/echo hello", false}, {"/bin/false", false}, {"unix:/nowhere", false}, {"/bin/sleep 60", false}} {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		h, err := NewHeads(NewExternal(c.how, f.Public()), dir, "").Sign(ctx, audit.Head{Writer: "w1", Seq: 7, Hash: strings.Repeat("a", 64)})
+		h, err := NewHeads(NewExternal(c.how, f.Public()), dir, "").Sign(ctx, record.Head{Writer: "w1", Seq: 7, Hash: strings.Repeat("a", 64)})
 		cancel()
 		if (err == nil) != c.good || c.good && !h.SignedBy(f.Public()) {
 			t.Errorf("%s: %v", c.how, err)

@@ -1,4 +1,4 @@
-package audit
+package record
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -18,8 +19,8 @@ const (
 	hashLen    = 2 * sha256.Size
 )
 
-// encode fills in r.Hash and returns its line, with the newline.
-func encode(r *Record) ([]byte, error) {
+// Encode fills in r.Hash and returns its line, with the newline.
+func Encode(r *Record) ([]byte, error) {
 	r.Hash = ""
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -31,9 +32,9 @@ func encode(r *Record) ([]byte, error) {
 	return append(text, lineEnd+"\n"...), nil
 }
 
-// decode reads a line (without its newline). intact: it is a record, and its hash is right.
-func decode(line []byte) (r Record, intact bool) {
-	head, hash, ok := splitHash(line)
+// Decode reads a line (without its newline). intact: it is a record, and its hash is right.
+func Decode(line []byte) (r Record, intact bool) {
+	head, hash, ok := SplitHash(line)
 	if !ok {
 		_ = json.Unmarshal(line, &r) // to name the record, if it can be
 		return r, false
@@ -46,8 +47,8 @@ func decode(line []byte) (r Record, intact bool) {
 	return r, err == nil && r.Hash == want && string(hash) == want && r.Seq > 0
 }
 
-// splitHash parts a line before and after the value of its last member, the hash.
-func splitHash(line []byte) (head, hash []byte, ok bool) {
+// SplitHash parts a line before and after the value of its last member, the hash.
+func SplitHash(line []byte) (head, hash []byte, ok bool) {
 	n := len(line) - hashLen - len(lineEnd)
 	if n < len(hashMember) || !bytes.HasSuffix(line, []byte(lineEnd)) || !bytes.HasSuffix(line[:n], []byte(hashMember)) {
 		return nil, nil, false
@@ -57,21 +58,21 @@ func splitHash(line []byte) (head, hash []byte, ok bool) {
 
 // Limits of a record, in bytes. What is longer is cut.
 const (
-	maxSubject = 1 << 10
+	MaxSubject = 1 << 10
 	maxDetail  = 1 << 10
 	maxArgs    = 4 << 10
-	maxAgent   = 512
+	MaxAgent   = 512
 	maxName    = 256
 )
 
-// clean makes a record fit to be written: every text valid UTF-8 (else its JSON would not be the
+// Clean makes a record fit to be written: every text valid UTF-8 (else its JSON would not be the
 // JSON of what it is read back as) and bounded, the arguments redacted.
-func clean(r Record) Record {
+func Clean(r Record) Record {
 	for _, f := range []struct {
 		text *string
 		max  int
 	}{
-		{&r.Subject, maxSubject}, {&r.Detail, maxDetail}, {&r.UserAgent, maxAgent},
+		{&r.Subject, MaxSubject}, {&r.Detail, maxDetail}, {&r.UserAgent, MaxAgent},
 		{&r.Tenant, maxName}, {&r.User, maxName}, {&r.Thread, maxName}, {&r.Sandbox, maxName}, {&r.Exec, maxName},
 		{&r.Parent, maxName}, {&r.Phase, maxName}, {&r.Action, maxName}, {&r.ArgsHash, maxName}, {&r.Outcome, maxName},
 		{&r.OutHash, maxName}, {&r.KeyID, maxName}, {&r.RequestID, maxName}, {&r.Source, maxName},
@@ -118,4 +119,36 @@ func cutValid(s string, max int) string {
 		max--
 	}
 	return s[:max]
+}
+
+// Indexed is the part of a record that an index knows.
+type Indexed struct {
+	Seq     uint64     `json:"seq"`
+	Time    UnixMillis `json:"time"`
+	Tenant  string     `json:"tenant"`
+	User    string     `json:"user"`
+	Thread  string     `json:"thread"`
+	Exec    string     `json:"exec"`
+	Action  string     `json:"action"`
+	Subject string     `json:"subject"`
+	Outcome string     `json:"outcome"`
+}
+
+// ParseIndexed reads a line. ok: it is one of a record, whether or not its hash is right.
+func ParseIndexed(line []byte) (r Indexed, ok bool) {
+	err := json.Unmarshal(line, &r)
+	return r, err == nil && r.Seq > 0
+}
+
+// UnixMillis reads a time of JSON as Unix milliseconds.
+type UnixMillis int64
+
+// UnmarshalJSON reads the time.
+func (m *UnixMillis) UnmarshalJSON(text []byte) error {
+	var t time.Time
+	if err := t.UnmarshalJSON(text); err != nil {
+		return err
+	}
+	*m = UnixMillis(t.UnixMilli())
+	return nil
 }
