@@ -140,10 +140,11 @@ var table = []row{
 	{"internal/template", "sandbox platform/editdistance /sandbox-templates", "templates are text and a vocabulary"},
 	{"internal/template/sbom", "", "a list of parts is text, whatever printed it"},
 
-	{"internal/audit", "audit/record platform/lockedfile sandbox store store/groupcommit platform/retry", "the log stands below the use cases"},
+	{"internal/audit", "audit/record audit/segment platform/lockedfile sandbox store store/groupcommit platform/retry", "the log stands below the use cases"},
 	{"internal/audit/archive", "platform/lockedfile sandbox platform/s3", "it stores objects, whatever is in them"},
 	{"internal/audit/export", "audit platform/buildinfo sandbox", "a format knows records, not where they come from"},
 	{"internal/audit/record", "sandbox", "a record is a line of text; it knows no file"},
+	{"internal/audit/segment", "audit/record platform/lockedfile", "it knows files and lines, not who writes or reads them"},
 	{"internal/audit/signing", "audit audit/record platform/keyfile platform/lockedfile", "keys and who is believed; the log itself knows only signatures"},
 	{"internal/audit/sink", "audit tools/egress sandbox platform/webhook", "a sink knows records and addresses"},
 

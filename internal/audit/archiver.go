@@ -15,9 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
-
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 )
@@ -51,7 +50,6 @@ type ArchiveState struct {
 }
 
 const (
-	packedSuffix   = segmentSuffix + ".zst"
 	manifestSuffix = ".json"
 	markFolder     = ".archived" // Dir/.archived/WRITER/FIRST.json: what was archived, and where
 	// archiveEvery is how often segments are looked at that were not told of, and ages.
@@ -59,8 +57,6 @@ const (
 	maxArchiveRest = 5 * time.Minute
 	// transferTimeout bounds one transfer of a segment.
 	transferTimeout = 15 * time.Minute
-	// packWindow bounds the memory of packing and of reading what is packed.
-	packWindow = 1 << 20
 )
 
 // errSegment is of a segment that is not archived, whatever the archive does.
@@ -152,7 +148,7 @@ func (a *archiver) run(ctx context.Context) {
 
 // pass archives what is full and removes what is old.
 func (a *archiver) pass(ctx context.Context) error {
-	segs, err := segments(a.log.dir)
+	segs, err := segment.List(a.log.dir)
 	if err != nil || len(segs) == 0 {
 		return err
 	}
@@ -166,10 +162,10 @@ func (a *archiver) pass(ctx context.Context) error {
 	a.behind(behind)
 	var failed error
 	for i, s := range full {
-		if _, ok := a.marks[s.first]; ok {
+		if _, ok := a.marks[s.First]; ok {
 			continue
 		}
-		switch err := a.archive(ctx, s, segs[i+1].first); {
+		switch err := a.archive(ctx, s, segs[i+1].First); {
 		case err == nil:
 			behind--
 			a.behind(behind)
@@ -198,23 +194,25 @@ func (a *archiver) markPath(first uint64) string {
 	return filepath.Join(a.log.o.Dir, markFolder, a.log.writer, fmt.Sprintf("%020d%s", first, manifestSuffix))
 }
 
-func (a *archiver) marked(s segment) bool {
-	if _, ok := a.marks[s.first]; ok {
+func (a *archiver) marked(s segment.Segment) bool {
+	if _, ok := a.marks[s.First]; ok {
 		return true
 	}
-	text, err := os.ReadFile(a.markPath(s.first))
+	text, err := os.ReadFile(a.markPath(s.First))
 	var m mark
-	if err != nil || json.Unmarshal(text, &m) != nil || m.Archive != a.to.Name() || m.Segment.First != s.first {
+	if err != nil || json.Unmarshal(text, &m) != nil || m.Archive != a.to.Name() || m.Segment.First != s.First {
 		return false
 	}
-	a.marks[s.first] = m.Segment
+	a.marks[s.First] = m.Segment
 	return true
 }
 
-func packedName(m Manifest) string { return fmt.Sprintf("%s/%020d%s", m.Writer, m.First, packedSuffix) }
+func packedName(m Manifest) string {
+	return fmt.Sprintf("%s/%020d%s", m.Writer, m.First, segment.PackedSuffix)
+}
 
 // archive copies a segment, reads back what is in the archive, and remembers that it is there. Each step can be done again.
-func (a *archiver) archive(ctx context.Context, s segment, next uint64) error {
+func (a *archiver) archive(ctx context.Context, s segment.Segment, next uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*transferTimeout)
 	defer cancel()
 	a.step("inspect")
@@ -239,7 +237,7 @@ func (a *archiver) archive(ctx context.Context, s segment, next uint64) error {
 		return err
 	}
 	a.step("manifest")
-	name := strings.TrimSuffix(packedName(m), packedSuffix) + manifestSuffix
+	name := strings.TrimSuffix(packedName(m), segment.PackedSuffix) + manifestSuffix
 	if err := a.to.Put(ctx, name, strings.NewReader(string(text)+"\n"), int64(len(text)+1)); err != nil {
 		return err
 	}
@@ -251,7 +249,7 @@ func (a *archiver) archive(ctx context.Context, s segment, next uint64) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if err := writeFile(path, text); err != nil {
+	if err := segment.WriteFile(path, text); err != nil {
 		return err
 	}
 	a.marks[m.First] = m
@@ -260,16 +258,16 @@ func (a *archiver) archive(ctx context.Context, s segment, next uint64) error {
 
 // inspect describes a segment whose records are all there and as they were written. Others are evidence: they are neither
 // archived nor removed.
-func (a *archiver) inspect(ctx context.Context, s segment, next uint64) (m Manifest, err error) {
-	f, err := os.Open(s.path)
+func (a *archiver) inspect(ctx context.Context, s segment.Segment, next uint64) (m Manifest, err error) {
+	f, err := os.Open(s.Path)
 	if err != nil {
 		return m, err
 	}
 	defer f.Close()
-	m = Manifest{Writer: a.log.writer, First: s.first, Last: s.first - 1}
-	in := newLines(f)
+	m = Manifest{Writer: a.log.writer, First: s.First, Last: s.First - 1}
+	in := segment.NewLines(f)
 	for {
-		line, err := in.next()
+		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -277,25 +275,25 @@ func (a *archiver) inspect(ctx context.Context, s segment, next uint64) (m Manif
 			return m, err
 		}
 		r, intact := record.Decode(line)
-		if m.Last < s.first {
+		if m.Last < s.First {
 			m.Prev, m.From, m.Hash = r.Prev, r.Time, r.Prev
 		}
 		if !intact || r.Writer != m.Writer || r.Seq != m.Last+1 || r.Prev != m.Hash {
-			return m, fmt.Errorf("segment %s, record %d: %w: it is not as it was written; run skerry audit verify", filepath.Base(s.path), m.Last+1, errSegment)
+			return m, fmt.Errorf("segment %s, record %d: %w: it is not as it was written; run skerry audit verify", filepath.Base(s.Path), m.Last+1, errSegment)
 		}
 		m.Last, m.Hash, m.To = r.Seq, r.Hash, r.Time
 		if r.Seq%1000 == 0 && ctx.Err() != nil {
 			return m, ctx.Err()
 		}
 	}
-	left, err := in.leftover()
+	left, err := in.Leftover()
 	if err != nil {
 		return m, err
 	}
-	if left != nothing || m.Last+1 != next {
-		return m, fmt.Errorf("segment %s, record %d: %w: it is not there, or not whole; run skerry audit verify", filepath.Base(s.path), m.Last+1, errSegment)
+	if left != segment.Nothing || m.Last+1 != next {
+		return m, fmt.Errorf("segment %s, record %d: %w: it is not there, or not whole; run skerry audit verify", filepath.Base(s.Path), m.Last+1, errSegment)
 	}
-	m.Bytes = in.at
+	m.Bytes = in.At
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, 0, m.Bytes)); err != nil {
 		return m, err
@@ -312,47 +310,20 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pack writes the first n bytes of a file, compressed: the same ones each time.
-func pack(ctx context.Context, to io.Writer, path string, n int64) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	z, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(packWindow), zstd.WithLowerEncoderMem(true))
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(z, ctxReader{ctx, io.NewSectionReader(f, 0, n)})
-	return errors.Join(err, z.Close())
-}
-
-type ctxReader struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r ctxReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.Reader.Read(p)
-}
-
 // put stores a segment. It is packed twice, first for the size, which a store wants to know: so it needs neither memory nor
 // room on a disk that may be full.
-func (a *archiver) put(ctx context.Context, s segment, m Manifest) error {
+func (a *archiver) put(ctx context.Context, s segment.Segment, m Manifest) error {
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
 	var size counter
-	if err := pack(ctx, &size, s.path, m.Bytes); err != nil {
+	if err := segment.Pack(ctx, &size, s.Path, m.Bytes); err != nil {
 		return err
 	}
 	out, in := io.Pipe()
 	packed := make(chan struct{})
 	go func() {
 		defer close(packed)
-		_ = in.CloseWithError(pack(ctx, in, s.path, m.Bytes))
+		_ = in.CloseWithError(segment.Pack(ctx, in, s.Path, m.Bytes))
 	}()
 	err := a.to.Put(ctx, packedName(m), out, int64(size))
 	_ = out.CloseWithError(errors.Join(err, io.ErrClosedPipe))
@@ -372,7 +343,7 @@ func (a *archiver) compare(ctx context.Context, m Manifest) error {
 	}
 	defer r.Close()
 	sum := sha256.New()
-	n, err := unpack(ctx, sum, r, m.Bytes)
+	n, err := segment.Unpack(ctx, sum, r, m.Bytes)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -383,30 +354,20 @@ func (a *archiver) compare(ctx context.Context, m Manifest) error {
 	return nil
 }
 
-// unpack writes what is packed in r, most bytes and one more when there are more.
-func unpack(ctx context.Context, to io.Writer, r io.Reader, most int64) (int64, error) {
-	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(8<<20))
-	if err != nil {
-		return 0, err
-	}
-	defer z.Close()
-	return io.Copy(to, io.LimitReader(ctxReader{ctx, z}, most+1))
-}
-
 // prune removes segments that are old enough, in the archive, and with all sinks; the oldest first, and none
 // after a segment that stays.
-func (a *archiver) prune(ctx context.Context, full []segment) error {
+func (a *archiver) prune(ctx context.Context, full []segment.Segment) error {
 	if a.keep <= 0 {
 		return nil
 	}
 	for i, s := range full {
-		m, ok := a.marks[s.first]
+		m, ok := a.marks[s.First]
 		if !ok || time.Since(m.To) < a.keep || !a.log.sentTo(m.Last) || ctx.Err() != nil {
 			return nil
 		}
 		next := m.Last + 1
 		if i+1 < len(full) {
-			next = full[i+1].first
+			next = full[i+1].First
 		}
 		if err := a.remove(ctx, s, m, next); err != nil {
 			return err
@@ -438,7 +399,7 @@ func (l *Log) sentTo(seq uint64) bool {
 
 // remove removes a segment of this disk. Before, it and its copy are read once more, and the log records it: without that record
 // Verify would call the segment removed.
-func (a *archiver) remove(ctx context.Context, s segment, m Manifest, next uint64) error {
+func (a *archiver) remove(ctx context.Context, s segment.Segment, m Manifest, next uint64) error {
 	if !a.log.verifying.TryLock() {
 		return nil // Verify reads it; the next time
 	}
@@ -451,12 +412,12 @@ func (a *archiver) remove(ctx context.Context, s segment, m Manifest, next uint6
 		return err
 	}
 	if now.SHA256 != m.SHA256 {
-		return fmt.Errorf("segment %s: %w: it was changed after it was archived; run skerry audit verify", filepath.Base(s.path), errSegment)
+		return fmt.Errorf("segment %s: %w: it was changed after it was archived; run skerry audit verify", filepath.Base(s.Path), errSegment)
 	}
 	switch err := a.compare(ctx, m); {
 	case errors.Is(err, fs.ErrNotExist):
-		delete(a.marks, s.first) // the archive lost it: it is made again
-		return errors.Join(ignoreMissing(os.Remove(a.markPath(s.first))), fmt.Errorf("%s is no longer in the archive; it is put there again", packedName(m)))
+		delete(a.marks, s.First) // the archive lost it: it is made again
+		return errors.Join(ignoreMissing(os.Remove(a.markPath(s.First))), fmt.Errorf("%s is no longer in the archive; it is put there again", packedName(m)))
 	case err != nil:
 		return err
 	}
@@ -474,15 +435,15 @@ func (a *archiver) remove(ctx context.Context, s segment, m Manifest, next uint6
 		return errors.New("the removal of a segment cannot be recorded now")
 	}
 	a.step("remove")
-	if err := ignoreMissing(os.Remove(attemptsPath(s.path))); err != nil {
+	if err := ignoreMissing(os.Remove(segment.AttemptsPath(s.Path))); err != nil {
 		return err
 	}
 	a.step("remove the segment")
-	if err := errors.Join(os.Remove(s.path), lockedfile.SyncDir(a.log.dir)); err != nil {
+	if err := errors.Join(os.Remove(s.Path), lockedfile.SyncDir(a.log.dir)); err != nil {
 		return err
 	}
 	a.step("forget")
-	delete(a.marks, s.first)
+	delete(a.marks, s.First)
 	a.log.log.Info("a segment of the audit log that is archived was removed from this disk", "first", m.First, "last", m.Last, "archive", a.to.Name())
-	return ignoreMissing(os.Remove(a.markPath(s.first)))
+	return ignoreMissing(os.Remove(a.markPath(s.First)))
 }

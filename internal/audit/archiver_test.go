@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/archive"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3"
 	"github.com/skerry-sandbox/skerry/internal/platform/s3/s3test"
 )
@@ -109,9 +110,9 @@ func countMarks(t *testing.T, l *Log) int {
 	return len(marks)
 }
 
-func fullSegments(t testing.TB, dir string) []segment {
+func fullSegments(t testing.TB, dir string) []segment.Segment {
 	t.Helper()
-	segs, err := segments(dir)
+	segs, err := segment.List(dir)
 	must(t, err)
 	return segs[:max(0, len(segs)-1)]
 }
@@ -178,7 +179,7 @@ func TestRetentionKeeps(t *testing.T) {
 			}
 		}},
 		"changed on this disk": {before: func(t *testing.T, l *Log, _ *fakeArchive) {
-			first := fullSegments(t, l.dir)[0].path
+			first := fullSegments(t, l.dir)[0].Path
 			text, err := os.ReadFile(first)
 			must(t, err)
 			must(t, os.WriteFile(first, bytes.Replace(text, []byte("echo"), []byte("ECHO"), 1), 0o600))
@@ -245,7 +246,7 @@ func TestVerifyArchive(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 		var packed bytes.Buffer
-		must(t, pack(t.Context(), &packed, filepath.Join(dir, name), int64(len(text))))
+		must(t, segment.Pack(t.Context(), &packed, filepath.Join(dir, name), int64(len(text))))
 		to.has[name+".zst"] = packed.Bytes()
 	}
 	names := slices.Sorted(maps.Keys(ev.files))
@@ -307,13 +308,13 @@ func TestRetentionIsRecorded(t *testing.T) {
 	must(t, l.Close())
 	res, err := Verify(l.o.Dir)
 	must(t, err)
-	segs, err := segments(l.dir)
+	segs, err := segment.List(l.dir)
 	must(t, err)
-	if !res.OK || res.Writers[0].From != segs[0].first || len(segs) < 2 {
+	if !res.OK || res.Writers[0].From != segs[0].First || len(segs) < 2 {
 		t.Fatalf("%+v %+v, %d segments", res, res.FirstBad, len(segs))
 	}
-	must(t, os.Remove(segs[0].path))
-	if res, err = Verify(l.o.Dir); err != nil || res.OK || res.FirstBad.Reason != BadRemoved || res.FirstBad.Seq != 1 || res.FirstBad.Through != segs[1].first-1 {
+	must(t, os.Remove(segs[0].Path))
+	if res, err = Verify(l.o.Dir); err != nil || res.OK || res.FirstBad.Reason != BadRemoved || res.FirstBad.Seq != 1 || res.FirstBad.Through != segs[1].First-1 {
 		t.Errorf("%+v %+v, %v", res, res.FirstBad, err)
 	}
 }
@@ -350,13 +351,13 @@ func BenchmarkArchive(b *testing.B) {
 	for len(fullSegments(b, l.dir)) < 1 {
 		fill(b, l, 1000)
 	}
-	segs, err := segments(l.dir)
+	segs, err := segment.List(l.dir)
 	must(b, err)
-	b.SetBytes(sizeOf(b, segs[0].path))
+	b.SetBytes(sizeOf(b, segs[0].Path))
 	b.ReportAllocs()
 	for b.Loop() {
 		a := &archiver{log: l, to: archive.NewFolder(b.TempDir()), marks: map[uint64]Manifest{}, step: func(string) {}}
-		must(b, a.archive(b.Context(), segs[0], segs[1].first))
+		must(b, a.archive(b.Context(), segs[0], segs[1].First))
 	}
 }
 
@@ -390,7 +391,7 @@ func TestArchiveS3(t *testing.T) {
 	for first := uint64(1); first < res.Writers[0].From; {
 		name := fmt.Sprintf("%s/%020d", l.writer, first)
 		copyObject(t, reader, name+manifestSuffix, far)
-		copyObject(t, reader, name+packedSuffix, far)
+		copyObject(t, reader, name+segment.PackedSuffix, far)
 		text, err := os.ReadFile(filepath.Join(far, name+manifestSuffix))
 		must(t, err)
 		var last uint64
@@ -463,7 +464,7 @@ func archiveUntilKilled(dir string) {
 		l, err = Open(Options{Dir: dir, SegmentBytes: smallSegments, Archive: m, KeepSegments: time.Nanosecond, archiveStep: m.step})
 	}
 	for deadline := time.Now().Add(time.Minute); err == nil; time.Sleep(time.Millisecond) {
-		segs, e := segments(l.dir)
+		segs, e := segment.List(l.dir)
 		if err = e; len(segs) == 1 {
 			break
 		}
@@ -493,9 +494,9 @@ func TestArchiveKill(t *testing.T) {
 	must(t, l.Close())
 	original := map[string][]byte{}
 	for _, s := range fullSegments(t, l.dir) {
-		text, err := os.ReadFile(s.path)
+		text, err := os.ReadFile(s.Path)
 		must(t, err)
-		original[filepath.Base(s.path)] = text
+		original[filepath.Base(s.Path)] = text
 	}
 	for n := 1; ; n++ {
 		dir := filepath.Join(t.TempDir(), "near")
@@ -550,7 +551,7 @@ func wantAll(t *testing.T, n int, dir, writer string, original map[string][]byte
 			continue
 		}
 		var out bytes.Buffer
-		if _, err := unpack(t.Context(), &out, packed, 1<<20); err != nil || !bytes.Equal(out.Bytes(), text) {
+		if _, err := segment.Unpack(t.Context(), &out, packed, 1<<20); err != nil || !bytes.Equal(out.Bytes(), text) {
 			t.Errorf("step %d: %s is not whole in the archive: %v", n, name, err)
 		}
 		must(t, packed.Close())

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -125,7 +126,7 @@ func TestRotation(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	segs, err := segments(filepath.Join(dir, l.Writer()))
+	segs, err := segment.List(filepath.Join(dir, l.Writer()))
 	must(t, err)
 	if len(segs) < 10 {
 		t.Errorf("%d segments", len(segs))
@@ -166,7 +167,7 @@ func TestTornTail(t *testing.T) {
 			l := openLog(t, Options{Dir: dir})
 			recs := fill(t, l, 3)
 			must(t, l.Close())
-			path := filepath.Join(dir, l.Writer(), segmentName(1))
+			path := filepath.Join(dir, l.Writer(), segment.Name(1))
 			appendTo(t, path, tail)
 			var report bytes.Buffer
 			l = openLog(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(&report, nil))})
@@ -197,7 +198,7 @@ func TestCrashAfterRotation(t *testing.T) {
 		l := openLog(t, Options{Dir: dir})
 		fill(t, l, 3)
 		must(t, l.Close())
-		path := filepath.Join(dir, l.Writer(), segmentName(4))
+		path := filepath.Join(dir, l.Writer(), segment.Name(4))
 		appendTo(t, path, tail)
 		l = openLog(t, Options{Dir: dir})
 		if r := fill(t, l, 1)[0]; r.Seq != 4 {
@@ -241,7 +242,7 @@ func TestOpenAttempts(t *testing.T) {
 		late := add(Record{Phase: PhaseAttempt, Action: ActionSkillRun})
 		must(t, l.Close())
 		if !withHelp {
-			files, err := filepath.Glob(filepath.Join(dir, "*", "*"+attemptsSuffix))
+			files, err := filepath.Glob(filepath.Join(dir, "*", "*"+segment.AttemptsSuffix))
 			must(t, err)
 			if len(files) < 3 {
 				t.Errorf("%d files of open attempts", len(files))

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 )
 
 // kills is how many times TestKill kills; with -short fewer.
@@ -46,10 +48,10 @@ func TestKill(t *testing.T) {
 			t.Fatalf("after %d kills: %+v", done, res)
 		}
 		seen := map[string]bool{}
-		segs, err := segments(l.dir)
+		segs, err := segment.List(l.dir)
 		must(t, err)
 		for _, s := range segs {
-			_, err := scan(s.path, func(r Record) {
+			_, err := segment.Scan(s.Path, func(r Record) {
 				if seen[r.ID] {
 					t.Errorf("record %s is there twice", r.ID)
 				}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
 )
 
@@ -49,7 +50,7 @@ func TestWithoutSkerry(t *testing.T) {
 	must(t, os.WriteFile(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: otherDER(t)}), 0o600))
 	run("and not signed by this key", true)
 
-	path := filepath.Join(dir, l.Writer(), segmentName(1))
+	path := filepath.Join(dir, l.Writer(), segment.Name(1))
 	text, err := os.ReadFile(path)
 	must(t, err)
 	must(t, os.WriteFile(path, bytes.Replace(text, []byte("echo 1"), []byte("echo 2"), 1), 0o600))

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store/groupcommit"
@@ -98,7 +99,7 @@ type Log struct {
 	head     string   // Hash of the last record
 	unsynced []byte   // the lines that are not known to be durable
 	durably  Head     // the last record that is durable
-	open     attempts
+	open     segment.Attempts
 	retired  []retired // full segments, synced; the committer may still hold one
 	rotated  time.Time // when a new segment could not be begun the last time
 	broken   error     // why nothing can be appended, see mend
@@ -148,7 +149,7 @@ func Open(o Options) (*Log, error) {
 		_ = lock.Close()
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be opened")
 	}
-	l.before = l.open.list()
+	l.before = l.open.List()
 	l.commit = groupcommit.New(l.sync)
 	l.owned.Go(func() { l.keep(l.stop) })
 	if o.Signer != nil {
@@ -254,7 +255,7 @@ func (l *Log) write(r Record) (Record, error) {
 	l.size += int64(len(line))
 	l.head = r.Hash
 	l.unsynced = append(l.unsynced, line...)
-	l.open.add(r)
+	l.open.Add(r)
 	l.appended.Store(r.Seq)
 	if l.room-l.size < l.o.Ahead/2 || len(l.unsynced) > maxUnsynced {
 		token(l.hungry)
@@ -290,8 +291,8 @@ func (l *Log) rotate(first uint64) error {
 	}
 	l.unsynced = nil
 	l.advance(first - 1)
-	path := filepath.Join(l.dir, segmentName(first))
-	if err := l.open.save(path); err != nil {
+	path := filepath.Join(l.dir, segment.Name(first))
+	if err := l.open.Save(path); err != nil {
 		l.log.Warn("the open attempts cannot be noted; the next start takes longer", "error", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)

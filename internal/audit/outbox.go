@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 )
 
@@ -48,7 +49,7 @@ type outbox struct {
 	log  *Log
 	sink Sink
 	path string
-	from follower
+	from segment.Follower
 	work chan struct{}
 	stop context.CancelFunc
 	done chan struct{}
@@ -62,7 +63,7 @@ func startOutbox(l *Log, s Sink) *outbox {
 	ctx, stop := context.WithCancel(context.Background())
 	o := &outbox{
 		log: l, sink: s, path: filepath.Join(l.o.Dir, sinksFolder, s.Name(), l.writer), stop: stop,
-		from: follower{dir: l.dir, log: l.log, cuts: &l.cuts}, work: make(chan struct{}, 1), done: make(chan struct{}),
+		from: segment.NewFollower(l.dir, &l.cuts, l.log), work: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	go o.run(ctx)
 	return o
@@ -103,7 +104,7 @@ func (o *outbox) close(d time.Duration) {
 
 func (o *outbox) run(ctx context.Context) {
 	defer close(o.done)
-	defer o.from.close()
+	defer o.from.Close()
 	if c, ok := o.sink.(io.Closer); ok {
 		defer func() { _ = c.Close() }()
 	}
@@ -159,38 +160,38 @@ func (o *outbox) place() error {
 	o.mu.Lock()
 	o.sent = at
 	o.mu.Unlock()
-	if segs, err := segments(o.log.dir); err == nil && len(segs) > 0 {
-		at = max(at, segs[0].first-1) // what was archived before there was a sink
+	if segs, err := segment.List(o.log.dir); err == nil && len(segs) > 0 {
+		at = max(at, segs[0].First-1) // what was archived before there was a sink
 	}
-	return o.from.seek(at + 1)
+	return o.from.Seek(at + 1)
 }
 
 // batch waits for durable records and sends some.
 func (o *outbox) batch(ctx context.Context) error {
-	for o.log.appended.Load() < o.from.next {
+	for o.log.appended.Load() < o.from.Next() {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-o.work:
 		}
 	}
-	if o.log.synced.Load() < o.from.next {
+	if o.log.synced.Load() < o.from.Next() {
 		// Others commit, as a rule.
 		if !wait(ctx, linger, nil) {
 			return ctx.Err()
 		}
-		if err := o.log.durable(ctx, o.from.next); err != nil {
+		if err := o.log.durable(ctx, o.from.Next()); err != nil {
 			return err
 		}
 	}
-	items, err := o.from.read(o.log.synced.Load(), batchRecords, batchBytes)
+	items, err := o.from.Read(o.log.synced.Load(), batchRecords, batchBytes)
 	if err != nil {
 		return err
 	}
 	entries := make([]Entry, 0, len(items))
 	for _, it := range items {
-		if r, ok := record.Decode(it.Line); ok { // what was changed is for Verify to tell
-			entries = append(entries, Entry{r, it.Line})
+		if r, ok := record.Decode(it.Text); ok { // what was changed is for Verify to tell
+			entries = append(entries, Entry{r, it.Text})
 		}
 	}
 	if len(entries) > 0 {
@@ -200,11 +201,11 @@ func (o *outbox) batch(ctx context.Context) error {
 			return err
 		}
 	}
-	done := o.from.next - 1
+	done := o.from.Next() - 1
 	if err := os.MkdirAll(filepath.Dir(o.path), 0o700); err != nil {
 		return err
 	}
-	if err := writeFile(o.path, strconv.AppendUint(nil, done, 10)); err != nil {
+	if err := segment.WriteFile(o.path, strconv.AppendUint(nil, done, 10)); err != nil {
 		return err
 	}
 	o.mu.Lock()

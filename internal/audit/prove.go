@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 )
@@ -42,27 +41,12 @@ func (l *Log) Verify(ctx context.Context) (VerifyResult, error) {
 	return res, nil
 }
 
-// writersIn lists the writers of a folder.
-func writersIn(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var writers []string
-	for _, e := range entries {
-		if e.IsDir() && record.IsWriter(e.Name()) {
-			writers = append(writers, e.Name())
-		}
-	}
-	return writers, err
-}
-
 // shippedHeads asks Redis for the heads of the writers of this folder.
 func (l *Log) shippedHeads(ctx context.Context) ([]Head, error) {
 	if l.o.Redis == nil {
 		return nil, nil
 	}
-	writers, err := writersIn(l.o.Dir)
+	writers, err := segment.Writers(l.o.Dir)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "the audit log cannot be read")
 	}
@@ -86,19 +70,19 @@ func (l *Log) shippedHeads(ctx context.Context) ([]Head, error) {
 
 // SignedHeads returns the last signed head in the files of each writer of a folder, to be held elsewhere. It checks none.
 func SignedHeads(dir string) ([]Head, error) {
-	writers, err := writersIn(dir)
+	writers, err := segment.Writers(dir)
 	if err != nil {
 		return nil, fmt.Errorf("heads of the audit log: %w", err)
 	}
 	var heads []Head
 	for _, w := range writers {
-		segs, err := segments(filepath.Join(dir, w))
+		segs, err := segment.List(filepath.Join(dir, w))
 		if err != nil {
 			return nil, fmt.Errorf("heads of the audit log: %w", err)
 		}
 		for i := len(segs) - 1; i >= 0; i-- {
 			var last Head
-			if _, err := scan(segs[i].path, func(r Record) {
+			if _, err := segment.Scan(segs[i].Path, func(r Record) {
 				if h, ok := record.HeadOf(r); ok {
 					last = h
 				}

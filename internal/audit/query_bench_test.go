@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
 )
 
@@ -103,7 +104,7 @@ func (h *history) write(tb testing.TB, dir string) {
 				must(tb, w.Flush())
 				must(tb, f.Close())
 			}
-			f, err = os.Create(filepath.Join(dir, writer, segmentName(uint64(seq))))
+			f, err = os.Create(filepath.Join(dir, writer, segment.Name(uint64(seq))))
 			must(tb, err)
 			w, size = bufio.NewWriterSize(f, 1<<20), 0
 		}

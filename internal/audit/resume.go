@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -61,7 +61,7 @@ func (l *Log) resume() error {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
-	segs, err := segments(l.dir)
+	segs, err := segment.List(l.dir)
 	if err != nil {
 		return err
 	}
@@ -72,12 +72,12 @@ func (l *Log) resume() error {
 			return err
 		}
 		// It has no record at all: a crash came right after it was begun.
-		if err := errors.Join(os.Remove(last.path), ignoreMissing(os.Remove(attemptsPath(last.path)))); err != nil {
+		if err := errors.Join(os.Remove(last.Path), ignoreMissing(os.Remove(segment.AttemptsPath(last.Path)))); err != nil {
 			return err
 		}
 	}
-	l.open = attempts{}
-	l.f, err = os.OpenFile(filepath.Join(l.dir, segmentName(1)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	l.open = segment.Attempts{}
+	l.f, err = os.OpenFile(filepath.Join(l.dir, segment.Name(1)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -85,23 +85,23 @@ func (l *Log) resume() error {
 }
 
 // resumeIn goes on in a segment, unless it holds no record.
-func (l *Log) resumeIn(segs []segment, seg segment) (found bool, err error) {
-	if err := l.cutTorn(seg.path); err != nil {
+func (l *Log) resumeIn(segs []segment.Segment, seg segment.Segment) (found bool, err error) {
+	if err := l.cutTorn(seg.Path); err != nil {
 		return false, err
 	}
-	if l.open, err = openBefore(segs, l.log); err != nil {
+	if l.open, err = segment.OpenBefore(segs, l.log); err != nil {
 		return false, err
 	}
 	var tail Record
-	in, err := scan(seg.path, func(r Record) {
+	in, err := segment.Scan(seg.Path, func(r Record) {
 		tail = r
-		l.open.add(r)
+		l.open.Add(r)
 		l.resumed(r)
 	})
-	if err != nil || in.end == 0 {
+	if err != nil || in.End == 0 {
 		return false, err
 	}
-	if l.f, err = os.OpenFile(seg.path, os.O_WRONLY, 0o600); err != nil {
+	if l.f, err = os.OpenFile(seg.Path, os.O_WRONLY, 0o600); err != nil {
 		return false, err
 	}
 	info, err := l.f.Stat()
@@ -113,7 +113,7 @@ func (l *Log) resumeIn(segs []segment, seg segment) (found bool, err error) {
 		_ = l.f.Close()
 		return false, err
 	}
-	l.size, l.room, l.head = in.end, info.Size(), tail.Hash
+	l.size, l.room, l.head = in.End, info.Size(), tail.Hash
 	l.appended.Store(tail.Seq)
 	l.synced.Store(tail.Seq)
 	l.durably = Head{Writer: l.writer, Seq: tail.Seq, Hash: tail.Hash}
@@ -124,13 +124,13 @@ func (l *Log) resumeIn(segs []segment, seg segment) (found bool, err error) {
 // or, after a power cut, pieces of several, with zeros between them where the disk was not written yet. A signature
 // behind such a hole says that what is missing was durable once: that is no crash, and is left for Verify.
 func (l *Log) cutTorn(path string) error {
-	in, err := scan(path, func(Record) {})
+	in, err := segment.Scan(path, func(Record) {})
 	if err != nil {
 		return err
 	}
-	end := in.end
-	if in.hole >= 0 && in.hole >= in.head {
-		end = in.hole
+	end := in.End
+	if in.Hole >= 0 && in.Hole >= in.Head {
+		end = in.Hole
 	}
 	return l.cutTail(path, end)
 }
@@ -142,11 +142,11 @@ func (l *Log) cutTail(path string, end int64) error {
 		return err
 	}
 	defer f.Close()
-	last, err := lastText(f, end)
+	last, err := segment.End(f, end)
 	if err != nil || last == end {
 		return err
 	}
-	torn := fmt.Sprintf("%s.torn-%d", strings.TrimSuffix(path, segmentSuffix), time.Now().UnixNano())
+	torn := fmt.Sprintf("%s.torn-%d", strings.TrimSuffix(path, segment.Suffix), time.Now().UnixNano())
 	aside, err := os.OpenFile(torn, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -161,22 +161,6 @@ func (l *Log) cutTail(path string, end int64) error {
 	l.log.Warn("the audit log ended in a torn record, which was moved aside",
 		"segment", filepath.Base(path), "moved_to", filepath.Base(torn), "bytes", last-end)
 	return nil
-}
-
-// lastText returns the offset behind the last byte of a file that is not zero, or from when there is none behind it.
-func lastText(f io.ReaderAt, from int64) (int64, error) {
-	in, last := lines{r: f}, from
-	_, err := in.find(from, func(part []byte) int {
-		if text := bytes.TrimRight(part, "\x00"); len(text) > 0 {
-			last = from + int64(len(text))
-		}
-		from += int64(len(part))
-		return -1
-	})
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return last, err
 }
 
 // writerID reads the writer's name, or makes one.
@@ -195,7 +179,7 @@ func writerID(path string) (string, error) {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	id := "w" + hex.EncodeToString(b[:])
-	return id, writeFile(path, []byte(id+"\n"))
+	return id, segment.WriteFile(path, []byte(id+"\n"))
 }
 
 func ignoreMissing(err error) error {

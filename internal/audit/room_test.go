@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -41,7 +42,7 @@ func TestRoomAhead(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Dir: dir, SegmentBytes: 64 << 10, Ahead: 16 << 10}
 	l := openLog(t, o)
-	path := filepath.Join(dir, l.Writer(), segmentName(1))
+	path := filepath.Join(dir, l.Writer(), segment.Name(1))
 	waitFor(t, "room", func() bool { return sizeOf(t, path) >= 16<<10 })
 	recs := fill(t, l, 5)
 	wantOK(t, dir, 5)
@@ -55,9 +56,9 @@ func TestRoomAhead(t *testing.T) {
 		t.Error("a full segment keeps its zeros")
 	}
 	must(t, l.Close())
-	segs, err := segments(filepath.Join(dir, l.Writer()))
+	segs, err := segment.List(filepath.Join(dir, l.Writer()))
 	must(t, err)
-	if text, err = os.ReadFile(segs[len(segs)-1].path); err != nil || bytes.IndexByte(text, 0) >= 0 {
+	if text, err = os.ReadFile(segs[len(segs)-1].Path); err != nil || bytes.IndexByte(text, 0) >= 0 {
 		t.Errorf("a closed segment keeps its zeros (%v)", err)
 	}
 	wantOK(t, dir, 306)
@@ -72,7 +73,7 @@ func TestPowerCut(t *testing.T) {
 		dir := t.TempDir()
 		o := Options{Dir: dir, Ahead: 64 << 10}
 		l := openLog(t, o)
-		path := filepath.Join(dir, l.Writer(), segmentName(1))
+		path := filepath.Join(dir, l.Writer(), segment.Name(1))
 		waitFor(t, "room", func() bool { return sizeOf(t, path) >= 64<<10 })
 		recs := fill(t, l, 1+random.IntN(20))
 		last := recs[len(recs)-1]
@@ -111,7 +112,7 @@ func TestHoleBehindASignature(t *testing.T) {
 	l := openLog(t, Options{Dir: dir, Signer: testKey(1), SignWithin: time.Hour})
 	fill(t, l, 5)
 	must(t, l.Close())
-	path := filepath.Join(dir, l.Writer(), segmentName(1))
+	path := filepath.Join(dir, l.Writer(), segment.Name(1))
 	text, err := os.ReadFile(path)
 	must(t, err)
 	clear(text[1500:1600])
@@ -174,10 +175,10 @@ func TestMend(t *testing.T) {
 func (l *Log) wantGap(t *testing.T, missed int) {
 	t.Helper()
 	gaps := 0
-	segs, err := segments(l.dir)
+	segs, err := segment.List(l.dir)
 	must(t, err)
 	for _, s := range segs {
-		_, err := scan(s.path, func(r Record) {
+		_, err := segment.Scan(s.Path, func(r Record) {
 			if r.Action == ActionGap {
 				gaps++
 				if !strings.Contains(string(r.Args), fmt.Sprintf(`"count":%d`, missed)) {
@@ -282,7 +283,7 @@ func testFullDisk(t *testing.T, disk string, open bool) {
 	must(t, l.Close())
 	wantOK(t, dir, r.Seq)
 	denied := 0
-	_, err = scan(filepath.Join(dir, l.Writer(), segmentName(1)), func(r Record) {
+	_, err = segment.Scan(filepath.Join(dir, l.Writer(), segment.Name(1)), func(r Record) {
 		if r.Outcome == "denied" {
 			denied++
 		}
@@ -351,7 +352,7 @@ func TestFullDiskAtRotation(t *testing.T) {
 	fill(t, l, 1000)
 	must(t, l.Close())
 	wantOK(t, dir, uint64(n)+1001)
-	if segs, err := segments(filepath.Join(dir, l.Writer())); err != nil || len(segs) < 2 {
+	if segs, err := segment.List(filepath.Join(dir, l.Writer())); err != nil || len(segs) < 2 {
 		t.Errorf("%d segments, %v", len(segs), err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -80,7 +81,7 @@ type rowWriter struct {
 
 // rowFile is a segment.
 type rowFile struct {
-	seg     segment
+	seg     segment.Segment
 	rows    []byte
 	mapping []byte // what rows are a part of, when they are a file
 }
@@ -158,7 +159,7 @@ func (x *rowIndex) advance(ctx context.Context) error {
 
 func (x *rowIndex) advanceWriter(ctx context.Context, name string, limit uint64) error {
 	w := x.writer(name)
-	segs, err := segments(w.dir)
+	segs, err := segment.List(w.dir)
 	if err != nil {
 		return err
 	}
@@ -167,7 +168,7 @@ func (x *rowIndex) advanceWriter(ctx context.Context, name string, limit uint64)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if n := len(w.files); n > 0 && (s.first < w.files[n-1].seg.first || s.first == w.files[n-1].seg.first && w.files[n-1].mapping != nil) {
+		if n := len(w.files); n > 0 && (s.First < w.files[n-1].seg.First || s.First == w.files[n-1].seg.First && w.files[n-1].mapping != nil) {
 			continue // it is indexed
 		}
 		// A segment that another one follows has its end: the list is older than what is read.
@@ -192,8 +193,8 @@ func (x *rowIndex) writer(name string) *rowWriter {
 }
 
 // drop forgets segments that are no longer there.
-func (x *rowIndex) drop(w *rowWriter, segs []segment) {
-	for len(w.files) > 0 && (len(segs) == 0 || w.files[0].seg.first < segs[0].first) {
+func (x *rowIndex) drop(w *rowWriter, segs []segment.Segment) {
+	for len(w.files) > 0 && (len(segs) == 0 || w.files[0].seg.First < segs[0].First) {
 		x.mu.Lock()
 		f := w.files[0]
 		w.files = w.files[1:]
@@ -203,14 +204,14 @@ func (x *rowIndex) drop(w *rowWriter, segs []segment) {
 	}
 }
 
-func (x *rowIndex) rowsPath(w *rowWriter, s segment) string {
-	return filepath.Join(x.log.o.Dir, rowsFolder, w.name, fmt.Sprintf("%020d%s", s.first, rowsSuffix))
+func (x *rowIndex) rowsPath(w *rowWriter, s segment.Segment) string {
+	return filepath.Join(x.log.o.Dir, rowsFolder, w.name, fmt.Sprintf("%020d%s", s.First, rowsSuffix))
 }
 
 // advanceSegment indexes the rest of a segment. Only this goroutine changes what a rowWriter has.
-func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment, full bool, limit uint64) error {
+func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment.Segment, full bool, limit uint64) error {
 	var f *rowFile
-	if n := len(w.files); n > 0 && w.files[n-1].seg.first == s.first {
+	if n := len(w.files); n > 0 && w.files[n-1].seg.First == s.First {
 		f = w.files[n-1]
 	} else {
 		f = &rowFile{seg: s}
@@ -247,32 +248,32 @@ func (x *rowIndex) advanceSegment(ctx context.Context, w *rowWriter, s segment, 
 // read adds rows for the lines behind w.at with a Seq up to limit. Those up to final are all there, so that an end before them
 // is damage to pass over; behind them it may be that a record is being written.
 func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, final uint64) error {
-	file, err := os.Open(f.seg.path)
+	file, err := os.Open(f.seg.Path)
 	if err != nil {
 		return ignoreMissing(err)
 	}
 	defer file.Close()
-	in := newLines(file)
-	in.at = w.at
+	in := segment.NewLines(file)
+	in.At = w.at
 	var fresh []byte
 	for ctx.Err() == nil {
-		at := in.at
-		line, err := in.next()
+		at := in.At
+		line, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			if line, err = in.next(); errors.Is(err, io.EOF) && w.seq >= final { // what came meanwhile is read the next time
+			if line, err = in.Next(); errors.Is(err, io.EOF) && w.seq >= final { // what came meanwhile is read the next time
 				break
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			left, err := in.leftover()
+			left, err := in.Leftover()
 			if err != nil {
 				return err
 			}
-			if left != damage {
+			if left != segment.Damage {
 				break
 			}
-			if err := in.skip(); err != nil || in.at > maxOffset { // nothing whole behind it, for now
-				in.at = at
+			if err := in.Skip(); err != nil || in.At > maxOffset { // nothing whole behind it, for now
+				in.At = at
 				break
 			}
 			continue
@@ -282,18 +283,18 @@ func (x *rowIndex) read(ctx context.Context, w *rowWriter, f *rowFile, limit, fi
 		}
 		if r, ok := record.ParseIndexed(line); ok {
 			if r.Seq > limit {
-				in.at = at
+				in.At = at
 				break
 			}
 			w.seq = r.Seq
 			fresh = x.appendRow(fresh, w, r, at, len(line))
 		}
 		if len(fresh) >= 4096*rowBytes {
-			x.publish(w, f, fresh, in.at)
+			x.publish(w, f, fresh, in.At)
 			fresh = fresh[:0]
 		}
 	}
-	x.publish(w, f, fresh, in.at)
+	x.publish(w, f, fresh, in.At)
 	return ctx.Err()
 }
 
@@ -336,7 +337,7 @@ func (x *rowIndex) load(w *rowWriter, f *rowFile) bool {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	seg, err2 := os.Stat(f.seg.path)
+	seg, err2 := os.Stat(f.seg.Path)
 	head := make([]byte, rowsHead)
 	if err != nil || err2 != nil {
 		return false
@@ -366,7 +367,7 @@ func (x *rowIndex) save(w *rowWriter, f *rowFile) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	if err := writeFile(path, append(head, f.rows...)); err != nil {
+	if err := segment.WriteFile(path, append(head, f.rows...)); err != nil {
 		return err
 	}
 	kept := &rowFile{seg: f.seg}

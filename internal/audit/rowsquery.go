@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -102,15 +103,15 @@ func (q *rowQuery) wants(row []byte) bool {
 // fetch reads a row's record, if it matches.
 func (q *rowQuery) fetch(f *rowFile, row []byte) (Record, bool) {
 	q.read++
-	file := q.open[f.seg.path]
+	file := q.open[f.seg.Path]
 	if file == nil {
 		var err error
-		if file, err = os.Open(f.seg.path); err != nil {
+		if file, err = os.Open(f.seg.Path); err != nil {
 			return Record{}, false // it was archived just now
 		}
-		q.open[f.seg.path] = file
+		q.open[f.seg.Path] = file
 	}
-	line := make([]byte, min(little.Uint32(row[rowSize:]), maxLine))
+	line := make([]byte, min(little.Uint32(row[rowSize:]), segment.MaxLine))
 	if _, err := file.ReadAt(line, int64(little.Uint64(row[rowOffset:]))); err != nil {
 		return Record{}, false
 	}

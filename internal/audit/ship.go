@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/platform/retry"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
@@ -44,7 +45,7 @@ type shipper struct {
 	keep *keeper // what bounds the streams
 
 	// Of the goroutine alone:
-	from    follower
+	from    segment.Follower
 	cursors map[string]uint64 // tenant -> Seq that Redis said it has
 	atOpen  uint64            // Seq of the last record when the log was opened
 	highest uint64            // no Seq above can have been copied
@@ -60,7 +61,7 @@ func startShipper(l *Log) *shipper {
 	s := &shipper{
 		log: l, rdb: l.o.Redis, stop: stop, done: make(chan struct{}),
 		work: make(chan struct{}, 1), hurry: make(chan struct{}, 1), moved: make(chan struct{}),
-		from:    follower{dir: l.dir, log: l.log, cuts: &l.cuts},
+		from:    segment.NewFollower(l.dir, &l.cuts, l.log),
 		cursors: map[string]uint64{}, atOpen: l.appended.Load(), highest: l.appended.Load(),
 	}
 	s.keep = startKeeper(ctx, l)
@@ -125,7 +126,7 @@ func (s *shipper) advance(to uint64) {
 
 func (s *shipper) run(ctx context.Context) {
 	defer close(s.done)
-	defer s.from.close()
+	defer s.from.Close()
 	positioned, pauses := false, retry.Doubling(minPause, maxPause)
 	for ctx.Err() == nil {
 		err := error(nil)
@@ -180,7 +181,7 @@ func (s *shipper) position(ctx context.Context) error {
 		return err
 	}
 	at = s.truthful(at)
-	if err := s.from.seek(at + 1); err != nil {
+	if err := s.from.Seek(at + 1); err != nil {
 		return err
 	}
 	s.advance(at)
@@ -205,12 +206,12 @@ func (s *shipper) batch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	items, err := s.from.read(limit, batchRecords, batchBytes)
+	items, err := s.from.Read(limit, batchRecords, batchBytes)
 	if err != nil {
 		return err
 	}
-	done := s.from.next - 1 // what follows may rewind
-	byTenant := map[string][]shipment{}
+	done := s.from.Next() - 1 // what follows may rewind
+	byTenant := map[string][]segment.Line{}
 	for _, it := range items {
 		byTenant[it.Tenant] = append(byTenant[it.Tenant], it)
 	}
@@ -220,7 +221,7 @@ func (s *shipper) batch(ctx context.Context) error {
 			return err
 		}
 		if again > 0 {
-			return s.from.seek(again)
+			return s.from.Seek(again)
 		}
 	}
 	s.highest = max(s.highest, done) // also when the answer of the next line is lost
@@ -234,10 +235,10 @@ func (s *shipper) batch(ctx context.Context) error {
 }
 
 // cursorAt are the keys that say how far this writer came, and with which head.
-func (s *shipper) cursorAt(done uint64, items []shipment) []any {
+func (s *shipper) cursorAt(done uint64, items []segment.Line) []any {
 	pairs := []any{store.AuditWriterKey(s.log.writer), done}
 	if n := len(items); n > 0 && items[n-1].Seq == done {
-		if _, hash, ok := record.SplitHash(items[n-1].Line); ok {
+		if _, hash, ok := record.SplitHash(items[n-1].Text); ok {
 			h := Head{Writer: s.log.writer, Seq: done, Hash: string(hash)}
 			pairs = append(pairs, store.AuditHeadKey(s.log.writer), h.String())
 		}
@@ -247,7 +248,7 @@ func (s *shipper) cursorAt(done uint64, items []shipment) []any {
 
 // limit waits until there are durable records to copy, and returns the Seq of the last one.
 func (s *shipper) limit(ctx context.Context) (uint64, error) {
-	for s.log.appended.Load() < s.from.next {
+	for s.log.appended.Load() < s.from.Next() {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
@@ -255,10 +256,10 @@ func (s *shipper) limit(ctx context.Context) (uint64, error) {
 		case <-s.hurry:
 		}
 	}
-	if s.log.synced.Load() < s.from.next+batchRecords && !wait(ctx, linger, s.hurry) {
+	if s.log.synced.Load() < s.from.Next()+batchRecords && !wait(ctx, linger, s.hurry) {
 		return 0, ctx.Err()
 	}
-	if err := s.log.durable(ctx, s.from.next); err != nil {
+	if err := s.log.durable(ctx, s.from.Next()); err != nil {
 		return 0, err
 	}
 	return s.log.synced.Load(), nil
@@ -330,7 +331,7 @@ return {at, redis.call('XLEN', KEYS[1]), total}`)
 
 // send copies one tenant's records. again > 0: Redis lost records that it had, and copying must go
 // on from there.
-func (s *shipper) send(ctx context.Context, tenant string, list []shipment) (again uint64, err error) {
+func (s *shipper) send(ctx context.Context, tenant string, list []segment.Line) (again uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	stream, cursor := store.AuditStreamKey(tenant), store.AuditCursorKey(tenant)
@@ -379,7 +380,7 @@ type sendArgs struct {
 	lists map[string]int
 }
 
-func (a *sendArgs) add(it shipment) {
+func (a *sendArgs) add(it segment.Line) {
 	r := it.Indexed
 	var numbers []byte
 	for _, key := range indexKeys(r) {
@@ -391,7 +392,7 @@ func (a *sendArgs) add(it shipment) {
 		}
 		numbers = append(strconv.AppendInt(numbers, int64(n), 10), ',')
 	}
-	a.args = append(a.args, it.Seq, int64(it.Time), it.Line, printBytes(printsOf(r)), numbers)
+	a.args = append(a.args, it.Seq, int64(it.Time), it.Text, printBytes(printsOf(r)), numbers)
 }
 
 func sent(answer []any) (at uint64, length, bytes int64, err error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	"github.com/skerry-sandbox/skerry/internal/store/redistest"
@@ -182,7 +183,7 @@ func TestShipRestoredFolder(t *testing.T) {
 		write(t, l, "acme", subjects(0, 10))
 		flush(t, l)
 		must(t, l.Close())
-		path := filepath.Join(dir, l.Writer(), segmentName(1))
+		path := filepath.Join(dir, l.Writer(), segment.Name(1))
 		text, err := os.ReadFile(path)
 		must(t, err)
 		keep := bytes.Join(bytes.SplitAfter(text, []byte("\n"))[:4], nil)
@@ -206,7 +207,7 @@ func TestShipDamagedLog(t *testing.T) {
 	l := openLog(t, Options{Dir: dir})
 	write(t, l, "acme", subjects(0, 10))
 	must(t, l.Close())
-	path := filepath.Join(dir, l.Writer(), segmentName(1))
+	path := filepath.Join(dir, l.Writer(), segment.Name(1))
 	text, err := os.ReadFile(path)
 	must(t, err)
 	lines := bytes.SplitAfter(text, []byte("\n"))

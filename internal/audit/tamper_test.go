@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 )
 
 // evidence is the log of two writers that the tampering begins with: its files by path, and its heads.
@@ -48,7 +49,7 @@ func gather(t testing.TB) evidence {
 	if !res.OK || res.Records != ev.total || len(res.Writers) != 2 || res.Writers[0].SignedSeq != res.Writers[0].Seq-1 {
 		t.Fatalf("before anything is done to it: %+v", res)
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, "w*", "*"+segmentSuffix))
+	paths, err := filepath.Glob(filepath.Join(dir, "w*", "*"+segment.Suffix))
 	must(t, err)
 	for _, path := range paths {
 		name, err := filepath.Rel(dir, path)
@@ -195,7 +196,7 @@ var forgeries = []forgery{
 				if r.IntN(2) == 0 {
 					files[segs[r.IntN(len(segs))]] = text
 				} else {
-					files[filepath.Join(writer, segmentName(r.Uint64N(1000)+100))] = text
+					files[filepath.Join(writer, segment.Name(r.Uint64N(1000)+100))] = text
 				}
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 )
 
 // The ways in which a record can be bad.
@@ -104,7 +105,7 @@ func verify(ctx context.Context, dir string, o VerifyOptions) (VerifyResult, err
 	res := VerifyResult{OK: true}
 	var writers []string
 	for _, d := range append([]string{dir}, o.More...) {
-		in, err := writersIn(d)
+		in, err := segment.Writers(d)
 		if err != nil {
 			return VerifyResult{}, fmt.Errorf("verify the audit log: %w", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/audit/record"
+	"github.com/skerry-sandbox/skerry/internal/audit/segment"
 )
 
 // tamper is a change to the lines of a log of ten records in two segments of five.
@@ -58,7 +59,7 @@ var tampers = map[string]tamper{
 	"made up":           {func(l [][]byte) [][]byte { return slices.Insert(l, 4, rehash(l[4], func(r *Record) { r.ID = "x" })) }, 5, BadInserted, 4},
 	"a line of nothing": {func(l [][]byte) [][]byte { return slices.Insert(l, 4, []byte("hello")) }, 5, BadInserted, 4},
 	"another writer's":  {func(l [][]byte) [][]byte { l[4] = rehash(l[4], func(r *Record) { r.Writer = "w2" }); return l }, 5, BadInserted, 4},
-	"a long line":       {func(l [][]byte) [][]byte { l[4] = bytes.Repeat([]byte("x"), 3*maxLine); return l }, 5, BadChanged, 4},
+	"a long line":       {func(l [][]byte) [][]byte { l[4] = bytes.Repeat([]byte("x"), 3*segment.MaxLine); return l }, 5, BadChanged, 4},
 	"a cut end":         {func(l [][]byte) [][]byte { return l[:8] }, 0, "", 8}, // Verify says that it cannot see this
 }
 
@@ -68,7 +69,7 @@ func TestVerifyNamesTheRecord(t *testing.T) {
 	l := openLog(t, Options{Dir: dir})
 	recs := fill(t, l, 10)
 	must(t, l.Close())
-	text, err := os.ReadFile(filepath.Join(dir, l.Writer(), segmentName(1)))
+	text, err := os.ReadFile(filepath.Join(dir, l.Writer(), segment.Name(1)))
 	must(t, err)
 	for name, c := range tampers {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestVerifyNamesTheRecord(t *testing.T) {
 				for _, line := range part {
 					file = append(append(file, line...), '\n')
 				}
-				must(t, os.WriteFile(filepath.Join(bad, l.Writer(), segmentName(first)), file, 0o600))
+				must(t, os.WriteFile(filepath.Join(bad, l.Writer(), segment.Name(first)), file, 0o600))
 			}
 			res, err := Verify(bad)
 			must(t, err)
