@@ -117,7 +117,9 @@ func run(ctx context.Context, data, url string, seed, most int) (err error) {
 			Threads: orch.Threads, Sandboxes: orch.Sandboxes, Runs: orch.Runs, Execs: orch.Execs, Terminals: orch.Execs, Contexts: orch.Contexts, Files: orch.Files,
 			Tools: orch.Calls, Upstream: orch.Calls, Prompts: orch.Prompts, Skills: orch.Skills, ThreadSkills: orch.Skills.Threads,
 		},
-		MCPServers: hub, MCPLogins: hub, Audit: records, Anonymous: &local, Idempotency: st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
+		Administration: rest.Administration{MCPServers: hub, MCPLogins: hub, Audit: records},
+		Clients:        rest.Clients{Anonymous: &local},
+		Idempotency:    st, Metrics: metrics.Handler(), Version: "fleet", Log: log,
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/platform/tlsfiles"
 )
 
@@ -42,7 +43,7 @@ func (p *App) listen(ctx context.Context, h http.Handler, ready func(string)) er
 		Handler:     p.traffic.count(h, p.orch.Shutdown.Draining), ReadHeaderTimeout: HeaderTimeout, IdleTimeout: IdleTimeout, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 	}
-	stopPeers, err := p.peers.Serve(requests, rest.FromPeer(h), routing{p.orch.Placement, p.orch.Shutdown, p.peers}, p.log)
+	stopPeers, err := p.peers.Serve(requests, exchange.FromPeer(h), routing{p.orch.Placement, p.orch.Shutdown, p.peers}, p.log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}

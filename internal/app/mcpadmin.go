@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/drift"
@@ -39,7 +39,7 @@ func (m mcpAdmin) Logout(ctx context.Context, c sandbox.Caller, name string) err
 
 // recorded does it between two records.
 func (m mcpAdmin) recorded(ctx context.Context, subject string, do func() error) error {
-	c, _ := rest.CallerFrom(ctx)
+	c, _ := exchange.CallerFrom(ctx)
 	return m.access.recorded(ctx, c, audit.ActionMCPConfig, subject, func(*audit.Record) error { return do() })
 }
 

@@ -631,11 +631,17 @@ func (p *App) handler(ctx context.Context) (http.Handler, error) {
 			}
 			return prober.Of(ctx, p.cfg.DefaultTemplate, sk.Digest, func() (*os.Root, error) { return p.orch.Probes.OpenSkill(c, sk.Name) })
 		},
-		Service:    use,
-		MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access}, Audit: p.audit,
+		Service: use,
+		Administration: rest.Administration{
+			MCPServers: servers, MCPLogins: servers, Secrets: secretAdmin{p.secrets, access}, Drift: driftAdmin{p.drift, p.hub}, Policy: policyAdmin{p.policy, access},
+			Audit: p.audit, AuditProof: p.audit,
+		},
+		Clients: rest.Clients{
+			Keys: access, OperatorTenant: p.cfg.OperatorTenant, AuthRefused: access.refusals.Add,
+			AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
+		},
 		Placement: routing{p.orch.Placement, p.orch.Shutdown, p.peers}, RemoteFiles: remote,
-		AuditProof: p.audit, Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Keys: access, OperatorTenant: p.cfg.OperatorTenant, Idempotency: p.store, AuthRefused: access.refusals.Add,
-		AllowedHosts: append([]string{p.cfg.Listen}, p.cfg.AllowedHosts...), AllowedOrigins: p.cfg.AllowedOrigins,
+		Limits: p.limits, Tracer: p.tracer, Observe: p.metrics.Request, Idempotency: p.store,
 		Ready: p.ready, Metrics: p.metrics.Handler(), Version: buildinfo.Version(), Log: p.log,
 	}
 	if p.cfg.E2B {

@@ -26,7 +26,7 @@
 // copy through sandboxd; others, and all while the server starts again, to localhost:9876, where sandboxd
 // passes the bytes on.
 //
-// An exec with a terminal (process/terminal.go, execution/execs.go, api/rest/terminal.go) differs in three
+// An exec with a terminal (process/terminal.go, execution/execs.go, api/rest/execs/terminal.go) differs in three
 // points: its one stream never stops coming, so both sides keep the newest part of it and its numbers may
 // have gaps; typing and sizes go in by WriteStdin and Resize; and a WebSocket carries it, where each
 // binary frame is one event. Each client follows by itself, so a slow one loses events and delays no other
@@ -91,7 +91,7 @@
 // takes away with it. A replica *holds* a thread while an instance or a request needs it (package ownership):
 // it has the lease in Redis and the owner record in <data>/run/claims, both with the same fencing token.
 // On the owner no request looks at either, as long as the lease was renewed in time; leases are renewed
-// 500 at a time. api/rest/forward.go asks before each request about a thread who holds it, and passes it
+// 500 at a time. api/rest/forward asks before each request about a thread who holds it, and passes it
 // on to that replica, once at most; a request that may start a sandbox holds the thread itself when no replica
 // does. Replicas reach each other by the sockets in their slots, or, when they announce addresses, by TLS
 // with certificates that name replicas (peer/network.go). A replica that stops hands each thread over when

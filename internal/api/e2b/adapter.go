@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/filesystem/filesystemconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/e2b/envd/process/processconnect"
 	"github.com/skerry-sandbox/skerry/internal/api/rest"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
@@ -83,28 +84,28 @@ type routes struct {
 	list []rest.AdapterRoute
 }
 
-func (b *routes) add(route rest.AdapterRoute, h handler) {
-	route.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
+func (b *routes) add(adapted rest.AdapterRoute, h handler) {
+	adapted.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
 		if err := h(w, r, request{caller: c, thread: thread}); err != nil {
 			b.a.writeError(w, r, err)
 		}
 	}
-	b.list = append(b.list, route)
+	b.list = append(b.list, adapted)
 }
 
 // control is what E2B's API server does.
 func (b *routes) control() {
 	const one = "/sandboxes/:thread"
 	for _, version := range []string{"", "/v2"} {
-		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Server: rest.Holder}, control{b.a}.create)
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + "/sandboxes", Thread: newSandboxID, Server: route.Holder}, control{b.a}.create)
 		b.add(rest.AdapterRoute{Method: http.MethodGet, Path: version + "/sandboxes"}, control{b.a}.list)
-		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Server: rest.Holder}, control{b.a}.connect)
+		b.add(rest.AdapterRoute{Method: http.MethodPost, Path: version + one + "/connect", Server: route.Holder}, control{b.a}.connect)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Server: rest.Owner}, control{b.a}.get)
-	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: rest.Holder}, control{b.a}.kill)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: rest.Holder}, control{b.a}.timeout)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Server: rest.Holder}, control{b.a}.resume)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Server: rest.Holder}, control{b.a}.pause)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: one, Server: route.Owner}, control{b.a}.get)
+	b.add(rest.AdapterRoute{Method: http.MethodDelete, Path: one, Server: route.Holder}, control{b.a}.kill)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/timeout", Server: route.Holder}, control{b.a}.timeout)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/resume", Server: route.Holder}, control{b.a}.resume)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: one + "/pause", Server: route.Holder}, control{b.a}.pause)
 }
 
 // sandboxHeader names the sandbox of a request to envd or the interpreter, which come to one host.
@@ -122,9 +123,9 @@ func (b *routes) envd() {
 	limit := connect.WithReadMaxBytes(maxBodyBytes)
 	_, processes := processconnect.NewProcessHandler(&processService{a: b.a}, limit)
 	_, filesystem := filesystemconnect.NewFilesystemHandler(&filesystemService{a: b.a}, limit)
-	rpc := func(route rest.AdapterRoute, h http.Handler) {
-		route.Method, route.Thread, route.Server = http.MethodPost, named, rest.Holder
-		route.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
+	rpc := func(adapted rest.AdapterRoute, h http.Handler) {
+		adapted.Method, adapted.Thread, adapted.Server = http.MethodPost, named, route.Holder
+		adapted.Serve = func(w http.ResponseWriter, r *http.Request, c sandbox.Caller, thread string) {
 			// All of it, before a stream begins: a body that is not at its end has a deadline, and would end the stream.
 			body, err := io.ReadAll(io.LimitReader(r.Body, maxBodyBytes+1))
 			if err != nil || len(body) > maxBodyBytes {
@@ -135,7 +136,7 @@ func (b *routes) envd() {
 			r.Body = io.NopCloser(bytes.NewReader(body))
 			h.ServeHTTP(w, r)
 		}
-		b.list = append(b.list, route)
+		b.list = append(b.list, adapted)
 	}
 	rpc(rest.AdapterRoute{Path: processconnect.ProcessStartProcedure, Starts: true}, processes)
 	rpc(rest.AdapterRoute{Path: processconnect.ProcessConnectProcedure}, processes)
@@ -153,15 +154,15 @@ func (b *routes) envd() {
 	} {
 		rpc(rest.AdapterRoute{Path: path}, filesystem)
 	}
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Server: rest.FileReader}, transfers{b.a}.download)
-	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Server: rest.FileWriter}, transfers{b.a}.upload)
-	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Server: rest.Owner}, control{b.a}.health)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/files", Thread: named, Server: route.FileReader}, transfers{b.a}.download)
+	b.add(rest.AdapterRoute{Method: http.MethodPost, Path: "/files", Thread: named, Server: route.FileWriter}, transfers{b.a}.upload)
+	b.add(rest.AdapterRoute{Method: http.MethodGet, Path: "/health", Thread: named, Server: route.Owner}, control{b.a}.health)
 }
 
 // interpreter is what E2B's code interpreter in a sandbox does.
 func (b *routes) interpreter() {
 	add := func(method, path string, starts bool, h handler) {
-		b.add(rest.AdapterRoute{Method: method, Path: path, Thread: named, Server: rest.Holder, Starts: starts}, h)
+		b.add(rest.AdapterRoute{Method: method, Path: path, Thread: named, Server: route.Holder, Starts: starts}, h)
 	}
 	add(http.MethodPost, "/execute", true, interpreter{b.a}.execute)
 	add(http.MethodPost, "/contexts", false, interpreter{b.a}.createContext)
@@ -174,11 +175,11 @@ func (b *routes) interpreter() {
 func (b *routes) refused() {
 	refuse := func(what, method string, paths ...string) {
 		for _, path := range paths {
-			route := rest.AdapterRoute{Method: method, Path: path}
+			adapted := rest.AdapterRoute{Method: method, Path: path}
 			if !strings.HasPrefix(path, "/sandboxes/:thread/") && strings.Contains(path, ".") {
-				route.Thread = named
+				adapted.Thread = named
 			}
-			b.add(route, func(http.ResponseWriter, *http.Request, request) error { return notSupported(what) })
+			b.add(adapted, func(http.ResponseWriter, *http.Request, request) error { return notSupported(what) })
 		}
 	}
 	refuse("snapshots", http.MethodPost, "/sandboxes/:thread/snapshots")

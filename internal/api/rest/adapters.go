@@ -7,21 +7,28 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // adapterRoutes are the routes of other protocols.
-type adapterRoutes struct{ *server }
+type adapterRoutes struct {
+	*server
+	checks checks
+}
 
-// AdapterRoute is a route of another product's API that clients of that product call here. It goes the same way as
-// every other request: credential, role, the threads that the credential is good for, placement, limits. Its body is
-// the adapter's business, as the document does not have it.
+// AdapterRoute is a route of another product's API that clients of that product call here. It goes the
+// same way as every other request: credential, role, the threads that the credential is good for,
+// placement, limits. Its body is the adapter's business, as the document does not have it.
 type AdapterRoute struct {
 	Method, Path string // as gin has it: /sandboxes/:thread
-	// Thread names the thread of a request whose path has no :thread; nil: it is about none, or :thread is there.
+	// Thread names the thread of a request whose path has no :thread; nil: it is about none, or :thread is
+	// there.
 	Thread func(*http.Request) string
 	// Server answers the request.
-	Server Server
+	Server route.Server
 	// Starts: the use case behind it counts the request together with the exec that it starts.
 	Starts bool
 	// Endless: the answer goes on until the client ends it; the server does when it stops.
@@ -38,47 +45,48 @@ type Adapter struct {
 	Routes  []AdapterRoute
 }
 
-// adapterRoutes serves the adapters beside the API.
+// add serves the adapters beside the API.
 func (s adapterRoutes) add(engine *gin.Engine) {
 	for _, a := range s.o.Adapters {
-		for _, route := range a.Routes {
-			r := agents.at(route.Server)
-			r.deferred, r.endless = route.Starts, route.Endless
-			s.rule(route.Method, route.Path, r)
-			engine.Handle(route.Method, route.Path, prepared(a, route), s.authenticate, s.authorize, s.place, s.limit, s.adapt(route))
+		for _, adapted := range a.Routes {
+			r := route.Agents.At(adapted.Server)
+			r.Deferred, r.Endless = adapted.Starts, adapted.Endless
+			s.table.Declare(adapted.Method, adapted.Path, r)
+			handlers := append([]gin.HandlerFunc{prepared(a, adapted)}, s.checks.limited()...)
+			engine.Handle(adapted.Method, adapted.Path, append(handlers, s.adapt(adapted))...)
 		}
 	}
 }
 
 // prepared makes a request look as one of ours does, for all that comes behind it.
-func prepared(a Adapter, route AdapterRoute) gin.HandlerFunc {
+func prepared(a Adapter, adapted AdapterRoute) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		exchangeOf(c.Request.Context()).refused = a.Refused
+		exchange.Of(c.Request.Context()).Shape = a.Refused
 		if a.Prepare != nil {
 			c.Request.Header = c.Request.Header.Clone()
 			a.Prepare(c.Request)
 		}
-		if route.Thread != nil {
-			c.Params = append(slices.Clip(c.Params), gin.Param{Key: "thread", Value: route.Thread(c.Request)})
+		if adapted.Thread != nil {
+			c.Params = append(slices.Clip(c.Params), gin.Param{Key: "thread", Value: adapted.Thread(c.Request)})
 		}
 	}
 }
 
 // adapt answers with the adapter, as long as the credential is good.
-func (s adapterRoutes) adapt(route AdapterRoute) gin.HandlerFunc {
+func (s adapterRoutes) adapt(adapted AdapterRoute) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		x := exchangeOf(c.Request.Context())
+		x := exchange.Of(c.Request.Context())
 		thread := c.Param("thread")
 		if thread != "" {
 			if err := sandbox.CheckThreadID(thread); err != nil {
-				writeProblem(c.Writer, s.problem(c.Request.Context(), notStarted{err}))
+				problem.Write(c.Writer, exchange.Problem(c.Request.Context(), problem.NotStarted(err)))
 				return
 			}
 		}
 		ctx, cancel := context.WithCancel(c.Request.Context())
 		defer cancel()
 		r := c.Request.WithContext(ctx)
-		defer s.watchCredential(r, x.caller, cancel)()
-		route.Serve(c.Writer, r, x.caller, thread)
+		defer s.checks.access.Watch(r, x.Caller, cancel)()
+		adapted.Serve(c.Writer, r, x.Caller, thread)
 	}
 }

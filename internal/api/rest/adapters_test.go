@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -22,7 +23,7 @@ func TestAdapter(t *testing.T) {
 		Prepare: func(r *http.Request) { r.Header.Set("X-API-Key", r.Header.Get("Other-Token")) },
 		Refused: func(status int, detail string) any { return map[string]any{"other": status, "why": detail} },
 		Routes: []AdapterRoute{
-			{Method: http.MethodPost, Path: "/other/:thread/go", Server: Holder, Serve: serve},
+			{Method: http.MethodPost, Path: "/other/:thread/go", Server: route.Holder, Serve: serve},
 			{Method: http.MethodPost, Path: "/other.Service/Go", Thread: func(r *http.Request) string { return r.Header.Get("Other-Thread") }, Starts: true, Serve: serve},
 			{Method: http.MethodGet, Path: "/other", Serve: serve},
 		},

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -34,20 +36,17 @@ type madeKey struct {
 	Secret string `json:"secret"`
 }
 
-// noStore says that an answer is not to be kept anywhere: not in a cache, and not by idempotent.
-const noStore = "no-store"
-
 type madeKeyOut struct {
 	CacheControl string `header:"Cache-Control"`
 	Body         madeKey
 }
 
-func (s adminRoutes) add() {
-	op := on(http.MethodPost, "/api/keys", "createKey", tagAdmin, admins, "Make a key; the secret is shown this once")
+func (s adminRoutes) add(api *route.API) {
+	op := route.On(http.MethodPost, "/api/keys", "createKey", route.TagAdmin, route.Admins, "Make a key; the secret is shown this once")
 	op.DefaultStatus = http.StatusCreated
-	register(s.server, s.api, op, s.createKey)
-	register(s.server, s.api, on(http.MethodGet, "/api/keys", "listKeys", tagAdmin, admins, "All keys, without secrets"), s.listKeys)
-	register(s.server, s.api, on(http.MethodDelete, "/api/keys/{id}", "revokeKey", tagAdmin, admins, "Make a key invalid"),
+	route.Register(api, op, s.createKey)
+	route.Register(api, route.On(http.MethodGet, "/api/keys", "listKeys", route.TagAdmin, route.Admins, "All keys, without secrets"), s.listKeys)
+	route.Register(api, route.On(http.MethodDelete, "/api/keys/{id}", "revokeKey", route.TagAdmin, route.Admins, "Make a key invalid"),
 		func(ctx context.Context, in *struct {
 			ID string `path:"id" maxLength:"128"`
 		},
@@ -55,14 +54,14 @@ func (s adminRoutes) add() {
 			if s.o.Keys == nil {
 				return nil, errNoKeys
 			}
-			return nil, s.o.Keys.RevokeKey(ctx, callerOf(ctx), in.ID)
+			return nil, s.o.Keys.RevokeKey(ctx, exchange.CallerOf(ctx), in.ID)
 		})
 }
 
 var errNoKeys = sandbox.Errorf(sandbox.NotSupported, "this server has no keys")
 
 func (s adminRoutes) createKey(ctx context.Context, in *struct{ Body keyBody }) (*madeKeyOut, error) {
-	c := callerOf(ctx)
+	c := exchange.CallerOf(ctx)
 	if s.o.Keys == nil {
 		return nil, errNoKeys
 	}
@@ -81,18 +80,18 @@ func (s adminRoutes) createKey(ctx context.Context, in *struct{ Body keyBody }) 
 	if err != nil {
 		return nil, err
 	}
-	return &madeKeyOut{CacheControl: noStore, Body: madeKey{Key: made, Secret: secret}}, nil
+	return &madeKeyOut{CacheControl: exchange.NoStore, Body: madeKey{Key: made, Secret: secret}}, nil
 }
 
-func (s adminRoutes) listKeys(ctx context.Context, in *ListIn) (*body[page[auth.Key]], error) {
+func (s adminRoutes) listKeys(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[auth.Key]], error) {
 	if s.o.Keys == nil {
-		return pageOf([]auth.Key{}, ""), nil
+		return route.PageOf([]auth.Key{}, ""), nil
 	}
-	items, err := s.o.Keys.ListKeys(ctx, callerOf(ctx))
+	items, err := s.o.Keys.ListKeys(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(*in, items, func(k auth.Key) string { return k.ID })
+	return route.PageIn(*in, items, func(k auth.Key) string { return k.ID })
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -3,16 +3,31 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
 )
 
-// What administrators do, and what requests pass on their way. The use cases of agents are in internal/service.
+// What administrators do, and what requests pass on their way. The use cases of agents are in
+// internal/service.
+
+// Administration is what administrators do. Those that may be nil say so.
+type Administration struct {
+	MCPServers mcpServers
+	MCPLogins  mcpLogins
+	Audit      auditLog
+	AuditProof auditProof // nil: the log is not verified here
+	// Policy are the rules; nil: there are none.
+	Policy rules
+	// Drift is what has changed of tools; nil: tools are not compared.
+	Drift toolDrift
+	// Secrets are named values; nil: there are none.
+	Secrets secretStore
+}
 
 // mcpServers is the administration of MCP servers (the hub). Config is one value of mcpServers in
 // extensions_config.json, its secrets as "***".
@@ -45,9 +60,11 @@ type toolDrift interface {
 // rules is the policy. tenant is whose own rules are meant, "" for those of the server.
 type rules interface {
 	Status(tenant string) policy.Status
-	// PutPolicy replaces rules. Invalid has a field for each problem; Conflict: digest is not that of what is there.
+	// PutPolicy replaces rules. Invalid has a field for each problem; Conflict: digest is not that of what
+	// is there.
 	PutPolicy(ctx context.Context, c sandbox.Caller, tenant, text, digest string) (policy.Status, error)
-	// TryPolicy says what rules say of a call, or of a record of the caller's tenant. text "" are those that count.
+	// TryPolicy says what rules say of a call, or of a record of the caller's tenant. text "" are those
+	// that count.
 	TryPolicy(ctx context.Context, c sandbox.Caller, tenant, text string, call *policy.Sample, record string) (policy.Trial, error)
 }
 
@@ -66,31 +83,9 @@ type auditLog interface {
 	Follow(ctx context.Context, f audit.Filter, after string, emit func(r audit.Record, cursor string) error) error
 }
 
-// limiter bounds what callers take, and says what they took.
-type limiter interface {
-	// Request lets a request in, or says which limit it met.
-	Request(ctx context.Context, c sandbox.Caller) error
-	// Defer leaves that to the use case that the request asks for; Settle counts a request that asked for none after all.
-	Defer(ctx context.Context) context.Context
-	Settle(ctx context.Context, c sandbox.Caller)
-	Usage(ctx context.Context, c sandbox.Caller, q sandbox.UsageQuery) (sandbox.UsageReport, error)
-}
-
 type keys interface {
-	// Authenticate says whose a credential is; *auth.TooMany when it was not looked at.
-	Authenticate(ctx context.Context, cred auth.Credential) (sandbox.Caller, error)
+	access.Keys
 	CreateKey(ctx context.Context, c sandbox.Caller, k auth.Key) (made auth.Key, secret string, err error)
 	ListKeys(ctx context.Context, c sandbox.Caller) ([]auth.Key, error)
 	RevokeKey(ctx context.Context, c sandbox.Caller, id string) error
-}
-
-// idempotency remembers the answers to requests with an Idempotency-Key for 24 hours.
-type idempotency interface {
-	// Begin claims key for a request whose method, path and body have the hash fingerprint, and which,
-	// when it is a retry, was first sent age ago. first: go on and call Finish. Else answer is what the
-	// first request was answered with; sandbox.KeyConflict when that one is still running or unknown
-	// what became of it, Invalid when it had another fingerprint.
-	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error)
-	// Finish stores the answer; a nil answer frees the key.
-	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -182,7 +184,7 @@ func TestUploadBeyondJSON(t *testing.T) {
 	srv := httptest.NewServer(handler(t, w))
 	defer srv.Close()
 	u := srv.URL + filesURL + "/content" + at("uploads/big")
-	req, _ := http.NewRequest(http.MethodPut, u, io.LimitReader(zeros{}, maxJSONBytes+5))
+	req, _ := http.NewRequest(http.MethodPut, u, io.LimitReader(zeros{}, route.MaxJSONBytes+5))
 	res, err := srv.Client().Do(req)
 	if err != nil || res.StatusCode != http.StatusCreated {
 		t.Fatalf("%v %v", res, err)
@@ -401,7 +403,7 @@ func TestErrorsAreBrief(t *testing.T) {
 		many[i] = fmt.Sprintf(`"unknown%d":1`, i)
 	}
 	for what, body := range map[string]string{"a long name": `{"` + strings.Repeat("k", 1<<20) + `":1}`, "many names": "{" + strings.Join(many, ",") + "}"} {
-		p := newHumaError(http.StatusUnprocessableEntity, "x", detailsOf(body)...)
+		p := problem.FromHuma(http.StatusUnprocessableEntity, "x", detailsOf(body)...)
 		raw, err := json.Marshal(p)
 		if err != nil || len(raw) > 32<<10 {
 			t.Errorf("%s: %d bytes, %v", what, len(raw), err)

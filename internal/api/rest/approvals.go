@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -33,47 +35,47 @@ type decisionBody struct {
 
 var errNoApprovals = sandbox.Errorf(sandbox.NotSupported, "this server asks for no approvals")
 
-func (s approvalRoutes) add() {
-	register(s.server, s.api, on(http.MethodGet, "/api/approvals", "listApprovals", tagAdmin, agents,
+func (s approvalRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/api/approvals", "listApprovals", route.TagAdmin, route.Agents,
 		"Calls that wait, or waited, for a decision, newest first: the caller's own, or for those who decide the tenant's"),
-		func(ctx context.Context, in *approvalsIn) (*body[page[sandbox.Approval]], error) {
+		func(ctx context.Context, in *approvalsIn) (*route.Body[route.Page[sandbox.Approval]], error) {
 			if s.o.Approvals == nil {
-				return pageOf([]sandbox.Approval{}, ""), nil
+				return route.PageOf([]sandbox.Approval{}, ""), nil
 			}
-			items, next, err := s.o.Approvals.List(ctx, callerOf(ctx), sandbox.ApprovalFilter{
+			items, next, err := s.o.Approvals.List(ctx, exchange.CallerOf(ctx), sandbox.ApprovalFilter{
 				State: sandbox.ApprovalState(in.State), User: in.User, Thread: in.Thread, Tool: in.Tool, Cursor: in.Cursor, Limit: in.Limit,
 			})
 			if err != nil {
 				return nil, err
 			}
-			return pageOf(items, next), nil
+			return route.PageOf(items, next), nil
 		})
-	register(s.server, s.api, on(http.MethodGet, "/api/approvals/{id}", "getApproval", tagAdmin, agents, "One of them"),
-		func(ctx context.Context, in *ApprovalIn) (*body[sandbox.Approval], error) {
+	route.Register(api, route.On(http.MethodGet, "/api/approvals/{id}", "getApproval", route.TagAdmin, route.Agents, "One of them"),
+		func(ctx context.Context, in *ApprovalIn) (*route.Body[sandbox.Approval], error) {
 			if s.o.Approvals == nil {
 				return nil, errNoApprovals
 			}
-			return approvalOf(s.o.Approvals.Get(ctx, callerOf(ctx), in.ID))
+			return approvalOf(s.o.Approvals.Get(ctx, exchange.CallerOf(ctx), in.ID))
 		})
-	register(s.server, s.api, on(http.MethodPost, "/api/approvals/{id}", "decideApproval", tagAdmin, developers,
+	route.Register(api, route.On(http.MethodPost, "/api/approvals/{id}", "decideApproval", route.TagAdmin, route.Developers,
 		"Decide on a call. One decision counts: a second one is a conflict. Not with the key that made the call"),
 		func(ctx context.Context, in *struct {
 			ApprovalIn
 			Body decisionBody
 		},
-		) (*body[sandbox.Approval], error) {
+		) (*route.Body[sandbox.Approval], error) {
 			if s.o.Approvals == nil {
 				return nil, errNoApprovals
 			}
 			b := in.Body
 			v := sandbox.ApprovalVerdict{Approve: b.Decision == "approve", Scope: sandbox.ApprovalScope(b.Scope), Reason: b.Reason}
-			return approvalOf(s.o.Approvals.Decide(ctx, callerOf(ctx), in.ID, v))
+			return approvalOf(s.o.Approvals.Decide(ctx, exchange.CallerOf(ctx), in.ID, v))
 		})
 }
 
-func approvalOf(a sandbox.Approval, err error) (*body[sandbox.Approval], error) {
+func approvalOf(a sandbox.Approval, err error) (*route.Body[sandbox.Approval], error) {
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(a), nil
+	return route.BodyOf(a), nil
 }

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/skerry-sandbox/skerry/internal/api/rest/files"
 )
 
 // TestArchive: a folder goes out in each format and comes back in; what is refused is a problem, and leaves nothing.
@@ -30,7 +32,7 @@ func TestArchive(t *testing.T) {
 	const route = filesURL + "/archive"
 	for format, typ := range map[string]string{"": "application/gzip", "&format=tar.gz": "application/gzip", "&format=tar": "application/x-tar", "&format=zip": "application/zip"} {
 		rec := send(h, "GET", route+at("workspace")+format, "")
-		if rec.Code != 200 || rec.Header().Get("Content-Type") != typ || rec.Header().Get(leftOutHeader) != "1" || !strings.Contains(rec.Header().Get("Content-Disposition"), "filename=workspace.") {
+		if rec.Code != 200 || rec.Header().Get("Content-Type") != typ || rec.Header().Get(files.LeftOutHeader) != "1" || !strings.Contains(rec.Header().Get("Content-Disposition"), "filename=workspace.") {
 			t.Fatalf("%s: %d %v", format, rec.Code, rec.Header())
 		}
 		if names := archiveNames(t, typ, rec.Body.Bytes()); names != "a.txt=one b.txt=two" {
@@ -132,8 +134,8 @@ func TestArchivePlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range maxArchives {
-		if _, err := (archiveRoutes{s}).archivePlace(); err != nil {
+	for range files.MaxArchives {
+		if _, err := s.archives.Take(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,13 +12,20 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/eventstream"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/audit/export"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // auditRoutes are the routes of the audit log.
-type auditRoutes struct{ *server }
+type auditRoutes struct {
+	*server
+	access *access.Authenticator
+}
 
 // AuditFilter is what all that reads audit records can be asked for.
 type AuditFilter struct {
@@ -47,18 +54,18 @@ type auditPage struct {
 	Partial    bool           `json:"partial,omitempty" doc:"The page is shorter than asked for because looking took long: next_cursor goes on"`
 }
 
-func (s auditRoutes) add() {
+func (s auditRoutes) add(api *route.API) {
 	s.follows = make(chan struct{}, maxFollowers)
-	register(s.server, s.api, on(http.MethodGet, "/api/audit", "listAudit", tagAdmin, auditReaders,
+	route.Register(api, route.On(http.MethodGet, "/api/audit", "listAudit", route.TagAdmin, route.AuditReaders,
 		"Audit records, newest first: the caller's own, or for administrators and auditors the tenant's"), s.listAudit)
-	op := on(http.MethodGet, "/api/audit/stream", "streamAudit", tagAdmin, auditReaders,
+	op := route.On(http.MethodGet, "/api/audit/stream", "streamAudit", route.TagAdmin, route.AuditReaders,
 		"Audit records as they come (server-sent events); Last-Event-ID goes on behind an earlier one")
-	op.Responses = map[string]*huma.Response{"200": {Description: "Events record, each with a record as data", Content: map[string]*huma.MediaType{"text/event-stream": {}}}, "default": s.problemResponse()}
-	register(s.server, s.api, op, s.streamAudit)
-	op = on(http.MethodGet, "/api/audit/export", "exportAudit", tagAdmin, auditReaders,
+	op.Responses = map[string]*huma.Response{"200": {Description: "Events record, each with a record as data", Content: map[string]*huma.MediaType{"text/event-stream": {}}}, "default": api.ProblemResponse()}
+	route.Register(api, op, s.streamAudit)
+	op = route.On(http.MethodGet, "/api/audit/export", "exportAudit", route.TagAdmin, route.AuditReaders,
 		"All audit records of a filter, newest first, as one download")
-	op.Responses = map[string]*huma.Response{"200": {Description: "A record a line; a connection that breaks off means that not all came", Content: map[string]*huma.MediaType{"application/x-ndjson": {}, "text/csv": {}}}, "default": s.problemResponse()}
-	register(s.server, s.api, op, s.exportAudit)
+	op.Responses = map[string]*huma.Response{"200": {Description: "A record a line; a connection that breaks off means that not all came", Content: map[string]*huma.MediaType{"application/x-ndjson": {}, "text/csv": {}}}, "default": api.ProblemResponse()}
+	route.Register(api, op, s.exportAudit)
 }
 
 // maxFollowers is how many clients may follow or export at once.
@@ -78,8 +85,8 @@ func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
 	AuditFilter
 	LastEventID string `header:"Last-Event-ID" maxLength:"128" doc:"The id of the last event that was seen; without it the stream begins now"`
 },
-) (*written, error) {
-	f, err := in.filter(callerOf(ctx))
+) (*route.Written, error) {
+	f, err := in.filter(exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -87,39 +94,39 @@ func (s auditRoutes) streamAudit(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return &written{Body: func(c huma.Context) {
+	return &route.Written{Body: func(c huma.Context) {
 		defer release()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		x := exchangeOf(ctx)
-		defer s.watchCredential(x.req, x.caller, cancel)()
-		a := &auditStream{eventStream{s: s.server, x: x, w: humagin.Unwrap(c).Writer}}
+		x := exchange.Of(ctx)
+		defer s.access.Watch(x.Request, x.Caller, cancel)()
+		a := auditStream{eventstream.New(x, humagin.Unwrap(c).Writer, s.heartbeat)}
 		var alive sync.WaitGroup
-		alive.Go(func() { a.keepAlive(ctx, cancel) })
+		alive.Go(func() { a.KeepAlive(ctx, cancel) })
 		err := s.o.Audit.Follow(ctx, f, in.LastEventID, a.emit)
 		cancel()
 		alive.Wait()
-		a.end(ctx, err)
+		a.End(ctx, err)
 	}}, nil
 }
 
 // auditStream writes records as server-sent events.
-type auditStream struct{ eventStream }
+type auditStream struct{ *eventstream.Stream }
 
-func (a *auditStream) emit(r audit.Record, cursor string) error {
+func (a auditStream) emit(r audit.Record, cursor string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return a.send(fmt.Appendf(nil, "id: %s\nevent: record\ndata: %s\n\n", cursor, text))
+	return a.Send(fmt.Appendf(nil, "id: %s\nevent: record\ndata: %s\n\n", cursor, text))
 }
 
 func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 	AuditFilter
 	Format string `query:"format" enum:"jsonl,ocsf,csv" default:"jsonl" doc:"Records as they are, events of OCSF, or a table"`
 },
-) (*written, error) {
-	f, err := in.filter(callerOf(ctx))
+) (*route.Written, error) {
+	f, err := in.filter(exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -133,18 +140,18 @@ func (s auditRoutes) exportAudit(ctx context.Context, in *struct {
 		release()
 		return nil, err
 	}
-	return &written{Body: func(c huma.Context) {
+	return &route.Written{Body: func(c huma.Context) {
 		defer release()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		x := exchangeOf(ctx)
-		defer s.watchCredential(x.req, x.caller, cancel)()
+		x := exchange.Of(ctx)
+		defer s.access.Watch(x.Request, x.Caller, cancel)()
 		w := humagin.Unwrap(c).Writer
 		w.Header().Set("Content-Type", export.ContentType(in.Format))
 		w.Header().Set("Content-Disposition", `attachment; filename="audit.`+strings.Replace(in.Format, "ocsf", "ocsf.jsonl", 1)+`"`)
-		w.Header().Set("Cache-Control", noStore)
+		w.Header().Set("Cache-Control", exchange.NoStore)
 		if err := s.export(ctx, w, f, in.Format, items, next); err != nil {
-			s.o.Log.Warn("export of audit records broken off", "request_id", x.id, "error", err)
+			s.o.Log.Warn("export of audit records broken off", "request_id", x.ID, "error", err)
 			panic(http.ErrAbortHandler) // the client is not to take it for all
 		}
 	}}, nil
@@ -190,8 +197,8 @@ func (in AuditFilter) filter(c sandbox.Caller) (audit.Filter, error) {
 	return f, nil
 }
 
-func (s auditRoutes) listAudit(ctx context.Context, in *auditIn) (*body[auditPage], error) {
-	f, err := in.filter(callerOf(ctx))
+func (s auditRoutes) listAudit(ctx context.Context, in *auditIn) (*route.Body[auditPage], error) {
+	f, err := in.filter(exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -200,5 +207,5 @@ func (s auditRoutes) listAudit(ctx context.Context, in *auditIn) (*body[auditPag
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(auditPage{Items: pageOf(items, next).Body.Items, NextCursor: next, Partial: next != "" && len(items) < in.Limit}), nil
+	return route.BodyOf(auditPage{Items: route.PageOf(items, next).Body.Items, NextCursor: next, Partial: next != "" && len(items) < in.Limit}), nil
 }

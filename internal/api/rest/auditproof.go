@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -19,16 +20,16 @@ type auditProof interface {
 	Checkpoints(ctx context.Context) ([]audit.Head, error)
 }
 
-func (s auditProofRoutes) add() {
-	register(s.server, s.api, on(http.MethodPost, "/api/audit/verify", "verifyAudit", tagAdmin, auditors,
+func (s auditProofRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodPost, "/api/audit/verify", "verifyAudit", route.TagAdmin, route.Auditors,
 		"Check that no audit record on this server's disk was changed, removed, reordered, inserted or hashed anew"), s.verifyAudit)
-	register(s.server, s.api, on(http.MethodGet, "/api/audit/checkpoint", "auditCheckpoint", tagAdmin, auditors,
+	route.Register(api, route.On(http.MethodGet, "/api/audit/checkpoint", "auditCheckpoint", route.TagAdmin, route.Auditors,
 		"Signed heads of the audit log: kept elsewhere, they show that it was cut or written anew"), s.auditCheckpoint)
 }
 
 var errNoProof = sandbox.Errorf(sandbox.NotSupported, "this server does not verify its audit log")
 
-func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*body[audit.VerifyResult], error) {
+func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*route.Body[audit.VerifyResult], error) {
 	if s.o.AuditProof == nil {
 		return nil, errNoProof
 	}
@@ -36,10 +37,10 @@ func (s auditProofRoutes) verifyAudit(ctx context.Context, _ *struct{}) (*body[a
 	if err != nil {
 		return nil, err
 	}
-	return &body[audit.VerifyResult]{Body: res}, nil
+	return &route.Body[audit.VerifyResult]{Body: res}, nil
 }
 
-func (s auditProofRoutes) auditCheckpoint(ctx context.Context, in *ListIn) (*body[page[audit.Head]], error) {
+func (s auditProofRoutes) auditCheckpoint(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[audit.Head]], error) {
 	if s.o.AuditProof == nil {
 		return nil, errNoProof
 	}
@@ -47,5 +48,5 @@ func (s auditProofRoutes) auditCheckpoint(ctx context.Context, in *ListIn) (*bod
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(*in, heads, func(h audit.Head) string { return h.Writer })
+	return route.PageIn(*in, heads, func(h audit.Head) string { return h.Writer })
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 )
 
 // docsRoutes are the routes of the documents.
@@ -22,8 +24,8 @@ var docsPage string
 func (s docsRoutes) add(engine *gin.Engine, openAPI []byte) {
 	policy := "default-src 'none'; connect-src 'self'; style-src " + hashes(docsPage, "style") + "; script-src " + hashes(docsPage, "script") +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	s.rule(http.MethodGet, "/openapi.json", anyone)
-	s.rule(http.MethodGet, "/docs", anyone)
+	s.table.Declare(http.MethodGet, "/openapi.json", route.Anyone)
+	s.table.Declare(http.MethodGet, "/docs", route.Anyone)
 	engine.GET("/openapi.json", func(c *gin.Context) {
 		c.Data(http.StatusOK, "application/json", openAPI)
 	})

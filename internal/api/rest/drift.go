@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -11,7 +13,7 @@ import (
 type driftRoutes struct{ *server }
 
 type driftIn struct {
-	ListIn
+	route.ListIn
 	Server string `query:"server" maxLength:"256" doc:"Only tools of this server"`
 }
 
@@ -26,31 +28,33 @@ type approvedTools struct {
 	Approved []string `json:"approved"`
 }
 
-func (s driftRoutes) add() {
-	register(s.server, s.api, on(http.MethodGet, "/api/mcp/drift", "listToolDrift", tagAdmin, developers, "Tools that are not as they were first seen, or approved: of the caller's own servers, for the operator also of those of the configuration"),
-		func(ctx context.Context, in *driftIn) (*body[page[sandbox.ToolDrift]], error) {
+func (s driftRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/api/mcp/drift", "listToolDrift", route.TagAdmin, route.Developers, "Tools that are not as they were first seen, or approved: of the caller's own servers, for the operator also of those of the configuration"),
+		func(ctx context.Context, in *driftIn) (*route.Body[route.Page[sandbox.ToolDrift]], error) {
 			if s.o.Drift == nil {
-				return pageOf([]sandbox.ToolDrift{}, ""), nil
+				return route.PageOf([]sandbox.ToolDrift{}, ""), nil
 			}
-			list, err := s.o.Drift.List(ctx, callerOf(ctx), in.Server)
+			list, err := s.o.Drift.List(ctx, exchange.CallerOf(ctx), in.Server)
 			if err != nil {
 				return nil, err
 			}
-			return pageIn(in.ListIn, list, driftKey)
+			return route.PageIn(in.ListIn, list, driftKey)
 		})
-	register(s.server, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/drift/approve", "approveToolDrift", tagAdmin, developers, "Take tools as they are now"),
+	route.Register(api, route.On(http.MethodPost, "/api/mcp/servers/{name}/drift/approve", "approveToolDrift", route.TagAdmin, route.Developers, "Take tools as they are now"),
 		func(ctx context.Context, in *struct {
 			ServerIn
 			Body approveBody
 		},
-		) (*body[approvedTools], error) {
+		) (*route.Body[approvedTools], error) {
 			if s.o.Drift == nil {
 				return nil, sandbox.Errorf(sandbox.NotSupported, "this server does not look whether tools change")
 			}
-			list, err := s.o.Drift.Approve(ctx, callerOf(ctx), in.Name, in.Body.Tool, in.Body.Hash)
+			list, err := s.o.Drift.Approve(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Tool, in.Body.Hash)
 			if err != nil {
 				return nil, err
 			}
-			return bodyOf(approvedTools{list}), nil
+			return route.BodyOf(approvedTools{list}), nil
 		})
 }
+
+func driftKey(d sandbox.ToolDrift) string { return d.Server + " " + d.Tool + " " + d.State }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/idempotency"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -188,7 +189,7 @@ func TestStreamText(t *testing.T) {
 			rest := parse(t, send(h, "GET", fmt.Sprintf("/api/threads/t1/execs/e1/events?after=%d", cut), "").Body.String())
 			var out strings.Builder
 			for _, e := range append(first, rest...) {
-				var d outputData
+				var d struct{ Data, Encoding string }
 				if e.name == "stdout" && (json.Unmarshal([]byte(e.data), &d) != nil || d.Encoding != "") {
 					t.Fatalf("pieces of %d: %+v", size, e)
 				}
@@ -449,8 +450,8 @@ func TestIdempotency(t *testing.T) {
 		t.Error("a refusal was not remembered")
 	}
 	// Of a large answer only the fact is remembered: nothing runs twice.
-	w.result.Stdout = strings.Repeat("a", maxRememberedBytes)
-	if rec := post(`{"command":"x"}`, "Idempotency-Key: k5"); rec.Code != 200 || rec.Body.Len() < maxRememberedBytes {
+	w.result.Stdout = strings.Repeat("a", idempotency.MaxRememberedBytes)
+	if rec := post(`{"command":"x"}`, "Idempotency-Key: k5"); rec.Code != 200 || rec.Body.Len() < idempotency.MaxRememberedBytes {
 		t.Errorf("large: %d", rec.Code)
 	}
 	before := w.runs

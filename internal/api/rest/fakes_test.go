@@ -459,9 +459,10 @@ func (w *world) Finish(_ context.Context, o sandbox.Owner, key string, answer []
 func (w *world) options(t testing.TB) (Options, *bytes.Buffer) {
 	var log bytes.Buffer
 	return Options{
-		Service:    service.Service{Threads: w, Sandboxes: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Tools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w},
-		MCPServers: w, MCPLogins: w, Audit: w, Idempotency: w, Version: "1.2.3", OperatorTenant: "acme",
-		Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Service:        service.Service{Threads: w, Sandboxes: w, Runs: w, Execs: w, Terminals: w, Contexts: w, Files: w, Tools: w, Upstream: w, Prompts: w, Skills: w, ThreadSkills: w},
+		Administration: Administration{MCPServers: w, MCPLogins: w, Audit: w},
+		Clients:        Clients{OperatorTenant: "acme", Anonymous: &sandbox.Owner{Tenant: "default", User: "ann"}},
+		Idempotency:    w, Version: "1.2.3", Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }
 

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/forward"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -89,7 +92,7 @@ func neighbours(t *testing.T, behind *world) (url string, s *street) {
 
 func neighboursWith(t *testing.T, behind *world, theirs *street) (url string, s *street) {
 	t.Helper()
-	owner := httptest.NewServer(FromPeer(handler(t, behind, func(o *Options) { o.Placement = theirs })))
+	owner := httptest.NewServer(exchange.FromPeer(handler(t, behind, func(o *Options) { o.Placement = theirs })))
 	t.Cleanup(owner.Close)
 	s = &street{owner: "other", exec: "other", addr: owner.Listener.Addr().String()}
 	front := httptest.NewServer(handler(t, newWorld(t), func(o *Options) { o.Placement = s }))
@@ -182,7 +185,7 @@ func TestNotForwarded(t *testing.T) {
 // TestForwardedOnce: what was passed on once goes no further.
 func TestForwardedOnce(t *testing.T) {
 	t.Parallel()
-	front := httptest.NewServer(FromPeer(handler(t, newWorld(t), func(o *Options) { o.Placement = &street{owner: "other", exec: "other"} })))
+	front := httptest.NewServer(exchange.FromPeer(handler(t, newWorld(t), func(o *Options) { o.Placement = &street{owner: "other", exec: "other"} })))
 	defer front.Close()
 	res, text := ask(t, http.MethodPost, front.URL+execURL, `{"command":"true"}`)
 	if res.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, `"unavailable"`) || !strings.Contains(text, `"not_started":true`) {
@@ -219,7 +222,7 @@ func TestOwnerIsSilent(t *testing.T) {
 	s.deaf = true
 	began := time.Now()
 	res, text := ask(t, http.MethodGet, url+"/api/threads/t", "")
-	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || time.Since(began) > 3*placeTime {
+	if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" || time.Since(began) > 3*forward.PlaceTime {
 		t.Errorf("%d %s after %s", res.StatusCode, text, time.Since(began))
 	}
 	s.deaf, s.addr = false, ""
@@ -236,7 +239,7 @@ func TestMovedMeanwhile(t *testing.T) {
 	body := fmt.Sprintf(`{"command":"true","stdin":%q}`, strings.Repeat("x", 1<<20))
 	for what, again := range map[string]int{"moves": 3, "is there": 0} {
 		theirs.moved = again
-		if res, text := ask(t, http.MethodPost, url+execURL, body); res.StatusCode != http.StatusOK || res.Header.Get(movedHeader) != "" {
+		if res, text := ask(t, http.MethodPost, url+execURL, body); res.StatusCode != http.StatusOK || res.Header.Get(forward.MovedHeader) != "" {
 			t.Errorf("%s: %d %s", what, res.StatusCode, text)
 		}
 	}
@@ -283,37 +286,37 @@ func TestServerOfRoutes(t *testing.T) {
 	if _, err := s.handler(); err != nil {
 		t.Fatal(err)
 	}
-	for route, want := range map[string][2]Server{
-		"POST /api/threads/:thread/exec":              {Holder, Holder},
-		"PUT /api/threads/:thread/sandbox":            {Holder, Holder},
-		"DELETE /api/threads/:thread/sandbox":         {Owner, Owner},
-		"DELETE /api/threads/:thread":                 {Holder, Holder},
-		"GET /api/threads/:thread":                    {Owner, Owner},
-		"GET /api/threads":                            {AnyServer, AnyServer},
-		"GET /api/threads/:thread/execs":              {Owner, Owner},
-		"GET /api/threads/:thread/execs/:exec/events": {ExecOwner, ExecOwner},
-		"DELETE /api/threads/:thread/execs/:exec":     {ExecOwner, ExecOwner},
-		"GET /api/threads/:thread/pty":                {ExecOwner, ExecOwner},
-		"GET /api/threads/:thread/files/watch":        {Owner, Owner},
-		"GET /api/threads/:thread/files/content":      {AnyServer, Owner},
-		"HEAD /api/threads/:thread/files/content":     {AnyServer, Owner},
-		"PUT /api/threads/:thread/files/content":      {AnyServer, Holder},
-		"DELETE /api/threads/:thread/files":           {AnyServer, Holder},
-		"POST /api/threads/:thread/files/download":    {AnyServer, Holder},
-		"POST /mcp/:thread":                           {Holder, Holder},
-		"POST /api/skills/install":                    {AnyServer, AnyServer},
+	for name, want := range map[string][2]route.Server{
+		"POST /api/threads/:thread/exec":              {route.Holder, route.Holder},
+		"PUT /api/threads/:thread/sandbox":            {route.Holder, route.Holder},
+		"DELETE /api/threads/:thread/sandbox":         {route.Owner, route.Owner},
+		"DELETE /api/threads/:thread":                 {route.Holder, route.Holder},
+		"GET /api/threads/:thread":                    {route.Owner, route.Owner},
+		"GET /api/threads":                            {route.AnyServer, route.AnyServer},
+		"GET /api/threads/:thread/execs":              {route.Owner, route.Owner},
+		"GET /api/threads/:thread/execs/:exec/events": {route.ExecOwner, route.ExecOwner},
+		"DELETE /api/threads/:thread/execs/:exec":     {route.ExecOwner, route.ExecOwner},
+		"GET /api/threads/:thread/pty":                {route.ExecOwner, route.ExecOwner},
+		"GET /api/threads/:thread/files/watch":        {route.Owner, route.Owner},
+		"GET /api/threads/:thread/files/content":      {route.AnyServer, route.Owner},
+		"HEAD /api/threads/:thread/files/content":     {route.AnyServer, route.Owner},
+		"PUT /api/threads/:thread/files/content":      {route.AnyServer, route.Holder},
+		"DELETE /api/threads/:thread/files":           {route.AnyServer, route.Holder},
+		"POST /api/threads/:thread/files/download":    {route.AnyServer, route.Holder},
+		"POST /mcp/:thread":                           {route.Holder, route.Holder},
+		"POST /api/skills/install":                    {route.AnyServer, route.AnyServer},
 	} {
-		r, ok := s.rules[route]
-		if got := [2]Server{r.server.of(false), r.server.of(true)}; !ok || got != want {
-			t.Errorf("%s: %v, want %v", route, got, want)
+		r, ok := s.table.Rules()[name]
+		if got := [2]route.Server{r.Server.Of(false), r.Server.Of(true)}; !ok || got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	for route, r := range s.rules {
-		method, path, _ := strings.Cut(route, " ")
-		if thread := strings.Contains(path, ":thread"); thread && r.server == AnyServer {
-			t.Errorf("%s names no server", route)
-		} else if writes := r.server == FileWriter || r.server == Holder; thread && isRead(method) && writes && !strings.HasPrefix(path, mcpPath) {
-			t.Errorf("%s reads, and its server may start a sandbox", route)
+	for name, r := range s.table.Rules() {
+		method, path, _ := strings.Cut(name, " ")
+		if thread := strings.Contains(path, ":thread"); thread && r.Server == route.AnyServer {
+			t.Errorf("%s names no server", name)
+		} else if writes := r.Server == route.FileWriter || r.Server == route.Holder; thread && route.IsRead(method) && writes && !strings.HasPrefix(path, route.MCP) {
+			t.Errorf("%s reads, and its server may start a sandbox", name)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -31,18 +32,18 @@ type readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-func (s healthRoutes) add() {
-	register(s.server, s.open, on(http.MethodGet, "/healthz", "healthz", tagServer, anyone, "Whether the process lives"),
-		func(context.Context, *struct{}) (*body[health], error) {
-			return bodyOf(health{Status: "ok", Version: s.o.Version}), nil
+func (s healthRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/healthz", "healthz", route.TagServer, route.Anyone, "Whether the process lives"),
+		func(context.Context, *struct{}) (*route.Body[health], error) {
+			return route.BodyOf(health{Status: "ok", Version: s.o.Version}), nil
 		})
-	op := on(http.MethodGet, "/readyz", "readyz", tagServer, anyone, "Whether the server can work: 200 or 503, one line per dependency (JSON with Accept: application/json)")
+	op := route.On(http.MethodGet, "/readyz", "readyz", route.TagServer, route.Anyone, "Whether the server can work: 200 or 503, one line per dependency (JSON with Accept: application/json)")
 	op.Responses = textResponses("200", "503")
-	register(s.server, s.open, op, s.ready)
-	op = on(http.MethodGet, "/metrics", "metrics", tagServer, operators, "Prometheus metrics; with a key that has administration rights")
+	route.Register(api, op, s.ready)
+	op = route.On(http.MethodGet, "/metrics", "metrics", route.TagServer, route.Operators, "Prometheus metrics; with a key that has administration rights")
 	op.Responses = textResponses("200")
-	op.Responses["default"] = s.problemResponse()
-	register(s.server, s.api, op, s.metrics)
+	op.Responses["default"] = api.ProblemResponse()
+	route.Register(api, op, s.metrics)
 }
 
 func textResponses(statuses ...string) map[string]*huma.Response {
@@ -53,7 +54,7 @@ func textResponses(statuses ...string) map[string]*huma.Response {
 	return out
 }
 
-func (s healthRoutes) ready(ctx context.Context, _ *struct{}) (*written, error) {
+func (s healthRoutes) ready(ctx context.Context, _ *struct{}) (*route.Written, error) {
 	r := readiness{Ready: true, Checks: []Check{}}
 	if s.o.Ready != nil {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
@@ -67,10 +68,10 @@ func (s healthRoutes) ready(ctx context.Context, _ *struct{}) (*written, error) 
 	if !r.Ready {
 		status = http.StatusServiceUnavailable
 	}
-	return &written{Body: func(c huma.Context) {
+	return &route.Written{Body: func(c huma.Context) {
 		g := humagin.Unwrap(c)
 		if strings.Contains(c.Header("Accept"), "application/json") {
-			s.writeJSON(g.Writer, status, r)
+			route.WriteJSON(g.Writer, status, r)
 			return
 		}
 		g.String(status, "%s", r.lines())
@@ -93,11 +94,11 @@ func (r readiness) lines() string {
 	return b.String()
 }
 
-func (s healthRoutes) metrics(ctx context.Context, _ *struct{}) (*written, error) {
+func (s healthRoutes) metrics(ctx context.Context, _ *struct{}) (*route.Written, error) {
 	if s.o.Metrics == nil {
 		return nil, sandbox.Errorf(sandbox.NotFound, "this server has no metrics")
 	}
-	return &written{Body: func(c huma.Context) {
+	return &route.Written{Body: func(c huma.Context) {
 		g := humagin.Unwrap(c)
 		s.o.Metrics.ServeHTTP(g.Writer, g.Request)
 	}}, nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -74,8 +75,8 @@ func TestPages(t *testing.T) {
 	t.Parallel()
 	items := []sandbox.Template{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	var seen string
-	for in := (ListIn{Limit: 3}); ; {
-		b, err := pageIn(in, items, templateKey)
+	for in := (route.ListIn{Limit: 3}); ; {
+		b, err := route.PageIn(in, items, templateKey)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,10 +91,10 @@ func TestPages(t *testing.T) {
 	if seen != "abcd" {
 		t.Errorf("%q", seen)
 	}
-	if b, err := pageIn(ListIn{}, []sandbox.Template(nil), templateKey); err != nil || b.Body.Items == nil || b.Body.NextCursor != "" {
+	if b, err := route.PageIn(route.ListIn{}, []sandbox.Template(nil), templateKey); err != nil || b.Body.Items == nil || b.Body.NextCursor != "" {
 		t.Errorf("%+v %v", b, err)
 	}
-	if _, err := pageIn(ListIn{Cursor: "gone"}, items, templateKey); err == nil {
+	if _, err := route.PageIn(route.ListIn{Cursor: "gone"}, items, templateKey); err == nil {
 		t.Error("a cursor that leads nowhere was taken")
 	}
 }

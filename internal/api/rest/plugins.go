@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -36,7 +37,8 @@ type pluginChange struct {
 	Config  map[string]any `json:"config,omitempty" doc:"Values that the plugin asks for: null removes one, *** keeps a sensitive one"`
 }
 
-// SourceBody names a plugin or a marketplace. It is exported because huma sees only exported fields where it is embedded.
+// SourceBody names a plugin or a marketplace. It is exported because huma sees only exported fields where
+// it is embedded.
 type SourceBody struct {
 	Source string `json:"source,omitempty" maxLength:"2048" doc:"owner/name on GitHub, the URL of a git repository or of an archive (.zip, .tar.gz), or a folder that the server is configured for"`
 	Kind   string `json:"kind,omitempty" enum:"git,archive,folder" doc:"When it does not follow from the source"`
@@ -48,7 +50,8 @@ type SourceBody struct {
 	Replace bool `json:"replace,omitempty" doc:"In place of one of that name"`
 }
 
-// installBody is the body of an install that is no upload: source, or marketplace and plugin, or thread_id and path.
+// installBody is the body of an install that is no upload: source, or marketplace and plugin, or thread_id
+// and path.
 type installBody struct {
 	SourceBody
 	Marketplace string `json:"marketplace,omitempty" maxLength:"64"`
@@ -78,81 +81,81 @@ type commandArgs struct {
 	Args string `json:"args,omitempty" maxLength:"65536"`
 }
 
-func (s pluginRoutes) add() {
-	register(s.server, s.api, on(http.MethodGet, "/api/plugins", "listPlugins", tagSkills, agents, "The caller's plugins"), s.listPlugins)
-	register(s.server, s.api, on(http.MethodGet, "/api/plugins/{name}", "getPlugin", tagSkills, agents, "One plugin"), s.getPlugin)
-	register(s.server, s.api, on(http.MethodPut, "/api/plugins/{name}", "changePlugin", tagSkills, developers, "Switch a plugin on or off, and set values that it asks for"), s.changePlugin)
-	register(s.server, s.api, on(http.MethodDelete, "/api/plugins/{name}", "removePlugin", tagSkills, developers, "Remove a plugin with its files and all that was said of it"), s.removePlugin)
-	const route = "/api/plugins/install"
-	register(s.server, s.api, on(http.MethodPost, route, "installPlugin", tagSkills, developers,
+func (s pluginRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/api/plugins", "listPlugins", route.TagSkills, route.Agents, "The caller's plugins"), s.listPlugins)
+	route.Register(api, route.On(http.MethodGet, "/api/plugins/{name}", "getPlugin", route.TagSkills, route.Agents, "One plugin"), s.getPlugin)
+	route.Register(api, route.On(http.MethodPut, "/api/plugins/{name}", "changePlugin", route.TagSkills, route.Developers, "Switch a plugin on or off, and set values that it asks for"), s.changePlugin)
+	route.Register(api, route.On(http.MethodDelete, "/api/plugins/{name}", "removePlugin", route.TagSkills, route.Developers, "Remove a plugin with its files and all that was said of it"), s.removePlugin)
+	const install = "/api/plugins/install"
+	route.Register(api, route.On(http.MethodPost, install, "installPlugin", route.TagSkills, route.Developers.Taking("application/json", "multipart/form-data"),
 		"Install a plugin: from a source, a marketplace (marketplace, plugin), an archive of a thread (thread_id, path), or uploaded as the only file of a form"), s.installPlugin)
 	// A form is streamed, so huma must not know of the body before the route is registered.
-	schema := huma.SchemaFromType(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[installBody]())
-	s.api.OpenAPI().Paths[route].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+	schema := huma.SchemaFromType(api.OpenAPI().Components.Schemas, reflect.TypeFor[installBody]())
+	api.OpenAPI().Paths[install].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json":    {Schema: schema},
-		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": binary()}}},
+		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": route.Binary()}}},
 	}}
-	register(s.server, s.api, on(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", tagSkills, agents, "The commands of a plugin"), s.pluginCommands)
-	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", tagSkills, agents.at(Holder),
+	route.Register(api, route.On(http.MethodGet, "/api/plugins/{name}/commands", "listPluginCommands", route.TagSkills, route.Agents, "The commands of a plugin"), s.pluginCommands)
+	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/commands/{plugin}/{command}", "invokeCommand", route.TagSkills, route.Agents.At(route.Holder),
 		"The text of a command with its arguments put in, ready to be the user's message"), s.invokeCommand)
-	register(s.server, s.api, on(http.MethodGet, "/api/marketplaces", "listMarketplaces", tagSkills, agents, "Marketplaces that were added"), s.listMarketplaces)
-	register(s.server, s.api, on(http.MethodPost, "/api/marketplaces", "addMarketplace", tagAdmin, admins, "Add a marketplace, or read one anew"), s.addMarketplace)
-	register(s.server, s.api, on(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", tagAdmin, admins, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
+	route.Register(api, route.On(http.MethodGet, "/api/marketplaces", "listMarketplaces", route.TagSkills, route.Agents, "Marketplaces that were added"), s.listMarketplaces)
+	route.Register(api, route.On(http.MethodPost, "/api/marketplaces", "addMarketplace", route.TagAdmin, route.Admins, "Add a marketplace, or read one anew"), s.addMarketplace)
+	route.Register(api, route.On(http.MethodDelete, "/api/marketplaces/{name}", "removeMarketplace", route.TagAdmin, route.Admins, "Remove a marketplace; what was installed from it stays"), s.removeMarketplace)
 }
 
-func (s pluginRoutes) listPlugins(ctx context.Context, in *ListIn) (*body[page[sandbox.Plugin]], error) {
+func (s pluginRoutes) listPlugins(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Plugin]], error) {
 	if s.o.Plugins == nil {
-		return pageOf([]sandbox.Plugin{}, ""), nil
+		return route.PageOf([]sandbox.Plugin{}, ""), nil
 	}
-	list, err := s.o.Plugins.List(ctx, callerOf(ctx))
+	list, err := s.o.Plugins.List(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(*in, list, pluginKey)
+	return route.PageIn(*in, list, pluginKey)
 }
 
-func (s pluginRoutes) getPlugin(ctx context.Context, in *PluginIn) (*body[sandbox.Plugin], error) {
+func (s pluginRoutes) getPlugin(ctx context.Context, in *PluginIn) (*route.Body[sandbox.Plugin], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
-	p, err := s.o.Plugins.Get(ctx, callerOf(ctx), in.Name)
+	p, err := s.o.Plugins.Get(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(p), nil
+	return route.BodyOf(p), nil
 }
 
 func (s pluginRoutes) changePlugin(ctx context.Context, in *struct {
 	PluginIn
 	Body pluginChange
 },
-) (*body[sandbox.Plugin], error) {
+) (*route.Body[sandbox.Plugin], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
 	if in.Body.Enabled == nil && len(in.Body.Config) == 0 {
 		return nil, sandbox.Errorf(sandbox.Invalid, "give enabled, config, or both")
 	}
-	p, err := s.o.Plugins.Change(ctx, callerOf(ctx), in.Name, in.Body.Enabled, in.Body.Config)
+	p, err := s.o.Plugins.Change(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled, in.Body.Config)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(p), nil
+	return route.BodyOf(p), nil
 }
 
 func (s pluginRoutes) removePlugin(ctx context.Context, in *PluginIn) (*struct{}, error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
-	return nil, s.o.Plugins.Remove(ctx, callerOf(ctx), in.Name)
+	return nil, s.o.Plugins.Remove(ctx, exchange.CallerOf(ctx), in.Name)
 }
 
-func (s pluginRoutes) installPlugin(ctx context.Context, in *pluginInstallIn) (*body[pluginInstalled], error) {
+func (s pluginRoutes) installPlugin(ctx context.Context, in *pluginInstallIn) (*route.Body[pluginInstalled], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
 	req := sandbox.PluginInstall{Digest: in.Digest, Shared: in.Shared, Strict: in.Strict, Disabled: !in.Enabled, Replace: in.Replace}
-	r := exchangeOf(ctx).req
+	r := exchange.Of(ctx).Request
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "a body is missing: {source}, {marketplace, plugin}, {thread_id, path}, or a form with a file")
@@ -166,36 +169,24 @@ func (s pluginRoutes) installPlugin(ctx context.Context, in *pluginInstallIn) (*
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(pluginInstalled{Success: true, PluginName: p.Name, Message: "plugin " + p.Name + " is installed", Plugin: p, Findings: p.Findings}), nil
+	return route.BodyOf(pluginInstalled{Success: true, PluginName: p.Name, Message: "plugin " + p.Name + " is installed", Plugin: p, Findings: p.Findings}), nil
 }
 
 // installPluginUpload installs the first file of a form.
 func (s pluginRoutes) installPluginUpload(ctx context.Context, r *http.Request, req sandbox.PluginInstall) (sandbox.Plugin, error) {
-	none := sandbox.Plugin{}
-	form, err := r.MultipartReader()
+	name, content, err := exchange.FirstFile(r)
 	if err != nil {
-		return none, sandbox.Errorf(sandbox.Invalid, "the body is no multipart form")
+		return sandbox.Plugin{}, err
 	}
-	for parts := 0; ; parts++ {
-		part, err := form.NextRawPart()
-		switch {
-		case errors.Is(err, io.EOF) || parts > maxFormParts:
-			return none, sandbox.Errorf(sandbox.Invalid, "the form has no file in it")
-		case err != nil:
-			return none, sandbox.Wrap(sandbox.Invalid, err, "the form ended too early, or is broken")
-		}
-		if name, isFile := fileName(part); isFile {
-			req.From = path.Base("/" + cutName(name))
-			return s.o.Plugins.Install(ctx, callerOf(ctx), &upload{r: part}, req)
-		}
-	}
+	req.From = path.Base("/" + cutName(name))
+	return s.o.Plugins.Install(ctx, exchange.CallerOf(ctx), content, req)
 }
 
 // installPluginNamed installs what the JSON names.
 func (s pluginRoutes) installPluginNamed(ctx context.Context, r *http.Request, req sandbox.PluginInstall) (sandbox.Plugin, error) {
 	var b installBody
 	none := sandbox.Plugin{}
-	dec := json.NewDecoder(io.LimitReader(&upload{r: r.Body}, maxInstallJSON))
+	dec := json.NewDecoder(io.LimitReader(exchange.Body(r.Body), maxInstallJSON))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&b); err != nil {
 		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {source}, {marketplace, plugin} or {thread_id, path}")
@@ -215,19 +206,19 @@ func (s pluginRoutes) installPluginNamed(ctx context.Context, r *http.Request, r
 	b.fill(&req)
 	req.Marketplace, req.Plugin = b.Marketplace, b.Plugin
 	if b.ThreadID == "" {
-		return s.o.Plugins.Install(ctx, callerOf(ctx), nil, req)
+		return s.o.Plugins.Install(ctx, exchange.CallerOf(ctx), nil, req)
 	}
 	if slices.Contains(strings.Split(b.Path, "/"), "..") {
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}
 	req.Thread, req.From = b.ThreadID, b.Path
-	return service.View(ctx, s.o.Files, callerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.Plugin, error) {
+	return service.View(ctx, s.o.Files, exchange.CallerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.Plugin, error) {
 		file, err := f.Open(b.Path)
 		if err != nil {
 			return none, err
 		}
 		defer file.Close() //nolint:errcheck // read-only
-		return s.o.Plugins.Install(ctx, callerOf(ctx), file, req)
+		return s.o.Plugins.Install(ctx, exchange.CallerOf(ctx), file, req)
 	})
 }
 
@@ -251,49 +242,49 @@ func (b *SourceBody) fill(req *sandbox.PluginInstall) {
 
 func (s pluginRoutes) pluginCommands(ctx context.Context, in *struct {
 	PluginIn
-	ListIn
+	route.ListIn
 	Skills bool `query:"skills" doc:"Also the skills of the plugin that people may call"`
 },
-) (*body[page[sandbox.PluginCommand]], error) {
+) (*route.Body[route.Page[sandbox.PluginCommand]], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
-	list, err := s.o.Plugins.Commands(ctx, callerOf(ctx), in.Name, in.Skills)
+	list, err := s.o.Plugins.Commands(ctx, exchange.CallerOf(ctx), in.Name, in.Skills)
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(in.ListIn, list, commandKey)
+	return route.PageIn(in.ListIn, list, commandKey)
 }
 
 func (s pluginRoutes) invokeCommand(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Plugin  string `path:"plugin" maxLength:"64"`
 	Command string `path:"command" maxLength:"128"`
 	Body    commandArgs
 },
-) (*body[sandbox.PluginMessage], error) {
+) (*route.Body[sandbox.PluginMessage], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
-	m, err := s.o.Plugins.Invoke(ctx, callerOf(ctx), in.Thread, in.Plugin, in.Command, in.Body.Args)
+	m, err := s.o.Plugins.Invoke(ctx, exchange.CallerOf(ctx), in.Thread, in.Plugin, in.Command, in.Body.Args)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(m), nil
+	return route.BodyOf(m), nil
 }
 
-func (s pluginRoutes) listMarketplaces(ctx context.Context, in *ListIn) (*body[page[sandbox.Marketplace]], error) {
+func (s pluginRoutes) listMarketplaces(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Marketplace]], error) {
 	if s.o.Plugins == nil {
-		return pageOf([]sandbox.Marketplace{}, ""), nil
+		return route.PageOf([]sandbox.Marketplace{}, ""), nil
 	}
-	list, err := s.o.Marketplaces.Marketplaces(ctx, callerOf(ctx))
+	list, err := s.o.Marketplaces.Marketplaces(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(*in, list, marketplaceKey)
+	return route.PageIn(*in, list, marketplaceKey)
 }
 
-func (s pluginRoutes) addMarketplace(ctx context.Context, in *struct{ Body SourceBody }) (*body[sandbox.Marketplace], error) {
+func (s pluginRoutes) addMarketplace(ctx context.Context, in *struct{ Body SourceBody }) (*route.Body[sandbox.Marketplace], error) {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
@@ -302,11 +293,11 @@ func (s pluginRoutes) addMarketplace(ctx context.Context, in *struct{ Body Sourc
 	}
 	var req sandbox.PluginInstall
 	in.Body.fill(&req)
-	m, err := s.o.Marketplaces.AddMarketplace(ctx, callerOf(ctx), req)
+	m, err := s.o.Marketplaces.AddMarketplace(ctx, exchange.CallerOf(ctx), req)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(m), nil
+	return route.BodyOf(m), nil
 }
 
 func (s pluginRoutes) removeMarketplace(ctx context.Context, in *struct {
@@ -316,5 +307,11 @@ func (s pluginRoutes) removeMarketplace(ctx context.Context, in *struct {
 	if s.o.Plugins == nil {
 		return nil, errNoPlugins
 	}
-	return nil, s.o.Marketplaces.RemoveMarketplace(ctx, callerOf(ctx), in.Name)
+	return nil, s.o.Marketplaces.RemoveMarketplace(ctx, exchange.CallerOf(ctx), in.Name)
 }
+
+func pluginKey(p sandbox.Plugin) string { return p.Name }
+
+func commandKey(c sandbox.PluginCommand) string { return c.Kind + ":" + c.Name }
+
+func marketplaceKey(m sandbox.Marketplace) string { return m.Name }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/policy"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
@@ -56,23 +58,23 @@ func (p PolicyScope) tenant(c sandbox.Caller) (scope, tenant string, err error) 
 	return scopeServer, "", nil
 }
 
-func (s policyRoutes) add() {
-	register(s.server, s.api, on(http.MethodGet, "/api/policy", "getPolicy", tagAdmin, admins, "The rules that count"), s.getPolicy)
-	register(s.server, s.api, on(http.MethodPut, "/api/policy", "putPolicy", tagAdmin, admins, "Replace the rules in one step; wrong ones are refused, and a tenant's empty text takes them away"), s.putPolicy)
-	register(s.server, s.api, on(http.MethodPost, "/api/policy/test", "testPolicy", tagAdmin, admins, "What the rules, or others, say of a call, made up or of the audit log"), s.testPolicy)
+func (s policyRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/api/policy", "getPolicy", route.TagAdmin, route.Admins, "The rules that count"), s.getPolicy)
+	route.Register(api, route.On(http.MethodPut, "/api/policy", "putPolicy", route.TagAdmin, route.Admins, "Replace the rules in one step; wrong ones are refused, and a tenant's empty text takes them away"), s.putPolicy)
+	route.Register(api, route.On(http.MethodPost, "/api/policy/test", "testPolicy", route.TagAdmin, route.Admins, "What the rules, or others, say of a call, made up or of the audit log"), s.testPolicy)
 }
 
 var errNoPolicy = sandbox.Errorf(sandbox.NotSupported, "this server has no rules")
 
-func (s policyRoutes) getPolicy(ctx context.Context, in *PolicyScope) (*body[policyRules], error) {
+func (s policyRoutes) getPolicy(ctx context.Context, in *PolicyScope) (*route.Body[policyRules], error) {
 	if s.o.Policy == nil {
 		return nil, errNoPolicy
 	}
-	scope, tenant, err := in.tenant(callerOf(ctx))
+	scope, tenant, err := in.tenant(exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(rulesOf(scope, s.o.Policy.Status(tenant))), nil
+	return route.BodyOf(rulesOf(scope, s.o.Policy.Status(tenant))), nil
 }
 
 func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
@@ -82,11 +84,11 @@ func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
 		Digest string `json:"digest,omitempty" maxLength:"64" doc:"Of the rules that are to be replaced: 409 when they are others by now"`
 	}
 },
-) (*body[policyRules], error) {
+) (*route.Body[policyRules], error) {
 	if s.o.Policy == nil {
 		return nil, errNoPolicy
 	}
-	c := callerOf(ctx)
+	c := exchange.CallerOf(ctx)
 	scope, tenant, err := in.tenant(c)
 	if err != nil {
 		return nil, err
@@ -95,7 +97,7 @@ func (s policyRoutes) putPolicy(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(rulesOf(scope, status)), nil
+	return route.BodyOf(rulesOf(scope, status)), nil
 }
 
 func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
@@ -106,11 +108,11 @@ func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
 		Record string         `json:"record,omitempty" maxLength:"64" doc:"Id of an audit record of the tenant: a tool call, exec, code or script; its arguments are tried as they were kept, which is redacted"`
 	}
 },
-) (*body[policy.Trial], error) {
+) (*route.Body[policy.Trial], error) {
 	if s.o.Policy == nil {
 		return nil, errNoPolicy
 	}
-	c := callerOf(ctx)
+	c := exchange.CallerOf(ctx)
 	_, tenant, err := in.tenant(c)
 	if err != nil {
 		return nil, err
@@ -122,5 +124,5 @@ func (s policyRoutes) testPolicy(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(trial), nil
+	return route.BodyOf(trial), nil
 }

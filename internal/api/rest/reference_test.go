@@ -15,6 +15,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -128,8 +130,8 @@ type example struct {
 
 // reference pages by tag.
 var referencePages = map[string]string{
-	tagThreads: "threads.md", tagRun: "running.md", tagFiles: "files.md", tagTools: "tools.md",
-	tagSkills: "skills.md", tagAdmin: "administration.md", tagServer: "server.md",
+	route.TagThreads: "threads.md", route.TagRun: "running.md", route.TagFiles: "files.md", route.TagTools: "tools.md",
+	route.TagSkills: "skills.md", route.TagAdmin: "administration.md", route.TagServer: "server.md",
 }
 
 var meanings = map[sandbox.Kind]string{
@@ -291,7 +293,7 @@ func (r *reference) operation(b *strings.Builder, page string, op apiOperation) 
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
 		answer := op.Responses[status]
 		if status == "default" {
-			fmt.Fprintf(b, "| an error | `%s` | %s |\n", problemType, r.named(page, "Problem"))
+			fmt.Fprintf(b, "| an error | `%s` | %s |\n", problem.ContentType, r.named(page, "Problem"))
 			continue
 		}
 		if len(answer.Content) == 0 {
@@ -491,11 +493,11 @@ func (r *reference) index(byTag map[string][]apiOperation) string {
 		}
 	}
 	b.WriteString("\n## Errors\n\nAny route may answer with any of them. Go by `code`, which stays; texts may change.\n\n| code | status | Retry-After, s | meaning |\n|---|---|---|---|\n")
-	for _, kind := range slices.Sorted(maps.Keys(answers)) {
+	for _, kind := range problem.Kinds() {
 		if meanings[kind] == "" {
 			r.t.Fatalf("what does %s mean?", kind)
 		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", kind, kind.HTTPStatus(), answers[kind].retry, meanings[kind])
+		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", kind, kind.HTTPStatus(), problem.New(kind, "").GetHeaders().Get("Retry-After"), meanings[kind])
 	}
 	for _, e := range r.examples {
 		if e.Operation == "error" {

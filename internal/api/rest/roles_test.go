@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/skerry-sandbox/skerry/internal/api/auth"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -55,17 +56,17 @@ func TestRoleMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls, no := 0, 0
-	for _, route := range s.routes {
-		key := route.Method + " " + route.Path
-		rule, ruled := s.rules[key]
+	for _, known := range s.routes {
+		key := known.Method + " " + known.Path
+		rule, ruled := s.table.Rules()[key]
 		if !ruled {
 			t.Errorf("%s: no rule says who may call it", key)
 		}
-		url := pathParameter.ReplaceAllString(route.Path, "t1")
+		url := pathParameter.ReplaceAllString(known.Path, "t1")
 		for _, who := range []string{"", "agent", "developer", "admin", "auditor", "operator", "ci", "nobody"} {
 			calls++
-			want := wantRefused(rule, route.Path, who)
-			rec := send(h, route.Method, url, "", "X-API-Key: "+who)
+			want := wantRefused(rule, known.Path, who)
+			rec := send(h, known.Method, url, "", "X-API-Key: "+who)
 			got := rec.Code == http.StatusForbidden && (strings.Contains(rec.Body.String(), "the role ") || strings.Contains(rec.Body.String(), "this credential is for") || strings.Contains(rec.Body.String(), "operators' tenant"))
 			if who == "" {
 				got = rec.Code == http.StatusUnauthorized
@@ -84,8 +85,8 @@ func TestRoleMatrix(t *testing.T) {
 	t.Logf("%d routes, %d calls, %d refused", len(s.routes), calls, no)
 }
 
-func wantRefused(rule rule, path, who string) bool {
-	if len(rule.roles) == 0 {
+func wantRefused(rule route.Rule, path, who string) bool {
+	if len(rule.Roles) == 0 {
 		return false
 	}
 	switch who {
@@ -94,9 +95,9 @@ func wantRefused(rule rule, path, who string) bool {
 	case "ci": // "t1" is none of its threads, and the other routes are no threads'
 		return true
 	case "operator":
-		return rule.check(sandbox.Caller{Role: sandbox.RoleAdmin, Operator: true}) != nil
+		return rule.Check(sandbox.Caller{Role: sandbox.RoleAdmin, Operator: true}) != nil
 	}
-	return rule.check(sandbox.Caller{Role: sandbox.Role(who)}) != nil
+	return rule.Check(sandbox.Caller{Role: sandbox.Role(who)}) != nil
 }
 
 // TestThreadScope: a credential for some threads is good for these, by path and by header, and for no route
@@ -139,10 +140,10 @@ func TestNoRuleNoRoute(t *testing.T) {
 				t.Error("a route without a rule was registered")
 			}
 		}()
-		register(s, s.api, huma.Operation{Method: "GET", Path: "/api/new", OperationID: "new"}, func(context.Context, *struct{}) (*struct{}, error) { return nil, nil })
+		route.Register(route.NewAPI(s.table, nil, nil), huma.Operation{Method: "GET", Path: "/api/new", OperationID: "new"}, func(context.Context, *struct{}) (*struct{}, error) { return nil, nil })
 	}()
-	engine := gin.New()
-	engine.Group("", s.authenticate, s.authorize).GET("/new", func(c *gin.Context) { c.String(http.StatusOK, "open") })
+	engine, checks := gin.New(), s.checks()
+	engine.Group("", checks.access.Authenticate, checks.authorize.Authorize).GET("/new", func(c *gin.Context) { c.String(http.StatusOK, "open") })
 	if rec := send(s.exchanges(engine), "GET", "/new", ""); rec.Code != http.StatusForbidden {
 		t.Errorf("a route without a rule answers %d", rec.Code)
 	}

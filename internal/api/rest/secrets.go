@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/secrets"
 )
@@ -22,8 +24,8 @@ type ScopedSecretIn struct {
 	Scope string `query:"scope" maxLength:"300" doc:"user (the caller's own; default), tenant, server/NAME or skill/NAME; all but the first need administration rights"`
 }
 
-// secretBody is the body of PUT /api/secrets/{name}. What is wrong with the value is said by the use case, which
-// never repeats it; a schema's complaint might.
+// secretBody is the body of PUT /api/secrets/{name}. What is wrong with the value is said by the use case,
+// which never repeats it; a schema's complaint might.
 type secretBody struct {
 	Value string `json:"value" doc:"Text of 8 to 16384 bytes. It is never shown again"`
 	Exec  bool   `json:"exec,omitempty" doc:"It may be in the environment of an exec (env_secrets)"`
@@ -34,43 +36,43 @@ type secretOut struct {
 	Body   secrets.Info
 }
 
-func (s secretRoutes) add() {
-	register(s.server, s.api, on(http.MethodGet, "/api/secrets", "listSecrets", tagAdmin, agents, "Secrets that the caller may use or change, without values"), s.listSecrets)
-	register(s.server, s.api, on(http.MethodGet, "/api/secrets/{name}", "getSecret", tagAdmin, agents, "The secrets of a name, one for each scope, without values"), s.getSecret)
-	op := also[secrets.Info](s.server, on(http.MethodPut, "/api/secrets/{name}", "putSecret", tagAdmin, agents, "Store a secret, or replace it"), "201", "It is new")
-	register(s.server, s.api, op, s.putSecret)
-	register(s.server, s.api, on(http.MethodDelete, "/api/secrets/{name}", "deleteSecret", tagAdmin, agents, "Delete a stored secret"), s.deleteSecret)
-	register(s.server, s.api, on(http.MethodPost, "/api/secrets/rotate", "rotateSecrets", tagAdmin, operators, "Make a new key and encrypt everything that is kept for it"), s.rotateSecrets)
+func (s secretRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/api/secrets", "listSecrets", route.TagAdmin, route.Agents, "Secrets that the caller may use or change, without values"), s.listSecrets)
+	route.Register(api, route.On(http.MethodGet, "/api/secrets/{name}", "getSecret", route.TagAdmin, route.Agents, "The secrets of a name, one for each scope, without values"), s.getSecret)
+	op := route.Also[secrets.Info](api, route.On(http.MethodPut, "/api/secrets/{name}", "putSecret", route.TagAdmin, route.Agents, "Store a secret, or replace it"), "201", "It is new")
+	route.Register(api, op, s.putSecret)
+	route.Register(api, route.On(http.MethodDelete, "/api/secrets/{name}", "deleteSecret", route.TagAdmin, route.Agents, "Delete a stored secret"), s.deleteSecret)
+	route.Register(api, route.On(http.MethodPost, "/api/secrets/rotate", "rotateSecrets", route.TagAdmin, route.Operators, "Make a new key and encrypt everything that is kept for it"), s.rotateSecrets)
 }
 
 var errNoSecrets = sandbox.Errorf(sandbox.NotSupported, "this server keeps no secrets")
 
-func (s secretRoutes) listSecrets(ctx context.Context, in *ListIn) (*body[page[secrets.Info]], error) {
+func (s secretRoutes) listSecrets(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[secrets.Info]], error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
-	list, err := s.o.Secrets.List(ctx, callerOf(ctx))
+	list, err := s.o.Secrets.List(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(*in, list, secretKey)
+	return route.PageIn(*in, list, secretKey)
 }
 
 func secretKey(i secrets.Info) string { return i.Name + " " + i.Scope + " " + i.Source }
 
 func (s secretRoutes) getSecret(ctx context.Context, in *struct {
 	SecretIn
-	ListIn
+	route.ListIn
 },
-) (*body[page[secrets.Info]], error) {
+) (*route.Body[route.Page[secrets.Info]], error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
-	list, err := s.o.Secrets.Get(ctx, callerOf(ctx), in.Name)
+	list, err := s.o.Secrets.Get(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(in.ListIn, list, secretKey)
+	return route.PageIn(in.ListIn, list, secretKey)
 }
 
 func (s secretRoutes) putSecret(ctx context.Context, in *struct {
@@ -81,7 +83,7 @@ func (s secretRoutes) putSecret(ctx context.Context, in *struct {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
-	info, made, err := s.o.Secrets.Put(ctx, callerOf(ctx), secrets.Scope(in.Scope), in.Name, in.Body.Value, in.Body.Exec)
+	info, made, err := s.o.Secrets.Put(ctx, exchange.CallerOf(ctx), secrets.Scope(in.Scope), in.Name, in.Body.Value, in.Body.Exec)
 	if err != nil {
 		return nil, err
 	}
@@ -96,16 +98,16 @@ func (s secretRoutes) deleteSecret(ctx context.Context, in *ScopedSecretIn) (*st
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
-	return nil, s.o.Secrets.Delete(ctx, callerOf(ctx), secrets.Scope(in.Scope), in.Name)
+	return nil, s.o.Secrets.Delete(ctx, exchange.CallerOf(ctx), secrets.Scope(in.Scope), in.Name)
 }
 
-func (s secretRoutes) rotateSecrets(ctx context.Context, _ *struct{}) (*body[secrets.Rotation], error) {
+func (s secretRoutes) rotateSecrets(ctx context.Context, _ *struct{}) (*route.Body[secrets.Rotation], error) {
 	if s.o.Secrets == nil {
 		return nil, errNoSecrets
 	}
-	done, err := s.o.Secrets.Rotate(ctx, callerOf(ctx))
+	done, err := s.o.Secrets.Rotate(ctx, exchange.CallerOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(done), nil
+	return route.BodyOf(done), nil
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -161,7 +164,7 @@ func TestShapes(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	h := handler(t, newWorld(t))
-	big := `{"command":"` + strings.Repeat("a", maxJSONBytes) + `"}`
+	big := `{"command":"` + strings.Repeat("a", route.MaxJSONBytes) + `"}`
 	wantProblem(t, send(h, "POST", execURL, big), 413, "invalid")
 	wantProblem(t, send(h, "POST", execURL, big, "Idempotency-Key: k"), 413, "invalid")
 	wantProblem(t, send(h, "POST", execURL, `{"command":"cat","stdin":"`+strings.Repeat("a", sandbox.MaxStdinBytes+1)+`"}`), 400, "invalid")
@@ -243,8 +246,8 @@ func TestHostAndOrigin(t *testing.T) {
 	if rec := send(anyHost, "GET", "/healthz", "", "Host: whatever.example"); rec.Code != 200 {
 		t.Errorf("any host: %d", rec.Code)
 	}
-	for _, bad := range []Options{{AllowedHosts: []string{"http://x"}}, {AllowedOrigins: []string{"app.example"}}} {
-		if _, err := newGuard(bad.AllowedHosts, bad.AllowedOrigins); err == nil {
+	for _, bad := range []Clients{{AllowedHosts: []string{"http://x"}}, {AllowedOrigins: []string{"app.example"}}} {
+		if _, err := exchange.NewGuard(bad.AllowedHosts, bad.AllowedOrigins); err == nil {
 			t.Errorf("%+v was taken", bad)
 		}
 	}
@@ -400,7 +403,7 @@ func TestOpenAPI(t *testing.T) {
 	if strings.Contains(rec.Body.String(), `"$schema":{`) || strings.Contains(rec.Body.String(), `"422"`) {
 		t.Error("huma added $schema to bodies, or a status that is never sent")
 	}
-	for kind := range answers {
+	for _, kind := range problem.Kinds() {
 		if !strings.Contains(string(doc.Comps.Schemas["Problem"]), `"`+string(kind)+`"`) {
 			t.Errorf("code %s is not in the document", kind)
 		}
@@ -438,13 +441,13 @@ func compileSchemas(t *testing.T, document []byte, schemas map[string]json.RawMe
 // rolesOf reads from the document who may call a route.
 func rolesOf(t *testing.T, op map[string]any) string {
 	t.Helper()
-	list, ok := op[rolesExtension].([]any)
+	list, ok := op[route.RolesExtension].([]any)
 	switch {
 	case !ok:
 		t.Errorf("%v: nothing says who may call it", op["operationId"])
 	case len(list) == 0:
 		return "anyone"
-	case op[operatorExtension] == true:
+	case op[route.OperatorExtension] == true:
 		return "operator"
 	}
 	names := make([]string, len(list))

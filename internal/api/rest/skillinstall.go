@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
@@ -46,25 +47,25 @@ type skillInstalled struct {
 	Findings  []sandbox.Finding `json:"findings" doc:"Findings about SKILL.md and of the static scan; errors are refused with strict only"`
 }
 
-func (s skillInstallRoutes) add() {
-	const route = "/api/skills/install"
-	op := on(http.MethodPost, route, "installSkill", tagSkills, developers,
+func (s skillInstallRoutes) add(api *route.API) {
+	const install = "/api/skills/install"
+	op := route.On(http.MethodPost, install, "installSkill", route.TagSkills, route.Developers.Taking("application/json", "multipart/form-data"),
 		"Install a .skill archive as a custom skill: of a thread (thread_id, path), at an address (url), or uploaded as the only file of a form")
-	register(s.server, s.api, op, s.installSkill)
+	route.Register(api, op, s.installSkill)
 	// A form is streamed, so huma must not know of the body before the route is registered.
-	schema := huma.SchemaFromType(s.api.OpenAPI().Components.Schemas, reflect.TypeFor[skillInstallBody]())
-	s.api.OpenAPI().Paths[route].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
+	schema := huma.SchemaFromType(api.OpenAPI().Components.Schemas, reflect.TypeFor[skillInstallBody]())
+	api.OpenAPI().Paths[install].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json":    {Schema: schema},
-		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": binary()}}},
+		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"file": route.Binary()}}},
 	}}
 }
 
-func (s skillInstallRoutes) installSkill(ctx context.Context, in *skillInstallIn) (*body[skillInstalled], error) {
+func (s skillInstallRoutes) installSkill(ctx context.Context, in *skillInstallIn) (*route.Body[skillInstalled], error) {
 	if s.o.SkillInstalls == nil {
 		return nil, sandbox.Errorf(sandbox.NotSupported, "this server installs no skills")
 	}
 	req := sandbox.SkillInstall{Digest: in.Digest, Strict: in.Strict}
-	r := exchangeOf(ctx).req
+	r := exchange.Of(ctx).Request
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "a body is missing: {thread_id, path}, {url}, or a form with a file")
@@ -81,34 +82,20 @@ func (s skillInstallRoutes) installSkill(ctx context.Context, in *skillInstallIn
 	if done.Findings == nil {
 		done.Findings = []sandbox.Finding{}
 	}
-	return bodyOf(skillInstalled{
+	return route.BodyOf(skillInstalled{
 		Success: true, SkillName: done.Name, Message: "skill " + done.Name + " is installed", Digest: done.Digest, Findings: done.Findings,
 	}), nil
 }
 
 // installUpload installs the first file of a form.
 func (s skillInstallRoutes) installUpload(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
-	none := sandbox.SkillInstalled{}
-	form, err := r.MultipartReader()
+	name, content, err := exchange.FirstFile(r)
 	if err != nil {
-		return none, sandbox.Errorf(sandbox.Invalid, "the body is no multipart form")
+		return sandbox.SkillInstalled{}, err
 	}
-	for parts := 0; ; parts++ {
-		part, err := form.NextRawPart()
-		switch {
-		case errors.Is(err, io.EOF) || parts > maxFormParts:
-			return none, sandbox.Errorf(sandbox.Invalid, "the form has no file in it")
-		case err != nil:
-			return none, sandbox.Wrap(sandbox.Invalid, err, "the form ended too early, or is broken")
-		}
-		if name, isFile := fileName(part); isFile {
-			req.Source = "upload " + path.Base("/"+cutName(name))
-			return s.o.SkillInstalls.Install(ctx, callerOf(ctx), &upload{r: part}, req)
-		}
-	}
+	req.Source = "upload " + path.Base("/"+cutName(name))
+	return s.o.SkillInstalls.Install(ctx, exchange.CallerOf(ctx), content, req)
 }
-
-const maxFormParts = 10 // before the file
 
 func cutName(name string) string { return name[:min(len(name), 200)] }
 
@@ -116,7 +103,7 @@ func cutName(name string) string { return name[:min(len(name), 200)] }
 func (s skillInstallRoutes) installNamed(ctx context.Context, r *http.Request, req sandbox.SkillInstall) (sandbox.SkillInstalled, error) {
 	var b skillInstallBody
 	none := sandbox.SkillInstalled{}
-	dec := json.NewDecoder(io.LimitReader(&upload{r: r.Body}, maxInstallJSON))
+	dec := json.NewDecoder(io.LimitReader(exchange.Body(r.Body), maxInstallJSON))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&b); err != nil {
 		return none, sandbox.Wrap(sandbox.Invalid, err, "the body is not {thread_id, path} or {url}")
@@ -127,18 +114,18 @@ func (s skillInstallRoutes) installNamed(ctx context.Context, r *http.Request, r
 	switch {
 	case b.URL != "" && b.ThreadID == "" && b.Path == "":
 		req.Source = b.URL
-		return s.o.SkillInstalls.InstallURL(ctx, callerOf(ctx), req)
+		return s.o.SkillInstalls.InstallURL(ctx, exchange.CallerOf(ctx), req)
 	case b.URL != "" || b.ThreadID == "" || b.Path == "":
 		return none, sandbox.Errorf(sandbox.Invalid, "give thread_id and path, or url alone")
 	case slices.Contains(strings.Split(b.Path, "/"), ".."):
 		return none, sandbox.Errorf(sandbox.Forbidden, "the path leaves the thread's files")
 	}
 	req.Thread, req.Source = b.ThreadID, b.Path
-	return service.View(ctx, s.o.Files, callerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.SkillInstalled, error) {
+	return service.View(ctx, s.o.Files, exchange.CallerOf(ctx), b.ThreadID, func(f *paths.FS) (sandbox.SkillInstalled, error) {
 		// Opened within the install, so that a file that is not there or leads out is in the audit log, too.
 		file := &lateFile{fs: f, path: b.Path}
 		defer file.close()
-		return s.o.SkillInstalls.Install(ctx, callerOf(ctx), file, req)
+		return s.o.SkillInstalls.Install(ctx, exchange.CallerOf(ctx), file, req)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -48,27 +50,27 @@ type switchBody struct {
 	For     string `json:"for,omitempty" enum:"me,everybody" default:"me" doc:"everybody: all users who did not choose otherwise; administrators only"`
 }
 
-func (s skillRoutes) add() {
-	register(s.server, s.api, on(http.MethodGet, "/api/skills", "listSkills", tagSkills, agents, "All skills of the caller, sorted by name, also those that are off or do not load"), s.listSkills)
-	register(s.server, s.api, on(http.MethodGet, "/api/skills/{name}", "getSkill", tagSkills, agents, "One skill"), s.getSkill)
-	register(s.server, s.api, on(http.MethodPut, "/api/skills/{name}", "switchSkill", tagSkills, developers, "Switch a skill on or off; the caller's sandboxes show it at once"), s.switchSkill)
+func (s skillRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/api/skills", "listSkills", route.TagSkills, route.Agents, "All skills of the caller, sorted by name, also those that are off or do not load"), s.listSkills)
+	route.Register(api, route.On(http.MethodGet, "/api/skills/{name}", "getSkill", route.TagSkills, route.Agents, "One skill"), s.getSkill)
+	route.Register(api, route.On(http.MethodPut, "/api/skills/{name}", "switchSkill", route.TagSkills, route.Developers, "Switch a skill on or off; the caller's sandboxes show it at once"), s.switchSkill)
 
 	const custom = "/api/skills/custom/{name}"
 	markdown := map[string]*huma.MediaType{"text/markdown": {Schema: &huma.Schema{Type: huma.TypeString}}}
-	op := on(http.MethodGet, custom, "getSkillText", tagSkills, agents, "The SKILL.md of one of the caller's own skills, as it is")
-	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: markdown}, "default": s.problemResponse()}
-	register(s.server, s.api, op, s.skillText)
-	op = on(http.MethodPut, custom, "putSkillText", tagSkills, developers, "Replace the SKILL.md of one of the caller's own skills; its other files stay")
+	op := route.On(http.MethodGet, custom, "getSkillText", route.TagSkills, route.Agents, "The SKILL.md of one of the caller's own skills, as it is")
+	op.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: markdown}, "default": api.ProblemResponse()}
+	route.Register(api, op, s.skillText)
+	op = route.On(http.MethodPut, custom, "putSkillText", route.TagSkills, route.Developers.Taking(route.AnyType), "Replace the SKILL.md of one of the caller's own skills; its other files stay")
 	op.RequestBody = &huma.RequestBody{Required: true, Content: markdown}
-	register(s.server, s.api, op, s.putSkillText)
-	register(s.server, s.api, on(http.MethodDelete, custom, "deleteSkill", tagSkills, developers, "Delete one of the caller's own skills"),
+	route.Register(api, op, s.putSkillText)
+	route.Register(api, route.On(http.MethodDelete, custom, "deleteSkill", route.TagSkills, route.Developers, "Delete one of the caller's own skills"),
 		func(ctx context.Context, in *SkillIn) (*struct{}, error) {
-			return nil, s.o.Skills.DeleteSkill(ctx, callerOf(ctx), in.Name)
+			return nil, s.o.Skills.DeleteSkill(ctx, exchange.CallerOf(ctx), in.Name)
 		})
 }
 
-func (s skillRoutes) listSkills(ctx context.Context, _ *struct{}) (*body[skillsAnswer], error) {
-	c := callerOf(ctx)
+func (s skillRoutes) listSkills(ctx context.Context, _ *struct{}) (*route.Body[skillsAnswer], error) {
+	c := exchange.CallerOf(ctx)
 	list, err := s.o.Skills.UserSkills(ctx, c)
 	if err != nil {
 		return nil, err
@@ -77,7 +79,7 @@ func (s skillRoutes) listSkills(ctx context.Context, _ *struct{}) (*body[skillsA
 	for _, sk := range list {
 		out.Skills = append(out.Skills, s.showSkill(ctx, c, sk))
 	}
-	return bodyOf(out), nil
+	return route.BodyOf(out), nil
 }
 
 func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox.Skill) skillView {
@@ -97,33 +99,33 @@ func (s skillRoutes) showSkill(ctx context.Context, c sandbox.Caller, sk sandbox
 	return v
 }
 
-func (s skillRoutes) getSkill(ctx context.Context, in *SkillIn) (*body[skillView], error) {
-	sk, err := s.o.Skills.UserSkill(ctx, callerOf(ctx), in.Name)
+func (s skillRoutes) getSkill(ctx context.Context, in *SkillIn) (*route.Body[skillView], error) {
+	sk, err := s.o.Skills.UserSkill(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
+	return route.BodyOf(s.showSkill(ctx, exchange.CallerOf(ctx), sk)), nil
 }
 
 func (s skillRoutes) switchSkill(ctx context.Context, in *struct {
 	SkillIn
 	Body switchBody
 },
-) (*body[skillView], error) {
-	sk, err := s.o.Skills.SwitchSkill(ctx, callerOf(ctx), in.Name, in.Body.Enabled, in.Body.For == "everybody")
+) (*route.Body[skillView], error) {
+	sk, err := s.o.Skills.SwitchSkill(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Enabled, in.Body.For == "everybody")
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
+	return route.BodyOf(s.showSkill(ctx, exchange.CallerOf(ctx), sk)), nil
 }
 
 // skillText answers with text that another user may have written: never as a page of this server.
-func (s skillRoutes) skillText(ctx context.Context, in *SkillIn) (*written, error) {
-	text, err := s.o.Skills.SkillText(ctx, callerOf(ctx), in.Name)
+func (s skillRoutes) skillText(ctx context.Context, in *SkillIn) (*route.Written, error) {
+	text, err := s.o.Skills.SkillText(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return &written{Body: func(c huma.Context) {
+	return &route.Written{Body: func(c huma.Context) {
 		w := humagin.Unwrap(c).Writer
 		w.Header().Set("Content-Type", "text/markdown; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
@@ -131,8 +133,8 @@ func (s skillRoutes) skillText(ctx context.Context, in *SkillIn) (*written, erro
 	}}, nil
 }
 
-func (s skillRoutes) putSkillText(ctx context.Context, in *SkillIn) (*body[skillView], error) {
-	text, err := io.ReadAll(io.LimitReader(&upload{r: exchangeOf(ctx).req.Body}, maxSkillText+1))
+func (s skillRoutes) putSkillText(ctx context.Context, in *SkillIn) (*route.Body[skillView], error) {
+	text, err := io.ReadAll(io.LimitReader(exchange.Body(exchange.Of(ctx).Request.Body), maxSkillText+1))
 	if err != nil {
 		var known *sandbox.Error
 		if errors.As(err, &known) {
@@ -143,9 +145,9 @@ func (s skillRoutes) putSkillText(ctx context.Context, in *SkillIn) (*body[skill
 	if len(text) > maxSkillText {
 		return nil, sandbox.Errorf(sandbox.Invalid, "SKILL.md has at most %d bytes", maxSkillText)
 	}
-	sk, err := s.o.Skills.WriteSkillText(ctx, callerOf(ctx), in.Name, text)
+	sk, err := s.o.Skills.WriteSkillText(ctx, exchange.CallerOf(ctx), in.Name, text)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(s.showSkill(ctx, callerOf(ctx), sk)), nil
+	return route.BodyOf(s.showSkill(ctx, exchange.CallerOf(ctx), sk)), nil
 }

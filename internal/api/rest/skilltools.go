@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
@@ -40,42 +42,42 @@ type activeSkill struct {
 
 // ThreadSkillIn names a skill of a thread. The parameter is named as in the route of the runs.
 type ThreadSkillIn struct {
-	ThreadIn
+	route.ThreadIn
 	Skill string `path:"skill" maxLength:"256" doc:"Name of the skill; one of a plugin also as plugin:name"`
 }
 
-func (s skillToolRoutes) add() {
+func (s skillToolRoutes) add(api *route.API) {
 	const list, one = "/api/threads/{thread}/skills", "/api/threads/{thread}/skills/{skill}"
-	register(s.server, s.api, on(http.MethodGet, list, "searchSkills", tagRun, agents.at(Owner), "Find skills of the thread by what they do; without a query, the first by name"), s.searchSkills)
-	op := on(http.MethodPost, list, "addVirtualSkill", tagRun, agents.at(Holder), "Give the thread a skill that is only in memory; its sandbox shows it at once")
+	route.Register(api, route.On(http.MethodGet, list, "searchSkills", route.TagRun, route.Agents.At(route.Owner), "Find skills of the thread by what they do; without a query, the first by name"), s.searchSkills)
+	op := route.On(http.MethodPost, list, "addVirtualSkill", route.TagRun, route.Agents.At(route.Holder), "Give the thread a skill that is only in memory; its sandbox shows it at once")
 	op.DefaultStatus = http.StatusCreated
-	register(s.server, s.api, op, s.addVirtualSkill)
-	register(s.server, s.api, on(http.MethodDelete, one, "removeVirtualSkill", tagRun, agents.at(Holder), "Take a virtual skill away again"),
+	route.Register(api, op, s.addVirtualSkill)
+	route.Register(api, route.On(http.MethodDelete, one, "removeVirtualSkill", route.TagRun, route.Agents.At(route.Holder), "Take a virtual skill away again"),
 		func(ctx context.Context, in *ThreadSkillIn) (*struct{}, error) {
-			return nil, s.o.ThreadSkills.RemoveVirtualSkill(ctx, callerOf(ctx), in.Thread, in.Skill)
+			return nil, s.o.ThreadSkills.RemoveVirtualSkill(ctx, exchange.CallerOf(ctx), in.Thread, in.Skill)
 		})
-	register(s.server, s.api, on(http.MethodPost, one+"/activate", "activateSkill", tagRun, agents.at(Holder), "The instructions of a skill, for the model"), s.activateSkill)
-	register(s.server, s.api, on(http.MethodGet, one+"/files", "readSkillFile", tagRun, agents.at(Owner), "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
+	route.Register(api, route.On(http.MethodPost, one+"/activate", "activateSkill", route.TagRun, route.Agents.At(route.Holder), "The instructions of a skill, for the model"), s.activateSkill)
+	route.Register(api, route.On(http.MethodGet, one+"/files", "readSkillFile", route.TagRun, route.Agents.At(route.Owner), "One file of a skill; what is not text is given by its place in the sandbox"), s.skillFile)
 }
 
 func (s skillToolRoutes) searchSkills(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Query string `query:"query" maxLength:"1000"`
 },
-) (*body[service.FoundSkills], error) {
-	found, n, err := s.o.ThreadSkills.SearchSkills(ctx, callerOf(ctx), in.Thread, in.Query)
+) (*route.Body[service.FoundSkills], error) {
+	found, n, err := s.o.ThreadSkills.SearchSkills(ctx, exchange.CallerOf(ctx), in.Thread, in.Query)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(service.FoundSkills{Query: in.Query, MatchCount: n, Skills: found}), nil
+	return route.BodyOf(service.FoundSkills{Query: in.Query, MatchCount: n, Skills: found}), nil
 }
 
 func (s skillToolRoutes) addVirtualSkill(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Body virtualBody
 },
-) (*body[virtualSkill], error) {
-	sk, err := s.o.ThreadSkills.AddVirtualSkill(ctx, callerOf(ctx), in.Thread, sandbox.VirtualSkill{
+) (*route.Body[virtualSkill], error) {
+	sk, err := s.o.ThreadSkills.AddVirtualSkill(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.VirtualSkill{
 		Name: in.Body.Name, Description: in.Body.Description, Body: in.Body.Body, Files: in.Body.Files,
 	})
 	if err != nil {
@@ -85,25 +87,25 @@ func (s skillToolRoutes) addVirtualSkill(ctx context.Context, in *struct {
 	if v.Findings == nil {
 		v.Findings = []sandbox.Finding{}
 	}
-	return bodyOf(v), nil
+	return route.BodyOf(v), nil
 }
 
-func (s skillToolRoutes) activateSkill(ctx context.Context, in *ThreadSkillIn) (*body[activeSkill], error) {
-	a, err := s.o.ThreadSkills.ActivateSkill(ctx, callerOf(ctx), in.Thread, in.Skill)
+func (s skillToolRoutes) activateSkill(ctx context.Context, in *ThreadSkillIn) (*route.Body[activeSkill], error) {
+	a, err := s.o.ThreadSkills.ActivateSkill(ctx, exchange.CallerOf(ctx), in.Thread, in.Skill)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(activeSkill{Name: a.Name, Content: prompt.Activated(a.Name, a.Location, a.Body, a.Resources), Location: a.Location, Resources: a.Resources}), nil
+	return route.BodyOf(activeSkill{Name: a.Name, Content: prompt.Activated(a.Name, a.Location, a.Body, a.Resources), Location: a.Location, Resources: a.Resources}), nil
 }
 
 func (s skillToolRoutes) skillFile(ctx context.Context, in *struct {
 	ThreadSkillIn
 	Path string `query:"path" required:"true" minLength:"1" maxLength:"1024" doc:"Relative to the skill's folder: SKILL.md, scripts/run.py"`
 },
-) (*body[service.SkillFile], error) {
-	f, err := service.ReadSkillFile(ctx, s.o.ThreadSkills, callerOf(ctx), in.Thread, in.Skill, in.Path)
+) (*route.Body[service.SkillFile], error) {
+	f, err := service.ReadSkillFile(ctx, s.o.ThreadSkills, exchange.CallerOf(ctx), in.Thread, in.Skill, in.Path)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(f), nil
+	return route.BodyOf(f), nil
 }

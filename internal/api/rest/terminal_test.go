@@ -12,6 +12,9 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/execs"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -148,8 +151,8 @@ func TestTerminalInput(t *testing.T) {
 	if got := <-h.w.resized; got != (sandbox.TerminalSize{Cols: 132, Rows: 50}) {
 		t.Errorf("resized to %v", got)
 	}
-	send(websocket.MessageBinary, strings.Repeat("x", maxFrame))
-	if got := <-h.w.typed; len(got) != maxFrame {
+	send(websocket.MessageBinary, strings.Repeat("x", execs.MaxFrame))
+	if got := <-h.w.typed; len(got) != execs.MaxFrame {
 		t.Errorf("typed %d bytes", len(got))
 	}
 	close(stop)
@@ -169,7 +172,7 @@ func TestTerminalRules(t *testing.T) {
 		text string
 		code websocket.StatusCode
 	}{
-		"too long":      {websocket.MessageBinary, strings.Repeat("x", maxFrame+1), websocket.StatusMessageTooBig},
+		"too long":      {websocket.MessageBinary, strings.Repeat("x", execs.MaxFrame+1), websocket.StatusMessageTooBig},
 		"no JSON":       {websocket.MessageText, "hello", websocket.StatusPolicyViolation},
 		"another field": {websocket.MessageText, `{"resize":{"cols":1,"rows":1},"kill":true}`, websocket.StatusPolicyViolation},
 		"no size":       {websocket.MessageText, `{}`, websocket.StatusPolicyViolation},
@@ -224,7 +227,7 @@ func TestTerminalRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusUpgradeRequired || res.Header.Get("Content-Type") != problemType || res.Header.Get("Upgrade") != "websocket" {
+	if res.StatusCode != http.StatusUpgradeRequired || res.Header.Get("Content-Type") != problem.ContentType || res.Header.Get("Upgrade") != "websocket" {
 		t.Errorf("without an upgrade: %s %v", res.Status, res.Header)
 	}
 }
@@ -290,7 +293,7 @@ func TestTerminalSlowReader(t *testing.T) {
 	defer conn.CloseNow() //nolint:errcheck // it is gone
 	select {
 	case err := <-left:
-		if !errors.Is(err, errGone) {
+		if !errors.Is(err, exchange.ErrGone) {
 			t.Error(err)
 		}
 	case <-time.After(20 * time.Second):

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -25,7 +27,7 @@ type sandboxBody struct {
 }
 
 func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
-	o := sandbox.AcquireOptions{Wait: seconds(30)}
+	o := sandbox.AcquireOptions{Wait: route.Seconds(30)}
 	if b == nil {
 		return o, nil
 	}
@@ -38,7 +40,7 @@ func (b *sandboxBody) options() (sandbox.AcquireOptions, error) {
 		return o, err
 	}
 	if b.WaitSeconds != nil {
-		o.Wait = max(seconds(*b.WaitSeconds), time.Millisecond) // 0 in the options has no end
+		o.Wait = max(route.Seconds(*b.WaitSeconds), time.Millisecond) // 0 in the options has no end
 	}
 	o.Template, o.Labels, o.Env, o.Skills, o.Mode, o.Capabilities = b.Template, b.Labels, b.Env, b.Skills, b.Mode, b.Capabilities
 	return o, nil
@@ -77,64 +79,64 @@ func (in *listThreadsIn) filter() (sandbox.ThreadFilter, error) {
 	return f, nil
 }
 
-func (s threadRoutes) add() {
-	op := on(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", tagThreads, agents.at(Holder), "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
-	register(s.server, s.api, also[sandboxAnswer](s.server, op, "202", "It starts"), s.acquire)
-	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}", "getThread", tagThreads, agents.at(Owner), "One thread"), s.thread)
-	register(s.server, s.api, on(http.MethodGet, "/api/threads", "listThreads", tagThreads, agents, "The caller's threads"), s.listThreads)
-	register(s.server, s.api, on(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", tagThreads, agents.at(Owner), "End the sandbox; the workspace stays"),
-		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
-			return nil, s.o.Sandboxes.ReleaseSandbox(ctx, callerOf(ctx), in.Thread)
+func (s threadRoutes) add(api *route.API) {
+	op := route.On(http.MethodPut, "/api/threads/{thread}/sandbox", "acquireSandbox", route.TagThreads, route.Agents.At(route.Holder), "Give the thread a sandbox: 200 when it is ready, 202 while it starts")
+	route.Register(api, route.Also[sandboxAnswer](api, op, "202", "It starts"), s.acquire)
+	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}", "getThread", route.TagThreads, route.Agents.At(route.Owner), "One thread"), s.thread)
+	route.Register(api, route.On(http.MethodGet, "/api/threads", "listThreads", route.TagThreads, route.Agents, "The caller's threads"), s.listThreads)
+	route.Register(api, route.On(http.MethodDelete, "/api/threads/{thread}/sandbox", "releaseSandbox", route.TagThreads, route.Agents.At(route.Owner), "End the sandbox; the workspace stays"),
+		func(ctx context.Context, in *route.ThreadIn) (*struct{}, error) {
+			return nil, s.o.Sandboxes.ReleaseSandbox(ctx, exchange.CallerOf(ctx), in.Thread)
 		})
-	register(s.server, s.api, on(http.MethodDelete, "/api/threads/{thread}", "deleteThread", tagThreads, agents.at(Holder), "End the sandbox and delete the workspace"),
-		func(ctx context.Context, in *ThreadIn) (*struct{}, error) {
-			return nil, s.o.Threads.DeleteThread(ctx, callerOf(ctx), in.Thread)
+	route.Register(api, route.On(http.MethodDelete, "/api/threads/{thread}", "deleteThread", route.TagThreads, route.Agents.At(route.Holder), "End the sandbox and delete the workspace"),
+		func(ctx context.Context, in *route.ThreadIn) (*struct{}, error) {
+			return nil, s.o.Threads.DeleteThread(ctx, exchange.CallerOf(ctx), in.Thread)
 		})
-	s.stateRoute("pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Sandboxes.Pause)
-	s.stateRoute("resume", "Go on after a pause or hibernation", s.o.Sandboxes.Resume)
-	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", tagThreads, agents.at(Holder),
+	s.stateRoute(api, "pause", "Stop the sandbox's processes, which keep their memory, until the next exec; 409 while execs run", s.o.Sandboxes.Pause)
+	s.stateRoute(api, "resume", "Go on after a pause or hibernation", s.o.Sandboxes.Resume)
+	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/sandbox/hibernate", "hibernateSandbox", route.TagThreads, route.Agents.At(route.Holder),
 		"End the container and keep the files and what the sandbox was: the next call that needs one starts it again; 409 while execs run"), s.hibernate)
-	register(s.server, s.api, on(http.MethodGet, "/api/templates", "listTemplates", tagThreads, agents, "Kinds of sandbox that can be asked for"),
-		func(_ context.Context, in *ListIn) (*body[page[sandbox.Template]], error) {
-			return pageIn(*in, s.o.Sandboxes.Templates(), templateKey)
+	route.Register(api, route.On(http.MethodGet, "/api/templates", "listTemplates", route.TagThreads, route.Agents, "Kinds of sandbox that can be asked for"),
+		func(_ context.Context, in *route.ListIn) (*route.Body[route.Page[sandbox.Template]], error) {
+			return route.PageIn(*in, s.o.Sandboxes.Templates(), templateKey)
 		})
 }
 
-func (s threadRoutes) stateRoute(verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
-	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", tagThreads, agents.at(Holder), summary),
-		func(ctx context.Context, in *ThreadIn) (*body[sandboxOnly], error) {
-			info, err := change(ctx, callerOf(ctx), in.Thread)
+func (s threadRoutes) stateRoute(api *route.API, verb, summary string, change func(context.Context, sandbox.Caller, string) (sandbox.Info, error)) {
+	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/sandbox/"+verb, verb+"Sandbox", route.TagThreads, route.Agents.At(route.Holder), summary),
+		func(ctx context.Context, in *route.ThreadIn) (*route.Body[sandboxOnly], error) {
+			info, err := change(ctx, exchange.CallerOf(ctx), in.Thread)
 			if err != nil {
 				return nil, err
 			}
-			return bodyOf(sandboxOnly{Sandbox: info}), nil
+			return route.BodyOf(sandboxOnly{Sandbox: info}), nil
 		})
 }
 
 func (s threadRoutes) hibernate(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Body *struct {
 		Force bool `json:"force,omitempty" doc:"End execs that run"`
 	}
 },
-) (*body[sandboxOnly], error) {
-	info, err := s.o.Sandboxes.Hibernate(ctx, callerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
+) (*route.Body[sandboxOnly], error) {
+	info, err := s.o.Sandboxes.Hibernate(ctx, exchange.CallerOf(ctx), in.Thread, in.Body != nil && in.Body.Force)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(sandboxOnly{Sandbox: info}), nil
+	return route.BodyOf(sandboxOnly{Sandbox: info}), nil
 }
 
 func (s threadRoutes) acquire(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Body *sandboxBody
 },
-) (*statusBody[sandboxAnswer], error) {
+) (*route.StatusBody[sandboxAnswer], error) {
 	o, err := in.Body.options()
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.o.Sandboxes.Acquire(ctx, callerOf(ctx), in.Thread, o)
+	info, err := s.o.Sandboxes.Acquire(ctx, exchange.CallerOf(ctx), in.Thread, o)
 	if err != nil {
 		return nil, err
 	}
@@ -142,30 +144,30 @@ func (s threadRoutes) acquire(ctx context.Context, in *struct {
 	if info.State == sandbox.Starting {
 		status = http.StatusAccepted
 	}
-	return &statusBody[sandboxAnswer]{Status: status, Body: sandboxAnswer{ThreadID: in.Thread, Sandbox: info}}, nil
+	return &route.StatusBody[sandboxAnswer]{Status: status, Body: sandboxAnswer{ThreadID: in.Thread, Sandbox: info}}, nil
 }
 
-func (s threadRoutes) thread(ctx context.Context, in *ThreadIn) (*body[sandbox.ThreadView], error) {
-	v, err := s.o.Threads.Thread(ctx, callerOf(ctx), in.Thread)
+func (s threadRoutes) thread(ctx context.Context, in *route.ThreadIn) (*route.Body[sandbox.ThreadView], error) {
+	v, err := s.o.Threads.Thread(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(labelled(v)), nil
+	return route.BodyOf(labelled(v)), nil
 }
 
-func (s threadRoutes) listThreads(ctx context.Context, in *listThreadsIn) (*body[page[sandbox.ThreadView]], error) {
+func (s threadRoutes) listThreads(ctx context.Context, in *listThreadsIn) (*route.Body[route.Page[sandbox.ThreadView]], error) {
 	f, err := in.filter()
 	if err != nil {
 		return nil, err
 	}
-	items, next, err := s.o.Threads.Threads(ctx, callerOf(ctx), f)
+	items, next, err := s.o.Threads.Threads(ctx, exchange.CallerOf(ctx), f)
 	if err != nil {
 		return nil, err
 	}
 	for i := range items {
 		items[i] = labelled(items[i])
 	}
-	return pageOf(items, next), nil
+	return route.PageOf(items, next), nil
 }
 
 // labelled shows a thread without labels as having none, not null.
@@ -175,3 +177,5 @@ func labelled(v sandbox.ThreadView) sandbox.ThreadView {
 	}
 	return v
 }
+
+func templateKey(t sandbox.Template) string { return t.Name }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -28,25 +30,25 @@ type loggedIn struct {
 
 // loginRoutes are for every caller: a login at an MCP server is the caller's own. That of a server that all
 // share needs administration rights, which the hub checks, for it knows which one is shared.
-func (s loginRoutes) add() {
+func (s loginRoutes) add(api *route.API) {
 	const path = "/api/mcp/servers/{name}/login"
-	register(s.server, s.api, on(http.MethodPost, path, "beginMCPLogin", tagTools, developers, "Begin a login at an MCP server; the answer has the URL to open in a browser"), s.beginLogin)
-	register(s.server, s.api, on(http.MethodPost, path+"/finish", "finishMCPLogin", tagTools, developers, "Finish a login at an MCP server"), s.finishLogin)
-	register(s.server, s.api, on(http.MethodDelete, path, "endMCPLogin", tagTools, developers, "Forget a login at an MCP server"), s.logout)
+	route.Register(api, route.On(http.MethodPost, path, "beginMCPLogin", route.TagTools, route.Developers, "Begin a login at an MCP server; the answer has the URL to open in a browser"), s.beginLogin)
+	route.Register(api, route.On(http.MethodPost, path+"/finish", "finishMCPLogin", route.TagTools, route.Developers, "Finish a login at an MCP server"), s.finishLogin)
+	route.Register(api, route.On(http.MethodDelete, path, "endMCPLogin", route.TagTools, route.Developers, "Forget a login at an MCP server"), s.logout)
 }
 
-func (s loginRoutes) beginLogin(ctx context.Context, in *loginIn) (*body[sandbox.ToolLogin], error) {
-	l, err := s.o.MCPLogins.BeginLogin(ctx, callerOf(ctx), in.Name, in.Body.RedirectURI)
+func (s loginRoutes) beginLogin(ctx context.Context, in *loginIn) (*route.Body[sandbox.ToolLogin], error) {
+	l, err := s.o.MCPLogins.BeginLogin(ctx, exchange.CallerOf(ctx), in.Name, in.Body.RedirectURI)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(l), nil
+	return route.BodyOf(l), nil
 }
 
 func (s loginRoutes) finishLogin(ctx context.Context, in *loggedIn) (*struct{}, error) {
-	return nil, s.o.MCPLogins.FinishLogin(ctx, callerOf(ctx), in.Name, in.Body.Redirected)
+	return nil, s.o.MCPLogins.FinishLogin(ctx, exchange.CallerOf(ctx), in.Name, in.Body.Redirected)
 }
 
 func (s loginRoutes) logout(ctx context.Context, in *ServerIn) (*struct{}, error) {
-	return nil, s.o.MCPLogins.Logout(ctx, callerOf(ctx), in.Name)
+	return nil, s.o.MCPLogins.Logout(ctx, exchange.CallerOf(ctx), in.Name)
 }

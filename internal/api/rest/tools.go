@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/prompt"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
@@ -14,7 +16,7 @@ import (
 type toolRoutes struct{ *server }
 
 type searchIn struct {
-	ThreadIn
+	route.ThreadIn
 	Query  string `query:"query" maxLength:"1000" doc:"What the tool should do; all tools when absent"`
 	Server string `query:"server" maxLength:"256" doc:"Only tools of this server"`
 	Detail string `query:"detail" enum:"name,desc,full" default:"desc"`
@@ -39,52 +41,52 @@ type ServerIn struct {
 	Name string `path:"name" minLength:"1" maxLength:"256"`
 }
 
-func (s toolRoutes) add() {
-	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", tagTools, agents.at(Owner), "MCP servers that the thread may use"), s.toolServers)
-	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", tagTools, agents.at(Owner), "Find tools: at most 15, best first"), s.searchTools)
-	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", tagTools, agents.at(Owner), "All tools of one MCP server that the thread may use"), s.serverTools)
-	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", tagTools, agents.at(Holder), "Call a tool"), s.callTool)
-	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", tagTools, agents.at(Owner), "What to tell the agent, and which tools to register with it"), s.getPrompt)
+func (s toolRoutes) add(api *route.API) {
+	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/servers", "listToolServers", route.TagTools, route.Agents.At(route.Owner), "MCP servers that the thread may use"), s.toolServers)
+	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/tools", "searchTools", route.TagTools, route.Agents.At(route.Owner), "Find tools: at most 15, best first"), s.searchTools)
+	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/servers/{name}/tools", "listServerTools", route.TagTools, route.Agents.At(route.Owner), "All tools of one MCP server that the thread may use"), s.serverTools)
+	route.Register(api, route.On(http.MethodPost, "/api/threads/{thread}/tools/call", "callTool", route.TagTools, route.Agents.At(route.Holder), "Call a tool"), s.callTool)
+	route.Register(api, route.On(http.MethodGet, "/api/threads/{thread}/prompt", "getPrompt", route.TagTools, route.Agents.At(route.Owner), "What to tell the agent, and which tools to register with it"), s.getPrompt)
 
-	register(s.server, s.api, on(http.MethodGet, "/api/mcp/servers", "listMCPServers", tagAdmin, operators, "The configuration of all MCP servers"), s.listMCPServers)
-	register(s.server, s.api, on(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", tagAdmin, operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
-	register(s.server, s.api, on(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", tagAdmin, operators, "Remove an MCP server"),
+	route.Register(api, route.On(http.MethodGet, "/api/mcp/servers", "listMCPServers", route.TagAdmin, route.Operators, "The configuration of all MCP servers"), s.listMCPServers)
+	route.Register(api, route.On(http.MethodPut, "/api/mcp/servers/{name}", "putMCPServer", route.TagAdmin, route.Operators, "Add or change an MCP server; *** keeps a secret"), s.putMCPServer)
+	route.Register(api, route.On(http.MethodDelete, "/api/mcp/servers/{name}", "deleteMCPServer", route.TagAdmin, route.Operators, "Remove an MCP server"),
 		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
 			return nil, s.o.MCPServers.DeleteServer(ctx, in.Name)
 		})
-	register(s.server, s.api, on(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", tagAdmin, operators, "Drop the connections to an MCP server and make new ones"),
+	route.Register(api, route.On(http.MethodPost, "/api/mcp/servers/{name}/reconnect", "reconnectMCPServer", route.TagAdmin, route.Operators, "Drop the connections to an MCP server and make new ones"),
 		func(ctx context.Context, in *ServerIn) (*struct{}, error) {
 			return nil, s.o.MCPServers.ReconnectServer(ctx, in.Name)
 		})
-	register(s.server, s.api, on(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", tagAdmin, operators, "All tools of an MCP server"), s.mcpServerTools)
-	loginRoutes(s).add()
-	driftRoutes(s).add()
+	route.Register(api, route.On(http.MethodGet, "/api/mcp/servers/{name}/tools", "listMCPServerTools", route.TagAdmin, route.Operators, "All tools of an MCP server"), s.mcpServerTools)
+	loginRoutes(s).add(api)
+	driftRoutes(s).add(api)
 }
 
-func (s toolRoutes) toolServers(ctx context.Context, in *ThreadIn) (*body[service.ServersAnswer], error) {
-	servers, err := s.o.Tools.ToolServers(ctx, callerOf(ctx), in.Thread)
+func (s toolRoutes) toolServers(ctx context.Context, in *route.ThreadIn) (*route.Body[service.ServersAnswer], error) {
+	servers, err := s.o.Tools.ToolServers(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
-	return bodyOf(service.ListServers(servers)), nil
+	return route.BodyOf(service.ListServers(servers)), nil
 }
 
-func (s toolRoutes) searchTools(ctx context.Context, in *searchIn) (*body[sandbox.ToolSearch], error) {
-	found, err := s.o.Tools.SearchTools(ctx, callerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
+func (s toolRoutes) searchTools(ctx context.Context, in *searchIn) (*route.Body[sandbox.ToolSearch], error) {
+	found, err := s.o.Tools.SearchTools(ctx, exchange.CallerOf(ctx), in.Thread, sandbox.ToolQuery{Query: in.Query, Server: in.Server, Detail: in.Detail})
 	if err != nil {
 		return nil, err
 	}
 	if found.Tools == nil {
 		found.Tools = []sandbox.ToolFound{}
 	}
-	return bodyOf(found), nil
+	return route.BodyOf(found), nil
 }
 
 func (s toolRoutes) callTool(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Body callBody
 },
-) (*body[sandbox.ToolResult], error) {
+) (*route.Body[sandbox.ToolResult], error) {
 	ref := sandbox.ToolRef{Printed: in.Body.Tool}
 	if in.Body.Server != "" {
 		ref = sandbox.ToolRef{Server: in.Body.Server, Name: in.Body.Tool}
@@ -96,19 +98,19 @@ func (s toolRoutes) callTool(ctx context.Context, in *struct {
 	if input[0] != '{' {
 		return nil, sandbox.InvalidField("input", "has to be an object")
 	}
-	exchangeOf(ctx).begun = "the call"
-	res, err := s.o.Tools.CallTool(ctx, callerOf(ctx), in.Thread, ref, input)
+	exchange.Of(ctx).Begun = "the call"
+	res, err := s.o.Tools.CallTool(ctx, exchange.CallerOf(ctx), in.Thread, ref, input)
 	if err != nil {
 		return nil, err
 	}
 	if len(res.Result) == 0 {
 		res.Result = json.RawMessage("null")
 	}
-	return bodyOf(res), nil
+	return route.BodyOf(res), nil
 }
 
-func (s toolRoutes) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.Prompt], error) {
-	p, err := s.o.Prompts.Prompt(ctx, callerOf(ctx), in.Thread)
+func (s toolRoutes) getPrompt(ctx context.Context, in *route.ThreadIn) (*route.Body[prompt.Prompt], error) {
+	p, err := s.o.Prompts.Prompt(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -118,30 +120,30 @@ func (s toolRoutes) getPrompt(ctx context.Context, in *ThreadIn) (*body[prompt.P
 	if p.Sections == nil {
 		p.Sections = map[string]string{}
 	}
-	return bodyOf(p), nil
+	return route.BodyOf(p), nil
 }
 
-func (s toolRoutes) listMCPServers(ctx context.Context, in *ListIn) (*body[page[mcpServer]], error) {
+func (s toolRoutes) listMCPServers(ctx context.Context, in *route.ListIn) (*route.Body[route.Page[mcpServer]], error) {
 	configs, err := s.o.MCPServers.ServerConfigs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	states := map[string]sandbox.ToolServer{}
-	for _, s := range s.o.MCPServers.ServerStates(callerOf(ctx)) {
+	for _, s := range s.o.MCPServers.ServerStates(exchange.CallerOf(ctx)) {
 		states[s.Name] = s
 	}
 	items := make([]mcpServer, 0, len(configs))
 	for _, name := range sortedKeys(configs) {
 		items = append(items, mcpServer{name, configs[name], states[name].State, states[name].Error})
 	}
-	return pageIn(*in, items, func(m mcpServer) string { return m.Name })
+	return route.PageIn(*in, items, func(m mcpServer) string { return m.Name })
 }
 
 func (s toolRoutes) putMCPServer(ctx context.Context, in *struct {
 	ServerIn
 	Body json.RawMessage `doc:"As a value of mcpServers in extensions_config.json"`
 },
-) (*body[mcpServer], error) {
+) (*route.Body[mcpServer], error) {
 	if len(in.Body) == 0 || in.Body[0] != '{' {
 		return nil, sandbox.InvalidField("body", "has to be an object")
 	}
@@ -156,15 +158,15 @@ func (s toolRoutes) putMCPServer(ctx context.Context, in *struct {
 	if len(config) == 0 { // deleted meanwhile
 		config = json.RawMessage("{}")
 	}
-	return bodyOf(mcpServer{Name: in.Name, Config: config}), nil
+	return route.BodyOf(mcpServer{Name: in.Name, Config: config}), nil
 }
 
 func (s toolRoutes) mcpServerTools(ctx context.Context, in *struct {
 	ServerIn
-	ListIn
+	route.ListIn
 },
-) (*body[page[sandbox.ToolFound]], error) {
-	tools, err := s.o.MCPServers.ServerTools(ctx, callerOf(ctx), in.Name)
+) (*route.Body[route.Page[sandbox.ToolFound]], error) {
+	tools, err := s.o.MCPServers.ServerTools(ctx, exchange.CallerOf(ctx), in.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -172,20 +174,20 @@ func (s toolRoutes) mcpServerTools(ctx context.Context, in *struct {
 	for i, t := range tools {
 		items[i].Findings, items[i].Score, items[i].Quarantined = t.Findings, sandbox.FindingScore(t.Findings), t.Quarantined
 	}
-	return pageIn(in.ListIn, items, toolKey)
+	return route.PageIn(in.ListIn, items, toolKey)
 }
 
 func (s toolRoutes) serverTools(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	ServerIn
-	ListIn
+	route.ListIn
 },
-) (*body[page[sandbox.ToolFound]], error) {
-	tools, err := s.o.Tools.ToolsOf(ctx, callerOf(ctx), in.Thread, in.Name)
+) (*route.Body[route.Page[sandbox.ToolFound]], error) {
+	tools, err := s.o.Tools.ToolsOf(ctx, exchange.CallerOf(ctx), in.Thread, in.Name)
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(in.ListIn, shownTools(tools), toolKey)
+	return route.PageIn(in.ListIn, shownTools(tools), toolKey)
 }
 
 // shownTools are tools with all that is known of them.
@@ -198,3 +200,5 @@ func shownTools(tools []sandbox.Tool) []sandbox.ToolFound {
 	}
 	return items
 }
+
+func toolKey(t sandbox.ToolFound) string { return t.Name }

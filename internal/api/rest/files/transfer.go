@@ -1,4 +1,4 @@
-package rest
+package files
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"mime"
-	"mime/multipart"
 	"net/http"
 	"path"
 	"strings"
@@ -15,13 +14,19 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 	"github.com/skerry-sandbox/skerry/internal/workspace/paths"
 )
 
 // transferRoutes are the routes of uploads and downloads.
-type transferRoutes struct{ *server }
+type transferRoutes struct {
+	api   *route.API
+	files service.Files
+}
 
 // Bounds of transfers of many files.
 const (
@@ -42,46 +47,44 @@ type transferred struct {
 
 func (s transferRoutes) add() {
 	const files = "/api/threads/{thread}/files"
-	op := s.binaryOp(on(http.MethodGet, files+"/content", "getContent", tagFiles, agents.at(FileReader), "A file's bytes; ranges and ETag"))
-	register(s.server, s.api, op, s.content)
-	op = s.binaryOp(on(http.MethodHead, files+"/content", "headContent", tagFiles, agents.at(FileReader), "Size and ETag of a file"))
-	register(s.server, s.api, op, s.content)
-	op = on(http.MethodPut, files+"/content", "putContent", tagFiles, agents.at(FileWriter), "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
-	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}}
-	register(s.server, s.api, also[paths.Written](s.server, op, "201", "The file is new"), s.putContent)
-	op = on(http.MethodPost, files+"/upload", "uploadFiles", tagFiles, agents.at(FileWriter),
+	op := s.binaryOp(route.On(http.MethodGet, files+"/content", "getContent", route.TagFiles, route.Agents.At(route.FileReader), "A file's bytes; ranges and ETag"))
+	route.Register(s.api, op, s.content)
+	op = s.binaryOp(route.On(http.MethodHead, files+"/content", "headContent", route.TagFiles, route.Agents.At(route.FileReader), "Size and ETag of a file"))
+	route.Register(s.api, op, s.content)
+	op = route.On(http.MethodPut, files+"/content", "putContent", route.TagFiles, route.Agents.At(route.FileWriter).Taking(route.AnyType), "Write a file's bytes: 201 when it is new; streamed, any size up to the quota")
+	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: route.Binary()}}}
+	route.Register(s.api, route.Also[paths.Written](s.api, op, "201", "The file is new"), s.putContent)
+	op = route.On(http.MethodPost, files+"/upload", "uploadFiles", route.TagFiles, route.Agents.At(route.FileWriter).Taking("multipart/form-data"),
 		"Write many files. A part's file name is its path: absolute, or below the form field path (before the files; /mnt/user-data/uploads when absent)")
-	register(s.server, s.api, op, s.upload)
+	route.Register(s.api, op, s.upload)
 	// The form is streamed, so huma must not know of it before the route is registered.
 	s.api.OpenAPI().Paths[files+"/upload"].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"multipart/form-data": {Schema: &huma.Schema{Type: huma.TypeObject, Properties: map[string]*huma.Schema{
-			"path": {Type: huma.TypeString}, "files": {Type: huma.TypeArray, Items: binary()},
+			"path": {Type: huma.TypeString}, "files": {Type: huma.TypeArray, Items: route.Binary()},
 		}}},
 	}}
-	register(s.server, s.api, on(http.MethodPost, files+"/download", "downloadFiles", tagFiles, agents.at(FileWriter), "Read many files, at most 32 MiB together"), s.download)
+	route.Register(s.api, route.On(http.MethodPost, files+"/download", "downloadFiles", route.TagFiles, route.Agents.At(route.FileWriter), "Read many files, at most 32 MiB together"), s.download)
 }
-
-func binary() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
 func (s transferRoutes) binaryOp(op huma.Operation) huma.Operation {
 	op.Responses = map[string]*huma.Response{
-		"200":     {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: binary()}}},
+		"200":     {Description: "OK", Content: map[string]*huma.MediaType{"application/octet-stream": {Schema: route.Binary()}}},
 		"206":     {Description: "The range that was asked for"},
 		"304":     {Description: "Not changed"},
 		"416":     {Description: "No such range"},
-		"default": s.problemResponse(),
+		"default": s.api.ProblemResponse(),
 	}
 	return op
 }
 
 // content serves a file's bytes. What a sandbox wrote is hostile: it is never shown as a page of
 // this server.
-func (s transferRoutes) content(ctx context.Context, in *PathIn) (*written, error) {
-	file, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) (*paths.File, error) { return f.Open(in.Path) })
+func (s transferRoutes) content(ctx context.Context, in *PathIn) (*route.Written, error) {
+	file, err := service.View(ctx, s.files, exchange.CallerOf(ctx), in.Thread, func(f *paths.FS) (*paths.File, error) { return f.Open(in.Path) })
 	if err != nil {
 		return nil, err
 	}
-	return &written{Body: func(c huma.Context) {
+	return &route.Written{Body: func(c huma.Context) {
 		defer file.Close() //nolint:errcheck // read-only
 		g := humagin.Unwrap(c)
 		e, h := file.Entry(), g.Writer.Header()
@@ -108,8 +111,8 @@ func (w plainErrors) WriteHeader(status int) {
 	for _, k := range []string{"Content-Disposition", "Etag", "Content-Length", "Last-Modified"} {
 		w.Header().Del(k)
 	}
-	p := newProblem(sandbox.Invalid, "the file has no such range", FieldError{Field: "Range", Detail: "outside of the file"}).withStatus(status)
-	writeProblem(w.ResponseWriter, p)
+	p := problem.New(sandbox.Invalid, "the file has no such range", problem.FieldError{Field: "Range", Detail: "outside of the file"}).WithStatus(status)
+	problem.Write(w.ResponseWriter, p)
 }
 
 func (w plainErrors) Write(p []byte) (int, error) {
@@ -119,33 +122,19 @@ func (w plainErrors) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-func (s transferRoutes) putContent(ctx context.Context, in *PathIn) (*statusBody[paths.Written], error) {
-	r := exchangeOf(ctx).req
-	w, err := service.Put(ctx, s.o.Files, callerOf(ctx), in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
-		return f.Write(ctx, in.Path, &upload{r: r.Body}, false)
+func (s transferRoutes) putContent(ctx context.Context, in *PathIn) (*route.StatusBody[paths.Written], error) {
+	r := exchange.Of(ctx).Request
+	w, err := service.Put(ctx, s.files, exchange.CallerOf(ctx), in.Thread, in.Path, func(f *paths.FS) (paths.Written, error) {
+		return f.Write(ctx, in.Path, exchange.Body(r.Body), false)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &statusBody[paths.Written]{Status: writtenStatus(w), Body: w}, nil
+	return &route.StatusBody[paths.Written]{Status: writtenStatus(w), Body: w}, nil
 }
 
-// upload sets the kind of errors of a body that does not arrive whole.
-type upload struct{ r io.Reader }
-
-func (u *upload) Read(p []byte) (int, error) {
-	n, err := u.r.Read(p)
-	switch {
-	case err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
-		return n, err
-	case slow(err):
-		return n, sandbox.Wrap(sandbox.Timeout, err, "the body came too slowly")
-	}
-	return n, sandbox.Wrap(sandbox.Invalid, err, "the body ended too early")
-}
-
-func (s transferRoutes) upload(ctx context.Context, in *ThreadIn) (*body[page[transferred]], error) {
-	r := exchangeOf(ctx).req
+func (s transferRoutes) upload(ctx context.Context, in *route.ThreadIn) (*route.Body[route.Page[transferred]], error) {
+	r := exchange.Of(ctx).Request
 	form, err := r.MultipartReader()
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "the body is no multipart form")
@@ -154,7 +143,7 @@ func (s transferRoutes) upload(ctx context.Context, in *ThreadIn) (*body[page[tr
 	for {
 		part, err := form.NextRawPart()
 		if errors.Is(err, io.EOF) && len(items) > 0 {
-			return pageOf(items, ""), nil
+			return route.PageOf(items, ""), nil
 		}
 		if errors.Is(err, io.EOF) {
 			return nil, sandbox.Errorf(sandbox.Invalid, "the form has no file in it")
@@ -162,12 +151,12 @@ func (s transferRoutes) upload(ctx context.Context, in *ThreadIn) (*body[page[tr
 		if err != nil {
 			return nil, sandbox.Wrap(sandbox.Invalid, err, "the form ended too early, or is broken")
 		}
-		name, isFile := fileName(part)
+		name, isFile := exchange.FileName(part)
 		if !isFile {
 			if part.FormName() != "path" {
 				continue
 			}
-			value, err := io.ReadAll(io.LimitReader(&upload{r: part}, maxFormValueBytes))
+			value, err := io.ReadAll(io.LimitReader(exchange.Body(part), maxFormValueBytes))
 			if err != nil {
 				return nil, err
 			}
@@ -185,16 +174,6 @@ func (s transferRoutes) upload(ctx context.Context, in *ThreadIn) (*body[page[tr
 	}
 }
 
-// fileName is the name of a file part as it was sent: multipart would cut its folders off.
-func fileName(part *multipart.Part) (name string, isFile bool) {
-	_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
-	if err != nil {
-		return "", false
-	}
-	name, isFile = params["filename"]
-	return name, isFile
-}
-
 // target is where a file of an upload goes. What is wrong with it, workspace/paths will say.
 func target(folder, name string) string {
 	if strings.HasPrefix(name, "/") {
@@ -204,11 +183,11 @@ func target(folder, name string) string {
 }
 
 func (s transferRoutes) uploadOne(ctx context.Context, thread, to string, content io.Reader) (transferred, error) {
-	w, err := service.Put(ctx, s.o.Files, callerOf(ctx), thread, to, func(f *paths.FS) (paths.Written, error) {
+	w, err := service.Put(ctx, s.files, exchange.CallerOf(ctx), thread, to, func(f *paths.FS) (paths.Written, error) {
 		if strings.HasSuffix(to, "/") {
 			return paths.Written{}, sandbox.InvalidField("filename", "a file name is missing")
 		}
-		return f.Write(ctx, to, &upload{r: content}, false)
+		return f.Write(ctx, to, exchange.Body(content), false)
 	})
 	if err != nil {
 		return failed(to, err)
@@ -242,13 +221,13 @@ func failed(name string, err error) (transferred, error) {
 }
 
 func (s transferRoutes) download(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Body struct {
 		Paths []string `json:"paths" minItems:"1" maxItems:"1000"`
 	}
 },
-) (*body[page[transferred]], error) {
-	items, err := service.View(ctx, s.o.Files, callerOf(ctx), in.Thread, func(f *paths.FS) ([]transferred, error) {
+) (*route.Body[route.Page[transferred]], error) {
+	items, err := service.View(ctx, s.files, exchange.CallerOf(ctx), in.Thread, func(f *paths.FS) ([]transferred, error) {
 		left := int64(maxDownloadBytes)
 		items := make([]transferred, 0, len(in.Body.Paths))
 		for _, name := range in.Body.Paths {
@@ -266,7 +245,7 @@ func (s transferRoutes) download(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	return pageOf(items, ""), nil
+	return route.PageOf(items, ""), nil
 }
 
 func downloadOne(f *paths.FS, name string, left int64) (transferred, error) {

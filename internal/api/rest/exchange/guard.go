@@ -1,4 +1,4 @@
-package rest
+package exchange
 
 import (
 	"net"
@@ -7,20 +7,22 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// guard keeps web pages away: a page in a browser on the same machine could otherwise send requests
+// Guard keeps web pages away: a page in a browser on the same machine could otherwise send requests
 // to a server without authentication, by its own origin or by a DNS name that it points here.
-type guard struct {
+type Guard struct {
 	hosts      map[string]bool // "name" (any port) or "name:port"
 	anyHost    bool
 	origins    map[string]bool // "https://name[:port]"
 	loopOrigin bool            // no list: pages of this machine may call
 }
 
-func newGuard(hosts, origins []string) (*guard, error) {
-	g := &guard{hosts: map[string]bool{}, origins: map[string]bool{}, loopOrigin: len(origins) == 0}
+// NewGuard returns the guard for hosts ("name", "name:port" or "*") and origins ("https://name[:port]").
+func NewGuard(hosts, origins []string) (*Guard, error) {
+	g := &Guard{hosts: map[string]bool{}, origins: map[string]bool{}, loopOrigin: len(origins) == 0}
 	for _, h := range hosts {
 		if h == "*" {
 			g.anyHost = true
@@ -43,16 +45,16 @@ func newGuard(hosts, origins []string) (*guard, error) {
 
 // check says why a request may not be answered. It adds the headers that let an allowed page of
 // another origin read the answer.
-func (g *guard) check(w http.ResponseWriter, r *http.Request) *Problem {
+func (g *Guard) check(w http.ResponseWriter, r *http.Request) *problem.Problem {
 	if !g.hostOK(r.Host) {
-		return newProblem(sandbox.Forbidden, "this server does not answer for that Host; add it to the allowed hosts")
+		return problem.New(sandbox.Forbidden, "this server does not answer for that Host; add it to the allowed hosts")
 	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		return nil
 	}
 	if len(origins) > 1 {
-		return newProblem(sandbox.Forbidden, "more than one Origin")
+		return problem.New(sandbox.Forbidden, "more than one Origin")
 	}
 	origin := strings.ToLower(origins[0])
 	if g.origins[origin] {
@@ -67,11 +69,11 @@ func (g *guard) check(w http.ResponseWriter, r *http.Request) *Problem {
 			return nil
 		}
 	}
-	return newProblem(sandbox.Forbidden, "pages of that Origin may not call this server; add it to the allowed origins")
+	return problem.New(sandbox.Forbidden, "pages of that Origin may not call this server; add it to the allowed origins")
 }
 
 // preflight answers the question of a browser whether an allowed page may send a request.
-func (g *guard) preflight(w http.ResponseWriter, r *http.Request) bool {
+func (g *Guard) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if r.Header.Get("Access-Control-Request-Method") == "" || w.Header().Get("Access-Control-Allow-Origin") == "" {
 		return false
 	}
@@ -83,7 +85,7 @@ func (g *guard) preflight(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-func (g *guard) hostOK(host string) bool {
+func (g *Guard) hostOK(host string) bool {
 	if host == "" {
 		return false
 	}

@@ -1,4 +1,4 @@
-package rest
+package execs
 
 import (
 	"bytes"
@@ -17,16 +17,28 @@ import (
 	"github.com/gin-gonic/gin"
 	"golang.org/x/time/rate"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/access"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // terminalRoutes are the routes of terminals.
-type terminalRoutes struct{ *server }
+type terminalRoutes struct {
+	api       *route.API
+	terminals service.Terminals
+	execs     service.Execs
+	access    *access.Authenticator
+	heartbeat time.Duration
+	idle      time.Duration // that a client may take nothing
+}
 
 // Limits of what a client sends to a terminal. A frame that is longer ends the connection; a message that
 // comes too fast waits, and with it the client.
 const (
-	maxFrame     = 64 << 10
+	MaxFrame     = 64 << 10
 	inputRate    = 1 << 20 // bytes a second
 	inputBurst   = 1 << 20
 	minInputCost = 1 << 10 // bytes that a smaller frame counts as
@@ -38,11 +50,11 @@ var (
 	eventText  = regexp.MustCompile(`^[0-9]{1,19}$`)
 )
 
-// terminalRoutes serves the terminal of an exec as a WebSocket. huma knows no such routes, so that the
-// document gets it by hand.
-func (s terminalRoutes) add(engine *gin.Engine) {
-	engine.Group("", s.authenticate, s.authorize, s.place).GET("/api/threads/:thread/pty", s.terminal)
-	op := on(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", tagRun, agents.at(ExecOwner), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
+// add serves the terminal of an exec as a WebSocket, behind the checks of routes. huma knows no such
+// routes, so that the document gets it by hand.
+func (s terminalRoutes) add(routes gin.IRoutes) {
+	routes.GET("/api/threads/:thread/pty", s.terminal)
+	op := route.On(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", route.TagRun, route.Agents.At(route.ExecOwner), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
 		`The server sends as text {"next":n}: the next binary frame is event n, each one after it the next event, until it says so again; and {"exit":{…}} as the last frame. ` +
 		`With after the frames begin behind that event.`
@@ -54,9 +66,8 @@ func (s terminalRoutes) add(engine *gin.Engine) {
 		text("exec", "query", execIDText.String(), "Its id", true),
 		text("after", "query", eventText.String(), "Number of the last event that the client has", false),
 	}
-	op.Responses = map[string]*huma.Response{"101": {Description: "Switching Protocols"}, "default": s.problemResponse()}
-	s.rule(op.Method, op.Path, ruleOf(op))
-	s.api.OpenAPI().AddOperation(&op)
+	op.Responses = map[string]*huma.Response{"101": {Description: "Switching Protocols"}, "default": s.api.ProblemResponse()}
+	s.api.Describe(op)
 }
 
 // terminalQuery is what a request for a terminal names.
@@ -78,19 +89,19 @@ func terminalQuery(c *gin.Context) (thread, exec string, after uint64, err error
 
 func (s terminalRoutes) terminal(c *gin.Context) {
 	ctx := c.Request.Context()
-	x := exchangeOf(ctx)
+	x := exchange.Of(ctx)
 	thread, exec, after, err := terminalQuery(c)
 	if err == nil && !isUpgrade(c.Request) {
 		c.Header("Connection", "Upgrade")
 		c.Header("Upgrade", "websocket")
-		writeProblem(c.Writer, newProblem(sandbox.Invalid, "this route is a WebSocket: ask for an upgrade").withStatus(http.StatusUpgradeRequired))
+		problem.Write(c.Writer, problem.New(sandbox.Invalid, "this route is a WebSocket: ask for an upgrade").WithStatus(http.StatusUpgradeRequired))
 		return
 	}
 	if err == nil {
-		err = s.o.Terminals.JoinTerminal(ctx, x.caller, thread, exec)
+		err = s.terminals.JoinTerminal(ctx, x.Caller, thread, exec)
 	}
 	if err != nil {
-		writeProblem(c.Writer, s.problem(ctx, err))
+		problem.Write(c.Writer, exchange.Problem(ctx, err))
 		return
 	}
 	conn, err := websocket.Accept(c.Writer, c.Request, &websocket.AcceptOptions{
@@ -101,8 +112,8 @@ func (s terminalRoutes) terminal(c *gin.Context) {
 		return // it has answered
 	}
 	defer conn.CloseNow() //nolint:errcheck // it may be closed already
-	conn.SetReadLimit(maxFrame)
-	t := &terminalConn{s: s.server, conn: conn, caller: x.caller, thread: thread, exec: exec}
+	conn.SetReadLimit(MaxFrame)
+	t := &terminalConn{terminalRoutes: s, conn: conn, caller: x.Caller, thread: thread, exec: exec}
 	t.serve(ctx, c.Request, after)
 }
 
@@ -118,7 +129,7 @@ func isUpgrade(r *http.Request) bool {
 
 // terminalConn is one client at a terminal.
 type terminalConn struct {
-	s            *server
+	terminalRoutes
 	conn         *websocket.Conn
 	caller       sandbox.Caller
 	thread, exec string
@@ -137,7 +148,7 @@ func (e *errBye) Error() string { return e.reason }
 func (t *terminalConn) serve(ctx context.Context, r *http.Request, after uint64) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := t.s.watchCredential(r, t.caller, func() {
+	stop := t.access.Watch(r, t.caller, func() {
 		cancel(&errBye{websocket.StatusPolicyViolation, "the key is not valid any more"})
 	})
 	defer stop()
@@ -147,11 +158,11 @@ func (t *terminalConn) serve(ctx context.Context, r *http.Request, after uint64)
 	var wg sync.WaitGroup
 	wg.Go(func() { cancel(t.receive(ctx, reading)) })
 	wg.Go(func() { t.keepAlive(ctx, cancel) })
-	err := t.s.o.Execs.Events(ctx, t.caller, t.thread, t.exec, after, func(ev sandbox.Event) error { return t.emit(ctx, ev) })
+	err := t.execs.Events(ctx, t.caller, t.thread, t.exec, after, func(ev sandbox.Event) error { return t.emit(ctx, ev) })
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	if !errors.Is(err, errGone) {
+	if !errors.Is(err, exchange.ErrGone) {
 		t.bye(ctx, err)
 	}
 	cancel(nil)
@@ -168,7 +179,7 @@ func (t *terminalConn) bye(ctx context.Context, err error) {
 	case errors.Is(err, context.Canceled): // the server stops
 		bye = &errBye{websocket.StatusGoingAway, "the server stops; join again"}
 	default:
-		bye = &errBye{websocket.StatusInternalError, t.s.problem(ctx, err).Detail}
+		bye = &errBye{websocket.StatusInternalError, exchange.Problem(ctx, err).Detail}
 	}
 	reason := bye.reason
 	if len(reason) > maxReason {
@@ -222,7 +233,7 @@ func (t *terminalConn) write(ctx context.Context, typ websocket.MessageType, dat
 	ctx, cancel := t.patient(ctx)
 	defer cancel()
 	if err := t.conn.Write(ctx, typ, data); err != nil {
-		return errors.Join(errGone, err)
+		return errors.Join(exchange.ErrGone, err)
 	}
 	return nil
 }
@@ -230,14 +241,14 @@ func (t *terminalConn) write(ctx context.Context, typ websocket.MessageType, dat
 // patient is the context of something that is written. A write that is cut short takes the connection with
 // it, so that one under way when ctx ends has a moment more.
 func (t *terminalConn) patient(ctx context.Context) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.s.idle)
+	longer, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.idle)
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second, cancel) })
 	return longer, func() { stop(); cancel() }
 }
 
 // keepAlive finds out that a client is gone that did not say so.
 func (t *terminalConn) keepAlive(ctx context.Context, gone context.CancelCauseFunc) {
-	tick := time.NewTicker(t.s.heartbeat)
+	tick := time.NewTicker(t.heartbeat)
 	defer tick.Stop()
 	for {
 		select {
@@ -249,7 +260,7 @@ func (t *terminalConn) keepAlive(ctx context.Context, gone context.CancelCauseFu
 		err := t.conn.Ping(ping)
 		cancel()
 		if err != nil {
-			gone(errors.Join(errGone, err))
+			gone(errors.Join(exchange.ErrGone, err))
 			return
 		}
 	}
@@ -261,7 +272,7 @@ func (t *terminalConn) receive(ctx, reading context.Context) error {
 	for {
 		typ, data, err := t.conn.Read(reading)
 		if err != nil {
-			return errors.Join(errGone, err)
+			return errors.Join(exchange.ErrGone, err)
 		}
 		if err := limit.WaitN(ctx, max(len(data), minInputCost)); err != nil {
 			return err
@@ -281,7 +292,7 @@ func (t *terminalConn) input(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	switch err := t.s.o.Execs.SendStdin(ctx, t.caller, t.thread, t.exec, data, false); {
+	switch err := t.execs.SendStdin(ctx, t.caller, t.thread, t.exec, data, false); {
 	case errors.Is(err, sandbox.Conflict): // it has ended, and the exit comes
 		return nil
 	case errors.Is(err, sandbox.Timeout):
@@ -301,7 +312,7 @@ func (t *terminalConn) command(ctx context.Context, data []byte) error {
 	if err := dec.Decode(&frame); err != nil || frame.Resize == nil || !frame.Resize.Valid() {
 		return &errBye{websocket.StatusPolicyViolation, `a text frame has to be {"resize":{"cols":80,"rows":24}}, 1 to 1000 each`}
 	}
-	if err := t.s.o.Terminals.Resize(ctx, t.caller, t.thread, t.exec, *frame.Resize); !errors.Is(err, sandbox.Conflict) {
+	if err := t.terminals.Resize(ctx, t.caller, t.thread, t.exec, *frame.Resize); !errors.Is(err, sandbox.Conflict) {
 		return err
 	}
 	return nil // it has ended, and the exit comes

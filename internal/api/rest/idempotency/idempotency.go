@@ -1,4 +1,4 @@
-package rest
+package idempotency
 
 import (
 	"bytes"
@@ -8,25 +8,46 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/eventstream"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
 // Bounds of remembered requests.
 const (
 	maxIdempotencyKey  = 255
-	maxRememberedBytes = 700 << 10 // of an answer; of a larger one only the fact is kept
+	MaxRememberedBytes = 700 << 10 // of an answer; of a larger one only the fact is kept
 	rememberTimeout    = 5 * time.Second
 	maxRetryAge        = 2 * time.Hour
 	// An idempotent request goes on when its client goes away, so that the retry finds its answer.
 	idempotentTimeout = sandbox.MaxExecTimeout + sandbox.MaxApprovalWait + 5*time.Minute
 )
+
+// Memory remembers the answers to requests with an Idempotency-Key for 24 hours.
+type Memory interface {
+	// Begin claims key for a request whose method, path and body have the hash fingerprint, and which,
+	// when it is a retry, was first sent age ago. first: go on and call Finish. Else answer is what the
+	// first request was answered with; sandbox.KeyConflict when that one is still running or unknown
+	// what became of it, Invalid when it had another fingerprint.
+	Begin(ctx context.Context, o sandbox.Owner, key, fingerprint string, age time.Duration) (first bool, answer []byte, err error)
+	// Finish stores the answer; a nil answer frees the key.
+	Finish(ctx context.Context, o sandbox.Owner, key string, answer []byte) error
+}
+
+// Handler answers retries.
+type Handler struct {
+	Memory Memory // nil: the header Idempotency-Key is ignored
+	Log    *slog.Logger
+}
 
 // remembered is an answer as it is stored.
 type remembered struct {
@@ -35,41 +56,41 @@ type remembered struct {
 	Body   []byte      `json:"body"`
 }
 
-// idempotent answers a POST whose Idempotency-Key was seen before with the first answer. Streams
+// Handle answers a POST whose Idempotency-Key was seen before with the first answer. Streams
 // are not remembered.
-func (s *server) idempotent(c *gin.Context) {
+func (h *Handler) Handle(c *gin.Context) {
 	r := c.Request
 	key := r.Header.Get("Idempotency-Key")
-	if key == "" || r.Method != http.MethodPost || s.o.Idempotency == nil || wantsStream(r) {
+	if key == "" || r.Method != http.MethodPost || h.Memory == nil || eventstream.Wanted(r) {
 		return
 	}
-	if p := s.onlyOnce(c, key); p != nil {
-		writeProblem(c.Writer, p)
+	if p := h.onlyOnce(c, key); p != nil {
+		problem.Write(c.Writer, p)
 		c.Abort()
 	}
 }
 
-func (s *server) onlyOnce(c *gin.Context, key string) *Problem {
+func (h *Handler) onlyOnce(c *gin.Context, key string) *problem.Problem {
 	r, ctx := c.Request, c.Request.Context()
 	if !plainKey(key) {
 		detail := "use 1 to 255 printable ASCII characters"
-		return newProblem(sandbox.Invalid, "Idempotency-Key: "+detail, FieldError{Field: "Idempotency-Key", Detail: detail})
+		return problem.New(sandbox.Invalid, "Idempotency-Key: "+detail, problem.FieldError{Field: "Idempotency-Key", Detail: detail})
 	}
 	body, p := readAll(r)
 	if p != nil {
 		return p
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	owner := callerOf(ctx).Owner
+	owner := exchange.CallerOf(ctx).Owner
 	age, p := retryAge(r)
 	if p != nil {
 		return p
 	}
-	first, answer, err := s.o.Idempotency.Begin(ctx, owner, key, fingerprint(r, body), age)
+	first, answer, err := h.Memory.Begin(ctx, owner, key, fingerprint(r, body), age)
 	if err != nil {
-		p := s.problem(ctx, err)
+		p := exchange.Problem(ctx, err)
 		if len(p.Errors) == 1 && p.Errors[0].Detail == sandbox.KeyRunning {
-			p.header = http.Header{"Retry-After": {"1"}}
+			p.RetryAfter(1)
 		}
 		return p
 	}
@@ -82,23 +103,23 @@ func (s *server) onlyOnce(c *gin.Context, key string) *Problem {
 		// Also when the handler panics: the key would else stay taken for a day.
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), rememberTimeout)
 		defer cancel()
-		if err := s.o.Idempotency.Finish(end, owner, key, keep); err != nil {
-			s.o.Log.Warn("an answer could not be remembered", "request_id", exchangeOf(ctx).id, "error", err)
+		if err := h.Memory.Finish(end, owner, key, keep); err != nil {
+			h.Log.Warn("an answer could not be remembered", "request_id", exchange.Of(ctx).ID, "error", err)
 		}
 	}()
 	run, cancel := context.WithTimeout(context.WithoutCancel(ctx), idempotentTimeout)
 	defer cancel()
 	c.Request = r.WithContext(run)
-	exchangeOf(ctx).req = c.Request
+	exchange.Of(ctx).Request = c.Request
 	rec := &recorder{ResponseWriter: c.Writer}
 	c.Writer = rec
 	c.Next()
-	keep = rec.answer(exchangeOf(ctx).begun)
+	keep = rec.answer(exchange.Of(ctx).Begun)
 	return nil
 }
 
 // retryAge reads how long ago the client sent a request that it sends again; 0: it does not say.
-func retryAge(r *http.Request) (time.Duration, *Problem) {
+func retryAge(r *http.Request) (time.Duration, *problem.Problem) {
 	text := r.Header.Get("Idempotency-Age")
 	if text == "" {
 		return 0, nil
@@ -106,15 +127,15 @@ func retryAge(r *http.Request) (time.Duration, *Problem) {
 	seconds, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(seconds > 0 && seconds <= maxRetryAge.Seconds()) {
 		detail := fmt.Sprintf("use the seconds since the request was first sent, more than 0 and at most %d", int(maxRetryAge.Seconds()))
-		return 0, newProblem(sandbox.Invalid, "Idempotency-Age: "+detail, FieldError{Field: "Idempotency-Age", Detail: detail})
+		return 0, problem.New(sandbox.Invalid, "Idempotency-Age: "+detail, problem.FieldError{Field: "Idempotency-Age", Detail: detail})
 	}
 	return max(time.Duration(seconds*float64(time.Second)), 1), nil
 }
 
-func replay(w http.ResponseWriter, answer []byte) *Problem {
+func replay(w http.ResponseWriter, answer []byte) *problem.Problem {
 	var r remembered
 	if err := json.Unmarshal(answer, &r); err != nil || r.Status == 0 {
-		return newProblem(sandbox.Unavailable, "the first answer cannot be read back; use another Idempotency-Key")
+		return problem.New(sandbox.Unavailable, "the first answer cannot be read back; use another Idempotency-Key")
 	}
 	for k, v := range r.Header {
 		w.Header()[k] = v
@@ -137,31 +158,31 @@ func plainKey(key string) bool {
 	return true
 }
 
-// readAll reads a body of at most maxJSONBytes.
-func readAll(r *http.Request) ([]byte, *Problem) {
+// readAll reads a body of at most route.MaxJSONBytes.
+func readAll(r *http.Request) ([]byte, *problem.Problem) {
 	if r.Body == nil {
 		return nil, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxJSONBytes+1))
+	body, err := io.ReadAll(io.LimitReader(r.Body, route.MaxJSONBytes+1))
 	switch {
-	case slow(err):
-		return nil, newProblem(sandbox.Timeout, "the body came too slowly").withStatus(http.StatusRequestTimeout)
+	case exchange.Slow(err):
+		return nil, problem.New(sandbox.Timeout, "the body came too slowly").WithStatus(http.StatusRequestTimeout)
 	case err != nil:
-		return nil, newProblem(sandbox.Invalid, "the body ended too early")
-	case len(body) > maxJSONBytes:
-		return nil, newProblem(sandbox.Invalid, "the body is larger than 32 MiB").withStatus(http.StatusRequestEntityTooLarge)
+		return nil, problem.New(sandbox.Invalid, "the body ended too early")
+	case len(body) > route.MaxJSONBytes:
+		return nil, problem.New(sandbox.Invalid, "the body is larger than 32 MiB").WithStatus(http.StatusRequestEntityTooLarge)
 	}
 	return body, nil
 }
 
 // fingerprint is the same for the same request.
 func fingerprint(r *http.Request, body []byte) string {
-	h := sha256.New()
+	sum := sha256.New()
 	for _, part := range []string{r.Method, r.URL.RequestURI(), r.Header.Get("Content-Type")} {
-		_, _ = io.WriteString(h, part+"\n") // a hash never fails
+		_, _ = io.WriteString(sum, part+"\n") // a hash never fails
 	}
-	_, _ = h.Write(body)
-	return hex.EncodeToString(h.Sum(nil))
+	_, _ = sum.Write(body)
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // recorder keeps a copy of what a handler answers.
@@ -182,7 +203,7 @@ func (r *recorder) WriteString(text string) (int, error) {
 }
 
 func (r *recorder) copy(p []byte) {
-	if r.over = r.over || r.body.Len()+len(p) > maxRememberedBytes; !r.over {
+	if r.over = r.over || r.body.Len()+len(p) > MaxRememberedBytes; !r.over {
 		r.body.Write(p)
 	}
 }
@@ -202,7 +223,7 @@ func (r *recorder) answer(begun string) []byte {
 			kept.Header[k] = v
 		}
 	}
-	if r.over || r.Header().Get("Cache-Control") == noStore {
+	if r.over || r.Header().Get("Cache-Control") == exchange.NoStore {
 		kept = keyConflict(sandbox.KeyDone, "the request with this Idempotency-Key was done before; its answer is too large, or too secret, to be kept")
 	} else if again {
 		kept = keyConflict(sandbox.KeyUnknown, fmt.Sprintf("%s began, and the server failed to tell how it ended (it answered %d). Look at its effects, or use another Idempotency-Key to do it again", begun, status))
@@ -216,20 +237,10 @@ func (r *recorder) answer(begun string) []byte {
 
 // keyConflict is what the retries of a request are answered with whose own answer cannot be.
 func keyConflict(what, detail string) remembered {
-	p := newProblem(sandbox.Conflict, detail, FieldError{Field: "Idempotency-Key", Detail: what})
+	p := problem.New(sandbox.Conflict, detail, problem.FieldError{Field: "Idempotency-Key", Detail: what})
 	body, err := json.Marshal(p)
 	if err != nil {
 		body = nil // it cannot be: a problem is text
 	}
-	return remembered{Status: p.Status, Header: http.Header{"Content-Type": {problemType}}, Body: body}
-}
-
-// wantsStream reports whether the client asks for server-sent events.
-func wantsStream(r *http.Request) bool {
-	for _, accept := range r.Header["Accept"] {
-		if strings.Contains(accept, "text/event-stream") {
-			return true
-		}
-	}
-	return false
+	return remembered{Status: p.Status, Header: http.Header{"Content-Type": {problem.ContentType}}, Body: body}
 }

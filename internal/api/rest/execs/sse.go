@@ -1,4 +1,4 @@
-package rest
+package execs
 
 import (
 	"bytes"
@@ -12,27 +12,25 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/eventstream"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
-
-// heartbeat keeps proxies from ending a stream that is silent, and finds out that a client is gone.
-const heartbeat = 15 * time.Second
 
 // lookBack is how many events before the wanted one are read again when a stream is resumed: a
 // character that was split between two of them belongs to the later one.
 const lookBack = 64
 
-var errGone = errors.New("the client went away")
-
 // execStream writes the events of an exec as server-sent events. Its methods may be called by the
 // goroutines that follow the exec and keep the stream alive.
 type execStream struct {
-	s      *server
-	x      *exchange
+	x      *exchange.Exchange
 	w      http.ResponseWriter
 	exec   string
 	after  uint64 // events up to this number were sent in a former stream
 	shape  func(*sandbox.Result) any
+	beat   time.Duration // of the heartbeat
 	gone   context.CancelFunc
 	mu     sync.Mutex
 	begun  bool
@@ -44,23 +42,23 @@ type execStream struct {
 }
 
 // stream follows an exec to its end. shape makes of the result what the last event shows.
-func (s *server) stream(ctx context.Context, w http.ResponseWriter, thread, exec string, after uint64, shape func(*sandbox.Result) any) {
+func (s execRoutes) stream(ctx context.Context, w http.ResponseWriter, thread, exec string, after uint64, shape func(*sandbox.Result) any) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e := &execStream{s: s, x: exchangeOf(ctx), w: w, exec: exec, after: after, shape: shape, gone: cancel}
+	e := &execStream{x: exchange.Of(ctx), w: w, exec: exec, after: after, shape: shape, beat: s.heartbeat, gone: cancel}
 	e.enc = json.NewEncoder(&e.out)
 	e.enc.SetEscapeHTML(false)
 	var wg sync.WaitGroup
 	wg.Go(func() { e.keepAlive(ctx) })
 	from := after - min(after, lookBack)
-	err := s.o.Execs.Events(ctx, callerOf(ctx), thread, exec, from, e.emit)
+	err := s.execs.Events(ctx, exchange.CallerOf(ctx), thread, exec, from, e.emit)
 	cancel()
 	wg.Wait()
 	e.end(ctx, err)
 }
 
 func (e *execStream) keepAlive(ctx context.Context) {
-	tick := time.NewTicker(e.s.heartbeat)
+	tick := time.NewTicker(e.beat)
 	defer tick.Stop()
 	for {
 		select {
@@ -153,14 +151,14 @@ func (e *execStream) write(n uint64, typ sandbox.EventType, data any) {
 // send puts what was written on the wire. The caller holds mu.
 func (e *execStream) send() error {
 	defer e.out.Reset()
-	return sendEvents(e.w, e.x, &e.begun, e.out.Bytes())
+	return eventstream.Write(e.w, e.x, &e.begun, e.out.Bytes())
 }
 
 // end answers with a problem, or an event "error" when events are out already.
 func (e *execStream) end(ctx context.Context, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if errors.Is(err, errGone) || e.x.req.Context().Err() != nil {
+	if errors.Is(err, exchange.ErrGone) || e.x.Request.Context().Err() != nil {
 		return
 	}
 	if err == nil && !e.ended && !e.begun {
@@ -171,9 +169,9 @@ func (e *execStream) end(ctx context.Context, err error) {
 	if err == nil {
 		return
 	}
-	p := e.s.problem(ctx, err)
+	p := exchange.Problem(ctx, err)
 	if !e.begun {
-		writeProblem(e.w, p)
+		problem.Write(e.w, p)
 		return
 	}
 	e.out.WriteString("event: error\ndata: ")

@@ -1,21 +1,29 @@
-package rest
+package execs
 
 import (
 	"context"
-	"encoding/base64"
 	"net/http"
-	"reflect"
 	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humagin"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/eventstream"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/service"
 )
 
 // execRoutes are the routes of execs.
-type execRoutes struct{ *server }
+type execRoutes struct {
+	api       *route.API
+	runs      service.Runs
+	execs     service.Execs
+	heartbeat time.Duration
+}
 
 // execBody is the body of POST /api/threads/{t}/exec.
 type execBody struct {
@@ -41,7 +49,7 @@ type ptySize struct {
 
 func (b *execBody) command() sandbox.Command {
 	c := sandbox.Command{
-		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, Stdin: b.Stdin, KeepStdin: b.Background, Timeout: seconds(b.TimeoutSeconds),
+		Shell: b.Command, Argv: b.Argv, Cwd: b.Cwd, Env: b.Env, EnvSecrets: b.EnvSecrets, Stdin: b.Stdin, KeepStdin: b.Background, Timeout: route.Seconds(b.TimeoutSeconds),
 		Background: b.Background, MaxOutputBytes: b.MaxOutputBytes, ReportFiles: b.ReportFiles,
 	}
 	if b.KeepStdin != nil {
@@ -67,7 +75,7 @@ type codeBody struct {
 // code is what is asked for; what is absent follows the tenant's settings.
 func (b *codeBody) code() sandbox.Code {
 	return sandbox.Code{
-		Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars,
+		Language: b.Language, ContextID: b.ContextID, Text: b.Code, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.Timeout), MaxOutputChars: b.MaxOutputChars,
 	}
 }
 
@@ -82,42 +90,41 @@ type skillBody struct {
 }
 
 func (b *skillBody) run(skill string) sandbox.Script {
-	return sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: seconds(b.TimeoutSeconds)}
+	return sandbox.Script{Skill: skill, Path: b.Script, Args: b.Args, Stdin: b.Stdin, Env: b.Env, EnvSecrets: b.EnvSecrets, Timeout: route.Seconds(b.TimeoutSeconds)}
 }
 
 // ExecIn names one exec.
 type ExecIn struct {
-	ThreadIn
+	route.ThreadIn
 	Exec string `path:"exec" pattern:"^[A-Za-z0-9_-]{1,128}$"`
 }
 
 func (s execRoutes) add() {
-	register(s.server, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/exec", "exec", tagRun, agents.withExec(),
+	route.Register(s.api, s.resultOp(route.On(http.MethodPost, "/api/threads/{thread}/exec", "exec", route.TagRun, route.Agents.WithExec(),
 		"Run a command. A command that fails is 200 with its exit code. With Accept: text/event-stream the answer is a stream")), s.exec)
-	register(s.server, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", tagRun, agents.withExec(),
+	route.Register(s.api, s.resultOp(route.On(http.MethodPost, "/api/threads/{thread}/execute_code", "executeCode", route.TagRun, route.Agents.WithExec(),
 		"Run a program text in a fresh interpreter, or in a context; it may call the thread's tools")), s.executeCode)
-	register(s.server, s.api, s.resultOp(on(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", tagRun, agents.withExec(), "Run a script of a skill")), s.runSkill)
-	register(s.server, s.api, on(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", tagRun, agents.at(Owner), "Execs of the thread, newest first"), s.listExecs)
-	op := s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", tagRun, agents.at(ExecOwner), "An exec as it is now"))
+	route.Register(s.api, s.resultOp(route.On(http.MethodPost, "/api/threads/{thread}/skills/{skill}/run", "runSkill", route.TagRun, route.Agents.WithExec(), "Run a script of a skill")), s.runSkill)
+	route.Register(s.api, route.On(http.MethodGet, "/api/threads/{thread}/execs", "listExecs", route.TagRun, route.Agents.At(route.Owner), "Execs of the thread, newest first"), s.listExecs)
+	op := s.resultOp(route.On(http.MethodGet, "/api/threads/{thread}/execs/{exec}", "getExec", route.TagRun, route.Agents.At(route.ExecOwner), "An exec as it is now"))
 	delete(op.Responses["200"].Content, "text/event-stream")
-	register(s.server, s.api, op, func(ctx context.Context, in *ExecIn) (*written, error) {
-		return s.result(ctx, in.Thread, in.Exec, s.o.Execs.Exec, service.Shown)
+	route.Register(s.api, op, func(ctx context.Context, in *ExecIn) (*route.Written, error) {
+		return s.result(ctx, in.Thread, in.Exec, s.execs.Exec, service.Shown)
 	})
-	op = s.resultOp(on(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", tagRun, agents.at(ExecOwner), "The events of an exec after a number, as they come"))
+	op = s.resultOp(route.On(http.MethodGet, "/api/threads/{thread}/execs/{exec}/events", "execEvents", route.TagRun, route.Agents.At(route.ExecOwner), "The events of an exec after a number, as they come"))
 	delete(op.Responses["200"].Content, "application/json")
-	register(s.server, s.api, op, s.execEvents)
-	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", tagRun, agents.at(ExecOwner), "Write to a running exec, or close its stdin"), s.execStdin)
-	register(s.server, s.api, on(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", tagRun, agents.at(ExecOwner), "Send a signal to every process of an exec"), s.execSignal)
-	register(s.server, s.api, on(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", tagRun, agents.at(ExecOwner), "End the whole process tree of an exec"),
+	route.Register(s.api, op, s.execEvents)
+	route.Register(s.api, route.On(http.MethodPost, "/api/threads/{thread}/execs/{exec}/stdin", "execStdin", route.TagRun, route.Agents.At(route.ExecOwner), "Write to a running exec, or close its stdin"), s.execStdin)
+	route.Register(s.api, route.On(http.MethodPost, "/api/threads/{thread}/execs/{exec}/signal", "execSignal", route.TagRun, route.Agents.At(route.ExecOwner), "Send a signal to every process of an exec"), s.execSignal)
+	route.Register(s.api, route.On(http.MethodDelete, "/api/threads/{thread}/execs/{exec}", "killExec", route.TagRun, route.Agents.At(route.ExecOwner), "End the whole process tree of an exec"),
 		func(ctx context.Context, in *ExecIn) (*struct{}, error) {
-			return nil, s.o.Execs.Kill(ctx, callerOf(ctx), in.Thread, in.Exec)
+			return nil, s.execs.Kill(ctx, exchange.CallerOf(ctx), in.Thread, in.Exec)
 		})
 }
 
 // resultOp describes an answer that is a result, or a stream that ends with one.
 func (s execRoutes) resultOp(op huma.Operation) huma.Operation {
-	schemas := s.api.OpenAPI().Components.Schemas
-	result := schemas.Schema(reflect.TypeFor[sandbox.Result](), true, "ExecResult")
+	result := route.Schema[sandbox.Result](s.api, "ExecResult")
 	op.Responses = map[string]*huma.Response{
 		"200": {Description: "OK", Content: map[string]*huma.MediaType{
 			"application/json": {Schema: result},
@@ -126,61 +133,61 @@ func (s execRoutes) resultOp(op huma.Operation) huma.Operation {
 				Description: `Events started, stdout and stderr ({"data", "encoding"?: "base64"}), approval_required and approval_decided (an Approval without arguments), and one last exit with the ExecResult. Each id is the event's number.`,
 			}},
 		}},
-		"default": s.problemResponse(),
+		"default": s.api.ProblemResponse(),
 	}
 	return op
 }
 
 func (s execRoutes) exec(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Body execBody
 },
-) (*written, error) {
+) (*route.Written, error) {
 	cmd := in.Body.command()
-	id, err := s.o.Runs.RunCommand(ctx, callerOf(ctx), in.Thread, cmd)
+	id, err := s.runs.RunCommand(ctx, exchange.CallerOf(ctx), in.Thread, cmd)
 	if err != nil {
-		return nil, notStarted{err}
+		return nil, problem.NotStarted(err)
 	}
 	return s.outcome(ctx, in.Thread, id, cmd.Background, service.Shown)
 }
 
 func (s execRoutes) executeCode(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Body codeBody
 },
-) (*written, error) {
-	id, err := s.o.Runs.RunCode(ctx, callerOf(ctx), in.Thread, in.Body.code())
+) (*route.Written, error) {
+	id, err := s.runs.RunCode(ctx, exchange.CallerOf(ctx), in.Thread, in.Body.code())
 	if err != nil {
-		return nil, notStarted{err}
+		return nil, problem.NotStarted(err)
 	}
 	return s.outcome(ctx, in.Thread, id, false, service.ShownCode)
 }
 
 func (s execRoutes) runSkill(ctx context.Context, in *struct {
-	ThreadIn
+	route.ThreadIn
 	Skill string `path:"skill" maxLength:"128"`
 	Body  skillBody
 },
-) (*written, error) {
-	id, err := s.o.Runs.RunScript(ctx, callerOf(ctx), in.Thread, in.Body.run(in.Skill))
+) (*route.Written, error) {
+	id, err := s.runs.RunScript(ctx, exchange.CallerOf(ctx), in.Thread, in.Body.run(in.Skill))
 	if err != nil {
-		return nil, notStarted{err}
+		return nil, problem.NotStarted(err)
 	}
 	return s.outcome(ctx, in.Thread, id, false, service.Shown)
 }
 
 // outcome answers with the result of an exec that was started, or with its stream.
-func (s execRoutes) outcome(ctx context.Context, thread, id string, background bool, shape func(*sandbox.Result) any) (*written, error) {
-	x := exchangeOf(ctx)
-	x.begun = "exec " + id
-	if !background && wantsStream(x.req) {
-		return &written{Body: func(c huma.Context) {
+func (s execRoutes) outcome(ctx context.Context, thread, id string, background bool, shape func(*sandbox.Result) any) (*route.Written, error) {
+	x := exchange.Of(ctx)
+	x.Begun = "exec " + id
+	if !background && eventstream.Wanted(x.Request) {
+		return &route.Written{Body: func(c huma.Context) {
 			s.stream(ctx, humagin.Unwrap(c).Writer, thread, id, 0, shape)
 		}}, nil
 	}
-	get := getResult(s.o.Execs.Wait)
+	get := getResult(s.execs.Wait)
 	if background {
-		get = s.o.Execs.Exec
+		get = s.execs.Exec
 	}
 	return s.result(ctx, thread, id, get, shape)
 }
@@ -189,22 +196,22 @@ func (s execRoutes) outcome(ctx context.Context, thread, id string, background b
 type getResult func(ctx context.Context, c sandbox.Caller, thread, exec string) (sandbox.Result, error)
 
 // result answers with what get says of an exec.
-func (s execRoutes) result(ctx context.Context, thread, id string, get getResult, shape func(*sandbox.Result) any) (*written, error) {
-	res, err := get(ctx, callerOf(ctx), thread, id)
+func (s execRoutes) result(ctx context.Context, thread, id string, get getResult, shape func(*sandbox.Result) any) (*route.Written, error) {
+	res, err := get(ctx, exchange.CallerOf(ctx), thread, id)
 	if err != nil {
 		return nil, err
 	}
-	return &written{Body: func(c huma.Context) {
-		s.writeJSON(humagin.Unwrap(c).Writer, http.StatusOK, shape(&res))
+	return &route.Written{Body: func(c huma.Context) {
+		route.WriteJSON(humagin.Unwrap(c).Writer, http.StatusOK, shape(&res))
 	}}, nil
 }
 
-func (s execRoutes) listExecs(ctx context.Context, in *ThreadListIn) (*body[page[sandbox.ExecInfo]], error) {
-	items, err := s.o.Execs.Execs(ctx, callerOf(ctx), in.Thread)
+func (s execRoutes) listExecs(ctx context.Context, in *route.ThreadListIn) (*route.Body[route.Page[sandbox.ExecInfo]], error) {
+	items, err := s.execs.Execs(ctx, exchange.CallerOf(ctx), in.Thread)
 	if err != nil {
 		return nil, err
 	}
-	return pageIn(in.ListIn, items, execKey)
+	return route.PageIn(in.ListIn, items, execKey)
 }
 
 func (s execRoutes) execEvents(ctx context.Context, in *struct {
@@ -212,7 +219,7 @@ func (s execRoutes) execEvents(ctx context.Context, in *struct {
 	After       string `query:"after" pattern:"^[0-9]{1,19}$" doc:"Number of the last event that the client has"`
 	LastEventID string `header:"Last-Event-ID" pattern:"^[0-9]{1,19}$" doc:"The same, as browsers send it"`
 },
-) (*written, error) {
+) (*route.Written, error) {
 	var after uint64
 	for _, v := range []string{in.After, in.LastEventID} {
 		if v == "" {
@@ -225,7 +232,7 @@ func (s execRoutes) execEvents(ctx context.Context, in *struct {
 		after = n
 		break
 	}
-	return &written{Body: func(c huma.Context) {
+	return &route.Written{Body: func(c huma.Context) {
 		s.stream(ctx, humagin.Unwrap(c).Writer, in.Thread, in.Exec, after, service.Shown)
 	}}, nil
 }
@@ -239,26 +246,14 @@ func (s execRoutes) execStdin(ctx context.Context, in *struct {
 	}
 },
 ) (*struct{}, error) {
-	data, err := decode(in.Body.Data, in.Body.Encoding)
+	data, err := route.Decode(in.Body.Data, in.Body.Encoding)
 	if err != nil {
 		return nil, err
 	}
 	if len(data) > sandbox.MaxStdinBytes {
 		return nil, sandbox.InvalidField("data", "at most %d bytes", sandbox.MaxStdinBytes)
 	}
-	return nil, s.o.Execs.SendStdin(ctx, callerOf(ctx), in.Thread, in.Exec, data, in.Body.Close)
-}
-
-// decode returns the bytes of a text field with its encoding.
-func decode(text, encoding string) ([]byte, error) {
-	if encoding != "base64" {
-		return []byte(text), nil
-	}
-	data, err := base64.StdEncoding.DecodeString(text)
-	if err != nil {
-		return nil, sandbox.InvalidField("encoding", "the text is not base64")
-	}
-	return data, nil
+	return nil, s.execs.SendStdin(ctx, exchange.CallerOf(ctx), in.Thread, in.Exec, data, in.Body.Close)
 }
 
 func (s execRoutes) execSignal(ctx context.Context, in *struct {
@@ -268,5 +263,7 @@ func (s execRoutes) execSignal(ctx context.Context, in *struct {
 	}
 },
 ) (*struct{}, error) {
-	return nil, s.o.Execs.Signal(ctx, callerOf(ctx), in.Thread, in.Exec, in.Body.Signal)
+	return nil, s.execs.Signal(ctx, exchange.CallerOf(ctx), in.Thread, in.Exec, in.Body.Signal)
 }
+
+func execKey(e sandbox.ExecInfo) string { return e.ExecID }

@@ -1,13 +1,13 @@
-package rest
+package problem
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -24,7 +24,7 @@ type Problem struct {
 	Detail string       `json:"detail"`
 	Code   string       `json:"code" doc:"Stable over time, unlike the texts"`
 	Errors []FieldError `json:"errors,omitempty" doc:"What is wrong with which field of the request"`
-	Limit  *limitShown  `json:"limit,omitempty" doc:"With quota_exceeded: the limit of a tenant, user or key that was met"`
+	Limit  *Limit       `json:"limit,omitempty" doc:"With quota_exceeded: the limit of a tenant, user or key that was met"`
 	// NotStarted lets a client repeat what it must not do twice.
 	NotStarted bool `json:"not_started,omitempty" doc:"Nothing of the request was done: it may be sent again as it is. When absent from a 5xx, it may have been done"`
 
@@ -47,18 +47,18 @@ func (p *Problem) GetStatus() int { return p.Status }
 func (p *Problem) GetHeaders() http.Header { return p.header }
 
 // ContentType is that of RFC 9457, whatever was asked for.
-func (p *Problem) ContentType(string) string { return problemType }
+func (p *Problem) ContentType(string) string { return ContentType }
 
 // TransformSchema lists the codes in the document, from the one table there is.
 func (p *Problem) TransformSchema(_ huma.Registry, schema *huma.Schema) *huma.Schema {
-	codes := slices.Sorted(maps.Keys(answers))
-	for _, k := range codes {
+	for _, k := range Kinds() {
 		schema.Properties["code"].Enum = append(schema.Properties["code"].Enum, string(k))
 	}
 	return schema
 }
 
-const problemType = "application/problem+json"
+// ContentType is the media type of a problem document.
+const ContentType = "application/problem+json"
 
 // answer is how a kind of error is sent, beside its status.
 type answer struct {
@@ -82,10 +82,14 @@ var answers = map[sandbox.Kind]answer{
 	sandbox.Internal:         {title: "Internal error"},
 }
 
+// Kinds returns the kinds of errors that there are, in order.
+func Kinds() []sandbox.Kind { return slices.Sorted(maps.Keys(answers)) }
+
 // internalDetail is all that a client learns of an internal error.
 const internalDetail = "an internal error occurred; the server's log has it under this request id"
 
-func newProblem(k sandbox.Kind, detail string, fields ...FieldError) *Problem {
+// New returns the problem of a kind of error.
+func New(k sandbox.Kind, detail string, fields ...FieldError) *Problem {
 	a, ok := answers[k]
 	if !ok {
 		k, a = sandbox.Internal, answers[sandbox.Internal]
@@ -103,15 +107,23 @@ func newProblem(k sandbox.Kind, detail string, fields ...FieldError) *Problem {
 	return p
 }
 
-// withStatus sends p with a status that says more than its kind's.
-func (p *Problem) withStatus(status int) *Problem {
+// RetryAfter sends p with the header Retry-After.
+func (p *Problem) RetryAfter(seconds int) *Problem {
+	p.header = http.Header{"Retry-After": {strconv.Itoa(seconds)}}
+	return p
+}
+
+// WithStatus sends p with a status that says more than its kind's.
+func (p *Problem) WithStatus(status int) *Problem {
 	p.Status = status
 	return p
 }
 
-// problem turns the error of a use case into what the client sees, and logs here, once, what it
-// does not see.
-func (s *server) problem(ctx context.Context, err error) *Problem {
+// StatusCancelled is the status of a request whose client went away. No client reads it.
+const StatusCancelled = 499
+
+// Of turns the error of a use case into what the client sees. ctx is that of the request.
+func Of(ctx context.Context, err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
 		return p
@@ -127,13 +139,13 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 		}
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		// No client reads this answer: it went away.
-		return newProblem(sandbox.Timeout, "the request was cancelled").withStatus(499)
+		return New(sandbox.Timeout, "the request was cancelled").WithStatus(StatusCancelled)
 	case errors.Is(err, context.DeadlineExceeded):
 		kind, detail = sandbox.Timeout, "the request took too long"
 	case kind != sandbox.Internal:
 		detail = string(kind)
 	}
-	p = newProblem(kind, detail, fields...)
+	p = New(kind, detail, fields...)
 	if kind == sandbox.QuotaExceeded && sandbox.HTTPStatus(err) == http.StatusTooManyRequests {
 		p.Status, p.Title = http.StatusTooManyRequests, "Too many"
 	}
@@ -141,43 +153,18 @@ func (s *server) problem(ctx context.Context, err error) *Problem {
 		p.limited(e.Limit)
 	}
 	p.NotStarted = errors.As(err, new(notStarted)) || e != nil && e.NotStarted
-	s.logProblem(ctx, p, err)
 	return p
 }
 
-// notStarted is an error from before anything of the request was done.
+// NotStarted marks an error from before anything of the request was done.
+func NotStarted(err error) error { return notStarted{err} }
+
 type notStarted struct{ error }
 
 func (e notStarted) Unwrap() error { return e.error }
 
-// logProblem logs what is our fault, and the hidden causes of what is the fault of something that
-// we depend on.
-func (s *server) logProblem(ctx context.Context, p *Problem, err error) {
-	level := slog.LevelDebug
-	switch sandbox.Kind(p.Code) {
-	case sandbox.Internal:
-		level = slog.LevelError
-	case sandbox.Unavailable, sandbox.SandboxLost, sandbox.CapacityExceeded:
-		level = slog.LevelWarn
-	default:
-		err = nil // it was told to the caller, and may quote what the caller sent
-	}
-	if !s.o.Log.Enabled(ctx, level) {
-		return
-	}
-	x := exchangeOf(ctx)
-	attrs := []slog.Attr{
-		slog.String("request_id", x.id), slog.String("trace_id", x.caller.TraceID), slog.String("code", p.Code),
-		slog.String("method", x.req.Method), slog.String("path", x.req.URL.Path),
-	}
-	if err != nil {
-		attrs = append(attrs, slog.Any("error", err))
-	}
-	s.o.Log.LogAttrs(ctx, level, "request failed", attrs...)
-}
-
-// newHumaError is what huma makes its own errors with: requests that do not fit the schema.
-func newHumaError(status int, msg string, errs ...error) huma.StatusError {
+// FromHuma is what huma makes its own errors with: requests that do not fit the schema.
+func FromHuma(status int, msg string, errs ...error) huma.StatusError {
 	kind := sandbox.Invalid
 	switch {
 	case status == 0: // huma asks what an error looks like
@@ -204,7 +191,7 @@ func newHumaError(status int, msg string, errs ...error) huma.StatusError {
 	if kind == sandbox.Invalid && len(fields) > 0 {
 		msg = "the request is not valid: " + strings.TrimPrefix(fields[0].Field+": "+fields[0].Detail, ": ")
 	}
-	p := newProblem(kind, msg, fields...)
+	p := New(kind, msg, fields...)
 	switch status {
 	case http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusRequestTimeout, http.StatusNotAcceptable:
 		p.Status = status
@@ -236,13 +223,13 @@ func brief(text string) string {
 	return strings.ToValidUTF8(text[:maxFieldText], "") + "…"
 }
 
-// writeProblem sends p where huma does not: before a route's handler, or in place of a stream.
-func writeProblem(w http.ResponseWriter, p *Problem) {
+// Write sends p where huma does not: before a route's handler, or in place of a stream.
+func Write(w http.ResponseWriter, p *Problem) {
 	for k, v := range p.header {
 		w.Header()[k] = v
 	}
-	kind, doc := problemType, any(p)
-	if shape := refusedBy(w); shape != nil {
+	kind, doc := ContentType, any(p)
+	if shape := shapeOf(w); shape != nil {
 		kind, doc = "application/json", shape(p.Status, p.Detail)
 	}
 	w.Header().Set("Content-Type", kind)
@@ -250,11 +237,17 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 	_ = json.NewEncoder(w).Encode(doc) // the client is gone when this fails
 }
 
-// refusedBy is how the adapter whose request w answers says that something is refused; nil when it is none.
-func refusedBy(w http.ResponseWriter) func(status int, detail string) any {
+// A Shaper is a response writer of an API whose errors are JSON of another shape.
+type Shaper interface {
+	// ErrorShape returns what makes that JSON; nil: errors are problem documents.
+	ErrorShape() func(status int, detail string) any
+}
+
+// shapeOf finds the Shaper below w.
+func shapeOf(w http.ResponseWriter) func(status int, detail string) any {
 	for {
-		if x, ok := w.(*exchange); ok {
-			return x.refused
+		if x, ok := w.(Shaper); ok {
+			return x.ErrorShape()
 		}
 		inner, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {

@@ -1,0 +1,79 @@
+package route
+
+import (
+	"context"
+	"path"
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/skerry-sandbox/skerry/internal/api/rest/exchange"
+	"github.com/skerry-sandbox/skerry/internal/api/rest/problem"
+)
+
+// MaxJSONBytes bounds the body of a request, but for raw uploads.
+const MaxJSONBytes = 32 << 20
+
+// API is where routes are registered, each with its rule, its handler and its part of the OpenAPI document.
+type API struct {
+	table  *Table
+	closed huma.API // routes that need a caller
+	open   huma.API // routes that do not
+}
+
+// NewAPI returns an API without routes. Those that need a caller are closed's, the others open's.
+func NewAPI(t *Table, closed, open huma.API) *API { return &API{t, closed, open} }
+
+// OpenAPI is the document.
+func (a *API) OpenAPI() *huma.OpenAPI { return a.closed.OpenAPI() }
+
+// Schema returns the description of T in the document.
+func Schema[T any](a *API, hint string) *huma.Schema {
+	return a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, hint)
+}
+
+// Describe declares a route that huma does not serve, and describes it.
+func (a *API) Describe(op huma.Operation) {
+	a.table.Declare(op.Method, op.Path, RuleOf(op))
+	a.OpenAPI().AddOperation(&op)
+}
+
+// Register adds a route. The handler's error becomes a problem document.
+func Register[I, O any](a *API, op huma.Operation, handle func(context.Context, *I) (*O, error)) {
+	r := RuleOf(op)
+	api := a.closed
+	if len(r.Roles) == 0 {
+		api = a.open
+	}
+	a.table.Declare(op.Method, op.Path, r)
+	op.MaxBodyBytes = MaxJSONBytes + 1 // huma refuses a body that reaches the limit
+	op.BodyReadTimeout = -1            // the exchange has a rolling one; huma's is five seconds for the whole body
+	huma.Register(api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if err != nil {
+			return nil, exchange.Problem(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// Also says that a route may answer with another status and the same body.
+func Also[T any](a *API, op huma.Operation, status, description string) huma.Operation {
+	op.Responses = map[string]*huma.Response{
+		status: {Description: description, Content: map[string]*huma.MediaType{
+			"application/json": {Schema: Schema[T](a, "")},
+		}},
+		"default": a.ProblemResponse(),
+	}
+	return op
+}
+
+// ProblemResponse describes an error.
+func (a *API) ProblemResponse() *huma.Response {
+	return &huma.Response{Description: "Error", Content: map[string]*huma.MediaType{problem.ContentType: {Schema: Schema[problem.Problem](a, "Problem")}}}
+}
+
+// On describes a route of the API: its method and path, its stable id, group, rule, and a summary.
+func On(method, route, id, tag string, r Rule, summary string) huma.Operation {
+	return r.ruled(huma.Operation{Method: method, Path: path.Join("/", route), OperationID: id, Tags: []string{tag}, Summary: summary})
+}
