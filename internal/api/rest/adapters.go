@@ -50,7 +50,9 @@ func (s adapterRoutes) add(engine *gin.Engine) {
 	for _, a := range s.o.Adapters {
 		for _, adapted := range a.Routes {
 			r := route.Agents.At(adapted.Server)
-			r.Deferred, r.Endless = adapted.Starts, adapted.Endless
+			if r.Endless = adapted.Endless; adapted.Starts {
+				r.Counts = route.WithExec
+			}
 			s.table.Declare(adapted.Method, adapted.Path, r)
 			handlers := append([]gin.HandlerFunc{prepared(a, adapted)}, s.checks.limited()...)
 			engine.Handle(adapted.Method, adapted.Path, append(handlers, s.adapt(adapted))...)

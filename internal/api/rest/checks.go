@@ -38,13 +38,10 @@ func (s *server) checks() checks {
 	}
 }
 
-// placed are the checks of a request that counts for no limit.
-func (c checks) placed() []gin.HandlerFunc {
-	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.forward.Place}
-}
-
 // limited are the checks of a request whose body is its handler's business.
-func (c checks) limited() []gin.HandlerFunc { return append(c.placed(), c.limits.limit) }
+func (c checks) limited() []gin.HandlerFunc {
+	return []gin.HandlerFunc{c.access.Authenticate, c.authorize.Authorize, c.forward.Place, c.limits.limit}
+}
 
 // all are the checks of a request to the API.
 func (c checks) all() []gin.HandlerFunc {
@@ -76,15 +73,17 @@ func (l *requestLimits) limit(c *gin.Context) {
 	}
 	ctx := c.Request.Context()
 	caller := exchange.CallerOf(ctx)
-	if rule, _ := l.table.Rule(c); rule.Deferred {
+	switch rule, _ := l.table.Rule(c); rule.Counts {
+	case route.Nothing:
+	case route.WithExec:
 		ctx = l.limits.Defer(ctx)
 		c.Request = c.Request.WithContext(ctx)
 		defer l.limits.Settle(context.WithoutCancel(ctx), caller)
 		c.Next()
-		return
-	}
-	if err := l.limits.Request(ctx, caller); err != nil {
-		problem.Write(c.Writer, exchange.Problem(ctx, problem.NotStarted(err)))
-		c.Abort()
+	default:
+		if err := l.limits.Request(ctx, caller); err != nil {
+			problem.Write(c.Writer, exchange.Problem(ctx, problem.NotStarted(err)))
+			c.Abort()
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/api/rest/route"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
@@ -102,4 +103,28 @@ func TestUsageRoute(t *testing.T) {
 	wantProblem(t, send(h, "GET", "/api/usage?from=yesterday", ""), 400, "invalid")
 	wantProblem(t, send(h, "GET", "/api/usage?by=week", ""), 400, "invalid")
 	wantProblem(t, send(handler(t, w), "GET", "/api/usage", ""), 501, "not_supported")
+}
+
+// TestCountsOfRoutes: what of a request counts is declared with its route. Who joins a terminal was counted when its
+// exec began.
+func TestCountsOfRoutes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o, _ := w.options(t)
+	s, err := newServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.handler(); err != nil {
+		t.Fatal(err)
+	}
+	others := map[string]route.Counts{
+		"POST /api/threads/:thread/exec": route.WithExec, "POST /api/threads/:thread/execute_code": route.WithExec,
+		"POST /api/threads/:thread/skills/:skill/run": route.WithExec, "GET /api/threads/:thread/pty": route.Nothing,
+	}
+	for name, r := range s.table.Rules() {
+		if r.Counts != others[name] {
+			t.Errorf("%s counts %v, want %v", name, r.Counts, others[name])
+		}
+	}
 }

@@ -170,7 +170,7 @@ func (s *server) handler() (http.Handler, error) {
 	usageRoutes{s}.add(api)
 	auditRoutes{s, checks.access}.add(api)
 	healthRoutes{s}.add(api)
-	run.AddTerminal(api, engine.Group("", checks.placed()...))
+	run.AddTerminal(api, engine.Group("", checks.limited()...))
 	doc, err := json.Marshal(api.OpenAPI())
 	if err != nil {
 		return nil, err

@@ -54,7 +54,7 @@ var (
 // routes, so that the document gets it by hand.
 func (s terminalRoutes) add(routes gin.IRoutes) {
 	routes.GET("/api/threads/:thread/pty", s.terminal)
-	op := route.On(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", route.TagRun, route.Agents.At(route.ExecOwner), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
+	op := route.On(http.MethodGet, "/api/threads/{thread}/pty", "joinTerminal", route.TagRun, route.Agents.At(route.ExecOwner).Uncounted(), "The terminal of an exec, as a WebSocket; it can be joined again, by many at once")
 	op.Description = `Of an exec started with "pty" and "background". Binary frames are bytes, in both directions. The client sends {"resize":{"cols","rows"}} as text. ` +
 		`The server sends as text {"next":n}: the next binary frame is event n, each one after it the next event, until it says so again; and {"exit":{…}} as the last frame. ` +
 		`With after the frames begin behind that event.`

@@ -17,8 +17,7 @@ type Rule struct {
 	Roles    []sandbox.Role
 	Operator bool // only an administrator of the operators' tenant
 	Server   Server
-	// Deferred: the use case counts the request together with the exec that it starts, in one round trip.
-	Deferred bool
+	Counts   Counts
 	// Endless: the answer goes on until the client or this server ends it.
 	Endless bool
 	// Bodies are the media types that the route takes; nil: JSON.
@@ -33,7 +32,13 @@ func (r Rule) At(s Server) Rule {
 
 // WithExec returns the rule of a route that starts an exec.
 func (r Rule) WithExec() Rule {
-	r.Server, r.Deferred = Holder, true
+	r.Server, r.Counts = Holder, WithExec
+	return r
+}
+
+// Uncounted returns the rule of a route whose requests count for no limit.
+func (r Rule) Uncounted() Rule {
+	r.Counts = Nothing
 	return r
 }
 
@@ -48,6 +53,18 @@ func (r Rule) Taking(types ...string) Rule {
 	r.Bodies = types
 	return r
 }
+
+// Counts says what of a request counts for the limits of its caller.
+type Counts int
+
+const (
+	// OneRequest counts when it comes.
+	OneRequest Counts = iota
+	// WithExec: the use case counts the request together with the exec that it starts, in one round trip.
+	WithExec
+	// Nothing counts: the request joins what was counted before.
+	Nothing
+)
 
 // AnyType stands for all media types. A browser asks before it sends a PUT to another site, so only a PUT
 // takes it.
