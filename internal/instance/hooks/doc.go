@@ -13,6 +13,9 @@
 //	daemon     sandboxd answers; no exec of a former server runs  -
 //	running    the thread is still ours; other servers are told   -
 //
+// A hook has the parts that it works with, and does not know the other hooks. What one leaves for a later one is in
+// the Start.
+//
 // A server can die between any two hooks, up and down: the owner record is there first and goes last, so that the next server
 // finds what there is, and adopts or removes it.
 package hooks

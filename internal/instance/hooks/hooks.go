@@ -91,23 +91,51 @@ type Options struct {
 
 // Hooks bring instances up, and take them down.
 type Hooks struct {
-	o    Options
-	ctx  context.Context // ends with the server
-	list []hook
+	list      []hook
+	copies    *copies.Copies
+	passed    func(inst *instance.Instance, hook string, up bool)
+	workspace *workspaceHook
+	sockets   *socketsHook
+	sandbox   *sandboxHook
+	specs     specs
+	publisher publisher
 }
 
-// hook is one step. Its down takes away what its up has made, or began to make.
+// hook is one step up.
 type hook interface {
 	name() string
 	up(ctx context.Context, s *Start) error
+}
+
+// downer is a hook that takes away what its up has made, or began to make.
+type downer interface {
 	down(ctx context.Context, e *end)
 }
 
 // New returns the hooks of a server.
 func New(ctx context.Context, o Options) *Hooks {
-	h := &Hooks{o: o, ctx: ctx}
+	pub := publisher{store: o.Store, replica: o.Replica}
+	first := firstWrappers{ctx: ctx, wrappers: o.Wrappers, group: o.Group}
+	specs := specs{folders: o.Folders, install: o.Install, replica: o.Replica, daemon: o.Daemon}
+	h := &Hooks{
+		copies: o.Copies, passed: o.Passed, specs: specs, publisher: pub,
+		workspace: &workspaceHook{
+			threads: o.Threads, folders: o.Folders, copies: o.Copies, pool: o.Pool, disk: o.Disk, runRoot: o.RunRoot, group: o.Group, log: o.Log,
+		},
+		sockets: &socketsHook{server: o.Server, bridge: o.Bridge, wrappers: first, log: o.Log},
+		sandbox: &sandboxHook{
+			driver: o.Driver, owners: o.Owners, folders: o.Folders, copies: o.Copies, volumes: o.Volumes, pool: o.Pool, loads: o.Loads,
+			specs: specs, runRoot: o.RunRoot, log: o.Log,
+		},
+	}
+	if h.passed == nil {
+		h.passed = func(*instance.Instance, string, bool) {}
+	}
 	h.list = []hook{
-		&ownershipHook{h}, &workspaceHook{h}, &folderHook{h}, &socketsHook{h}, &sandboxHook{h}, &skillsHook{h}, &daemonHook{h}, &runningHook{h},
+		&ownershipHook{owners: o.Owners, store: o.Store, log: o.Log}, h.workspace,
+		&folderHook{views: o.Views, skills: o.Skills, group: o.Group, log: o.Log}, h.sockets, h.sandbox,
+		&skillsHook{skills: o.Skills, wrappers: first}, &daemonHook{server: o.Server, copies: o.Copies, log: o.Log},
+		&runningHook{server: o.Server, owners: o.Owners, loads: o.Loads, publisher: pub, group: o.Group, log: o.Log},
 	}
 	return h
 }
@@ -188,28 +216,66 @@ func (h *Hooks) Undo(ctx context.Context, inst *instance.Instance, leave bool) e
 
 func (h *Hooks) down(ctx context.Context, e *end) {
 	if !e.leave && !e.held { // of a sandbox that was not adopted the server before it had the last
-		h.o.Copies.Last(ctx, e.inst)
+		h.copies.Last(ctx, e.inst)
 	}
 	ctx, cancel := deadline.Detached(ctx, RemoveTimeout)
 	defer cancel()
 	for i := len(h.list) - 1; i >= 0; i-- {
-		h.list[i].down(ctx, e)
+		if d, ok := h.list[i].(downer); ok {
+			d.down(ctx, e)
+		}
 		h.passed(e.inst, h.list[i].name(), false)
 	}
 }
 
-func (h *Hooks) passed(inst *instance.Instance, name string, up bool) {
-	if h.o.Passed != nil {
-		h.o.Passed(inst, name, up)
-	}
+// OpenLink makes the instance's folder and the socket that sandboxd dials.
+func (h *Hooks) OpenLink(inst *instance.Instance) error { return h.sockets.openLink(inst) }
+
+// OpenBridge makes the socket for tool calls, which knows the thread.
+func (h *Hooks) OpenBridge(inst *instance.Instance) error { return h.sockets.openBridge(inst) }
+
+// PassWorkspace moves the folder that waited with a sandbox. moved is false when the thread has files of its own,
+// which the sandbox can be filled with; instance.ErrGivenUp: it cannot.
+func (h *Hooks) PassWorkspace(ctx context.Context, t sandbox.Thread, x *instance.Pooled) (moved bool, err error) {
+	return h.workspace.pass(ctx, t, x)
 }
 
-func (h *Hooks) log(inst *instance.Instance) *slog.Logger {
-	return h.o.Log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))
+// AttachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder.
+// instance.ErrGivenUp: the sandbox cannot be reached.
+func (h *Hooks) AttachClaimed(ctx context.Context, inst *instance.Instance) error {
+	return h.sandbox.attachClaimed(ctx, inst)
+}
+
+// Fill copies the thread's files into a sandbox of the pool, and notes that they are there. The API changes none of
+// them meanwhile.
+func (h *Hooks) Fill(ctx context.Context, inst *instance.Instance) error {
+	return h.sandbox.fill(ctx, inst)
+}
+
+// Spec is what sandboxes with a thread and without one have in common.
+func (h *Hooks) Spec(inst *instance.Instance, files string) sandbox.Spec {
+	return h.specs.common(inst, files)
+}
+
+// ThreadSpec is that of the sandbox of a thread.
+func (h *Hooks) ThreadSpec(inst *instance.Instance) sandbox.Spec { return h.specs.ofThread(inst) }
+
+// Publish says in the store what sandbox the thread has, for the servers that do not run it.
+func (h *Hooks) Publish(ctx context.Context, inst *instance.Instance) error {
+	return h.publisher.publish(ctx, inst)
+}
+
+// logOf returns a log that names the thread and the sandbox.
+func logOf(log *slog.Logger, inst *instance.Instance) *slog.Logger {
+	return log.With("thread", inst.Thread.String(), "sandbox", string(inst.ID))
 }
 
 // ownershipHook holds the thread. Of a sandbox that is adopted it is held by who found it.
-type ownershipHook struct{ *Hooks }
+type ownershipHook struct {
+	owners *ownership.Owners
+	store  Store
+	log    *slog.Logger
+}
 
 func (h *ownershipHook) name() string { return "ownership" }
 
@@ -217,12 +283,12 @@ func (h *ownershipHook) up(ctx context.Context, s *Start) error {
 	if s.Way == Adopted {
 		return nil
 	}
-	own, err := h.o.Owners.Acquire(ctx, s.Instance.Thread, "")
+	own, err := h.owners.Acquire(ctx, s.Instance.Thread, "")
 	if err != nil {
 		return ownership.NotHere(err)
 	}
 	s.Instance.SetOwnership(own)
-	if err := h.o.Owners.SetSandbox(ctx, own, s.Instance.ID); err != nil {
+	if err := h.owners.SetSandbox(ctx, own, s.Instance.ID); err != nil {
 		return ownership.NotHere(err)
 	}
 	return nil
@@ -230,37 +296,43 @@ func (h *ownershipHook) up(ctx context.Context, s *Start) error {
 
 func (h *ownershipHook) down(ctx context.Context, e *end) {
 	if !e.leave && (e.failed == nil || !e.held) {
-		if err := h.o.Store.DeleteSandbox(ctx, e.inst.Thread, e.inst.ID); err != nil {
-			h.log(e.inst).Warn("sandbox record not deleted", "error", err)
+		if err := h.store.DeleteSandbox(ctx, e.inst.Thread, e.inst.ID); err != nil {
+			logOf(h.log, e.inst).Warn("sandbox record not deleted", "error", err)
 		}
 	}
 	own := e.inst.Owned()
 	switch {
 	case own == nil || e.held:
 	case e.leave:
-		h.o.Owners.Forget(own)
+		h.owners.Forget(own)
 	default:
 		if e.failed != nil {
 			own.Unremoved.Store(true)
-			h.o.Owners.LeftBehind.Store(true)
+			h.owners.LeftBehind.Store(true)
 		}
-		h.o.Owners.Release(own)
+		h.owners.Release(own)
 	}
 }
 
 // runningHook makes known that an instance runs.
-type runningHook struct{ *Hooks }
+type runningHook struct {
+	server    Server
+	owners    *ownership.Owners
+	loads     *load.Watcher
+	publisher publisher
+	group     *sync.WaitGroup
+	log       *slog.Logger
+}
 
-func (h *runningHook) name() string               { return "running" }
-func (h *runningHook) down(context.Context, *end) {}
+func (h *runningHook) name() string { return "running" }
 
 func (h *runningHook) up(ctx context.Context, s *Start) error {
 	inst := s.Instance
 	if s.Way == Adopted {
-		if err := h.Publish(ctx, inst); err != nil {
+		if err := h.publisher.publish(ctx, inst); err != nil {
 			return err
 		}
-		h.o.Loads.Watch(inst) // and weigh it: the server before may have died while it counted little
+		h.loads.Watch(inst) // and weigh it: the server before may have died while it counted little
 		return nil
 	}
 	if s.synced != nil {
@@ -270,50 +342,64 @@ func (h *runningHook) up(ctx context.Context, s *Start) error {
 			return workspace.NoRoom(err, "the thread's files cannot be made")
 		}
 	}
-	if !h.o.Owners.Confirm(inst.Owned()) { // this server was stopped meanwhile
+	if !h.owners.Confirm(inst.Owned()) { // this server was stopped meanwhile
 		return ownership.NotHere(&ownership.Elsewhere{})
 	}
 	inst.MarkRunning(sandbox.Timings{Queue: millis(s.Queued), Create: millis(s.made.Sub(s.began)), Ready: millis(time.Since(s.made))})
-	h.o.Server.Warm(inst, inst.Saved.Env())
+	h.server.Warm(inst, inst.Saved.Env())
 	tools := s.tools
 	s.tools = nil
-	h.o.Group.Go(func() {
+	h.group.Go(func() {
 		if err := <-tools; err != nil {
-			h.o.Log.Warn("wrappers not written; they are when code runs", "thread", inst.Thread.String(), "error", err)
+			h.log.Warn("wrappers not written; they are when code runs", "thread", inst.Thread.String(), "error", err)
 		}
 	})
-	return h.Publish(ctx, inst)
+	return h.publisher.publish(ctx, inst)
 }
 
-// Publish says in the store what sandbox the thread has, for the servers that do not run it.
-func (h *Hooks) Publish(ctx context.Context, inst *instance.Instance) error {
-	return h.o.Store.PutSandbox(ctx, inst.Thread, store.SandboxRecord{ID: inst.ID, Info: inst.Info(), Replica: h.o.Replica})
+// publisher says in the store what sandbox a thread has.
+type publisher struct {
+	store   Store
+	replica string
+}
+
+func (p publisher) publish(ctx context.Context, inst *instance.Instance) error {
+	return p.store.PutSandbox(ctx, inst.Thread, store.SandboxRecord{ID: inst.ID, Info: inst.Info(), Replica: p.replica})
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// firstTools writes the wrappers of an instance that starts. They take as long as the slowest MCP server; nothing need wait for
-// them but the end of a start that failed.
-func (h *Hooks) firstTools(s *Start) {
+// firstWrappers writes the wrappers of an instance that starts.
+type firstWrappers struct {
+	ctx      context.Context // ends with the server
+	wrappers *wrappers.Wrappers
+	group    *sync.WaitGroup
+}
+
+// write begins to write. That takes as long as the slowest MCP server; nothing need wait for it but the end of a start
+// that failed.
+func (f firstWrappers) write(s *Start) {
 	s.tools = make(chan error, 1)
 	tools := s.tools
-	h.o.Group.Go(func() { tools <- h.o.Wrappers.Refresh(h.ctx, s.Caller, s.Instance) })
+	f.group.Go(func() { tools <- f.wrappers.Refresh(f.ctx, s.Caller, s.Instance) })
 }
 
 // skillsHook waits until the view shows what the thread has.
-type skillsHook struct{ *Hooks }
+type skillsHook struct {
+	skills   *mounted.Skills
+	wrappers firstWrappers
+}
 
-func (h *skillsHook) name() string               { return "skills" }
-func (h *skillsHook) down(context.Context, *end) {}
+func (h *skillsHook) name() string { return "skills" }
 
 func (h *skillsHook) up(ctx context.Context, s *Start) error {
 	if s.Way == Cold {
 		return s.shown()
 	}
 	if s.Way == Claimed {
-		h.firstTools(s)
+		h.wrappers.write(s)
 	}
-	err := h.o.Skills.First(ctx, s.Instance)
+	err := h.skills.First(ctx, s.Instance)
 	s.made = time.Now()
 	return err
 }

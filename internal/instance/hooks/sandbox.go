@@ -5,47 +5,61 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
+	"github.com/skerry-sandbox/skerry/internal/driver"
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/load"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
+	"github.com/skerry-sandbox/skerry/internal/ownership"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/client"
 	"github.com/skerry-sandbox/skerry/internal/sandboxapi/link"
+	"github.com/skerry-sandbox/skerry/internal/tools/bridge"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
+	"github.com/skerry-sandbox/skerry/internal/workspace/volumes"
 )
 
 // socketsHook makes the sockets that sandboxd and the tools of the thread dial.
-type socketsHook struct{ *Hooks }
+type socketsHook struct {
+	server   Server
+	bridge   *bridge.Bridge
+	wrappers firstWrappers
+	log      *slog.Logger
+}
 
 func (h *socketsHook) name() string { return "sockets" }
 
 func (h *socketsHook) up(_ context.Context, s *Start) error {
 	var err error
 	if s.Way != Claimed {
-		err = h.OpenLink(s.Instance)
+		err = h.openLink(s.Instance)
 	}
 	if err == nil {
-		err = h.OpenBridge(s.Instance)
+		err = h.openBridge(s.Instance)
 	}
 	if err != nil {
 		return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 	}
 	if s.Way == Cold {
-		h.firstTools(s)
+		h.wrappers.write(s)
 	}
 	return nil
 }
 
 func (h *socketsHook) down(_ context.Context, e *end) {
 	if err := e.inst.Close(); err != nil {
-		h.log(e.inst).Warn("sockets not closed", "error", err)
+		logOf(h.log, e.inst).Warn("sockets not closed", "error", err)
 	}
 }
 
-// OpenLink makes the instance's folder and the socket that sandboxd dials.
-func (h *Hooks) OpenLink(inst *instance.Instance) error {
+// openLink makes the instance's folder and the socket that sandboxd dials.
+func (h *socketsHook) openLink(inst *instance.Instance) error {
 	if err := os.MkdirAll(string(inst.Dir), 0o711); err != nil {
 		return err
 	}
@@ -55,22 +69,33 @@ func (h *Hooks) OpenLink(inst *instance.Instance) error {
 		}
 	}
 	var err error
-	inst.Conn.Link, err = link.Listen(link.ListenOptions{Dir: inst.Dir.Sock(), UID: inst.UID, SecretFile: inst.Dir.SecretFile(), Log: h.o.Log})
+	inst.Conn.Link, err = link.Listen(link.ListenOptions{Dir: inst.Dir.Sock(), UID: inst.UID, SecretFile: inst.Dir.SecretFile(), Log: h.log})
 	if err != nil {
 		return err
 	}
-	inst.Conn.Client = client.New(inst.Conn.Link, func(ctx context.Context) bool { return h.o.Server.StillRuns(ctx, inst) })
+	inst.Conn.Client = client.New(inst.Conn.Link, func(ctx context.Context) bool { return h.server.StillRuns(ctx, inst) })
 	return nil
 }
 
-// OpenBridge makes the socket for tool calls, which knows the thread.
-func (h *Hooks) OpenBridge(inst *instance.Instance) (err error) {
-	inst.Conn.Bridge, err = h.o.Bridge.Serve(inst.Dir.Sock(), inst.UID, inst.Thread)
+// openBridge makes the socket for tool calls, which knows the thread.
+func (h *socketsHook) openBridge(inst *instance.Instance) (err error) {
+	inst.Conn.Bridge, err = h.bridge.Serve(inst.Dir.Sock(), inst.UID, inst.Thread)
 	return err
 }
 
 // sandboxHook has the driver make the sandbox, or makes an existing one the thread's.
-type sandboxHook struct{ *Hooks }
+type sandboxHook struct {
+	driver  driver.Driver
+	owners  *ownership.Owners
+	folders *workspace.Folders
+	copies  *copies.Copies
+	volumes *volumes.Volumes
+	pool    *pool.Pool
+	loads   *load.Watcher
+	specs   specs
+	runRoot string
+	log     *slog.Logger
+}
 
 func (h *sandboxHook) name() string { return "sandbox" }
 
@@ -85,15 +110,15 @@ func (h *sandboxHook) up(ctx context.Context, s *Start) (err error) {
 			err = s.shown()
 		}
 		if err == nil {
-			err = h.o.Pool.MakeWay(ctx)
+			err = h.pool.MakeWay(ctx)
 		}
 		if err == nil {
 			err = h.create(ctx, inst)
 		}
 	case Claimed:
-		err = h.AttachClaimed(ctx, inst)
+		err = h.attachClaimed(ctx, inst)
 		if err == nil && !s.moved {
-			if err = h.Fill(ctx, inst); err != nil {
+			if err = h.fill(ctx, inst); err != nil {
 				err = errors.Join(ErrNotFilled, err)
 			}
 		}
@@ -101,7 +126,7 @@ func (h *sandboxHook) up(ctx context.Context, s *Start) (err error) {
 			if inst.FileSync != nil {
 				inst.FileSync.Opened(true)
 			}
-			h.o.Pool.Forget(inst.ID)
+			h.pool.Forget(inst.ID)
 		}
 	case Adopted:
 		err = h.attachAdopted(ctx, inst)
@@ -114,98 +139,59 @@ func (h *sandboxHook) down(ctx context.Context, e *end) {
 	if e.leave {
 		return
 	}
-	h.o.Loads.CountLast(ctx, e.inst)
+	h.loads.CountLast(ctx, e.inst)
 	if e.inst.Owned() == nil || e.held { // it has never begun to exist, or nothing else can begin for the thread
-		e.failed = h.o.Driver.Remove(ctx, e.inst.ID)
+		e.failed = h.driver.Remove(ctx, e.inst.ID)
 	} else { // no server can adopt it meanwhile
-		e.leave, e.failed = h.o.Owners.Remove(ctx, e.inst.Owned(), e.inst.ID, h.o.Driver.Remove)
+		e.leave, e.failed = h.owners.Remove(ctx, e.inst.Owned(), e.inst.ID, h.driver.Remove)
 	}
 	if e.failed != nil {
-		h.log(e.inst).Error("sandbox not removed; tried again later", "error", e.failed)
+		logOf(h.log, e.inst).Error("sandbox not removed; tried again later", "error", e.failed)
 	}
 }
 
 // create makes a sandbox for a thread.
 func (h *sandboxHook) create(ctx context.Context, inst *instance.Instance) error {
 	if !inst.OnVolume() {
-		_, err := h.o.Driver.Create(ctx, h.ThreadSpec(inst))
+		_, err := h.driver.Create(ctx, h.specs.ofThread(inst))
 		if err == nil && inst.FileSync != nil {
 			inst.FileSync.Opened(true)
 		}
-		if _, gone := os.Lstat(h.o.Folders.Dir(inst.Thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
+		if _, gone := os.Lstat(h.folders.Dir(inst.Thread)); err != nil && errors.Is(gone, fs.ErrNotExist) {
 			err = sandbox.Wrap(sandbox.Conflict, err, "the thread was deleted while its sandbox started")
 		}
 		return err
 	}
-	return h.o.Volumes.Start(ctx, inst.Thread, func(on *sandbox.Volume, due []string) error {
-		spec := h.ThreadSpec(inst)
+	return h.volumes.Start(ctx, inst.Thread, func(on *sandbox.Volume, due []string) error {
+		spec := h.specs.ofThread(inst)
 		spec.Volume = on
-		if _, err := h.o.Driver.Create(ctx, spec); err != nil {
+		if _, err := h.driver.Create(ctx, spec); err != nil {
 			return err
 		}
 		inst.FileSync.Files.Add(due...)
 		inst.FileSync.Opened(!on.Ahead)
 		if len(due) > 0 {
-			return h.o.Copies.UpToDate(ctx, inst)
+			return h.copies.UpToDate(ctx, inst)
 		}
 		return nil
 	})
 }
 
-// hostname is that of all sandboxes.
-const hostname = "skerry"
-
-// PoolSpec is what is alike in all sandboxes of a template: what a warm pool of the cluster can have before it is known for whom.
-func PoolSpec(t instance.Template) sandbox.Spec {
-	spec := sandbox.Spec{Image: t.Image, Runtime: t.Runtime, Hostname: hostname, Limits: t.Limits, Labels: map[string]string{}}
-	instance.Loosen(&spec, t.Loosened)
-	return spec
-}
-
-// ThreadSpec is that of the sandbox of a thread.
-func (h *Hooks) ThreadSpec(inst *instance.Instance) sandbox.Spec {
-	spec := h.Spec(inst, h.o.Folders.Dir(inst.Thread))
-	spec.Labels = map[string]string{
-		sandbox.LabelInstall: h.o.Install, sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User,
-		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: h.o.Replica,
-	}
-	instance.Loosen(&spec, inst.Template.Loosened)
-	if inst.Owned() != nil {
-		spec.Token = inst.Owned().Token.Load()
-	}
-	return spec
-}
-
-// Spec is what sandboxes with a thread and without one have in common.
-func (h *Hooks) Spec(inst *instance.Instance, files string) sandbox.Spec {
-	return sandbox.Spec{
-		ID: inst.ID, Image: inst.Template.Image, Runtime: inst.Template.Runtime, UID: inst.UID,
-		Daemon: h.o.Daemon, Hostname: hostname, Limits: inst.Template.Limits, ClaimPool: inst.Template.ClaimPool,
-		Mounts: []sandbox.Mount{
-			{Source: files, Target: sandbox.UserDataDir},
-			{Source: inst.Skills.Folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
-			{Source: inst.Skills.Folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
-			{Source: inst.Dir.CodeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
-			{Source: inst.Dir.Sock(), Target: sandbox.RunDir, ReadOnly: true},
-		},
-	}
-}
-
-// AttachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. A sandbox that
+// attachClaimed makes a sandbox with a disk of its own the thread's: what it writes goes into the thread's folder. A sandbox that
 // cannot be reached is given up for another.
-func (h *Hooks) AttachClaimed(ctx context.Context, inst *instance.Instance) error {
+func (h *sandboxHook) attachClaimed(ctx context.Context, inst *instance.Instance) error {
 	if inst.FileSync == nil {
 		return nil
 	}
 	limited, cancel := context.WithTimeout(ctx, aliveTimeout)
 	defer cancel()
-	err := h.o.Copies.Attach(limited, inst, map[string]string{
+	err := h.copies.Attach(limited, inst, map[string]string{
 		sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User, sandbox.LabelThread: inst.Thread.ID,
 	})
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	h.log(inst).Warn("a sandbox of the pool cannot be reached", "error", err)
+	logOf(h.log, inst).Warn("a sandbox of the pool cannot be reached", "error", err)
 	return instance.ErrGivenUp
 }
 
@@ -217,7 +203,7 @@ func (h *sandboxHook) attachAdopted(ctx context.Context, inst *instance.Instance
 	}
 	ctx, cancel := context.WithTimeout(ctx, adoptTimeout)
 	defer cancel()
-	if err := h.o.Copies.Attach(ctx, inst, nil); err != nil {
+	if err := h.copies.Attach(ctx, inst, nil); err != nil {
 		return err
 	}
 	inst.FileSync.Views.Add(sandbox.SkillsDir, sandbox.PluginsDir, sandbox.CodeAPIDir)
@@ -225,24 +211,24 @@ func (h *sandboxHook) attachAdopted(ctx context.Context, inst *instance.Instance
 	return nil
 }
 
-// Fill copies the thread's files into a sandbox of the pool, and notes that they are there. The API changes none of them
+// fill copies the thread's files into a sandbox of the pool, and notes that they are there. The API changes none of them
 // meanwhile.
-func (h *Hooks) Fill(ctx context.Context, inst *instance.Instance) error {
+func (h *sandboxHook) fill(ctx context.Context, inst *instance.Instance) error {
 	fs := inst.FileSync
 	if err := fs.TakeTurn(ctx); err != nil {
 		return err
 	}
 	defer fs.GiveTurn()
 	if err := fs.Remote.Push(ctx, inst.ID, sandbox.UserDataDir); err != nil {
-		h.log(inst).Warn("a sandbox of the pool cannot be given a thread's files", "error", err)
+		logOf(h.log, inst).Warn("a sandbox of the pool cannot be given a thread's files", "error", err)
 		return err
 	}
-	if err := noteFilled(h.o.RunRoot, inst); err != nil {
+	if err := noteFilled(h.runRoot, inst); err != nil {
 		return err
 	}
 	// The folder that it waited with says from now on nothing. The next sweep after the sandbox removes a folder that stays.
-	if err := h.o.Folders.Drop(inst.Pooled.Files, inst.Pooled.UID); err != nil {
-		h.log(inst).Warn("folder of a pooled sandbox not removed; tried again", "error", err)
+	if err := h.folders.Drop(inst.Pooled.Files, inst.Pooled.UID); err != nil {
+		logOf(h.log, inst).Warn("folder of a pooled sandbox not removed; tried again", "error", err)
 	}
 	return nil
 }
@@ -280,10 +266,13 @@ func filledWith(runRoot string, id sandbox.ID) int {
 }
 
 // daemonHook waits until sandboxd answers.
-type daemonHook struct{ *Hooks }
+type daemonHook struct {
+	server Server
+	copies *copies.Copies
+	log    *slog.Logger
+}
 
-func (h *daemonHook) name() string               { return "daemon" }
-func (h *daemonHook) down(context.Context, *end) {}
+func (h *daemonHook) name() string { return "daemon" }
 
 func (h *daemonHook) up(ctx context.Context, s *Start) error {
 	switch s.Way {
@@ -291,7 +280,7 @@ func (h *daemonHook) up(ctx context.Context, s *Start) error {
 		if err := h.answers(ctx, s.Instance); err != nil {
 			return err
 		}
-		return h.o.Copies.UpToDate(ctx, s.Instance)
+		return h.copies.UpToDate(ctx, s.Instance)
 	case Adopted:
 		return h.takeOver(ctx, s.Instance)
 	}
@@ -306,7 +295,7 @@ func (h *daemonHook) answers(ctx context.Context, inst *instance.Instance) error
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	h.log(inst).Warn("a sandbox of the pool does not answer", "error", err)
+	logOf(h.log, inst).Warn("a sandbox of the pool does not answer", "error", err)
 	return instance.ErrGivenUp
 }
 
@@ -330,6 +319,6 @@ func (h *daemonHook) takeOver(ctx context.Context, inst *instance.Instance) erro
 			return fmt.Errorf("an exec that still runs in it cannot be ended: %w", err)
 		}
 	}
-	h.o.Server.AdoptContexts(ctx, inst, st.GetContexts())
+	h.server.AdoptContexts(ctx, inst, st.GetContexts())
 	return nil
 }

@@ -4,15 +4,22 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/instance/pool"
 	"github.com/skerry-sandbox/skerry/internal/platform/lockedfile"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/skills"
+	"github.com/skerry-sandbox/skerry/internal/skills/mounted"
 	"github.com/skerry-sandbox/skerry/internal/workspace"
+	"github.com/skerry-sandbox/skerry/internal/workspace/copies"
+	"github.com/skerry-sandbox/skerry/internal/workspace/quota"
+	"github.com/skerry-sandbox/skerry/internal/workspace/threads"
 )
 
 // How a thread gets a sandbox of the pool. First its owner record names the sandbox, then the folder moves: a server that finds
@@ -25,7 +32,16 @@ import (
 // sandbox belongs to no thread, and nothing is ever copied from it. A sandbox that got a part of them returns to no pool.
 
 // workspaceHook finds or makes the thread's folder.
-type workspaceHook struct{ *Hooks }
+type workspaceHook struct {
+	threads *threads.Threads
+	folders *workspace.Folders
+	copies  *copies.Copies
+	pool    *pool.Pool
+	disk    *quota.Volume
+	runRoot string
+	group   *sync.WaitGroup
+	log     *slog.Logger
+}
 
 func (h *workspaceHook) name() string { return "workspace" }
 
@@ -33,7 +49,7 @@ func (h *workspaceHook) up(ctx context.Context, s *Start) (err error) {
 	inst := s.Instance
 	switch s.Way {
 	case Cold:
-		inst.UID, err = h.o.Threads.Ensure(ctx, inst.Thread)
+		inst.UID, err = h.threads.Ensure(ctx, inst.Thread)
 	case Claimed:
 		err = h.claim(ctx, s)
 	case Adopted:
@@ -42,19 +58,19 @@ func (h *workspaceHook) up(ctx context.Context, s *Start) (err error) {
 	if err != nil {
 		return err
 	}
-	return h.o.Folders.Bound(inst.Thread, inst.UID, inst.Template.Limits.DiskBytes)
+	return h.folders.Bound(inst.Thread, inst.UID, inst.Template.Limits.DiskBytes)
 }
 
 func (h *workspaceHook) claim(ctx context.Context, s *Start) (err error) {
 	inst := s.Instance
-	if s.moved, err = h.PassWorkspace(ctx, inst.Thread, inst.Pooled); err != nil {
+	if s.moved, err = h.pass(ctx, inst.Thread, inst.Pooled); err != nil {
 		return err
 	}
 	// The disk may take its time; no caller sees the thread before it has.
 	s.synced = make(chan error, 1)
 	synced := s.synced
-	h.o.Group.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(h.o.Folders.Dir(inst.Thread))) })
-	uid, err := h.o.Threads.Ensure(ctx, inst.Thread)
+	h.group.Go(func() { synced <- lockedfile.SyncDir(filepath.Dir(h.folders.Dir(inst.Thread))) })
+	uid, err := h.threads.Ensure(ctx, inst.Thread)
 	if err == nil && s.moved && uid != inst.Pooled.UID { // it was deleted and made anew meanwhile
 		err = instance.ErrGivenUp
 	}
@@ -66,10 +82,10 @@ func (h *workspaceHook) claim(ctx context.Context, s *Start) (err error) {
 
 func (h *workspaceHook) adopt(ctx context.Context, s *Start) error {
 	t := s.Instance.Thread
-	if err := h.o.Threads.NotOutrun(ctx, t); err != nil {
+	if err := h.threads.NotOutrun(ctx, t); err != nil {
 		return err
 	}
-	uid, err := workspace.UID(h.o.Folders.Dir(t))
+	uid, err := workspace.UID(h.folders.Dir(t))
 	if err != nil {
 		return err
 	}
@@ -84,31 +100,31 @@ func (h *workspaceHook) down(_ context.Context, e *end) {
 	}
 	if x := e.inst.Pooled; x != nil {
 		if e.failed == nil {
-			if err := h.o.Folders.Drop(x.Files, x.UID); err != nil {
-				h.log(e.inst).Warn("folder of a pooled sandbox not removed; tried again", "error", err)
+			if err := h.folders.Drop(x.Files, x.UID); err != nil {
+				logOf(h.log, e.inst).Warn("folder of a pooled sandbox not removed; tried again", "error", err)
 			}
 		}
-		h.o.Pool.Forget(e.inst.ID)
+		h.pool.Forget(e.inst.ID)
 	}
 	if e.failed == nil {
-		h.o.Threads.KeepLast(e.inst)
+		h.threads.KeepLast(e.inst)
 	}
 }
 
-// PassWorkspace moves the folder that waited with a sandbox. moved is false when the thread has files of its own, which the
+// pass moves the folder that waited with a sandbox. moved is false when the thread has files of its own, which the
 // sandbox can be filled with; instance.ErrGivenUp: it cannot.
-func (h *Hooks) PassWorkspace(ctx context.Context, t sandbox.Thread, x *instance.Pooled) (moved bool, err error) {
-	dir := h.o.Folders.Dir(t)
-	if _, err := workspace.UID(dir); err == nil && h.o.Copies.Apart() {
+func (h *workspaceHook) pass(ctx context.Context, t sandbox.Thread, x *instance.Pooled) (moved bool, err error) {
+	dir := h.folders.Dir(t)
+	if _, err := workspace.UID(dir); err == nil && h.copies.Apart() {
 		return false, nil
 	}
 	parent := filepath.Dir(dir)
-	err = h.o.Disk.MakeUser(parent)
+	err = h.disk.MakeUser(parent)
 	if err == nil {
-		err = h.o.Disk.Pass(ctx, x.Files, dir)
+		err = h.disk.Pass(ctx, x.Files, dir)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		if h.o.Copies.Apart() {
+		if h.copies.Apart() {
 			return false, nil
 		}
 		return false, instance.ErrGivenUp
@@ -127,7 +143,7 @@ func (h *workspaceHook) belongs(entry sandbox.Instance, t sandbox.Thread, uid in
 		}
 		return nil
 	}
-	if entry.Labels[sandbox.LabelUID] != strconv.Itoa(uid) && filledWith(h.o.RunRoot, entry.ID) != uid {
+	if entry.Labels[sandbox.LabelUID] != strconv.Itoa(uid) && filledWith(h.runRoot, entry.ID) != uid {
 		return errors.New("it waited in the pool, and the thread has other files")
 	}
 	return nil
@@ -142,7 +158,12 @@ func ThreadOf(entry sandbox.Instance) sandbox.Thread {
 }
 
 // folderHook makes the run folder, or opens the existing one.
-type folderHook struct{ *Hooks }
+type folderHook struct {
+	views  *skills.Views
+	skills *mounted.Skills
+	group  *sync.WaitGroup
+	log    *slog.Logger
+}
 
 func (h *folderHook) name() string { return "folder" }
 
@@ -161,25 +182,25 @@ func (h *folderHook) up(ctx context.Context, s *Start) (err error) {
 		return err
 	case Cold:
 		if err = os.MkdirAll(string(inst.Dir), 0o711); err == nil {
-			inst.Skills.Folder, err = h.o.Views.Folder(inst.Dir.View())
+			inst.Skills.Folder, err = h.views.Folder(inst.Dir.View())
 		}
 		if err != nil {
 			return sandbox.Wrap(sandbox.Internal, err, "the sandbox cannot be prepared")
 		}
 		s.skills = make(chan error, 1) // it takes as long as all that comes now
 		shown := s.skills
-		h.o.Group.Go(func() { shown <- h.o.Skills.First(ctx, inst) })
+		h.group.Go(func() { shown <- h.skills.First(ctx, inst) })
 	}
 	return nil
 }
 
 func (h *folderHook) down(_ context.Context, e *end) {
 	e.inst.Tools.Forbid()
-	h.o.Skills.End(e.inst, e.failed == nil && !e.leave && !e.held)
+	h.skills.End(e.inst, e.failed == nil && !e.leave && !e.held)
 	if e.leave || e.held && e.failed != nil {
 		return
 	}
 	if err := os.RemoveAll(string(e.inst.Dir)); err != nil {
-		h.log(e.inst).Error("run folder not removed", "error", err)
+		logOf(h.log, e.inst).Error("run folder not removed", "error", err)
 	}
 }

@@ -1,0 +1,54 @@
+package hooks
+
+import (
+	"github.com/skerry-sandbox/skerry/internal/instance"
+	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/workspace"
+)
+
+// hostname is that of all sandboxes.
+const hostname = "skerry"
+
+// PoolSpec is what is alike in all sandboxes of a template: what a warm pool of the cluster can have before it is known for whom.
+func PoolSpec(t instance.Template) sandbox.Spec {
+	spec := sandbox.Spec{Image: t.Image, Runtime: t.Runtime, Hostname: hostname, Limits: t.Limits, Labels: map[string]string{}}
+	instance.Loosen(&spec, t.Loosened)
+	return spec
+}
+
+// specs are what the driver makes sandboxes of.
+type specs struct {
+	folders *workspace.Folders
+	install string
+	replica string
+	daemon  string
+}
+
+// ofThread is that of the sandbox of a thread.
+func (p specs) ofThread(inst *instance.Instance) sandbox.Spec {
+	spec := p.common(inst, p.folders.Dir(inst.Thread))
+	spec.Labels = map[string]string{
+		sandbox.LabelInstall: p.install, sandbox.LabelTenant: inst.Thread.Tenant, sandbox.LabelUser: inst.Thread.User,
+		sandbox.LabelThread: inst.Thread.ID, sandbox.LabelTemplate: inst.Template.Name, sandbox.LabelReplica: p.replica,
+	}
+	instance.Loosen(&spec, inst.Template.Loosened)
+	if inst.Owned() != nil {
+		spec.Token = inst.Owned().Token.Load()
+	}
+	return spec
+}
+
+// common is what sandboxes with a thread and without one have in common.
+func (p specs) common(inst *instance.Instance, files string) sandbox.Spec {
+	return sandbox.Spec{
+		ID: inst.ID, Image: inst.Template.Image, Runtime: inst.Template.Runtime, UID: inst.UID,
+		Daemon: p.daemon, Hostname: hostname, Limits: inst.Template.Limits, ClaimPool: inst.Template.ClaimPool,
+		Mounts: []sandbox.Mount{
+			{Source: files, Target: sandbox.UserDataDir},
+			{Source: inst.Skills.Folder.Skills(), Target: sandbox.SkillsDir, ReadOnly: true},
+			{Source: inst.Skills.Folder.Plugins(), Target: sandbox.PluginsDir, ReadOnly: true},
+			{Source: inst.Dir.CodeAPI(), Target: sandbox.CodeAPIDir, ReadOnly: true},
+			{Source: inst.Dir.Sock(), Target: sandbox.RunDir, ReadOnly: true},
+		},
+	}
+}
