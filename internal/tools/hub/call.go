@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
@@ -181,7 +182,7 @@ func (h *Hub) Arguments(ctx context.Context, t sandbox.Thread, tool sandbox.Tool
 	if err != nil {
 		return nil, err
 	}
-	args, problem, err := e.tool.input.check(e.tool.Printed, input)
+	args, problem, err := e.tool.input.Check(e.tool.Printed, input)
 	if err != nil {
 		return nil, err
 	}
@@ -396,5 +397,5 @@ func rpcErrorText(err error) (string, bool) {
 	if !errors.As(err, &rpc) || rpc.Code == codeRejected && rpc.Message == "rejected by transport" {
 		return "", false
 	}
-	return fmt.Sprintf("MCP Error (%d): %s", rpc.Code, oneLine(rpc.Message)), true
+	return fmt.Sprintf("MCP Error (%d): %s", rpc.Code, excerpt.Line(rpc.Message)), true
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
@@ -235,7 +236,7 @@ func (s *serverConfig) check() error {
 	}
 	var err error
 	if s.Capabilities, err = sandbox.CheckCapabilities(s.Capabilities); err != nil {
-		return invalidField("capabilities", "%s", detailOf(err))
+		return invalidField("capabilities", "%s", excerpt.Detail(err))
 	}
 	if err := s.checkTools(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 func TestBrokenFile(t *testing.T) {
@@ -30,7 +31,7 @@ func TestBrokenFile(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "extensions_config.json: ") {
 			t.Errorf("%.40s: %v, want %q", text, err, want)
 		}
-		if err != nil && strings.Contains(detailOf(err), filepath.Dir(r.path)) {
+		if err != nil && strings.Contains(excerpt.Detail(err), filepath.Dir(r.path)) {
 			t.Errorf("a host path: %v", err)
 		}
 		if set, err := r.Tools(context.Background(), alice); err != nil || len(set.Tools) != 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // ToolPins compares what servers list with what was seen before. It returns the tools that are quarantined; an
@@ -82,7 +83,7 @@ func (c *conn) checkDrift(ctx context.Context, tools []*tool) (map[string]bool, 
 	defer cancel()
 	list, err := c.h.o.Pins.Check(ctx, l)
 	if err != nil && strict {
-		return nil, sandbox.Wrap(sandbox.Unavailable, err, "whether tools of the MCP server %q have changed is not known now: %s", c.key.server, detailOf(err))
+		return nil, sandbox.Wrap(sandbox.Unavailable, err, "whether tools of the MCP server %q have changed is not known now: %s", c.key.server, excerpt.Detail(err))
 	}
 	if err != nil {
 		c.h.o.Log.Warn("MCP server: whether its tools have changed is not known", "server", c.key.server, "error", err)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
@@ -110,7 +111,7 @@ func (e *expander) named(field, name string, hasDefault bool) (string, error) {
 
 // asField is an error about one field of a configuration.
 func asField(field string, err error) error {
-	detail := detailOf(err)
+	detail := excerpt.Detail(err)
 	return &sandbox.Error{Kind: sandbox.KindOf(err), Detail: field + ": " + detail, Fields: []sandbox.Field{{Name: field, Detail: detail}}, Err: err}
 }
 
@@ -187,7 +188,7 @@ func (h *Hub) lent(ctx context.Context, s *serverConfig, scope scopeKey, value s
 		}
 		plain, err := h.o.Sealer.Open(sandbox.PluginValuePurpose(o), raw)
 		if err != nil {
-			return "", sandbox.Wrap(sandbox.Unavailable, err, "a value that is kept cannot be read: %s", detailOf(err))
+			return "", sandbox.Wrap(sandbox.Unavailable, err, "a value that is kept cannot be read: %s", excerpt.Detail(err))
 		}
 		return string(plain), nil
 	}
@@ -305,7 +306,7 @@ func (e *expander) hideURL(text string) {
 
 // configError makes what is wrong with a server's configuration the error of a call.
 func configError(server string, err error) error {
-	return sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is not usable: %s", server, detailOf(err))
+	return sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is not usable: %s", server, excerpt.Detail(err))
 }
 
 // sum changes when what a connection is made with does.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // TestTimeouts: a tool's own limit goes before that of its server, and both before the hub's.
@@ -57,7 +58,7 @@ func TestConcurrency(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	_, err := r.Call(ctx, alice, sandbox.Tool{Server: "x", Name: "sleep"}, nil)
-	if sandbox.KindOf(err) != sandbox.CapacityExceeded || !strings.Contains(detailOf(err), "the tool x__sleep is busy: 2 calls at a time") {
+	if sandbox.KindOf(err) != sandbox.CapacityExceeded || !strings.Contains(excerpt.Detail(err), "the tool x__sleep is busy: 2 calls at a time") {
 		t.Errorf("%v", err)
 	}
 	r.ok("x__echo", `{"message":"beside"}`)
@@ -98,7 +99,7 @@ func TestTooManyWait(t *testing.T) {
 		})
 	}
 	eventually(t, "all wait", func() bool { return terms.waiting.Load() == maxWaiting })
-	if _, err := terms.enter(ctx, "s", &tool{}); sandbox.KindOf(err) != sandbox.CapacityExceeded || !strings.Contains(detailOf(err), "256 wait") {
+	if _, err := terms.enter(ctx, "s", &tool{}); sandbox.KindOf(err) != sandbox.CapacityExceeded || !strings.Contains(excerpt.Detail(err), "256 wait") {
 		t.Errorf("%v", err)
 	}
 	cancel()

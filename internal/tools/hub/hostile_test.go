@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // rawServers returns a raw server on each transport, as configurations, and those that run in this process.
@@ -63,7 +64,7 @@ func TestHostileServers(t *testing.T) {
 			}()
 			r.fails("bad__flood", "", sandbox.ToolFailed, "bad__flood: the result is larger than 16777216 bytes")
 			r.ok("bad__echo", "")
-			if err := <-slow; sandbox.KindOf(err) != sandbox.Timeout || !strings.Contains(detailOf(err), "bad__hang: no answer within 2s") {
+			if err := <-slow; sandbox.KindOf(err) != sandbox.Timeout || !strings.Contains(excerpt.Detail(err), "bad__hang: no answer within 2s") {
 				t.Errorf("hang: %v", err)
 			}
 			r.fails("bad__lie", "", sandbox.ToolFailed, "bad__lie: the result breaks the tool's own output schema: result.n")
@@ -103,7 +104,7 @@ func TestDripEndsEarly(t *testing.T) {
 		_, err := r.call("bad__drip", "")
 		dripped <- err
 	}()
-	if err := <-dripped; sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(detailOf(err), "so slowly") || time.Since(began) < time.Second {
+	if err := <-dripped; sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(excerpt.Detail(err), "so slowly") || time.Since(began) < time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 	r.ok("bad__echo", "")
@@ -277,7 +278,7 @@ func TestCancellationReachesTheServer(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(200*time.Millisecond, cancel)
-		if _, err := r.Call(ctx, alice, sandbox.Tool{Server: "r", Name: "sleep"}, []byte(`{"ms":20000}`)); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(detailOf(err), "the caller went away") {
+		if _, err := r.Call(ctx, alice, sandbox.Tool{Server: "r", Name: "sleep"}, []byte(`{"ms":20000}`)); sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(excerpt.Detail(err), "the caller went away") {
 			t.Errorf("%v", err)
 		}
 		eventually(t, "the tool was told", func() bool { return os.Getenv("SLEEP_CANCELLED") == "1" })

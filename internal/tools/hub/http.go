@@ -17,13 +17,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
 const (
 	dialTimeout = 10 * time.Second
 	maxErrBody  = 64 << 10
-	maxErrText  = 500 // characters of a server's message that are passed on
 	maxHeaders  = 64 << 10
 	// slack is what a message has around a result.
 	slack = 64 << 10
@@ -200,15 +200,10 @@ func errorText(res *http.Response, body []byte) string {
 	} else if strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
 		text = string(body)
 	}
-	if text = oneLine(text); text == "" {
+	if text = excerpt.Line(text); text == "" {
 		text = http.StatusText(res.StatusCode)
 	}
 	return text
-}
-
-// oneLine makes a stranger's text fit into an error.
-func oneLine(s string) string {
-	return cut(strings.Join(strings.Fields(cut(s, 8*maxErrText)), " "), maxErrText)
 }
 
 // callOf returns the request that a POST carries, or nil when it carries something else.

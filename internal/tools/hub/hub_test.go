@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 func TestMain(m *testing.M) {
@@ -136,8 +137,8 @@ func (r *rig) fails(tool, input string, kind sandbox.Kind, want ...string) {
 		r.t.Fatalf("%s: %v (%s), want %s", tool, err, sandbox.KindOf(err), kind)
 	}
 	for _, w := range want {
-		if !strings.Contains(detailOf(err), w) {
-			r.t.Errorf("%s: %q does not say %q", tool, detailOf(err), w)
+		if !strings.Contains(excerpt.Detail(err), w) {
+			r.t.Errorf("%s: %q does not say %q", tool, excerpt.Detail(err), w)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // Limits of what a server may say while calls run.
@@ -154,7 +155,7 @@ func (l *listeners) progress(params json.RawMessage) {
 		return
 	}
 	c.put(func() {
-		c.watch.Progress(sandbox.ToolProgress{Progress: p.Progress, Total: p.Total, Message: cut(l.redact.String(p.Message), maxSaying)})
+		c.watch.Progress(sandbox.ToolProgress{Progress: p.Progress, Total: p.Total, Message: excerpt.Of(l.redact.String(p.Message), maxSaying)})
 	})
 }
 
@@ -171,12 +172,12 @@ func (l *listeners) message(params json.RawMessage, by *capture) {
 	}
 	m.Data = l.redact.JSON(m.Data)
 	if len(m.Data) > maxLogData {
-		m.Data = quoted(cut(string(m.Data), maxLogData))
+		m.Data = excerpt.JSON(excerpt.Of(string(m.Data), maxLogData))
 	}
-	said := sandbox.ToolLog{Level: cut(m.Level, maxID), Logger: cut(m.Logger, maxID), Data: m.Data}
+	said := sandbox.ToolLog{Level: excerpt.Of(m.Level, maxID), Logger: excerpt.Of(m.Logger, maxID), Data: m.Data}
 	if l.limiter.Allow() {
 		l.log.LogAttrs(context.Background(), slog.LevelDebug, "MCP server reports", slog.String("level", said.Level),
-			slog.String("logger", said.Logger), slog.String("data", l.redacted(cut(string(said.Data), maxLogLine))))
+			slog.String("logger", said.Logger), slog.String("data", l.redacted(excerpt.Of(string(said.Data), maxLogLine))))
 	}
 	if c := l.owner(by); c != nil && c.watch.Log != nil {
 		c.put(func() { c.watch.Log(said) })

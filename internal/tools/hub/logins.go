@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
@@ -40,7 +41,7 @@ func (h *Hub) loginClient(s *serverConfig, t *target, scope scopeKey) (*login.Cl
 
 // withoutSecrets is why a login does not work, as the error of the caller that needs it.
 func withoutSecrets(l *link, err error) error {
-	return sandbox.Wrap(sandbox.Unavailable, loginCause(err), "%s", l.redact.Replace(detailOf(err)))
+	return sandbox.Wrap(sandbox.Unavailable, loginCause(err), "%s", l.redact.Replace(excerpt.Detail(err)))
 }
 
 // loginCause keeps of an error what is asked for: its texts are for no caller.
@@ -147,7 +148,7 @@ func (h *Hub) BeginLogin(ctx context.Context, c sandbox.Caller, server, redirect
 	p, err := client.Begin(ctx, redirect)
 	if err != nil {
 		client.Close()
-		return sandbox.ToolLogin{}, sandbox.Wrap(sandbox.KindOf(err), nil, "%s", t.redact.Replace(detailOf(err)))
+		return sandbox.ToolLogin{}, sandbox.Wrap(sandbox.KindOf(err), nil, "%s", t.redact.Replace(excerpt.Detail(err)))
 	}
 	h.logins.add(&pendingLogin{p, client, server, scope})
 	return sandbox.ToolLogin{URL: p.URL, RedirectURI: p.Redirect(), Expires: p.Expires}, nil
@@ -172,7 +173,7 @@ func (h *Hub) FinishLogin(ctx context.Context, c sandbox.Caller, server, redirec
 	}
 	defer p.client.Close()
 	if err := p.client.Finish(ctx, p.Pending, answer); err != nil {
-		return sandbox.Wrap(sandbox.KindOf(err), nil, "%s", detailOf(err))
+		return sandbox.Wrap(sandbox.KindOf(err), nil, "%s", excerpt.Detail(err))
 	}
 	h.reconnectScope(server, p.scope)
 	return nil

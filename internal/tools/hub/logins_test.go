@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 )
 
@@ -54,7 +55,7 @@ func (r *rig) login() {
 func (r *rig) needsLogin() {
 	r.t.Helper()
 	_, err := r.call("r__echo", `{"message":"a"}`)
-	if !errors.Is(err, login.ErrNeeded) || sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(detailOf(err), "skerry mcp login r") {
+	if !errors.Is(err, login.ErrNeeded) || sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(excerpt.Detail(err), "skerry mcp login r") {
 		r.t.Fatalf("want that a login is needed: %v", err)
 	}
 	deadline := time.Now().Add(20 * time.Second)
@@ -177,7 +178,7 @@ func TestLoginStepUp(t *testing.T) {
 	r := open(t, loginConfig(a, ""))
 	r.login()
 	_, err := r.call("r__whoami", "")
-	if !errors.Is(err, login.ErrNeeded) || !strings.Contains(detailOf(err), "with the scope admin") {
+	if !errors.Is(err, login.ErrNeeded) || !strings.Contains(excerpt.Detail(err), "with the scope admin") {
 		t.Fatalf("%v", err)
 	}
 	if got := r.ok("r__echo", `{"message":"a"}`); got != `"a"` {
@@ -193,7 +194,7 @@ func TestLoginStepUp(t *testing.T) {
 			a.tokens[token] = "tools" // granted by word, not by deed
 		}
 	})
-	if _, err := r.call("r__whoami", ""); err == nil || errors.Is(err, login.ErrNeeded) || !strings.Contains(detailOf(err), "403") {
+	if _, err := r.call("r__whoami", ""); err == nil || errors.Is(err, login.ErrNeeded) || !strings.Contains(excerpt.Detail(err), "403") {
 		t.Errorf("%v", err)
 	}
 }
@@ -286,7 +287,7 @@ func TestLoginHostile(t *testing.T) {
 			a.change = c.change
 			r := open(t, loginConfig(a, ""))
 			_, err := r.BeginLogin(context.Background(), aliceCalls, "r", "http://127.0.0.1:1/callback")
-			if sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(detailOf(err), c.want) || strings.Contains(detailOf(err), "169.254") {
+			if sandbox.KindOf(err) != sandbox.Unavailable || !strings.Contains(excerpt.Detail(err), c.want) || strings.Contains(excerpt.Detail(err), "169.254") {
 				t.Errorf("%v", err)
 			}
 		})
@@ -315,7 +316,7 @@ func TestLoginMachine(t *testing.T) {
 	a.asked()
 	r = open(t, loginConfig(a, fmt.Sprintf(oauth, "very-wrong-secret")))
 	_, err := r.call("r__echo", `{"message":"a"}`)
-	if !strings.Contains(detailOf(err), "refuses: invalid_client") || strings.Contains(detailOf(err), "very-wrong") || errors.Is(err, login.ErrNeeded) {
+	if !strings.Contains(excerpt.Detail(err), "refuses: invalid_client") || strings.Contains(excerpt.Detail(err), "very-wrong") || errors.Is(err, login.ErrNeeded) {
 		t.Errorf("%v", err)
 	}
 	if got := a.asked(); got != "client_credentials invalid_client" {
@@ -350,7 +351,7 @@ func TestLoginElsewhere(t *testing.T) {
 	r.login()
 	for _, config := range []string{`,"oauth":false`, `,"headers":{"authorization":"Bearer x"}`} {
 		r.write(loginConfig(a, config))
-		if _, err := r.call("r__echo", `{"message":"a"}`); errors.Is(err, login.ErrNeeded) || !strings.Contains(detailOf(err), "(401)") {
+		if _, err := r.call("r__echo", `{"message":"a"}`); errors.Is(err, login.ErrNeeded) || !strings.Contains(excerpt.Detail(err), "(401)") {
 			t.Errorf("%s: %v", config, err)
 		}
 	}
@@ -368,7 +369,7 @@ func TestLoginConfig(t *testing.T) {
 		`{"client_id":"x","private_key":"a","client_secret":"b"}`: "oauth.private_key", `{"assertion":"x"}`: "oauth.assertion",
 	} {
 		err := r.PutServer(ctx, "s", fmt.Appendf(nil, `{"url":"https://a.example/","oauth":%s}`, config))
-		if sandbox.KindOf(err) != sandbox.Invalid || !strings.HasPrefix(detailOf(err), field) {
+		if sandbox.KindOf(err) != sandbox.Invalid || !strings.HasPrefix(excerpt.Detail(err), field) {
 			t.Errorf("%s: %v", config, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // People write secrets into arguments and URLs, which have no place of their own for them. What looks
@@ -120,7 +121,7 @@ func maskGuessed(raw []byte) ([]byte, error) {
 			continue
 		}
 		var err error
-		if out, err = jsonedit.Set(out, nil, m.Key, quoted(maskedURL(text))); err != nil {
+		if out, err = jsonedit.Set(out, nil, m.Key, excerpt.JSON(maskedURL(text))); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +156,7 @@ func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
 			return nil, invalidField("url", "has %q, and differs from the stored one; write it whole", mask)
 		}
 		var err error
-		if out, err = jsonedit.Set(out, nil, m.Key, quoted(stored.URL)); err != nil {
+		if out, err = jsonedit.Set(out, nil, m.Key, excerpt.JSON(stored.URL)); err != nil {
 			return nil, sandbox.Wrap(sandbox.Invalid, err, "the configuration cannot be read")
 		}
 	}

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,15 +8,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/editdistance"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
-
-// detailOf is the text of an error that was written for callers.
-func detailOf(err error) string {
-	var e *sandbox.Error
-	if errors.As(err, &e) {
-		return e.Detail
-	}
-	return "it failed"
-}
 
 func longestFirst(list []string) []string {
 	list = slices.Clone(list)

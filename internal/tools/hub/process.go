@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 const (
@@ -300,7 +301,7 @@ func (t *tail) add(line []byte) string {
 	if text == "" {
 		return ""
 	}
-	text = t.redact.Replace(cut(text, maxLogLine))
+	text = t.redact.Replace(excerpt.Of(text, maxLogLine))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.lines = append(t.lines, text)
@@ -314,12 +315,4 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return strings.Join(t.lines, "\n")
-}
-
-// cut shortens a text for a log or an error.
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

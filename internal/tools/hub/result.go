@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // rawResult is the result of a call as the server writes it.
@@ -58,7 +59,7 @@ func resultOf(res *mcp.CallToolResult, raw json.RawMessage, limit int) (sandbox.
 		if text == "" {
 			text = "the tool failed and does not say why"
 		}
-		out.Result = quoted(text)
+		out.Result = excerpt.JSON(text)
 	case hasStructure:
 		out.Result = structured
 	case !plain:
@@ -91,7 +92,7 @@ func (t *tool) promised(res sandbox.ToolResult, log *slog.Logger) error {
 	if s := bytes.TrimSpace(r.StructuredContent); len(s) == 0 || string(s) == "null" {
 		return wrongResult("the result has no structured content, which the tool's output schema promises")
 	}
-	wrong, problem := t.output.fields(r.StructuredContent)
+	wrong, problem := t.output.Fields(r.StructuredContent)
 	if problem != nil {
 		log.Debug("MCP server: result not checked, the schema is of no use", "tool", t.Printed, "error", problem)
 	}
@@ -128,15 +129,5 @@ func jsonOr(text string) json.RawMessage {
 	if t := strings.TrimSpace(text); t != "" && json.Valid([]byte(t)) {
 		return json.RawMessage(t)
 	}
-	return quoted(text)
-}
-
-func quoted(text string) json.RawMessage {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(text); err != nil {
-		return json.RawMessage(`""`) // no string fails
-	}
-	return bytes.TrimSpace(b.Bytes())
+	return excerpt.JSON(text)
 }

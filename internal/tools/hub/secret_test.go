@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // someSecrets are the values of secrets: "user:name" for a user's own, "name" for those of all.
@@ -197,7 +198,7 @@ func TestSecretsOfPlugins(t *testing.T) {
 		s := h.parseUserServer(&sandbox.UserServer{Name: "plugin:p:s", Config: json.RawMessage(`{"command":"x","env":{"T":"` + text + `"}}`), Values: values})
 		got, err := h.expand(t.Context(), s, keyOf(scopeUser, alice), "/srv/home")
 		if err != nil {
-			if "error: "+err.Error() != want && "error: "+detailOf(err) != want {
+			if "error: "+err.Error() != want && "error: "+excerpt.Detail(err) != want {
 				t.Errorf("%s: %v, want %s", text, err, want)
 			}
 			continue

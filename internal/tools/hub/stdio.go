@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // stdioTransport connects the SDK to a process: one JSON-RPC message a line on its standard input and
@@ -86,7 +88,7 @@ func (s *stdioConn) decode(line []byte) []jsonrpc.Message {
 	for _, part := range parts {
 		msg, err := jsonrpc.DecodeMessage(part)
 		if err != nil {
-			s.log.Debug("MCP server: a line on standard output is not a message", "text", cut(string(part), maxLogLine))
+			s.log.Debug("MCP server: a line on standard output is not a message", "text", excerpt.Of(string(part), maxLogLine))
 			continue
 		}
 		s.traffic.see(msg, nil)

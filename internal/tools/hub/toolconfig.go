@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // Limits of what a configuration says about tools.
@@ -44,7 +45,7 @@ func (s *serverConfig) checkTools() error {
 		return invalidField("tools", "%d tools, at most %d", len(s.Tools), maxToolConfigs)
 	}
 	for name, c := range s.Tools {
-		if err := c.check("tools." + cut(name, maxToolName)); err != nil {
+		if err := c.check("tools." + excerpt.Of(name, maxToolName)); err != nil {
 			return err
 		}
 		s.Tools[name] = c
@@ -70,7 +71,7 @@ func (c *toolConfig) check(field string) error {
 	}
 	var err error
 	if c.Capabilities, err = sandbox.CheckCapabilities(c.Capabilities); err != nil {
-		return invalidField(field+".capabilities", "%s", detailOf(err))
+		return invalidField(field+".capabilities", "%s", excerpt.Detail(err))
 	}
 	if len(c.Keywords) > maxKeywords {
 		return invalidField(field+".keywords", "%d keywords, at most %d", len(c.Keywords), maxKeywords)

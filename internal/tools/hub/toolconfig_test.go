@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // TestToolConfig: what the configuration says of a tool is with the tool; a hidden one is nowhere.
@@ -70,7 +71,7 @@ func TestWrongToolConfig(t *testing.T) {
 		`{"a":{"disclosure":"always","summary":"é","concurrency":1000}}`: "",
 	} {
 		s := parseServer("s", []byte(`{"command":"true","tools":`+text+`}`))
-		if want == "" && s.err != nil || want != "" && (s.err == nil || !strings.Contains(detailOf(s.err), want)) {
+		if want == "" && s.err != nil || want != "" && (s.err == nil || !strings.Contains(excerpt.Detail(s.err), want)) {
 			t.Errorf("%.60s: %v, want %q", text, s.err, want)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/drift/toolscan"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/schema"
 )
 
 // listing asks a server for its tools.
@@ -36,8 +38,8 @@ const (
 // tool is one tool of a server with what checks its arguments.
 type tool struct {
 	sandbox.Tool
-	input  *validator
-	output *validator // nil when the server promises nothing
+	input  *schema.Validator
+	output *schema.Validator // nil when the server promises nothing
 }
 
 // toolList is what a server listed, and what is offered of it. It does not change.
@@ -124,7 +126,7 @@ func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 				}
 			}
 			if why != "" {
-				c.h.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", cut(p.Name, maxToolName), "why", why)
+				c.h.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", excerpt.Of(p.Name, maxToolName), "why", why)
 				continue
 			}
 			names[t.Name] = true
@@ -193,16 +195,16 @@ func (c listing) tool(p listed) (t *tool, why string) {
 	if input == nil {
 		input = json.RawMessage(`{"type":"object"}`)
 	}
-	t = &tool{input: newValidator(input, inputField)}
+	t = &tool{input: schema.New(input, schema.Input)}
 	t.Tool = sandbox.Tool{
 		Server: c.key.server, Name: p.Name, Printed: printedName(c.key.server, p.Name),
-		Description: cut(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
-		WrapperPath: WrapperPath(c.key.server, p.Name), Title: cut(p.Title, maxTitle),
+		Description: excerpt.Of(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
+		WrapperPath: WrapperPath(c.key.server, p.Name), Title: excerpt.Of(p.Title, maxTitle),
 		Annotations: compactJSON(p.Annotations, '{'), Icons: compactJSON(p.Icons, '['), Meta: compactJSON(p.Meta, '{'),
 	}
 	t.Findings = toolscan.Tool(t.Tool)
 	if t.Output != nil {
-		t.output = newValidator(t.Output, resultField)
+		t.output = schema.New(t.Output, schema.Result)
 	}
 	return t, ""
 }

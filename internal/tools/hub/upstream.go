@@ -14,6 +14,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // passing carries requests that are no tool calls.
@@ -221,14 +222,14 @@ func withUpstreamError(l *link, err, told error) error {
 	if _, answered := rpcErrorText(err); !answered || !errors.As(err, &rpc) || rpc.Code == codeTooLarge {
 		return told
 	}
-	own := &sandbox.UpstreamError{Code: rpc.Code, Message: l.redact.Replace(oneLine(rpc.Message))}
+	own := &sandbox.UpstreamError{Code: rpc.Code, Message: l.redact.Replace(excerpt.Line(rpc.Message))}
 	if len(rpc.Data) > 0 && len(rpc.Data) <= maxErrorData {
 		own.Data = json.RawMessage(l.redact.Replace(string(rpc.Data)))
 		if !json.Valid(own.Data) {
 			own.Data = nil
 		}
 	}
-	return &sandbox.Error{Kind: sandbox.ToolFailed, Detail: detailOf(told), Err: own}
+	return &sandbox.Error{Kind: sandbox.ToolFailed, Detail: excerpt.Detail(told), Err: own}
 }
 
 // items lists what the server offers of a kind, page by page. What is too large is left out.

@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 var bob = sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "bob"}, ID: "one"}
@@ -116,8 +117,8 @@ func TestServersOfOneUser(t *testing.T) {
 		if sandbox.KindOf(err) != sandbox.NotFound {
 			t.Errorf("%s: %v", what, err)
 		}
-		if _, hint, ok := strings.Cut(detailOf(err), "did you mean"); ok && strings.Contains(hint, "sales") {
-			t.Errorf("%s: the name is given away: %s", what, detailOf(err))
+		if _, hint, ok := strings.Cut(excerpt.Detail(err), "did you mean"); ok && strings.Contains(hint, "sales") {
+			t.Errorf("%s: the name is given away: %s", what, excerpt.Detail(err))
 		}
 	}
 	found, err := r.Search(ctx, bob, sandbox.ToolQuery{Query: "echo a message"})

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 // maxViews bounds the views that are kept.
@@ -232,7 +233,7 @@ func (h *Hub) server(s *serverConfig, v *view, t sandbox.Thread) sandbox.ToolSer
 		}
 	}
 	if err != nil {
-		shown.Error = detailOf(err)
+		shown.Error = excerpt.Detail(err)
 		if shown.State != stateNeedsLogin {
 			shown.State = stateFailed
 		}

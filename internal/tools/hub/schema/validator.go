@@ -1,4 +1,4 @@
-package hub
+package schema
 
 import (
 	"bytes"
@@ -16,20 +16,22 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
 const (
-	maxFields  = 10
-	schemaURL  = "mem:///input"
-	maxShown   = 200 // bytes of a text that an error quotes
-	inputField = "input"
-	// resultField is the name of a result in errors.
-	resultField = "result"
+	maxFields = 10
+	schemaURL = "mem:///input"
+	maxShown  = 200 // bytes of a text that an error quotes
+	// Input is the name of arguments in errors.
+	Input = "input"
+	// Result is the name of a result in errors.
+	Result = "result"
 )
 
-// validator checks arguments against a tool's input schema. It is compiled when it is first used: few
+// Validator checks arguments against a tool's input schema. It is compiled when it is first used: few
 // of the many tools are ever called. It checks one call's arguments at a time: the steps are counted.
-type validator struct {
+type Validator struct {
 	raw  []byte
 	root string // how errors name the whole value
 
@@ -40,7 +42,8 @@ type validator struct {
 	steps    budget
 }
 
-func newValidator(raw []byte, root string) *validator { return &validator{raw: raw, root: root} }
+// New returns a validator of a schema. Errors call the whole value root.
+func New(raw []byte, root string) *Validator { return &Validator{raw: raw, root: root} }
 
 // noLoader refuses every reference that leads out of the schema: neither the network nor this host's
 // files are read for a stranger.
@@ -65,7 +68,7 @@ func compilePattern(s string) (jsonschema.Regexp, error) {
 	return re, nil
 }
 
-func (v *validator) compile() {
+func (v *Validator) compile() {
 	defer func() {
 		if p := recover(); p != nil {
 			v.err = fmt.Errorf("the schema cannot be compiled: %v", p)
@@ -93,7 +96,7 @@ func (v *validator) compile() {
 }
 
 // validate checks a value. unusable says that the schema cannot judge it.
-func (v *validator) validate(value any) (wrong *jsonschema.ValidationError, unusable error) {
+func (v *Validator) validate(value any) (wrong *jsonschema.ValidationError, unusable error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if !v.compiled {
@@ -119,22 +122,22 @@ func (v *validator) validate(value any) (wrong *jsonschema.ValidationError, unus
 	return nil, err
 }
 
-// check validates the arguments of a call, which must be one JSON object; nothing stands for {}. The
+// Check validates the arguments of a call, which must be one JSON object; nothing stands for {}. The
 // error is Invalid and has a field for each thing that is wrong. A schema that cannot be used (problem)
 // leaves the judgement to the server.
-func (v *validator) check(tool string, input []byte) (args []byte, problem, err error) {
+func (v *Validator) Check(tool string, input []byte) (args []byte, problem, err error) {
 	if len(bytes.TrimSpace(input)) == 0 || string(bytes.TrimSpace(input)) == "null" {
 		input = []byte("{}")
 	}
 	if len(input) > maxInputBytes {
-		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: fmt.Sprintf("has more than %d bytes", maxInputBytes)})
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: Input, Detail: fmt.Sprintf("has more than %d bytes", maxInputBytes)})
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(input))
 	if err != nil {
-		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: "is not JSON"})
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: Input, Detail: "is not JSON"})
 	}
 	if _, ok := value.(map[string]any); !ok {
-		return nil, nil, invalidInput(tool, sandbox.Field{Name: inputField, Detail: "is not an object"})
+		return nil, nil, invalidInput(tool, sandbox.Field{Name: Input, Detail: "is not an object"})
 	}
 	if where, err := bounded(value, maxInputDepth); err != nil {
 		return nil, nil, invalidInput(tool, sandbox.Field{Name: fieldPath(v.root, where), Detail: err.Error()})
@@ -153,7 +156,7 @@ func (v *validator) check(tool string, input []byte) (args []byte, problem, err 
 
 // withoutNulls returns arguments that are not valid without the parameters that are null, if that makes
 // them valid, else nil: many programs write null for a parameter that they leave out.
-func (v *validator) withoutNulls(input []byte, value any) []byte {
+func (v *Validator) withoutNulls(input []byte, value any) []byte {
 	object, _ := value.(map[string]any)
 	lean := map[string]any{}
 	for name, x := range object {
@@ -180,9 +183,9 @@ func (v *validator) withoutNulls(input []byte, value any) []byte {
 	return input
 }
 
-// fields returns what is wrong with a JSON text, nothing when it is right. problem says that the schema
+// Fields returns what is wrong with a JSON text, nothing when it is right. problem says that the schema
 // or the text cannot be judged.
-func (v *validator) fields(text []byte) (wrong []sandbox.Field, problem error) {
+func (v *Validator) Fields(text []byte) (wrong []sandbox.Field, problem error) {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return []sandbox.Field{{Name: v.root, Detail: "is not JSON"}}, nil
@@ -217,7 +220,7 @@ var english = message.NewPrinter(language.English)
 
 func (f *fieldList) put(where []string, detail string) {
 	if len(f.fields) < maxFields {
-		f.fields = append(f.fields, sandbox.Field{Name: fieldPath(f.root, where), Detail: cut(detail, maxShown)})
+		f.fields = append(f.fields, sandbox.Field{Name: fieldPath(f.root, where), Detail: excerpt.Of(detail, maxShown)})
 	}
 }
 
@@ -229,7 +232,7 @@ func fieldPath(root string, where []string) string {
 		if _, err := strconv.Atoi(w); err == nil {
 			b.WriteString("[" + w + "]")
 		} else {
-			b.WriteString("." + cut(w, maxShown))
+			b.WriteString("." + excerpt.Of(w, maxShown))
 		}
 	}
 	return b.String()

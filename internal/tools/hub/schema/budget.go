@@ -1,4 +1,4 @@
-package hub
+package schema
 
 import (
 	"encoding/json"

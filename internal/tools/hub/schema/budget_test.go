@@ -1,4 +1,4 @@
-package hub
+package schema
 
 import (
 	"errors"
@@ -35,9 +35,9 @@ func TestSchemaThatTakesForever(t *testing.T) {
 		"recursive":    {`{"anyOf":[{"properties":{"a":{"$ref":"#"}},"required":["y"]},{"properties":{"a":{"$ref":"#"}},"required":["z"]}]}`, deep},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newValidator([]byte(c.schema), inputField)
+			v := New([]byte(c.schema), Input)
 			began := time.Now()
-			args, problem, err := v.check("t", []byte(c.input))
+			args, problem, err := v.Check("t", []byte(c.input))
 			if !errors.Is(problem, errSpent) || err != nil || string(args) != c.input {
 				t.Errorf("%v, %v, %s", problem, err, args)
 			}
@@ -45,7 +45,7 @@ func TestSchemaThatTakesForever(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 			// The next call has all its steps again.
-			if _, problem, err := v.check("t", []byte(`{}`)); problem != nil || name != "recursive" && err != nil {
+			if _, problem, err := v.Check("t", []byte(`{}`)); problem != nil || name != "recursive" && err != nil {
 				t.Errorf("afterwards: %v, %v", problem, err)
 			}
 		})
@@ -55,10 +55,10 @@ func TestSchemaThatTakesForever(t *testing.T) {
 func TestNumbersOutOfRange(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{`{}`, `{"properties":{"x":{"minimum":1}}}`, `{"properties":{"x":{"items":{"multipleOf":3}}}}`} {
-		v := newValidator([]byte(schema), inputField)
+		v := New([]byte(schema), Input)
 		for _, number := range []string{"1e99999999", "-1E-99999999", "1e99999999999999999999", "1e401", strings.Repeat("7", 1001)} {
 			for input, field := range map[string]string{`{"x":` + number + `}`: "input.x", `{"x":[3,` + number + `]}`: "input.x[1]"} {
-				_, problem, err := v.check("t", []byte(input))
+				_, problem, err := v.Check("t", []byte(input))
 				var e *sandbox.Error
 				if problem != nil || !errors.As(err, &e) || e.Kind != sandbox.Invalid || e.Fields[0].Name != field {
 					t.Errorf("%s: %v, %v", schema, problem, err)
@@ -66,8 +66,8 @@ func TestNumbersOutOfRange(t *testing.T) {
 			}
 		}
 	}
-	v := newValidator([]byte(`{"properties":{"x":{"multipleOf":0.01,"maximum":1e300}}}`), inputField)
-	if _, problem, err := v.check("t", []byte(`{"x":9007199254740993.25}`)); problem != nil || err != nil {
+	v := New([]byte(`{"properties":{"x":{"multipleOf":0.01,"maximum":1e300}}}`), Input)
+	if _, problem, err := v.Check("t", []byte(`{"x":9007199254740993.25}`)); problem != nil || err != nil {
 		t.Error(problem, err)
 	}
 }
@@ -80,16 +80,16 @@ func TestSchemasOfNoUse(t *testing.T) {
 		`{"type":7}`, `{"$dynamicRef":"#"}`, `{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveRef":"#"}`,
 		`{"properties":{"x":{"maximum":1e9999999}}}`, strings.Repeat(`{"not":`, 200) + `{}` + strings.Repeat(`}`, 200),
 	} {
-		v := newValidator([]byte(schema), inputField)
-		if _, problem, err := v.check("t", []byte(`{"x":1}`)); problem == nil || err != nil {
+		v := New([]byte(schema), Input)
+		if _, problem, err := v.Check("t", []byte(`{"x":1}`)); problem == nil || err != nil {
 			t.Errorf("%.80s: %v, %v", schema, problem, err)
 		}
 	}
-	v := newValidator([]byte(`{}`), inputField)
-	if _, _, err := v.check("t", []byte(`{"x":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`)); sandbox.KindOf(err) != sandbox.Invalid {
+	v := New([]byte(`{}`), Input)
+	if _, _, err := v.Check("t", []byte(`{"x":`+strings.Repeat("[", 600)+strings.Repeat("]", 600)+`}`)); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Error("deep arguments:", err)
 	}
-	if _, _, err := v.check("t", []byte(`{"x":"`+strings.Repeat("a", maxInputBytes)+`"}`)); sandbox.KindOf(err) != sandbox.Invalid {
+	if _, _, err := v.Check("t", []byte(`{"x":"`+strings.Repeat("a", maxInputBytes)+`"}`)); sandbox.KindOf(err) != sandbox.Invalid {
 		t.Error("large arguments:", err)
 	}
 }
@@ -99,19 +99,19 @@ func TestSchemasOfNoUse(t *testing.T) {
 func TestCountingChangesNothing(t *testing.T) {
 	t.Parallel()
 	draft7 := `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"x":{"format":"ipv4"},"r":{"format":"regex"}}}`
-	v := newValidator([]byte(draft7), inputField)
-	if _, _, err := v.check("t", []byte(`{"x":"1.2.3"}`)); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "input.x '1.2.3' is not valid ipv4") {
+	v := New([]byte(draft7), Input)
+	if _, _, err := v.Check("t", []byte(`{"x":"1.2.3"}`)); sandbox.KindOf(err) != sandbox.Invalid || !strings.Contains(err.Error(), "input.x '1.2.3' is not valid ipv4") {
 		t.Error(err)
 	}
-	if _, problem, err := v.check("t", []byte(`{"x":"1.2.3.4","r":"(?<=a)b"}`)); problem != nil || err != nil {
+	if _, problem, err := v.Check("t", []byte(`{"x":"1.2.3.4","r":"(?<=a)b"}`)); problem != nil || err != nil {
 		t.Error(problem, err)
 	}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			v := newValidator([]byte(`{"properties":{"x":{"$ref":"http://json-schema.org/draft-07/schema#"}}}`), inputField)
+			v := New([]byte(`{"properties":{"x":{"$ref":"http://json-schema.org/draft-07/schema#"}}}`), Input)
 			for range 20 {
-				if _, _, err := v.check("t", []byte(`{"x":{"type":7}}`)); sandbox.KindOf(err) != sandbox.Invalid {
+				if _, _, err := v.Check("t", []byte(`{"x":{"type":7}}`)); sandbox.KindOf(err) != sandbox.Invalid {
 					t.Error(err)
 				}
 			}
