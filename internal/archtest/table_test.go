@@ -119,6 +119,7 @@ var table = []row{
 	{"internal/tools/egress", "sandbox", "the way out knows hosts, not who asks"},
 	{"internal/tools/hub", "sandbox platform/redact platform/editdistance tools/search config/extensions platform/jsonedit platform/lockedfile tools/drift/toolscan tools/egress tools/hub/... observe/tracing", "the hub knows tools, not who calls them"},
 	{"internal/tools/hub/excerpt", "sandbox", "a text is shortened, whoever wrote it"},
+	{"internal/tools/hub/serverconfig", "sandbox config/extensions platform/jsonedit platform/lockedfile platform/redact tools/hub/excerpt tools/hub/login", "a configuration is text and values; it connects to nothing"},
 	{"internal/tools/hub/schema", "sandbox platform/jsonedit tools/hub/excerpt", "a schema judges values, not calls"},
 	{"internal/tools/hub/login", "sandbox", "a login knows a server's address, not what is said to it"},
 	{"internal/tools/search", "sandbox", "a search knows a tool set, not where it comes from"},

@@ -17,6 +17,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // Resolve returns the tool that ref names among those of the thread: by server and name, by its printed
@@ -58,11 +59,11 @@ func (h *Hub) resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef
 		return e, nil
 	}
 	for _, s := range candidates {
-		if err := h.whyNot(s, v, t); err != nil && visible(s.asTool()) {
+		if err := h.whyNot(s, v, t); err != nil && visible(s.AsTool()) {
 			return entry{}, err
 		}
 	}
-	candidates = slices.DeleteFunc(candidates, func(s *serverConfig) bool { return !visible(s.asTool()) })
+	candidates = slices.DeleteFunc(candidates, func(s *serverconfig.Server) bool { return !visible(s.AsTool()) })
 	if err := h.errQuarantined(candidates, t, ref); err != nil {
 		return entry{}, err
 	}
@@ -70,14 +71,14 @@ func (h *Hub) resolve(ctx context.Context, t sandbox.Thread, ref sandbox.ToolRef
 }
 
 // whyNot says why the tools of a server are not known, or nil when they are.
-func (h *Hub) whyNot(s *serverConfig, v *view, t sandbox.Thread) error {
-	if err := v.refused[s.name]; err != nil {
-		return configError(s.name, err)
+func (h *Hub) whyNot(s *serverconfig.Server, v *view, t sandbox.Thread) error {
+	if err := v.refused[s.Name]; err != nil {
+		return configError(s.Name, err)
 	}
 	h.mu.Lock()
-	c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]
+	c := h.conns[connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}]
 	h.mu.Unlock()
-	if v.servers[s.name] {
+	if v.servers[s.Name] {
 		return nil
 	}
 	if c == nil { // contact has just tried to make it
@@ -85,20 +86,20 @@ func (h *Hub) whyNot(s *serverConfig, v *view, t sandbox.Thread) error {
 	}
 	tools, _, err := c.known()
 	if tools == nil && err == nil {
-		err = sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is still connecting", s.name)
+		err = sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is still connecting", s.Name)
 	}
 	return err
 }
 
 // owners returns the servers that the tool of a name can belong to.
-func owners(cfg *config, ref sandbox.ToolRef) []*serverConfig {
+func owners(cfg *serverconfig.Set, ref sandbox.ToolRef) []*serverconfig.Server {
 	name := ref.Printed
 	if name == "" {
 		name = ref.Name
 	}
-	var list []*serverConfig
-	for _, s := range cfg.usable() {
-		if s.name == ref.Server || ref.Server == "" && (strings.HasPrefix(name, printedServer(s.name)+"__") || strings.HasPrefix(name, s.name+".")) {
+	var list []*serverconfig.Server
+	for _, s := range cfg.Usable() {
+		if s.Name == ref.Server || ref.Server == "" && (strings.HasPrefix(name, serverconfig.PrintedServer(s.Name)+"__") || strings.HasPrefix(name, s.Name+".")) {
 			list = append(list, s)
 		}
 	}
@@ -107,22 +108,17 @@ func owners(cfg *config, ref sandbox.ToolRef) []*serverConfig {
 
 func everything(sandbox.Tool) bool { return true }
 
-// asTool stands for a server where it is asked who may see it.
-func (s *serverConfig) asTool() sandbox.Tool {
-	return sandbox.Tool{Server: s.name, Requires: s.Capabilities}
-}
-
 // notFound names what looks alike, of what the caller may know of.
-func notFound(cfg *config, v *view, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) error {
+func notFound(cfg *serverconfig.Set, v *view, ref sandbox.ToolRef, visible func(sandbox.Tool) bool) error {
 	want := ref.Printed
 	if ref.Server != "" {
 		want = ref.Server + "." + ref.Name
-		s := cfg.byName[ref.Server]
+		s := cfg.ByName[ref.Server]
 		switch {
-		case s == nil || !s.enabled() || !visible(s.asTool()):
+		case s == nil || !s.IsEnabled() || !visible(s.AsTool()):
 			return sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", ref.Server, orMaybe(nearest(ref.Server, serverNames(cfg, visible))))
-		case s.err != nil:
-			return configError(s.name, s.err)
+		case s.Err != nil:
+			return configError(s.Name, s.Err)
 		}
 	} else if want == "" {
 		want = ref.Name
@@ -135,16 +131,16 @@ func notFound(cfg *config, v *view, ref sandbox.ToolRef, visible func(sandbox.To
 	}
 	like := ref.Printed
 	if like == "" {
-		like = printedName(ref.Server, ref.Name)
+		like = serverconfig.PrintedName(ref.Server, ref.Name)
 	}
 	return sandbox.Errorf(sandbox.NotFound, "there is no tool %.200q%s", want, orMaybe(nearest(like, names)))
 }
 
-func serverNames(cfg *config, visible func(sandbox.Tool) bool) []string {
+func serverNames(cfg *serverconfig.Set, visible func(sandbox.Tool) bool) []string {
 	var names []string
-	for _, s := range cfg.servers {
-		if s.enabled() && visible(s.asTool()) {
-			names = append(names, s.name)
+	for _, s := range cfg.List {
+		if s.IsEnabled() && visible(s.AsTool()) {
+			names = append(names, s.Name)
 		}
 	}
 	return names
@@ -217,7 +213,7 @@ var errTooLate = errors.New("the call took too long")
 
 func (c *conn) call(ctx context.Context, t *tool, args []byte, watch sandbox.ToolWatch) (sandbox.ToolResult, error) {
 	terms := c.terms.Load()
-	limit := terms.cfg.timeout(t.Name, c.h.o.CallTimeout)
+	limit := terms.cfg.Timeout(t.Name, c.h.o.CallTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
 	defer cancel()
 	c.calls.Add(1)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skerry-sandbox/skerry/internal/platform/jsonedit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
@@ -224,66 +223,4 @@ func TestServerTools(t *testing.T) {
 	if err := r.ReconnectServer(context.Background(), "x"); err != nil || r.pid("x") == pid {
 		t.Errorf("reconnect: %v", err)
 	}
-}
-
-// TestRealPlugins: the .mcp.json files of real plugins are read, their odd servers are refused by name.
-func TestRealPlugins(t *testing.T) {
-	t.Parallel()
-	files, err := filepath.Glob("../../../testdata/knowledge-work-plugins/*/.mcp.json")
-	if err != nil || len(files) == 0 {
-		t.Fatal("the test data is not there: ", err)
-	}
-	servers, refused := 0, 0
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := parseConfig(text)
-		if err != nil {
-			t.Errorf("%s: %v", f, err)
-			continue
-		}
-		for _, s := range cfg.servers {
-			servers++
-			if s.err != nil {
-				refused++
-				if !strings.Contains(s.err.Error(), "url: is empty") {
-					t.Errorf("%s: %s: %v", f, s.name, s.err)
-				}
-			}
-		}
-	}
-	t.Logf("%d servers in %d files, %d with an empty url", servers, len(files), refused)
-}
-
-func FuzzConfig(f *testing.F) {
-	f.Add([]byte(stored), "one", []byte(`{"command":"x"}`))
-	f.Add([]byte(`{"mcpServers":{"a":{"ENV":{"A":"b"},"env":"x"}}}`), "a", []byte(`{"command":"x","env":{"A":"***"}}`))
-	f.Fuzz(func(t *testing.T, text []byte, name string, server []byte) {
-		cfg, err := parseConfig(text)
-		if err != nil {
-			return
-		}
-		for _, s := range cfg.servers {
-			if !json.Valid(masked(s.raw)) {
-				t.Errorf("masked %q", s.raw)
-			}
-		}
-		merged, err := unmasked(server, cfg.byName[name])
-		if err != nil || parseServer(name, merged).err != nil {
-			return
-		}
-		out, err := jsonedit.Set(text, []string{"mcpServers"}, name, merged)
-		if err != nil {
-			return
-		}
-		again, err := parseConfig(out)
-		if err != nil || again.byName[name] == nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		if len(again.servers) < len(cfg.servers) {
-			t.Fatalf("a server is lost\n%s\n%s", text, out)
-		}
-	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // Times of a connection's life.
@@ -31,7 +32,7 @@ const (
 type conn struct {
 	h     *Hub
 	key   connKey
-	cfg   *serverConfig         // by which it is connected
+	cfg   *serverconfig.Server  // by which it is connected
 	terms atomic.Pointer[terms] // by which it is used
 	calls atomic.Int32          // in progress or waiting for a place
 
@@ -57,11 +58,11 @@ type attempt struct {
 }
 
 // connOf returns the connection for a thread to a server, made when there is none yet.
-func (h *Hub) connOf(s *serverConfig, t sandbox.Thread) (*conn, error) {
-	key := connKey{s.name, keyOf(s.Scope, t)}
+func (h *Hub) connOf(s *serverconfig.Server, t sandbox.Thread) (*conn, error) {
+	key := connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}
 	h.mu.Lock()
 	c := h.conns[key]
-	if c != nil && c.cfg.sameDial(s) {
+	if c != nil && c.cfg.SameDial(s) {
 		h.mu.Unlock()
 		c.adopt(s)
 		return c, nil
@@ -108,7 +109,7 @@ func (h *Hub) evict() bool {
 		return false
 	}
 	delete(h.conns, oldest.key)
-	h.epoch.Add(1)
+	h.changes.epoch.Add(1)
 	h.release(oldest)
 	return true
 }
@@ -123,7 +124,7 @@ func (h *Hub) retire(match func(*conn) bool) {
 	for key, c := range h.conns {
 		if match(c) {
 			delete(h.conns, key)
-			h.epoch.Add(1)
+			h.changes.epoch.Add(1)
 			h.release(c)
 		}
 	}
@@ -131,13 +132,13 @@ func (h *Hub) retire(match func(*conn) bool) {
 
 // retireStale closes the connections to servers whose configuration is not in force any more. Those
 // that are still connected to in the same way go on under the new terms.
-func (h *Hub) retireStale(cfg *config) {
+func (h *Hub) retireStale(cfg *serverconfig.Set) {
 	h.retire(func(c *conn) bool {
-		if c.cfg.user != nil {
+		if c.cfg.User != nil {
 			return false // its user's configuration decides
 		}
-		s := cfg.byName[c.key.server]
-		if s == nil || !s.enabled() || s.err != nil || !c.cfg.sameDial(s) {
+		s := cfg.ByName[c.key.server]
+		if s == nil || !s.IsEnabled() || s.Err != nil || !c.cfg.SameDial(s) {
 			return true
 		}
 		c.adopt(s)
@@ -146,8 +147,8 @@ func (h *Hub) retireStale(cfg *config) {
 }
 
 // adopt puts new terms in force. Calls in progress end under the old ones.
-func (c *conn) adopt(s *serverConfig) {
-	if bytes.Equal(c.terms.Load().cfg.raw, s.raw) {
+func (c *conn) adopt(s *serverconfig.Server) {
+	if bytes.Equal(c.terms.Load().cfg.Raw, s.Raw) {
 		return
 	}
 	c.mu.Lock()
@@ -159,7 +160,7 @@ func (c *conn) adopt(s *serverConfig) {
 	if c.tools != nil {
 		c.tools = c.tools.under(s)
 	}
-	c.h.epoch.Add(1)
+	c.h.changes.epoch.Add(1)
 }
 
 // mind takes care of each connection once in a while.
@@ -188,7 +189,7 @@ func (c *conn) mind(now time.Time) (forget bool) {
 	if l := c.link; l != nil && l.process != nil && l.process.line.stuck(c.h.o.DripTime) && c.calls.Load() > 0 {
 		l.drips.Store(true)
 		c.link = nil // the next call starts the server anew
-		c.h.epoch.Add(1)
+		c.h.changes.epoch.Add(1)
 		c.h.spawn(l.close)
 		c.h.o.Log.Warn("MCP server: started anew, one message came in too slowly", "server", c.key.server)
 		return false
@@ -198,7 +199,7 @@ func (c *conn) mind(now time.Time) (forget bool) {
 	case c.link != nil && unused > c.h.o.IdleTimeout:
 		l := c.link
 		c.link = nil
-		c.h.epoch.Add(1)
+		c.h.changes.epoch.Add(1)
 		c.h.spawn(l.close)
 	case c.link == nil && unused > forgetAfter:
 		return true
@@ -269,7 +270,7 @@ func (c *conn) settle(a *attempt, l *link, tools *toolList, err error) {
 	if err != nil && !again && !errors.Is(err, errRetired) && !errors.Is(err, errStopping) {
 		c.h.o.Log.Warn("MCP server: no connection", "server", c.key.server, "error", err)
 	}
-	c.h.bump(changed)
+	c.h.changes.bump(changed)
 	close(a.done)
 }
 
@@ -392,7 +393,7 @@ func (c *conn) relist(l *link) {
 	}
 	c.mu.Unlock()
 	if changed {
-		c.h.bump(true)
+		c.h.changes.bump(true)
 	}
 }
 
@@ -405,7 +406,7 @@ func (c *conn) lost(l *link) {
 		return
 	}
 	c.link = nil
-	c.h.epoch.Add(1)
+	c.h.changes.epoch.Add(1)
 	if l.process != nil && time.Since(l.born) < shortLife {
 		c.fail(sandbox.Errorf(sandbox.Unavailable, "the MCP server %q ended right after it was connected", c.key.server))
 	} else {
@@ -424,7 +425,7 @@ func (c *conn) drop(l *link) {
 		}
 	}
 	c.mu.Unlock()
-	c.h.epoch.Add(1)
+	c.h.changes.epoch.Add(1)
 	if !c.h.spawn(l.close) {
 		l.close()
 	}

@@ -10,7 +10,7 @@
 // a failure is passed on without the secrets of its configuration.
 //
 // Locks: Hub.mu guards the map of the connections, then conn.mu one connection, then Hub.spawning, under which goroutines
-// begin that the hub waits for. redactor.mu may be taken under all of them: what a server says is told without secrets.
+// begin that the hub waits for. serverconfig.Redactor.mu may be taken under all of them: what a server says is told without secrets.
 // The other mutexes guard a map, a queue or a few fields each, and are taken one at a time;
 // listeners and watchers are called without them. No server is asked while one is held.
 package hub

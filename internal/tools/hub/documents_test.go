@@ -9,25 +9,26 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/skerry-sandbox/skerry/internal/e2e/docblock"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // TestDocuments: the servers that documents show are read without an error, and no key of theirs is unknown.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	for _, b := range docblock.Marked(t) {
-		cfg, err := parseConfig([]byte(b.Text))
-		if err != nil || len(cfg.servers) == 0 {
+		cfg, err := serverconfig.Parse([]byte(b.Text))
+		if err != nil || len(cfg.List) == 0 {
 			t.Errorf("%s: %v", b, err)
 			continue
 		}
-		for _, s := range cfg.servers {
-			if s.err != nil {
-				t.Errorf("%s: %s: %v", b, s.name, s.err)
+		for _, s := range cfg.List {
+			if s.Err != nil {
+				t.Errorf("%s: %s: %v", b, s.Name, s.Err)
 			}
-			strict := json.NewDecoder(strings.NewReader(string(s.raw)))
+			strict := json.NewDecoder(strings.NewReader(string(s.Raw)))
 			strict.DisallowUnknownFields()
-			if err := strict.Decode(&serverConfig{}); err != nil {
-				t.Errorf("%s: %s: %v", b, s.name, err)
+			if err := strict.Decode(&serverconfig.Server{}); err != nil {
+				t.Errorf("%s: %s: %v", b, s.Name, err)
 			}
 		}
 	}

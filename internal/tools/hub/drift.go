@@ -2,15 +2,13 @@ package hub
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // ToolPins compares what servers list with what was seen before. It returns the tools that are quarantined; an
@@ -18,12 +16,6 @@ import (
 type ToolPins interface {
 	Check(ctx context.Context, l sandbox.ToolListing) (quarantined []string, err error)
 }
-
-// The values of drift: what becomes of a tool that is not as it was first seen, or approved.
-const (
-	driftRecord     = "record"     // it is recorded
-	driftQuarantine = "quarantine" // it is recorded, and not offered until it is approved
-)
 
 const (
 	// checkTime bounds one comparison.
@@ -33,32 +25,11 @@ const (
 )
 
 // quarantines reports whether changed tools of a server are not offered.
-func (h *Hub) quarantines(s *serverConfig) bool {
+func (h *Hub) quarantines(s *serverconfig.Server) bool {
 	if s.Drift != "" {
-		return s.Drift == driftQuarantine
+		return s.Drift == serverconfig.DriftQuarantine
 	}
 	return h.o.Quarantine
-}
-
-// definition changes when an operator changes how a server is reached or started. Values of env and headers are no part
-// of it: a new token is no new server.
-func (s *serverConfig) definition() (string, error) {
-	parts := struct {
-		Type, Command, URL string
-		Args               []string
-		RunAs              *uint32
-		Sandbox            isolationConfig
-		Key                string
-	}{Type: s.Type, Command: s.Command, URL: s.URL, Args: s.Args, RunAs: s.RunAs, Sandbox: s.Sandbox}
-	if s.user != nil {
-		parts.Key = s.user.Key
-	}
-	text, err := json.Marshal(parts)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 // checkDrift returns the tools of a list that are quarantined. Where nothing is to be quarantined, not knowing is
@@ -69,12 +40,12 @@ func (c *conn) checkDrift(ctx context.Context, tools []*tool) (map[string]bool, 
 	}
 	cfg := c.terms.Load().cfg
 	strict := c.h.quarantines(cfg)
-	definition, err := cfg.definition()
+	definition, err := cfg.Definition()
 	if err != nil {
 		return nil, err
 	}
 	l := sandbox.ToolListing{
-		Owner: sandbox.Owner{Tenant: c.key.scope.tenant, User: c.key.scope.user}, Server: c.key.server, Own: cfg.user != nil, Definition: definition, Quarantine: strict,
+		Owner: sandbox.Owner{Tenant: c.key.scope.Tenant, User: c.key.scope.User}, Server: c.key.server, Own: cfg.User != nil, Definition: definition, Quarantine: strict,
 	}
 	for _, t := range tools {
 		l.Tools = append(l.Tools, t.Tool)
@@ -117,7 +88,7 @@ func (c *conn) recheck() {
 	}
 	c.mu.Unlock()
 	if same {
-		c.h.bump(true)
+		c.h.changes.bump(true)
 	}
 }
 
@@ -140,10 +111,10 @@ func (h *Hub) Recheck(server string) {
 }
 
 // errQuarantined is why a tool that is named is not there, or nil.
-func (h *Hub) errQuarantined(candidates []*serverConfig, t sandbox.Thread, ref sandbox.ToolRef) error {
+func (h *Hub) errQuarantined(candidates []*serverconfig.Server, t sandbox.Thread, ref sandbox.ToolRef) error {
 	for _, s := range candidates {
 		h.mu.Lock()
-		c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]
+		c := h.conns[connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}]
 		h.mu.Unlock()
 		if c == nil {
 			continue
@@ -153,12 +124,12 @@ func (h *Hub) errQuarantined(candidates []*serverConfig, t sandbox.Thread, ref s
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(tools.quarantined)) {
-			names := []string{printedName(s.name, name), s.name + "." + name}
-			if ref.Server == s.name {
+			names := []string{serverconfig.PrintedName(s.Name, name), s.Name + "." + name}
+			if ref.Server == s.Name {
 				names = append(names, name)
 			}
 			if slices.Contains(names, ref.Name) || slices.Contains(names, ref.Printed) {
-				return sandbox.Errorf(sandbox.Forbidden, "the tool %q of the MCP server %q is quarantined: it is not as it was when it was first seen, or approved. An administrator looks at it with `skerry mcp drift list %s` and lets it in with `skerry mcp drift approve %s %s`", name, s.name, s.name, s.name, name)
+				return sandbox.Errorf(sandbox.Forbidden, "the tool %q of the MCP server %q is quarantined: it is not as it was when it was first seen, or approved. An administrator looks at it with `skerry mcp drift list %s` and lets it in with `skerry mcp drift approve %s %s`", name, s.Name, s.Name, s.Name, name)
 			}
 		}
 	}

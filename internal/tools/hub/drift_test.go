@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/store"
 	tooldrift "github.com/skerry-sandbox/skerry/internal/tools/drift"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 type countedAudit struct{ n atomic.Int32 }
@@ -137,31 +138,7 @@ func TestNobodyKnowsWhetherToolsChanged(t *testing.T) {
 			t.Errorf("%s: %v", drift, err)
 		}
 	}
-	if s := parseServer("s", []byte(`{"url":"`+url+`","drift":"delete"}`)); s.err == nil || !strings.Contains(s.err.Error(), `drift: "delete" is not record or quarantine`) {
-		t.Error(s.err)
-	}
-}
-
-// A new token is no new server; another address is.
-func TestDefinition(t *testing.T) {
-	t.Parallel()
-	of := func(config string) string {
-		t.Helper()
-		s := parseServer("s", []byte(config))
-		if s.err != nil {
-			t.Fatal(s.err)
-		}
-		d, err := s.definition()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	base := of(`{"url":"https://a.example","headers":{"A":"1"}}`)
-	if base != of(`{"url":"https://a.example","headers":{"A":"2"},"timeout":500,"drift":"record"}`) {
-		t.Error("a token changes it")
-	}
-	if base == of(`{"url":"https://b.example"}`) || of(`{"command":"a","args":["1"]}`) == of(`{"command":"a","args":["2"]}`) {
-		t.Error("an address or an argument does not change it")
+	if s := serverconfig.ParseServer("s", []byte(`{"url":"`+url+`","drift":"delete"}`)); s.Err == nil || !strings.Contains(s.Err.Error(), `drift: "delete" is not record or quarantine`) {
+		t.Error(s.Err)
 	}
 }

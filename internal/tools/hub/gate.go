@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // maxWaiting is how many calls may wait for a place at one connection. More are refused at once.
@@ -15,7 +16,7 @@ const maxWaiting = 256
 // terms are the parts of a server's configuration that can change under a live connection. They do
 // not change themselves: a connection gets new ones. Calls in progress keep those that they began with.
 type terms struct {
-	cfg     *serverConfig
+	cfg     *serverconfig.Server
 	server  places
 	tools   map[string]places // of the tools that have a limit of their own
 	waiting atomic.Int32
@@ -24,7 +25,7 @@ type terms struct {
 // places holds a token for each call in progress.
 type places chan struct{}
 
-func newTerms(s *serverConfig, fallback int) *terms {
+func newTerms(s *serverconfig.Server, fallback int) *terms {
 	if s.Concurrency > 0 {
 		fallback = s.Concurrency
 	}

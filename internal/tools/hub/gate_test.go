@@ -9,6 +9,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // TestTimeouts: a tool's own limit goes before that of its server, and both before the hub's.
@@ -31,7 +32,7 @@ func (r *rig) inProgress(n int, tool, input string) (wait func()) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c, err := r.connOf(r.config().byName[found.Server], alice)
+	c, err := r.connOf(r.config().ByName[found.Server], alice)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestConcurrency(t *testing.T) {
 // TestTooManyWait: the calls that wait are bounded too.
 func TestTooManyWait(t *testing.T) {
 	t.Parallel()
-	terms := newTerms(&serverConfig{Concurrency: 1}, 16)
+	terms := newTerms(&serverconfig.Server{Terms: serverconfig.Terms{Concurrency: 1}}, 16)
 	leave, err := terms.enter(context.Background(), "s", &tool{})
 	if err != nil {
 		t.Fatal(err)

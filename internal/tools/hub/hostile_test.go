@@ -165,7 +165,7 @@ func TestWatchedCall(t *testing.T) {
 // spoken is the version of the protocol that was agreed on with a server.
 func (r *rig) spoken(server string) string {
 	r.t.Helper()
-	c, err := r.connOf(r.config().byName[server], alice)
+	c, err := r.connOf(r.config().ByName[server], alice)
 	if err != nil {
 		r.t.Fatal(err)
 	}

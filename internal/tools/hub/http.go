@@ -19,6 +19,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 const (
@@ -40,22 +41,22 @@ type remote struct {
 }
 
 // newRemote returns the transport for the SDK and what closes its idle connections.
-func (s *serverConfig) newRemote(t *target, traffic *traffic) (mcp.Transport, *remote, error) {
-	origin, err := url.Parse(t.url)
+func newRemote(s *serverconfig.Server, t *serverconfig.Target, traffic *traffic) (mcp.Transport, *remote, error) {
+	origin, err := url.Parse(t.URL)
 	if err != nil {
-		return nil, nil, invalidField("url", "is not an http or https URL")
+		return nil, nil, serverconfig.InvalidField("url", "is not an http or https URL")
 	}
-	r := &remote{origin: origin, headers: t.headers, traffic: traffic, old: s.Type == transportSSE, base: &http.Transport{
+	r := &remote{origin: origin, headers: t.Headers, traffic: traffic, old: s.Type == serverconfig.TransportSSE, base: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 32, IdleConnTimeout: 90 * time.Second, MaxResponseHeaderBytes: maxHeaders,
 	}}
 	client := &http.Client{Transport: r, CheckRedirect: r.checkRedirect}
-	if s.Type == transportSSE {
-		return &mcp.SSEClientTransport{Endpoint: t.url, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
+	if s.Type == serverconfig.TransportSSE {
+		return &mcp.SSEClientTransport{Endpoint: t.URL, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
 	}
-	return &mcp.StreamableClientTransport{Endpoint: t.url, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
+	return &mcp.StreamableClientTransport{Endpoint: t.URL, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
 }
 
 // checkRedirect follows a server only to itself: another one must not get its credentials.

@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/config/extensions"
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // Options say how a Hub works. ConfigPath, Log and LookupEnv are needed; a limit of 0 takes its
@@ -26,7 +26,7 @@ type Options struct {
 	// LookupEnv returns the values that ${NAME} in the configuration stands for.
 	LookupEnv func(name string) (string, bool)
 	// Secrets returns the values that ${secret:NAME} stands for; nil: a server that names one is not usable.
-	Secrets Secrets
+	Secrets serverconfig.Secrets
 	// Sealer encrypts the logins that are kept; nil: they are kept as they are.
 	Sealer Sealer
 	// Pins notices when tools change; nil: changes are not noticed. With Quarantine changed tools are not offered, unless the
@@ -74,36 +74,38 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
+// Sealer encrypts what is kept in files. Only with the same purpose a text is opened again.
+type Sealer = login.Sealer
+
 // tickEvery is how often the configuration file is looked at, failed servers are tried again, and idle
 // connections are closed.
 const tickEvery = 500 * time.Millisecond
 
 // Hub holds the connections to MCP servers. All methods may be called at the same time.
 type Hub struct {
-	o      Options
-	ctx    context.Context // ends with the hub
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // goroutines that end with the hub
-	homes  homes
-	file   *configFile
-	vault  *login.Vault
-	logins logins
-	others broadcasts // of changes of what is not tools
+	o        Options
+	ctx      context.Context // ends with the hub
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup // goroutines that end with the hub
+	homes    homes
+	expander *serverconfig.Expander
+	file     *serverconfig.File
+	vault    *login.Vault
+	logins   logins
+	others   broadcasts // of changes of what is not tools
 
 	indexes indexes // for searches
 	users   users
 
-	version atomic.Uint64 // of the tools
-	epoch   atomic.Uint64 // of anything that a view shows
+	changes *changes
 
 	spawning sync.Mutex
 	stopping bool
 
-	mu      sync.Mutex // taken before that of a conn
-	closed  bool
-	conns   map[connKey]*conn
-	views   map[viewKey]*view
-	changed chan struct{} // closed and replaced when version moves
+	mu     sync.Mutex // taken before that of a conn
+	closed bool
+	conns  map[connKey]*conn
+	views  map[serverconfig.Scope]*view
 }
 
 // Open makes a hub. It connects to nothing yet. A configuration that cannot be read is not an error:
@@ -121,14 +123,14 @@ func Open(o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
-	h := &Hub{o: o, homes: homes{dir: o.StateDir}, conns: map[connKey]*conn{}, views: map[viewKey]*view{}, changed: make(chan struct{})}
+	h := &Hub{o: o, expander: &serverconfig.Expander{LookupEnv: o.LookupEnv, Secrets: o.Secrets, Sealer: o.Sealer}, homes: homes{dir: o.StateDir}, conns: map[connKey]*conn{}, views: map[serverconfig.Scope]*view{}, changes: newChanges()}
 	if err := h.homes.open(); err != nil {
 		return nil, fmt.Errorf("mcphub: %w", err)
 	}
 	h.vault = login.OpenVault(filepath.Join(h.homes.dir, "logins"), h.o.Sealer)
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	h.file = &configFile{path: path, files: files, log: o.Log}
-	h.file.check(time.Now())
+	h.file = serverconfig.NewFile(path, files, o.Log)
+	h.file.Check(time.Now())
 	h.wg.Go(h.tick)
 	return h, nil
 }
@@ -180,45 +182,30 @@ func (h *Hub) spawn(f func()) bool {
 // configuration file at once.
 func (h *Hub) Version() uint64 {
 	h.config()
-	return h.version.Load()
+	return h.changes.version.Load()
 }
 
 // Changed returns a channel that is closed at the next change of Version.
 func (h *Hub) Changed() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.changed
+	return h.changes.next()
 }
 
 // Announce moves Version on: who may use which tools may have changed.
-func (h *Hub) Announce() { h.bump(true) }
-
-// bump tells all listeners that something changed; tools says that it was a set of tools.
-func (h *Hub) bump(tools bool) {
-	h.epoch.Add(1)
-	if !tools {
-		return
-	}
-	h.version.Add(1)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	close(h.changed)
-	h.changed = make(chan struct{})
-}
+func (h *Hub) Announce() { h.changes.bump(true) }
 
 // ConfigError says why the configuration file is not what the hub works with, or nil. The text names
 // the place within the file.
 func (h *Hub) ConfigError() error {
 	h.config()
-	return h.file.problem()
+	return h.file.Problem()
 }
 
 // config returns the configuration in force, after a look at the file.
-func (h *Hub) config() *config {
-	cfg, changed := h.file.check(time.Now())
+func (h *Hub) config() *serverconfig.Set {
+	cfg, changed := h.file.Check(time.Now())
 	if changed {
 		h.retireStale(cfg)
-		h.bump(true)
+		h.changes.bump(true)
 	}
 	return cfg
 }
@@ -247,7 +234,7 @@ func (h *Hub) tick() {
 
 // ForgetThread closes the connections that only this thread uses.
 func (h *Hub) ForgetThread(t sandbox.Thread) {
-	h.retire(func(c *conn) bool { return c.key.scope == (scopeKey{t.Tenant, t.User, t.ID}) })
+	h.retire(func(c *conn) bool { return c.key.scope == (serverconfig.Scope{t.Tenant, t.User, t.ID}) })
 }
 
 // homes are the home folders of stdio servers.

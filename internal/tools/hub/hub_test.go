@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/codeapi"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 func TestMain(m *testing.M) {
@@ -409,7 +410,7 @@ func TestScopes(t *testing.T) {
 	eventually(t, "the thread's own server is gone", func() bool {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.conns[connKey{"t", keyOf(scopeThread, alice)}] == nil
+		return r.conns[connKey{"t", serverconfig.ScopeOf(serverconfig.ScopeThread, alice)}] == nil
 	})
 }
 
@@ -526,7 +527,7 @@ func TestDisabledTools(t *testing.T) {
 func TestPrintedNamesThatCollide(t *testing.T) {
 	t.Parallel()
 	mk := func(server string, names ...string) (*conn, *toolList) {
-		c := &conn{key: connKey{server: server}, cfg: &serverConfig{name: server}}
+		c := &conn{key: connKey{server: server}, cfg: &serverconfig.Server{Name: server}}
 		var list []*tool
 		for _, n := range names {
 			tl, why := listing{c}.tool(listed{Name: n})
@@ -556,7 +557,7 @@ func TestWrapperPathFollowsCodeAPI(t *testing.T) {
 			t.Errorf("%q: %q, codeapi has %q", name, got, want)
 		}
 	}
-	c := &conn{key: connKey{server: "my server"}, cfg: &serverConfig{}}
+	c := &conn{key: connKey{server: "my server"}, cfg: &serverconfig.Server{}}
 	for _, name := range []string{"read_file", "a.b", "x.d"} {
 		tl, _ := listing{c}.tool(listed{Name: name})
 		tree, err := codeapi.Generate(sandbox.ToolSet{Tools: []sandbox.Tool{tl.Tool}})

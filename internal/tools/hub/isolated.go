@@ -1,12 +1,9 @@
 package hub
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // Isolation starts stdio servers in sandboxes of their own. Start returns when the program runs, or has
@@ -51,68 +49,14 @@ type Stream interface {
 	SetWriteDeadline(time.Time) error
 }
 
-// isolationConfig is the value of "sandbox": true, or an object.
-type isolationConfig struct {
-	on     bool
-	Egress []string          `json:"egress"` // hosts; none when absent
-	Mounts map[string]string `json:"mounts"` // path inside, below /srv/ -> folder of the host, read-only
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *isolationConfig) UnmarshalJSON(text []byte) error {
-	switch string(text) {
-	case "true":
-		*c = isolationConfig{on: true}
-		return nil
-	case "false", "null":
-		*c = isolationConfig{}
-		return nil
-	}
-	type plain isolationConfig
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields() // a misspelt "egress" must not go unseen
-	var p plain
-	if err := d.Decode(&p); err != nil {
-		return invalidField("sandbox", `want true, or an object with "egress" (a list of hosts) and "mounts" (path inside: folder); %s`, strings.TrimPrefix(err.Error(), "json: "))
-	}
-	*c = isolationConfig(p)
-	c.on = true
-	return nil
-}
-
-const maxIsolatedMounts = 16
-
-// checkIsolation looks at what can be known without the sandbox.
-func (s *serverConfig) checkIsolation() error {
-	if !s.Sandbox.on {
-		return nil
-	}
-	if s.RunAs != nil {
-		return invalidField("run_as", "has no meaning with sandbox: there it gets a uid of its own")
-	}
-	if len(s.Sandbox.Mounts) > maxIsolatedMounts {
-		return invalidField("sandbox.mounts", "%d, at most %d", len(s.Sandbox.Mounts), maxIsolatedMounts)
-	}
-	for inside, host := range s.Sandbox.Mounts {
-		rest, below := strings.CutPrefix(inside, "/srv/")
-		if !below || path.Clean(inside) != inside || rest == "home" || strings.HasPrefix(rest, "home/") {
-			return invalidField("sandbox.mounts", "%.200q: want a clean path below /srv/, and not /srv/home", inside)
-		}
-		if !path.IsAbs(host) {
-			return invalidField("sandbox.mounts", "%.200q: want an absolute folder of the host", host)
-		}
-	}
-	return nil
-}
-
 // isolatedHome is the home folder of a server inside its sandbox.
 const isolatedHome = "/srv/home"
 
 // isolated returns the description of the server for its sandbox.
-func (c *conn) isolated(t *target) IsolatedServer {
+func (c *conn) isolated(t *serverconfig.Target) IsolatedServer {
 	s := IsolatedServer{
-		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.tenant, User: c.key.scope.user}, Home: dialer{c}.homeName(),
-		Argv: append([]string{t.command}, t.args...), Env: t.env, Egress: c.cfg.Sandbox.Egress,
+		Server: c.key.server, Owner: sandbox.Owner{Tenant: c.key.scope.Tenant, User: c.key.scope.User}, Home: dialer{c}.homeName(),
+		Argv: append([]string{t.Command}, t.Args...), Env: t.Env, Egress: c.cfg.Sandbox.Egress,
 	}
 	for inside, host := range c.cfg.Sandbox.Mounts {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: host, Target: inside, ReadOnly: true})
@@ -123,7 +67,7 @@ func (c *conn) isolated(t *target) IsolatedServer {
 
 // startIsolated starts the server in its sandbox. The goroutines that belong to it end with it; wg
 // counts them.
-func startIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.WaitGroup, log *slog.Logger, redact *redactor) (*process, error) {
+func startIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.WaitGroup, log *slog.Logger, redact *serverconfig.Redactor) (*process, error) {
 	v, err := i.Start(ctx, s)
 	if err != nil {
 		return nil, err
@@ -153,15 +97,15 @@ func startIsolated(ctx context.Context, i Isolation, s IsolatedServer, wg *sync.
 
 func (c *conn) isolatedTransport(ctx context.Context, l *link, log *slog.Logger) (mcp.Transport, error) {
 	if c.h.o.Isolation == nil {
-		return nil, invalidField("sandbox", "this server cannot start sandboxes for MCP servers")
+		return nil, serverconfig.InvalidField("sandbox", "this server cannot start sandboxes for MCP servers")
 	}
-	t, err := c.h.expand(ctx, c.cfg, c.key.scope, isolatedHome)
+	t, err := c.h.expander.Expand(ctx, c.cfg, c.key.scope, isolatedHome)
 	if err != nil {
 		return nil, err
 	}
-	l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
+	l.redact, l.calls.redact, l.made = t.Redact, t.Redact, t.Sum()
 	return &stdioTransport{traffic: newTraffic(c.h.o.MaxResult+slack, l.calls.hear), log: log, start: func(ctx context.Context) (*process, error) {
-		p, err := startIsolated(ctx, c.h.o.Isolation, c.isolated(t), &c.h.wg, log, t.redact)
+		p, err := startIsolated(ctx, c.h.o.Isolation, c.isolated(t), &c.h.wg, log, t.Redact)
 		l.process = p
 		return p, err
 	}}, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // dialer connects to a server.
@@ -29,7 +30,7 @@ type link struct {
 	session *mcp.ClientSession
 	remote  *remote  // of an HTTP server
 	process *process // of a stdio server
-	redact  *redactor
+	redact  *serverconfig.Redactor
 	made    [sha256.Size]byte // of the target that it was connected to
 	born    time.Time
 	ctx     context.Context // ends when the link is closed
@@ -78,7 +79,7 @@ func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
 	}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.calls = newListeners(c.h.o.Log.With("server", c.key.server))
-	l.calls.shared = c.key.scope == (scopeKey{})
+	l.calls.shared = c.key.scope == (serverconfig.Scope{})
 	transport, err := c.transport(ctx, l)
 	if err != nil {
 		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}
@@ -153,16 +154,16 @@ func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
-	if c.cfg.Type != transportStdio {
-		t, err := c.h.expand(ctx, c.cfg, c.key.scope, "")
+	if c.cfg.Type != serverconfig.TransportStdio {
+		t, err := c.h.expander.Expand(ctx, c.cfg, c.key.scope, "")
 		if err != nil {
 			return nil, err
 		}
-		l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
+		l.redact, l.calls.redact, l.made = t.Redact, t.Redact, t.Sum()
 		var transport mcp.Transport
-		transport, l.remote, err = c.cfg.newRemote(t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
+		transport, l.remote, err = newRemote(c.cfg, t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
 		if err == nil {
-			if c.cfg.user != nil {
+			if c.cfg.User != nil {
 				c.h.confine(l.remote.base)
 			}
 			l.remote.login, err = c.h.loginClient(c.cfg, t, c.key.scope)
@@ -170,19 +171,19 @@ func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 		return transport, err
 	}
 	log := c.h.o.Log.With("server", c.key.server)
-	if c.cfg.user != nil && !c.cfg.Sandbox.on {
-		return nil, invalidField("sandbox", "a program of a plugin runs in a sandbox")
+	if c.cfg.User != nil && !c.cfg.Sandbox.On {
+		return nil, serverconfig.InvalidField("sandbox", "a program of a plugin runs in a sandbox")
 	}
-	if c.cfg.Sandbox.on {
+	if c.cfg.Sandbox.On {
 		return c.isolatedTransport(ctx, l, log)
 	}
 	home := filepath.Join(c.h.homes.dir, c.homeName())
-	t, err := c.h.expand(ctx, c.cfg, c.key.scope, home)
+	t, err := c.h.expander.Expand(ctx, c.cfg, c.key.scope, home)
 	if err != nil {
 		return nil, err
 	}
-	l.redact, l.calls.redact, l.made = t.redact, t.redact, t.sum()
-	cmd, err := c.cfg.prepare(t, home, c.h.o.LookupEnv)
+	l.redact, l.calls.redact, l.made = t.Redact, t.Redact, t.Sum()
+	cmd, err := prepare(c.cfg, t, home, c.h.o.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +191,7 @@ func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 		log.Warn("MCP server: runs as root, as the configuration says")
 	}
 	return &stdioTransport{traffic: newTraffic(c.h.o.MaxResult+slack, l.calls.hear), log: log, start: func(context.Context) (*process, error) {
-		p, err := cmd.start(&c.h.wg, log, t.redact)
+		p, err := cmd.start(&c.h.wg, log, t.Redact)
 		l.process = p
 		return p, err
 	}}, nil
@@ -200,14 +201,14 @@ func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 // the next.
 func (c dialer) homeName() string { return homeName(c.key.server, c.key.scope) }
 
-func homeName(server string, s scopeKey) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", server, s.tenant, s.user, s.thread))
+func homeName(server string, s serverconfig.Scope) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", server, s.Tenant, s.User, s.Thread))
 	return hex.EncodeToString(sum[:12])
 }
 
 // HomeName names the home folder that a server of a user's plugin has.
 func HomeName(server string, o sandbox.Owner) string {
-	return homeName(server, scopeKey{tenant: o.Tenant, user: o.User})
+	return homeName(server, serverconfig.Scope{Tenant: o.Tenant, User: o.User})
 }
 
 // connectError says why there is no connection.

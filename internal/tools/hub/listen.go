@@ -12,6 +12,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // Limits of what a server may say while calls run.
@@ -28,7 +29,7 @@ const (
 // listeners are the calls in progress on one link, and who listens to what the server says about them.
 type listeners struct {
 	log     *slog.Logger
-	redact  *redactor
+	redact  *serverconfig.Redactor
 	limiter *rate.Limiter
 	shared  bool // by users who must not see each other's
 

@@ -11,6 +11,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // States of a server that are reasons.
@@ -24,18 +25,18 @@ const maxPending = 200
 
 // loginClient returns what gets tokens for a scope at a server, nil when its configuration leaves no place
 // for them.
-func (h *Hub) loginClient(s *serverConfig, t *target, scope scopeKey) (*login.Client, error) {
-	if t.oauth.Off {
+func (h *Hub) loginClient(s *serverconfig.Server, t *serverconfig.Target, scope serverconfig.Scope) (*login.Client, error) {
+	if t.OAuth.Off {
 		return nil, nil
 	}
-	for name := range t.headers {
+	for name := range t.Headers {
 		if http.CanonicalHeaderKey(name) == "Authorization" {
 			return nil, nil
 		}
 	}
 	return login.New(login.Options{
-		Server: s.name, URL: t.url, Settings: t.oauth, Declared: s.OAuth != nil, Vault: h.vault, Hide: t.redact.hide,
-		Owner: sandbox.Owner{Tenant: scope.tenant, User: scope.user}, Confined: s.user != nil, Within: h.o.UserServers.Addresses,
+		Server: s.Name, URL: t.URL, Settings: t.OAuth, Declared: s.OAuth != nil, Vault: h.vault, Hide: t.Redact.Hide,
+		Owner: sandbox.Owner{Tenant: scope.Tenant, User: scope.User}, Confined: s.User != nil, Within: h.o.UserServers.Addresses,
 	})
 }
 
@@ -62,7 +63,7 @@ type pendingLogin struct {
 	*login.Pending
 	client *login.Client
 	server string
-	scope  scopeKey
+	scope  serverconfig.Scope
 }
 
 func (p *logins) add(l *pendingLogin) {
@@ -85,7 +86,7 @@ func (p *logins) add(l *pendingLogin) {
 }
 
 // take returns a login and forgets it: an answer is tried once.
-func (p *logins) take(state, server string, scope scopeKey) (*pendingLogin, bool) {
+func (p *logins) take(state, server string, scope serverconfig.Scope) (*pendingLogin, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, ok := p.byState[state]
@@ -110,19 +111,19 @@ func (p *logins) expire(now time.Time) {
 
 // loginAt returns what logs a caller in at a server, and the scope whose login it is: the caller's own, or
 // for a shared server that of all, which is an operator's business.
-func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*login.Client, *target, scopeKey, error) {
+func (h *Hub) loginAt(ctx context.Context, c sandbox.Caller, server string) (*login.Client, *serverconfig.Target, serverconfig.Scope, error) {
 	s, err := h.enabledServer(h.configOf(c.Owner), server)
 	if err != nil {
-		return nil, nil, scopeKey{}, err
+		return nil, nil, serverconfig.Scope{}, err
 	}
-	scope := keyOf(s.Scope, sandbox.Thread{Owner: c.Owner})
-	if s.Scope == scopeShared && !c.Operator {
+	scope := serverconfig.ScopeOf(s.Scope, sandbox.Thread{Owner: c.Owner})
+	if s.Scope == serverconfig.ScopeShared && !c.Operator {
 		return nil, nil, scope, sandbox.Errorf(sandbox.Forbidden, "the MCP server %q is shared by all: its login is for an operator", server)
 	}
-	if s.Type == transportStdio {
+	if s.Type == serverconfig.TransportStdio {
 		return nil, nil, scope, sandbox.Errorf(sandbox.Invalid, "the MCP server %q is a program: it has no login here", server)
 	}
-	t, err := h.expand(ctx, s, scope, "")
+	t, err := h.expander.Expand(ctx, s, scope, "")
 	if err != nil {
 		return nil, nil, scope, configError(server, err)
 	}
@@ -148,7 +149,7 @@ func (h *Hub) BeginLogin(ctx context.Context, c sandbox.Caller, server, redirect
 	p, err := client.Begin(ctx, redirect)
 	if err != nil {
 		client.Close()
-		return sandbox.ToolLogin{}, sandbox.Wrap(sandbox.KindOf(err), nil, "%s", t.redact.Replace(excerpt.Detail(err)))
+		return sandbox.ToolLogin{}, sandbox.Wrap(sandbox.KindOf(err), nil, "%s", t.Redact.Replace(excerpt.Detail(err)))
 	}
 	h.logins.add(&pendingLogin{p, client, server, scope})
 	return sandbox.ToolLogin{URL: p.URL, RedirectURI: p.Redirect(), Expires: p.Expires}, nil
@@ -160,16 +161,16 @@ func (h *Hub) BeginLogin(ctx context.Context, c sandbox.Caller, server, redirect
 func (h *Hub) FinishLogin(ctx context.Context, c sandbox.Caller, server, redirected string) error {
 	u, err := url.Parse(redirected)
 	if err != nil || len(redirected) > 16<<10 {
-		return invalidField("redirected", "is not the URL that the browser was sent back to")
+		return serverconfig.InvalidField("redirected", "is not the URL that the browser was sent back to")
 	}
 	s, err := h.enabledServer(h.configOf(c.Owner), server)
 	if err != nil {
 		return err
 	}
 	answer := login.AnswerOf(u.Query())
-	p, ok := h.logins.take(answer.State, server, keyOf(s.Scope, sandbox.Thread{Owner: c.Owner}))
+	p, ok := h.logins.take(answer.State, server, serverconfig.ScopeOf(s.Scope, sandbox.Thread{Owner: c.Owner}))
 	if !ok {
-		return invalidField("redirected", "belongs to no login that waits; begin again")
+		return serverconfig.InvalidField("redirected", "belongs to no login that waits; begin again")
 	}
 	defer p.client.Close()
 	if err := p.client.Finish(ctx, p.Pending, answer); err != nil {
@@ -196,9 +197,9 @@ func (h *Hub) Logout(ctx context.Context, c sandbox.Caller, server string) error
 }
 
 // reconnectScope ends the connections to a server that live from one login. The next use makes new ones.
-func (h *Hub) reconnectScope(server string, scope scopeKey) {
+func (h *Hub) reconnectScope(server string, scope serverconfig.Scope) {
 	h.retire(func(c *conn) bool {
-		return c.key.server == server && c.key.scope.tenant == scope.tenant && c.key.scope.user == scope.user
+		return c.key.server == server && c.key.scope.Tenant == scope.Tenant && c.key.scope.User == scope.User
 	})
-	h.bump(true)
+	h.changes.bump(true)
 }

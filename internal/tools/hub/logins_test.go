@@ -388,7 +388,7 @@ func TestLoginConfig(t *testing.T) {
 		t.Errorf("shown: %s %v", configs["s"], err)
 	}
 	put(`{"url":"https://b.example/","oauth":{"client_id":"me","client_secret":"***","scopes":["c"]}}`)
-	s := r.config().byName["s"]
+	s := r.config().ByName["s"]
 	if s.OAuth.ClientSecret != "hush-hush" || s.OAuth.Scopes[0] != "c" {
 		t.Errorf("%+v", s.OAuth)
 	}

@@ -9,15 +9,6 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-func longestFirst(list []string) []string {
-	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b string) int { return len(b) - len(a) })
-	return slices.Compact(list)
-}
-
-// printedName is how a tool is written where there is one name for it.
-func printedName(server, tool string) string { return printedServer(server) + "__" + tool }
-
 // WrapperPath is where internal/tools/codeapi writes the TypeScript wrapper of a tool:
 // /mnt/code-api/servers/<server>/<tool>.ts, both as names of files. Every character outside of
 // [A-Za-z0-9_.-] is written "_", and so is a leading dot.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // TestIdleConnectionIsClosed: its tools stay known, and the next call starts the server anew.
@@ -12,7 +13,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	t.Parallel()
 	r := open(t, withServers(`"x":`+testServer), func(o *Options) { o.IdleTimeout = 300 * time.Millisecond })
 	pid := r.pid("x")
-	key := connKey{"x", keyOf(scopeUser, alice)}
+	key := connKey{"x", serverconfig.ScopeOf(serverconfig.ScopeUser, alice)}
 	eventually(t, "the connection is closed", func() bool {
 		r.mu.Lock()
 		c := r.conns[key]
@@ -44,7 +45,7 @@ func TestMostConnections(t *testing.T) {
 		done <- err
 	}()
 	r.mu.Lock()
-	c := r.conns[connKey{"x", keyOf(scopeUser, bob)}]
+	c := r.conns[connKey{"x", serverconfig.ScopeOf(serverconfig.ScopeUser, bob)}]
 	r.mu.Unlock()
 	eventually(t, "bob's call is in progress", func() bool { return c.calls.Load() == 1 })
 	r.fails("x__echo", `{"message":"a"}`, sandbox.CapacityExceeded, "in use")

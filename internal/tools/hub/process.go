@@ -25,6 +25,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 const (
@@ -48,10 +49,10 @@ type command struct {
 }
 
 // prepare finds the program of a stdio server and makes its home folder.
-func (s *serverConfig) prepare(t *target, home string, lookup func(string) (string, bool)) (*command, error) {
-	c := &command{args: t.args, home: home}
+func prepare(s *serverconfig.Server, t *serverconfig.Target, home string, lookup func(string) (string, bool)) (*command, error) {
+	c := &command{args: t.Args, home: home}
 	var err error
-	if c.uid, c.gid, c.own, err = s.ids(); err != nil {
+	if c.uid, c.gid, c.own, err = idsOf(s); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(home, 0o700); err != nil {
@@ -66,18 +67,18 @@ func (s *serverConfig) prepare(t *target, home string, lookup func(string) (stri
 	if !ok {
 		path = defaultPath
 	}
-	c.env = append([]string{"PATH=" + path, "HOME=" + home, "LANG=C.UTF-8"}, t.env...)
-	for _, e := range t.env {
+	c.env = append([]string{"PATH=" + path, "HOME=" + home, "LANG=C.UTF-8"}, t.Env...)
+	for _, e := range t.Env {
 		if p, ok := strings.CutPrefix(e, "PATH="); ok {
 			path = p
 		}
 	}
-	c.path, err = find(t.command, path)
+	c.path, err = find(t.Command, path)
 	return c, err
 }
 
-// ids returns the uid and gid of a stdio server.
-func (s *serverConfig) ids() (uid, gid uint32, own bool, err error) {
+// idsOf returns the uid and gid of a stdio server.
+func idsOf(s *serverconfig.Server) (uid, gid uint32, own bool, err error) {
 	self := uint32(os.Geteuid())
 	uid = nobody
 	if s.RunAs != nil {
@@ -85,7 +86,7 @@ func (s *serverConfig) ids() (uid, gid uint32, own bool, err error) {
 	}
 	if self != 0 {
 		if s.RunAs != nil && uid != self {
-			return 0, 0, false, invalidField("run_as", "the uid %d cannot be given: Skerry does not run as root", uid)
+			return 0, 0, false, serverconfig.InvalidField("run_as", "the uid %d cannot be given: Skerry does not run as root", uid)
 		}
 		return self, uint32(os.Getegid()), true, nil
 	}
@@ -116,7 +117,7 @@ func mayGiveUIDs() bool {
 func find(name, path string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		if !filepath.IsAbs(name) {
-			return "", invalidField("command", "give an absolute path, or a name that is on PATH")
+			return "", serverconfig.InvalidField("command", "give an absolute path, or a name that is on PATH")
 		}
 		return name, nil
 	}
@@ -126,7 +127,7 @@ func find(name, path string) (string, error) {
 			return full, nil
 		}
 	}
-	return "", invalidField("command", "%.80q is not on PATH", name)
+	return "", serverconfig.InvalidField("command", "%.80q is not on PATH", name)
 }
 
 // process is a running stdio server: the leader of a process group, which is killed whole, or a sandbox.
@@ -145,7 +146,7 @@ type process struct {
 }
 
 // start starts the server and the goroutines that belong to it; they end with it. wg counts them.
-func (c *command) start(wg *sync.WaitGroup, log *slog.Logger, redact *redactor) (*process, error) {
+func (c *command) start(wg *sync.WaitGroup, log *slog.Logger, redact *serverconfig.Redactor) (*process, error) {
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "no pipe for the server")
@@ -291,7 +292,7 @@ func (p *process) readErrors() {
 
 // tail keeps the last lines of standard error.
 type tail struct {
-	redact *redactor
+	redact *serverconfig.Redactor
 	mu     sync.Mutex
 	lines  []string
 }

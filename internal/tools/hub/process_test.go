@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // TestRootThatGivesNoUIDs: in a container without the capabilities for it, a stdio server as a process is refused with what to do
@@ -25,14 +26,14 @@ func TestRootThatGivesNoUIDs(t *testing.T) {
 	if err := unix.Capget(&head, &have[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, own, err := (&serverConfig{}).ids(); err != nil || own {
+	if _, _, own, err := idsOf(&serverconfig.Server{}); err != nil || own {
 		t.Fatalf("with all of them: %v", err)
 	}
 	have[0].Effective &^= 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
 	if err := unix.Capset(&head, &have[0]); err != nil {
 		t.Fatal(err)
 	}
-	_, _, _, err := (&serverConfig{}).ids()
+	_, _, _, err := idsOf(&serverconfig.Server{})
 	if !errors.Is(err, sandbox.NotSupported) || !strings.Contains(err.Error(), `"sandbox": true`) {
 		t.Errorf("without: %v", err)
 	}

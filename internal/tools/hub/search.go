@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 	"github.com/skerry-sandbox/skerry/internal/tools/search"
 )
 
@@ -53,7 +54,7 @@ func (h *Hub) Search(ctx context.Context, t sandbox.Thread, q sandbox.ToolQuery)
 		q.Detail = "desc"
 	}
 	if !slices.Contains([]string{"name", "desc", "full"}, q.Detail) {
-		return sandbox.ToolSearch{}, invalidField("detail", "%.40q is not name, desc or full", q.Detail)
+		return sandbox.ToolSearch{}, serverconfig.InvalidField("detail", "%.40q is not name, desc or full", q.Detail)
 	}
 	v, err := h.tools(ctx, t)
 	if err != nil {
@@ -99,12 +100,12 @@ func (h *Hub) filter(o sandbox.Owner, name string, visible func(sandbox.Tool) bo
 		return "", nil
 	}
 	cfg := h.configOf(o)
-	if s := cfg.byName[name]; s != nil && s.enabled() && visible(s.asTool()) {
+	if s := cfg.ByName[name]; s != nil && s.IsEnabled() && visible(s.AsTool()) {
 		return name, nil
 	}
-	for _, s := range cfg.usable() {
-		if printedServer(s.name) == name && visible(s.asTool()) {
-			return s.name, nil
+	for _, s := range cfg.Usable() {
+		if serverconfig.PrintedServer(s.Name) == name && visible(s.AsTool()) {
+			return s.Name, nil
 		}
 	}
 	return "", sandbox.Errorf(sandbox.NotFound, "there is no MCP server %.80q%s", name, orMaybe(nearest(name, serverNames(cfg, visible))))

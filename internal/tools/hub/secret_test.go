@@ -15,6 +15,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // someSecrets are the values of secrets: "user:name" for a user's own, "name" for those of all.
@@ -195,18 +196,18 @@ func TestSecretsOfPlugins(t *testing.T) {
 		"${LENT}": "of-alice-0123456789", "${KEPT}": "sealed-0123456789", "${PLAIN}": "plain",
 		"${TENANTS}": "error: env.T: there is no secret \"TOKEN\"", "${secret:MINE}": "error: env.T: a plugin cannot name secrets; set a value that it asks for to ${secret:MINE}",
 	} {
-		s := h.parseUserServer(&sandbox.UserServer{Name: "plugin:p:s", Config: json.RawMessage(`{"command":"x","env":{"T":"` + text + `"}}`), Values: values})
-		got, err := h.expand(t.Context(), s, keyOf(scopeUser, alice), "/srv/home")
+		s := serverconfig.ParseUserServer(&sandbox.UserServer{Name: "plugin:p:s", Config: json.RawMessage(`{"command":"x","env":{"T":"` + text + `"}}`), Values: values}, nil)
+		got, err := h.expander.Expand(t.Context(), s, serverconfig.ScopeOf(serverconfig.ScopeUser, alice), "/srv/home")
 		if err != nil {
 			if "error: "+err.Error() != want && "error: "+excerpt.Detail(err) != want {
 				t.Errorf("%s: %v, want %s", text, err, want)
 			}
 			continue
 		}
-		if got.env[0] != "T="+want {
-			t.Errorf("%s: %s", text, got.env)
+		if got.Env[0] != "T="+want {
+			t.Errorf("%s: %s", text, got.Env)
 		}
-		if want != "plain" && strings.Contains(string(got.redact.JSON(json.RawMessage(`"`+want+`"`))), "0123456789") {
+		if want != "plain" && strings.Contains(string(got.Redact.JSON(json.RawMessage(`"`+want+`"`))), "0123456789") {
 			t.Errorf("%s is not hidden", text)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/drift/toolscan"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/schema"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // listing asks a server for its tools.
@@ -26,9 +27,7 @@ type listing struct{ *conn }
 
 // Limits of what a server may say about its tools.
 const (
-	maxTools       = 2000
 	maxPages       = 100
-	maxToolName    = 128
 	maxTitle       = 512
 	maxDescription = 16 << 10
 	maxSchema      = 256 << 10
@@ -53,15 +52,15 @@ type toolList struct {
 }
 
 // under returns the list as a configuration wants it offered.
-func (l *toolList) under(s *serverConfig) *toolList {
+func (l *toolList) under(s *serverconfig.Server) *toolList {
 	var offered []*tool
 	for _, t := range l.listed {
-		if !s.offers(t.Name) || l.quarantined[t.Name] {
+		if !s.Offers(t.Name) || l.quarantined[t.Name] {
 			continue
 		}
 		if c, ok := s.Tools[t.Name]; ok || s.Capabilities != nil {
 			described := *t
-			c.apply(&described.Tool)
+			c.Apply(&described.Tool)
 			described.Requires = slices.Concat(s.Capabilities, c.Capabilities)
 			t = &described
 		}
@@ -117,8 +116,8 @@ func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 			if why == "" && names[t.Name] {
 				why = "there is another one of that name"
 			}
-			if why == "" && len(all) == maxTools {
-				why = fmt.Sprintf("there are more than %d", maxTools)
+			if why == "" && len(all) == serverconfig.MaxTools {
+				why = fmt.Sprintf("there are more than %d", serverconfig.MaxTools)
 			}
 			if why == "" {
 				if bytesLeft -= len(t.Description) + len(t.Input) + len(t.Output) + len(t.Annotations) + len(t.Icons) + len(t.Meta); bytesLeft < 0 {
@@ -126,7 +125,7 @@ func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 				}
 			}
 			if why != "" {
-				c.h.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", excerpt.Of(p.Name, maxToolName), "why", why)
+				c.h.o.Log.Warn("MCP server: tool left out", "server", c.key.server, "tool", excerpt.Of(p.Name, serverconfig.MaxToolName), "why", why)
 				continue
 			}
 			names[t.Name] = true
@@ -181,7 +180,7 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 func (c listing) tool(p listed) (t *tool, why string) {
 	bad := strings.ContainsFunc(p.Name, func(r rune) bool { return !unicode.IsGraphic(r) || r == utf8.RuneError })
 	switch {
-	case p.Name == "" || len(p.Name) > maxToolName || bad || strings.TrimSpace(p.Name) != p.Name:
+	case p.Name == "" || len(p.Name) > serverconfig.MaxToolName || bad || strings.TrimSpace(p.Name) != p.Name:
 		return nil, "its name is empty, too long or not readable"
 	case len(p.Annotations)+len(p.Icons)+len(p.Meta) > maxSchema:
 		return nil, fmt.Sprintf("its annotations, icons and _meta have more than %d bytes", maxSchema)
@@ -197,7 +196,7 @@ func (c listing) tool(p listed) (t *tool, why string) {
 	}
 	t = &tool{input: schema.New(input, schema.Input)}
 	t.Tool = sandbox.Tool{
-		Server: c.key.server, Name: p.Name, Printed: printedName(c.key.server, p.Name),
+		Server: c.key.server, Name: p.Name, Printed: serverconfig.PrintedName(c.key.server, p.Name),
 		Description: excerpt.Of(p.Description, maxDescription), Input: input, Output: schemaOf(p.OutputSchema),
 		WrapperPath: WrapperPath(c.key.server, p.Name), Title: excerpt.Of(p.Title, maxTitle),
 		Annotations: compactJSON(p.Annotations, '{'), Icons: compactJSON(p.Icons, '['), Meta: compactJSON(p.Meta, '{'),

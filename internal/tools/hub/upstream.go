@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/observe/tracing"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // passing carries requests that are no tool calls.
@@ -50,17 +51,17 @@ func (h *Hub) Upstream(ctx context.Context, t sandbox.Thread, kind sandbox.Upstr
 	if err != nil {
 		return nil, err
 	}
-	servers := slices.SortedFunc(slices.Values(h.configOf(t.Owner).usable()), byName)
+	servers := slices.SortedFunc(slices.Values(h.configOf(t.Owner).Usable()), serverconfig.Compare)
 	lists := make([][]sandbox.UpstreamItem, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
 		c, err := h.connOf(s, t)
-		if err != nil || v.refused[s.name] != nil {
+		if err != nil || v.refused[s.Name] != nil {
 			continue
 		}
 		wg.Go(func() {
 			if lists[i], err = (passing{c}).items(ctx, kind); err != nil {
-				h.o.Log.Debug("MCP server: not listed", "server", s.name, "what", string(kind), "error", err)
+				h.o.Log.Debug("MCP server: not listed", "server", s.Name, "what", string(kind), "error", err)
 			}
 		})
 	}
@@ -94,11 +95,11 @@ func (h *Hub) ask(ctx context.Context, t sandbox.Thread, r sandbox.UpstreamReque
 // upstreamConn returns the thread's connection to a server by its name.
 func (h *Hub) upstreamConn(ctx context.Context, t sandbox.Thread, name string) (*conn, error) {
 	cfg := h.configOf(t.Owner)
-	s := cfg.byName[name]
-	if s == nil || !s.enabled() || s.err != nil {
+	s := cfg.ByName[name]
+	if s == nil || !s.IsEnabled() || s.Err != nil {
 		return nil, notFound(cfg, h.view(t), sandbox.ToolRef{Server: name}, everything)
 	}
-	if err := h.contact(ctx, t, []*serverConfig{s}); err != nil {
+	if err := h.contact(ctx, t, []*serverconfig.Server{s}); err != nil {
 		return nil, err
 	}
 	if err := h.view(t).refused[name]; err != nil {
@@ -131,7 +132,7 @@ func typed[P, R any](method string, params json.RawMessage, ask func(*mcp.Client
 // the first attempt.
 func (c passing) ask(ctx context.Context, q question) (json.RawMessage, error) {
 	terms := c.terms.Load()
-	limit := terms.cfg.timeout("", c.h.o.CallTimeout)
+	limit := terms.cfg.Timeout("", c.h.o.CallTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTooLate)
 	defer cancel()
 	c.calls.Add(1)
@@ -258,7 +259,7 @@ func (c passing) items(ctx context.Context, kind sandbox.UpstreamKind) ([]sandbo
 			seen[it.Name] = true
 			it.Server = c.key.server
 			if kind == sandbox.UpstreamPrompts {
-				it.Printed = printedName(c.key.server, it.Name)
+				it.Printed = serverconfig.PrintedName(c.key.server, it.Name)
 			}
 			all = append(all, it)
 		}

@@ -1,18 +1,14 @@
 package hub
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/egress"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // This file is about users' own servers, from plugins. Each belongs to one user and is on no surface of
@@ -40,18 +36,18 @@ type users struct {
 
 // userConfig is the configuration of one user: the file's, and the user's own.
 type userConfig struct {
-	file   *config
+	file   *serverconfig.Set
 	list   *sandbox.UserServers
-	config *config
+	config *serverconfig.Set
 	used   time.Time
 	failed string // why the list was not to be had the last time
 }
 
 // configOf returns the configuration in force for a user, after a look at everything that it comes from.
-func (h *Hub) configOf(o sandbox.Owner) *config { return h.userConfig(o, time.Now()) }
+func (h *Hub) configOf(o sandbox.Owner) *serverconfig.Set { return h.userConfig(o, time.Now()) }
 
 // userConfig does the work of configOf. The zero time says that the caller only looks, and does not use it.
-func (h *Hub) userConfig(o sandbox.Owner, now time.Time) *config {
+func (h *Hub) userConfig(o sandbox.Owner, now time.Time) *serverconfig.Set {
 	file := h.config()
 	if h.o.UserServers.Of == nil {
 		return file
@@ -79,7 +75,7 @@ func (h *Hub) userConfig(o sandbox.Owner, now time.Time) *config {
 		return u.config
 	}
 	known := u.config != nil
-	u.file, u.list, u.config = file, list, h.merge(file, list)
+	u.file, u.list, u.config = file, list, serverconfig.Merge(file, list, h.o.UserServers.Egress)
 	if h.users.all == nil || len(h.users.all) >= maxUsers {
 		h.users.all = map[sandbox.Owner]*userConfig{}
 	}
@@ -89,83 +85,8 @@ func (h *Hub) userConfig(o sandbox.Owner, now time.Time) *config {
 	if known {
 		h.retireOf(o, cfg)
 	}
-	h.bump(known)
+	h.changes.bump(known)
 	return cfg
-}
-
-// merge puts the servers of a user behind those of the file.
-func (h *Hub) merge(file *config, list *sandbox.UserServers) *config {
-	if list == nil || len(list.List) == 0 {
-		return file
-	}
-	c := &config{servers: slices.Clone(file.servers), byName: map[string]*serverConfig{}}
-	printed := map[string]string{}
-	for _, s := range file.servers {
-		c.byName[s.name] = s
-		if s.enabled() && s.err == nil {
-			printed[printedServer(s.name)] = s.name
-		}
-	}
-	for i := range list.List {
-		s := h.parseUserServer(&list.List[i])
-		if c.byName[s.name] != nil {
-			continue // the file has a server of that very name
-		}
-		if first, taken := printed[printedServer(s.name)]; taken && s.err == nil {
-			s.err = sandbox.Errorf(sandbox.Conflict, "its tools would be printed %s__…, as those of the server %q are", printedServer(s.name), first)
-		} else if s.err == nil {
-			printed[printedServer(s.name)] = s.name
-		}
-		c.servers = append(c.servers, s)
-		c.byName[s.name] = s
-	}
-	return c
-}
-
-// parseUserServer reads a server of a user. What it says of the host has no effect.
-func (h *Hub) parseUserServer(u *sandbox.UserServer) *serverConfig {
-	s := &serverConfig{name: u.Name, user: u}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, u.Config); err != nil {
-		s.err = sandbox.Errorf(sandbox.Invalid, "not JSON")
-		return s
-	}
-	if err := json.Unmarshal(u.Config, s); err != nil {
-		s.err = describeJSON(u.Config, err)
-		return s
-	}
-	s.RunAs, s.Scope, s.Enabled, s.Sandbox = nil, scopeUser, nil, isolationConfig{}
-	if s.Type == transportStdio || s.Type == "" && s.Command != "" {
-		s.Sandbox = isolationConfig{on: true, Egress: h.o.UserServers.Egress}
-		if u.Root != "" {
-			s.Sandbox.Mounts = map[string]string{sandbox.PluginRoot: u.Root}
-		}
-	}
-	if s.err = s.check(); s.err == nil {
-		s.dial, s.err = s.dialKey()
-	}
-	// Values and files are part of what it is: with others it is connected to anew.
-	values, err := json.Marshal(u.Values)
-	if s.err == nil && err != nil {
-		s.err = sandbox.Errorf(sandbox.Invalid, "not JSON")
-	}
-	sum := sha256.Sum256(fmt.Appendf(values, " %q", u.Key))
-	s.dial = append(s.dial, sum[:]...)
-	s.raw = append(compact.Bytes(), sum[:]...)
-	return s
-}
-
-// lookup returns what ${NAME} stands for in the configuration of a server: for one of a user that user's values, and
-// never the server's environment.
-func (s *serverConfig) lookup(environment func(string) (string, bool)) func(string) (string, bool) {
-	if s.user == nil {
-		return environment
-	}
-	values := s.user.Values
-	return func(name string) (string, bool) {
-		v, ok := values[name]
-		return v, ok
-	}
 }
 
 // confine makes an HTTP transport reach public addresses alone. A proxy would not, so there is none.
@@ -175,13 +96,13 @@ func (h *Hub) confine(t *http.Transport) {
 }
 
 // retireOf closes a user's connections to removed servers of their own.
-func (h *Hub) retireOf(o sandbox.Owner, cfg *config) {
+func (h *Hub) retireOf(o sandbox.Owner, cfg *serverconfig.Set) {
 	h.retire(func(c *conn) bool {
-		if c.cfg.user == nil || c.key.scope.tenant != o.Tenant || c.key.scope.user != o.User {
+		if c.cfg.User == nil || c.key.scope.Tenant != o.Tenant || c.key.scope.User != o.User {
 			return false
 		}
-		s := cfg.byName[c.key.server]
-		return s == nil || s.err != nil || !c.cfg.sameDial(s)
+		s := cfg.ByName[c.key.server]
+		return s == nil || s.Err != nil || !c.cfg.SameDial(s)
 	})
 }
 

@@ -10,13 +10,11 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
 // maxViews bounds the views that are kept.
 const maxViews = 1024
-
-// viewKey is who sees a view.
-type viewKey struct{ scopeKey }
 
 // view is what a thread sees of the tools, at one epoch. It does not change.
 type view struct {
@@ -35,20 +33,9 @@ type entry struct {
 	tool *tool
 }
 
-// usable returns the servers that a thread may use.
-func (c *config) usable() []*serverConfig {
-	var list []*serverConfig
-	for _, s := range c.servers {
-		if s.enabled() && s.err == nil {
-			list = append(list, s)
-		}
-	}
-	return list
-}
-
 // contact returns the thread's connections to the servers, after a bounded wait for those that connect
 // for the first time. A failed connection is left out; an error is that the hub is closed.
-func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverConfig) error {
+func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverconfig.Server) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, s := range servers {
@@ -57,7 +44,7 @@ func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverCo
 			return err
 		}
 		if err != nil {
-			h.o.Log.Warn("MCP server: no connection", "server", s.name, "error", err)
+			h.o.Log.Warn("MCP server: no connection", "server", s.Name, "error", err)
 			continue
 		}
 		wg.Go(func() { c.firstContact(ctx) })
@@ -67,11 +54,11 @@ func (h *Hub) contact(ctx context.Context, t sandbox.Thread, servers []*serverCo
 
 // view returns what the thread sees now, without connecting to anything.
 func (h *Hub) view(t sandbox.Thread) *view {
-	epoch := h.epoch.Load() // before everything that it stands for
+	epoch := h.changes.epoch.Load() // before everything that it stands for
 	cfg := h.configOf(t.Owner)
-	key := viewKey{keyOf(scopeUser, t)}
-	if cfg.threadScoped() {
-		key = viewKey{keyOf(scopeThread, t)}
+	key := serverconfig.ScopeOf(serverconfig.ScopeUser, t)
+	if cfg.ThreadScoped() {
+		key = serverconfig.ScopeOf(serverconfig.ScopeThread, t)
 	}
 	h.mu.Lock()
 	v := h.views[key]
@@ -80,8 +67,8 @@ func (h *Hub) view(t sandbox.Thread) *view {
 		return v
 	}
 	var conns []*conn
-	for _, s := range cfg.usable() {
-		if c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]; c != nil && bytes.Equal(c.terms.Load().cfg.raw, s.raw) {
+	for _, s := range cfg.Usable() {
+		if c := h.conns[connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}]; c != nil && bytes.Equal(c.terms.Load().cfg.Raw, s.Raw) {
 			conns = append(conns, c)
 		}
 	}
@@ -104,7 +91,7 @@ func newView(epoch uint64, conns []*conn) *view {
 	// In the order of the names: of two servers that collide, the same one is refused each time.
 	// A server of the file goes before a user's own.
 	conns = slices.SortedFunc(slices.Values(conns), func(a, b *conn) int {
-		if ofUser := a.cfg.user != nil; ofUser != (b.cfg.user != nil) {
+		if ofUser := a.cfg.User != nil; ofUser != (b.cfg.User != nil) {
 			if ofUser {
 				return 1
 			}
@@ -185,8 +172,8 @@ func (h *Hub) Servers(ctx context.Context, t sandbox.Thread) ([]sandbox.ToolServ
 	}
 	cfg := h.configOf(t.Owner)
 	list := []sandbox.ToolServer{}
-	for _, s := range cfg.servers {
-		if s.enabled() {
+	for _, s := range cfg.List {
+		if s.IsEnabled() {
 			list = append(list, h.server(s, v, t))
 		}
 	}
@@ -199,8 +186,8 @@ func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
 	t := sandbox.Thread{Owner: c.Owner}
 	v := h.view(t)
 	var list []sandbox.ToolServer
-	for _, s := range h.config().servers {
-		if s.enabled() {
+	for _, s := range h.config().List {
+		if s.IsEnabled() {
 			list = append(list, h.server(s, v, t))
 		}
 	}
@@ -209,26 +196,26 @@ func (h *Hub) ServerStates(c sandbox.Caller) []sandbox.ToolServer {
 
 // ServerRequires returns the capabilities that users of a server need.
 func (h *Hub) ServerRequires(t sandbox.Thread, server string) []string {
-	if s := h.configOf(t.Owner).byName[server]; s != nil {
+	if s := h.configOf(t.Owner).ByName[server]; s != nil {
 		return s.Capabilities
 	}
 	return nil
 }
 
-func (h *Hub) server(s *serverConfig, v *view, t sandbox.Thread) sandbox.ToolServer {
-	shown := sandbox.ToolServer{Name: s.name, Description: s.Description, Transport: s.shownTransport(), State: "idle"}
-	err := s.err
+func (h *Hub) server(s *serverconfig.Server, v *view, t sandbox.Thread) sandbox.ToolServer {
+	shown := sandbox.ToolServer{Name: s.Name, Description: s.Description, Transport: s.ShownTransport(), State: "idle"}
+	err := s.Err
 	if err == nil {
 		h.mu.Lock()
-		c := h.conns[connKey{s.name, keyOf(s.Scope, t)}]
+		c := h.conns[connKey{s.Name, serverconfig.ScopeOf(s.Scope, t)}]
 		h.mu.Unlock()
 		if c != nil {
 			var tools *toolList
-			if tools, shown.State, err = c.known(); tools != nil && v.servers[s.name] {
+			if tools, shown.State, err = c.known(); tools != nil && v.servers[s.Name] {
 				shown.ToolCount = len(tools.tools)
 			}
 		}
-		if refused := v.refused[s.name]; refused != nil {
+		if refused := v.refused[s.Name]; refused != nil {
 			err = refused
 		}
 	}
@@ -254,7 +241,7 @@ func (h *Hub) Tools(ctx context.Context, t sandbox.Thread) (sandbox.ToolSet, err
 
 func (h *Hub) tools(ctx context.Context, t sandbox.Thread) (*view, error) {
 	cfg := h.configOf(t.Owner)
-	if err := h.contact(ctx, t, cfg.usable()); err != nil {
+	if err := h.contact(ctx, t, cfg.Usable()); err != nil {
 		return nil, err
 	}
 	// A deadline that passed while one server was slow is no reason to hide the others.

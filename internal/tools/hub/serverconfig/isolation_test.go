@@ -1,4 +1,4 @@
-package hub
+package serverconfig
 
 import (
 	"encoding/json"
@@ -26,16 +26,16 @@ func TestIsolationConfig(t *testing.T) {
 		`true,"run_as":5`:                     "run_as",
 		`true,"url":"http://x","type":"http"`: "sandbox",
 	} {
-		s := parseServer("s", fmt.Appendf(nil, `{"command":"x","sandbox":%s}`, text))
+		s := ParseServer("s", fmt.Appendf(nil, `{"command":"x","sandbox":%s}`, text))
 		switch {
-		case want == "" && s.err != nil:
-			t.Errorf("%s: %v", text, s.err)
+		case want == "" && s.Err != nil:
+			t.Errorf("%s: %v", text, s.Err)
 		case want == "":
-			if s.Sandbox.on != !strings.HasPrefix(text, "false") {
-				t.Errorf("%s: on is %v", text, s.Sandbox.on)
+			if s.Sandbox.On != !strings.HasPrefix(text, "false") {
+				t.Errorf("%s: on is %v", text, s.Sandbox.On)
 			}
-		case sandbox.KindOf(s.err) != sandbox.Invalid || !strings.HasPrefix(s.err.Error(), want+":"):
-			t.Errorf("%s: %v, want it to be about %s", text, s.err, want)
+		case sandbox.KindOf(s.Err) != sandbox.Invalid || !strings.HasPrefix(s.Err.Error(), want+":"):
+			t.Errorf("%s: %v, want it to be about %s", text, s.Err, want)
 		}
 	}
 	many := map[string]string{}
@@ -46,7 +46,7 @@ func TestIsolationConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := parseServer("s", raw); s.err == nil {
+	if s := ParseServer("s", raw); s.Err == nil {
 		t.Error("too many mounts were taken")
 	}
 }

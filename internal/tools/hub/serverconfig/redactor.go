@@ -1,4 +1,4 @@
-package hub
+package serverconfig
 
 import (
 	"encoding/json"
@@ -9,10 +9,10 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/platform/redact"
 )
 
-// redactor takes secrets out of texts: those of the configuration, and the tokens of logins. Errors and
+// Redactor takes secrets out of texts: those of the configuration, and the tokens of logins. Errors and
 // logs are rid of everything that the configuration put in, also of folders of this host; what a server answers
 // only of what is surely a secret, in all its forms, because the rest may be what was asked for.
-type redactor struct {
+type Redactor struct {
 	mu      sync.RWMutex
 	fixed   []string // surely secrets, of the configuration
 	tokens  []string // of a login, the newest last
@@ -24,14 +24,14 @@ type redactor struct {
 // maxSecrets bounds the tokens that are remembered: the oldest has ended long ago.
 const maxSecrets = 256
 
-// newRedactor hides secrets everywhere, and guessed values in errors and logs. An error is that there is too much of it.
-func newRedactor(secrets, guessed []string) (*redactor, error) {
-	r := &redactor{fixed: secrets, guessed: guessed}
+// NewRedactor hides secrets everywhere, and guessed values in errors and logs. An error is that there is too much of it.
+func NewRedactor(secrets, guessed []string) (*Redactor, error) {
+	r := &Redactor{fixed: secrets, guessed: guessed}
 	return r, r.build()
 }
 
 // build makes what hides: of the tokens as many of the newest as there is room for.
-func (r *redactor) build() error {
+func (r *Redactor) build() error {
 	forms, err := redact.New(r.fixed...)
 	if err != nil {
 		return err
@@ -52,21 +52,21 @@ func (r *redactor) build() error {
 	}
 	var pairs []string
 	for _, s := range longestFirst(slices.Concat(r.fixed, r.tokens, r.guessed)) {
-		pairs = append(pairs, s, mask)
+		pairs = append(pairs, s, Mask)
 	}
 	r.words, r.forms = strings.NewReplacer(pairs...), forms
 	return nil
 }
 
 // Replace returns s, which is for an error or the log, without the secrets.
-func (r *redactor) Replace(s string) string {
+func (r *Redactor) Replace(s string) string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.forms.String(r.words.Replace(s))
 }
 
 // JSON returns what a server says, a JSON text, without what is surely a secret.
-func (r *redactor) JSON(text json.RawMessage) json.RawMessage {
+func (r *Redactor) JSON(text json.RawMessage) json.RawMessage {
 	if r == nil {
 		return text
 	}
@@ -76,7 +76,7 @@ func (r *redactor) JSON(text json.RawMessage) json.RawMessage {
 }
 
 // String is JSON for a plain text.
-func (r *redactor) String(text string) string {
+func (r *Redactor) String(text string) string {
 	if r == nil {
 		return text
 	}
@@ -85,8 +85,8 @@ func (r *redactor) String(text string) string {
 	return r.forms.String(text)
 }
 
-// hide adds tokens of a login.
-func (r *redactor) hide(tokens ...string) {
+// Hide adds tokens of a login.
+func (r *Redactor) Hide(tokens ...string) {
 	known := func(s string) bool {
 		return len(s) < minSecret || slices.Contains(r.tokens, s) || slices.Contains(r.fixed, s)
 	}

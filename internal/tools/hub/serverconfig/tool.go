@@ -1,4 +1,4 @@
-package hub
+package serverconfig
 
 import (
 	"slices"
@@ -12,15 +12,17 @@ import (
 
 // Limits of what a configuration says about tools.
 const (
-	maxToolConfigs = maxTools
+	MaxTools       = 2000 // of a server
+	MaxToolName    = 128
+	maxToolConfigs = MaxTools
 	maxSummary     = 500 // characters
 	maxKeywords    = 50
 	maxKeyword     = 64 // characters
 )
 
-// toolConfig is what the configuration of a server says about one of its tools, in "tools". A zero
+// Tool is what the configuration of a server says about one of its tools, in "tools". A zero
 // value says nothing.
-type toolConfig struct {
+type Tool struct {
 	TimeoutMillis int64              `json:"timeout"`     // of a call; 0 takes the server's
 	Concurrency   int                `json:"concurrency"` // calls at once; 0 takes the server's
 	Disclosure    sandbox.Disclosure `json:"disclosure"`
@@ -29,23 +31,23 @@ type toolConfig struct {
 	Capabilities  []string           `json:"capabilities"` // that it needs, beside those of the server
 }
 
-// offers reports whether a tool is offered to any caller.
-func (s *serverConfig) offers(tool string) bool {
+// Offers reports whether a tool is offered to any caller.
+func (s *Server) Offers(tool string) bool {
 	return !slices.Contains(s.DisabledTools, tool) && s.Tools[tool].Disclosure != sandbox.DiscloseHidden
 }
 
-// apply puts into t what is said about it.
-func (c toolConfig) apply(t *sandbox.Tool) {
+// Apply puts into t what is said about it.
+func (c Tool) Apply(t *sandbox.Tool) {
 	t.Disclosure, t.Summary, t.Keywords = c.Disclosure, c.Summary, slices.Clone(c.Keywords)
 }
 
 // checkTools completes "tools" and reports the first thing wrong with it.
-func (s *serverConfig) checkTools() error {
+func (s *Server) checkTools() error {
 	if len(s.Tools) > maxToolConfigs {
-		return invalidField("tools", "%d tools, at most %d", len(s.Tools), maxToolConfigs)
+		return InvalidField("tools", "%d tools, at most %d", len(s.Tools), maxToolConfigs)
 	}
 	for name, c := range s.Tools {
-		if err := c.check("tools." + excerpt.Of(name, maxToolName)); err != nil {
+		if err := c.check("tools." + excerpt.Of(name, MaxToolName)); err != nil {
 			return err
 		}
 		s.Tools[name] = c
@@ -53,11 +55,11 @@ func (s *serverConfig) checkTools() error {
 	return nil
 }
 
-func (c *toolConfig) check(field string) error {
+func (c *Tool) check(field string) error {
 	switch c.Disclosure {
 	case "", sandbox.DiscloseAlways, sandbox.DiscloseDeferred, sandbox.DiscloseHidden:
 	default:
-		return invalidField(field+".disclosure", "%.40q is not always, deferred or hidden", c.Disclosure)
+		return InvalidField(field+".disclosure", "%.40q is not always, deferred or hidden", c.Disclosure)
 	}
 	if err := checkTimeout(field+".timeout", c.TimeoutMillis); err != nil {
 		return err
@@ -67,19 +69,19 @@ func (c *toolConfig) check(field string) error {
 	}
 	c.Summary = strings.Join(strings.Fields(c.Summary), " ")
 	if utf8.RuneCountInString(c.Summary) > maxSummary {
-		return invalidField(field+".summary", "has more than %d characters", maxSummary)
+		return InvalidField(field+".summary", "has more than %d characters", maxSummary)
 	}
 	var err error
 	if c.Capabilities, err = sandbox.CheckCapabilities(c.Capabilities); err != nil {
-		return invalidField(field+".capabilities", "%s", excerpt.Detail(err))
+		return InvalidField(field+".capabilities", "%s", excerpt.Detail(err))
 	}
 	if len(c.Keywords) > maxKeywords {
-		return invalidField(field+".keywords", "%d keywords, at most %d", len(c.Keywords), maxKeywords)
+		return InvalidField(field+".keywords", "%d keywords, at most %d", len(c.Keywords), maxKeywords)
 	}
 	for i, k := range c.Keywords {
 		c.Keywords[i] = strings.Join(strings.Fields(k), " ")
 		if c.Keywords[i] == "" || utf8.RuneCountInString(c.Keywords[i]) > maxKeyword {
-			return invalidField(field+".keywords", "a keyword has 1 to %d characters", maxKeyword)
+			return InvalidField(field+".keywords", "a keyword has 1 to %d characters", maxKeyword)
 		}
 	}
 	return nil
@@ -90,7 +92,7 @@ const maxConcurrency = 1000
 
 func checkConcurrency(field string, n int) error {
 	if n < 0 || n > maxConcurrency {
-		return invalidField(field, "%d: want 1 to %d calls at once", n, maxConcurrency)
+		return InvalidField(field, "%d: want 1 to %d calls at once", n, maxConcurrency)
 	}
 	return nil
 }
@@ -98,7 +100,7 @@ func checkConcurrency(field string, n int) error {
 // checkTimeout checks milliseconds; 0 says nothing.
 func checkTimeout(field string, millis int64) error {
 	if t := time.Duration(millis) * time.Millisecond; millis != 0 && (millis < 0 || millis > maxTimeout.Milliseconds() || t < minTimeout) {
-		return invalidField(field, "%d milliseconds: want %d to %d", millis, minTimeout.Milliseconds(), maxTimeout.Milliseconds())
+		return InvalidField(field, "%d milliseconds: want %d to %d", millis, minTimeout.Milliseconds(), maxTimeout.Milliseconds())
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
-package hub
+package serverconfig
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -9,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,12 +25,9 @@ type Secrets interface {
 	ForServer(ctx context.Context, a sandbox.SecretAsker, name string) (string, error)
 }
 
-// Sealer encrypts what is kept in files. Only with the same purpose a text is opened again.
-type Sealer = login.Sealer
-
-// expander replaces ${NAME}, ${NAME:-default} and ${secret:NAME} and remembers what it put in, so that none
+// expansion replaces ${NAME}, ${NAME:-default} and ${secret:NAME} and remembers what it put in, so that none
 // of it shows up in an error, nor a secret in an answer.
-type expander struct {
+type expansion struct {
 	lookup  func(string) (string, bool)
 	secret  func(field, name string) (string, error)
 	lend    func(value string) (string, error) // what a user's value stands for; nil: for itself
@@ -43,7 +38,7 @@ type expander struct {
 const secretPrefix = "secret:"
 
 // text returns s with every ${…} replaced. An error names the variable that is not set, and field.
-func (e *expander) text(field, s string) (string, error) {
+func (e *expansion) text(field, s string) (string, error) {
 	var b strings.Builder
 	for {
 		i := strings.Index(s, "${")
@@ -54,7 +49,7 @@ func (e *expander) text(field, s string) (string, error) {
 		b.WriteString(s[:i])
 		name, rest, ok := strings.Cut(s[i+2:], "}")
 		if !ok {
-			return "", invalidField(field, "a ${ without its }")
+			return "", InvalidField(field, "a ${ without its }")
 		}
 		name, fallback, hasDefault := strings.Cut(name, ":-")
 		if secret, ok := strings.CutPrefix(name, secretPrefix); ok {
@@ -83,7 +78,7 @@ func (e *expander) text(field, s string) (string, error) {
 		case hasDefault:
 			value = fallback
 		default:
-			return "", invalidField(field, "the environment variable %.80q is not set", name)
+			return "", InvalidField(field, "the environment variable %.80q is not set", name)
 		}
 		b.WriteString(value)
 		s = rest
@@ -94,12 +89,12 @@ func (e *expander) text(field, s string) (string, error) {
 const minSecret = 6
 
 // named returns the value of a secret.
-func (e *expander) named(field, name string, hasDefault bool) (string, error) {
+func (e *expansion) named(field, name string, hasDefault bool) (string, error) {
 	switch {
 	case hasDefault:
-		return "", invalidField(field, "a secret has no default: write ${secret:%.80s}", name)
+		return "", InvalidField(field, "a secret has no default: write ${secret:%.80s}", name)
 	case field == "command" || strings.HasPrefix(field, "args["):
-		return "", invalidField(field, "the secret %.80q cannot be here, where every process of the host sees it; put it into env", name)
+		return "", InvalidField(field, "the secret %.80q cannot be here, where every process of the host sees it; put it into env", name)
 	}
 	value, err := e.secret(field, name)
 	if err != nil {
@@ -115,63 +110,73 @@ func asField(field string, err error) error {
 	return &sandbox.Error{Kind: sandbox.KindOf(err), Detail: field + ": " + detail, Fields: []sandbox.Field{{Name: field, Detail: detail}}, Err: err}
 }
 
-func (e *expander) hide(value string) {
+func (e *expansion) hide(value string) {
 	if len(value) >= minSecret {
 		e.guessed = append(e.guessed, value)
 	}
 }
 
 // sure hides what is a secret by where it stands, also in answers.
-func (e *expander) sure(value string) {
+func (e *expansion) sure(value string) {
 	if e.hide(value); len(value) >= minSecret {
 		e.secrets = append(e.secrets, value)
 	}
 }
 
-// target is a server's configuration with everything put in.
-type target struct {
-	command string
-	args    []string
-	env     []string
-	url     string
-	headers map[string]string
-	redact  *redactor
-	oauth   login.Settings
+// Target is a server's configuration with everything put in.
+type Target struct {
+	Command string
+	Args    []string
+	Env     []string
+	URL     string
+	Headers map[string]string
+	Redact  *Redactor
+	OAuth   login.Settings
 }
 
-// expand puts in the variables and secrets for the connection of a scope. home is what ${HOME} stands for: the
+// Expander puts values into the configurations of servers.
+type Expander struct {
+	// LookupEnv returns the values that ${NAME} stands for.
+	LookupEnv func(name string) (string, bool)
+	// Secrets returns the values that ${secret:NAME} stands for; nil: a server that names one is not usable.
+	Secrets Secrets
+	// Sealer opens the values that users gave to plugins; nil: they are not encrypted.
+	Sealer login.Sealer
+}
+
+// Expand puts in the variables and secrets for the connection of a scope. home is what ${HOME} stands for: the
 // server's own home folder.
-func (h *Hub) expand(ctx context.Context, s *serverConfig, scope scopeKey, home string) (*target, error) {
-	lookup := s.lookup(h.o.LookupEnv)
-	e := &expander{
+func (x *Expander) Expand(ctx context.Context, s *Server, scope Scope, home string) (*Target, error) {
+	lookup := s.lookup(x.LookupEnv)
+	e := &expansion{
 		lookup: func(name string) (string, bool) {
 			if name == "HOME" && home != "" {
 				return home, true
 			}
 			return lookup(name)
 		},
-		secret: func(field, name string) (string, error) { return h.secret(ctx, s, scope, field, name) },
+		secret: func(field, name string) (string, error) { return x.secret(ctx, s, scope, field, name) },
 	}
-	if s.user != nil {
-		e.lend = func(value string) (string, error) { return h.lent(ctx, s, scope, value) }
+	if s.User != nil {
+		e.lend = func(value string) (string, error) { return x.lent(ctx, s, scope, value) }
 	}
 	return s.expand(e, home)
 }
 
 // secret returns the value of a secret for one field. A user's own counts where it is sent to the server, and not where it
 // would say which server that is.
-func (h *Hub) secret(ctx context.Context, s *serverConfig, scope scopeKey, field, name string) (string, error) {
-	if s.user != nil {
+func (x *Expander) secret(ctx context.Context, s *Server, scope Scope, field, name string) (string, error) {
+	if s.User != nil {
 		return "", sandbox.Errorf(sandbox.Invalid, "a plugin cannot name secrets; set a value that it asks for to ${secret:%.80s}", name)
 	}
-	if h.o.Secrets == nil {
+	if x.Secrets == nil {
 		return "", sandbox.Errorf(sandbox.Invalid, "the secret %.80q is known to a Skerry server only", name)
 	}
 	where, what, _ := strings.Cut(field, ".")
 	own := where == "env" || where == "headers" || where == "oauth" && (slices.Contains(login.Secrets, what) || what == "client_id")
 	ctx, cancel := context.WithTimeout(ctx, secretTime)
 	defer cancel()
-	return h.o.Secrets.ForServer(ctx, sandbox.SecretAsker{Owner: sandbox.Owner{Tenant: scope.tenant, User: scope.user}, Server: s.name, NotOwn: !own}, name)
+	return x.Secrets.ForServer(ctx, sandbox.SecretAsker{Owner: sandbox.Owner{Tenant: scope.Tenant, User: scope.User}, Server: s.Name, NotOwn: !own}, name)
 }
 
 // secretTime bounds the questions for one secret.
@@ -179,33 +184,33 @@ const secretTime = 5 * time.Second
 
 // lent returns what a value stands for that a user has given to a plugin: one of the user's own secrets, or what is
 // kept encrypted, or itself.
-func (h *Hub) lent(ctx context.Context, s *serverConfig, scope scopeKey, value string) (string, error) {
-	o := sandbox.Owner{Tenant: scope.tenant, User: scope.user}
-	if sealed, ok := strings.CutPrefix(value, sandbox.SealedValue); ok && h.o.Sealer != nil {
+func (x *Expander) lent(ctx context.Context, s *Server, scope Scope, value string) (string, error) {
+	o := sandbox.Owner{Tenant: scope.Tenant, User: scope.User}
+	if sealed, ok := strings.CutPrefix(value, sandbox.SealedValue); ok && x.Sealer != nil {
 		raw, err := base64.StdEncoding.DecodeString(sealed)
 		if err != nil {
 			return "", sandbox.Errorf(sandbox.Unavailable, "a value that is kept is damaged; set it anew")
 		}
-		plain, err := h.o.Sealer.Open(sandbox.PluginValuePurpose(o), raw)
+		plain, err := x.Sealer.Open(sandbox.PluginValuePurpose(o), raw)
 		if err != nil {
 			return "", sandbox.Wrap(sandbox.Unavailable, err, "a value that is kept cannot be read: %s", excerpt.Detail(err))
 		}
 		return string(plain), nil
 	}
 	name, ok := strings.CutPrefix(value, "${"+secretPrefix)
-	if !ok || !strings.HasSuffix(name, "}") || h.o.Secrets == nil {
+	if !ok || !strings.HasSuffix(name, "}") || x.Secrets == nil {
 		return value, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, secretTime)
 	defer cancel()
-	return h.o.Secrets.ForServer(ctx, sandbox.SecretAsker{Owner: o, Server: s.name, OwnOnly: true}, strings.TrimSuffix(name, "}"))
+	return x.Secrets.ForServer(ctx, sandbox.SecretAsker{Owner: o, Server: s.Name, OwnOnly: true}, strings.TrimSuffix(name, "}"))
 }
 
-// expand puts in what the expander knows.
-func (s *serverConfig) expand(e *expander, home string) (*target, error) {
-	t := &target{headers: map[string]string{}}
+// expand puts in what the expansion knows.
+func (s *Server) expand(e *expansion, home string) (*Target, error) {
+	t := &Target{Headers: map[string]string{}}
 	var err error
-	if t.command, err = e.text("command", s.Command); err != nil {
+	if t.Command, err = e.text("command", s.Command); err != nil {
 		return nil, err
 	}
 	for i, a := range s.Args {
@@ -213,7 +218,7 @@ func (s *serverConfig) expand(e *expander, home string) (*target, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.args = append(t.args, word)
+		t.Args = append(t.Args, word)
 	}
 	for k, v := range s.Env {
 		value, err := e.text("env."+k, v)
@@ -223,7 +228,7 @@ func (s *serverConfig) expand(e *expander, home string) (*target, error) {
 		if e.hide(value); secretName.MatchString(k) {
 			e.sure(value)
 		}
-		t.env = append(t.env, k+"="+value)
+		t.Env = append(t.Env, k+"="+value)
 	}
 	for k, v := range s.Headers {
 		value, err := e.text("headers."+k, v)
@@ -231,7 +236,7 @@ func (s *serverConfig) expand(e *expander, home string) (*target, error) {
 			return nil, err
 		}
 		if strings.ContainsAny(value, "\r\n\x00") {
-			return nil, invalidField("headers."+k, "its value has a line break")
+			return nil, InvalidField("headers."+k, "its value has a line break")
 		}
 		e.hide(value)
 		if telling := secretName.MatchString(k) || http.CanonicalHeaderKey(k) == "Cookie"; telling {
@@ -240,16 +245,16 @@ func (s *serverConfig) expand(e *expander, home string) (*target, error) {
 		if scheme, token, ok := strings.Cut(value, " "); ok && authScheme.MatchString(scheme) { // Bearer …
 			e.sure(token)
 		}
-		t.headers[k] = value
+		t.Headers[k] = value
 	}
-	if t.url, err = e.text("url", s.URL); err != nil {
+	if t.URL, err = e.text("url", s.URL); err != nil {
 		return nil, err
 	}
-	if s.Type != transportStdio {
-		if err := checkURL(t.url); err != nil {
+	if s.Type != TransportStdio {
+		if err := checkURL(t.URL); err != nil {
 			return nil, err
 		}
-		e.hideURL(t.url)
+		e.hideURL(t.URL)
 	}
 	if home != "" {
 		e.hide(home) // a folder of this host
@@ -257,7 +262,7 @@ func (s *serverConfig) expand(e *expander, home string) (*target, error) {
 	if err := s.expandLogin(e, t); err != nil {
 		return nil, err
 	}
-	if t.redact, err = newRedactor(e.secrets, e.guessed); err != nil {
+	if t.Redact, err = NewRedactor(e.secrets, e.guessed); err != nil {
 		return nil, sandbox.Errorf(sandbox.Invalid, "its secrets have more than %d bytes together", redact.MaxTotal)
 	}
 	return t, nil
@@ -267,12 +272,12 @@ func (s *serverConfig) expand(e *expander, home string) (*target, error) {
 var authScheme = regexp.MustCompile(`(?i)^(bearer|basic|token|apikey|key)$`)
 
 // expandLogin puts the variables into "oauth".
-func (s *serverConfig) expandLogin(e *expander, t *target) error {
+func (s *Server) expandLogin(e *expansion, t *Target) error {
 	if s.OAuth == nil {
 		return nil
 	}
-	t.oauth = *s.OAuth
-	for name, text := range t.oauth.Texts() {
+	t.OAuth = *s.OAuth
+	for name, text := range t.OAuth.Texts() {
 		value, err := e.text("oauth."+name, *text)
 		if err != nil {
 			return err
@@ -286,7 +291,7 @@ func (s *serverConfig) expandLogin(e *expander, t *target) error {
 }
 
 // hideURL hides what people put into URLs.
-func (e *expander) hideURL(text string) {
+func (e *expansion) hideURL(text string) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return
@@ -304,61 +309,16 @@ func (e *expander) hideURL(text string) {
 	}
 }
 
-// configError makes what is wrong with a server's configuration the error of a call.
-func configError(server string, err error) error {
-	return sandbox.Errorf(sandbox.Unavailable, "the MCP server %q is not usable: %s", server, excerpt.Detail(err))
-}
-
-// sum changes when what a connection is made with does.
-func (t *target) sum() [sha256.Size]byte {
-	env := slices.Sorted(slices.Values(t.env))
-	text := fmt.Appendf(nil, "%q %q %q %q", t.command, t.args, env, t.url)
-	for _, k := range slices.Sorted(maps.Keys(t.headers)) {
-		text = fmt.Appendf(text, " %q:%q", k, t.headers[k])
+// Sum changes when what a connection is made with does.
+func (t *Target) Sum() [sha256.Size]byte {
+	env := slices.Sorted(slices.Values(t.Env))
+	text := fmt.Appendf(nil, "%q %q %q %q", t.Command, t.Args, env, t.URL)
+	for _, k := range slices.Sorted(maps.Keys(t.Headers)) {
+		text = fmt.Appendf(text, " %q:%q", k, t.Headers[k])
 	}
-	texts := t.oauth.Texts()
+	texts := t.OAuth.Texts()
 	for _, name := range login.Secrets {
 		text = fmt.Appendf(text, " %q:%q", name, *texts[name])
 	}
 	return sha256.Sum256(text)
-}
-
-// SecretsChanged looks at all connections: a connection that would be made with other values now ends after its calls, and
-// is made anew when it is needed.
-func (h *Hub) SecretsChanged() {
-	h.spawn(func() {
-		h.mu.Lock()
-		conns := make([]*conn, 0, len(h.conns))
-		for _, c := range h.conns {
-			conns = append(conns, c)
-		}
-		h.mu.Unlock()
-		for _, c := range conns {
-			if c.outdated() {
-				h.retire(func(other *conn) bool { return other == c })
-			}
-		}
-	})
-}
-
-// outdated reports whether the connection has, or waits with an error for, other values than there are now.
-func (c *conn) outdated() bool {
-	if !bytes.Contains(c.cfg.raw, []byte("${"+secretPrefix)) && c.cfg.user == nil {
-		return false
-	}
-	c.mu.Lock()
-	l, err := c.link, c.err
-	c.mu.Unlock()
-	if l == nil {
-		return err != nil // what was missing may be there now
-	}
-	home := ""
-	switch {
-	case c.cfg.Type == transportStdio && c.cfg.Sandbox.on:
-		home = isolatedHome
-	case c.cfg.Type == transportStdio:
-		home = filepath.Join(c.h.homes.dir, dialer{c}.homeName())
-	}
-	t, err := c.h.expand(c.h.ctx, c.cfg, c.key.scope, home)
-	return sandbox.KindOf(err) != sandbox.Unavailable && (err != nil || t.sum() != l.made)
 }

@@ -1,4 +1,4 @@
-package hub
+package serverconfig
 
 import (
 	"strings"
@@ -15,14 +15,14 @@ func TestCollisionsGoByName(t *testing.T) {
 		`{"mcpServers":{"a-b":{"command":"x","enabled":false},"a_b":{"command":"x"}}}`: "",
 		`{"mcpServers":{"a-b":{"command":""},"a_b":{"command":"x"}}}`:                  "",
 	} {
-		cfg, err := parseConfig([]byte(text))
+		cfg, err := Parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, s := range cfg.servers {
-			collides := s.err != nil && strings.Contains(s.err.Error(), `as those of the server "a-b" are`)
-			if collides != (s.name == refused) {
-				t.Errorf("%s: %s: %v", text, s.name, s.err)
+		for _, s := range cfg.List {
+			collides := s.Err != nil && strings.Contains(s.Err.Error(), `as those of the server "a-b" are`)
+			if collides != (s.Name == refused) {
+				t.Errorf("%s: %s: %v", text, s.Name, s.Err)
 			}
 		}
 	}

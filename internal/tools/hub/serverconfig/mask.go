@@ -1,4 +1,4 @@
-package hub
+package serverconfig
 
 import (
 	"encoding/json"
@@ -35,9 +35,9 @@ func maskedArgs(args []string) []string {
 		name, value, assigned := strings.Cut(a, "=")
 		switch {
 		case next && !flag && !isReference(a):
-			out[i] = mask
+			out[i] = Mask
 		case assigned && !strings.ContainsAny(name, "/?") && secretName.MatchString(name) && value != "" && !isReference(value):
-			out[i] = name + "=" + mask
+			out[i] = name + "=" + Mask
 		default:
 			out[i] = maskedText(a)
 		}
@@ -51,7 +51,7 @@ func maskedText(s string) string {
 	if i := strings.Index(s, "://"); i >= 0 && !strings.ContainsAny(s, " \n") {
 		s = maskedURL(s)
 	}
-	return secretText.ReplaceAllString(s, mask)
+	return secretText.ReplaceAllString(s, Mask)
 }
 
 // maskedURL masks the password, the secret parameters and the long words of a URL. It works on the
@@ -66,7 +66,7 @@ func maskedURL(s string) string {
 	host, path, hasPath := strings.Cut(rest, "/")
 	if i := strings.LastIndexByte(host, '@'); i >= 0 {
 		if user, password, ok := strings.Cut(host[:i], ":"); ok && !isReference(password) {
-			host = user + ":" + mask + host[i:]
+			host = user + ":" + Mask + host[i:]
 		}
 	}
 	out := scheme + "://" + host
@@ -74,7 +74,7 @@ func maskedURL(s string) string {
 		parts := strings.Split(path, "/")
 		for i, p := range parts {
 			if longWord.MatchString(p) && anyDigit.MatchString(p) {
-				parts[i] = mask
+				parts[i] = Mask
 			}
 		}
 		out += "/" + strings.Join(parts, "/")
@@ -88,7 +88,7 @@ func maskedURL(s string) string {
 				plain = name
 			}
 			if value != "" && !isReference(value) && (secretName.MatchString(plain) || longWord.MatchString(value) && anyDigit.MatchString(value)) {
-				parts[i] = name + "=" + mask
+				parts[i] = name + "=" + Mask
 			}
 		}
 		out += "?" + strings.Join(parts, "&")
@@ -96,7 +96,7 @@ func maskedURL(s string) string {
 	if hasFragment {
 		out += "#" + fragment
 	}
-	return secretText.ReplaceAllString(out, mask)
+	return secretText.ReplaceAllString(out, Mask)
 }
 
 // maskGuessed masks arguments and URL of a configuration.
@@ -129,11 +129,11 @@ func maskGuessed(raw []byte) ([]byte, error) {
 }
 
 // unmaskGuessed puts what is stored in the place of arguments and a URL that were sent back masked.
-func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
+func unmaskGuessed(raw []byte, stored *Server) ([]byte, error) {
 	out := raw
 	for _, m := range sections(raw, "args") {
 		var args []string
-		if json.Unmarshal(m.Value(raw), &args) != nil || !strings.Contains(strings.Join(args, " "), mask) {
+		if json.Unmarshal(m.Value(raw), &args) != nil || !strings.Contains(strings.Join(args, " "), Mask) {
 			continue
 		}
 		if err := unmaskArgs(args, stored); err != nil {
@@ -149,11 +149,11 @@ func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
 	}
 	for _, m := range sections(raw, "url") {
 		var text string
-		if json.Unmarshal(m.Value(raw), &text) != nil || !strings.Contains(text, mask) {
+		if json.Unmarshal(m.Value(raw), &text) != nil || !strings.Contains(text, Mask) {
 			continue
 		}
 		if stored == nil || maskedURL(stored.URL) != text {
-			return nil, invalidField("url", "has %q, and differs from the stored one; write it whole", mask)
+			return nil, InvalidField("url", "has %q, and differs from the stored one; write it whole", Mask)
 		}
 		var err error
 		if out, err = jsonedit.Set(out, nil, m.Key, excerpt.JSON(stored.URL)); err != nil {
@@ -164,21 +164,21 @@ func unmaskGuessed(raw []byte, stored *serverConfig) ([]byte, error) {
 }
 
 // unmaskArgs replaces each masked argument by the next stored one with the same mask.
-func unmaskArgs(args []string, stored *serverConfig) error {
+func unmaskArgs(args []string, stored *Server) error {
 	var kept, shown []string
 	if stored != nil {
 		kept, shown = stored.Args, maskedArgs(stored.Args)
 	}
 	from := 0
 	for i, a := range args {
-		if !strings.Contains(a, mask) {
+		if !strings.Contains(a, Mask) {
 			continue
 		}
 		for from < len(shown) && shown[from] != a {
 			from++
 		}
 		if from == len(shown) {
-			return invalidField("args", "the %dth is %.80q, but none is stored that it could stand for", i+1, a)
+			return InvalidField("args", "the %dth is %.80q, but none is stored that it could stand for", i+1, a)
 		}
 		args[i] = kept[from]
 		from++

@@ -1,4 +1,4 @@
-package hub
+package serverconfig
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 )
 
-// configFile follows extensions_config.json. A look costs one stat while the file stays as it is.
-type configFile struct {
+// File follows extensions_config.json. A look costs one stat while the file stays as it is.
+type File struct {
 	path  string
 	files *extensions.Files // writes it
 	log   *slog.Logger
@@ -25,12 +25,17 @@ type configFile struct {
 	seen   lockedfile.Stamp
 	racy   bool // the file was written so shortly before it was read that its stamp proves little
 	text   []byte
-	config *config // the last good one
-	err    error   // why the file as it is now is not in force
+	config *Set  // the last good one
+	err    error // why the file as it is now is not in force
 }
 
-// check looks at the file. changed says that the configuration is another one than at the last look.
-func (f *configFile) check(now time.Time) (cfg *config, changed bool) {
+// NewFile follows the file at a path, whose writer is files.
+func NewFile(path string, files *extensions.Files, log *slog.Logger) *File {
+	return &File{path: path, files: files, log: log}
+}
+
+// Check looks at the file. changed says that the configuration is another one than at the last look.
+func (f *File) Check(now time.Time) (cfg *Set, changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.config == nil {
@@ -41,16 +46,16 @@ func (f *configFile) check(now time.Time) (cfg *config, changed bool) {
 	return f.read(now)
 }
 
-func (f *configFile) read(now time.Time) (cfg *config, changed bool) {
+func (f *File) read(now time.Time) (cfg *Set, changed bool) {
 	before := f.err
-	s, text, err := lockedfile.Read(f.path, maxConfigBytes)
+	s, text, err := lockedfile.Read(f.path, MaxBytes)
 	f.seen, f.racy = s, s.Racy(now)
 	if err == nil && f.err == nil && bytes.Equal(text, f.text) {
 		return f.config, false
 	}
-	var parsed *config
+	var parsed *Set
 	if err == nil {
-		parsed, err = parseConfig(text)
+		parsed, err = Parse(text)
 	}
 	if err != nil {
 		f.err = sandbox.Wrap(sandbox.Invalid, err, "%s: %s", filepath.Base(f.path), reason(err))
@@ -60,9 +65,9 @@ func (f *configFile) read(now time.Time) (cfg *config, changed bool) {
 		return f.config, false
 	}
 	f.err, f.text, f.config = nil, text, parsed
-	for _, s := range parsed.servers {
-		if s.err != nil {
-			f.log.Warn("MCP server: wrong configuration", "server", s.name, "error", s.err)
+	for _, s := range parsed.List {
+		if s.Err != nil {
+			f.log.Warn("MCP server: wrong configuration", "server", s.Name, "error", s.Err)
 		}
 	}
 	return parsed, true
@@ -77,18 +82,19 @@ func reason(err error) string {
 	return err.Error()
 }
 
-func (f *configFile) problem() error {
+// Problem says why the file as it is now is not in force, or nil.
+func (f *File) Problem() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.err
 }
 
-// edit changes the file: change gets its text and returns the new one. The file is replaced as a whole or
+// Edit changes the file: change gets its text and returns the new one. The file is replaced as a whole or
 // not at all. A file that is broken is not touched.
-func (f *configFile) edit(ctx context.Context, change func(text []byte, cfg *config) ([]byte, error)) error {
+func (f *File) Edit(ctx context.Context, change func(text []byte, cfg *Set) ([]byte, error)) error {
 	name := filepath.Base(f.path)
 	return f.files.Edit(ctx, sandbox.Owner{}, func(text []byte) ([]byte, error) {
-		cfg, err := parseConfig(text)
+		cfg, err := Parse(text)
 		if err != nil {
 			return nil, sandbox.Wrap(sandbox.Conflict, err, "%s is broken, mend it first: %s", name, reason(err))
 		}
@@ -96,7 +102,7 @@ func (f *configFile) edit(ctx context.Context, change func(text []byte, cfg *con
 		if err != nil {
 			return nil, err
 		}
-		if _, err := parseConfig(out); err != nil {
+		if _, err := Parse(out); err != nil {
 			return nil, sandbox.Wrap(sandbox.Invalid, err, "the configuration would be wrong: %s", reason(err))
 		}
 		return out, nil
