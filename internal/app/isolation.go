@@ -9,7 +9,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/audit"
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/egress"
-	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 	"github.com/skerry-sandbox/skerry/internal/tools/servers"
 )
 
@@ -41,8 +41,8 @@ func (p *App) openIsolation(ctx context.Context) error {
 	return err
 }
 
-// Start implements hub.Isolation.
-func (i *isolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
+// Start implements transport.Isolation.
+func (i *isolation) Start(ctx context.Context, s transport.IsolatedServer) (transport.IsolatedProcess, error) {
 	rules, err := egress.ParseRules(s.Egress)
 	if err != nil { // the administrator's mistake, not the caller's
 		var known *sandbox.Error
@@ -86,14 +86,14 @@ func (i *isolation) record(action string, o sandbox.Owner, subject, outcome stri
 // isolated is a running server as the hub takes it.
 type isolated struct{ *servers.Server }
 
-// Stdin implements hub.IsolatedProcess.
-func (s isolated) Stdin() hub.Stream { return halfClosing{s.Server.Stdio} }
+// Stdin implements transport.IsolatedProcess.
+func (s isolated) Stdin() transport.Stream { return halfClosing{s.Server.Stdio} }
 
-// Stdout implements hub.IsolatedProcess.
-func (s isolated) Stdout() hub.Stream { return s.Server.Stdio }
+// Stdout implements transport.IsolatedProcess.
+func (s isolated) Stdout() transport.Stream { return s.Server.Stdio }
 
-// Stderr implements hub.IsolatedProcess.
-func (s isolated) Stderr() hub.Stream { return s.Server.Stderr }
+// Stderr implements transport.IsolatedProcess.
+func (s isolated) Stderr() transport.Stream { return s.Server.Stderr }
 
 // halfClosing ends what is written and leaves what is read.
 type halfClosing struct{ *net.UnixConn }

@@ -16,6 +16,7 @@ import (
 	skill "github.com/skerry-sandbox/skerry/internal/skills"
 	"github.com/skerry-sandbox/skerry/internal/template"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // firstScratchUID is far above the uids of workspaces, which are counted from a million. What runs in a scratch
@@ -89,7 +90,7 @@ func (p *App) Template(name string) (instance.Template, bool) {
 }
 
 // StartIsolated starts an MCP server in a sandbox.
-func (p *App) StartIsolated(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
+func (p *App) StartIsolated(ctx context.Context, s transport.IsolatedServer) (transport.IsolatedProcess, error) {
 	return p.isolation.Start(ctx, s)
 }
 

@@ -26,6 +26,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/sidecar/pki"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // examination is one run of `skerry doctor`. It opens the parts of a server, by the same code, on a data folder
@@ -284,8 +285,8 @@ func (e *examination) sweep(ctx context.Context, driverName string) {
 // laterIsolation starts MCP servers in sandboxes as soon as doctor's own server is there.
 type laterIsolation struct{ server *later[*app.App] }
 
-// Start implements hub.Isolation.
-func (l laterIsolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.IsolatedProcess, error) {
+// Start implements transport.Isolation.
+func (l laterIsolation) Start(ctx context.Context, s transport.IsolatedServer) (transport.IsolatedProcess, error) {
 	p, err := l.server.get(ctx)
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "sandboxes do not start here; see the line of the templates")
@@ -293,8 +294,7 @@ func (l laterIsolation) Start(ctx context.Context, s hub.IsolatedServer) (hub.Is
 	return p.StartIsolated(ctx, s)
 }
 
-// noteLog keeps the warnings of the parts, for the checks that show them. Causes of errors are not kept:
-// only their details are written for callers.
+// noteLog keeps the warnings of the parts for the checks that show them: details alone, without causes.
 type noteLog struct {
 	mu    sync.Mutex
 	notes []note

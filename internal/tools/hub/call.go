@@ -18,6 +18,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // Resolve returns the tool that ref names among those of the thread: by server and name, by its printed
@@ -195,10 +196,10 @@ func (h *Hub) CallChecked(ctx context.Context, t sandbox.Thread, tool sandbox.To
 	if err != nil {
 		return sandbox.ToolResult{}, err
 	}
-	ctx, span := h.o.Tracer.Start(ctx, methodCall+" "+e.tool.Name, tracing.Client)
+	ctx, span := h.o.Tracer.Start(ctx, transport.MethodCall+" "+e.tool.Name, tracing.Client)
 	defer span.End()
 	res, err := e.conn.call(ctx, e.tool, args, watch)
-	about(span, methodCall, tool.Server, args, err)
+	about(span, transport.MethodCall, tool.Server, args, err)
 	span.Set("gen_ai.tool.name", e.tool.Name)
 	span.SetInt("skerry.tool.output_bytes", int64(len(res.Result)))
 	if res.IsError {
@@ -254,26 +255,26 @@ func (c *conn) try(ctx context.Context, t *tool, args []byte, limit time.Duratio
 	callCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	callCtx, seen := withCapture(callCtx)
-	defer func() { l.calls.remove(seen.listener) }() // in a panic, too
-	defer seen.done()
-	seen.listener = l.calls.add(watch)
-	params := &mcp.CallToolParams{Name: t.Name, Arguments: json.RawMessage(args), Meta: l.watched(callCtx, seen.listener)}
+	callCtx, seen := transport.WithCapture(callCtx)
+	defer func() { l.calls.Remove(seen.Listener) }() // in a panic, too
+	defer seen.Done()
+	seen.Listener = l.calls.Add(watch)
+	params := &mcp.CallToolParams{Name: t.Name, Arguments: json.RawMessage(args), Meta: l.watched(callCtx, seen.Listener)}
 	c.h.o.Tracer.Meta(callCtx, params.Meta)
 	if err := passOn(params, watch.Params, seen); err != nil {
-		l.calls.remove(seen.listener)
+		l.calls.Remove(seen.Listener)
 		c.note(l, verdict{pass: true})
 		return res, false, err
 	}
 	answer, err := l.session.CallTool(callCtx, params)
-	l.calls.remove(seen.listener)
+	l.calls.Remove(seen.Listener)
 	if err != nil {
-		v := c.judge(ctx, l, t, limit, seen.look(), err)
+		v := c.judge(ctx, l, t, limit, seen.Look(), err)
 		c.note(l, v)
 		return res, v.again, withUpstreamError(l, err, v.err)
 	}
 	c.note(l, verdict{ok: true})
-	res, err = resultOf(answer, seen.look().result, c.h.o.MaxResult)
+	res, err = resultOf(answer, seen.Look().Result, c.h.o.MaxResult)
 	if err == nil {
 		err = t.promised(res, c.h.o.Log)
 	}
@@ -289,12 +290,12 @@ const protocolStateless = "2026-07-28"
 
 // watched returns the _meta of a call whose listener wants to hear of it, and asks a server of the old
 // kind, which is asked once, for its log messages.
-func (l *link) watched(ctx context.Context, c *listener) mcp.Meta {
+func (l *link) watched(ctx context.Context, c *transport.Listener) mcp.Meta {
 	m := mcp.Meta{}
-	if c.watch.Progress != nil {
-		m["progressToken"] = c.token
+	if c.Watch.Progress != nil {
+		m["progressToken"] = c.Token
 	}
-	if c.watch.Log == nil {
+	if c.Watch.Log == nil {
 		return m
 	}
 	init := l.session.InitializeResult()
@@ -305,7 +306,7 @@ func (l *link) watched(ctx context.Context, c *listener) mcp.Meta {
 			ctx, cancel := context.WithTimeout(ctx, discoverTimeout)
 			defer cancel()
 			if err := l.session.SetLoggingLevel(ctx, &mcp.SetLoggingLevelParams{Level: "info"}); err != nil { //nolint:staticcheck // as above
-				l.calls.log.Debug("MCP server: no log messages", "error", redacted(l, err))
+				l.log.Debug("MCP server: no log messages", "error", redacted(l, err))
 			}
 		})
 	}
@@ -344,18 +345,18 @@ func (c *conn) note(l *link, v verdict) {
 }
 
 // judge says what the failure of a call means.
-func (c *conn) judge(ctx context.Context, l *link, t *tool, limit time.Duration, s seen, err error) verdict {
+func (c *conn) judge(ctx context.Context, l *link, t *tool, limit time.Duration, s transport.Seen, err error) verdict {
 	text, answered := rpcErrorText(err)
 	var rpc *jsonrpc.Error
 	switch {
-	case s.tooLarge, errors.As(err, &rpc) && rpc.Code == codeTooLarge:
+	case s.TooLarge, errors.As(err, &rpc) && rpc.Code == transport.CodeTooLarge:
 		return verdict{ok: true, err: sandbox.Errorf(sandbox.ToolFailed, "%s: the result is larger than %d bytes, which is the limit", t.Printed, c.h.o.MaxResult)}
-	case s.login != nil:
-		return verdict{pass: true, gone: s.status == http.StatusUnauthorized, err: withoutSecrets(l, s.login)}
-	case s.forgot && !answered, errors.Is(err, mcp.ErrSessionMissing): // the end of the link may overtake the SDK's error
+	case s.Login != nil:
+		return verdict{pass: true, gone: s.Status == http.StatusUnauthorized, err: withoutSecrets(l, s.Login)}
+	case s.Forgot && !answered, errors.Is(err, mcp.ErrSessionMissing): // the end of the link may overtake the SDK's error
 		return verdict{pass: true, gone: true, again: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q has forgotten the session", c.key.server)}
-	case s.status != 0:
-		return verdict{ok: s.status < 500 && s.status != 429, gone: s.status == 404, err: sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: MCP Error (%d): %s", t.Printed, s.status, l.redact.Replace(s.message))}
+	case s.Status != 0:
+		return verdict{ok: s.Status < 500 && s.Status != 429, gone: s.Status == 404, err: sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: MCP Error (%d): %s", t.Printed, s.Status, l.redact.Replace(s.Message))}
 	case answered:
 		return verdict{ok: true, err: sandbox.Wrap(sandbox.ToolFailed, redacted(l, err), "%s: %s", t.Printed, l.redact.Replace(text))}
 	case l.drips.Load():
@@ -363,12 +364,12 @@ func (c *conn) judge(ctx context.Context, l *link, t *tool, limit time.Duration,
 	case ctx.Err() != nil:
 		v := c.tooLate(ctx, t, limit)
 		// While one message drips in, no other one gets through: the server is started anew.
-		v.gone = l.process != nil && !v.pass && l.process.line.stuck(limit/2)
+		v.gone = l.process != nil && !v.pass && l.process.Stuck(limit/2)
 		return v
-	case errors.Is(err, errNotSent):
+	case errors.Is(err, transport.ErrNotSent):
 		return verdict{pass: true, gone: true, again: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q has ended", c.key.server)}
 	case l.remote != nil && !errors.Is(err, mcp.ErrConnectionClosed):
-		return verdict{gone: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q cannot be reached: %s", c.key.server, networkError(err))}
+		return verdict{gone: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q cannot be reached: %s", c.key.server, transport.NetworkError(err))}
 	}
 	return verdict{gone: true, err: sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q ended before it answered", c.key.server)}
 }

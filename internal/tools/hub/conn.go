@@ -186,7 +186,7 @@ func (c *conn) mind(now time.Time) (forget bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unused := now.Sub(c.used)
-	if l := c.link; l != nil && l.process != nil && l.process.line.stuck(c.h.o.DripTime) && c.calls.Load() > 0 {
+	if l := c.link; l != nil && l.process != nil && l.process.Stuck(c.h.o.DripTime) && c.calls.Load() > 0 {
 		l.drips.Store(true)
 		c.link = nil // the next call starts the server anew
 		c.h.changes.epoch.Add(1)

@@ -6,6 +6,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // configError makes what is wrong with a server's configuration the error of a call.
@@ -45,7 +46,7 @@ func (c *conn) outdated() bool {
 	home := ""
 	switch {
 	case c.cfg.Type == serverconfig.TransportStdio && c.cfg.Sandbox.On:
-		home = isolatedHome
+		home = transport.IsolatedHome
 	case c.cfg.Type == serverconfig.TransportStdio:
 		home = filepath.Join(c.h.homes.dir, dialer{c}.homeName())
 	}

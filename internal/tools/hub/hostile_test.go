@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // rawServers returns a raw server on each transport, as configurations, and those that run in this process.
@@ -155,7 +155,7 @@ func TestWatchedCall(t *testing.T) {
 			if len(logs) != 2 || logs[0].Level != "warning" || logs[0].Logger != "chat" || string(logs[0].Data) != `{"words":2}` {
 				t.Fatalf("%+v", logs)
 			}
-			if n := len(logs[1].Data); n > maxLogData+10 || !json.Valid(logs[1].Data) {
+			if n := len(logs[1].Data); n > transport.MaxLogData+10 || !json.Valid(logs[1].Data) {
 				t.Errorf("%d bytes of a log message", n)
 			}
 		})
@@ -200,51 +200,6 @@ func TestWatchedStateless(t *testing.T) {
 	})
 	if err != nil || string(res.Result) != `"talked"` || progress != 3 || logs != 1 || r.spoken("r") != protocolStateless {
 		t.Errorf("%v %s: %d of progress, %d logs, %s", err, res.Result, progress, logs, r.spoken("r"))
-	}
-}
-
-// TestWatchersDoNotMix: on a link of many users a log message outside all streams reaches no user.
-func TestWatchersDoNotMix(t *testing.T) {
-	t.Parallel()
-	l := newListeners(quiet)
-	var heard int
-	a := l.add(sandbox.ToolWatch{Log: func(sandbox.ToolLog) { heard++ }})
-	b := l.add(sandbox.ToolWatch{})
-	l.message([]byte(`{"level":"info","data":"secret of b"}`), nil)
-	l.message([]byte(`{"level":"info","data":"on b's stream"}`), &capture{listener: b})
-	l.message([]byte(`{"level":"info","data":"on another stream"}`), &capture{})
-	l.remove(b)
-	l.message([]byte(`{"level":"info","data":"a is alone"}`), nil)
-	l.shared = true
-	l.message([]byte(`{"level":"info","data":"perhaps of an earlier call of b"}`), nil)
-	l.remove(a)
-	l.message([]byte(`{"level":"info","data":"too late"}`), &capture{listener: a})
-	if heard != 1 {
-		t.Errorf("%d messages", heard)
-	}
-}
-
-// TestSlowListener: a server that talks faster than its listener hears loses the oldest sayings only.
-func TestSlowListener(t *testing.T) {
-	t.Parallel()
-	l := newListeners(quiet)
-	var mu sync.Mutex
-	var got []float64
-	hold := make(chan struct{})
-	c := l.add(sandbox.ToolWatch{Progress: func(p sandbox.ToolProgress) {
-		<-hold
-		mu.Lock()
-		defer mu.Unlock()
-		got = append(got, p.Progress)
-	}})
-	const n = 5000
-	for i := range n {
-		l.progress(fmt.Appendf(nil, `{"progressToken":%q,"progress":%d}`, c.token, i))
-	}
-	close(hold)
-	l.remove(c)
-	if len(got) > 2*maxSayings+1 || got[len(got)-1] != n-1 {
-		t.Errorf("%d sayings, the last is %v", len(got), got[len(got)-1])
 	}
 }
 

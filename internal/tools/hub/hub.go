@@ -15,6 +15,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // Options say how a Hub works. ConfigPath, Log and LookupEnv are needed; a limit of 0 takes its
@@ -37,7 +38,7 @@ type Options struct {
 	// made below the system's folder for temporary files and go when the hub is closed.
 	StateDir string
 	// Isolation starts the servers that have "sandbox" in their configuration; nil: they are refused.
-	Isolation Isolation
+	Isolation transport.Isolation
 	// UserServers are users' own servers, from plugins; the zero value: nothing.
 	UserServers UserServers
 	// Version is told to MCP servers.

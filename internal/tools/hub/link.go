@@ -15,7 +15,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // dialer connects to a server.
@@ -28,8 +30,8 @@ const discoverTimeout = 5 * time.Second
 // link is a live connection.
 type link struct {
 	session *mcp.ClientSession
-	remote  *remote  // of an HTTP server
-	process *process // of a stdio server
+	remote  *transport.Remote  // of an HTTP server
+	process *transport.Process // of a stdio server
 	redact  *serverconfig.Redactor
 	made    [sha256.Size]byte // of the target that it was connected to
 	born    time.Time
@@ -38,11 +40,18 @@ type link struct {
 	dead    chan struct{}                          // closed when the connection no longer exists
 	changed chan struct{}                          // the server says that its tools changed
 	others  map[sandbox.UpstreamKind]chan struct{} // and what else it offers
-	calls   *listeners
+	calls   *transport.Listeners
+	log     *slog.Logger
 	logging sync.Once // the server is asked for its log messages
 	once    sync.Once
 	drips   atomic.Bool // it was ended because one message stood in the way of all others
 	updates updates     // of resources that are watched
+}
+
+// madeFor notes what the link is made with.
+func (l *link) madeFor(t *serverconfig.Target) {
+	l.redact, l.made = t.Redact, t.Sum()
+	l.calls.Hide(t.Redact)
 }
 
 // close ends the link; calls in it fail. It returns when what was behind it is gone.
@@ -54,11 +63,11 @@ func (l *link) close() {
 			<-l.dead
 		}
 		if l.process != nil {
-			_ = l.process.close()
-			<-l.process.exited
+			_ = l.process.Close()
+			<-l.process.Exited
 		}
 		if l.remote != nil {
-			l.remote.close()
+			l.remote.Close()
 		}
 	})
 }
@@ -68,7 +77,7 @@ func (l *link) lastWords() string {
 	if l.process == nil {
 		return ""
 	}
-	return l.process.tail.String()
+	return l.process.LastWords()
 }
 
 // connect starts or reaches the server, greets it and lists its tools. What it returns is closed by the
@@ -78,9 +87,9 @@ func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
 		sandbox.UpstreamPrompts: make(chan struct{}, 1), sandbox.UpstreamResources: make(chan struct{}, 1),
 	}}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.calls = newListeners(c.h.o.Log.With("server", c.key.server))
-	l.calls.shared = c.key.scope == (serverconfig.Scope{})
-	transport, err := c.transport(ctx, l)
+	l.log = c.h.o.Log.With("server", c.key.server)
+	l.calls = transport.NewListeners(l.log, c.key.scope == (serverconfig.Scope{}))
+	wire, err := c.transport(ctx, l)
 	if err != nil {
 		return l, nil, &sandbox.Error{Kind: sandbox.Unavailable, Detail: configError(c.key.server, err).Error(), Err: errors.Unwrap(err)}
 	}
@@ -101,11 +110,11 @@ func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
 	client.AddSendingMiddleware(boundDiscover, ownTTL)
 	// The old SSE transport keeps the context of its connection: it is the link's, not the attempt's.
 	defer context.AfterFunc(ctx, l.cancel)()
-	seenCtx, seen := withCapture(l.ctx)
-	defer seen.done()
-	session, err := client.Connect(seenCtx, transport, nil)
+	seenCtx, seen := transport.WithCapture(l.ctx)
+	defer seen.Done()
+	session, err := client.Connect(seenCtx, wire, nil)
 	if err != nil {
-		return l, nil, c.connectError(ctx, l, seen.look(), err)
+		return l, nil, c.connectError(ctx, l, seen.Look(), err)
 	}
 	l.session = session
 	go func() {
@@ -114,7 +123,7 @@ func (c dialer) connect(ctx context.Context) (*link, *toolList, error) {
 	}()
 	tools, err := listing(c).list(ctx, l)
 	if err != nil {
-		return l, nil, c.connectError(ctx, l, seen.look(), err)
+		return l, nil, c.connectError(ctx, l, seen.Look(), err)
 	}
 	return l, tools, nil
 }
@@ -144,8 +153,8 @@ func ownTTL(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
 		if list, ok := res.(*mcp.ListToolsResult); ok && err == nil && list != nil {
-			if c := captureOf(ctx); c != nil {
-				c.setTTL(time.Duration(min(max(list.TTLMs, 0), maxTTLMillis)) * time.Millisecond)
+			if c := transport.CaptureOf(ctx); c != nil {
+				c.SetTTL(time.Duration(min(max(list.TTLMs, 0), maxTTLMillis)) * time.Millisecond)
 			}
 			list.TTLMs = 0
 		}
@@ -159,16 +168,18 @@ func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 		if err != nil {
 			return nil, err
 		}
-		l.redact, l.calls.redact, l.made = t.Redact, t.Redact, t.Sum()
-		var transport mcp.Transport
-		transport, l.remote, err = newRemote(c.cfg, t, newTraffic(c.h.o.MaxResult+slack, l.calls.hear))
+		l.madeFor(t)
+		var wire mcp.Transport
+		wire, l.remote, err = transport.NewRemote(c.cfg, t, transport.NewTraffic(c.h.o.MaxResult+transport.Slack, l.calls.Hear))
 		if err == nil {
 			if c.cfg.User != nil {
-				c.h.confine(l.remote.base)
+				l.remote.Confine(c.h.o.UserServers.Addresses)
 			}
-			l.remote.login, err = c.h.loginClient(c.cfg, t, c.key.scope)
+			var client *login.Client
+			client, err = c.h.loginClient(c.cfg, t, c.key.scope)
+			l.remote.SignWith(client)
 		}
-		return transport, err
+		return wire, err
 	}
 	log := c.h.o.Log.With("server", c.key.server)
 	if c.cfg.User != nil && !c.cfg.Sandbox.On {
@@ -182,19 +193,19 @@ func (c dialer) transport(ctx context.Context, l *link) (mcp.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.redact, l.calls.redact, l.made = t.Redact, t.Redact, t.Sum()
-	cmd, err := prepare(c.cfg, t, home, c.h.o.LookupEnv)
+	l.madeFor(t)
+	cmd, err := transport.NewCommand(c.cfg, t, home, c.h.o.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	if cmd.uid == 0 {
+	if cmd.IsRoot() {
 		log.Warn("MCP server: runs as root, as the configuration says")
 	}
-	return &stdioTransport{traffic: newTraffic(c.h.o.MaxResult+slack, l.calls.hear), log: log, start: func(context.Context) (*process, error) {
-		p, err := cmd.start(&c.h.wg, log, t.Redact)
+	return transport.NewStdio(transport.NewTraffic(c.h.o.MaxResult+transport.Slack, l.calls.Hear), log, func(context.Context) (*transport.Process, error) {
+		p, err := cmd.Start(&c.h.wg, log, t.Redact)
 		l.process = p
 		return p, err
-	}}, nil
+	}), nil
 }
 
 // homeName names the home folder of the server for this scope. It stays the same from one process to
@@ -212,30 +223,30 @@ func HomeName(server string, o sandbox.Owner) string {
 }
 
 // connectError says why there is no connection.
-func (c dialer) connectError(ctx context.Context, l *link, s seen, err error) error {
+func (c dialer) connectError(ctx context.Context, l *link, s transport.Seen, err error) error {
 	name := c.key.server
 	if p := l.process; p != nil {
-		_ = p.close() // for its last words
-		<-p.exited
-		c.h.o.Log.Debug("MCP server: last words", "server", name, "how", p.end, "says", p.tail.String())
+		_ = p.Close() // for its last words
+		<-p.Exited
+		c.h.o.Log.Debug("MCP server: last words", "server", name, "how", p.How, "says", p.LastWords())
 	}
 	var known *sandbox.Error
 	switch {
-	case s.login != nil:
-		return withoutSecrets(l, s.login)
+	case s.Login != nil:
+		return withoutSecrets(l, s.Login)
 	case errors.As(err, &known):
 		return sandbox.Wrap(known.Kind, err, "the MCP server %q cannot be started: %s", name, known.Detail)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return sandbox.Wrap(sandbox.Unavailable, err, "the MCP server %q did not answer within %s", name, c.h.o.ConnectTimeout)
 	case ctx.Err() != nil:
 		return errStopping
-	case s.status != 0:
-		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: MCP Error (%d): %s", name, s.status, l.redact.Replace(s.message))
+	case s.Status != 0:
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: MCP Error (%d): %s", name, s.Status, l.redact.Replace(s.Message))
 	case l.remote != nil:
 		if text, ok := rpcErrorText(err); ok {
 			return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: %s", name, l.redact.Replace(text))
 		}
-		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q cannot be reached: %s", name, networkError(err))
+		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q cannot be reached: %s", name, transport.NetworkError(err))
 	}
 	if text, ok := rpcErrorText(err); ok {
 		return sandbox.Wrap(sandbox.Unavailable, redacted(l, err), "the MCP server %q refuses: %s", name, l.redact.Replace(text))

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // rawServer is an MCP server without any library, which does what no library does.
@@ -138,7 +140,7 @@ func (s *rawServer) chat(m rawMessage, send func(string)) {
 		send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"another","progress":99}}`)
 	}
 	send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"warning","logger":"chat","data":{"words":2}}}`)
-	send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("l", 2*maxLogData) + `"}}`)
+	send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + strings.Repeat("l", 2*transport.MaxLogData) + `"}}`)
 }
 
 // serveRaw is the raw server on standard input and output.

@@ -20,6 +20,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/schema"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // listing asks a server for its tools.
@@ -149,8 +150,8 @@ func (c listing) list(ctx context.Context, l *link) (*toolList, error) {
 
 // listPage gets one page, in the words of the server where the transport saw them.
 func listPage(ctx context.Context, l *link, cursor string) (page []listed, next string, ttl time.Duration, err error) {
-	ctx, seen := withCapture(ctx)
-	defer seen.done()
+	ctx, seen := transport.WithCapture(ctx)
+	defer seen.Done()
 	res, err := l.session.ListTools(ctx, &mcp.ListToolsParams{Cursor: cursor})
 	if err != nil {
 		return nil, "", 0, err
@@ -158,7 +159,7 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 	var raw struct {
 		Tools []listed `json:"tools"`
 	}
-	if text := l.redact.JSON(seen.look().result); json.Unmarshal(text, &raw) != nil || len(raw.Tools) == 0 {
+	if text := l.redact.JSON(seen.Look().Result); json.Unmarshal(text, &raw) != nil || len(raw.Tools) == 0 {
 		text, err := json.Marshal(res)
 		if err != nil {
 			return nil, "", 0, err
@@ -173,7 +174,7 @@ func listPage(ctx context.Context, l *link, cursor string) (page []listed, next 
 		kept[t.Name] = true
 	}
 	raw.Tools = slices.DeleteFunc(raw.Tools, func(t listed) bool { return !kept[t.Name] })
-	return raw.Tools, res.NextCursor, seen.look().ttl, nil
+	return raw.Tools, res.NextCursor, seen.Look().TTL, nil
 }
 
 // tool makes a tool from what a server says. why is the reason when it cannot.

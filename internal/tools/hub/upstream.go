@@ -16,6 +16,7 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 // passing carries requests that are no tool calls.
@@ -172,17 +173,17 @@ func (c passing) askOnce(ctx context.Context, q question, what *tool, limit time
 	askCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
-	askCtx, seen := withCapture(askCtx)
-	defer seen.done()
-	seen.whole = true
+	askCtx, seen := transport.WithCapture(askCtx)
+	defer seen.Done()
+	seen.Whole = true
 	answer, err := q.ask(askCtx, l.session)
 	if err != nil {
-		v := c.judge(ctx, l, what, limit, seen.look(), err)
+		v := c.judge(ctx, l, what, limit, seen.Look(), err)
 		c.note(l, v)
 		return nil, v.again, withUpstreamError(l, err, v.err)
 	}
 	c.note(l, verdict{ok: true})
-	if raw = seen.look().result; len(raw) == 0 {
+	if raw = seen.Look().Result; len(raw) == 0 {
 		if raw, err = json.Marshal(answer); err != nil {
 			return nil, false, sandbox.Wrap(sandbox.ToolFailed, err, "%s: the answer cannot be read", what.Printed)
 		}
@@ -193,13 +194,9 @@ func (c passing) askOnce(ctx context.Context, q question, what *tool, limit time
 // inputRequired is the type of a result that asks the client for input.
 const inputRequired = "input_required"
 
-// lightResults stand for results that are passed on as they are: the SDK would act upon a result that asks for
-// input, which is for the client behind us.
-var lightResults = map[string]string{methodCall: `{"content":[]}`, "prompts/get": `{"messages":[]}`, "resources/read": `{"contents":[]}`}
-
 // passOn completes the parameters of a call by those of a client's request, and has its result captured
 // as it is.
-func passOn(params *mcp.CallToolParams, more json.RawMessage, seen *capture) error {
+func passOn(params *mcp.CallToolParams, more json.RawMessage, seen *transport.Capture) error {
 	if more == nil {
 		return nil
 	}
@@ -207,7 +204,7 @@ func passOn(params *mcp.CallToolParams, more json.RawMessage, seen *capture) err
 	if err := json.Unmarshal(more, &p); err != nil {
 		return sandbox.Wrap(sandbox.Invalid, err, "the parameters of the request cannot be read")
 	}
-	seen.whole = true
+	seen.Whole = true
 	params.InputResponses, params.RequestState = p.InputResponses, p.RequestState
 	for k, v := range p.Meta {
 		if _, ours := params.Meta[k]; !ours {
@@ -220,7 +217,7 @@ func passOn(params *mcp.CallToolParams, more json.RawMessage, seen *capture) err
 // withUpstreamError makes the server's own error the cause of what callers are told.
 func withUpstreamError(l *link, err, told error) error {
 	var rpc *jsonrpc.Error
-	if _, answered := rpcErrorText(err); !answered || !errors.As(err, &rpc) || rpc.Code == codeTooLarge {
+	if _, answered := rpcErrorText(err); !answered || !errors.As(err, &rpc) || rpc.Code == transport.CodeTooLarge {
 		return told
 	}
 	own := &sandbox.UpstreamError{Code: rpc.Code, Message: l.redact.Replace(excerpt.Line(rpc.Message))}

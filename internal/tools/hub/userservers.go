@@ -1,13 +1,11 @@
 package hub
 
 import (
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
-	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
 )
 
@@ -87,12 +85,6 @@ func (h *Hub) userConfig(o sandbox.Owner, now time.Time) *serverconfig.Set {
 	}
 	h.changes.bump(known)
 	return cfg
-}
-
-// confine makes an HTTP transport reach public addresses alone. A proxy would not, so there is none.
-func (h *Hub) confine(t *http.Transport) {
-	t.Proxy = nil
-	t.DialContext = egress.PublicDialer(h.o.UserServers.Addresses).DialContext
 }
 
 // retireOf closes a user's connections to removed servers of their own.

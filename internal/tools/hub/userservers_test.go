@@ -19,6 +19,7 @@ import (
 
 	"github.com/skerry-sandbox/skerry/internal/sandbox"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
+	"github.com/skerry-sandbox/skerry/internal/tools/hub/transport"
 )
 
 var bob = sandbox.Thread{Owner: sandbox.Owner{Tenant: "t", User: "bob"}, ID: "one"}
@@ -237,10 +238,10 @@ func TestNoPrivateAddresses(t *testing.T) {
 // noIsolation refuses, and remembers.
 type noIsolation struct {
 	mu  sync.Mutex
-	got []IsolatedServer
+	got []transport.IsolatedServer
 }
 
-func (n *noIsolation) Start(_ context.Context, s IsolatedServer) (IsolatedProcess, error) {
+func (n *noIsolation) Start(_ context.Context, s transport.IsolatedServer) (transport.IsolatedProcess, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.got = append(n.got, s)

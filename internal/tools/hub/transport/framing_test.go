@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"bytes"
@@ -73,9 +73,9 @@ func FuzzIDScanner(f *testing.F) {
 }
 
 // readEvents reads a stream that answers the call 5, whose result is for c.
-func readEvents(t *testing.T, in string, limit int, c *capture) string {
+func readEvents(t *testing.T, in string, limit int, c *Capture) string {
 	t.Helper()
-	b := &eventBody{body: io.NopCloser(iotest.OneByteReader(strings.NewReader(in))), traffic: newTraffic(limit, nil), id: json.RawMessage("5"), by: c}
+	b := &eventBody{body: io.NopCloser(iotest.OneByteReader(strings.NewReader(in))), traffic: NewTraffic(limit, nil), id: json.RawMessage("5"), by: c}
 	msg, err := jsonrpc.DecodeMessage([]byte(`{"jsonrpc":"2.0","id":5,"method":"tools/call"}`))
 	if err != nil {
 		t.Fatal(err)
@@ -92,23 +92,23 @@ func TestEvents(t *testing.T) {
 	t.Parallel()
 	in := "id: 1\r\ndata:\r\n\r\n: comment\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/x\"}\n\n" +
 		"data: {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"a\"}],\"structuredContent\":{\"z\":1.50}}}\n\nid: 9"
-	c := &capture{}
+	c := &Capture{}
 	got := readEvents(t, in, 1000, c)
 	if !strings.HasPrefix(got, "id: 1\ndata: \n\n: comment\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"method\":\"notifications/x\"}\n\n") || !strings.HasSuffix(got, "id: 9\n\n") {
 		t.Errorf("%q", got)
 	}
-	if raw := string(c.look().result); !strings.Contains(raw, `"z":1.50`) || strings.Contains(got, "1.50") {
+	if raw := string(c.Look().Result); !strings.Contains(raw, `"z":1.50`) || strings.Contains(got, "1.50") {
 		t.Errorf("captured %q of %q", raw, got)
 	}
-	c = &capture{}
+	c = &Capture{}
 	got = readEvents(t, "data: "+strings.Repeat("x", 500_000)+"\n\ndata: after\n\n", 1000, c)
-	if !c.look().tooLarge || !strings.Contains(got, `"id":5`) || !strings.Contains(got, "data: after") || len(got) > 1000 {
+	if !c.Look().TooLarge || !strings.Contains(got, `"id":5`) || !strings.Contains(got, "data: after") || len(got) > 1000 {
 		t.Errorf("%.200q, %d bytes", got, len(got))
 	}
 	// On a stream of many answers the id of the too large one is found in it.
-	c = &capture{}
+	c = &Capture{}
 	got = readEvents(t, "data: {\"jsonrpc\":\"2.0\",\ndata: \"result\":{\"id\":9,\"x\":\""+strings.Repeat("x", 100_000)+"\"},\"id\":7}\n\n", 1000, c)
-	if c.look().tooLarge || !strings.Contains(got, `"id":7,"error"`) {
+	if c.Look().TooLarge || !strings.Contains(got, `"id":7,"error"`) {
 		t.Errorf("%.200q", got)
 	}
 }
@@ -117,7 +117,7 @@ func FuzzEvents(f *testing.F) {
 	f.Add("data: {\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}\n\n", 100)
 	f.Add("event: a\rdata\n\n\ndata: x", 3)
 	f.Fuzz(func(t *testing.T, in string, limit int) {
-		got := readEvents(t, in, min(max(limit, 0), 1000), &capture{})
+		got := readEvents(t, in, min(max(limit, 0), 1000), &Capture{})
 		if len(got) > 2*len(in)+1000 {
 			t.Errorf("%d bytes became %d", len(in), len(got))
 		}
@@ -134,12 +134,12 @@ func TestLighten(t *testing.T) {
 		`{"structuredContent":{}}`:                                                          "",
 		`"text"`:                                                                            "",
 	} {
-		c := &capture{}
+		c := &Capture{}
 		got := string(c.lighten(json.RawMessage(in)))
 		if want == "" {
 			want = in
 		}
-		if got != want || string(c.look().result) != in {
+		if got != want || string(c.Look().Result) != in {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}

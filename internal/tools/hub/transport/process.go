@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"bufio"
@@ -37,8 +37,8 @@ const (
 	tailLines  = 8    // of standard error, kept for the log
 )
 
-// command is what to start, for whom.
-type command struct {
+// Command is what to start, for whom.
+type Command struct {
 	path string
 	args []string
 	env  []string
@@ -48,9 +48,9 @@ type command struct {
 	own  bool // run with the uids of this server: it cannot give other ones
 }
 
-// prepare finds the program of a stdio server and makes its home folder.
-func prepare(s *serverconfig.Server, t *serverconfig.Target, home string, lookup func(string) (string, bool)) (*command, error) {
-	c := &command{args: t.Args, home: home}
+// NewCommand finds the program of a stdio server and makes its home folder.
+func NewCommand(s *serverconfig.Server, t *serverconfig.Target, home string, lookup func(string) (string, bool)) (*Command, error) {
+	c := &Command{args: t.Args, home: home}
 	var err error
 	if c.uid, c.gid, c.own, err = idsOf(s); err != nil {
 		return nil, err
@@ -113,6 +113,9 @@ func mayGiveUIDs() bool {
 	return have[0].Effective&both == both
 }
 
+// IsRoot reports whether the program would run as root.
+func (c *Command) IsRoot() bool { return c.uid == 0 }
+
 // find looks a program up as a shell does, on the server's own PATH.
 func find(name, path string) (string, error) {
 	if strings.ContainsRune(name, '/') {
@@ -130,23 +133,23 @@ func find(name, path string) (string, error) {
 	return "", serverconfig.InvalidField("command", "%.80q is not on PATH", name)
 }
 
-// process is a running stdio server: the leader of a process group, which is killed whole, or a sandbox.
-type process struct {
+// Process is a running stdio server: the leader of a process group, which is killed whole, or a sandbox.
+type Process struct {
 	stdin  Stream
 	stdout Stream
 	line   lineReader // of stdout
 	stderr Stream
 	signal func(unix.Signal) // to all of it
 	log    *slog.Logger
-	exited chan struct{} // closed when the leader and its group are gone; then end and tail are set
-	end    string        // how it ended
+	Exited chan struct{} // closed when the leader and its group are gone; then end and tail are set
+	How    string        // how it ended
 	tail   *tail
 
 	once sync.Once
 }
 
-// start starts the server and the goroutines that belong to it; they end with it. wg counts them.
-func (c *command) start(wg *sync.WaitGroup, log *slog.Logger, redact *serverconfig.Redactor) (*process, error) {
+// Start starts the server and the goroutines that belong to it; they end with it. wg counts them.
+func (c *Command) Start(wg *sync.WaitGroup, log *slog.Logger, redact *serverconfig.Redactor) (*Process, error) {
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "no pipe for the server")
@@ -161,7 +164,7 @@ func (c *command) start(wg *sync.WaitGroup, log *slog.Logger, redact *serverconf
 		closeAll(childIn, stdin, stdout, childOut)
 		return nil, sandbox.Wrap(sandbox.Unavailable, err, "no pipe for the server")
 	}
-	p := &process{stdin: stdin, stdout: stdout, stderr: stderr, log: log, exited: make(chan struct{}), tail: &tail{redact: redact}}
+	p := &Process{stdin: stdin, stdout: stdout, stderr: stderr, log: log, Exited: make(chan struct{}), tail: &tail{redact: redact}}
 	p.line.r = stdout
 	cmd := &exec.Cmd{
 		Path: c.path, Args: append([]string{c.path}, c.args...), Env: c.env, Dir: c.home,
@@ -202,7 +205,7 @@ func startError(err error, uid uint32) error {
 // live starts the process and stays until it is gone. It keeps the thread: the kernel kills the child
 // when the thread that made it ends (PR_SET_PDEATHSIG), so that no server outlives this process, and
 // no_new_privs, which the child inherits, must not reach other threads. The thread ends with it.
-func (p *process) live(cmd *exec.Cmd, started chan<- error) {
+func (p *Process) live(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		started <- fmt.Errorf("no_new_privs: %w", err)
@@ -220,29 +223,35 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	}
 	_ = unix.Kill(-pid, unix.SIGKILL)
 	err := cmd.Wait()
-	p.end = "it ended"
+	p.How = "it ended"
 	if err != nil {
-		p.end = "it ended: " + err.Error()
+		p.How = "it ended: " + err.Error()
 	}
 	_ = p.stdin.Close()
 	// A process that left the group may hold the other ends; it is not waited for.
 	for _, f := range []Stream{p.stdout, p.stderr} {
 		_ = f.SetReadDeadline(time.Now().Add(time.Second))
 	}
-	close(p.exited)
+	close(p.Exited)
 }
 
+// Stuck reports whether the same line of its output has been coming in for d, and slowly.
+func (p *Process) Stuck(d time.Duration) bool { return p.line.stuck(d) }
+
+// LastWords is what it wrote to standard error at the end.
+func (p *Process) LastWords() string { return p.tail.String() }
+
 // kill ends the whole group at once.
-func (p *process) kill() {
+func (p *Process) kill() {
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 	default:
 		p.signal(unix.SIGKILL)
 	}
 }
 
-// close ends the process: its input ends, then come SIGTERM and SIGKILL. It returns when it is gone.
-func (p *process) close() error {
+// Close ends the process: its input ends, then come SIGTERM and SIGKILL. It returns when it is gone.
+func (p *Process) Close() error {
 	p.once.Do(func() {
 		_ = p.stdin.Close()
 		for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
@@ -257,11 +266,11 @@ func (p *process) close() error {
 	return nil
 }
 
-func (p *process) wait(d time.Duration) bool {
+func (p *Process) wait(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 		return true
 	case <-t.C:
 		return false
@@ -270,7 +279,7 @@ func (p *process) wait(d time.Duration) bool {
 
 // readErrors logs what the server says on standard error: as much of a line as is bearable, at debug
 // level, and keeps the last lines for when it fails.
-func (p *process) readErrors() {
+func (p *Process) readErrors() {
 	defer p.stderr.Close()
 	r := bufio.NewReaderSize(p.stderr, 4096)
 	for {

@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"bufio"
@@ -35,7 +35,7 @@ func (l *lineReader) Read(p []byte) (int, error) {
 // dripRate is how many bytes a second of a message must arrive.
 const dripRate = 64 << 10
 
-// stuck reports whether the same line has been coming in for d, and slowly.
+// Stuck reports whether the same line has been coming in for d, and slowly.
 func (l *lineReader) stuck(d time.Duration) bool {
 	began := l.began.Load()
 	age := time.Since(time.Unix(0, began))

@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"bufio"
@@ -13,9 +13,9 @@ import (
 // large is skipped to its end and fails its call alone.
 type eventBody struct {
 	body    io.ReadCloser
-	traffic *traffic
+	traffic *Traffic
 	id      json.RawMessage // of the request that the stream answers, or nil
-	by      *capture        // of that request, or nil
+	by      *Capture        // of that request, or nil
 
 	in  *bufio.Reader
 	out bytes.Buffer // of events that were not read yet
@@ -84,7 +84,7 @@ func (b *eventBody) next() error {
 	}
 }
 
-// add takes in a part of the data.
+// Add takes in a part of the data.
 func (e *event) add(part []byte, limit int) {
 	if e.large == nil && len(e.data)+len(part) > limit {
 		e.large = &idScanner{}
@@ -100,7 +100,7 @@ func (e *event) add(part []byte, limit int) {
 
 // keep takes in a part of a line that is not data.
 func (e *event) keep(part []byte, end bool) {
-	if e.other.Len()+len(part) <= slack {
+	if e.other.Len()+len(part) <= Slack {
 		e.other.Write(part)
 	}
 	if n := e.other.Len(); end && n > 0 && e.other.Bytes()[n-1] != '\n' {

@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"context"
@@ -19,15 +19,15 @@ import (
 const (
 	maxSayings     = 256      // that wait for one listener; then the oldest is dropped
 	maxSaying      = 2 << 10  // bytes of a progress message
-	maxLogData     = 16 << 10 // bytes of the data of a log message
+	MaxLogData     = 16 << 10 // bytes of the data of a log message
 	logsPerSecond  = 20       // lines of our log, of one link
 	logsAtOnce     = 100
 	progressMethod = "notifications/progress"
 	messageMethod  = "notifications/message"
 )
 
-// listeners are the calls in progress on one link, and who listens to what the server says about them.
-type listeners struct {
+// Listeners are the calls in progress on one link, and who listens to what the server says about them.
+type Listeners struct {
 	log     *slog.Logger
 	redact  *serverconfig.Redactor
 	limiter *rate.Limiter
@@ -35,18 +35,22 @@ type listeners struct {
 
 	mu      sync.Mutex
 	last    uint64
-	byToken map[string]*listener
+	byToken map[string]*Listener
 }
 
-func newListeners(log *slog.Logger) *listeners {
-	return &listeners{log: log, limiter: rate.NewLimiter(logsPerSecond, logsAtOnce), byToken: map[string]*listener{}}
+// NewListeners returns those of a link, which is shared by users who must not see each other's calls, or is not.
+func NewListeners(log *slog.Logger, shared bool) *Listeners {
+	return &Listeners{log: log, shared: shared, limiter: rate.NewLimiter(logsPerSecond, logsAtOnce), byToken: map[string]*Listener{}}
 }
 
-// listener delivers what is said about one call, in its order and one at a time. The server's link
+// Hide takes secrets out of what is heard. It is called before the first call.
+func (l *Listeners) Hide(r *serverconfig.Redactor) { l.redact = r }
+
+// Listener delivers what is said about one call, in its order and one at a time. The server's link
 // does not wait for it.
-type listener struct {
-	watch sandbox.ToolWatch
-	token string // of progress, unique on the link
+type Listener struct {
+	Watch sandbox.ToolWatch
+	Token string // of progress, unique on the link
 
 	mu    sync.Mutex
 	queue []func()
@@ -55,13 +59,13 @@ type listener struct {
 	done  chan struct{} // closed when all is delivered
 }
 
-// add notes that a call begins. Its end must be noted by remove.
-func (l *listeners) add(w sandbox.ToolWatch) *listener {
+// Add notes that a call begins. Its end must be noted by remove.
+func (l *Listeners) Add(w sandbox.ToolWatch) *Listener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last++
-	c := &listener{watch: w, token: "skerry-" + strconv.FormatUint(l.last, 10)}
-	l.byToken[c.token] = c
+	c := &Listener{Watch: w, Token: "skerry-" + strconv.FormatUint(l.last, 10)}
+	l.byToken[c.Token] = c
 	if w.Progress != nil || w.Log != nil {
 		c.wake, c.done = make(chan struct{}, 1), make(chan struct{})
 		go c.deliver()
@@ -69,14 +73,14 @@ func (l *listeners) add(w sandbox.ToolWatch) *listener {
 	return c
 }
 
-// remove notes that a call has ended and returns when its listener knows all that was said. It may be
+// Remove notes that a call has ended and returns when its listener knows all that was said. It may be
 // called again, and with nil.
-func (l *listeners) remove(c *listener) {
+func (l *Listeners) Remove(c *Listener) {
 	if c == nil {
 		return
 	}
 	l.mu.Lock()
-	delete(l.byToken, c.token)
+	delete(l.byToken, c.Token)
 	l.mu.Unlock()
 	if c.done == nil {
 		return
@@ -88,14 +92,14 @@ func (l *listeners) remove(c *listener) {
 	<-c.done
 }
 
-func (c *listener) ring() {
+func (c *Listener) ring() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (c *listener) put(say func()) {
+func (c *Listener) put(say func()) {
 	c.mu.Lock()
 	if !c.ended {
 		if len(c.queue) >= maxSayings {
@@ -107,7 +111,7 @@ func (c *listener) put(say func()) {
 	c.ring()
 }
 
-func (c *listener) deliver() {
+func (c *Listener) deliver() {
 	defer close(c.done)
 	for range c.wake {
 		for {
@@ -128,8 +132,8 @@ func (c *listener) deliver() {
 	}
 }
 
-// hear takes a notification. by is the request on whose answer's stream it came, or nil.
-func (l *listeners) hear(n *jsonrpc.Request, by *capture) {
+// Hear takes a notification. by is the request on whose answer's stream it came, or nil.
+func (l *Listeners) Hear(n *jsonrpc.Request, by *Capture) {
 	switch n.Method {
 	case progressMethod:
 		l.progress(n.Params)
@@ -138,7 +142,7 @@ func (l *listeners) hear(n *jsonrpc.Request, by *capture) {
 	}
 }
 
-func (l *listeners) progress(params json.RawMessage) {
+func (l *Listeners) progress(params json.RawMessage) {
 	var p struct {
 		Token    json.RawMessage `json:"progressToken"`
 		Progress float64         `json:"progress"`
@@ -152,17 +156,17 @@ func (l *listeners) progress(params json.RawMessage) {
 	l.mu.Lock()
 	c := l.byToken[token]
 	l.mu.Unlock()
-	if c == nil || c.watch.Progress == nil {
+	if c == nil || c.Watch.Progress == nil {
 		return
 	}
 	c.put(func() {
-		c.watch.Progress(sandbox.ToolProgress{Progress: p.Progress, Total: p.Total, Message: excerpt.Of(l.redact.String(p.Message), maxSaying)})
+		c.Watch.Progress(sandbox.ToolProgress{Progress: p.Progress, Total: p.Total, Message: excerpt.Of(l.redact.String(p.Message), maxSaying)})
 	})
 }
 
 // message passes a log message on to the call that it surely belongs to: the one on whose stream it
 // came, or the only one in progress on a link of one user. What belongs to no user is only logged.
-func (l *listeners) message(params json.RawMessage, by *capture) {
+func (l *Listeners) message(params json.RawMessage, by *Capture) {
 	var m struct {
 		Level  string          `json:"level"`
 		Logger string          `json:"logger"`
@@ -172,29 +176,29 @@ func (l *listeners) message(params json.RawMessage, by *capture) {
 		return
 	}
 	m.Data = l.redact.JSON(m.Data)
-	if len(m.Data) > maxLogData {
-		m.Data = excerpt.JSON(excerpt.Of(string(m.Data), maxLogData))
+	if len(m.Data) > MaxLogData {
+		m.Data = excerpt.JSON(excerpt.Of(string(m.Data), MaxLogData))
 	}
 	said := sandbox.ToolLog{Level: excerpt.Of(m.Level, maxID), Logger: excerpt.Of(m.Logger, maxID), Data: m.Data}
 	if l.limiter.Allow() {
 		l.log.LogAttrs(context.Background(), slog.LevelDebug, "MCP server reports", slog.String("level", said.Level),
 			slog.String("logger", said.Logger), slog.String("data", l.redacted(excerpt.Of(string(said.Data), maxLogLine))))
 	}
-	if c := l.owner(by); c != nil && c.watch.Log != nil {
-		c.put(func() { c.watch.Log(said) })
+	if c := l.owner(by); c != nil && c.Watch.Log != nil {
+		c.put(func() { c.Watch.Log(said) })
 	}
 }
 
-func (l *listeners) redacted(s string) string {
+func (l *Listeners) redacted(s string) string {
 	if l.redact == nil {
 		return s
 	}
 	return l.redact.Replace(s)
 }
 
-func (l *listeners) owner(by *capture) *listener {
-	if by != nil && by.listener != nil {
-		return by.listener
+func (l *Listeners) owner(by *Capture) *Listener {
+	if by != nil && by.Listener != nil {
+		return by.Listener
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

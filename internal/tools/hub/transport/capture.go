@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// capture is what the transport saw of one request, kept for the caller. The SDK decodes results into
+// Capture is what the transport saw of one request, kept for the caller. The SDK decodes results into
 // maps: that loses the order of members, which says which parameters matter, and the digits of large
 // numbers.
-type capture struct {
+type Capture struct {
 	mu       sync.Mutex
 	result   json.RawMessage // as the server wrote it
 	tooLarge bool
@@ -23,24 +23,26 @@ type capture struct {
 	login    error         // why there was no token, or no use of it
 	forget   func()        // takes the request out of the transport's table
 	ttl      time.Duration // of a list
-	listener *listener     // of a call; set before the request goes out
-	whole    bool          // the SDK sees nothing of the result; set before the request goes out
+	Listener *Listener     // of a call; set before the request goes out
+	Whole    bool          // the SDK sees nothing of the result; set before the request goes out
 }
 
 type captureKey struct{}
 
-func withCapture(ctx context.Context) (context.Context, *capture) {
-	c := &capture{}
+// WithCapture returns a context whose request is captured.
+func WithCapture(ctx context.Context) (context.Context, *Capture) {
+	c := &Capture{}
 	return context.WithValue(ctx, captureKey{}, c), c
 }
 
-func captureOf(ctx context.Context) *capture {
-	c, _ := ctx.Value(captureKey{}).(*capture)
+// CaptureOf returns the capture of a request, or nil.
+func CaptureOf(ctx context.Context) *Capture {
+	c, _ := ctx.Value(captureKey{}).(*Capture)
 	return c
 }
 
-// done ends the capture: no caller waits for an answer that comes later.
-func (c *capture) done() {
+// Done ends the capture: no caller waits for an answer that comes later.
+func (c *Capture) Done() {
 	c.mu.Lock()
 	forget := c.forget
 	c.forget = nil
@@ -50,71 +52,73 @@ func (c *capture) done() {
 	}
 }
 
-func (c *capture) setResult(raw json.RawMessage) {
+func (c *Capture) setResult(raw json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.result = raw
 }
 
-func (c *capture) setTooLarge() {
+func (c *Capture) setTooLarge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tooLarge = true
 }
 
-func (c *capture) setStatus(status int, message string) {
+func (c *Capture) setStatus(status int, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status, c.message = status, message
 }
 
-func (c *capture) setForgot() {
+func (c *Capture) setForgot() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgot = true
 }
 
 // setLogin notes why a request was not made, or its answer to be of no use: status is that answer's.
-func (c *capture) setLogin(status int, err error) {
+func (c *Capture) setLogin(status int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status, c.login = status, err
 }
 
-func (c *capture) setTTL(d time.Duration) {
+// SetTTL notes how long a list is good for.
+func (c *Capture) SetTTL(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ttl = d
 }
 
-// seen is the state of a capture.
-type seen struct {
-	result   json.RawMessage
-	tooLarge bool
-	status   int
-	message  string
-	ttl      time.Duration
-	login    error
-	forgot   bool
+// Seen is the state of a capture.
+type Seen struct {
+	Result   json.RawMessage
+	TooLarge bool
+	Status   int
+	Message  string
+	TTL      time.Duration
+	Login    error
+	Forgot   bool
 }
 
-func (c *capture) look() seen {
+// Look returns what was seen until now.
+func (c *Capture) Look() Seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return seen{c.result, c.tooLarge, c.status, c.message, c.ttl, c.login, c.forgot}
+	return Seen{c.result, c.tooLarge, c.status, c.message, c.ttl, c.login, c.forgot}
 }
 
-// codeTooLarge is the code of the error that stands for a message that was skipped.
-const codeTooLarge = -32099
+// CodeTooLarge is the code of the error that stands for a message that was skipped.
+const CodeTooLarge = -32099
 
 // tooLargeAnswer stands for an answer that was skipped.
 func tooLargeAnswer(id json.RawMessage, limit int) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"larger than %d bytes"}}`, id, codeTooLarge, limit)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"larger than %d bytes"}}`, id, CodeTooLarge, limit)
 }
 
 // lighten hands a result over to the capture and leaves the SDK a small one to decode. It leaves alone
 // what the SDK acts upon: a result that asks for input.
-func (c *capture) lighten(result json.RawMessage) json.RawMessage {
+func (c *Capture) lighten(result json.RawMessage) json.RawMessage {
 	c.setResult(result)
 	var r struct {
 		Content       json.RawMessage `json:"content"`
@@ -137,21 +141,26 @@ func (c *capture) lighten(result json.RawMessage) json.RawMessage {
 	return light
 }
 
-const methodCall = "tools/call"
+// MethodCall is the method of a tool call.
+const MethodCall = "tools/call"
 
 // answer puts the result of a response into the capture of its request.
-func (c *capture) answer(res *jsonrpc.Response, method string) {
+func (c *Capture) answer(res *jsonrpc.Response, method string) {
 	if len(res.Result) == 0 {
 		return
 	}
-	if light, ok := lightResults[method]; ok && c.whole {
+	if light, ok := lightResults[method]; ok && c.Whole {
 		c.setResult(res.Result)
 		res.Result = json.RawMessage(light)
 		return
 	}
-	if method == methodCall {
+	if method == MethodCall {
 		res.Result = c.lighten(res.Result)
 		return
 	}
 	c.setResult(res.Result)
 }
+
+// lightResults stand for results that are passed on as they are: the SDK would act upon a result that asks for
+// input, which is for the client behind us.
+var lightResults = map[string]string{MethodCall: `{"content":[]}`, "prompts/get": `{"messages":[]}`, "resources/read": `{"contents":[]}`}

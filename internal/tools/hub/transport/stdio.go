@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"context"
@@ -17,18 +17,23 @@ import (
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 )
 
-// stdioTransport connects the SDK to a process: one JSON-RPC message a line on its standard input and
+// Stdio connects the SDK to a process: one JSON-RPC message a line on its standard input and
 // output. It differs from the SDK's own in what it does with a server that misbehaves: a line that is
 // no message is skipped (many servers print a banner), a message that is too long fails its call alone, and
 // the end of the connection takes all of the server's processes with it.
-type stdioTransport struct {
-	start   func(ctx context.Context) (*process, error)
-	traffic *traffic
+type Stdio struct {
+	start   func(ctx context.Context) (*Process, error)
+	traffic *Traffic
 	log     *slog.Logger
 }
 
+// NewStdio returns a transport to the process that start starts.
+func NewStdio(t *Traffic, log *slog.Logger, start func(ctx context.Context) (*Process, error)) *Stdio {
+	return &Stdio{start: start, traffic: t, log: log}
+}
+
 // Connect implements mcp.Transport.
-func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
+func (t *Stdio) Connect(ctx context.Context) (mcp.Connection, error) {
 	p, err := t.start(ctx)
 	if err != nil {
 		return nil, err
@@ -39,9 +44,9 @@ func (t *stdioTransport) Connect(ctx context.Context) (mcp.Connection, error) {
 }
 
 type stdioConn struct {
-	p       *process
+	p       *Process
 	in      *frames // read by one goroutine, the SDK's
-	traffic *traffic
+	traffic *Traffic
 	log     *slog.Logger
 
 	writing chan struct{} // holds a token while nothing is written
@@ -104,7 +109,7 @@ func (s *stdioConn) Write(ctx context.Context, msg jsonrpc.Message) error {
 		return err
 	}
 	if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
-		if c := captureOf(ctx); c != nil {
+		if c := CaptureOf(ctx); c != nil {
 			s.traffic.await(req, c)
 		}
 	}
@@ -141,11 +146,11 @@ func (s *stdioConn) write(ctx context.Context, line []byte) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: %w", errNotSent, err)
+	return fmt.Errorf("%w: %w", ErrNotSent, err)
 }
 
-// errNotSent says that the server has not got anything of a message.
-var errNotSent = errors.New("not sent")
+// ErrNotSent says that the server has not got anything of a message.
+var ErrNotSent = errors.New("not sent")
 
 // Close implements mcp.Connection: it ends the process and what it started.
-func (s *stdioConn) Close() error { return s.p.close() }
+func (s *stdioConn) Close() error { return s.p.Close() }

@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"encoding/json"
@@ -7,12 +7,12 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// traffic looks at the messages that come over one link, before the SDK does and in the order in which
+// Traffic looks at the messages that come over one link, before the SDK does and in the order in which
 // the server sent them: it hands results to those who wait for them, and what a server says beside to
 // the link's listeners.
-type traffic struct {
+type Traffic struct {
 	limit int                                   // bytes of a message
-	hear  func(n *jsonrpc.Request, by *capture) // takes notifications; by is the request they came with, or nil
+	hear  func(n *jsonrpc.Request, by *Capture) // takes notifications; by is the request they came with, or nil
 
 	mu      sync.Mutex
 	waiting map[any]waiting // by the raw id of the request
@@ -20,16 +20,17 @@ type traffic struct {
 
 // waiting is a request whose answer is wanted as it was.
 type waiting struct {
-	c      *capture
+	c      *Capture
 	method string
 }
 
-func newTraffic(limit int, hear func(*jsonrpc.Request, *capture)) *traffic {
-	return &traffic{limit: limit, hear: hear, waiting: map[any]waiting{}}
+// NewTraffic returns the traffic of a link. A message has at most limit bytes; hear takes notifications, or is nil.
+func NewTraffic(limit int, hear func(*jsonrpc.Request, *Capture)) *Traffic {
+	return &Traffic{limit: limit, hear: hear, waiting: map[any]waiting{}}
 }
 
 // await notes that a request goes out whose answer is for c.
-func (t *traffic) await(req *jsonrpc.Request, c *capture) {
+func (t *Traffic) await(req *jsonrpc.Request, c *Capture) {
 	id := req.ID.Raw()
 	t.mu.Lock()
 	t.waiting[id] = waiting{c, req.Method}
@@ -39,7 +40,7 @@ func (t *traffic) await(req *jsonrpc.Request, c *capture) {
 	c.mu.Unlock()
 }
 
-func (t *traffic) take(id any) (waiting, bool) {
+func (t *Traffic) take(id any) (waiting, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w, ok := t.waiting[id]
@@ -49,7 +50,7 @@ func (t *traffic) take(id any) (waiting, bool) {
 
 // see takes in a message; it may make a result lighter, and says so. by is the request whose answer it
 // came with, or nil.
-func (t *traffic) see(msg jsonrpc.Message, by *capture) (changed bool) {
+func (t *Traffic) see(msg jsonrpc.Message, by *Capture) (changed bool) {
 	switch msg := msg.(type) {
 	case *jsonrpc.Response:
 		if w, ok := t.take(msg.ID.Raw()); ok && msg.Error == nil {
@@ -65,7 +66,7 @@ func (t *traffic) see(msg jsonrpc.Message, by *capture) (changed bool) {
 }
 
 // text is see for a message that is not decoded yet. It returns what the SDK is to read in its place.
-func (t *traffic) text(body []byte, by *capture) []byte {
+func (t *Traffic) text(body []byte, by *Capture) []byte {
 	msg, err := jsonrpc.DecodeMessage(body)
 	if err != nil || !t.see(msg, by) {
 		return body
@@ -77,7 +78,7 @@ func (t *traffic) text(body []byte, by *capture) []byte {
 }
 
 // skipped takes in that the answer to the request id was too large, and returns what stands for it.
-func (t *traffic) skipped(id json.RawMessage) []byte {
+func (t *Traffic) skipped(id json.RawMessage) []byte {
 	text := tooLargeAnswer(id, t.limit)
 	msg, err := jsonrpc.DecodeMessage(text)
 	if err != nil {

@@ -1,4 +1,4 @@
-package hub
+package transport
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/skerry-sandbox/skerry/internal/tools/egress"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/excerpt"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/login"
 	"github.com/skerry-sandbox/skerry/internal/tools/hub/serverconfig"
@@ -26,27 +28,27 @@ const (
 	dialTimeout = 10 * time.Second
 	maxErrBody  = 64 << 10
 	maxHeaders  = 64 << 10
-	// slack is what a message has around a result.
-	slack = 64 << 10
+	// Slack is what a message has around a result.
+	Slack = 64 << 10
 )
 
-// remote is the HTTP side of a server that is reached by a URL.
-type remote struct {
+// Remote is the HTTP side of a server that is reached by a URL.
+type Remote struct {
 	base    *http.Transport
 	origin  *url.URL
 	headers map[string]string
-	traffic *traffic
+	traffic *Traffic
 	login   *login.Client // nil: what the headers say is all
 	old     bool          // the transport of 2024-11-05, which begins with a GET
 }
 
-// newRemote returns the transport for the SDK and what closes its idle connections.
-func newRemote(s *serverconfig.Server, t *serverconfig.Target, traffic *traffic) (mcp.Transport, *remote, error) {
+// NewRemote returns the transport for the SDK and what closes its idle connections.
+func NewRemote(s *serverconfig.Server, t *serverconfig.Target, traffic *Traffic) (mcp.Transport, *Remote, error) {
 	origin, err := url.Parse(t.URL)
 	if err != nil {
 		return nil, nil, serverconfig.InvalidField("url", "is not an http or https URL")
 	}
-	r := &remote{origin: origin, headers: t.Headers, traffic: traffic, old: s.Type == serverconfig.TransportSSE, base: &http.Transport{
+	r := &Remote{origin: origin, headers: t.Headers, traffic: traffic, old: s.Type == serverconfig.TransportSSE, base: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
@@ -54,13 +56,13 @@ func newRemote(s *serverconfig.Server, t *serverconfig.Target, traffic *traffic)
 	}}
 	client := &http.Client{Transport: r, CheckRedirect: r.checkRedirect}
 	if s.Type == serverconfig.TransportSSE {
-		return &mcp.SSEClientTransport{Endpoint: t.URL, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
+		return &mcp.SSEClientTransport{Endpoint: t.URL, HTTPClient: client, MaxEventSize: traffic.limit + Slack}, r, nil
 	}
-	return &mcp.StreamableClientTransport{Endpoint: t.URL, HTTPClient: client, MaxEventSize: traffic.limit + slack}, r, nil
+	return &mcp.StreamableClientTransport{Endpoint: t.URL, HTTPClient: client, MaxEventSize: traffic.limit + Slack}, r, nil
 }
 
 // checkRedirect follows a server only to itself: another one must not get its credentials.
-func (r *remote) checkRedirect(req *http.Request, via []*http.Request) error {
+func (r *Remote) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= 5 || !r.isOrigin(req.URL) {
 		return errRedirect
 	}
@@ -69,13 +71,13 @@ func (r *remote) checkRedirect(req *http.Request, via []*http.Request) error {
 
 var errRedirect = errors.New("the server redirects to another one")
 
-func (r *remote) isOrigin(u *url.URL) bool {
+func (r *Remote) isOrigin(u *url.URL) bool {
 	return u.Scheme == r.origin.Scheme && u.Host == r.origin.Host
 }
 
 // RoundTrip implements http.RoundTripper: it adds the configured headers, bounds what comes back, and
 // notes what the SDK does not tell: the status and text of an error, and the result as it was.
-func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r *Remote) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !r.isOrigin(req.URL) {
 		return nil, errRedirect
 	}
@@ -83,7 +85,7 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 	for k, v := range r.headers {
 		req.Header.Set(k, v)
 	}
-	c, call := captureOf(req.Context()), callOf(req)
+	c, call := CaptureOf(req.Context()), callOf(req)
 	var id json.RawMessage
 	if call != nil {
 		if c != nil {
@@ -120,7 +122,7 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // send sends a request, with a token when there is one, and once more when another token may help.
-func (r *remote) send(req *http.Request, c *capture) (*http.Response, error) {
+func (r *Remote) send(req *http.Request, c *Capture) (*http.Response, error) {
 	if r.login == nil {
 		return r.base.RoundTrip(req)
 	}
@@ -154,7 +156,7 @@ func (r *remote) send(req *http.Request, c *capture) (*http.Response, error) {
 }
 
 // noLogin notes why a request fails and returns the error. Nothing is noted for a nil c.
-func (c *capture) noLogin(status int, err error) error {
+func (c *Capture) noLogin(status int, err error) error {
 	if c != nil {
 		c.setLogin(status, err)
 	}
@@ -162,7 +164,7 @@ func (c *capture) noLogin(status int, err error) error {
 }
 
 // noteError buffers the body of an error and notes what it says.
-func (r *remote) noteError(res *http.Response, c *capture) error {
+func (r *Remote) noteError(res *http.Response, c *Capture) error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrBody))
 	_ = res.Body.Close()
 	if err != nil {
@@ -229,7 +231,7 @@ func callOf(req *http.Request) *jsonrpc.Request {
 }
 
 // bufferJSON reads an answer that is one message. A message that is too large becomes an error of its call.
-func (r *remote) bufferJSON(res *http.Response, c *capture, id json.RawMessage) error {
+func (r *Remote) bufferJSON(res *http.Response, c *Capture, id json.RawMessage) error {
 	body, err := io.ReadAll(io.LimitReader(res.Body, int64(r.traffic.limit)+1))
 	_ = res.Body.Close()
 	switch {
@@ -247,16 +249,16 @@ func (r *remote) bufferJSON(res *http.Response, c *capture, id json.RawMessage) 
 	return nil
 }
 
-// close closes the idle connections.
-func (r *remote) close() {
+// Close closes the idle connections.
+func (r *Remote) Close() {
 	r.base.CloseIdleConnections()
 	if r.login != nil {
 		r.login.Close()
 	}
 }
 
-// networkError says in a few words, without addresses, why a server was not reached.
-func networkError(err error) string {
+// NetworkError says in a few words, without addresses, why a server was not reached.
+func NetworkError(err error) string {
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
@@ -278,3 +280,12 @@ func isTLS(err error) bool {
 	text := fmt.Sprint(err)
 	return strings.Contains(text, "tls: ") || strings.Contains(text, "x509: ")
 }
+
+// Confine makes a server reach public addresses, and those within, alone. A proxy would not, so there is none.
+func (r *Remote) Confine(within []netip.Prefix) {
+	r.base.Proxy = nil
+	r.base.DialContext = egress.PublicDialer(within).DialContext
+}
+
+// SignWith adds the tokens of a login to requests. nil: what the headers say is all.
+func (r *Remote) SignWith(c *login.Client) { r.login = c }
